@@ -1,0 +1,44 @@
+"""What the agent is to look at and how often: the recorder writes it, the agent reads it. Python 3.8+, standard library.
+
+The file is ``agent.json`` in the journal folder, one level above the agent's own folder.
+"""
+
+import json
+import os
+
+FILE_NAME = "agent.json"
+DEFAULTS = {
+    "format": 1,
+    "sentinel_interval_s": 1.0,  # O(1) readings
+    "flush_interval_s": 5.0,  # at most this much is lost when the job is killed
+    "take_fraction": 0.01,  # of elapsed time that takes may cost in the long run
+    "take_credit_s": 1.2,  # on top of it from the start, so that a run of 20 seconds gets its takes
+    "take_interval_s": 30.0,  # never more often than this once the schedule has stretched
+    "take_pause_s": 0.25,  # a walk that would pause the job longer is cut and marked truncated
+    "takes": True,  # False: sentinels only
+    "sources": True,  # record the text of the user's modules so that a report can name lines
+    "recorder_pid": None,
+    "start_mono_ns": None,  # CLOCK_MONOTONIC at the start of the recording
+}
+
+
+def write(folder, values):
+    """Write ``agent.json`` into ``folder``; unknown keys are an error. **Errors** OSError, KeyError."""
+    config = dict(DEFAULTS)
+    for key, value in values.items():
+        if key not in DEFAULTS:
+            raise KeyError(key)
+        config[key] = value
+    path = os.path.join(folder, FILE_NAME)
+    with open(path + ".tmp", "w") as stream:
+        json.dump(config, stream)
+    os.rename(path + ".tmp", path)
+
+
+def read(folder):
+    """The configuration; defaults for what is not there. **Errors** OSError, ValueError."""
+    with open(os.path.join(folder, FILE_NAME)) as stream:
+        values = json.load(stream)
+    config = dict(DEFAULTS)
+    config.update((k, v) for k, v in values.items() if k in DEFAULTS)
+    return config

@@ -1,0 +1,160 @@
+"""Append-only journal: CRC-framed, compressed blocks of rows. Runs in the job and in the recorder.
+
+Standard library only, Python 3.8+. A frame is ``<u32 payload length><u32 crc32 of payload><payload>`` (little endian),
+the payload is zlib(JSON) of one block::
+
+    {"t": table, "n": row count, "c": {column: [value, ...]}, "d": [columns stored as differences]}
+
+Rows are sorted by process inside a block and integer columns without nulls are stored as differences from the row
+before, which makes a day of samples 2.4 times smaller than one JSON object a row. A writer owns its file alone,
+opens it with O_APPEND and hands each frame to the kernel in one write(2): what write returned survives SIGKILL of
+everybody. A reader stops at the first frame that is short or fails its CRC.
+"""
+
+import json
+import os
+import struct
+import zlib
+
+_HEADER = struct.Struct("<II")
+SEGMENT_BYTES = 8 * 1024 * 1024  # a new file is begun above this, so that a damaged one costs little
+MAX_FRAME_BYTES = 64 * 1024 * 1024  # a longer length field is damage, not data
+
+
+def encode_block(table, rows):
+    """One frame of rows (dicts keyed by schema columns, all of one table). **Cost** about 10 us a row of 20 columns."""
+    rows = sorted(rows, key=_process_of)
+    names = []
+    seen = set()
+    for row in rows:
+        for name in row:
+            if name not in seen:
+                seen.add(name)
+                names.append(name)
+    columns = {}
+    differences = []
+    for name in names:
+        values = [row.get(name) for row in rows]
+        if len(values) > 1 and all(type(v) is int for v in values):
+            values = values[:1] + [b - a for a, b in zip(values, values[1:])]
+            differences.append(name)
+        columns[name] = values
+    block = {"t": table, "n": len(rows), "c": columns, "d": differences}
+    text = json.dumps(block, separators=(",", ":"), allow_nan=False, default=str)
+    payload = zlib.compress(text.encode("utf-8", "surrogatepass"), 1)
+    return _HEADER.pack(len(payload), zlib.crc32(payload)) + payload
+
+
+def _process_of(row):
+    pid = row.get("pid")
+    return pid if type(pid) is int else 0
+
+
+def decode_payload(payload):
+    """(table, rows) of one verified payload. **Errors** ValueError, KeyError or TypeError if it is not a block."""
+    block = json.loads(zlib.decompress(payload).decode("utf-8", "surrogatepass"))
+    columns = block["c"]
+    for name in block["d"]:
+        values = columns[name]
+        for i in range(1, len(values)):
+            values[i] += values[i - 1]
+    names = list(columns)
+    rows = [dict(zip(names, row)) for row in zip(*columns.values())] if names else [{} for _ in range(block["n"])]
+    return block["t"], rows
+
+
+def read_blocks(path):
+    """Yield (table, rows) of each sound frame; returns (by StopIteration value) the count of unreadable bytes at the end."""
+    with open(path, "rb") as stream:
+        size = os.fstat(stream.fileno()).st_size
+        offset = 0
+        while True:
+            header = stream.read(_HEADER.size)
+            if len(header) < _HEADER.size:
+                break
+            length, crc = _HEADER.unpack(header)
+            if length > MAX_FRAME_BYTES:
+                break
+            payload = stream.read(length)
+            if len(payload) < length or zlib.crc32(payload) != crc:
+                break
+            try:
+                block = decode_payload(payload)
+            except (ValueError, KeyError, TypeError, zlib.error):
+                break
+            yield block
+            offset += _HEADER.size + length
+    return size - offset
+
+
+class Journal:
+    """One writer's files ``<stem>-000001.jnl``, ``-000002``, …: collect rows, hand them over as frames.
+
+    **Errors** OSError from ``flush`` when the disk is full or the folder is gone: the rows of that flush are dropped,
+    the file is cut back to its last whole frame, and the caller decides what to tell whom.
+    """
+
+    def __init__(self, folder, stem):
+        self._folder = folder
+        self._stem = stem
+        self._segment = 0
+        self._fd = -1
+        self._size = 0
+        self._rows = {}
+        self.written_bytes = 0
+
+    def add(self, table, row):
+        self._rows.setdefault(table, []).append(row)
+
+    def flush(self):
+        """Write what was added since the last flush, one frame per table."""
+        rows, self._rows = self._rows, {}
+        for table, table_rows in rows.items():
+            self._write(encode_block(table, table_rows))
+
+    def sync(self):
+        """Make written frames survive a panic or power loss (4 ms or more): SIGKILL never needs it."""
+        if self._fd >= 0:
+            os.fdatasync(self._fd)
+
+    def close(self):
+        try:
+            self.flush()
+        finally:
+            self.abandon()
+
+    def abandon(self):
+        """Close without writing: in a forked child, whose parent owns the rows and the file."""
+        self._rows = {}
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            os.close(fd)
+
+    def _write(self, frame):
+        if self._fd < 0 or self._size > SEGMENT_BYTES:
+            self._next_segment()
+        try:
+            written = os.write(self._fd, frame)
+        except OSError:
+            self._cut_back()
+            raise
+        if written < len(frame):  # disk full in mid-frame: a torn frame would hide all that follows it
+            self._cut_back()
+            raise OSError(28, "No space left on device")
+        self._size += written
+        self.written_bytes += written
+
+    def _cut_back(self):
+        try:
+            os.ftruncate(self._fd, self._size)
+        except OSError:
+            self.abandon()  # the next flush begins a new segment
+
+    def _next_segment(self):
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            os.close(fd)
+        self._segment += 1
+        path = os.path.join(self._folder, "%s-%06d.jnl" % (self._stem, self._segment))
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._size = os.fstat(self._fd).st_size

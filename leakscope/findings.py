@@ -1,0 +1,152 @@
+"""What an analysis says: frozen values that cross the wall from analyzers to renderers, and do no more than sort.
+
+The field names are those of the JSON contract ``leakscope.report/1``; they are extended, never renamed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+SEVERITIES = ("critical", "warning", "note")
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One sentence and the figures behind it (bytes, seconds and counts under self-explaining keys)."""
+
+    text: str
+    figures: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Series:
+    """A short curve to draw: ``x`` in ``x_unit``, ``y`` in ``y_unit``, at most 2,000 points."""
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    x_unit: str = "s"
+    y_unit: str = "bytes"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a finding is about. ``file`` and ``line`` are the place a user would edit; None means not known."""
+
+    pid: int | None = None
+    process: str | None = None
+    role: str | None = None
+    device: str | None = None
+    holder: str | None = None
+    variable: str | None = None
+    path: str | None = None
+    type: str | None = None
+    file: str | None = None
+    line: int | None = None
+    function: str | None = None
+    module: str | None = None
+    library: str | None = None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One diagnosis.
+
+    **Units** ``bytes``: what fixing it frees by the end of the recording (not a forecast); ``confidence`` 0 to 1,
+    how sure we are, apart from ``severity``, how bad it is. ``wasted`` marks one-time waste: it is added up in
+    ``verdict.wasted_bytes`` and does not make a run "leaking".
+    """
+
+    kind: str
+    title: str
+    severity: str
+    confidence: float
+    bytes: int
+    subject: Subject
+    bytes_per_hour: float | None = None
+    bytes_per_step: float | None = None
+    evidence: Sequence[Evidence] = ()
+    doubts: Sequence[str] = ()
+    remedy: Sequence[str] = ()
+    series: Sequence[Series] = ()
+    wasted: bool = False
+
+
+@dataclass(frozen=True)
+class RuledOut:
+    """Something that was looked for and is not there, with the figures that say so."""
+
+    kind: str
+    reason: str
+    figures: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """Something that could not be looked for, and why."""
+
+    kind: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class LedgerRow:
+    """Growth of one account in one process, bytes. Rows of a report sum to the measured growth of the tree."""
+
+    account: str
+    process: str
+    start_bytes: int
+    end_bytes: int
+    growth_bytes: int
+    estimated: bool = False
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """``leaking``: True = grows without end in sight, False = looked and it does not, None = cannot tell."""
+
+    leaking: bool | None
+    killed: bool
+    headline: str
+    growth_bytes: int
+    growth_bytes_per_hour: float | None = None
+    growth_bytes_per_step: float | None = None
+    wasted_bytes: int = 0
+    limit: str | None = None
+    seconds_to_limit: float | None = None
+
+
+@dataclass(frozen=True)
+class RecordingFacts:
+    """What was recorded and what recording it cost; ``ended`` is exit, signal, oom-killed or lost."""
+
+    path: str
+    command: Sequence[str]
+    started_at: str
+    duration_s: float
+    ended: str
+    exit_code: int | None
+    signal: int | None
+    process_count: int
+    agent_count: int
+    complete: bool
+    notes: Sequence[str] = ()
+    overhead: Mapping[str, float | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Report:
+    """The whole answer; ``findings`` are in order, the first is the report's answer."""
+
+    recording: RecordingFacts
+    verdict: Verdict
+    ledger: Sequence[LedgerRow] = ()
+    findings: Sequence[Finding] = ()
+    ruled_out: Sequence[RuledOut] = ()
+    skipped: Sequence[Skipped] = ()
+
+
+def in_order(findings: Sequence[Finding]) -> list[Finding]:
+    """Findings by severity, then by the bytes they account for times our confidence, largest first."""
+    return sorted(findings, key=lambda f: (SEVERITIES.index(f.severity), -f.bytes * f.confidence, f.title))

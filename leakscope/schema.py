@@ -1,0 +1,241 @@
+"""What a recording contains: every table and column, with type, unit and meaning. The only place that says so.
+
+A recording is one parquet file in which each row belongs to one table (column ``table``); a column that two tables
+share has one type and one meaning. Standard library only: the recorder writes by it, storage reads by it, and the
+documentation is generated from it.
+
+History of SCHEMA_VERSION:
+1  first version.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+SCHEMA_VERSION = 1
+
+
+class Column(NamedTuple):
+    """One column. ``type`` is int, float, str or bool; every column is nullable unless it is in KEYS."""
+
+    name: str
+    type: str
+    unit: str
+    meaning: str
+
+
+class Table(NamedTuple):
+    """One table: what a row stands for, who writes it, and its columns beside the common ones."""
+
+    name: str
+    writer: str
+    meaning: str
+    columns: tuple[Column, ...]
+
+
+def _c(name: str, type: str, unit: str, meaning: str) -> Column:
+    return Column(name, type, unit, meaning)
+
+
+KEYS: tuple[Column, ...] = (
+    _c("table", "str", "", "the table this row belongs to"),
+    _c("time_unix_ns", "int", "ns", "wall clock (CLOCK_REALTIME); may jump"),
+    _c("time_mono_ns", "int", "ns", "CLOCK_MONOTONIC: order and distances; stands still in suspend"),
+    _c("time_boot_ns", "int", "ns", "CLOCK_BOOTTIME: the kernel log's clock; runs on in suspend"),
+)
+_PROCESS: tuple[Column, ...] = (
+    _c("pid", "int", "", "process id as the recorder sees it (inside the job: as the job sees it)"),
+    _c("start_ticks", "int", "clock ticks", "start time, field 22 of /proc/PID/stat; with pid it names a process"),
+)
+_TAKE = (_c("take", "int", "", "number of the take in its process, from 1"),)
+
+TABLES: dict[str, Table] = {
+    t.name: t
+    for t in (
+        Table("processes", "recorder", "A process of the tree; written at birth and again at death, the last row counts", (
+            *_PROCESS,
+            _c("ppid", "int", "", "parent's pid when first seen"),
+            _c("ns_pid", "int", "", "pid in the innermost pid namespace (last NSpid), how the process knows itself"),
+            _c("comm", "str", "", "command name the kernel shows (15 bytes)"),
+            _c("cmdline", "str", "", "command line, arguments joined by spaces and quoted for a shell"),
+            _c("exe", "str", "", "path of the executable"),
+            _c("role", "str", "", "trainer, python, dataloader-worker, compile-worker, resource-tracker, shell, other"),
+            _c("rank", "int", "", "RANK of a distributed job, where the environment says"),
+            _c("cgroup", "str", "", "cgroup path (v2, or the memory controller of v1)"),
+            _c("born_mono_ns", "int", "ns", "first seen, CLOCK_MONOTONIC"),
+            _c("died_mono_ns", "int", "ns", "first missed, CLOCK_MONOTONIC; null while alive"),
+            _c("exit_code", "int", "", "exit status where the recorder reaped it; null otherwise"),
+            _c("exit_signal", "int", "", "signal that ended it where the recorder reaped it"),
+            _c("is_root", "bool", "", "the command that was recorded"),
+        )),
+        Table("process_samples", "recorder", "Memory of one process at one instant", (
+            *_PROCESS,
+            _c("rss_bytes", "int", "bytes", "resident set: anon + file + shmem; pages shared with others count in each"),
+            _c("anon_bytes", "int", "bytes", "RssAnon: private memory and untouched copy-on-write pages"),
+            _c("file_bytes", "int", "bytes", "RssFile: mapped files, reclaimable"),
+            _c("shmem_bytes", "int", "bytes", "RssShmem: shared memory and tmpfs"),
+            _c("pss_bytes", "int", "bytes", "proportional set size; null between the adaptive readings"),
+            _c("pss_anon_bytes", "int", "bytes", "anonymous part of pss_bytes"),
+            _c("uss_bytes", "int", "bytes", "private clean + private dirty: what ending the process frees"),
+            _c("swap_bytes", "int", "bytes", "VmSwap"),
+            _c("virtual_bytes", "int", "bytes", "VmSize: address space, the figure RLIMIT_AS limits"),
+            _c("thread_count", "int", "", "threads"),
+            _c("fd_count", "int", "", "open file descriptors; null when not readable"),
+            _c("cpu_s", "float", "s", "user + system time so far"),
+            _c("state", "str", "", "state letter of /proc/PID/stat"),
+        )),
+        Table("host_samples", "recorder", "Memory of the machine at one instant", (
+            _c("mem_total_bytes", "int", "bytes", "MemTotal"),
+            _c("mem_available_bytes", "int", "bytes", "MemAvailable: what can be had without swapping"),
+            _c("mem_free_bytes", "int", "bytes", "MemFree"),
+            _c("page_cache_bytes", "int", "bytes", "Cached + Buffers - Shmem"),
+            _c("host_shmem_bytes", "int", "bytes", "Shmem: tmpfs and shared memory of the whole machine"),
+            _c("swap_total_bytes", "int", "bytes", "SwapTotal"),
+            _c("swap_free_bytes", "int", "bytes", "SwapFree"),
+            _c("psi_some_avg10", "float", "%", "memory pressure: share of the last 10 s in which some task waited"),
+            _c("psi_full_avg10", "float", "%", "memory pressure: share in which all tasks waited"),
+            _c("oom_kill_count", "int", "", "oom_kill of /proc/vmstat (host) or memory.events (cgroup), since boot or creation"),
+        )),
+        Table("cgroup_samples", "recorder", "Memory of one cgroup of the job or above it at one instant", (
+            _c("cgroup", "str", "", "cgroup path"),
+            _c("current_bytes", "int", "bytes", "memory.current / memory.usage_in_bytes, page cache included"),
+            _c("limit_bytes", "int", "bytes", "memory.max / memory.limit_in_bytes; null = no limit"),
+            _c("high_bytes", "int", "bytes", "memory.high; null = none"),
+            _c("cgroup_anon_bytes", "int", "bytes", "anon of memory.stat"),
+            _c("cgroup_file_bytes", "int", "bytes", "file of memory.stat: page cache, reclaimable"),
+            _c("cgroup_shmem_bytes", "int", "bytes", "shmem of memory.stat"),
+            _c("oom_kill_count", "int", "", "oom_kill of /proc/vmstat (host) or memory.events (cgroup), since boot or creation"),
+            _c("oom_count", "int", "", "oom of memory.events: the limit was hit and reclaim failed"),
+            _c("psi_some_avg10", "float", "%", "memory pressure: share of the last 10 s in which some task waited"),
+            _c("psi_full_avg10", "float", "%", "memory pressure: share in which all tasks waited"),
+        )),
+        Table("recorder_samples", "recorder", "What recording cost so far", (
+            _c("cpu_s", "float", "s", "user + system time so far"),
+            _c("rss_bytes", "int", "bytes", "resident set: anon + file + shmem; pages shared with others count in each"),
+            _c("sample_duration_s", "float", "s", "time the last round of samples took"),
+            _c("journal_bytes", "int", "bytes", "bytes in the recorder's journal so far"),
+        )),
+        Table("events", "recorder", "Something that happened once: start, end, signal, alert, lost output", (
+            _c("event", "str", "", "start, end, signal, output-lost, oom-kill-counter, pressure, stopped, continued"),
+            *_PROCESS,
+            _c("text", "str", "", "one line for a person"),
+            _c("value", "float", "", "figure belonging to the event, unit by event"),
+        )),
+        Table("sentinels", "agent", "Readings from inside a Python process that cost next to nothing", (
+            *_PROCESS,
+            _c("step", "int", "", "training step: optimizer steps or the user's marks; null = none seen"),
+            _c("refcount_none", "int", "", "sys.getrefcount(None); null where None is immortal (Python >= 3.12)"),
+            _c("tensor_count", "int", "", "live torch.Tensor objects, by the reference count of the type"),
+            _c("parameter_count", "int", "", "live torch.nn.Parameter objects, by the reference count of the type"),
+            _c("allocated_blocks", "int", "", "sys.getallocatedblocks(): small-object allocator blocks in use"),
+            _c("malloc_in_use_bytes", "int", "bytes", "mallinfo2 uordblks + hblkhd: handed out by malloc"),
+            _c("malloc_free_bytes", "int", "bytes", "mallinfo2 fordblks: kept by malloc, free; may have been returned to the kernel"),
+            _c("malloc_mmap_bytes", "int", "bytes", "mallinfo2 hblkhd: of the bytes in use, those in own mappings"),
+            _c("rss_bytes", "int", "bytes", "resident set: anon + file + shmem; pages shared with others count in each"),
+            _c("gc_enabled", "bool", "", "gc.isenabled()"),
+            _c("gc_threshold", "int", "", "first of gc.get_threshold()"),
+            _c("gc_pending_count", "int", "", "first of gc.get_count(): allocations since the last young collection"),
+            _c("gc_collections", "int", "", "collections of all generations so far"),
+            _c("gc_full_collections", "int", "", "collections of the oldest generation so far"),
+            _c("gc_collected_count", "int", "", "objects that collections freed so far"),
+            _c("gc_uncollectable_count", "int", "", "objects that collections could not free so far"),
+            _c("gc_frozen_count", "int", "", "gc.get_freeze_count(): objects the collector ignores"),
+            _c("python_thread_count", "int", "", "Python threads (len(sys._current_frames()) less the agent's own)"),
+        )),
+        Table("takes", "agent", "One inventory of the Python heap: when, where and at what cost", (
+            *_PROCESS, *_TAKE,
+            _c("reason", "str", "", "schedule, growth, pressure, exception, exit, user"),
+            _c("safe_point", "str", "", "optimizer-step, pending-call, agent-thread, exception-hook, exit"),
+            _c("step", "int", "", "training step: optimizer steps or the user's marks; null = none seen"),
+            _c("duration_s", "float", "s", "time the take held its thread"),
+            _c("take_cpu_s", "float", "s", "CPU time of the take"),
+            _c("rss_bytes", "int", "bytes", "resident set: anon + file + shmem; pages shared with others count in each"),
+            _c("gc_object_count", "int", "", "objects the collector tracks"),
+            _c("visited_count", "int", "", "objects the walk looked at"),
+            _c("reached_count", "int", "", "objects the walk stands for, sampled members extrapolated"),
+            _c("truncated", "bool", "", "the walk ran out of its budget: figures are lower bounds"),
+            _c("python_bytes", "int", "bytes", "estimate of reached Python objects, without arrays and tensors"),
+            _c("array_bytes", "int", "bytes", "estimate of reached arrays, images, buffers (numpy, PIL, Arrow, mmap)"),
+            _c("tensor_bytes", "int", "bytes", "host storages of live tensors, each once"),
+            _c("tensor_device_bytes", "int", "bytes", "device storages of live tensors, each once"),
+            _c("malloc_in_use_bytes", "int", "bytes", "mallinfo2 uordblks + hblkhd: handed out by malloc"),
+            _c("allocated_blocks", "int", "", "sys.getallocatedblocks(): small-object allocator blocks in use"),
+        )),
+        Table("object_types", "agent", "Objects of one type the collector tracks, in one take", (
+            *_PROCESS, *_TAKE,
+            _c("type_name", "str", "", "module-qualified name of the type"),
+            _c("object_count", "float", "", "objects (in holders: extrapolated from the sampled members)"),
+            _c("reached_count", "int", "", "objects the walk stands for, sampled members extrapolated"),
+            _c("shallow_bytes", "int", "bytes", "the objects' own bytes, without what they refer to"),
+        )),
+        Table("holders", "agent", "All objects found at one path from a root, in one take", (
+            *_PROCESS, *_TAKE,
+            _c("path", "str", "", "way from a root, members of a container as [*]: main() trainer.history"),
+            _c("parent_path", "str", "", "path one step nearer to the root; null at a root"),
+            _c("root_kind", "str", "", "module, frame, thread, generator, task, library, unreached"),
+            _c("edge_kind", "str", "", "how the parent holds it: local, global, attribute, class-attribute, item, key, cell, default, base, cache, reference, chain"),
+            _c("variable", "str", "", "nearest name: of the local, global, attribute or closure cell"),
+            _c("owner", "str", "", "what the name belongs to: function, class or module, qualified"),
+            _c("owner_module", "str", "", "module that defines the owner"),
+            _c("owner_file", "str", "", "source file of the owner, where known"),
+            _c("owner_line", "int", "", "first line of the owning function or class, where known"),
+            _c("is_user", "bool", "", "the owner is the user's code: not standard library, not site-packages"),
+            _c("type_name", "str", "", "module-qualified name of the type"),
+            _c("object_count", "float", "", "objects (in holders: extrapolated from the sampled members)"),
+            _c("length", "float", "", "members of these containers, added up; null for what has no length"),
+            _c("length_limit", "int", "", "maxlen of a deque, maxsize of an lru_cache; null = none"),
+            _c("shallow_bytes", "int", "bytes", "the objects' own bytes, without what they refer to"),
+            _c("deep_bytes", "int", "bytes", "estimate: own bytes and all that was first reached through them"),
+            _c("array_deep_bytes", "int", "bytes", "of deep_bytes: arrays, images, buffers"),
+            _c("tensor_deep_bytes", "int", "bytes", "of deep_bytes: tensor storages"),
+            _c("opaque", "bool", "", "a C object whose contents cannot be seen (database, pickler, parser)"),
+        )),
+        Table("orphans", "agent", "Objects of a growing type that no path from a root reached, and why they live", (
+            *_PROCESS, *_TAKE,
+            _c("type_name", "str", "", "module-qualified name of the type"),
+            _c("object_count", "float", "", "objects (in holders: extrapolated from the sampled members)"),
+            _c("reached_count", "int", "", "objects the walk stands for, sampled members extrapolated"),
+            _c("orphan_verdict", "str", "", "garbage-cycle, no-python-holder, held, unknown"),
+            _c("sampled_count", "int", "", "objects the verdict was tested on"),
+            _c("chain", "str", "", "types and names from the object up to what holds it, or round the cycle"),
+            _c("owner_file", "str", "", "source file of the owner, where known"),
+            _c("owner_line", "int", "", "first line of the owning function or class, where known"),
+            _c("deep_bytes", "int", "bytes", "estimate: own bytes and all that was first reached through them"),
+        )),
+        Table("threads", "agent", "Python threads of one kind in one take: those that run the same outermost function", (
+            *_PROCESS, *_TAKE,
+            _c("function", "str", "", "outermost user function of the thread, qualified"),
+            _c("owner_file", "str", "", "source file of the owner, where known"),
+            _c("owner_line", "int", "", "first line of the owning function or class, where known"),
+            _c("object_count", "float", "", "objects (in holders: extrapolated from the sampled members)"),
+            _c("text", "str", "", "one line for a person"),
+        )),
+        Table("marks", "agent", "A step, phase or label the program passed", (
+            *_PROCESS,
+            _c("step", "int", "", "training step: optimizer steps or the user's marks; null = none seen"),
+            _c("phase", "str", "", "train, eval, save, or the user's word"),
+            _c("text", "str", "", "one line for a person"),
+        )),
+        Table("agent_notes", "agent", "What the agent did, or did not do and why", (
+            *_PROCESS,
+            _c("note", "str", "", "loaded, take-deferred, take-skipped, reduced-take, forked, throttled, failed, ..."),
+            _c("text", "str", "", "one line for a person"),
+        )),
+        Table("sources", "agent", "Source of a user's module as it was loaded, so that a report can name lines later", (
+            *_PROCESS,
+            _c("module", "str", "", "module name"),
+            _c("file", "str", "", "path of the source file"),
+            _c("source_text", "str", "", "the source, at most 256 KiB of it"),
+        )),
+    )
+}  # fmt: skip
+
+
+def columns() -> dict[str, Column]:
+    """Every column of a recording by name, keys first, then in the order of the tables."""
+    merged: dict[str, Column] = {}
+    for column in (*KEYS, *(c for table in TABLES.values() for c in table.columns)):
+        known = merged.setdefault(column.name, column)
+        if known.type != column.type:
+            raise AssertionError(f"column {column.name} has two types")
+    return merged

@@ -1,0 +1,70 @@
+"""Bytes, seconds and rates to text and back. 1 GiB = 2**30, 1 GB = 10**9; durations in seconds."""
+
+from __future__ import annotations
+
+import re
+
+from .errors import BadInput
+
+KiB = 1024
+MiB = 1024**2
+GiB = 1024**3
+
+_BYTE_UNITS = {
+    "": 1, "b": 1,
+    "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
+    "k": KiB, "m": MiB, "g": GiB, "t": 1024**4,
+    "kib": KiB, "mib": MiB, "gib": GiB, "tib": 1024**4,
+}  # fmt: skip
+_TIME_UNITS = {"": 1.0, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_QUANTITY = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*([a-zA-Z]*)\s*")
+
+
+def _parse(text: str, units: dict[str, float] | dict[str, int], what: str, examples: str) -> float:
+    match = _QUANTITY.fullmatch(text)
+    if match is None or match.group(2).lower() not in units:
+        raise BadInput(f"{text!r} is not a {what}: write it like {examples}")
+    return float(match.group(1)) * units[match.group(2).lower()]
+
+
+def parse_bytes(text: str) -> int:
+    """Bytes from ``40GB`` (10**9), ``12GiB`` or ``12G`` (2**30), ``1024``. **Errors** BadInput."""
+    return int(_parse(text, _BYTE_UNITS, "size", "40GB, 12GiB or 500MB"))
+
+
+def parse_duration(text: str) -> float:
+    """Seconds from ``500ms``, ``30s``, ``5m``, ``2h`` or a bare number. **Errors** BadInput."""
+    return _parse(text, _TIME_UNITS, "duration", "500ms, 30s, 5m or 2h")
+
+
+def format_bytes(value: float, signed: bool = False) -> str:
+    """``157 MiB``: three significant figures, binary units; ``signed`` writes the plus."""
+    sign = "-" if value < 0 else ("+" if signed and value > 0 else "")
+    size = abs(float(value))
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1023.95:
+            break
+        size /= 1024
+    else:
+        unit = "TiB"
+    digits = 0 if unit == "B" or size >= 99.95 else 1
+    return f"{sign}{size:.{digits}f} {unit}"
+
+
+def format_duration(seconds: float) -> str:
+    """``850 ms``, ``12.3 s``, ``4 min 05 s``, ``3 h 12 min`` or ``8.1 days``."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 99.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    if whole < 48 * 3600:
+        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    return f"{seconds / 86400:.1f} days"
+
+
+def format_count(value: float) -> str:
+    """``12,345``: thousands separated, no decimals."""
+    return f"{value:,.0f}"
