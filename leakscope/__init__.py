@@ -1,0 +1,46 @@
+"""leakscope: a flight recorder for training memory.
+
+Importing it costs nothing: the names below are loaded on first use, since a training script may import it for ``mark``.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from .version import __version__
+
+if TYPE_CHECKING:
+    from .analyzers import analyze
+    from .renderers import render
+    from .storage import open_recording
+
+__all__ = ["__version__", "analyze", "mark", "open_recording", "render"]
+
+_HOMES = {"analyze": ".analyzers", "open_recording": ".storage", "render": ".renderers"}
+
+
+def mark(step: int | None = None, phase: str | None = None, label: str | None = None) -> None:
+    """Note in the recording where the program is: a training step, a phase such as "eval", a label.
+
+    Does nothing outside ``leakscope record``, and never raises: it may stay in a program for good.
+    """
+    agent = sys.modules.get("_leakscope_agent")
+    if agent is None:
+        return
+    try:
+        agent.mark(step, phase, label)
+    except Exception:  # a training run must not end because of a note about it
+        pass
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(home, __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,27 @@
+"""``python -m leakscope.storage.empty`` writes ``empty.parquet`` anew: run it after a change of the schema.
+
+The recorder copies that file to its output at the first instant, so that a recording can be opened from then on
+without pyarrow in the recorder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from .. import schema
+from .arrow import FOOTER_KEY, arrow_schema, parquet_writer
+
+PATH = Path(__file__).with_name("empty.parquet")
+
+
+def write(path: str | os.PathLike[str] = PATH) -> None:
+    """Write a recording without rows whose footer says that nothing was put into it yet."""
+    footer = {"format_version": schema.SCHEMA_VERSION, "state": "empty", "complete": False}
+    with open(path, "wb") as stream, parquet_writer(stream, arrow_schema()) as writer:
+        writer.add_key_value_metadata({FOOTER_KEY: json.dumps(footer)})
+
+
+if __name__ == "__main__":
+    write()

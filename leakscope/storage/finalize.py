@@ -1,0 +1,180 @@
+"""Journal folder to ``run.parquet``: merged beside it, replaced by rename, and only then is the journal removed.
+
+A reader can trust three things at every instant, whoever is killed: ``run.parquet`` is a whole parquet file; a journal
+folder, if there is one, is whole; and one of the two holds every row. Hence the order of steps below, and hence the
+journal leaves by one rename before its files are deleted.
+
+A checkpoint rewrites everything read so far and keeps the journal: nobody has to work out which frames it already has.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pyarrow as pa
+
+from ..errors import BadInput, LeakscopeError, UnreadableRecording
+from .merge import merge, segments
+
+JOURNAL_SUFFIX = ".journal"
+
+
+def journal_of(output: Path) -> Path:
+    """The journal folder that belongs to a recording file."""
+    return output.with_name(output.name + JOURNAL_SUFFIX)
+
+
+def is_journal(folder: Path) -> bool:
+    """Whether ``folder`` is a journal: a folder in which a recorder has begun to write."""
+    return folder.is_dir() and ((folder / "meta.json").exists() or bool(segments(folder)))
+
+
+def is_live(journal: Path) -> bool:
+    """Whether a recorder still holds the journal's lock."""
+    with _lock_file(journal) as descriptor:
+        return descriptor is None
+
+
+def living_writers(journal: Path) -> list[int]:
+    """Pids of processes of the job that still write here: a job goes on when its recorder is killed."""
+    pids = []
+    for segment in segments(journal):
+        parts = segment.stem.split("-")
+        if parts[0] == "agent" and len(parts) == 4 and _start_ticks(parts[1]) == parts[2]:
+            pids.append(int(parts[1]))
+    return sorted(set(pids))
+
+
+def finalize(output: str | os.PathLike[str], keep_journal: bool = False, checkpoint: bool = False) -> Path:
+    """Make ``output`` hold everything its journal holds; without a journal it already does.
+
+    ``output`` may also name the journal folder. ``checkpoint`` leaves the journal to the recorder that still writes it.
+    **Errors** BadInput while a recorder or the job still writes; UnreadableRecording if there is nothing to finalise or
+    it is of a newer format; LeakscopeError if the file cannot be written: the journal stays as it was.
+    """
+    path = Path(output)
+    if path.name.endswith(JOURNAL_SUFFIX):
+        path = path.with_name(path.name[: -len(JOURNAL_SUFFIX)])
+    journal = journal_of(path)
+    if not is_journal(journal):
+        if path.is_file():
+            return path
+        raise UnreadableRecording(f"there is no recording at {path}: neither the file nor {journal.name} beside it")
+    with _alone(journal), _lock_file(journal) as lock:
+        if lock is None and not checkpoint:
+            raise BadInput(f"{path} is still being recorded: wait until it ends, or finalize with --checkpoint")
+        _replace(path, journal, checkpoint)
+        if not (checkpoint or keep_journal):
+            _remove(journal)
+    return path
+
+
+def run_lightly() -> None:
+    """For a process that does nothing but finalise: one thread, and memory goes back to the system at once."""
+    pa.set_cpu_count(1)
+    pa.set_memory_pool(pa.system_memory_pool())
+
+
+def _replace(path: Path, journal: Path, checkpoint: bool) -> None:
+    for stale in path.parent.glob(f".{path.name}.tmp-*"):  # of a finalise that was killed: we are alone here
+        stale.unlink(missing_ok=True)
+    temporary = path.with_name(f".{path.name}.tmp-{os.getpid()}")
+    try:
+        with open(temporary, "w+b") as stream:
+            footer = merge(journal, stream, "checkpoint" if checkpoint else "final")
+            if not checkpoint and footer["ended"][0] == "lost" and (pids := living_writers(journal)):
+                raise BadInput(
+                    f"{path}: its recorder is gone, but process {pids[0]} of the job still writes: "
+                    "wait until it ends, or finalize with --checkpoint"
+                )
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise LeakscopeError(
+            f"cannot write {path}: {error.strerror or error}; the journal {journal} is untouched: "
+            f"make room or copy it elsewhere, then run `leakscope finalize {path}`"
+        ) from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
+
+
+def _remove(journal: Path) -> None:
+    """Take the journal out of sight in one step: a half-deleted one must never pass for the whole truth."""
+    doomed = journal.with_name(f".{journal.name}.done-{os.getpid()}")
+    try:
+        os.rename(journal, doomed)
+    except OSError as error:
+        raise LeakscopeError(f"cannot remove {journal}: {error.strerror}; everything in it is in the recording") from error
+    shutil.rmtree(doomed, ignore_errors=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # some network file systems cannot, and need not
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _alone(journal: Path) -> Iterator[None]:
+    """One merger at a time, by a lock on the folder itself: a late checkpoint must not replace a final file."""
+    try:
+        descriptor = os.open(journal, os.O_RDONLY)
+    except FileNotFoundError:
+        raise BadInput(f"{journal} was finalised by another process meanwhile: nothing to do") from None
+    except OSError as error:
+        raise UnreadableRecording(f"{journal} cannot be read: {error.strerror}") from error
+    try:
+        with suppress(OSError):  # a file system without locks: go on, as everyone before locks did
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if not _is_same(descriptor, journal):
+            raise BadInput(f"{journal} was finalised by another process meanwhile: nothing to do")
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _is_same(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except OSError:
+        return False
+
+
+@contextmanager
+def _lock_file(journal: Path) -> Iterator[int | None]:
+    """Hold the recorder's lock; yields None if a recorder holds it, -1 if there is no lock file to hold."""
+    try:
+        descriptor = os.open(journal / "lock", os.O_RDONLY)
+    except OSError:
+        yield -1
+        return
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield None
+            return
+        except OSError:
+            pass
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _start_ticks(pid: str) -> str | None:
+    """Field 22 of /proc/PID/stat, counted after the command name, which may hold spaces and parentheses."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return None

@@ -1,0 +1,229 @@
+"""A journal folder to one parquet stream, in bounded memory: row groups of one table each, and the footer that explains them.
+
+Runs in ``finalize`` and, for a recording that is still being written, in the reader.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from .. import schema
+from ..agent.journal import read_blocks
+from ..errors import UnreadableRecording
+from .arrow import FOOTER_KEY, ROW_GROUP_ROWS, arrow_schema, column_array, parquet_writer
+
+# Decoded columns held at once over all tables; with the interpreter and pyarrow (70 MB) this stays below 100 MB.
+BUFFER_BYTES = 12 * 1024 * 1024
+Row = dict[str, Any]
+
+
+def read_meta(journal: Path) -> dict[str, Any]:
+    """``meta.json`` of a journal; empty when the recorder died before writing it or it is damaged.
+
+    **Errors** UnreadableRecording if the journal is of a newer format.
+    """
+    try:
+        meta = json.loads((journal / "meta.json").read_bytes())
+    except (OSError, ValueError):
+        return {}
+    if not isinstance(meta, dict):
+        return {}
+    check_version(meta.get("format_version", schema.SCHEMA_VERSION), journal)
+    return meta
+
+
+def check_version(version: object, where: object) -> None:
+    """**Errors** UnreadableRecording unless this program knows the format ``version``."""
+    if type(version) is not int or version < 1:
+        raise UnreadableRecording(f"{where} has no valid format version ({version!r}): it is damaged, record again")
+    if version > schema.SCHEMA_VERSION:
+        raise UnreadableRecording(
+            f"{where} has format {version}, this leakscope reads up to {schema.SCHEMA_VERSION}: upgrade leakscope"
+        )
+
+
+def merge(journal: Path, stream: BinaryIO, state: str) -> dict[str, Any]:
+    """Write all that can be read of ``journal`` into ``stream`` as parquet and return its footer.
+
+    ``state`` is ``final``, ``checkpoint`` or ``live`` (what the footer says of itself). **Errors** OSError from
+    ``stream``; UnreadableRecording for a newer format. **Cost** a day of 20 processes: see tests/bench/bench_finalize.py.
+    """
+    meta = read_meta(journal)
+    extra_columns: set[str] = set()
+    while True:  # a second time only if a newer writer left columns that this schema does not know
+        stream.seek(0)
+        stream.truncate()
+        facts = _Facts()
+        writer = parquet_writer(stream, arrow_schema(extra_columns))
+        try:
+            groups = _RowGroups(writer)
+            for table, rows in _blocks(journal, facts):
+                groups.add(table, rows)
+            groups.write_all()
+            if groups.unknown_columns <= extra_columns:
+                footer = facts.footer(meta, state, groups)
+                writer.add_key_value_metadata({FOOTER_KEY: json.dumps(footer)})
+                writer.close()
+                return footer
+            extra_columns |= groups.unknown_columns
+        finally:
+            _abandon(writer)
+
+
+def _abandon(writer: pq.ParquetWriter) -> None:
+    """Close a writer that may have failed: closing writes once more, and a full disk is already being reported."""
+    try:
+        writer.close()
+    except OSError:
+        pass
+
+
+def segments(journal: Path) -> list[Path]:
+    """The journal files, a writer's in order."""
+    return sorted(journal.glob("*.jnl"))
+
+
+def _blocks(journal: Path, facts: _Facts) -> Iterator[tuple[str, list[Row]]]:
+    for segment in segments(journal):
+        blocks = read_blocks(segment)
+        try:
+            while True:
+                table, rows = next(blocks)
+                if isinstance(table, str) and rows:
+                    facts.look_at(table, rows)
+                    yield table, rows
+        except StopIteration as end:
+            if end.value:
+                facts.unreadable[segment.name] = end.value
+        except OSError as error:
+            facts.unreadable[segment.name] = segment.stat().st_size
+            facts.notes.append(f"{segment.name} could not be read: {error.strerror or error}")
+
+
+@dataclass
+class _Facts:
+    """What the footer says beside the rows: how it ended, when it began, what was lost."""
+
+    end_seen: bool = False
+    end_value: float | None = None
+    root: Row = field(default_factory=dict)
+    first_mono_ns: int | None = None
+    last_mono_ns: int | None = None
+    unreadable: dict[str, int] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def look_at(self, table: str, rows: list[Row]) -> None:
+        times = [row["time_mono_ns"] for row in rows if type(row.get("time_mono_ns")) is int]
+        if times:
+            self.first_mono_ns = min(*times, self.first_mono_ns or times[0])
+            self.last_mono_ns = max(*times, self.last_mono_ns or times[0])
+        if table == "events":
+            for row in rows:
+                if row.get("event") == "end":
+                    self.end_seen, self.end_value = True, row.get("value")
+        elif table == "processes":
+            for row in rows:
+                if row.get("is_root") is True:
+                    self.root = row
+
+    def ended(self) -> tuple[str, int | None, int | None]:
+        """(how, exit code, signal): the root's own status, else the figure of the end event (negative = signal)."""
+        if not self.end_seen:
+            return "lost", None, None
+        signal, code = self.root.get("exit_signal"), self.root.get("exit_code")
+        if signal is None and code is None and isinstance(self.end_value, (int, float)):
+            status = int(self.end_value) if math.isfinite(self.end_value) else 0
+            signal, code = (-status, None) if status < 0 else (None, status)
+        return ("signal", None, signal) if signal is not None else ("exit", code, None)
+
+    def footer(self, meta: Row, state: str, groups: _RowGroups) -> Row:
+        notes = list(self.notes)
+        if not meta:
+            notes.append("meta.json is missing or damaged: command, host and start time are not known")
+        if state == "final":
+            notes += [
+                f"the last {count:,} bytes of {name} are torn or damaged: the rows in them are lost"
+                for name, count in self.unreadable.items()
+            ]
+            if not self.end_seen:
+                notes.append("the recorder did not end in order: the last seconds before its end may be missing")
+        if groups.misfits:
+            notes.append(f"{groups.misfits:,} values did not fit their column and were left out")
+        return {
+            "start_mono_ns": self.first_mono_ns or 0,
+            **meta,
+            "format_version": schema.SCHEMA_VERSION,
+            "state": state,
+            "complete": state == "final" and self.end_seen and not self.unreadable,
+            "ended": list(self.ended()),
+            "last_mono_ns": self.last_mono_ns,
+            "unreadable_bytes": sum(self.unreadable.values()),
+            "row_counts": dict(sorted(groups.row_counts.items())),
+            "notes": notes,
+        }
+
+
+class _RowGroups:
+    """Collects the rows of each table as Arrow columns and writes a row group when one is full."""
+
+    def __init__(self, writer: pq.ParquetWriter) -> None:
+        self._writer = writer
+        self._columns = writer.schema
+        self._known = set(writer.schema.names)
+        self._batches: dict[str, list[pa.RecordBatch]] = {}
+        self._rows: Counter[str] = Counter()
+        self._bytes: Counter[str] = Counter()
+        self.row_counts: Counter[str] = Counter()
+        self.unknown_columns: set[str] = set()
+        self.misfits = 0
+
+    def add(self, table: str, rows: list[Row]) -> None:
+        for start in range(0, len(rows), ROW_GROUP_ROWS):
+            batch = self._batch(rows[start : start + ROW_GROUP_ROWS])
+            if self._rows[table] + batch.num_rows > ROW_GROUP_ROWS:
+                self._write(table)
+            self._batches.setdefault(table, []).append(batch)
+            self._rows[table] += batch.num_rows
+            self._bytes[table] += batch.nbytes
+            self.row_counts[table] += batch.num_rows
+            if sum(self._bytes.values()) > BUFFER_BYTES:
+                self._write(max(self._bytes, key=self._bytes.__getitem__))
+
+    def write_all(self) -> None:
+        for table in sorted(self._batches):
+            self._write(table)
+
+    def _batch(self, rows: list[Row]) -> pa.RecordBatch:
+        arrays = {}
+        for name in rows[0]:  # all rows of a block have the same columns
+            if name == "table":
+                continue
+            arrays[name], lost = column_array(name, [row[name] for row in rows])
+            self.misfits += lost
+        if not arrays:  # rows without any column still count
+            arrays["time_mono_ns"] = pa.nulls(len(rows), pa.int64())
+        self.unknown_columns.update(arrays.keys() - self._known)
+        return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
+
+    def _write(self, table: str) -> None:
+        batches = self._batches.pop(table, [])
+        self._rows[table] = self._bytes[table] = 0
+        if not batches:
+            return
+        rows = pa.concat_tables([pa.Table.from_batches([b]) for b in batches], promote_options="default")
+        if {"pid", "time_mono_ns"} <= set(rows.column_names):
+            rows = rows.sort_by([("pid", "ascending"), ("time_mono_ns", "ascending")])
+        count = rows.num_rows
+        rows = rows.append_column("table", pa.array([table]).take(pa.array([0] * count)))
+        present = set(rows.column_names)
+        full = [rows[f.name] if f.name in present else pa.nulls(count, f.type) for f in self._columns]
+        self._writer.write_table(pa.Table.from_arrays(full, schema=self._columns), row_group_size=ROW_GROUP_ROWS)

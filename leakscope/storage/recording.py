@@ -1,0 +1,245 @@
+"""A recording to read: tidy tables, what is known about the run, and what was lost. Runs afterwards, and while it runs."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from .. import schema
+from ..errors import LeakscopeError, UnreadableRecording
+from .arrow import FOOTER_KEY, arrow_schema
+from .finalize import JOURNAL_SUFFIX, finalize, is_journal, is_live, journal_of, living_writers
+from .merge import check_version, merge
+
+_MAGIC = b"PAR1"
+_PANDAS_TYPES = {
+    pa.int64(): pd.Int64Dtype(),  # nullable: byte counts above 2**53 must not pass through floats
+    pa.bool_(): pd.BooleanDtype(),
+    pa.string(): pd.StringDtype("pyarrow"),
+}
+
+
+class Tables(Mapping[str, pd.DataFrame]):
+    """The tables of a recording, each read on first use: ``tables.process_samples`` or ``tables["process_samples"]``.
+
+    **Shape** the columns schema.py names for the table, after ``time_s`` (seconds since the recording began) and the
+    three clocks; sorted by process and time; ``processes`` has one row per (pid, start_ticks), the last one written.
+    A table nobody wrote to is empty, with its columns. Frames are shared by all who ask: do not change them.
+    """
+
+    def __init__(self, file: pq.ParquetFile, start_mono_ns: int, where: str) -> None:
+        self._file = file
+        self._start_mono_ns = start_mono_ns
+        self._where = where
+        self._frames: dict[str, pd.DataFrame] = {}
+        self._groups = _groups_by_table(file)
+
+    def __getitem__(self, name: str) -> pd.DataFrame:
+        if name not in self:
+            raise KeyError(f"no table {name!r}; there are {', '.join(self)}")
+        if name not in self._frames:
+            self._frames[name] = self._read(name)
+        return self._frames[name]
+
+    def __getattr__(self, name: str) -> pd.DataFrame:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        try:
+            return self[name]
+        except KeyError as error:
+            raise AttributeError(error.args[0]) from None
+
+    def __iter__(self) -> Iterator[str]:
+        yield from schema.TABLES
+        yield from sorted(self._groups.keys() - schema.TABLES.keys())
+
+    def __contains__(self, name: object) -> bool:
+        return name in schema.TABLES or name in self._groups
+
+    def __len__(self) -> int:
+        return len(schema.TABLES.keys() | self._groups.keys())
+
+    def written(self) -> list[str]:
+        """Names of the tables that have rows."""
+        return [name for name in self if name in self._groups]
+
+    def _read(self, name: str) -> pd.DataFrame:
+        names, optional = self._columns_of(name)
+        try:
+            rows = self._file.read_row_groups(self._groups.get(name, []), columns=names)
+        except (OSError, pa.ArrowException) as error:
+            raise UnreadableRecording(f"{self._where} is damaged in table {name}: {_one_line(error)}") from error
+        for column in set(names) - set(rows.column_names):
+            rows = rows.append_column(column, pa.nulls(rows.num_rows, arrow_schema().field(column).type))
+        rows = rows.select([c for c in names if c not in optional or rows[c].null_count < rows.num_rows])
+        order = [c for c in ("pid", "start_ticks", "time_mono_ns") if c in rows.column_names]
+        rows = rows.sort_by([(c, "ascending") for c in order])
+        frame = rows.to_pandas(types_mapper=_PANDAS_TYPES.get, ignore_metadata=True)
+        frame.insert(0, "time_s", (frame["time_mono_ns"] - self._start_mono_ns).astype("Float64").astype("float64") / 1e9)
+        if name == "processes":
+            frame = frame.drop_duplicates(["pid", "start_ticks"], keep="last", ignore_index=True)
+        return frame
+
+    def _columns_of(self, name: str) -> tuple[list[str], list[str]]:
+        """All columns to read, and those of them that are dropped when empty: the ones schema.py does not name."""
+        keys = [c.name for c in schema.KEYS if c.name != "table"]
+        extra = [c for c in self._file.schema_arrow.names if c not in schema.columns()]
+        if name in schema.TABLES:
+            return keys + [c.name for c in schema.TABLES[name].columns] + extra, extra
+        others = [c for c in schema.columns() if c not in keys and c != "table"] + extra
+        return keys + others, others
+
+
+class Recording:
+    """One run as it was recorded.
+
+    ``complete`` is False when anything is known to be missing; ``notes`` says what, in sentences for a person.
+    """
+
+    def __init__(self, path: Path, file: pq.ParquetFile, footer: dict[str, Any], notes: list[str]) -> None:
+        self.path = path
+        self.meta = footer
+        self.complete = bool(footer.get("complete", False))
+        self.notes = [*map(str, footer.get("notes", [])), *notes]
+        self.tables = Tables(file, footer["start_mono_ns"], str(path))
+
+    def __repr__(self) -> str:
+        return f"<Recording {self.path}: {', '.join(self.names()) or 'no rows'}>"
+
+    def names(self) -> list[str]:
+        """Names of the tables that have rows."""
+        return self.tables.written()
+
+    @property
+    def ended(self) -> tuple[str, int | None, int | None]:
+        """(how, exit code, signal); how is ``exit``, ``signal`` or, if nobody wrote it down, ``lost``."""
+        how, code, signal = self.meta.get("ended") or ("lost", None, None)
+        return how, code, signal
+
+
+def open_recording(path: str | os.PathLike[str]) -> Recording:
+    """Open a recording by its file or its journal folder, also one that is running or was never finalised.
+
+    What a dead recorder left is finalised in passing where the folder can be written, and read in memory where not.
+    **Errors** UnreadableRecording, with one line that says what is wrong and what to do.
+    """
+    given = Path(path)
+    output = given.with_name(given.name[: -len(JOURNAL_SUFFIX)]) if given.name.endswith(JOURNAL_SUFFIX) else given
+    journal = journal_of(output)
+    try:
+        if not is_journal(journal):
+            return _from_file(output)
+        if _is_final(output):  # its journal was kept
+            return _from_file(output)
+        if is_live(journal):
+            return _from_journal(output, journal, "still being recorded: this is the state of its last flush")
+        if living_writers(journal):
+            return _from_journal(output, journal, "the recorder is gone, the job still runs: this is its last flush")
+        try:
+            return _from_file(finalize(output))
+        except UnreadableRecording:
+            raise
+        except LeakscopeError as error:
+            return _from_journal(output, journal, f"read from the journal: {error}")
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        raise UnreadableRecording(f"{given} cannot be read: {_one_line(error)}") from error
+
+
+def _from_journal(output: Path, journal: Path, note: str) -> Recording:
+    stream = io.BytesIO()
+    merge(journal, stream, "live")
+    file = pq.ParquetFile(pa.BufferReader(stream.getbuffer()))
+    return Recording(output, file, _footer(file, output), [note])
+
+
+def _from_file(path: Path) -> Recording:
+    _check_is_parquet(path)
+    try:
+        file = pq.ParquetFile(path)
+    except (OSError, pa.ArrowException) as error:
+        raise UnreadableRecording(
+            f"{path} is damaged: its parquet footer cannot be read ({_one_line(error)}): restore it from a copy"
+        ) from error
+    footer = _footer(file, path)
+    notes = {
+        "empty": ["holds no rows: the recorder was killed before its first flush, or its journal was not copied along"],
+        "checkpoint": ["a checkpoint only: the journal with the rest of the run is missing"],
+    }
+    return Recording(path, file, footer, notes.get(footer["state"], []))
+
+
+def _is_final(path: Path) -> bool:
+    try:
+        _check_is_parquet(path)
+        return bool(_footer(pq.ParquetFile(path), path)["state"] == "final")
+    except (LeakscopeError, OSError, pa.ArrowException):
+        return False  # whatever it is, the journal beside it has all of it
+
+
+def _check_is_parquet(path: Path) -> None:
+    """**Errors** UnreadableRecording with the plain reason, where pyarrow would speak of magic bytes."""
+    if path.is_dir():
+        raise UnreadableRecording(f"{path} is a directory: name the recording in it, such as {path / 'run.parquet'}")
+    if not path.exists():
+        raise UnreadableRecording(f"there is no file {path}: check the name, or record with `leakscope record -o {path}`")
+    if not path.is_file():
+        raise UnreadableRecording(f"{path} is not a regular file: name a recording")
+    with open(path, "rb") as stream:
+        size = os.fstat(stream.fileno()).st_size
+        head = stream.read(4)
+        stream.seek(max(0, size - 4))
+        tail = stream.read(4)
+    if size == 0:
+        raise UnreadableRecording(f"{path} is empty (0 bytes): the disk was full or the copy failed; copy it again")
+    if head != _MAGIC:
+        raise UnreadableRecording(f"{path} is not a recording: a parquet file was expected, this begins with {head!r}")
+    if size < 12 or tail != _MAGIC:
+        raise UnreadableRecording(f"{path} is truncated at {size:,} bytes: its end is missing; copy it again")
+
+
+def _footer(file: pq.ParquetFile, path: Path) -> dict[str, Any]:
+    raw = (file.metadata.metadata or {}).get(FOOTER_KEY.encode())
+    if raw is None:
+        raise UnreadableRecording(f"{path} is a parquet file, but not a recording: leakscope did not write it")
+    try:
+        footer = json.loads(raw)
+    except ValueError:
+        footer = None
+    if not isinstance(footer, dict):
+        raise UnreadableRecording(f"{path} is damaged: its leakscope footer cannot be read; restore it from a copy")
+    check_version(footer.get("format_version"), path)
+    types = {field.name: field.type for field in file.schema_arrow}
+    for field in arrow_schema():
+        found = types.get(field.name, field.type)  # a column added since is one nobody wrote to
+        if found != field.type:
+            raise UnreadableRecording(f"{path} is damaged: column {field.name} is {found}, {field.type} expected")
+    footer["start_mono_ns"] = start if type(start := footer.get("start_mono_ns")) is int else 0
+    footer["state"] = str(footer.get("state"))
+    return footer
+
+
+def _groups_by_table(file: pq.ParquetFile) -> dict[str, list[int]]:
+    """Row groups of each table, by the statistics of column ``table``: finalising never mixes tables in one."""
+    groups: dict[str, list[int]] = {}
+    metadata = file.metadata
+    column = file.schema_arrow.names.index("table")
+    for index in range(metadata.num_row_groups):
+        statistics = metadata.row_group(index).column(column).statistics
+        if statistics is None or statistics.min != statistics.max:
+            raise UnreadableRecording("its row groups mix tables: another program rewrote it; use the original file")
+        groups.setdefault(statistics.min, []).append(index)
+    return groups
+
+
+def _one_line(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return " ".join(str(error).split())[:200]
