@@ -181,6 +181,7 @@ TABLES: dict[str, Table] = {
             _c("owner_line", "int", "", "first line of the owning function or class, where known"),
             _c("is_user", "bool", "", "the owner is the user's code: not standard library, not site-packages"),
             _c("type_name", "str", "", "module-qualified name of the type"),
+            _c("member_type", "str", "", "type of a typical member of these containers"),
             _c("object_count", "float", "", "objects (in holders: extrapolated from the sampled members)"),
             _c("length", "float", "", "members of these containers, added up; null for what has no length"),
             _c("length_limit", "int", "", "maxlen of a deque, maxsize of an lru_cache; null = none"),
@@ -189,6 +190,7 @@ TABLES: dict[str, Table] = {
             _c("array_deep_bytes", "int", "bytes", "of deep_bytes: arrays, images, buffers"),
             _c("tensor_deep_bytes", "int", "bytes", "of deep_bytes: tensor storages"),
             _c("opaque", "bool", "", "a C object whose contents cannot be seen (database, pickler, parser)"),
+            _c("chained", "bool", "", "a chain of like objects (node.next.next), all in this one row"),
         )),
         Table("orphans", "agent", "Objects of a growing type that no path from a root reached, and why they live", (
             *_PROCESS, *_TAKE,

@@ -1,0 +1,26 @@
+"""Objects by type that the collector tracks: the census."""
+
+from .. import walk as w
+
+TABLE = "object_types"
+
+MAX_ROWS = 60
+MIN_COUNT = 500
+
+
+def rows(take):
+    """The most numerous types, and how many of each the walk stands for."""
+    reached = {}
+    for node in take.walk.nodes:
+        reached[node.cls] = reached.get(node.cls, 0.0) + node.count
+    take.reached = reached
+    ranked = sorted(take.census.items(), key=lambda item: item[1], reverse=True)[:MAX_ROWS]
+    for cls, count in ranked:
+        if count < MIN_COUNT:
+            break
+        yield {
+            "type_name": w.type_name(cls),
+            "object_count": count,
+            "reached_count": int(reached.get(cls, 0)),
+            "shallow_bytes": count * (w._basicsize_of(cls) + 16),
+        }

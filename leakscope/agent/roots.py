@@ -1,0 +1,139 @@
+"""Where the walk begins, in order of preference: users' names before libraries', lasting names before passing ones.
+
+1. globals, classes and functions of the user's modules; 2. locals of the running functions, outermost first, the main
+thread before others; 3. generators and coroutines that nothing above reached. Each root is walked to its end before the
+next, so an object's name does not depend on which inner function happens to run during the take.
+"""
+
+import sys
+import types
+
+from . import walk as w
+
+
+def feed(walk, main_thread, agent_thread, suspended):
+    """Walk all roots. ``suspended``: the live generators and coroutines. Returns threads by outermost user function."""
+    _hide_namespaces(walk)
+    _user_modules(walk)
+    threads = _frames(walk, main_thread, agent_thread)
+    for obj in suspended:
+        _suspended(walk, obj)
+    walk.run()
+    return threads
+
+
+def _hide_namespaces(walk):
+    """Module namespaces are roots themselves and never crossed: nobody holds a module by accident."""
+    seen = walk.seen
+    seen.add(id(sys.modules))
+    for module in list(sys.modules.values()):
+        try:
+            seen.add(id(object.__getattribute__(module, "__dict__")))
+        except Exception:
+            continue
+        seen.add(id(module))
+
+
+def _user_modules(walk):
+    for name, module in list(sys.modules.items()):
+        try:
+            namespace = object.__getattribute__(module, "__dict__")
+        except Exception:
+            continue
+        if type(name) is not str or type(namespace) is not dict:
+            continue
+        file = namespace.get("__file__")
+        if not w.is_user_module(name, file if type(file) is str else None):
+            continue
+        _module(walk, name, namespace, file)
+        walk.run()
+
+
+def _module(walk, name, namespace, file):
+    shown = module_label(name, file)
+    for variable, value in list(namespace.items()):
+        if type(variable) is not str or variable.startswith("__"):
+            continue
+        kind = type(value)
+        if kind is types.FunctionType:
+            if value.__globals__ is not namespace:
+                continue  # imported: its own module is its root
+        elif type in w._mro_of(kind) and w._namespace_of(value).get("__module__") != name:
+            continue
+        walk.root("module", shown + "." + variable, w.GLOBAL, value, (variable, shown, name, file, None, True))
+
+
+def module_label(name, file):
+    """The name a person knows a module by: the script's own instead of ``__main__``."""
+    if name in ("__main__", "__mp_main__") and type(file) is str:
+        base = file.replace("\\", "/").rsplit("/", 1)[-1]
+        return base[:-3] if base.endswith(".py") else base
+    return name
+
+
+def _frames(walk, main_thread, agent_thread):
+    threads = {}
+    frames = sys._current_frames()
+    order = sorted(frames, key=lambda ident: ident != main_thread)
+    for ident in order:
+        if ident == agent_thread:
+            continue
+        stack = []
+        frame = frames[ident]
+        while frame is not None:
+            if not frame.f_code.co_filename.startswith((w._AGENT, w._BOOT)):
+                stack.append(frame)
+            frame = frame.f_back
+        stack.reverse()
+        outermost = None
+        for frame in stack:
+            if w.is_user_file(frame.f_code.co_filename):
+                outermost = frame
+                break
+        if ident != main_thread:
+            key = _thread_key(outermost if outermost is not None else (stack[0] if stack else None))
+            threads[key] = threads.get(key, 0) + 1
+        kind = "frame" if ident == main_thread else "thread"
+        for user in (True, False):
+            for frame in stack:
+                if w.is_user_file(frame.f_code.co_filename) is user:
+                    _frame(walk, frame, kind)
+                    walk.run()
+    del frames, frame, stack, outermost
+    return threads
+
+
+def _thread_key(frame):
+    if frame is None:
+        return ("?", None, None)
+    code = frame.f_code
+    return (getattr(code, "co_qualname", code.co_name), code.co_filename, code.co_firstlineno)
+
+
+def _frame(walk, frame, kind):
+    code = frame.f_code
+    if code.co_name == "<module>" or id(frame) in walk.seen:
+        return
+    walk.seen.add(id(frame))
+    name = getattr(code, "co_qualname", code.co_name)
+    module = frame.f_globals.get("__name__")
+    owner = (name, module, code.co_filename, code.co_firstlineno)
+    for variable, value in w.frame_locals(frame):
+        walk.root(kind, short(name) + "() " + variable, w.LOCAL, value, w._named(variable, owner))
+
+
+def short(qualname):
+    """``make.<locals>.step`` is called ``step`` in paths; ``Trainer.fit`` keeps its class."""
+    return qualname.rsplit("<locals>.", 1)[-1]
+
+
+def _suspended(walk, obj):
+    if id(obj) in walk.seen:
+        return
+    code = getattr(obj, "cr_code", None) or getattr(obj, "gi_code", None) or getattr(obj, "ag_code", None)
+    if code is None:
+        return
+    name = getattr(code, "co_qualname", code.co_name)
+    named = (name, name, None, code.co_filename, code.co_firstlineno, w.is_user_file(code.co_filename))
+    kind = "task" if type(obj) is types.CoroutineType else "generator"
+    walk.root(kind, short(name) + "()", w.REFERENCE, obj, named)

@@ -1,0 +1,203 @@
+"""When a take runs, on which thread, and what it may cost. Runs in the job.
+
+The agent's thread decides that a take is due; the take itself runs where the job's objects hold still: in torch's
+optimizer-step hook on the training thread, or on the main thread between two bytecodes (a pending call). Only if neither
+comes within some seconds (the main thread waits for others) a reduced take runs on the agent's thread.
+"""
+
+import ctypes
+import os
+import sys
+from time import monotonic
+
+from . import walk
+
+FIRST_TAKE_S = 1.5
+# In the first minute takes are spread so that a run of 20 seconds gets four or five, and each later one is worth its cost.
+EARLY_TAKES_S = (1.5, 4.0, 7.0, 10.5, 15.0, 20.0, 26.0, 33.0, 41.0, 50.0, 60.0)
+PATIENCE_S = 5.0  # how long a due take waits for its safe point
+STEPPING_S = 5.0  # a job whose last optimizer step is younger is taken at the next one
+GROWTH_FRACTION = 0.3  # of resident memory since the last take: a take is due early
+GROWTH_MIN_BYTES = 64 * 1024 * 1024
+
+
+class Budget(object):
+    """What takes may cost: ``fraction`` of the time elapsed and a credit at the start, all in seconds."""
+
+    def __init__(self, fraction, credit_s, interval_s):
+        self._fraction = fraction
+        self._credit_s = credit_s
+        self._interval_s = interval_s
+        self.spent_s = 0.0
+        self.last_cost_s = 0.03
+        self._early = list(EARLY_TAKES_S)
+        self._next_s = self._early.pop(0)
+
+    def allows(self, elapsed_s):
+        return self.spent_s + self.last_cost_s <= self._fraction * elapsed_s + self._credit_s
+
+    def is_due(self, elapsed_s):
+        return elapsed_s >= self._next_s and self.allows(elapsed_s)
+
+    def pause_s(self, elapsed_s, longest_s):
+        """The longest pause the next take may make."""
+        left = self._fraction * elapsed_s + self._credit_s - self.spent_s
+        return max(0.02, min(longest_s, left))
+
+    def spend(self, cost_s, elapsed_s):
+        self.spent_s += cost_s
+        self.last_cost_s = cost_s
+        while self._early and self._early[0] <= elapsed_s + 0.5:
+            self._early.pop(0)
+        if self._early:
+            self._next_s = self._early.pop(0)
+        else:
+            self._next_s = elapsed_s + max(self._interval_s, 100.0 * cost_s)
+
+
+class PendingCall(object):
+    """Run a function once on the main thread between two bytecodes. Nothing of the job's may be swallowed by it."""
+
+    def __init__(self, function):
+        self._function = function
+        self.asked_at = None
+
+        def call(_argument):
+            self.asked_at = None
+            try:
+                function()
+            except BaseException as error:  # raised by a signal handler of the job that happened to run inside ours
+                _raise_again(error)
+            return 0
+
+        # ctypes keeps no reference to the callback: this attribute does, for the life of the process.
+        self._callback = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(call)
+
+    def ask(self):
+        """False if the interpreter's list of pending calls is full: ask again later."""
+        if self.asked_at is not None:
+            return True
+        self.asked_at = monotonic()
+        if ctypes.pythonapi.Py_AddPendingCall(self._callback, None) != 0:
+            self.asked_at = None
+            return False
+        return True
+
+
+def _raise_again(error):
+    """Raise ``error`` in the main thread as soon as it is back in the job's code; an exception cannot leave a callback."""
+    import _thread
+
+    error.__traceback__ = None
+    kind = type(error)
+
+    class Again(kind):
+        def __new__(cls, *args):
+            return error
+
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(_thread.get_ident()), ctypes.py_object(Again))
+
+
+def is_foreign(error):
+    """Raised by a signal handler of the job that ran inside our code, not by our code: it must go on its way.
+
+    Ours are the frames of the agent and of what it calls; ``KeyboardInterrupt`` comes from C and has no frame of its own.
+    """
+    if not isinstance(error, Exception):
+        return True
+    trace = error.__traceback__
+    foreign = False
+    while trace is not None:
+        foreign = not trace.tb_frame.f_code.co_filename.startswith((walk._AGENT, walk._BOOT, walk._STDLIB_PLAIN))
+        trace = trace.tb_next
+    return foreign
+
+
+class Steps(object):
+    """Optimizer steps, counted by torch's global post-step hook. Installed when torch.optim is imported, never by us.
+
+    With several optimizers (GAN) the step is that of the one that steps most often.
+    """
+
+    def __init__(self, on_step):
+        self.count = None
+        self.last_at = 0.0
+        self._counts = {}
+        self._on_step = on_step
+        self.installed = False
+
+    def watch_imports(self):
+        """Register the hook once torch.optim.optimizer is loaded: now, or right after its import."""
+        module = sys.modules.get("torch.optim.optimizer")
+        if module is not None:
+            self._install(module)
+        else:
+            sys.meta_path.insert(0, _AfterImport("torch.optim.optimizer", self._install))
+
+    def _install(self, module):
+        register = walk.getattr_plain(module, "register_optimizer_step_post_hook")
+        if register is not None and not self.installed:  # torch >= 2.0
+            self.installed = True
+            register(self._after_step)
+
+    def _after_step(self, optimizer, args, kwargs):
+        key = id(optimizer)
+        counts = self._counts
+        if key not in counts and len(counts) >= 64:
+            counts.clear()
+            counts[key] = self.count or 0
+        count = counts[key] = counts.get(key, 0) + 1
+        if self.count is None or count > self.count:
+            self.count = count
+        self.last_at = monotonic()
+        self._on_step()
+
+
+class _AfterImport(object):
+    """A finder that finds nothing: it lets one module be found as ever and calls back when its code has run."""
+
+    def __init__(self, name, callback):
+        self._name = name
+        self._callback = callback
+
+    def find_spec(self, name, path=None, target=None):
+        if name != self._name:
+            return None
+        try:
+            sys.meta_path.remove(self)
+        except ValueError:
+            return None
+        spec = None
+        for finder in list(sys.meta_path):
+            find = getattr(finder, "find_spec", None)
+            if find is not None:
+                spec = find(name, path, target)
+                if spec is not None:
+                    break
+        loader = None if spec is None else spec.loader
+        original = getattr(loader, "exec_module", None)
+        if original is None:
+            return spec
+        callback = self._callback
+
+        def exec_module(module):
+            del loader.exec_module  # the loader is as it was before its module runs
+            original(module)
+            try:
+                callback(module)
+            except Exception:
+                pass
+
+        try:
+            loader.exec_module = exec_module
+        except Exception:
+            pass  # a loader that takes no attributes: no steps then
+        return spec
+
+
+def request_stamp(folder):
+    """Modification time of the recorder's request for a take; None without one. **Cost** 3 us."""
+    try:
+        return os.stat(os.path.join(folder, "request-take")).st_mtime_ns
+    except OSError:
+        return None

@@ -1,0 +1,78 @@
+"""Readings from inside the process that cost next to nothing, once a second on the agent's thread.
+
+Only what may be read from any thread at any time: reference counts, the collector's counters, the allocator's figures.
+"""
+
+import ctypes
+import gc
+import sys
+
+from . import walk
+from .take import rss_bytes
+
+_IMMORTAL_NONE = sys.version_info >= (3, 12)
+
+
+class _Mallinfo2(ctypes.Structure):
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks",
+                     "keepcost")
+    ]  # fmt: skip
+
+
+def _find_mallinfo2():
+    """glibc 2.33 and later; older mallinfo overflows at 2 GiB and is not used."""
+    try:
+        function = ctypes.CDLL(None).mallinfo2
+    except (OSError, AttributeError):
+        return None
+    function.restype = _Mallinfo2
+    function.argtypes = ()
+    return function
+
+
+_mallinfo2 = _find_mallinfo2()
+
+
+def malloc_figures():
+    """(in use, free, in own mappings) bytes of glibc's malloc, all arenas; Nones elsewhere. **Cost** 10 us."""
+    if _mallinfo2 is None:
+        return None, None, None
+    info = _mallinfo2()
+    return info.uordblks + info.hblkhd, info.fordblks, info.hblkhd
+
+
+def row():
+    """One row of the table ``sentinels``. **Cost** 60 us with torch loaded."""
+    in_use, free, mapped = malloc_figures()
+    stats = gc.get_stats()
+    torch = sys.modules.get("torch")
+    tensor = walk.getattr_plain(torch, "Tensor")
+    parameter = walk.getattr_plain(walk.getattr_plain(torch, "nn"), "Parameter")
+    return {
+        # Every instance of a Python class refers to its class: the count of references follows the instances exactly.
+        "tensor_count": None if tensor is None else sys.getrefcount(tensor),
+        "parameter_count": None if parameter is None else sys.getrefcount(parameter),
+        "refcount_none": None if _IMMORTAL_NONE else sys.getrefcount(None),
+        "allocated_blocks": sys.getallocatedblocks(),
+        "malloc_in_use_bytes": in_use,
+        "malloc_free_bytes": free,
+        "malloc_mmap_bytes": mapped,
+        "rss_bytes": rss_bytes(),
+        "gc_enabled": gc.isenabled(),
+        "gc_threshold": gc.get_threshold()[0],
+        "gc_pending_count": gc.get_count()[0],
+        "gc_collections": sum(generation["collections"] for generation in stats),
+        "gc_full_collections": stats[-1]["collections"],
+        "gc_collected_count": sum(generation["collected"] for generation in stats),
+        "gc_uncollectable_count": sum(generation["uncollectable"] for generation in stats),
+        "gc_frozen_count": gc.get_freeze_count(),
+        "python_thread_count": _thread_count(),
+    }
+
+
+def _thread_count():
+    """Threads the threading module knows (the agent's own is not among them); 1 where nobody imported it."""
+    active = walk.getattr_plain(sys.modules.get("threading"), "_active")
+    return 1 if active is None else len(active)

@@ -1,0 +1,53 @@
+"""All that is put on the job's PYTHONPATH: starts the agent, then makes way for the sitecustomize it shadows."""
+
+import sys
+
+
+def _start():
+    import importlib.util
+    import os
+
+    boot = os.path.dirname(os.path.abspath(__file__))
+    journal = os.path.dirname(boot)
+    if "_leakscope_agent" not in sys.modules:
+        folder = os.path.join(journal, "agent")
+        spec = importlib.util.spec_from_file_location(
+            "_leakscope_agent", os.path.join(folder, "__init__.py"), submodule_search_locations=[folder]
+        )
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["_leakscope_agent"] = module
+        try:
+            spec.loader.exec_module(module)
+            module.start(journal)
+        except BaseException:
+            # Without this the next import of the half-made module would succeed.
+            sys.modules.pop("_leakscope_agent", None)
+            raise
+    return boot
+
+
+def _make_way(boot):
+    """Run the sitecustomize that would have been found without ours; without one, stay (site insists on the name)."""
+    import os
+
+    ours = sys.modules.pop("sitecustomize", None)
+    kept = list(sys.path)
+    sys.path[:] = [p for p in sys.path if os.path.abspath(p or ".") != boot]
+    try:
+        import sitecustomize  # noqa: F401
+    except ImportError as error:
+        if error.name != "sitecustomize":
+            raise  # theirs is there and broken: it fails as it would without us
+        if ours is not None:
+            sys.modules["sitecustomize"] = ours
+    del kept
+
+
+_boot = None
+try:
+    _boot = _start()
+except Exception:
+    import os as _os
+
+    _boot = _os.path.dirname(_os.path.abspath(__file__))
+_make_way(_boot)
