@@ -1,4 +1,4 @@
-"""schema.py in pyarrow's terms: types, field metadata, encodings, and rows to columns. Runs afterwards, never in the job."""
+"""schema.py in pyarrow's terms: types, field metadata, encodings, and rows to columns. Never runs in the job."""
 
 from __future__ import annotations
 

@@ -112,7 +112,9 @@ def _remove(journal: Path) -> None:
     try:
         os.rename(journal, doomed)
     except OSError as error:
-        raise LeakscopeError(f"cannot remove {journal}: {error.strerror}; everything in it is in the recording") from error
+        raise LeakscopeError(
+            f"cannot remove {journal}: {error.strerror}; everything in it is in the recording"
+        ) from error
     shutil.rmtree(doomed, ignore_errors=True)
 
 

@@ -1,4 +1,4 @@
-"""A journal folder to one parquet stream, in bounded memory: row groups of one table each, and the footer that explains them.
+"""A journal folder to one parquet stream in bounded memory: row groups of one table each, and a footer about the run.
 
 Runs in ``finalize`` and, for a recording that is still being written, in the reader.
 """
@@ -9,6 +9,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -55,7 +56,7 @@ def merge(journal: Path, stream: BinaryIO, state: str) -> dict[str, Any]:
     """Write all that can be read of ``journal`` into ``stream`` as parquet and return its footer.
 
     ``state`` is ``final``, ``checkpoint`` or ``live`` (what the footer says of itself). **Errors** OSError from
-    ``stream``; UnreadableRecording for a newer format. **Cost** a day of 20 processes: see tests/bench/bench_finalize.py.
+    ``stream``; UnreadableRecording for a newer format. **Cost** tests/bench/bench_finalize.py measures it.
     """
     meta = read_meta(journal)
     extra_columns: set[str] = set()
@@ -81,10 +82,8 @@ def merge(journal: Path, stream: BinaryIO, state: str) -> dict[str, Any]:
 
 def _abandon(writer: pq.ParquetWriter) -> None:
     """Close a writer that may have failed: closing writes once more, and a full disk is already being reported."""
-    try:
+    with suppress(OSError):
         writer.close()
-    except OSError:
-        pass
 
 
 def segments(journal: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""A recording to read: tidy tables, what is known about the run, and what was lost. Runs afterwards, and while it runs."""
+"""A recording to read: tidy tables, what is known about the run, and what was lost. Runs while it records and after."""
 
 from __future__ import annotations
 
@@ -83,7 +83,9 @@ class Tables(Mapping[str, pd.DataFrame]):
         order = [c for c in ("pid", "start_ticks", "time_mono_ns") if c in rows.column_names]
         rows = rows.sort_by([(c, "ascending") for c in order])
         frame = rows.to_pandas(types_mapper=_PANDAS_TYPES.get, ignore_metadata=True)
-        frame.insert(0, "time_s", (frame["time_mono_ns"] - self._start_mono_ns).astype("Float64").astype("float64") / 1e9)
+        frame.insert(
+            0, "time_s", (frame["time_mono_ns"] - self._start_mono_ns).astype("Float64").astype("float64") / 1e9
+        )
         if name == "processes":
             frame = frame.drop_duplicates(["pid", "start_ticks"], keep="last", ignore_index=True)
         return frame
@@ -189,7 +191,9 @@ def _check_is_parquet(path: Path) -> None:
     if path.is_dir():
         raise UnreadableRecording(f"{path} is a directory: name the recording in it, such as {path / 'run.parquet'}")
     if not path.exists():
-        raise UnreadableRecording(f"there is no file {path}: check the name, or record with `leakscope record -o {path}`")
+        raise UnreadableRecording(
+            f"there is no file {path}: check the name, or record with `leakscope record -o {path}`"
+        )
     if not path.is_file():
         raise UnreadableRecording(f"{path} is not a regular file: name a recording")
     with open(path, "rb") as stream:

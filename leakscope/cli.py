@@ -1,0 +1,149 @@
+"""The command line: parse, call one function, print, exit status. Runs afterwards; ``record`` passes it by.
+
+Exit status: 0 ok, 1 findings (only with ``--exit-code``), 2 wrong use, 3 input that cannot be read.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from .errors import BadInput, LeakscopeError
+from .version import __version__
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status; whatever a person can cause ends in one line on stderr."""
+    try:
+        status = cli.main(args=argv, prog_name="leakscope", standalone_mode=False)
+        sys.stdout.flush()
+        return status if isinstance(status, int) else 0
+    except LeakscopeError as error:
+        return _fail(str(error), error.exit_status)
+    except click.Abort:
+        return 130
+    except click.ClickException as error:
+        return _fail(error.format_message(), error.exit_code)
+    except BrokenPipeError:  # the reader, such as head, had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or the interpreter complains while it flushes at exit
+        return 0
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith(__package__):
+            raise
+        return _fail(f"{error.name} is not installed here: pip install leakscope-recorder", 2)
+    except OSError as error:
+        return _fail(f"{error.filename or 'output'}: {error.strerror or error}", 2)
+
+
+def _fail(line: str, status: int) -> int:
+    click.echo(f"leakscope: {line}", err=True)
+    return status
+
+
+_SETTINGS = {"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "LEAKSCOPE"}
+
+
+@click.group(context_settings=_SETTINGS, no_args_is_help=False, invoke_without_command=True)
+@click.version_option(__version__, prog_name="leakscope")
+@click.pass_context
+def cli(context: click.Context) -> None:
+    """A flight recorder for training memory: records a job's processes and names what grows."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+def _renderers() -> list[str]:
+    """Names of the renderers, by their files, so that a new one is an option without a line here."""
+    folder = Path(__file__).with_name("renderers")
+    return sorted(m.name for m in pkgutil.iter_modules([str(folder)]) if not m.name.startswith("_"))
+
+
+def _format_for(output: Path) -> str:
+    by_suffix = {importlib.import_module(f"leakscope.renderers.{name}").SUFFIX: name for name in _renderers()}
+    if output.suffix not in by_suffix:
+        raise BadInput(f"{output}: no format is known by {output.suffix!r} (there are {', '.join(sorted(by_suffix))})")
+    return by_suffix[output.suffix]
+
+
+@cli.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("-f", "--format", "format_name", type=click.Choice(_renderers()), help="[default: terminal, or by -o]")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to a file; its suffix implies the format.")
+@click.option("--only", multiple=True, metavar="KIND", help="Look for this kind of finding only; repeatable.")
+@click.option("--exit-code", is_flag=True, help="Exit with 1 if there is a finding of severity warning or critical.")
+@click.option("--color/--no-color", default=None, help="Colours: by default if the output is a terminal.")
+def report(
+    run: Path, format_name: str | None, output: Path | None, only: tuple[str, ...], exit_code: bool, color: bool | None
+) -> int:
+    """Say what grew in a recording, who holds it, and what to do.
+
+    RUN is the recording, also one that is still running or was cut off.
+    """
+    from .analyzers import analyze
+    from .renderers import render
+    from .storage import open_recording
+
+    format_name = format_name or (_format_for(output) if output else "terminal")
+    if output and output.exists() and run.exists() and output.samefile(run):
+        raise BadInput(f"{output} is the recording itself: choose another file for the report")
+    result = analyze(open_recording(run), only=only or None)
+    text = render(result, format_name)
+    if output:
+        output.write_text(click.unstyle(text), encoding="utf-8")
+    else:
+        click.echo(text, nl=not text.endswith("\n"), color=_color(color))
+    return int(exit_code and any(finding.severity != "note" for finding in result.findings))
+
+
+def _color(asked: bool | None) -> bool | None:
+    """What the option says, else what NO_COLOR and FORCE_COLOR say; None lets the terminal decide."""
+    if asked is None and os.environ.get("NO_COLOR"):
+        return False
+    if asked is None and os.environ.get("FORCE_COLOR"):
+        return True
+    return asked
+
+
+@cli.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--keep-journal", is_flag=True, help="Leave the journal folder beside the finished file.")
+@click.option("--checkpoint", is_flag=True, help="Bring the file up to date while the recorder goes on.")
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing unless it fails.")
+def finalize(run: Path, keep_journal: bool, checkpoint: bool, quiet: bool) -> None:
+    """Turn the journal of a recorder that was killed into a finished file.
+
+    `report` does it by itself; this is for a journal that was copied from elsewhere, or to free its space.
+    """
+    from .storage import finalize as storage
+    from .units import format_bytes
+
+    storage.run_lightly()
+    path = storage.finalize(run, keep_journal, checkpoint)
+    if not quiet:
+        click.echo(f"leakscope: {path} is up to date ({format_bytes(path.stat().st_size)})", err=True)
+
+
+@cli.command()
+@click.argument("format_name", metavar="[markdown|json]", type=click.Choice(["markdown", "json"]), default="markdown")
+def schema(format_name: str) -> None:
+    """Print every table and column of a recording: type, unit, meaning."""
+    from .storage import describe
+
+    click.echo(describe.as_markdown() if format_name == "markdown" else describe.as_json(), nl=False)
+
+
+@cli.command(add_help_option=False, context_settings={"ignore_unknown_options": True})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def record(arguments: tuple[str, ...]) -> int:
+    """Run a command and record the memory of all its processes."""
+    from .__main__ import main as start  # the recorder's own way in, which stays free of click
+
+    sys.argv[1:] = ["record", *arguments]
+    start()
+    return 0
