@@ -1,0 +1,99 @@
+"""From a recording to a report: finds the analyzers, runs them in order, says what was skipped or failed.
+
+An analyzer is a file in this folder without a leading underscore. It has ``NEEDS``, the tables without which it cannot
+look, and ``findings(recording, **thresholds)``, which yields ``Finding`` and ``RuledOut``. One that declares
+``AFTER_OTHERS = True`` runs last and gets ``so_far``, the findings the others made.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Collection, Iterator, Mapping
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from ..errors import BadInput
+from ..findings import Finding, Report, RuledOut, Skipped, in_order
+from . import _ledger, _verdict
+
+if TYPE_CHECKING:
+    from ..storage import Recording
+
+# Every kind a report may speak of. Those without an analyzer are named in the report as not looked for.
+KINDS = (
+    "retained-objects", "retained-graph", "cyclic-garbage", "refcount-drift", "native-growth", "fragmentation",
+    "duplicate-model", "dataset-copies", "dataloader-workers", "compile-workers", "recompilation", "process-pileup",
+    "thread-pileup", "fd-pileup", "shared-memory", "mapped-files", "eval-accumulation", "gpu-retention",
+    "gpu-fragmentation", "gpu-other-process", "memory-pressure", "oom-kill", "crash", "unhealthy-training",
+    "unexplained-growth",
+)  # fmt: skip
+
+
+def analyze(
+    recording: Recording, only: Collection[str] | None = None, thresholds: Mapping[str, Any] | None = None
+) -> Report:
+    """The whole answer to one recording.
+
+    ``only`` limits the report to these kinds; ``thresholds`` replaces keyword arguments of the analyzers by name
+    (each takes those it knows). **Errors** BadInput for a kind or a threshold that does not exist.
+    """
+    analyzers = dict(_analyzers())
+    _check(only, thresholds, analyzers)
+    findings: list[Finding] = []
+    ruled_out: list[RuledOut] = []
+    skipped: list[Skipped] = []
+    for kind, analyzer in analyzers.items():
+        if only and kind not in only:
+            continue
+        missing = [table for table in analyzer.NEEDS if not len(recording.tables[table])]
+        if missing:
+            skipped.append(Skipped(kind, f"the recording has no {' and no '.join(missing)}"))
+            continue
+        try:
+            results = list(analyzer.findings(recording, **_arguments(analyzer, thresholds or {}, findings)))
+        except Exception as error:  # one diagnosis that fails must not cost the others
+            skipped.append(Skipped(kind, f"failed: {type(error).__name__}: {' '.join(str(error).split())[:200]}"))
+            continue
+        findings += [result for result in results if isinstance(result, Finding)]
+        ruled_out += [result for result in results if isinstance(result, RuledOut)]
+    unknown = [kind for kind in KINDS if kind not in analyzers]
+    if unknown and not only:
+        skipped.append(Skipped("others", f"not looked for in this version: {', '.join(unknown)}"))
+    findings = in_order(findings)
+    return Report(
+        recording=_verdict.facts(recording),
+        verdict=_verdict.verdict(recording, findings),
+        ledger=_ledger.ledger(recording),
+        findings=findings,
+        ruled_out=sorted(ruled_out, key=lambda r: (r.kind, r.reason)),
+        skipped=skipped,
+    )
+
+
+def _analyzers() -> Iterator[tuple[str, ModuleType]]:
+    """Kind and module, by name; those that want to know what the others found come last."""
+    names = sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
+    modules = [(name.replace("_", "-"), importlib.import_module(f"{__name__}.{name}")) for name in names]
+    yield from sorted(modules, key=lambda pair: getattr(pair[1], "AFTER_OTHERS", False))
+
+
+def _arguments(analyzer: ModuleType, thresholds: Mapping[str, Any], findings: list[Finding]) -> dict[str, Any]:
+    known = inspect.signature(analyzer.findings).parameters
+    arguments = {name: value for name, value in thresholds.items() if name in known}
+    if getattr(analyzer, "AFTER_OTHERS", False):
+        arguments["so_far"] = tuple(findings)
+    return arguments
+
+
+def _check(
+    only: Collection[str] | None, thresholds: Mapping[str, Any] | None, analyzers: dict[str, ModuleType]
+) -> None:
+    for kind in only or ():
+        if kind not in KINDS and kind not in analyzers:
+            raise BadInput(f"there is no kind {kind!r}: there are {', '.join(sorted({*KINDS, *analyzers}))}")
+    known = {name for module in analyzers.values() for name in inspect.signature(module.findings).parameters}
+    for name in thresholds or ():
+        if name not in known - {"recording", "so_far"}:
+            raise BadInput(f"there is no threshold {name!r}: there are {', '.join(sorted(known - {'recording'}))}")

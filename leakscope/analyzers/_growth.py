@@ -1,0 +1,236 @@
+"""Which processes of the tree grow, and does the tree as a whole: the question every growth finding starts from.
+
+A process is judged on what it holds itself: private memory, shared memory and swap. Mapped files are left out: the
+kernel takes their pages back when it needs them. Pages that several processes share are counted once, by the
+proportional set size where the recorder read it; between two readings the share is interpolated.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..units import format_bytes, format_duration
+from ._trend import CANNOT_TELL, FLAT, GROWING, Floats, Trend, judge
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..storage import Recording
+
+_CACHE = "_tree_growth"
+_NO_SAMPLES = Trend(CANNOT_TELL, "no memory samples in this recording")
+
+
+@dataclass(frozen=True, eq=False)
+class ProcessGrowth:
+    """One process over its life. **Units** seconds and bytes; ``held_bytes`` is what the trend judges."""
+
+    pid: int
+    start_ticks: int
+    name: str
+    role: str | None
+    time_s: Floats
+    private_bytes: Floats
+    shared_bytes: Floats
+    file_bytes: Floats
+    trend: Trend
+    growth_bytes: int = 0
+
+    @property
+    def held_bytes(self) -> Floats:
+        return self.private_bytes + self.shared_bytes
+
+    @property
+    def label(self) -> str:
+        return f"{self.name}[{self.pid}]"
+
+
+@dataclass(frozen=True, eq=False)
+class TreeGrowth:
+    """The tree as a whole. ``leaking`` is True, False, or None with the ``reason`` why nobody can tell.
+
+    ``processes`` are ordered by what they gained between ``start_s`` and ``end_s``, the most first.
+    """
+
+    leaking: bool | None
+    reason: str
+    trend: Trend
+    start_s: float
+    end_s: float
+    growth_bytes: int
+    time_s: Floats
+    held_bytes: Floats
+    processes: tuple[ProcessGrowth, ...] = field(default=())
+
+    @property
+    def main(self) -> ProcessGrowth | None:
+        """The process that gained most."""
+        return self.processes[0] if self.processes else None
+
+    @property
+    def growth_bytes_per_hour(self) -> float:
+        return self.growth_bytes / max(self.end_s - self.start_s, 1e-9) * 3600
+
+    def process(self, pid: int) -> ProcessGrowth | None:
+        """The process with this pid that gained most."""
+        return next((p for p in self.processes if p.pid == pid), None)
+
+
+def tree_growth(recording: Recording, **thresholds: Any) -> TreeGrowth:
+    """Trends of every process and of their sum; computed once per recording. ``thresholds`` go to ``_trend.judge``."""
+    known: TreeGrowth | None = recording.__dict__.get(_CACHE)
+    if known is None or thresholds:
+        known = _tree_growth(recording, thresholds)
+        recording.__dict__[_CACHE] = known
+    return known
+
+
+def level_at(time_s: Floats, value_bytes: Floats, at_s: float) -> float:
+    """The usual value around a moment: median of the three samples nearest to it; 0 outside the life of the series."""
+    if not time_s.size:
+        return 0.0
+    usual_gap = float(np.median(np.diff(time_s))) if time_s.size > 1 else 1.0
+    if at_s < time_s[0] - 1.5 * usual_gap or at_s > time_s[-1] + 1.5 * usual_gap:
+        return 0.0
+    nearest = np.argsort(np.abs(time_s - at_s), kind="stable")[:3]
+    return float(np.median(value_bytes[nearest]))
+
+
+def _tree_growth(recording: Recording, thresholds: dict[str, Any]) -> TreeGrowth:
+    processes = [_process(recording, key, rows, thresholds) for key, rows in _by_process(recording)]
+    processes = [p for p in processes if p.time_s.size]
+    if not processes:
+        nothing = np.empty(0)
+        return TreeGrowth(None, _NO_SAMPLES.reason, _NO_SAMPLES, 0.0, 0.0, 0, nothing, nothing)
+    time_s, held = _sum(processes)
+    trend = judge(time_s, held, **thresholds)
+    start_s, end_s = trend.start_s, trend.end_s
+    lasting = [p for p in processes if p.trend.verdict == GROWING and _lasts(p, time_s)]
+    leaking = {GROWING: True, FLAT: False, CANNOT_TELL: None}[trend.verdict]
+    reason = trend.reason
+    if not leaking and lasting:  # its growth hides behind other processes that shrink or come and go
+        grower = max(lasting, key=lambda p: p.trend.growth_bytes)
+        leaking, reason = True, f"{grower.label} {grower.trend.reason}"
+        start_s, end_s = grower.trend.start_s, grower.trend.end_s
+    measured = [_within(p, start_s, end_s) for p in processes]
+    measured.sort(key=lambda p: (-p.growth_bytes, p.pid))
+    growth = sum(p.growth_bytes for p in measured)
+    return TreeGrowth(leaking, reason, trend, start_s, end_s, growth, time_s, held, tuple(measured))
+
+
+def _by_process(recording: Recording) -> list[tuple[tuple[int, int], pd.DataFrame]]:
+    samples = recording.tables["process_samples"]
+    samples = samples[samples["pid"].notna()]
+    groups = samples.groupby(["pid", "start_ticks"], dropna=False)
+    return [((int(rows["pid"].iloc[0]), int(rows["start_ticks"].fillna(0).iloc[0])), rows) for _, rows in groups]
+
+
+def _process(
+    recording: Recording, key: tuple[int, int], rows: pd.DataFrame, thresholds: dict[str, Any]
+) -> ProcessGrowth:
+    known = recording.tables["processes"]
+    known = known[(known["pid"] == key[0]) & (known["start_ticks"] == key[1])]
+    row = known.iloc[-1] if len(known) else None
+    time_s, private, shared, file = _shares(rows)
+    return ProcessGrowth(
+        *key,
+        process_name(row),
+        _text(row, "role"),
+        time_s,
+        private,
+        shared,
+        file,
+        judge(time_s, private + shared, **thresholds),
+    )
+
+
+def process_name(row: pd.Series[Any] | None) -> str:
+    """``train.py``, ``package.module`` or the command's own name, from a row of ``processes``."""
+    try:
+        words = shlex.split(_text(row, "cmdline") or "")
+    except ValueError:
+        words = (_text(row, "cmdline") or "").split()
+    for before, word in zip(words, words[1:]):
+        if before == "-m":
+            return word
+        if before == "-c":
+            return "python -c"
+        if word.endswith((".py", ".pyz")):
+            return word.rsplit("/", 1)[-1]
+    return _text(row, "comm") or (words[0].rsplit("/", 1)[-1] if words else "process")
+
+
+def _text(row: pd.Series[Any] | None, column: str) -> str | None:
+    value = None if row is None else row[column]
+    return value if isinstance(value, str) and value else None
+
+
+def _shares(rows: pd.DataFrame) -> tuple[Floats, Floats, Floats, Floats]:
+    """Times and private (with swap), shared and file bytes of one process, shared pages divided among their users."""
+
+    def values(name: str) -> Floats:
+        return rows[name].to_numpy(dtype=np.float64, na_value=np.nan)
+
+    rows = rows.sort_values("time_s", kind="stable")
+    time_s = rows["time_s"].to_numpy(dtype=np.float64)
+    rss, anon = values("rss_bytes"), values("anon_bytes")
+    split_known = np.isfinite(anon)
+    anon = np.where(split_known, anon, rss)
+    shmem, file, swap = (
+        np.where(split_known, np.nan_to_num(values(n)), 0.0) for n in ("shmem_bytes", "file_bytes", "swap_bytes")
+    )
+    pss, pss_anon = values("pss_bytes"), values("pss_anon_bytes")
+    private_share = _interpolated_share(time_s, pss_anon, anon)
+    other_share = _interpolated_share(time_s, pss - pss_anon, shmem + file)
+    use = np.isfinite(anon) & (anon + shmem + file > 0)  # a process that is exiting shows as empty
+    return (
+        time_s[use],
+        (anon * private_share + swap)[use],
+        (shmem * other_share)[use],
+        (file * other_share)[use],
+    )
+
+
+def _interpolated_share(time_s: Floats, part: Floats, whole: Floats) -> Floats:
+    read = np.isfinite(part) & (whole > 0)
+    if not read.any():
+        return np.ones_like(time_s)
+    return np.interp(time_s, time_s[read], np.clip(part[read] / whole[read], 0.0, 1.0))
+
+
+def _sum(processes: list[ProcessGrowth]) -> tuple[Floats, Floats]:
+    """The tree's series, at the sample times of the process seen longest and, before and after it, of the others."""
+    longest = max(processes, key=lambda p: (p.time_s[-1] - p.time_s[0], p.time_s.size))
+    first_s, last_s = longest.time_s[0] - 1, longest.time_s[-1] + 1
+    beyond = [p.time_s[(p.time_s < first_s) | (p.time_s > last_s)] for p in processes]
+    time_s = np.unique(np.concatenate([longest.time_s, *beyond]))
+    held = np.zeros_like(time_s)
+    for p in processes:
+        gap = float(np.median(np.diff(p.time_s))) / 2 if p.time_s.size > 1 else 0.5
+        alive = (time_s >= p.time_s[0] - gap) & (time_s <= p.time_s[-1] + gap)
+        held[alive] += np.interp(time_s[alive], p.time_s, p.held_bytes)
+    return time_s, held
+
+
+def _lasts(process: ProcessGrowth, tree_time_s: Floats) -> bool:
+    """Alive at the end and for most of the run: growth of a short-lived worker ends with the worker."""
+    duration_s = tree_time_s[-1] - tree_time_s[0]
+    lived_s = process.time_s[-1] - process.time_s[0]
+    return bool(process.time_s[-1] >= tree_time_s[-1] - 0.1 * duration_s and lived_s >= 0.6 * duration_s)
+
+
+def _within(process: ProcessGrowth, start_s: float, end_s: float) -> ProcessGrowth:
+    held = process.held_bytes
+    start, end = level_at(process.time_s, held, start_s), level_at(process.time_s, held, end_s)
+    return replace(process, growth_bytes=round(end) - round(start))
+
+
+def growth_text(growth: TreeGrowth) -> str:
+    """``223 MiB in 17 s (46 GiB an hour)``."""
+    seconds = growth.end_s - growth.start_s
+    per_hour = format_bytes(growth.growth_bytes_per_hour)
+    return f"{format_bytes(growth.growth_bytes)} in {format_duration(seconds)} ({per_hour} an hour)"

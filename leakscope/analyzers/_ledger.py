@@ -1,0 +1,156 @@
+"""Where the growth went: one account a row, process by process, summing exactly to what the tree gained.
+
+What the kernel counts comes first (mapped files, shared memory); then what malloc says it keeps free; then what the
+inventories estimate (tensors, arrays, Python objects); then what malloc handed out and none of them explains (native).
+``unexplained`` is the remainder, so the accounts always close; it is negative where the estimates say too much.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..findings import LedgerRow
+from ._growth import Floats, ProcessGrowth, TreeGrowth, level_at, tree_growth
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..storage import Recording
+
+_CACHE = "_ledger"
+_ESTIMATES = ("tensors", "arrays", "python-objects", "native")
+_TAKE_COLUMNS = {"tensors": "tensor_bytes", "arrays": "array_bytes", "python-objects": "python_bytes"}
+_SHOWN_PROCESSES = 8
+_UNEXPLAINED = "unexplained"
+
+
+def ledger(recording: Recording) -> list[LedgerRow]:
+    """Accounts of the judged window. **Shape** by process, the one that gained most first; then by growth."""
+    known: list[LedgerRow] | None = recording.__dict__.get(_CACHE)
+    if known is None:
+        known = _ledger(recording)
+        recording.__dict__[_CACHE] = known
+    return known
+
+
+def growth_of(rows: list[LedgerRow], account: str, process: str | None = None) -> int:
+    """What an account gained, in one process or in all."""
+    return sum(r.growth_bytes for r in rows if r.account == account and process in (None, r.process))
+
+
+def _ledger(recording: Recording) -> list[LedgerRow]:
+    growth = tree_growth(recording)
+    shown, others = growth.processes[:_SHOWN_PROCESSES], growth.processes[_SHOWN_PROCESSES:]
+    rows = [row for process in shown for row in _of_process(recording, growth, process)]
+    if others:
+        start, end = (sum(_whole(p, at_s) for p in others) for at_s in (growth.start_s, growth.end_s))
+        rows.append(LedgerRow(_UNEXPLAINED, f"{len(others)} other processes", start, end, end - start))
+    return [row for row in rows if row.start_bytes or row.end_bytes]
+
+
+def _whole(process: ProcessGrowth, at_s: float) -> int:
+    """All of the process's own and shared-out memory, files included, as the sum its rows have to reach."""
+    return sum(round(level_at(process.time_s, part, at_s)) for part in (process.held_bytes, process.file_bytes))
+
+
+def _of_process(recording: Recording, growth: TreeGrowth, process: ProcessGrowth) -> list[LedgerRow]:
+    window = (growth.start_s, growth.end_s)
+    levels: dict[str, tuple[float, float]] = {
+        "mapped-files": _levels(process.time_s, process.file_bytes, window),
+        "shared-memory": _levels(process.time_s, process.shared_bytes, window),
+    }
+    private = _levels(process.time_s, process.private_bytes, window)
+    lived = max(window[0], float(process.time_s[0])), min(window[1], float(process.time_s[-1]))
+    levels.update(_inside(recording, process, lived, private))
+    if private[0] == 0.0:  # not yet born: all that it holds is growth
+        levels = {account: (0.0, end) for account, (_, end) in levels.items()}
+    if private[1] == 0.0:
+        levels = {account: (start, 0.0) for account, (start, _) in levels.items()}
+    rows = []
+    for account, (start, end) in levels.items():
+        first, last = round(start), round(end)
+        estimated = account in _ESTIMATES
+        rows.append(LedgerRow(account, process.label, first, last, last - first, estimated))
+    rows.sort(key=lambda row: (-row.growth_bytes, row.account))
+    start_bytes, end_bytes = (_whole(process, at_s) for at_s in window)
+    rest_start = start_bytes - sum(row.start_bytes for row in rows)
+    rest_end = end_bytes - sum(row.end_bytes for row in rows)
+    return [*rows, LedgerRow(_UNEXPLAINED, process.label, rest_start, rest_end, rest_end - rest_start)]
+
+
+def _levels(time_s: Floats, value_bytes: Floats, window: tuple[float, float]) -> tuple[float, float]:
+    return level_at(time_s, value_bytes, window[0]), level_at(time_s, value_bytes, window[1])
+
+
+def _inside(
+    recording: Recording, process: ProcessGrowth, window: tuple[float, float], private: tuple[float, float]
+) -> dict[str, tuple[float, float]]:
+    """Accounts only the process itself can tell: start and end of each; empty without its sentinels and takes."""
+    in_use = _at_ends(_own(recording, "sentinels", process), "malloc_in_use_bytes", window)
+    free = _at_ends(_own(recording, "sentinels", process), "malloc_free_bytes", window)
+    takes = _own(recording, "takes", process)
+    gained = private[1] - private[0]
+    levels: dict[str, tuple[float, float]] = {}
+    if in_use and free:
+        # malloc counts as free also what it gave back to the kernel: never more than the room there is.
+        room = max(0.0, gained - (in_use[1] - in_use[0]))
+        kept = min(free[1] - free[0], room)
+        start = min(free[0], max(0.0, private[0] - in_use[0]))
+        levels["allocator-free"] = (start, max(0.0, start + kept))
+        gained -= levels["allocator-free"][1] - start
+    estimates = _estimates(takes, window, gained)
+    levels.update(estimates)
+    if in_use and estimates:
+        explained_start, explained_end = (sum(level[i] for level in estimates.values()) for i in (0, 1))
+        # Small Python objects live in arenas outside malloc; what malloc cannot have handed out is theirs.
+        outside = max(0.0, gained - (in_use[1] - in_use[0]))
+        small = min(outside, max(0.0, estimates["python-objects"][1] - estimates["python-objects"][0]))
+        native = max(0.0, in_use[1] - in_use[0] - (explained_end - explained_start - small))
+        start = max(0.0, min(in_use[0], private[0]) - explained_start)
+        levels["native"] = (start, start + native)
+    return levels
+
+
+def _own(recording: Recording, table: str, process: ProcessGrowth) -> pd.DataFrame:
+    rows = recording.tables[table]
+    own = rows[(rows["pid"] == process.pid) & (rows["start_ticks"].fillna(0) == process.start_ticks)]
+    return own.sort_values("time_s", kind="stable")
+
+
+def _series(rows: pd.DataFrame, column: str) -> tuple[Floats, Floats]:
+    rows = rows[rows[column].notna()]
+    return rows["time_s"].to_numpy(dtype=np.float64), rows[column].to_numpy(dtype=np.float64)
+
+
+def _at_ends(rows: pd.DataFrame, column: str, window: tuple[float, float]) -> tuple[float, float] | None:
+    time_s, values = _series(rows, column)
+    if time_s.size < 2:
+        return None
+    return tuple(float(np.median(values[np.argsort(np.abs(time_s - at), kind="stable")[:3]])) for at in window)  # type: ignore[return-value]
+
+
+def _estimates(takes: pd.DataFrame, window: tuple[float, float], gained: float) -> dict[str, tuple[float, float]]:
+    """What the takes say, carried on in a straight line to the ends of the window, but never beyond what was gained."""
+    measured: dict[str, tuple[float, float]] = {}
+    carried: dict[str, tuple[float, float]] = {}
+    for account, column in _TAKE_COLUMNS.items():
+        time_s, values = _series(takes, column)
+        if time_s.size < 2 or time_s[-1] <= time_s[0]:
+            continue
+        start, end = (float(np.interp(at, time_s, values)) for at in window)
+        slope = float((values[-1] - values[0]) / (time_s[-1] - time_s[0]))
+        before, after = max(0.0, time_s[0] - window[0]), max(0.0, window[1] - time_s[-1])
+        measured[account] = start, end
+        carried[account] = max(0.0, start - slope * before), max(0.0, end + slope * after)
+    certain = sum(end - start for start, end in measured.values())
+    hoped = sum(end - start for start, end in carried.values())
+    part = float(np.clip((gained - certain) / (hoped - certain), 0.0, 1.0)) if hoped > certain else 0.0
+    return {
+        account: (
+            start + part * (carried[account][0] - start),
+            end + part * (carried[account][1] - end),
+        )
+        for account, (start, end) in measured.items()
+    }

@@ -1,0 +1,126 @@
+"""The head of a report: the facts of the recording, and the one sentence that says how it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..findings import Finding, RecordingFacts, Verdict
+from ..units import format_bytes, format_duration
+from ._growth import TreeGrowth, tree_growth
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..storage import Recording
+
+_LEAST_CPU_S = 0.001
+
+
+def facts(recording: Recording) -> RecordingFacts:
+    """What was recorded, and what recording it cost (fractions of one core and of the job's time)."""
+    tables = recording.tables
+    how, exit_code, signal = recording.ended
+    duration_s = duration(recording)
+    return RecordingFacts(
+        path=str(recording.path),
+        command=[str(word) for word in recording.meta.get("command") or ()],
+        started_at=str(recording.meta.get("started_at") or ""),
+        duration_s=round(duration_s, 3),
+        ended=how,
+        exit_code=exit_code,
+        signal=signal,
+        process_count=len(tables["processes"]),
+        agent_count=len(tables["sentinels"][["pid", "start_ticks"]].drop_duplicates()),
+        complete=recording.complete,
+        notes=[str(note) for note in recording.notes],
+        overhead=_overhead(recording, duration_s),
+    )
+
+
+def duration(recording: Recording) -> float:
+    """Seconds from the start to the last row of any table that is sampled."""
+    names = ("process_samples", "host_samples", "sentinels", "recorder_samples", "events")
+    last = [float(recording.tables[name]["time_s"].max()) for name in names if len(recording.tables[name])]
+    return max([0.0, *(s for s in last if s == s)])
+
+
+def verdict(recording: Recording, findings: Sequence[Finding]) -> Verdict:
+    """True, False or None with its reason; a finding that explains the growth names the culprit."""
+    growth = tree_growth(recording)
+    how, _, signal = recording.ended
+    killed = how == "oom-killed" or any(f.kind == "oom-kill" for f in findings)
+    wasted = sum(f.bytes for f in findings if f.wasted)
+    steps = _steps(recording, growth)
+    judged = growth.leaking is not None or growth.end_s > growth.start_s
+    return Verdict(
+        leaking=growth.leaking,
+        killed=killed,
+        headline=_headline(growth, findings, killed, wasted, signal, duration(recording)),
+        growth_bytes=growth.growth_bytes,
+        growth_bytes_per_hour=round(growth.growth_bytes_per_hour, 1) if judged else None,
+        growth_bytes_per_step=round(growth.growth_bytes / steps, 1) if steps else None,
+        wasted_bytes=wasted,
+    )
+
+
+def _headline(
+    growth: TreeGrowth,
+    findings: Sequence[Finding],
+    killed: bool,
+    wasted: int,
+    signal: int | None,
+    duration_s: float,
+) -> str:
+    first = findings[0] if findings else None
+    if growth.leaking is None:
+        text = f"Cannot tell whether memory leaks: {growth.reason}."
+    elif growth.leaking:
+        amount = f"{format_bytes(growth.growth_bytes)} in {format_duration(growth.end_s - growth.start_s)}"
+        rate = f"{format_bytes(growth.growth_bytes_per_hour)} an hour"
+        who = growth.main.name if growth.main else "the job"
+        text = f"Memory leaks: {who} gained {amount} ({rate}) and was still growing."
+        if first is not None and not first.wasted:
+            text = f"Memory leaks: {_lower(first.title)} ({amount}, {rate})."
+    else:
+        text = f"No leak: memory does not keep growing ({growth.reason})."
+    if first is not None and wasted and not growth.leaking:
+        text += f" But {format_bytes(wasted)} are wasted: {_lower(first.title)}."
+    if killed:
+        return f"Killed for lack of memory after {format_duration(duration_s)}. {text}"
+    if signal is not None:
+        return f"{text} The job was ended by signal {signal}."
+    return text
+
+
+def _lower(title: str) -> str:
+    """A title inside a sentence: names keep their capitals, an ordinary first word loses its own."""
+    word = title.split(" ", 1)[0]
+    return title[:1].lower() + title[1:] if word[1:].islower() or len(word) == 1 else title
+
+
+def _steps(recording: Recording, growth: TreeGrowth) -> int:
+    """Training steps passed in the judged window by the process that grew most; 0 where nobody counted."""
+    sentinels = recording.tables["sentinels"]
+    if growth.main is None or not len(sentinels):
+        return 0
+    own: pd.DataFrame = sentinels[(sentinels["pid"] == growth.main.pid) & sentinels["step"].notna()]
+    own = own[(own["time_s"] >= growth.start_s) & (own["time_s"] <= growth.end_s)]
+    return int(own["step"].max() - own["step"].min()) if len(own) > 1 else 0
+
+
+def _overhead(recording: Recording, duration_s: float) -> dict[str, float | None]:
+    own, takes = recording.tables["recorder_samples"], recording.tables["takes"]
+
+    def largest(frame: pd.DataFrame, column: str) -> Any:
+        values = frame[column].dropna()
+        return values.max() if len(values) else None
+
+    cpu_s, rss = largest(own, "cpu_s"), largest(own, "rss_bytes")
+    spent = takes["duration_s"].dropna()
+    known = duration_s > _LEAST_CPU_S
+    return {
+        "recorder_cpu_fraction": round(float(cpu_s) / duration_s, 5) if cpu_s is not None and known else None,
+        "take_fraction": round(float(spent.sum()) / duration_s, 5) if len(spent) and known else None,
+        "recorder_rss_bytes": int(rss) if rss is not None else None,
+    }
