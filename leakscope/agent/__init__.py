@@ -193,7 +193,7 @@ class Agent(object):
             summary.update(stamps)
             self.inbox.append(("takes", summary))
         except BaseException as error:
-            if safepoint.is_foreign(error):
+            if walk.is_foreign(error):
                 raise
             self.note("failed", "take: %s: %s" % (type(error).__name__, error))
             self.budget.spend(0.25, monotonic() - self.began)

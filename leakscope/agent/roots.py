@@ -42,8 +42,8 @@ def _user_modules(walk):
             continue
         if type(name) is not str or type(namespace) is not dict:
             continue
-        file = namespace.get("__file__")
-        if not w.is_user_module(name, file if type(file) is str else None):
+        file = w.module_file(name)
+        if not w.is_user_module(name, file):
             continue
         _module(walk, name, namespace, file)
         walk.run()

@@ -12,11 +12,11 @@ from time import monotonic
 
 from . import walk
 
-FIRST_TAKE_S = 1.5
 # In the first minute takes are spread so that a run of 20 seconds gets four or five, and each later one is worth its cost.
 EARLY_TAKES_S = (1.5, 4.0, 7.0, 10.5, 15.0, 20.0, 26.0, 33.0, 41.0, 50.0, 60.0)
 PATIENCE_S = 5.0  # how long a due take waits for its safe point
 STEPPING_S = 5.0  # a job whose last optimizer step is younger is taken at the next one
+EARLY_INTERVAL_S = 2.0  # in the first minute, where takes are so cheap that 100 times their cost is less
 GROWTH_FRACTION = 0.3  # of resident memory since the last take: a take is due early
 GROWTH_MIN_BYTES = 64 * 1024 * 1024
 
@@ -31,7 +31,7 @@ class Budget(object):
         self.spent_s = 0.0
         self.last_cost_s = 0.03
         self._early = list(EARLY_TAKES_S)
-        self._next_s = self._early.pop(0)
+        self._next_s = self._early[0]
 
     def allows(self, elapsed_s):
         return self.spent_s + self.last_cost_s <= self._fraction * elapsed_s + self._credit_s
@@ -50,7 +50,7 @@ class Budget(object):
         while self._early and self._early[0] <= elapsed_s + 0.5:
             self._early.pop(0)
         if self._early:
-            self._next_s = self._early.pop(0)
+            self._next_s = min(self._early[0], elapsed_s + max(EARLY_INTERVAL_S, 100.0 * cost_s))
         else:
             self._next_s = elapsed_s + max(self._interval_s, 100.0 * cost_s)
 
@@ -96,21 +96,6 @@ def _raise_again(error):
             return error
 
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(_thread.get_ident()), ctypes.py_object(Again))
-
-
-def is_foreign(error):
-    """Raised by a signal handler of the job that ran inside our code, not by our code: it must go on its way.
-
-    Ours are the frames of the agent and of what it calls; ``KeyboardInterrupt`` comes from C and has no frame of its own.
-    """
-    if not isinstance(error, Exception):
-        return True
-    trace = error.__traceback__
-    foreign = False
-    while trace is not None:
-        foreign = not trace.tb_frame.f_code.co_filename.startswith((walk._AGENT, walk._BOOT, walk._STDLIB_PLAIN))
-        trace = trace.tb_next
-    return foreign
 
 
 class Steps(object):

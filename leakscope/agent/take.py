@@ -57,13 +57,15 @@ class Take(object):
         objects = gc.get_objects()
         kinds = list(map(type, objects))
         self.census = Counter(kinds)
-        suspended = list(compress(objects, map(_SUSPENDED.__contains__, kinds)))
-        tensor_bytes = device_bytes = 0
-        if not self.reduced:
-            tensor_bytes, device_bytes = _tensor_totals(objects, kinds)
         object_count = len(objects)
+        tensor_types = frozenset() if self.reduced else _tensor_types()
+        # One pass for all that is wanted by type: 65 ms per million objects, as much as the census itself.
+        picked = list(compress(objects, map((_SUSPENDED | tensor_types).__contains__, kinds)))
         # Gone before the walk: what the walk learns from reference counts must not include ours.
         del objects, kinds
+        tensor_bytes, device_bytes = _tensor_totals(picked, tensor_types)
+        suspended = [obj for obj in picked if type(obj) in _SUSPENDED]
+        del picked
         self.walk = walk.Walk(self.deadline, with_tensors=not self.reduced)
         self.threads = roots.feed(self.walk, self.main_thread, self.agent_thread, suspended)
         del suspended
@@ -92,36 +94,44 @@ class Take(object):
         return rows
 
 
-def _tensor_totals(objects, kinds):
-    """(host bytes, device bytes) of all live tensors, each storage once, without touching the storages themselves."""
-    torch = sys.modules.get("torch")
-    tensor = walk.getattr_plain(torch, "Tensor")
-    storage_id = walk.getattr_plain(walk.getattr_plain(torch, "_C"), "_storage_id")
-    if tensor is None or storage_id is None:
-        return 0, 0
-    wanted = {tensor}
+def _tensor_types():
+    """torch.Tensor and its subclasses, less those that own no memory; empty without torch."""
+    tensor = walk.getattr_plain(sys.modules.get("torch"), "Tensor")
+    if tensor is None:
+        return frozenset()
+    found = {tensor}
     queue = [tensor]
     while queue:
         for subclass in type.__subclasses__(queue.pop()):
-            if subclass not in wanted and walk.type_name(subclass).rsplit(".", 1)[-1] not in _PHANTOMS:
-                wanted.add(subclass)
+            if subclass not in found and walk.type_name(subclass).rsplit(".", 1)[-1] not in _PHANTOMS:
+                found.add(subclass)
                 queue.append(subclass)
+    return frozenset(found)
+
+
+def _tensor_totals(objects, tensor_types):
+    """(host bytes, device bytes) of all live tensors, each storage once, without touching the storages themselves."""
+    binding = walk.getattr_plain(sys.modules.get("torch"), "_C")
+    storage_id = walk.getattr_plain(binding, "_storage_id")
+    guard = walk.getattr_plain(binding, "DisableTorchFunctionSubclass")
+    if not tensor_types or storage_id is None or guard is None:
+        return 0, 0
     sizes = {}
     devices = {}
-    guard = walk.getattr_plain(torch._C, "DisableTorchFunctionSubclass")
-    if guard is None:
-        return 0, 0
     with guard():
-        for obj in compress(objects, map(wanted.__contains__, kinds)):
+        for obj in objects:
+            if type(obj) not in tensor_types:
+                continue
             try:
                 key = storage_id(obj)
                 size = obj.numel() * obj.element_size()
                 if size > sizes.get(key, -1):
                     sizes[key] = size
                     devices[key] = obj.device.type
-            except Exception:
+            except Exception as error:
+                if walk.is_foreign(error):
+                    raise
                 continue  # sparse, nested, uninitialised: no storage to speak of
-        obj = None
     host = sum(size for key, size in sizes.items() if devices[key] == "cpu")
     other = sum(size for key, size in sizes.items() if devices[key] not in ("cpu", "meta"))
     return host, other

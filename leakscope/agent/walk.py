@@ -33,6 +33,7 @@ _getrefcount = sys.getrefcount
 _MemberDescriptor = types.MemberDescriptorType
 _HEAPTYPE = 1 << 9
 _CO_OPTIMIZED = 1
+_INLINE_ATTRIBUTES = sys.version_info >= (3, 11)
 
 # Shared for ever or without contents worth counting: never opened, never counted.
 _IGNORED = frozenset(
@@ -101,7 +102,7 @@ class Node(object):
     __slots__ = (
         "parent", "label", "edge", "cls", "named", "count", "opened", "visits", "length", "length_limit", "own_bytes",
         "array_bytes", "tensor_bytes", "member", "opaque", "chained", "depth", "root", "deep", "deep_array",
-        "deep_tensor", "factor", "refs",
+        "deep_tensor", "scale", "factor",
     )  # fmt: skip
 
     def __init__(self, parent, label, edge, cls, root):
@@ -124,7 +125,7 @@ class Node(object):
         self.chained = False
         self.depth = 0 if parent is None else parent.depth + 1
         self.deep = self.deep_array = self.deep_tensor = 0.0
-        self.factor = 1.0
+        self.scale = self.factor = 1.0
 
     def path(self):
         parts = []
@@ -155,7 +156,17 @@ class Walk(object):
         self._storages = set()
         self._tensor_type = self._parameter_type = self._storage_id = None
         self._array_type = None
+        self._own_references = self._count_own_references()
         self._find_array_libraries(with_tensors)
+
+    def _count_own_references(self):
+        """How many references to a member are ours in the middle of ``_push``: it differs between Python versions."""
+        self._own_references = 0
+        node = Node(None, "", ITEM, list, "")
+        members = ["%d" % id(node)]
+        size = _getsizeof(members[0])
+        self.push_members(members, 1, node, 1000.0)
+        return round(1000.0 * size / node.own_bytes) - 1
 
     def _find_array_libraries(self, with_tensors):
         numpy = sys.modules.get("numpy")
@@ -205,7 +216,9 @@ class Walk(object):
                 opener = openers[cls] = self._opener_for(cls)
             try:
                 opener(self, obj, node, weight)
-            except Exception:
+            except Exception as error:
+                if is_foreign(error):
+                    raise
                 node.opaque = True  # a container that changed under us, a broken object: what is in it stays unseen
         self.visited += count
 
@@ -243,7 +256,7 @@ class Walk(object):
             size = _getsizeof(obj)
             if weight > 1.0:
                 # Held r times, an object met in a sample stands for weight / r of its kind.
-                references = _getrefcount(obj) - 4
+                references = _getrefcount(obj) - self._own_references
                 if references > 1:
                     weight = max(1.0, weight / references)
             if parent is not None and (size < _BIG_ATOM_BYTES or edge is ITEM or edge is KEY):
@@ -258,7 +271,7 @@ class Walk(object):
             return
         seen.add(key)
         if weight > 1.0 and cls in _COUNTED_BY_REFERENCES:
-            references = _getrefcount(obj) - 4
+            references = _getrefcount(obj) - self._own_references
             if references > 1:
                 weight = max(1.0, weight / references)
         node = self._node(parent, label, edge, cls, root, named)
@@ -290,10 +303,12 @@ class Walk(object):
     def push_members(self, members, length, node, weight, edge=ITEM, label="[*]"):
         """Members of a container: all of a small one, a weighted sample of a large one. ``members`` may be a view."""
         if length <= (_VISIT_ALL if weight <= 1.0 else 2 * _SAMPLE_NESTED):
-            for member in list(members):
+            sample = list(members)
+            if sample:
+                node.member = type(sample[-1])
+            while sample:
+                member = sample.pop()  # popped, so that a reference count says what the job holds, not what we hold
                 self._push(member, node, label, edge, weight)
-            if length:
-                node.member = type(member)
             return
         wanted = _SAMPLE if weight <= 1.0 else _SAMPLE_NESTED
         sample = _spread(members, length, wanted)
@@ -311,7 +326,6 @@ class Walk(object):
         node.member = type(sample[len(sample) // 2])
         share = weight * length / len(sample)
         while sample:
-            # popped, so that a reference count says what the job holds, not what we hold
             member = sample.pop()
             self._push(member, node, label, edge, share)
 
@@ -319,70 +333,48 @@ class Walk(object):
 
     def finish(self, census):
         """Extrapolate and add up. ``census`` is {type: count of objects the collector tracks}."""
-        exact = defaultdict(float)
-        sampled = defaultdict(float)
-        for node in self.nodes:
+        nodes = self.nodes
+        exact = defaultdict(float)  # objects really visited, and those that sampling stands for, by type
+        estimated = defaultdict(float)
+        cut_chains = []
+        for node in nodes:
             if node.chained and node.visits >= self._expand_limit:
-                continue
-            if node.count > node.visits + 0.5:
-                sampled[node.cls] += node.count
+                cut_chains.append(node)
+            elif node.count > node.visits + 0.5:
+                estimated[node.cls] += node.count
             else:
                 exact[node.cls] += node.count
-        for node in self.nodes:
-            known = census.get(node.cls)
-            if known is None or node.cls in _COUNTED_BY_REFERENCES:
-                continue
-            if node.chained and node.visits >= self._expand_limit:
-                node.count = max(node.count, known - exact[node.cls] - sampled[node.cls])
-            elif node.count > node.visits + 0.5 and exact[node.cls] + sampled[node.cls] > known:
-                node.factor = max(0.0, known - exact[node.cls]) / sampled[node.cls]
-        for node in self.nodes:
+        for node in cut_chains:
+            # The rest of a chain cannot be sampled, but the census knows how many there are.
+            node.count = max(node.count, census.get(node.cls, 0) - exact[node.cls] - estimated[node.cls])
+        for node in nodes:  # parents come before their children
             parent = node.parent
-            if parent is not None and parent.factor < node.factor:
-                node.factor = parent.factor
-            node.deep = node.own_bytes
-            node.deep_array = node.array_bytes
-            node.deep_tensor = node.tensor_bytes
-        # Children come after their parents in self.nodes. Own figures are of the opened weight; scale to the count.
-        for node in reversed(self.nodes):
-            scale = node.count / node.opened if node.opened > 0 and node.count > node.opened else 1.0
-            if scale != 1.0:
-                node.deep *= scale
-                node.deep_array *= scale
-                node.deep_tensor *= scale
-                node.own_bytes *= scale
-                if node.length is not None:
-                    node.length *= scale
+            scale = factor = 1.0
+            if parent is not None:
+                scale, factor = parent.scale, parent.factor
+            node.count *= scale
+            known = census.get(node.cls)
+            if known is not None and node.cls not in _COUNTED_BY_REFERENCES and estimated[node.cls] > 0:
+                # Objects shared by many members were met in the sample and multiplied: there are not more than exist.
+                factor = min(factor, max(0.0, known - exact[node.cls]) / estimated[node.cls])
+            node.factor = factor if node.count > node.visits + 0.5 else 1.0
+            if node.opened > 0 and node.count > node.opened * scale:
+                scale = node.count / node.opened
+            node.scale = scale
+            node.count *= node.factor
+            scale *= node.factor
+            node.own_bytes *= scale
+            node.array_bytes *= scale
+            node.tensor_bytes *= scale
+            if node.length is not None:
+                node.length *= scale
+            node.deep, node.deep_array, node.deep_tensor = node.own_bytes, node.array_bytes, node.tensor_bytes
+        for node in reversed(nodes):
             parent = node.parent
             if parent is not None:
                 parent.deep += node.deep
                 parent.deep_array += node.deep_array
                 parent.deep_tensor += node.deep_tensor
-        for node in self.nodes:
-            factor = node.factor
-            if factor != 1.0:
-                node.count *= factor
-                node.own_bytes *= factor
-                if node.length is not None:
-                    node.length *= factor
-        # A factor below 1 shrinks a subtree: its ancestors were summed with it unshrunk, so sum once more.
-        if any(node.factor != 1.0 for node in self.nodes):
-            self._sum_again()
-
-    def _sum_again(self):
-        for node in self.nodes:
-            node.deep = node.own_bytes
-            node.deep_array = node.array_bytes * node.factor
-            node.deep_tensor = node.tensor_bytes * node.factor
-        for node in reversed(self.nodes):
-            parent = node.parent
-            if parent is not None:
-                scale = 1.0
-                if parent.opened > 0 and parent.count > parent.opened and parent.factor == 1.0:
-                    scale = parent.count / parent.opened
-                parent.deep += node.deep * scale
-                parent.deep_array += node.deep_array * scale
-                parent.deep_tensor += node.deep_tensor * scale
 
 
 def getattr_plain(module, name):
@@ -528,7 +520,8 @@ def _open_attributes(walk, obj, node, weight):
     if id(attributes) in walk.seen:
         return True  # a module's namespace, or shared with another object: it has its name already
     walk.seen.add(id(attributes))
-    node.own_bytes += dict.__sizeof__(attributes) * weight
+    # From 3.11 attributes live in an array in the object until somebody asks for the dict, as we just did.
+    node.own_bytes += (8 * len(attributes) + 16 if _INLINE_ATTRIBUTES else dict.__sizeof__(attributes)) * weight
     if len(attributes) > _VISIT_ALL:  # an object used as a dict: its attributes are members, not names
         _add_length(node, len(attributes), weight)
         walk.push_members(attributes.values(), len(attributes), node, weight, ATTRIBUTE, ".*")
@@ -540,8 +533,32 @@ def _open_attributes(walk, obj, node, weight):
 def _open_instance(walk, obj, node, weight):
     cls = type(obj)
     node.own_bytes += (_basicsize_of(cls) + _GC_HEADER_BYTES) * weight
+    if _is_extension(cls):
+        node.opaque = True
     if not _open_attributes(walk, obj, node, weight) or not _flags_of(cls) & _HEAPTYPE or _has_c_base(cls):
         _open_by_collector(walk, obj, node, weight)
+
+
+def _is_extension(cls):
+    """Written in C: what it holds beside Python references cannot be seen."""
+    for base in _mro_of(cls)[:-1]:
+        namespace = _namespace_of(base)
+        if "__dict__" in namespace or "__slots__" in namespace or "__weakref__" in namespace:
+            continue
+        module = namespace.get("__module__")
+        if type(module) is str and module != "builtins":
+            file = module_file(module)
+            if file is None or file.endswith((".so", ".pyd")) or type_name(base) in _FILLED_IN_C:
+                return True
+        elif not _flags_of(base) & _HEAPTYPE and type_name(base) in _FILLED_IN_C:
+            return True
+    return False
+
+
+# Standard types that keep in C what they are given.
+_FILLED_IN_C = frozenset(
+    ("sqlite3.Connection", "sqlite3.Cursor", "_sqlite3.Connection", "pyexpat.xmlparser", "_pickle.Unpickler")
+)
 
 
 def _has_c_base(cls):
@@ -628,8 +645,7 @@ def _open_class(walk, obj, node, weight):
     namespace = _namespace_of(obj)
     module = namespace.get("__module__")
     file = module_file(module)
-    user = is_user_module(module, file)
-    if not user:
+    if not is_user_module(module, file):
         return
     name = type.__getattribute__(obj, "__qualname__")
     for attribute, value in list(namespace.items()):
@@ -908,15 +924,38 @@ def is_user_file(file):
     return known
 
 
+_main_file = None
+
+
 def module_file(module):
-    """``__file__`` of a loaded module by name, or None."""
+    """``__file__`` of a loaded module by name, or None. That of the script is remembered: it is gone at exit."""
+    global _main_file
     if type(module) is not str:
         return None
     file = getattr_plain(sys.modules.get(module), "__file__")
-    return file if type(file) is str else None
+    if type(file) is not str:
+        return _main_file if module == "__main__" else None
+    if module == "__main__":
+        _main_file = file
+    return file
 
 
 def is_user_module(module, file):
     if module == "__main__":
         return file is None or is_user_file(file)
     return file is not None and is_user_file(file) and not file.endswith((".so", ".pyd"))
+
+
+def is_foreign(error):
+    """Raised by a signal handler of the job that ran inside our code, not by our code: it must go on its way.
+
+    Ours are the frames of the agent and of what it calls; ``KeyboardInterrupt`` comes from C and has no frame of its own.
+    """
+    if not isinstance(error, Exception):
+        return True
+    trace = error.__traceback__
+    foreign = False
+    while trace is not None:
+        foreign = not trace.tb_frame.f_code.co_filename.startswith((_AGENT, _BOOT, _STDLIB_PLAIN))
+        trace = trace.tb_next
+    return foreign

@@ -9,7 +9,6 @@ is garbage. The others need one pass over the heap per step, so they are asked o
 import gc
 import sys
 import types
-from itertools import compress
 from time import perf_counter
 
 from .. import walk as w
@@ -35,68 +34,85 @@ def rows(take):
         missing = count - int(take.reached.get(cls, 0))
         if missing >= MIN_UNREACHED and cls not in _BORING:
             unreached[cls] = missing
-    before = take.memory.get("unreached")
-    take.memory["unreached"] = {w.type_name(cls): count for cls, count in unreached.items()}
-    if before is None or take.walk.truncated:
+    history = take.memory.setdefault("unreached", [])
+    history.append({w.type_name(cls): (count, take.census[cls]) for cls, count in unreached.items()})
+    if len(history) < 3:
+        return
+    older, before = history.pop(0), history[0]
+    if take.walk.truncated:
         return
     grown = {}
     for cls, count in unreached.items():
-        growth = count - before.get(w.type_name(cls), 0)
-        if growth >= MIN_UNREACHED and growth >= MIN_GROWTH_FRACTION * count:
+        name = w.type_name(cls)
+        missing_before, count_before = before.get(name, (0, 0))
+        missing_older = older.get(name, (0, 0))[0]
+        growth = count - missing_older
+        # Twice in a row, since an import grows once. Of a type that is held everywhere (dict, list) the sampled part is
+        # an estimate: its error is no growth.
+        if (
+            min(count - missing_before, missing_before - missing_older) >= MIN_UNREACHED / 4
+            and growth >= max(MIN_UNREACHED, MIN_GROWTH_FRACTION * count)
+            and count - missing_before >= 0.5 * (take.census[cls] - count_before)
+        ):
             grown[cls] = growth
     suspects = sorted(grown, key=grown.get, reverse=True)[:MAX_TYPES]
     if not suspects:
         return
-    objects = gc.get_objects()
-    kinds = list(map(type, objects))
-    found = {}
+    picked = _pick(take.walk.seen, suspects)
     for cls in suspects:
-        alike = list(compress(objects, map(cls.__eq__, kinds))) if type(cls) is not type else [
-            o for o, kind in zip(objects, kinds) if kind is cls
-        ]  # fmt: skip
-        found[cls] = [o for o in alike if id(o) not in take.walk.seen]
-        del alike
-    del objects, kinds
-    for cls in suspects:
-        candidates = found.pop(cls)
-        picked = [candidates[len(candidates) * (2 * i + 1) // (2 * SAMPLES)] for i in range(SAMPLES) if candidates]
-        del candidates
-        if picked:
-            verdict, chain = _why(take, picked)
+        if picked[cls]:
+            sampled_count = len(picked[cls])
+            size = w._safe_size(picked[cls][0])
+            verdict, chain = _why(take, picked, cls)
             file, line = _definition(cls)
             yield {
                 "type_name": w.type_name(cls),
                 "object_count": take.census[cls],
                 "reached_count": int(take.reached.get(cls, 0)),
                 "orphan_verdict": verdict,
-                "sampled_count": len(picked),
+                "sampled_count": sampled_count,
                 "chain": chain,
                 "owner_file": file,
                 "owner_line": line,
-                "deep_bytes": unreached[cls] * _average_bytes(picked),
+                "deep_bytes": unreached[cls] * size,
             }
-        del picked
+        picked[cls] = []
 
 
-def _why(take, picked):
-    results = []
-    while picked:
-        results.append(_neighbourhood(picked))
-        last = picked.pop()
+def _pick(seen, suspects):
+    """{type: objects}: a few of each suspect type that the walk did not see, of medium age."""
+    objects = gc.get_objects()
+    kinds = list(map(type, objects))
+    picked = {}
+    for cls in suspects:
+        alike = [o for o, kind in zip(objects, kinds) if kind is cls and id(o) not in seen]
+        picked[cls] = [alike[len(alike) * (2 * i + 1) // (2 * SAMPLES)] for i in range(SAMPLES) if len(alike) > SAMPLES]
+    return picked
+
+
+def _why(take, picked, cls):
+    mine = {}
+    for objects in picked.values():
+        for obj in objects:
+            mine[id(obj)] = mine.get(id(obj), 0) + 1
+    obj = None
+    results = [_neighbourhood(picked[cls], i, mine) for i in range(len(picked[cls]))]
     garbage = [chain for verdict, chain in results if verdict == "garbage-cycle"]
     if len(garbage) * 2 > len(results):
         return "garbage-cycle", garbage[0]
     if take.memory.get("climbs", 0) >= MAX_CLIMBS or perf_counter() > take.deadline:
-        return "unknown", w.type_name(type(last))
-    return _climb(take, last)
+        return "unknown", w.type_name(cls)
+    return _climb(take, picked, cls)
 
 
-def _neighbourhood(picked):
-    """('garbage-cycle' | 'held', cycle) for the last of ``picked``, by trial deletion on what it refers to."""
-    start = picked[-1]
-    group = [start]
-    position = {id(start): 0}
-    inside = {id(start): 0}
+def _neighbourhood(objects, which, mine):
+    """('garbage-cycle' | 'held', cycle) for one object, by trial deletion on what it refers to.
+
+    ``mine``: references to objects that are ours alone, by id.
+    """
+    group = [objects[which]]
+    position = {id(group[0]): 0}
+    inside = {id(group[0]): 0}
     edges = []
     i = 0
     while i < len(group) and len(group) < NEIGHBOURHOOD:
@@ -113,13 +129,11 @@ def _neighbourhood(picked):
         edges.append(targets)
         i += 1
     referent = None
-    closed = i == len(group)
-    # References to group[k] that are ours: the group list, getrefcount's argument, and for the start also ``picked``,
-    # and our local variable.
     live = []
     for k in range(len(group)):
-        ours = 2 + (2 if k == 0 else 0)
-        if sys.getrefcount(group[k]) - ours > inside[id(group[k])] or k >= i:
+        # Two references are ours: the group list and getrefcount's argument.
+        outside = sys.getrefcount(group[k]) - 2 - mine.get(id(group[k]), 0) - inside[id(group[k])]
+        if outside > 0:
             live.append(k)
     alive = set(live)
     while live:
@@ -129,29 +143,32 @@ def _neighbourhood(picked):
                 if target not in alive:
                     alive.add(target)
                     live.append(target)
-    if 0 in alive or not closed and not inside[id(start)]:
+    # An object beyond the neighbourhood's edge may refer back into it: then its references are not all inside, and
+    # what it refers to counts as held. The verdict "garbage" stays safe.
+    if 0 in alive:
         return "held", ""
-    back = next((w.type_name(type(group[k])) for k, targets in enumerate(edges) if 0 in targets and k), None)
-    name = w.type_name(type(start))
-    return "garbage-cycle", name + (" -> " + back + " -> " + name if back else "")
+    name = w.type_name(type(group[0]))
+    back = next((w.type_name(type(group[k])) for k, targets in enumerate(edges) if k and 0 in targets), None)
+    if back is None:
+        return "held", ""  # nothing refers to it at all: not a cycle
+    return "garbage-cycle", "%s -> %s -> %s" % (name, back, name)
 
 
-def _climb(take, obj):
-    """Name what holds ``obj``: one pass over the heap a level."""
-    own = set()
+def _climb(take, picked, cls):
+    """Name what holds an object: one pass over the heap a level."""
+    own = {id(objects) for objects in picked.values()}
+    own.add(id(picked))
+    obj = picked[cls][-1]
     parts = []
     for _level in range(5):
         if take.memory.get("climbs", 0) >= MAX_CLIMBS or perf_counter() > take.deadline + take.pause_s:
             break
         take.memory["climbs"] = take.memory.get("climbs", 0) + 1
         referrers = gc.get_referrers(obj)
-        own.update((id(referrers), id(own)))
-        holder = None
+        own.add(id(referrers))
+        holder = candidate = None
         for candidate in referrers:
-            kind = type(candidate)
-            if id(candidate) in own or kind is types.FrameType and _is_ours(candidate):
-                continue
-            if kind is list and candidate and candidate[-1] is obj and len(candidate) <= 2 and _is_scratch(candidate):
+            if id(candidate) in own or type(candidate) is types.FrameType and _is_ours(candidate):
                 continue
             holder = candidate
             if id(candidate) in take.walk.seen:
@@ -162,20 +179,14 @@ def _climb(take, obj):
                 return "no-python-holder", w.type_name(type(obj))
             break
         parts.append(_edge(holder, obj))
-        own.add(id(obj))
-        if type(holder) in (types.ModuleType, types.FrameType) or "module " in parts[-1]:
-            break
         obj = holder
-    del holder
+        if type(holder) in (types.ModuleType, types.FrameType) or parts[-1].startswith("module "):
+            break
     return "held", " <- ".join(parts)
 
 
 def _is_ours(frame):
     return frame.f_code.co_filename.startswith(w._AGENT)
-
-
-def _is_scratch(candidate):
-    return sys.getrefcount(candidate) <= 4
 
 
 def _edge(holder, obj):
@@ -200,7 +211,3 @@ def _definition(cls):
     if type(method) is types.FunctionType:
         return method.__code__.co_filename, method.__code__.co_firstlineno
     return (file, None) if cls.__flags__ & w._HEAPTYPE else (None, None)
-
-
-def _average_bytes(_picked):
-    return 100
