@@ -11,6 +11,7 @@ import pkgutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -30,9 +31,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except click.ClickException as error:
         return _fail(error.format_message(), error.exit_code)
-    except BrokenPipeError:  # the reader, such as head, had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or the interpreter complains while it flushes at exit
-        return 0
     except ModuleNotFoundError as error:
         if (error.name or "").startswith(__package__):
             raise
@@ -46,10 +44,21 @@ def _fail(line: str, status: int) -> int:
     return status
 
 
+class _Commands(click.Group):
+    """The commands, quiet when the reader of their output, such as head, had enough."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # click would exit with 1, which here means findings
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or the interpreter complains while it flushes at exit
+            return 0
+
+
 _SETTINGS = {"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "LEAKSCOPE"}
 
 
-@click.group(context_settings=_SETTINGS, no_args_is_help=False, invoke_without_command=True)
+@click.group(cls=_Commands, context_settings=_SETTINGS, invoke_without_command=True)
 @click.version_option(__version__, prog_name="leakscope")
 @click.pass_context
 def cli(context: click.Context) -> None:

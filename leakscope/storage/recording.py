@@ -40,7 +40,7 @@ class Tables(Mapping[str, pd.DataFrame]):
         self._start_mono_ns = start_mono_ns
         self._where = where
         self._frames: dict[str, pd.DataFrame] = {}
-        self._groups = _groups_by_table(file)
+        self._groups = _groups_by_table(file, where)
 
     def __getitem__(self, name: str) -> pd.DataFrame:
         if name not in self:
@@ -82,7 +82,7 @@ class Tables(Mapping[str, pd.DataFrame]):
         rows = rows.select([c for c in names if c not in optional or rows[c].null_count < rows.num_rows])
         order = [c for c in ("pid", "start_ticks", "time_mono_ns") if c in rows.column_names]
         rows = rows.sort_by([(c, "ascending") for c in order])
-        frame = rows.to_pandas(types_mapper=_PANDAS_TYPES.get, ignore_metadata=True)
+        frame: pd.DataFrame = rows.to_pandas(types_mapper=_PANDAS_TYPES.get, ignore_metadata=True)
         frame.insert(
             0, "time_s", (frame["time_mono_ns"] - self._start_mono_ns).astype("Float64").astype("float64") / 1e9
         )
@@ -230,7 +230,7 @@ def _footer(file: pq.ParquetFile, path: Path) -> dict[str, Any]:
     return footer
 
 
-def _groups_by_table(file: pq.ParquetFile) -> dict[str, list[int]]:
+def _groups_by_table(file: pq.ParquetFile, where: str) -> dict[str, list[int]]:
     """Row groups of each table, by the statistics of column ``table``: finalising never mixes tables in one."""
     groups: dict[str, list[int]] = {}
     metadata = file.metadata
@@ -238,7 +238,9 @@ def _groups_by_table(file: pq.ParquetFile) -> dict[str, list[int]]:
     for index in range(metadata.num_row_groups):
         statistics = metadata.row_group(index).column(column).statistics
         if statistics is None or statistics.min != statistics.max:
-            raise UnreadableRecording("its row groups mix tables: another program rewrote it; use the original file")
+            raise UnreadableRecording(
+                f"{where} was rewritten by another program, its tables are mixed: use the original"
+            )
         groups.setdefault(statistics.min, []).append(index)
     return groups
 

@@ -1,0 +1,222 @@
+"""A recording opened: tables, facts, and one clear line for whatever is not a recording."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from leakscope import open_recording, schema
+from leakscope.errors import UnreadableRecording
+from leakscope.storage import empty
+from tests.builders import START_MONO_NS, RecordingBuilder
+
+
+def test_tables_are_tidy(tmp_path):
+    builder = RecordingBuilder(tmp_path).process(100).process(101, "python").ends(9.0)
+    builder.samples(101, rss=[7, 8], pss_bytes=[None, 2**60 + 1], cpu_s=[0.5, None]).samples(100, rss=[1, 2, 3])
+    tables = builder.open().tables
+    samples = tables.process_samples
+    assert list(samples.columns[:6]) == ["time_s", "time_unix_ns", "time_mono_ns", "time_boot_ns", "pid", "start_ticks"]
+    assert samples.pid.tolist() == [100, 100, 100, 101, 101]
+    assert samples.time_s.tolist() == [0.0, 1.0, 2.0, 0.0, 1.0]
+    assert samples.pss_bytes.tolist()[-1] == 2**60 + 1, "integers stay integers beside nulls"
+    assert samples.pss_bytes.isna().tolist()[-2]
+    assert samples.cpu_s.dtype == "float64"
+    assert tables["process_samples"] is samples
+    assert "take" not in samples
+    with pytest.raises(AttributeError, match="no table 'proces_samples'; there are processes"):
+        _ = tables.proces_samples
+
+
+def test_a_table_without_rows_has_its_columns(tmp_path):
+    recording = RecordingBuilder(tmp_path).process(100).ends().open()
+    for name, table in schema.TABLES.items():
+        frame = recording.tables[name]
+        assert {c.name for c in table.columns} <= set(frame.columns)
+        assert frame.empty == (name not in recording.names())
+    assert recording.names() == ["processes", "events"]
+
+
+def test_a_process_has_one_row_the_last(tmp_path):
+    builder = RecordingBuilder(tmp_path).process(100).process(101, "python", died_s=4.0).ends(5.0, exit_code=3)
+    processes = builder.open().tables.processes
+    assert processes.pid.tolist() == [100, 101]
+    assert processes.exit_code.tolist()[0] == 3
+    assert processes.died_mono_ns.tolist()[1] == START_MONO_NS + 4 * 10**9
+
+
+@pytest.mark.parametrize(
+    ("end", "expected"),
+    [
+        ({"exit_code": 7}, ("exit", 7, None)),
+        ({"signal": 9}, ("signal", None, 9)),
+        (None, ("lost", None, None)),
+    ],
+)
+def test_how_the_job_ended(tmp_path, end, expected):
+    builder = RecordingBuilder(tmp_path).process(100).samples(100, rss=[1])
+    if end is not None:
+        builder.ends(**end)
+    recording = builder.open()
+    assert recording.ended == expected
+    assert recording.complete == (end is not None)
+    assert bool(recording.notes) == (end is None)
+
+
+def test_a_journal_alone_is_finalised_in_passing(tmp_path):
+    builder = RecordingBuilder(tmp_path).process(100).samples(100, rss=[1, 2])
+    builder.write_journal()
+    shutil.copy(empty.PATH, builder.path)
+    recording = open_recording(builder.journal)
+    assert len(recording.tables.process_samples) == 2
+    assert os.listdir(tmp_path) == ["run.parquet"]
+
+
+def test_a_journal_that_cannot_be_finalised_is_read_in_memory(tmp_path, monkeypatch):
+    builder = RecordingBuilder(tmp_path).process(100).samples(100, rss=[1, 2]).ends()
+    builder.write_journal()
+
+    def read_only(*arguments: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr("leakscope.storage.finalize.os.replace", read_only)
+    recording = open_recording(builder.path)
+    assert len(recording.tables.process_samples) == 2
+    assert "Read-only file system" in recording.notes[0]
+    assert os.listdir(tmp_path) == [builder.journal.name]
+
+
+def test_the_journal_wins_over_a_damaged_file(tmp_path):
+    builder = RecordingBuilder(tmp_path).process(100).samples(100, rss=[1, 2]).ends()
+    builder.write_journal()
+    builder.path.write_bytes(b"")
+    assert open_recording(builder.path).complete
+
+
+def test_an_empty_recording_says_why(tmp_path):
+    path = shutil.copy(empty.PATH, tmp_path / "run.parquet")
+    recording = open_recording(path)
+    assert recording.names() == []
+    assert "no rows" in recording.notes[0]
+    assert recording.tables.process_samples.empty
+
+
+def rewritten(path, footer):
+    """The recording again, with another footer."""
+    rewrite(path, pq.read_table(path), footer)
+
+
+def rewrite(path, table, footer):
+    pq.write_table(table.replace_schema_metadata({"leakscope": footer} if footer is not None else None), path)
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def break_footer(path):
+    data = bytearray(path.read_bytes())
+    data[-200:-100] = os.urandom(100)
+    path.write_bytes(data)
+
+
+def footer_of(**changes):
+    return json.dumps({"format_version": schema.SCHEMA_VERSION, "state": "final", **changes})
+
+
+BAD = {
+    "missing": (os.unlink, "there is no file"),
+    "empty": (lambda p: p.write_bytes(b""), r"is empty \(0 bytes\)"),
+    "truncated": (cut, "is truncated at"),
+    "tiny": (lambda p: p.write_bytes(b"PAR1"), "is truncated at 4 bytes"),
+    "broken footer": (break_footer, "is damaged"),
+    "not parquet": (lambda p: p.write_text("hello, world"), "not a recording: .* begins with b'hell'"),
+    "a directory": (lambda p: (p.unlink(), p.mkdir()), "is a directory"),
+    "a device": (lambda p: (p.unlink(), p.symlink_to("/dev/zero")), "not a regular file"),
+    "foreign parquet": (lambda p: pd.DataFrame({"a": [1]}).to_parquet(p), "leakscope did not write it"),
+    "no footer": (lambda p: rewritten(p, None), "leakscope did not write it"),
+    "footer not JSON": (lambda p: rewritten(p, "}{"), "footer cannot be read"),
+    "footer not an object": (lambda p: rewritten(p, "[1]"), "footer cannot be read"),
+    "newer": (lambda p: rewritten(p, footer_of(format_version=99)), "has format 99, .* upgrade leakscope"),
+    "version of no kind": (lambda p: rewritten(p, footer_of(format_version="x")), "no valid format version"),
+    "mixed tables": (lambda p: rewritten(p, footer_of()), "its tables are mixed"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_clear_line(tmp_path, case):
+    path = RecordingBuilder(tmp_path).process(100).samples(100, rss=[1, 2]).ends().write()
+    spoil, expected = BAD[case]
+    spoil(path)
+    with pytest.raises(UnreadableRecording, match=expected) as caught:
+        open_recording(path)
+    assert "\n" not in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_a_name_that_cannot_be_one():
+    with pytest.raises(UnreadableRecording):
+        open_recording("run\0.parquet")
+    with pytest.raises(UnreadableRecording):
+        open_recording("x" * 5000)
+
+
+def test_a_column_of_another_type_is_damage(tmp_path):
+    path = RecordingBuilder(tmp_path).process(100).ends().write()
+    table = pq.read_table(path)
+    index = table.schema.names.index("rss_bytes")
+    rewrite(path, table.set_column(index, "rss_bytes", pa.array(["x"] * len(table))), footer_of())
+    with pytest.raises(UnreadableRecording, match="rss_bytes is string, int64 expected"):
+        open_recording(path)
+
+
+def test_damaged_pages_are_named_when_the_table_is_read(tmp_path):
+    path = RecordingBuilder(tmp_path).process(100).samples(100, rss=list(range(1000))).ends().write()
+    data = bytearray(path.read_bytes())
+    data[4:2000] = bytes(1996)
+    path.write_bytes(data)
+    with pytest.raises(UnreadableRecording, match="is damaged in table"):
+        for name in schema.TABLES:
+            open_recording(path).tables[name]
+
+
+def test_a_file_from_before_a_column_was_added(tmp_path):
+    path = RecordingBuilder(tmp_path).process(100).samples(100, rss=[1]).ends().write()
+    table = pq.read_table(path, filters=[("table", "=", "process_samples")])
+    rewrite(path, table.drop_columns(["swap_bytes"]), footer_of())
+    samples = open_recording(path).tables.process_samples
+    assert samples.swap_bytes.isna().all()
+    assert samples.swap_bytes.dtype == "Int64"
+
+
+@pytest.mark.parametrize("engine", ["pandas", "pyarrow", "duckdb", "polars"])
+def test_other_programs_open_the_file(tmp_path, engine):
+    path = str(RecordingBuilder(tmp_path).process(100).samples(100, rss=[1, 2**60 + 1]).ends().write())
+    module = pytest.importorskip(engine)
+    if engine == "pandas":
+        rss = module.read_parquet(path, dtype_backend="pyarrow").query("table == 'process_samples'").rss_bytes
+    elif engine == "pyarrow":
+        rss = pq.read_table(path, filters=[("table", "=", "process_samples")])["rss_bytes"].to_pylist()
+    elif engine == "duckdb":
+        rss = [
+            r[0] for r in module.sql(f"select rss_bytes from '{path}' where \"table\" = 'process_samples'").fetchall()
+        ]
+    else:
+        rss = module.read_parquet(path).filter(module.col("table") == "process_samples")["rss_bytes"]
+    assert list(rss) == [1, 2**60 + 1]
+
+
+def test_importing_leakscope_imports_nothing_heavy():
+    program = (
+        "import sys, leakscope; leakscope.mark(step=1); print(leakscope.__version__);"
+        "sys.exit(bool({'numpy', 'pandas', 'pyarrow', 'click', 'json', 'asyncio'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
