@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..findings import LedgerRow
-from ._growth import Floats, ProcessGrowth, TreeGrowth, level_at, tree_growth
+from ._growth import ProcessGrowth, TreeGrowth, level_at, tree_growth
+from ._trend import Floats
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,0 +1,249 @@
+"""The report for a person at a terminal: the verdict, the answer, what speaks for and against it, then the accounts.
+
+Colour is in the text whenever ``color`` is not False; who prints it to something that is no terminal takes it out.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from io import StringIO
+
+from rich import box
+from rich.console import Console, ConsoleRenderable, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from ..findings import Evidence, Finding, LedgerRow, RecordingFacts, Report, Subject, Verdict
+from ..units import format_bytes, format_duration
+
+SUFFIX = ".txt"
+_WIDEST = 110  # longer lines are hard to read
+_SEVERITY_STYLES = {"critical": "bold red", "warning": "bold yellow", "note": "bold cyan"}
+_SMALL_BYTES = 1024 * 1024  # accounts that moved by less are added up in one row
+
+
+def render(report: Report, *, width: int | None = None, color: bool | None = None) -> str:
+    """Text of at most ``width`` columns (the terminal's by default), without trailing blanks."""
+    if color is None:
+        color = not os.environ.get("NO_COLOR")
+    columns = min(width or shutil.get_terminal_size((100, 24)).columns, _WIDEST)
+    stream = StringIO()
+    console = Console(
+        file=stream,
+        width=max(40, columns),
+        force_terminal=color,
+        color_system="standard" if color else None,
+        no_color=not color,
+        highlight=False,
+        emoji=False,
+        markup=False,
+        legacy_windows=False,
+        _environ={},  # the caller has decided; the environment must not decide again
+    )
+    for part in _parts(report):
+        console.print(part)
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()).strip("\n") + "\n"
+
+
+def _parts(report: Report) -> Iterator[RenderableType]:
+    yield _verdict(report.verdict)
+    yield _run_line(report.recording)
+    for number, finding in enumerate(report.findings, 1):
+        yield ""
+        yield from _finding(finding, number)
+    if report.ledger:
+        yield _heading("Where the growth went")
+        yield Padding(_ledger(report.ledger), (0, 0, 0, 2))
+    if report.ruled_out:
+        yield _heading("Ruled out")
+        yield _list([_joined(r.kind, r.reason) for r in report.ruled_out])
+    blind = [_joined(s.kind, s.reason) for s in report.skipped]
+    blind += [_clean(note) for note in report.recording.notes]
+    if not report.recording.complete:
+        blind.append(Text("the recording is not complete: what happened after its last row is not known"))
+    if blind:
+        yield _heading("Not looked at")
+        yield _list(blind, style="dim")
+    yield ""
+    yield _cost(report.recording)
+
+
+def _verdict(verdict: Verdict) -> ConsoleRenderable:
+    word, style = {
+        True: ("LEAKING", "bold white on red"),
+        False: ("NOT LEAKING", "bold black on green"),
+        None: ("CANNOT TELL", "bold black on yellow"),
+    }[verdict.leaking]
+    badges = Text(f" {word} ", style=style)
+    if verdict.killed:
+        badges.append(" ").append(" KILLED ", style="bold white on red")
+    if verdict.seconds_to_limit is not None:
+        badges.append(f"  {verdict.limit or 'limit'} full in {format_duration(verdict.seconds_to_limit)}", style="red")
+    return Group(badges, _styled(_clean(verdict.headline), "bold"))
+
+
+def _run_line(recording: RecordingFacts) -> Text:
+    ended = {
+        "exit": f"exit status {recording.exit_code}",
+        "signal": f"ended by signal {recording.signal}",
+        "oom-killed": "killed for lack of memory",
+    }.get(recording.ended, "the end was not recorded")
+    processes = "1 process" if recording.process_count == 1 else f"{recording.process_count} processes"
+    command = _clean(" ".join(recording.command)) if recording.command else Text("(attached)")
+    command.truncate(60, overflow="ellipsis")
+    facts = f"  ·  {format_duration(recording.duration_s)}, {processes}, {ended}"
+    return _styled(Text.assemble(command, facts), "dim")
+
+
+def _finding(finding: Finding, number: int) -> Iterator[RenderableType]:
+    style = _SEVERITY_STYLES.get(finding.severity, "bold")
+    title = Text.assemble(
+        (f"{number}. ", "bold"), (f"{finding.severity}: ", style), _styled(_clean(finding.title), "bold")
+    )
+    yield _hanging(title, 3)
+    amount = [format_bytes(finding.bytes)]
+    if finding.wasted:
+        amount.append("wasted once")
+    if finding.bytes_per_hour:
+        amount.append(f"{format_bytes(finding.bytes_per_hour)} an hour")
+    if finding.bytes_per_step:
+        amount.append(f"{format_bytes(finding.bytes_per_step)} a step")
+    amount.append(f"{finding.confidence:.0%} sure")
+    rows = [*_where(finding.subject), ("amount", Text(", ".join(amount)))]
+    rows.append(("kind", _clean(finding.kind)))
+    yield Padding(_pairs(rows), (0, 0, 0, 3))
+    parts = (
+        ("Evidence", [_evidence(e) for e in finding.evidence], ""),
+        ("Doubts", [_clean(d) for d in finding.doubts], "yellow"),
+        ("What to do", [_clean(r) for r in finding.remedy], "green"),
+    )
+    for name, lines, line_style in parts:
+        if lines:
+            yield Padding(Text(name, style="bold"), (0, 0, 0, 3))
+            yield Padding(_list(lines, style=line_style), (0, 0, 0, 3))
+
+
+def _where(subject: Subject) -> Iterator[tuple[str, Text]]:
+    """What a person would edit first, then the way to it."""
+    if subject.file:
+        place = _styled(_clean(subject.file + (f":{subject.line}" if subject.line else "")), "bold cyan")
+        if subject.function:
+            place.append_text(Text.assemble("  in ", _clean(subject.function)))
+        yield "where", place
+    if subject.holder or subject.variable:
+        holder = _clean(subject.holder or subject.variable or "")
+        if subject.type:
+            holder.append_text(_styled(Text.assemble("  of ", _clean(subject.type)), "dim"))
+        yield "held by", holder
+    elif subject.type:
+        yield "type", _clean(subject.type)
+    if subject.path:
+        yield "path", _clean(subject.path)
+    if subject.library:
+        yield "library", _clean(subject.library)
+    if subject.process:
+        known = [subject.role or "", f"pid {subject.pid}" if subject.pid is not None else "", subject.device or ""]
+        extra = ", ".join(part for part in known if part)
+        yield "process", _clean(subject.process + (f" ({extra})" if extra else ""))
+
+
+def _ledger(rows: Sequence[LedgerRow]) -> Table:
+    """Rows that moved; processes named once; the sum below, so that a reader sees the accounts close."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, show_footer=True, footer_style="bold")
+    several = len({row.process for row in rows}) > 1
+    total = sum(row.growth_bytes for row in rows)
+    table.add_column("account", "total")
+    if several:
+        table.add_column("process", overflow="fold")
+    for name, figure in (("start", sum(r.start_bytes for r in rows)), ("end", sum(r.end_bytes for r in rows))):
+        table.add_column(name, format_bytes(figure), justify="right", no_wrap=True)
+    table.add_column("growth", format_bytes(total, signed=True), justify="right", no_wrap=True)
+    moved = [row for row in rows if abs(row.growth_bytes) >= _SMALL_BYTES]
+    small = [row for row in rows if abs(row.growth_bytes) < _SMALL_BYTES]
+    largest = max((row.growth_bytes for row in moved), default=0)
+    before = None
+    for row in moved:
+        cells = [_clean(row.account + (" ~" if row.estimated else ""))]
+        if several:
+            cells.append(_clean(row.process if row.process != before else ""))
+        before = row.process
+        cells += [Text(format_bytes(row.start_bytes)), Text(format_bytes(row.end_bytes))]
+        style = "bold red" if row.growth_bytes == largest > 0 else ""
+        table.add_row(*cells, Text(format_bytes(row.growth_bytes, signed=True), style=style))
+    if small:
+        figures = (sum(r.start_bytes for r in small), sum(r.end_bytes for r in small))
+        grown = format_bytes(sum(r.growth_bytes for r in small), signed=True)
+        cells = [Text("nearly unchanged"), *([Text("")] if several else []), *(Text(format_bytes(f)) for f in figures)]
+        table.add_row(*cells, Text(grown), style="dim")
+    if any(row.estimated for row in moved):
+        table.caption = "~ estimated from inventories of the heap"
+        table.caption_justify = "left"
+    return table
+
+
+def _cost(recording: RecordingFacts) -> Text:
+    figures = recording.overhead
+    cpu, takes, rss = (figures.get(k) for k in ("recorder_cpu_fraction", "take_fraction", "recorder_rss_bytes"))
+    known = [
+        f"{cpu:.1%} of a core" if cpu is not None else "",
+        f"{takes:.1%} of the job's time in inventories" if takes is not None else "",
+        f"{format_bytes(rss)} of memory" if rss is not None else "",
+    ]
+    cost = ", ".join(part for part in known if part)
+    return Text(f"Recording cost: {cost or 'not measured'}.", style="dim")
+
+
+def _heading(text: str) -> Group:
+    return Group("", Text(text, style="bold"))
+
+
+def _evidence(evidence: Evidence) -> Text:
+    return _clean(evidence.text)
+
+
+def _joined(kind: str, reason: str) -> Text:
+    return Text.assemble((f"{_clean(kind)}: ", "bold"), _clean(reason))
+
+
+def _list(lines: Sequence[Text], style: str = "") -> Table:
+    table = Table.grid(padding=(0, 1))
+    table.add_column(width=3, justify="right")
+    table.add_column(overflow="fold")
+    for line in lines:
+        table.add_row(Text("·", style=style or "dim"), _styled(line, style))
+    return table
+
+
+def _pairs(rows: Sequence[tuple[str, Text]]) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in rows:
+        table.add_row(name, value)
+    return table
+
+
+def _hanging(text: Text, indent: int) -> Table:
+    """A paragraph whose further lines start below its own text."""
+    table = Table.grid()
+    table.add_column(width=indent, no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_row(text[:indent], text[indent:])
+    return table
+
+
+def _styled(text: Text, style: str) -> Text:
+    text.stylize(style)
+    return text
+
+
+def _clean(text: str) -> Text:
+    """A string of the job's as harmless text: control characters and lone surrogates shown, not sent."""
+    return Text("".join(c if c.isprintable() else _visible(c) for c in text))
+
+
+def _visible(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
