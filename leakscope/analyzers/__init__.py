@@ -1,8 +1,8 @@
 """From a recording to a report: finds the analyzers, runs them in order, says what was skipped or failed.
 
 An analyzer is a file in this folder without a leading underscore. It has ``NEEDS``, the tables without which it cannot
-look, and ``findings(recording, **thresholds)``, which yields ``Finding`` and ``RuledOut``. One that declares
-``AFTER_OTHERS = True`` runs last and gets ``so_far``, the findings the others made.
+look, and ``findings(recording, **thresholds)``, which yields ``Finding``, ``RuledOut`` and ``Skipped``. One that
+declares ``AFTER_OTHERS = True`` runs last and gets ``so_far``, the findings the others made.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ def analyze(
             continue
         findings += [result for result in results if isinstance(result, Finding)]
         ruled_out += [result for result in results if isinstance(result, RuledOut)]
+        skipped += [result for result in results if isinstance(result, Skipped)]
     unknown = [kind for kind in KINDS if kind not in analyzers]
     if unknown and not only:
         skipped.append(Skipped("others", f"not looked for in this version: {', '.join(unknown)}"))

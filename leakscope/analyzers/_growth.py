@@ -12,13 +12,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
-from ..units import format_bytes, format_duration
+from ..findings import RuledOut, Skipped
 from ._trend import CANNOT_TELL, FLAT, GROWING, Floats, Trend, judge
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from ..storage import Recording
 
 _CACHE = "_tree_growth"
@@ -139,7 +138,7 @@ def _process(
     return ProcessGrowth(
         *key,
         process_name(row),
-        _text(row, "role"),
+        text_of(row, "role"),
         time_s,
         private,
         shared,
@@ -151,9 +150,9 @@ def _process(
 def process_name(row: pd.Series[Any] | None) -> str:
     """``train.py``, ``package.module`` or the command's own name, from a row of ``processes``."""
     try:
-        words = shlex.split(_text(row, "cmdline") or "")
+        words = shlex.split(text_of(row, "cmdline") or "")
     except ValueError:
-        words = (_text(row, "cmdline") or "").split()
+        words = (text_of(row, "cmdline") or "").split()
     for before, word in zip(words, words[1:]):
         if before == "-m":
             return word
@@ -161,12 +160,19 @@ def process_name(row: pd.Series[Any] | None) -> str:
             return "python -c"
         if word.endswith((".py", ".pyz")):
             return word.rsplit("/", 1)[-1]
-    return _text(row, "comm") or (words[0].rsplit("/", 1)[-1] if words else "process")
+    return text_of(row, "comm") or (words[0].rsplit("/", 1)[-1] if words else "process")
 
 
-def _text(row: pd.Series[Any] | None, column: str) -> str | None:
+def text_of(row: pd.Series[Any] | None, column: str) -> str | None:
+    """A cell as text; None where it is null or empty."""
     value = None if row is None else row[column]
     return value if isinstance(value, str) and value else None
+
+
+def int_of(row: pd.Series[Any] | None, column: str) -> int | None:
+    """A cell as a whole number; None where it is null (pandas' own null is neither true nor false)."""
+    value = None if row is None else row[column]
+    return None if value is None or pd.isna(value) else int(value)
 
 
 def _shares(rows: pd.DataFrame) -> tuple[Floats, Floats, Floats, Floats]:
@@ -229,8 +235,20 @@ def _within(process: ProcessGrowth, start_s: float, end_s: float) -> ProcessGrow
     return replace(process, growth_bytes=round(end) - round(start))
 
 
-def growth_text(growth: TreeGrowth) -> str:
-    """``223 MiB in 17 s (46 GiB an hour)``."""
-    seconds = growth.end_s - growth.start_s
-    per_hour = format_bytes(growth.growth_bytes_per_hour)
-    return f"{format_bytes(growth.growth_bytes)} in {format_duration(seconds)} ({per_hour} an hour)"
+def no_growth(kind: str, growth: TreeGrowth) -> RuledOut | Skipped:
+    """What a growth analyzer answers when the tree does not grow, or nobody can tell."""
+    if growth.leaking is None:
+        return Skipped(kind, growth.reason)
+    figures = {"growth_bytes": growth.growth_bytes, "window_s": round(growth.end_s - growth.start_s, 1)}
+    return RuledOut(kind, f"memory does not keep growing: {growth.reason}", figures)
+
+
+def severity_of(growth: TreeGrowth, bytes: int, *, critical_share: float = 0.5) -> str:
+    """``critical`` for what explains half of a growing tree or more, ``warning`` for less."""
+    return "critical" if growth.leaking and bytes >= critical_share * growth.growth_bytes else "warning"
+
+
+def rows_of(frame: pd.DataFrame, process: ProcessGrowth) -> pd.DataFrame:
+    """The rows of one process in any table that has pid and start_ticks, by time."""
+    own = frame[(frame["pid"] == process.pid) & (frame["start_ticks"].fillna(0) == process.start_ticks)]
+    return own.sort_values("time_s", kind="stable")

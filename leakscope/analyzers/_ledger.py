@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..findings import LedgerRow
-from ._growth import ProcessGrowth, TreeGrowth, level_at, tree_growth
+from ._growth import ProcessGrowth, TreeGrowth, level_at, rows_of, tree_growth
 from ._trend import Floats
 
 if TYPE_CHECKING:
@@ -89,9 +89,10 @@ def _inside(
     recording: Recording, process: ProcessGrowth, window: tuple[float, float], private: tuple[float, float]
 ) -> dict[str, tuple[float, float]]:
     """Accounts only the process itself can tell: start and end of each; empty without its sentinels and takes."""
-    in_use = _at_ends(_own(recording, "sentinels", process), "malloc_in_use_bytes", window)
-    free = _at_ends(_own(recording, "sentinels", process), "malloc_free_bytes", window)
-    takes = _own(recording, "takes", process)
+    sentinels = rows_of(recording.tables["sentinels"], process)
+    in_use = _at_ends(sentinels, "malloc_in_use_bytes", window)
+    free = _at_ends(sentinels, "malloc_free_bytes", window)
+    takes = rows_of(recording.tables["takes"], process)
     gained = private[1] - private[0]
     levels: dict[str, tuple[float, float]] = {}
     if in_use and free:
@@ -112,12 +113,6 @@ def _inside(
         start = max(0.0, min(in_use[0], private[0]) - explained_start)
         levels["native"] = (start, start + native)
     return levels
-
-
-def _own(recording: Recording, table: str, process: ProcessGrowth) -> pd.DataFrame:
-    rows = recording.tables[table]
-    own = rows[(rows["pid"] == process.pid) & (rows["start_ticks"].fillna(0) == process.start_ticks)]
-    return own.sort_values("time_s", kind="stable")
 
 
 def _series(rows: pd.DataFrame, column: str) -> tuple[Floats, Floats]:

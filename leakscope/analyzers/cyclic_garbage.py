@@ -1,0 +1,240 @@
+"""Unreachable reference cycles that pile up because the garbage collector is off, frozen or too rare.
+
+Looks for:     objects of a growing type that only a cycle of their own keeps alive.
+Why:           objects that refer to each other are freed by the collector alone; switched off, it frees none of them.
+Decides by:    cycles found by the inventories, min_objects more of them at the end; else a collector that did not run
+               while min_objects unreachable objects piled up and most of the growth is in nothing that can be reached.
+Mistaken when: a very rare full collection was due just after the recording ended.
+Do:            let the collector run, or break the cycle with a weak reference.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
+from ..units import format_bytes, format_count, format_duration
+from ._growth import ProcessGrowth, TreeGrowth, int_of, no_growth, rows_of, severity_of, text_of, tree_growth
+from ._ledger import growth_of, ledger
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..storage import Recording
+
+NEEDS = ("process_samples", "sentinels")
+_KIND = "cyclic-garbage"
+_REACHED = ("tensors", "arrays", "python-objects")  # what the inventories found by a way from a root: no garbage
+
+
+@dataclass(frozen=True)
+class _Collector:
+    """The garbage collector in the judged window. ``state``: off, frozen, idle, no-full-collection or works."""
+
+    state: str
+    collections: int
+    full_collections: int
+    collected: int
+    threshold: int | None
+    frozen: int
+
+    def text(self) -> str:
+        return {
+            "off": "the garbage collector was switched off while memory grew",
+            "frozen": f"gc.freeze() hides {format_count(self.frozen)} objects from the collector",
+            "idle": f"the garbage collector never ran while memory grew (threshold {self.threshold})",
+            "no-full-collection": f"of {self.collections} collections none was a full one, which frees old cycles",
+            "works": f"{self.collections} collections freed {format_count(self.collected)} objects",
+        }[self.state]
+
+
+def findings(
+    recording: Recording,
+    *,
+    min_objects: int = 500,  # fewer are found waiting in any healthy program
+    min_share: float = 0.5,  # of the growth that has to be out of reach, where no cycle was seen itself
+) -> Iterator[Finding | RuledOut | Skipped]:
+    """Yield one finding for the process that grew most, or why it is not garbage."""
+    growth = tree_growth(recording)
+    process = growth.main
+    if not growth.leaking or process is None:
+        yield no_growth(_KIND, growth)
+        return
+    collector = _collector(rows_of(recording.tables["sentinels"], process), growth)
+    if collector is None:
+        yield Skipped(_KIND, f"{process.label}, which grows, has no agent inside")
+        return
+    cycles = _cycles(rows_of(recording.tables["orphans"], process))
+    unreached = _unreached(rows_of(recording.tables["object_types"], process))
+    out_of_reach = _out_of_reach(recording, process)
+    seen = cycles is not None and (cycles["grown"] >= min_objects or collector.state != "works")
+    likely = collector.state in ("off", "frozen", "idle") and (
+        unreached >= min_objects and out_of_reach >= min_share * process.growth_bytes
+    )
+    if seen or likely:
+        yield _finding(recording, growth, process, collector, cycles, unreached, out_of_reach)
+    else:
+        yield _ruled_out(collector)
+
+
+def _collector(sentinels: pd.DataFrame, growth: TreeGrowth) -> _Collector | None:
+    rows = sentinels[(sentinels["time_s"] >= growth.start_s - 1) & (sentinels["time_s"] <= growth.end_s + 1)]
+    rows = rows[rows["gc_collections"].notna()]
+    if len(rows) < 2:
+        return None
+    first, last = rows.iloc[0], rows.iloc[-1]
+
+    def passed(column: str) -> int:
+        return (int_of(last, column) or 0) - (int_of(first, column) or 0)
+
+    collections, full = passed("gc_collections"), passed("gc_full_collections")
+    threshold = rows["gc_threshold"].dropna()
+    enabled = rows["gc_enabled"].dropna()
+    frozen = int(rows["gc_frozen_count"].fillna(0).iloc[-1])
+    state = "works"
+    if (len(enabled) and enabled.mean() < 0.5) or (len(threshold) and threshold.iloc[-1] == 0):
+        state = "off"
+    elif passed("gc_frozen_count") >= 1000:
+        state = "frozen"
+    elif collections == 0:
+        state = "idle"
+    elif full == 0:
+        state = "no-full-collection"
+    last_threshold = int(threshold.iloc[-1]) if len(threshold) else None
+    return _Collector(state, collections, full, passed("gc_collected_count"), last_threshold, frozen)
+
+
+def _cycles(orphans: pd.DataFrame) -> dict[str, Any] | None:
+    """The type that piles up most among those found in unreachable cycles: its last row and by how many it grew."""
+    garbage = orphans[orphans["orphan_verdict"] == "garbage-cycle"]
+    best: dict[str, Any] | None = None
+    for _, rows in garbage.groupby("type_name"):
+        alone = (rows["object_count"] - rows["reached_count"].fillna(0)).astype(float)
+        grown = float(alone.iloc[-1] - (alone.iloc[0] if len(alone) > 1 else 0.0))
+        size = float(rows["deep_bytes"].fillna(0).iloc[-1])
+        rank = (_is_own(rows.iloc[-1]), size, grown)
+        if best is None or rank > best["rank"]:
+            best = {"row": rows.iloc[-1], "grown": grown, "count": float(alone.iloc[-1]), "rank": rank}
+    return best
+
+
+def _is_own(row: pd.Series[Any]) -> bool:
+    """A class with a source file tells more than the dict and list that hang on it."""
+    return text_of(row, "owner_file") is not None
+
+
+def _unreached(types: pd.DataFrame) -> float:
+    """By how many the objects grew that exist but that no way from a root leads to, first against last take."""
+    if not len(types):
+        return 0.0
+    alone = (types["object_count"] - types["reached_count"].fillna(0)).astype(float)
+    by_take = alone.clip(lower=0).groupby(types["take"]).sum()
+    return float(by_take.iloc[-1] - by_take.iloc[0])
+
+
+def _out_of_reach(recording: Recording, process: ProcessGrowth) -> int:
+    rows = ledger(recording)
+    reached = sum(max(0, growth_of(rows, account, process.label)) for account in _REACHED)
+    return max(0, process.growth_bytes - reached)
+
+
+def _finding(
+    recording: Recording,
+    growth: TreeGrowth,
+    process: ProcessGrowth,
+    collector: _Collector,
+    cycles: dict[str, Any] | None,
+    unreached: float,
+    out_of_reach: int,
+) -> Finding:
+    idle = collector.state != "works"
+    place = _switch(rows_of(recording.tables["sources"], process), collector.state)
+    row = cycles["row"] if cycles else None
+    chain, kind = text_of(row, "chain"), text_of(row, "type_name")
+    # The inventories count an object's own bytes only; what hangs on a cycle shows as growth that nobody reaches.
+    bytes = out_of_reach if idle else min(out_of_reach, int_of(row, "deep_bytes") or 0)
+    evidence = [
+        Evidence(collector.text(), {"gc_collections": collector.collections, "gc_threshold": collector.threshold})
+    ]
+    if cycles:
+        text = f"{format_count(cycles['count'])} objects of {kind} live only in cycles: {chain or 'unnamed'}"
+        evidence.append(
+            Evidence(text, {"object_count": cycles["count"], "sampled_count": int_of(row, "sampled_count")})
+        )
+    else:
+        text = f"{format_count(unreached)} more objects than before have no way to them from any variable"
+        evidence.append(Evidence(text, {"object_count": unreached}))
+    file, line = text_of(row, "owner_file"), int_of(row, "owner_line")
+    if place:
+        evidence.append(Evidence(f"{place[0]}:{place[1]}: {place[2]}", {"line": place[1]}))
+        file, line = place[:2]
+    what = f"Cycles of {kind.rpartition('.')[2] if kind else 'unreachable objects'}"
+    title = f"{what} pile up: {collector.text()}"
+    doubts = [] if cycles else ["no cycle was taken apart: the objects could also be held by C code"]
+    if collector.state in ("works", "no-full-collection"):
+        doubts.append("the collector does run: a full collection may free all of it later")
+    return Finding(
+        kind=_KIND,
+        title=title,
+        severity=severity_of(growth, bytes),
+        confidence=(0.95 if collector.state in ("off", "frozen", "idle") else 0.7) if cycles else 0.55,
+        bytes=bytes,
+        subject=Subject(
+            pid=process.pid,
+            process=process.name,
+            role=process.role,
+            holder=chain or "unreachable cycles",
+            type=kind,
+            file=file,
+            line=line,
+            library="gc",
+        ),
+        bytes_per_hour=round(bytes / max(growth.end_s - growth.start_s, 1e-9) * 3600, 1),
+        evidence=evidence,
+        doubts=doubts,
+        remedy=_remedy(collector, place, bytes, growth),
+    )
+
+
+def _remedy(collector: _Collector, place: tuple[str, int, str] | None, bytes: int, growth: TreeGrowth) -> list[str]:
+    where = f" ({place[0]}:{place[1]})" if place else ""
+    frees = f"frees about {format_bytes(bytes)} of what {format_duration(growth.end_s - growth.start_s)} gathered"
+    first = {
+        "off": f"leave the collector on{where}, or call gc.collect() now and then: {frees}",
+        "frozen": f"call gc.freeze() once, before the work begins{where}: {frees}",
+        "idle": f"set a lower gc.set_threshold{where}, or call gc.collect() now and then: {frees}",
+    }.get(collector.state, f"call gc.collect() now and then: {frees}")
+    return [first, "or make one reference of the cycle a weakref.ref: then nothing has to be collected at all"]
+
+
+def _ruled_out(collector: _Collector) -> RuledOut:
+    figures = {"gc_collections": collector.collections, "gc_collected_count": collector.collected}
+    if collector.collections:
+        freed = f"collecting garbage freed {format_count(collector.collected)} objects"
+        reason = f"{freed} in {collector.collections} collections, and memory grew all the same"
+        return RuledOut(_KIND, f"{reason}: calling gc.collect() will not help", figures)
+    return RuledOut(_KIND, f"{collector.text()}, but no unreachable objects piled up", figures)
+
+
+_SWITCHES = {
+    "off": re.compile(r"\bgc\.(disable\(|set_threshold\(\s*0)|^\s*disable\(\)"),
+    "frozen": re.compile(r"\b(gc\.)?freeze\(\)"),
+}
+_THRESHOLD = re.compile(r"\b(gc\.)?set_threshold\(")
+
+
+def _switch(sources: pd.DataFrame, state: str) -> tuple[str, int, str] | None:
+    """File, line and text of the call that keeps the collector from its work; the last one in the file counts."""
+    if state == "works":
+        return None
+    pattern = _SWITCHES.get(state, _THRESHOLD)
+    for file, text in zip(sources["file"], sources["source_text"]):
+        if not isinstance(text, str) or "gc" not in text:
+            continue
+        for number, line in reversed(list(enumerate(text.splitlines(), 1))):
+            if pattern.search(line.split("#", 1)[0]):
+                return str(file), number, line.strip()
+    return None

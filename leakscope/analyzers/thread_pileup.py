@@ -1,0 +1,144 @@
+"""Threads that are started again and again and never end.
+
+Looks for:     a process whose number of threads keeps rising.
+Why:           each thread keeps its stack and whatever its functions hold; a replaced worker that was never told to
+               stop does so for ever.
+Decides by:    min_threads more threads at the end, still rising then, by min_fraction of what there were.
+Mistaken when: a pool grows to its full size only towards the end of the recording.
+Do:            tell the old thread to stop and join it before starting another, or use one pool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
+from ..units import KiB, format_bytes
+from ._growth import ProcessGrowth, TreeGrowth, int_of, rows_of, severity_of, text_of, tree_growth
+from ._trend import FLAT, GROWING, Floats, judge
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..storage import Recording
+
+NEEDS = ("process_samples",)
+_KIND = "thread-pileup"
+_STACK_BYTES = 64 * KiB  # touched stack and bookkeeping of a waiting Python thread, measured: 40 to 90 KiB
+
+
+def findings(
+    recording: Recording,
+    *,
+    min_threads: int = 10,  # a library's pool may be completed late, by a few
+    min_fraction: float = 0.3,  # of the usual number: 10 more beside 200 is no pile
+) -> Iterator[Finding | RuledOut | Skipped]:
+    """Yield one finding per process whose threads pile up, or the largest rise that was seen."""
+    growth = tree_growth(recording)
+    most = (0, "", 0)
+    undecided = ""
+    found = False
+    for process in growth.processes:
+        time_s, count = _counts(rows_of(recording.tables["process_samples"], process))
+        if not time_s.size:
+            continue
+        trend = judge(time_s, count, min_growth_bytes=min_threads, min_growth_fraction=min_fraction)
+        if trend.verdict == GROWING:
+            found = True
+            yield _finding(recording, growth, process, time_s, count)
+        elif trend.verdict == FLAT or growth.leaking is not None:
+            most = max(most, (int(count.max() - count[0]), process.label, int(count.max())))
+        else:
+            undecided = growth.reason
+    if found:
+        return
+    if undecided:
+        yield Skipped(_KIND, undecided)
+    elif most[1]:
+        figures = {"most_threads": most[2], "risen_by": most[0]}
+        yield RuledOut(_KIND, f"threads do not pile up: at most {most[2]} in {most[1]}", figures)
+
+
+def _counts(samples: pd.DataFrame) -> tuple[Floats, Floats]:
+    rows = samples[samples["thread_count"].notna()]
+    return rows["time_s"].to_numpy(dtype=np.float64), rows["thread_count"].to_numpy(dtype=np.float64)
+
+
+def _finding(
+    recording: Recording, growth: TreeGrowth, process: ProcessGrowth, time_s: Floats, count: Floats
+) -> Finding:
+    started = int(count[-3:].max() - np.median(count[:3]))
+    kind = _kind_of_thread(rows_of(recording.tables["threads"], process))
+    function = text_of(kind, "function")
+    bytes = _bytes(recording, growth, process, started)
+    file, line = _place(recording, process, kind)
+    named = f" of {function}" if function else ""
+    figures = {"first_count": int(count[0]), "last_count": int(count[-1])}
+    evidence = [
+        Evidence(
+            f"{process.label} had {int(np.median(count[:3]))} threads at first and {int(count[-1])} at the end", figures
+        )
+    ]
+    if function:
+        alike = int_of(kind, "object_count")
+        evidence.append(Evidence(f"{alike} of them ran {function} in the last inventory", {"object_count": alike}))
+    if growth.leaking and bytes:
+        each = format_bytes(bytes / max(started, 1))
+        evidence.append(Evidence(f"about {each} of growth for each thread", {"bytes": bytes}))
+    return Finding(
+        kind=_KIND,
+        title=f"Threads{named} pile up: {started} more than at the start, none of them ended",
+        severity=severity_of(growth, bytes),
+        confidence=0.95 if function else 0.85,
+        bytes=bytes,
+        subject=Subject(
+            pid=process.pid,
+            process=process.name,
+            role=process.role,
+            holder=f"{started} threads{named}",
+            type="threading.Thread",
+            file=file,
+            line=line,
+            function=function,
+            library="threading",
+        ),
+        bytes_per_hour=round(bytes / max(growth.end_s - growth.start_s, 1e-9) * 3600, 1),
+        evidence=evidence,
+        doubts=[] if function else ["the threads were counted from outside: what they run is not known"],
+        remedy=["stop and join the old thread before a new one is started, or let one pool do the work"],
+        series=[Series("threads", time_s.tolist()[:2000], count.tolist()[:2000], "s", "threads")],
+    )
+
+
+def _kind_of_thread(threads: pd.DataFrame) -> pd.Series[Any] | None:
+    """Of the last inventory, the kind of thread that multiplied most."""
+    if not len(threads):
+        return None
+    last = threads[threads["take"] == threads["take"].max()]
+    first = threads[threads["take"] == threads["take"].min()].groupby("function")["object_count"].sum()
+    earlier = 0 if last["take"].iloc[0] == threads["take"].min() else last["function"].map(first).fillna(0)
+    gained = (last["object_count"] - earlier).astype(float)
+    most: pd.Series[Any] = last.iloc[int(np.argmax(gained.to_numpy()))]
+    return most
+
+
+def _bytes(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, started: int) -> int:
+    """Growth the threads account for: their stacks, and what their functions were seen to hold more of."""
+    if not growth.leaking:
+        return 0
+    holders = rows_of(recording.tables["holders"], process)
+    roots = holders[(holders["root_kind"] == "thread") & holders["parent_path"].isna()]
+    by_take = roots["deep_bytes"].astype("float64").groupby(roots["take"]).sum()
+    held = float(by_take.iloc[-1] - by_take.iloc[0]) if len(by_take) > 1 else 0.0
+    likely = max(0, process.growth_bytes)
+    if not len(holders) or held >= 0.3 * likely:  # takes are early and far apart: the rest of the growth is alike
+        return likely
+    return int(min(likely, max(0.0, held) + started * _STACK_BYTES))
+
+
+def _place(recording: Recording, process: ProcessGrowth, kind: pd.Series[Any] | None) -> tuple[str | None, int | None]:
+    """Where the threads are started, as far as the sources tell; else where the function they run begins."""
+    return text_of(kind, "owner_file"), int_of(kind, "owner_line")

@@ -1,0 +1,146 @@
+"""Growth that no other diagnosis explains: which process, which account, what it is not, and who is suspected.
+
+Looks for:     a growing tree of which the other findings explain less than min_explained_share.
+Why:           an honest "we do not know" that narrows the search is worth more than a guess.
+Decides by:    the ledger; objects whose inside cannot be seen (databases, picklers, parsers) are named as suspects
+               where the growth is in memory that C code asked for.
+Mistaken when: the holder is Python's after all, but lies deeper than the inventories went.
+Do:            look at the suspect named; else record longer, so that more inventories are taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..findings import Evidence, Finding, LedgerRow, RuledOut, Skipped, Subject
+from ..units import format_bytes
+from ._growth import ProcessGrowth, TreeGrowth, int_of, no_growth, rows_of, severity_of, text_of, tree_growth
+from ._ledger import ledger
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..storage import Recording
+
+NEEDS = ("process_samples",)
+AFTER_OTHERS = True
+_KIND = "unexplained-growth"
+_ACCOUNTS = {
+    "tensors": "tensors",
+    "arrays": "arrays",
+    "python-objects": "Python objects",
+    "native": "memory of C or C++ code",
+    "allocator-free": "memory that malloc keeps free",
+    "shared-memory": "shared memory",
+    "unexplained": "memory nobody accounts for",
+}
+_OUT_OF_SIGHT = ("native", "unexplained")  # where what an opaque object holds shows up
+# Opaque, but they hold next to nothing that could pile up.
+_HARMLESS = (
+    "_hashlib.", "_io.", "_random.", "_socket.", "_struct.", "_thread.", "builtins.", "datetime.", "io.", "itertools.",
+    "logging.", "mmap.", "random.", "re.", "select.", "socket.", "ssl.", "threading.",
+)  # fmt: skip
+
+
+def findings(
+    recording: Recording,
+    *,
+    so_far: Sequence[Finding] = (),
+    min_explained_share: float = 0.5,  # named holders never cover all: allocators round up, and keep some
+) -> Iterator[Finding | RuledOut | Skipped]:
+    """Yield one finding when the others leave more than half of the growth unexplained."""
+    growth = tree_growth(recording)
+    process = growth.main
+    if not growth.leaking or process is None:
+        yield no_growth(_KIND, growth)
+        return
+    explained = min(growth.growth_bytes, sum(f.bytes for f in so_far if not f.wasted))
+    if explained >= min_explained_share * growth.growth_bytes:
+        share = explained / max(growth.growth_bytes, 1)
+        figures = {"explained_bytes": explained, "growth_bytes": growth.growth_bytes}
+        yield RuledOut(_KIND, f"the findings explain {share:.0%} of the growth", figures)
+        return
+    yield _finding(recording, growth, process, growth.growth_bytes - explained)
+
+
+def _finding(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, bytes: int) -> Finding:
+    rows = [row for row in ledger(recording) if row.process == process.label and row.account in _ACCOUNTS]
+    rows.sort(key=lambda row: (-row.growth_bytes, row.account))
+    account = rows[0].account if rows else "unexplained"
+    inside = len(rows_of(recording.tables["takes"], process)) >= 2
+    suspects = _suspects(rows_of(recording.tables["holders"], process)) if account in _OUT_OF_SIGHT else []
+    first = suspects[0] if suspects else None
+    title = f"{process.name} gained {format_bytes(bytes)} in {_ACCOUNTS[account]}"
+    title += f", perhaps held by {_name(first)}" if first is not None else ", held by nothing we can name"
+    return Finding(
+        kind=_KIND,
+        title=title,
+        severity=severity_of(growth, bytes),
+        confidence=0.6 if len(suspects) == 1 else (0.4 if suspects else 0.3),
+        bytes=bytes,
+        subject=_subject(process, first),
+        bytes_per_hour=round(bytes / max(growth.end_s - growth.start_s, 1e-9) * 3600, 1),
+        evidence=_evidence(rows, suspects, inside),
+        doubts=_doubts(suspects, inside, process),
+        remedy=[f"look at what is put into {_name(first)} and never taken out"] if first is not None else [],
+    )
+
+
+def _evidence(rows: Sequence[LedgerRow], suspects: Sequence[pd.Series[Any]], inside: bool) -> list[Evidence]:
+    evidence = []
+    figures = {row.account: row.growth_bytes for row in rows}
+    grown = [f"{_ACCOUNTS[r.account]} {format_bytes(r.growth_bytes, signed=True)}" for r in rows if r.growth_bytes > 0]
+    if grown:
+        evidence.append(Evidence(f"by account: {', '.join(grown)}", figures))
+    known = [row for row in rows if row.account in ("python-objects", "arrays", "tensors")]
+    if inside and known:
+        figure = format_bytes(sum(row.growth_bytes for row in known), signed=True)
+        evidence.append(Evidence(f"Python objects, arrays and tensors together: {figure}", figures))
+    for row in suspects:
+        text = f"{_name(row)} is a {row['type_name']}: what it holds cannot be seen from Python"
+        evidence.append(Evidence(text, {"path": row["path"]}))
+    return evidence
+
+
+def _doubts(suspects: Sequence[pd.Series[Any]], inside: bool, process: ProcessGrowth) -> list[str]:
+    if not inside:
+        return [f"no two inventories were taken inside {process.label}: its Python objects were not looked at"]
+    if suspects:
+        return ["the suspicion rests on there being no other place to look: nothing measured what it holds"]
+    return ["small objects held in very many places stay below what an inventory can see"]
+
+
+def _suspects(holders: pd.DataFrame, most: int = 3) -> list[pd.Series[Any]]:
+    """Opaque objects of the user's own code in the last inventory, the shortest way first."""
+    rows = holders[holders["opaque"].fillna(False).astype(bool) & holders["is_user"].fillna(False).astype(bool)]
+    if not len(rows):
+        return []
+    rows = rows[rows["take"] == holders["take"].max()]
+    rows = rows[~rows["type_name"].fillna("").str.startswith(_HARMLESS)]
+    ordered = sorted((row for _, row in rows.iterrows()), key=lambda r: (len(str(r["path"])), str(r["path"])))
+    return ordered[:most]
+
+
+def _name(row: pd.Series[Any]) -> str:
+    """``Journal.pickler``: the variable with what it belongs to."""
+    return ".".join(part for part in (text_of(row, "owner"), text_of(row, "variable")) if part) or str(row["path"])
+
+
+def _subject(process: ProcessGrowth, row: pd.Series[Any] | None) -> Subject:
+    if row is None:
+        return Subject(pid=process.pid, process=process.name, role=process.role)
+
+    return Subject(
+        pid=process.pid,
+        process=process.name,
+        role=process.role,
+        holder=f"{_name(row)} ({row['type_name']})",
+        variable=text_of(row, "variable"),
+        path=text_of(row, "path"),
+        type=text_of(row, "type_name"),
+        file=text_of(row, "owner_file"),
+        line=int_of(row, "owner_line"),
+        module=text_of(row, "owner_module"),
+        library=str(row["type_name"]).split(".", 1)[0].lstrip("_"),
+    )
