@@ -88,7 +88,9 @@ class Agent(object):
             self.note("take-skipped", "a helper process: sentinels only")
         self.steps.watch_imports()
         os.register_at_fork(
-            before=self._before_fork, after_in_parent=self._after_fork_in_parent, after_in_child=self._after_fork_in_child
+            before=self._before_fork,
+            after_in_parent=self._after_fork_in_parent,
+            after_in_child=self._after_fork_in_child,
         )
         atexit.register(self._at_exit)
         self._start_thread()
@@ -327,7 +329,13 @@ class Agent(object):
         """The last take; after an unhandled exception its frames still stand."""
         try:
             elapsed = monotonic() - self.began
-            if self.takes and self.pid == os.getpid() and elapsed > 2.0 and not self.taking and self.budget.allows(elapsed):
+            if (
+                self.takes
+                and self.pid == os.getpid()
+                and elapsed > 2.0
+                and not self.taking
+                and self.budget.allows(elapsed)
+            ):
                 self.wanted = "exception" if hasattr(sys, "last_traceback") else "exit"
                 self._take("exit")
             self.stopping = True

@@ -8,15 +8,21 @@ import gc
 import os
 import sys
 import types
-from collections import Counter
+from collections import Counter, OrderedDict, defaultdict, deque
+from functools import lru_cache
 from itertools import compress
 from time import perf_counter, thread_time
 
-from . import roots, walk
+from . import referrers, roots, walk
 from .probes import holders, object_types, orphans, threads
 
 PROBES = (object_types, holders, orphans, threads)
 _SUSPENDED = frozenset((types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType))
+_CONTAINERS = frozenset((list, dict, set, deque, OrderedDict, defaultdict))
+_LRU_CACHE = type(lru_cache(repr))
+LARGE_LENGTH = 1000  # a container of a library this long is remembered, so that its growth is seen at the next take
+HIDDEN_FRACTION = 0.5  # of the growth of resident memory: when the walk explains less, libraries are looked into
+HIDDEN_MIN_BYTES = 16 * 1024 * 1024
 
 
 class Take(object):
@@ -60,15 +66,22 @@ class Take(object):
         object_count = len(objects)
         tensor_types = frozenset() if self.reduced else _tensor_types()
         # One pass for all that is wanted by type: 65 ms per million objects, as much as the census itself.
-        picked = list(compress(objects, map((_SUSPENDED | tensor_types).__contains__, kinds)))
+        wanted = _SUSPENDED | tensor_types | {_LRU_CACHE}
+        if self.memory.get("hidden"):
+            wanted |= _CONTAINERS
+        picked = list(compress(objects, map(wanted.__contains__, kinds)))
         # Gone before the walk: what the walk learns from reference counts must not include ours.
         del objects, kinds
         tensor_bytes, device_bytes = _tensor_totals(picked, tensor_types)
         suspended = [obj for obj in picked if type(obj) in _SUSPENDED]
+        caches = [obj for obj in picked if type(obj) is _LRU_CACHE and obj.cache_info()[3] >= LARGE_LENGTH]
+        large = [obj for obj in picked if type(obj) in _CONTAINERS and len(obj) >= LARGE_LENGTH]
         del picked
         self.walk = walk.Walk(self.deadline, with_tensors=not self.reduced)
         self.threads = roots.feed(self.walk, self.main_thread, self.agent_thread, suspended)
-        del suspended
+        self._library_caches(caches)
+        self._library_containers(large)
+        del suspended, caches, large
         self.walk.finish(self.census)
         rows = []
         for probe in PROBES:
@@ -76,6 +89,7 @@ class Take(object):
                 row["take"] = self.number
                 rows.append((probe.TABLE, row))
         nodes = self.walk.nodes
+        self._note_hidden_growth(sum(n.deep for n in nodes if n.parent is None))
         array_bytes = sum(n.deep_array for n in nodes if n.parent is None)
         held_tensor_bytes = sum(n.deep_tensor for n in nodes if n.parent is None)
         self.summary = {
@@ -92,6 +106,52 @@ class Take(object):
             "duration_s": perf_counter() - begin,
         }
         return rows
+
+    def _library_caches(self, caches):
+        """lru_caches that no user's name leads to: a cached method of a library keeps its objects alive."""
+        for cache in caches:
+            function = cache.__dict__.get("__wrapped__")
+            code = walk.getattr_code(function)
+            if code is not None and id(cache) not in self.walk.seen:
+                self.walk.root(
+                    "library", "%s.%s" % (function.__module__, function.__qualname__), walk.CACHE, cache, None
+                )
+        self.walk.run()
+
+    def _library_containers(self, large):
+        """Large containers that no user's name leads to and that grew since the last take: found by who refers to them."""
+        before = self.memory.get("large")
+        unseen = [obj for obj in large if id(obj) not in self.walk.seen]
+        self.memory["large"] = {id(obj): len(obj) for obj in unseen}  # numbers only
+        names = self.memory.setdefault("library_names", {})
+        grown = []
+        for obj in unseen if before is not None else ():
+            length = before.get(id(obj), 0)
+            if id(obj) in names or length and len(obj) - length >= max(LARGE_LENGTH // 4, length // 20):
+                grown.append(obj)
+        grown.sort(key=len, reverse=True)
+        own = (id(large), id(unseen), id(grown))
+        for obj in grown[:5]:
+            if id(obj) not in names:
+                chain = referrers.chain_to(obj, self.memory, own, self.deadline + self.pause_s)
+                if chain is None or chain.named is None:
+                    continue
+                names[id(obj)] = (chain.label, chain.named)
+            label, named = names[id(obj)]
+            if id(obj) not in self.walk.seen:
+                self.walk.root("library", label, walk.GLOBAL, obj, named)
+                self.walk.run()
+
+    def _note_hidden_growth(self, explained_bytes):
+        """Remember whether memory grows that the walk cannot see: then the next take also looks into libraries."""
+        rss = rss_bytes()
+        if rss is None:
+            return
+        first_rss, first_explained = self.memory.setdefault("first", (rss, explained_bytes))
+        growth = rss - first_rss
+        self.memory["hidden"] = bool(self.memory.get("library_names")) or (
+            growth > HIDDEN_MIN_BYTES and explained_bytes - first_explained < HIDDEN_FRACTION * growth
+        )
 
 
 def _tensor_types():

@@ -456,7 +456,7 @@ def _open_deque(walk, obj, node, weight):
     node.length_limit = deque.maxlen.__get__(obj)
     node.own_bytes += deque.__sizeof__(obj) * weight
     if length:
-        walk.push_members(list(deque.__iter__(obj)) if length < 100000 else obj, length, node, weight)
+        walk.push_members(obj, length, node, weight)
 
 
 def _open_dict(walk, obj, node, weight):
@@ -466,13 +466,15 @@ def _open_dict(walk, obj, node, weight):
     if not length:
         return
     if length <= _IDENTIFIER_KEYS:
-        for key, value in list(dict.items(obj)):
+        pairs = list(dict.items(obj))
+        node.member = type(pairs[0][1])
+        while pairs:
+            key, value = pairs.pop()
             if type(key) is str and key.isidentifier():
                 walk._push(value, node, "['" + key + "']", ITEM, weight)
             else:
                 walk._push(value, node, "[*]", ITEM, weight)
             walk._push(key, node, "<key>", KEY, weight)
-        node.member = type(value)
         return
     walk.push_members(dict.values(obj), length, node, weight)
     member = node.member
@@ -481,7 +483,9 @@ def _open_dict(walk, obj, node, weight):
 
 
 def _push_attributes(walk, pairs, node, weight):
-    for name, value in pairs:
+    pairs.reverse()
+    while pairs:  # popped: see push_members
+        name, value = pairs.pop()
         if type(name) is str:
             walk._push(value, node, "." + name, ATTRIBUTE, weight)
 
@@ -841,9 +845,14 @@ def _open_arrow(walk, obj, node, weight):
     node.opaque = True
 
 
-def _open_thread(walk, obj, node, weight):
-    node.own_bytes += 1000 * weight
-    _open_attributes(walk, obj, node, weight)
+def _open_thread_local(walk, obj, node, weight):
+    """threading.local: one namespace a thread, all under the same names."""
+    for referent in gc.get_referents(obj):
+        if type(referent) is dict:
+            for namespace in list(referent.values()):
+                if type(namespace) is dict and id(namespace) not in walk.seen:
+                    walk.seen.add(id(namespace))
+                    _push_attributes(walk, list(namespace.items()), node, weight)
 
 
 _BASES = {
@@ -881,6 +890,7 @@ _OPENERS = {
 }
 _BY_NAME = {
     "functools._lru_cache_wrapper": _open_lru_cache,
+    "_thread._local": _open_thread_local,
     "mmap.mmap": _open_map,
     "array.array": _open_buffer,
     "_io.BytesIO": _open_buffer,

@@ -33,20 +33,29 @@ def rows(take):
 def _opaque_of_users(nodes):
     found = []
     for node in nodes:
-        if node.opaque and node.count <= 50 and _named(node)[5] and type(node.cls) is type:
-            if node.cls not in _NOT_OPAQUE and w.type_name(node.cls) not in _HARMLESS:
+        if node.opaque and _named(node)[5] and node.cls not in _NOT_OPAQUE:
+            if w.type_name(node.cls) not in _HARMLESS:
                 found.append(node)
                 if len(found) >= MAX_OPAQUE:
                     break
     return found
 
 
+_NAMESPACES = frozenset(("_thread._local", "types.SimpleNamespace", "argparse.Namespace"))
 _NOT_OPAQUE = frozenset(
-    (types.BuiltinFunctionType, types.MethodType, types.FunctionType, types.GeneratorType, type, property)
+    (
+        types.BuiltinFunctionType,
+        types.MethodType,
+        types.LambdaType,
+        types.FunctionType,
+        types.GeneratorType,
+        type,
+        property,
+    )
 )
 _HARMLESS = frozenset(
     ("_thread.lock", "_thread.RLock", "_random.Random", "object", "re.Pattern", "_io.FileIO", "datetime.datetime",
-     "datetime.timedelta", "datetime.date", "_struct.Struct", "operator.itemgetter", "operator.attrgetter",
+     "random.Random", "datetime.timedelta", "datetime.date", "_struct.Struct", "operator.itemgetter", "operator.attrgetter",
      "_hashlib.HASH", "itertools.count", "weakref.ReferenceType", "weakref", "generator", "torch.device", "torch.dtype",
      "torch.Size", "numpy.random._generator.Generator", "enumerate", "zip", "map", "filter")
 )  # fmt: skip
@@ -59,6 +68,10 @@ def _named(node):
             return node.named
         parent = node.parent
         if node.edge is w.ATTRIBUTE and parent is not None:
+            if w.type_name(parent.cls) in _NAMESPACES:  # whoever names the object names what is in it
+                variable, _owner, module, file, line, user = _named(parent)
+                node.named = (node.label[1:], variable, module, file, line, user)
+                return node.named
             module = w._namespace_of(parent.cls).get("__module__")
             module = module if type(module) is str else None
             file = w.module_file(module)

@@ -11,6 +11,7 @@ import sys
 import types
 from time import perf_counter
 
+from .. import referrers
 from .. import walk as w
 
 TABLE = "orphans"
@@ -20,7 +21,6 @@ MIN_GROWTH_FRACTION = 0.2  # of the unreached count since the take before
 MAX_TYPES = 4
 SAMPLES = 3
 NEIGHBOURHOOD = 3000
-MAX_CLIMBS = 6  # heap passes in the life of a process: each costs 60 ms per million objects
 _BORING = frozenset(
     (types.FunctionType, types.CodeType, types.BuiltinFunctionType, types.MethodType, type, types.ModuleType,
      types.GetSetDescriptorType, types.MemberDescriptorType, property, staticmethod, classmethod, type(w.Walk.run))
@@ -100,7 +100,7 @@ def _why(take, picked, cls):
     garbage = [chain for verdict, chain in results if verdict == "garbage-cycle"]
     if len(garbage) * 2 > len(results):
         return "garbage-cycle", garbage[0]
-    if take.memory.get("climbs", 0) >= MAX_CLIMBS or perf_counter() > take.deadline:
+    if take.memory.get("passes", 0) >= referrers.MAX_PASSES or perf_counter() > take.deadline:
         return "unknown", w.type_name(cls)
     return _climb(take, picked, cls)
 
@@ -155,52 +155,13 @@ def _neighbourhood(objects, which, mine):
 
 
 def _climb(take, picked, cls):
-    """Name what holds an object: one pass over the heap a level."""
+    """Name what holds an object of the type."""
     own = {id(objects) for objects in picked.values()}
     own.add(id(picked))
-    obj = picked[cls][-1]
-    parts = []
-    for _level in range(5):
-        if take.memory.get("climbs", 0) >= MAX_CLIMBS or perf_counter() > take.deadline + take.pause_s:
-            break
-        take.memory["climbs"] = take.memory.get("climbs", 0) + 1
-        referrers = gc.get_referrers(obj)
-        own.add(id(referrers))
-        holder = candidate = None
-        for candidate in referrers:
-            if id(candidate) in own or type(candidate) is types.FrameType and _is_ours(candidate):
-                continue
-            holder = candidate
-            if id(candidate) in take.walk.seen:
-                break
-        del referrers, candidate
-        if holder is None:
-            if not parts:
-                return "no-python-holder", w.type_name(type(obj))
-            break
-        parts.append(_edge(holder, obj))
-        obj = holder
-        if type(holder) in (types.ModuleType, types.FrameType) or parts[-1].startswith("module "):
-            break
-    return "held", " <- ".join(parts)
-
-
-def _is_ours(frame):
-    return frame.f_code.co_filename.startswith(w._AGENT)
-
-
-def _edge(holder, obj):
-    kind = type(holder)
-    if kind is dict:
-        key = next((k for k, v in list(holder.items()) if v is obj and type(k) is str), None)
-        module = holder.get("__name__") if "__spec__" in holder else None
-        if type(module) is str:
-            return "module %s: %s" % (module, key)
-        return "dict" if key is None else "dict[%r]" % key
-    if kind is types.FrameType:
-        name = next((n for n, v in w.frame_locals(holder) if v is obj), "?")
-        return "%s() %s" % (holder.f_code.co_name, name)
-    return w.type_name(kind)
+    chain = referrers.chain_to(picked[cls][-1], take.memory, own, take.deadline + take.pause_s)
+    if chain is None:
+        return "no-python-holder", w.type_name(cls)
+    return "held", chain.label
 
 
 def _definition(cls):

@@ -1,0 +1,234 @@
+"""The inventories of one process laid over each other: for each path from a root, its figures at every take.
+
+A *growing* path is one whose bytes kept rising; the holder of a leak is the last path on the way down that is itself
+stable while its contents multiply (the accumulation point): ``trainer.history``, not its ten thousand members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..storage import Recording
+
+Floats = NDArray[np.float64]
+
+# At the end of a run the locals of main() are gone: what such a take shows is no decline.
+_LAST_REASONS = ("exit", "exception")
+
+
+@dataclass(eq=False)
+class Place:
+    """One path and what was found there. **Shape** every array has one value a take, 0 where the path was absent."""
+
+    path: str
+    type_name: str
+    row: dict[str, Any]
+    deep_bytes: Floats
+    array_bytes: Floats
+    tensor_bytes: Floats
+    count: Floats
+    length: Floats
+    has_length: bool
+    parent: Place | None = None
+    children: list[Place] = field(default_factory=list)
+
+    @property
+    def growth_bytes(self) -> float:
+        return float(self.deep_bytes[-1] - self.deep_bytes[0])
+
+    @property
+    def is_user(self) -> bool:
+        return bool(self.row["is_user"])
+
+
+@dataclass(frozen=True, eq=False)
+class Heap:
+    """The inventories of one process. ``time_s``, ``rss_bytes``, ``step``: one value a take."""
+
+    pid: int
+    time_s: Floats
+    rss_bytes: Floats
+    step: Floats
+    takes: tuple[int, ...]
+    truncated: bool
+    roots: tuple[Place, ...]
+    places: tuple[Place, ...]
+
+
+def heap(recording: Recording, pid: int, start_s: float, end_s: float) -> Heap | None:
+    """The takes of a process in a window, with one before it as its base; None with fewer than two.
+
+    A process that ended by an exception is also judged on the take made then, since its frames still stood.
+    """
+    takes = _takes(recording.tables["takes"], pid, start_s, end_s)
+    if len(takes) < 2:
+        return None
+    numbers = [int(n) for n in takes["take"]]
+    rows = recording.tables["holders"]
+    rows = rows[(rows["pid"] == pid) & rows["take"].isin(numbers)]
+    places = _places(rows, numbers)
+    return Heap(
+        pid=pid,
+        time_s=takes["time_s"].to_numpy(dtype=np.float64),
+        rss_bytes=takes["rss_bytes"].to_numpy(dtype=np.float64, na_value=np.nan),
+        step=takes["step"].to_numpy(dtype=np.float64, na_value=np.nan),
+        takes=tuple(numbers),
+        truncated=bool(takes["truncated"].fillna(False).any()),
+        roots=tuple(p for p in places if p.parent is None),
+        places=tuple(places),
+    )
+
+
+def _takes(takes: pd.DataFrame, pid: int, start_s: float, end_s: float) -> pd.DataFrame:
+    own = takes[takes["pid"] == pid].sort_values("take")
+    regular = own[~own["reason"].isin(_LAST_REASONS)]
+    last = own[own["reason"] == "exception"]
+    inside = regular[(regular["time_s"] >= start_s) & (regular["time_s"] <= end_s + 1)]
+    before = regular[regular["time_s"] < start_s].tail(1)
+    if len(inside) >= 3:
+        return inside
+    if len(inside) + len(before) >= 2:
+        return _concat(before, inside)
+    return _concat(regular.tail(2), last.tail(1)) if len(regular) < 2 else regular.tail(3)
+
+
+def _concat(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.concat([first, second]) if len(first) and len(second) else (first if len(first) else second)
+
+
+def _places(rows: pd.DataFrame, takes: list[int]) -> list[Place]:
+    position = {take: i for i, take in enumerate(takes)}
+    size = len(takes)
+    places: dict[tuple[str, str], Place] = {}
+    by_path: dict[str, Place] = {}
+    for row in rows.to_dict("records"):
+        key = (row["path"], row["type_name"])
+        place = places.get(key)
+        if place is None:
+            arrays = [np.zeros(size) for _ in range(5)]
+            place = places[key] = Place(row["path"], row["type_name"], row, *arrays, has_length=False)
+        i = position[int(row["take"])]
+        place.row = row  # the newest description counts
+        place.deep_bytes[i] += _number(row["deep_bytes"])
+        place.array_bytes[i] += _number(row["array_deep_bytes"])
+        place.tensor_bytes[i] += _number(row["tensor_deep_bytes"])
+        place.count[i] += _number(row["object_count"])
+        place.length[i] += _number(row["length"])
+        place.has_length |= row["length"] is not None and row["length"] == row["length"]
+    for place in places.values():
+        known = by_path.get(place.path)
+        # Two types at one path (an attribute that was rebound): children hang below the larger one.
+        if known is None or known.deep_bytes[-1] < place.deep_bytes[-1]:
+            by_path[place.path] = place
+    for place in places.values():
+        parent = place.row["parent_path"]
+        if isinstance(parent, str) and parent in by_path and by_path[parent] is not place:
+            place.parent = by_path[parent]
+            place.parent.children.append(place)
+    return list(places.values())
+
+
+def _number(value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return 0.0
+    return number if number == number else 0.0
+
+
+def keeps_growing(values: Floats, *, min_persistence: float = 0.6, min_recent_fraction: float = 0.15) -> bool:
+    """Rose more than it fell, and also lately.
+
+    ``min_persistence``: net growth over the sum of all changes; a saw-tooth is near 0, a steady rise is 1.
+    ``min_recent_fraction``: of the growth that came in the second half; a cache that filled early shows 0, a steady
+    rise 0.5, jumps at a few evaluations still something.
+    """
+    changes = np.diff(values)
+    total = float(np.abs(changes).sum())
+    net = float(values[-1] - values[0])
+    if total <= 0 or net <= 0 or net / total < min_persistence:
+        return False
+    if len(values) < 4:
+        return True
+    middle = values[(len(values) - 1) // 2]
+    return float(values[-1] - middle) >= min_recent_fraction * net
+
+
+def multiplies(place: Place, *, min_ratio: float = 1.25, max_size_ratio: float = 1.6) -> bool:
+    """More objects at this path rather than larger ones: it is what accumulates, its parent is what holds it."""
+    seen = np.flatnonzero(place.count > 0)
+    if not len(seen):
+        return False
+    first, last = seen[0], seen[-1]
+    if first == last or place.count[-1] <= 0:
+        return place.count[-1] > 1
+    count_ratio = place.count[-1] / place.count[first]
+    size_ratio = (place.deep_bytes[-1] / place.count[-1]) / max(place.deep_bytes[first] / place.count[first], 1.0)
+    if place.count[-1] - place.count[first] < 2 or count_ratio < min_ratio:
+        return False
+    return bool(size_ratio <= max_size_ratio or size_ratio <= count_ratio)
+
+
+@dataclass(frozen=True, eq=False)
+class Accumulation:
+    """A place whose contents multiply; ``members`` are the paths below it that carry the growth."""
+
+    place: Place | None
+    growth_bytes: float
+    members: tuple[Place, ...]
+
+
+def accumulations(roots: tuple[Place, ...], threshold_bytes: float) -> Iterator[Accumulation]:
+    """Every accumulation point with at least ``threshold_bytes`` of lasting growth, in no order."""
+    for root in roots:
+        if root.growth_bytes >= threshold_bytes and keeps_growing(root.deep_bytes):
+            if multiplies(root) and root.row["root_kind"] in ("thread", "task", "generator", "frame"):
+                yield Accumulation(root, root.growth_bytes, (root,))
+            else:
+                yield from _below(root, threshold_bytes)
+
+
+def _below(place: Place, threshold_bytes: float) -> Iterator[Accumulation]:
+    growing = [c for c in place.children if c.growth_bytes >= threshold_bytes and keeps_growing(c.deep_bytes)]
+    members = [c for c in growing if c.row["edge_kind"] in _MEMBER_EDGES and multiplies(c)]
+    for child in growing:
+        if child not in members:
+            yield from _below(child, threshold_bytes)
+    rest = place.growth_bytes - sum(c.growth_bytes for c in growing if c not in members)
+    if members or (not growing and rest >= threshold_bytes) or rest >= max(threshold_bytes, 0.5 * place.growth_bytes):
+        yield Accumulation(place, rest, tuple(members))
+
+
+_MEMBER_EDGES = frozenset(("item", "key", "reference", "base", "attribute", "local"))
+
+
+def user_place(place: Place) -> Place:
+    """The nearest place up the path that the user's own code names; the place itself if there is none."""
+    found: Place | None = place
+    while found is not None:
+        if found.is_user and found.row["edge_kind"] in _NAMING_EDGES:
+            return found
+        found = found.parent
+    return place
+
+
+_NAMING_EDGES = frozenset(("local", "global", "attribute", "class-attribute", "cell", "default", "cache"))
+
+
+def heaviest_leaf(place: Place) -> Place:
+    """Down the path that carries most of the growth: what the memory is made of in the end."""
+    while True:
+        heavy = [c for c in place.children if c.growth_bytes >= 0.5 * place.growth_bytes > 0]
+        if not heavy:
+            return place
+        place = max(heavy, key=lambda c: c.growth_bytes)
