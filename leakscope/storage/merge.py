@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -22,7 +23,7 @@ from ..agent.journal import read_blocks
 from ..errors import UnreadableRecording
 from .arrow import FOOTER_KEY, ROW_GROUP_ROWS, arrow_schema, column_array, parquet_writer
 
-# Decoded columns held at once over all tables; with the interpreter and pyarrow (70 MB) this stays below 100 MB.
+# Decoded columns held at once over all tables; the interpreter, click and pyarrow are 75 MB already.
 BUFFER_BYTES = 12 * 1024 * 1024
 Row = dict[str, Any]
 
@@ -218,11 +219,27 @@ class _RowGroups:
         self._rows[table] = self._bytes[table] = 0
         if not batches:
             return
-        rows = pa.concat_tables([pa.Table.from_batches([b]) for b in batches], promote_options="default")
-        if {"pid", "time_mono_ns"} <= set(rows.column_names):  # a third smaller than in order of arrival
-            rows = rows.sort_by([("pid", "ascending"), ("time_mono_ns", "ascending")])
-        rows = rows.append_column("table", pa.array([table] * rows.num_rows))
-        present = set(rows.column_names)
+        rows = _by_process(pa.concat_tables([pa.Table.from_batches([b]) for b in batches], promote_options="default"))
+        columns = {name: rows[name] for name in rows.column_names}
+        columns["table"] = pa.array([table] * rows.num_rows)
         nulls = {type: pa.nulls(rows.num_rows, type) for type in {f.type for f in self._columns}}
-        full = [rows[f.name] if f.name in present else nulls[f.type] for f in self._columns]
+        full = [columns.get(f.name, nulls[f.type]) for f in self._columns]
         self._writer.write_table(pa.Table.from_arrays(full, schema=self._columns), row_group_size=ROW_GROUP_ROWS)
+
+
+def _by_process(rows: pa.Table) -> pa.Table:
+    """Rows by process and time: 40 % smaller on disk than as they arrived, with the processes of a tree in turns.
+
+    By numpy, which is there anyway: ``Table.sort_by`` would load pyarrow.compute, 8 MB more for one sort.
+    """
+    if not {"pid", "time_mono_ns"} <= set(rows.column_names):
+        return rows
+    order = np.lexsort((rows["time_mono_ns"].to_numpy(), rows["pid"].to_numpy()))
+    return pa.table({name: _taken(rows[name], order) for name in rows.column_names})
+
+
+def _taken(column: pa.ChunkedArray, order: np.ndarray[Any, np.dtype[np.intp]]) -> pa.Array:
+    if column.type == pa.int64() and column.null_count == 0:
+        return pa.array(column.to_numpy()[order])
+    values = column.to_pylist()
+    return pa.array([values[i] for i in order], column.type)

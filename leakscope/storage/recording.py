@@ -82,7 +82,10 @@ class Tables(Mapping[str, pd.DataFrame]):
         rows = rows.select([c for c in names if c not in optional or rows[c].null_count < rows.num_rows])
         order = [c for c in ("pid", "start_ticks", "time_mono_ns") if c in rows.column_names]
         rows = rows.sort_by([(c, "ascending") for c in order])
-        frame: pd.DataFrame = rows.to_pandas(types_mapper=_PANDAS_TYPES.get, ignore_metadata=True)
+        frame: pd.DataFrame = rows.to_pandas(
+            types_mapper=_PANDAS_TYPES.get, ignore_metadata=True, split_blocks=True, self_destruct=True
+        )
+        del rows  # self_destruct: a table of a day is 300 MB, and is not held twice
         frame.insert(
             0, "time_s", (frame["time_mono_ns"] - self._start_mono_ns).astype("Float64").astype("float64") / 1e9
         )
