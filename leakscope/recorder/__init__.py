@@ -1,0 +1,231 @@
+"""The recorder: start a command, sample its processes from outside until it ends, leave one file.
+
+Standard library only. ``record`` is the whole sequence. Whatever goes wrong here after the command has started, the
+command does not notice: the recorder then is its transparent parent and no more.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from ..errors import LeakscopeError
+from ..options import RecordOptions, parse_record, record_help
+from ..schema import SCHEMA_VERSION
+from ..units import format_bytes
+from ..version import __version__
+from . import console, finalizing, launch, naming, proc
+from .output import Output
+from .sampler import Sampler
+from .tree import Tree
+
+FAILED_BEFORE_START = 125  # as timeout(1) and env(1)
+
+
+def main(argv: Sequence[str]) -> int:
+    """``leakscope record``: returns the exit status, or ends by the signal that ended the command."""
+    try:
+        options = parse_record(argv)
+        if options.help:
+            sys.stdout.write(record_help())
+            return 0
+        return record(options)
+    except launch.NotStarted as error:
+        console.say(str(error))
+        return error.exit_status
+    except (LeakscopeError, OSError) as error:
+        console.say(str(error))
+        return FAILED_BEFORE_START
+
+
+def record(options: RecordOptions) -> int:
+    """Run the command of ``options`` and record it. **Errors** LeakscopeError, only before the command has started."""
+    mask = launch.block_signals()
+    launch.find_program(options.command[0], os.environ.get("PATH"))
+    now_unix_ns, now_mono_ns = time.time_ns(), time.monotonic_ns()
+    output = Output.claim(
+        naming.output_path(options.output, os.environ, now_unix_ns / 1e9),
+        force=options.force,
+        meta=_meta(options, now_unix_ns, now_mono_ns),
+        agent_config=_agent_config(options, now_mono_ns) if options.agent else None,
+    )
+    launch.adopt_orphans()
+    launch.die_if_asked(mask)
+    try:
+        job = launch.Job.start(options.command, _environment(options, output), mask)
+    except LeakscopeError:
+        output.remove()
+        raise
+    if not options.quiet:
+        for note in output.notes:
+            console.say(note)
+    _Recording(job, output, options).run()
+    assert job.wait_status is not None
+    return launch.end_as(job.wait_status)
+
+
+class _Recording:
+    """A command that is being recorded: ``run`` returns when it has ended and the file is finished."""
+
+    def __init__(self, job: launch.Job, output: Output, options: RecordOptions) -> None:
+        self._job = job
+        self._output = output
+        self._options = options
+        self._status_line = console.StatusLine(not options.quiet)
+        self._sampler: Sampler | None = None  # None once recording is over
+        self._finished: Sampler | None = None
+        self._helper: int | None = None
+        self._helper_status: int | None = None
+
+    def run(self) -> None:
+        with self._guarded():
+            self._begin()
+        while self._job.wait_status is None:
+            happenings = self._job.pause(self._sampler.seconds_to_next() if self._sampler else None)
+            with self._guarded():
+                self._follow(happenings)
+        with self._guarded():
+            self._end()
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """End the recording, and nothing else, if a step of it fails: the command must not die of its recorder."""
+        try:
+            yield
+        except Exception as error:
+            self._sampler = None
+            self._status_line.erase()
+            console.say(f"recording stopped by a fault of leakscope ({type(error).__name__}: {error}); {self._kept()}")
+
+    def _begin(self) -> None:
+        options = self._options
+        sampler = Sampler(
+            self._output,
+            Tree(self._job.pid, os.getpid(), options.pss_interval_s),
+            interval_s=options.interval_s,
+            flush_s=options.flush_s,
+            fsync_s=options.fsync_s,
+            asks_agents=options.agent,
+            status_line=self._status_line,
+        )
+        self._sampler = self._finished = sampler
+        sampler.sample()
+        sampler.event("start", "recording began", pid=self._job.pid)
+
+    def _follow(self, happenings: list[launch.Happening]) -> None:
+        for happening in happenings:
+            if happening.pid == self._helper and happening.kind == "ended":
+                self._helper_status = happening.value
+        if self._sampler is None:
+            return
+        self._sampler.take_in(happenings)
+        if self._job.wait_status is not None:
+            return
+        self._sampler.sample_if_due()
+        if self._options.duration_s is not None and self._sampler.elapsed_s >= self._options.duration_s:
+            self._close(self._sampler)
+
+    def _close(self, sampler: Sampler) -> None:
+        """End the recording and begin to finish the file."""
+        self._sampler = None
+        self._status_line.erase()
+        sampler.finish(self._job.wait_status)
+        with suppress(OSError):
+            self._output.journal.close()
+        self._output.release()
+        if finalizing.is_possible():
+            keep = ["--keep-journal"] if self._options.keep_journal else []
+            self._helper = finalizing.start(self._output.path, *keep, log=self._log)
+
+    def _end(self) -> None:
+        if self._sampler is not None:
+            self._close(self._sampler)
+        if self._helper is not None and self._helper_status is None:
+            self._helper_status = finalizing.wait(self._helper)
+        if self._finished is None:
+            return
+        if self._options.summary and not self._options.quiet and self._job.wait_status is not None:
+            code = launch.exit_code_of(self._job.wait_status)
+            console.say(console.ending_text(code, self._finished.elapsed_s, self._finished.limits.kill_count))
+            console.say(console.memory_text(self._finished.figures))
+            if self._helper_status == 0:
+                console.say(self._recorded())
+        if lost := self._finished.lost_text():
+            console.say(lost)
+        if self._helper_status != 0:
+            console.say(f"{self._why_not_finished()}; {self._kept()}")
+
+    @property
+    def _log(self) -> str:
+        """Where the helper's complaint goes: beside the journal files, which stay if it has one."""
+        return os.path.join(self._output.journal_path, "finalize.log")
+
+    def _recorded(self) -> str:
+        shown = naming.shown(self._output.path)
+        with suppress(OSError):
+            size = format_bytes(os.stat(self._output.path).st_size)
+            return f"recorded in {shown} ({size}); what grew, and who holds it: leakscope report {shown}"
+        return f"recorded in {shown}"
+
+    def _kept(self) -> str:
+        shown = naming.shown(self._output.path)
+        return f"what was recorded is in {shown}.journal: leakscope finalize {shown}"
+
+    def _why_not_finished(self) -> str:
+        if self._helper is None:
+            return "pyarrow is not installed here, which the finished file needs"
+        if self._helper_status is None:
+            return "finishing the file was interrupted"
+        complaint = (proc.read_text(self._log) or "").splitlines()
+        return complaint[-1].replace("leakscope: ", "", 1) if complaint else "finishing the file failed"
+
+
+def _meta(options: RecordOptions, now_unix_ns: int, now_mono_ns: int) -> dict[str, Any]:
+    """What is known about the run before it begins; the file's footer repeats it."""
+    system = os.uname()
+    asked = {name: value for name, value in options._asdict().items() if name not in ("command", "labels", "help")}
+    return {
+        "format_version": SCHEMA_VERSION,
+        "command": list(options.command),
+        "cwd": os.getcwd(),
+        "host": system.nodename,
+        "kernel": system.release,
+        "boot_id": proc.read_text("/proc/sys/kernel/random/boot_id"),
+        "started_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now_unix_ns / 1e9)),
+        "start_mono_ns": now_mono_ns,
+        "start_unix_ns": now_unix_ns,
+        "recorder_pid": os.getpid(),
+        "leakscope_version": __version__,
+        "labels": dict(options.labels),
+        "options": asked,
+        "python": sys.executable,
+    }
+
+
+def _agent_config(options: RecordOptions, now_mono_ns: int) -> dict[str, Any]:
+    return {
+        "flush_interval_s": options.flush_s,
+        "takes": options.takes,
+        "sources": options.sources,
+        "recorder_pid": os.getpid(),
+        "start_mono_ns": now_mono_ns,
+    }
+
+
+def _environment(options: RecordOptions, output: Output) -> dict[str, str]:
+    """The job's environment: ours, with the boot folder first in PYTHONPATH."""
+    environment = dict(os.environ)
+    if b"LC_CTYPE=" not in (proc.read("/proc/self/environ") or b"LC_CTYPE="):
+        environment.pop("LC_CTYPE", None)  # Python set it for itself, in the C locale (PEP 538)
+    if not options.agent:
+        return environment
+    if os.pathsep in output.boot_path:
+        output.notes.append(f"no view inside the job: PYTHONPATH cannot hold {output.boot_path}, which has a colon")
+        return environment
+    inherited = environment.get("PYTHONPATH")
+    environment["PYTHONPATH"] = output.boot_path + (os.pathsep + inherited if inherited else "")
+    return environment

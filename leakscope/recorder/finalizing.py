@@ -1,0 +1,81 @@
+"""Turns the journal into ``run.parquet``, in a process of its own: pyarrow is never in the recorder.
+
+The helper is a process group of its own, so that ^C ends the waiting for it (here) and not the helper in mid-write.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from contextlib import suppress
+from importlib import util
+
+from .launch import HANDLED
+
+_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+# The current folder is the user's: a queue.py in it must not stand in for the library's.
+_CODE = "import sys; del sys.path[0]; sys.path.append(sys.argv.pop(1)); from leakscope.__main__ import main; main()"
+_ENDS_WAITING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+_NICE = 19
+
+
+def is_possible() -> bool:
+    """Whether this interpreter has what it takes."""
+    try:
+        return util.find_spec("pyarrow") is not None and util.find_spec("click") is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def start(output: str, *options: str, log: str = os.devnull) -> int:
+    """Begin ``leakscope finalize``; returns the pid. ``log`` gets what it says. **Errors** OSError."""
+    command = [sys.executable, "-c", _CODE, _ROOT, "finalize", "--quiet", *options, "--", output]
+    pid = os.posix_spawn(
+        sys.executable,
+        command,
+        os.environ,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 2, log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600),
+        ],
+        setpgroup=0,
+        setsigmask=(),
+        setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
+    )
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, pid, _NICE)
+    with suppress(OSError), open(f"/proc/{pid}/oom_score_adj", "w") as stream:
+        stream.write("1000")  # if memory is short, this one goes, not the job
+    return pid
+
+
+def wait(pid: int) -> int | None:
+    """Wait status of the helper; None if a signal ended the waiting: the helper is stopped then, the journal stays."""
+    while True:
+        with suppress(ChildProcessError):
+            while (reaped := os.waitpid(-1, os.WNOHANG))[0]:  # orphans of the job may end meanwhile
+                if reaped[0] == pid:
+                    return reaped[1]
+        if not _is_alive(pid):
+            return None
+        info = signal.sigwaitinfo(HANDLED)
+        if info.si_signo in _ENDS_WAITING:
+            stop(pid)
+            return None
+
+
+def stop(pid: int) -> None:
+    """End the helper; what it had written is discarded by the next one."""
+    with suppress(ProcessLookupError, ChildProcessError):
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -1,0 +1,207 @@
+"""Start the command and be its transparent parent: signals passed on once, stops mirrored, exit status kept.
+
+Runs in the recorder. There is no signal handler: every signal that can be blocked is, and the recorder sleeps in
+``sigtimedwait``, so nothing interrupts a sample and nothing is lost. The job keeps the process group, the descriptors
+and the signal mask that the recorder was started with.
+
+Refused: a new session or process group (^C and ^Z of the terminal would miss the job), PR_SET_PDEATHSIG (the job must
+outlive a recorder that is killed), pipes or a pty (the job would notice).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from ..errors import LeakscopeError
+from . import proc
+
+SI_KERNEL = 128  # si_code of a signal the kernel made: the terminal's ^C reached the whole process group already
+_PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_DUMPABLE = 4
+# Faults are about the recorder itself, SIGPIPE is ignored by Python, the last two cannot be blocked.
+_NOT_PASSED_ON = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGTRAP", "SIGSYS", "SIGPIPE", "SIGKILL", "SIGSTOP")
+HANDLED = frozenset(signal.valid_signals()) - {getattr(signal, name) for name in _NOT_PASSED_ON}
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+
+class NotStarted(LeakscopeError):
+    """The command could not be started; the exit status is the one a shell would give."""
+
+    def __init__(self, line: str, exit_status: int) -> None:
+        super().__init__(line)
+        self.exit_status = exit_status
+
+
+class Happening(NamedTuple):
+    """What woke the recorder: signal, stopped, continued (the value is a signal) or ended (a wait status)."""
+
+    kind: str
+    pid: int
+    value: int
+
+
+def find_program(name: str, path: str | None) -> str:
+    """The file that ``name`` stands for. **Errors** NotStarted: 127 not found, 126 not executable, as a shell."""
+    folders = [""] if "/" in name else (os.defpath if path is None else path).split(os.pathsep)
+    found = [file for file in (os.path.join(folder, name) for folder in folders) if name and os.path.exists(file)]
+    for file in found:
+        if os.path.isfile(file) and os.access(file, os.X_OK):
+            return file
+    if found:
+        reason = "it is a directory" if os.path.isdir(found[0]) else "it is not executable (chmod +x?)"
+        raise NotStarted(f"cannot run {found[0]}: {reason}", 126)
+    raise NotStarted(f"cannot run {name or repr(name)}: not found", 127)
+
+
+def block_signals() -> set[int]:
+    """Block what the recorder passes on; returns the mask it was started with."""
+    inherited = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
+    # An inherited "ignore" would make the kernel reap children without telling how they ended.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    return set(inherited)
+
+
+def die_if_asked(inherited_mask: set[int]) -> None:
+    """End by a signal that came before there was a job to pass it on to."""
+    for number in _ENDING:
+        if number in signal.sigpending() and number not in inherited_mask:
+            _die_by(number)
+
+
+def adopt_orphans() -> None:
+    """Make processes of the job whose parent died children of the recorder, so that they stay in its tree."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+class Job:
+    """The command that was recorded. ``wait_status`` is None until it has ended."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.wait_status: int | None = None
+        self._stopped = False
+
+    @classmethod
+    def start(cls, command: Sequence[str], environment: Mapping[str, str], mask: set[int]) -> Job:
+        """**Errors** NotStarted."""
+        defaults = [signal.SIGPIPE, signal.SIGXFSZ]  # Python ignores them, the job must not inherit that
+        try:
+            try:
+                pid = os.posix_spawnp(command[0], list(command), environment, setsigmask=mask, setsigdef=defaults)
+            except OSError as error:
+                if error.errno != errno.ENOEXEC:
+                    raise
+                script = find_program(command[0], environment.get("PATH"))  # no #! line: sh runs it, as for execvp
+                shell = ["/bin/sh", script, *command[1:]]
+                pid = os.posix_spawn(shell[0], shell, environment, setsigmask=mask, setsigdef=defaults)
+        except FileNotFoundError:
+            raise NotStarted(f"cannot run {command[0]}: not found", 127) from None
+        except (OSError, ValueError) as error:  # ValueError: a NUL in an argument
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise NotStarted(f"cannot run {command[0]}: {reason}", 126) from None
+        return cls(pid)
+
+    def pause(self, timeout_s: float | None) -> list[Happening]:
+        """Sleep until something happens or the time is over (None: no limit); pass signals on, reap the dead."""
+        happenings = []
+        wait_s = timeout_s
+        while info := _wait(wait_s):
+            wait_s = 0.0
+            if info.si_signo != signal.SIGCHLD and info.si_code != SI_KERNEL and self._wants(info.si_signo):
+                with suppress(ProcessLookupError):
+                    os.kill(self.pid, info.si_signo)
+                happenings.append(Happening("signal", self.pid, info.si_signo))
+        return happenings + self._reap()
+
+    def _wants(self, number: int) -> bool:
+        """A shell's ``fg`` continues the whole group: a job that runs again must not get SIGCONT twice."""
+        if number != signal.SIGCONT or not self._stopped:
+            return True
+        now = proc.stat(self.pid)
+        return now is not None and now.state in "Tt"
+
+    def _reap(self) -> list[Happening]:
+        happenings = []
+        while self.wait_status is None:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
+            except ChildProcessError:
+                break
+            if pid == 0:
+                break
+            if os.WIFSTOPPED(status):
+                happenings.append(Happening("stopped", pid, os.WSTOPSIG(status)))
+                if pid == self.pid:
+                    self._stop_too(os.WSTOPSIG(status))
+                    break  # look at the SIGCONT that woke us before the job's own state
+            elif os.WIFCONTINUED(status):
+                happenings.append(Happening("continued", pid, signal.SIGCONT))
+                self._stopped = self._stopped and pid != self.pid
+            else:
+                happenings.append(Happening("ended", pid, status))
+                if pid == self.pid:
+                    self.wait_status = status
+        return happenings
+
+    def _stop_too(self, number: int) -> None:
+        """Show a shell with job control that its job has stopped.
+
+        Not for a bare SIGSTOP without a terminal: whoever sends that to the job continues the job, never the recorder.
+        """
+        self._stopped = True
+        if number != signal.SIGSTOP or _has_terminal():
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def exit_code_of(wait_status: int) -> int:
+    """The exit status, negative for a signal."""
+    return os.waitstatus_to_exitcode(wait_status)
+
+
+def end_as(wait_status: int) -> int:
+    """End as the job did: by the same signal, or return the exit status to end with (128 + n if the signal fails)."""
+    code = exit_code_of(wait_status)
+    if code >= 0:
+        return code
+    _die_by(-code)
+    return 128 - code  # process 1 of a container survives a signal that it sends to itself
+
+
+def _die_by(number: int) -> None:
+    import resource
+
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    _prctl(_PR_SET_DUMPABLE, 0)  # the limit does not hold for a core_pattern that is a pipe
+    with suppress(ValueError, OSError):  # SIGKILL has no action to set
+        signal.signal(number, signal.SIG_DFL)
+    with suppress(OSError):
+        os.kill(os.getpid(), number)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+
+
+def _wait(timeout_s: float | None) -> signal.struct_siginfo | None:
+    if timeout_s is None:
+        return signal.sigwaitinfo(HANDLED)
+    return signal.sigtimedwait(HANDLED, max(0.0, timeout_s))
+
+
+def _has_terminal() -> bool:
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
+
+
+def _prctl(option: int, value: int) -> None:
+    """prctl(2); a system without it goes on without its benefit."""
+    with suppress(ImportError, OSError, AttributeError):
+        import ctypes
+
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)

@@ -1,0 +1,234 @@
+"""The recording's place on disk: ``run.parquet``, valid from the first instant, and ``run.parquet.journal/`` beside it.
+
+Runs in the recorder. The journal folder is made complete under another name, its lock held, and appears by one rename:
+two recorders that start at once never share a name, and an earlier recording is moved aside, not overwritten.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from types import ModuleType
+from typing import Any
+
+from ..errors import BadInput, LeakscopeError
+from . import naming, proc
+from .naming import shown
+
+JOURNAL_SUFFIX = ".journal"
+REQUEST_TAKE = "request-take"
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_ATTEMPTS = 20
+
+
+def _agent_file(name: str) -> ModuleType:
+    """One file of the agent without the agent: importing its package would cost the recorder 17 ms and 3 MB."""
+    from importlib.machinery import SourceFileLoader
+
+    module = ModuleType(f"leakscope_agent_{name}")
+    SourceFileLoader(module.__name__, os.path.join(_PACKAGE, "agent", f"{name}.py")).exec_module(module)
+    return module
+
+
+class Output:
+    """The files of one recording. ``notes`` are lines the user should see."""
+
+    def __init__(self, path: str, meta: Mapping[str, Any]) -> None:
+        self.path = path
+        self.journal_path = path + JOURNAL_SUFFIX
+        self.notes: list[str] = []
+        self.journal = _agent_file("journal").Journal(self.journal_path, "recorder")
+        self._meta = meta
+        self._lock = -1
+
+    @classmethod
+    def claim(
+        cls, path: str, *, force: bool, meta: Mapping[str, Any], agent_config: Mapping[str, Any] | None
+    ) -> Output:
+        """Make the files; ``agent_config`` None leaves the agent out. **Errors** BadInput, LeakscopeError."""
+        _check(path, force)
+        notes = []
+        try:
+            for _ in range(_ATTEMPTS):
+                if _is_in_use(path + JOURNAL_SUFFIX):
+                    other = naming.add_to_name(path, str(os.getpid()))
+                    notes.append(f"{shown(path)} is in use by another recording: this one is {shown(other)}")
+                    path = other
+                notes += _make_way(path, force)
+                output = cls(path, meta)
+                if output._publish(agent_config):
+                    output._write_empty()
+                    output.notes = notes
+                    return output
+        except OSError as error:
+            raise LeakscopeError(f"cannot record to {shown(path)}: {error.strerror or error}") from None
+        raise LeakscopeError(f"cannot record to {shown(path)}: other recorders keep taking that name")
+
+    @property
+    def boot_path(self) -> str:
+        """The folder for the job's PYTHONPATH."""
+        return os.path.join(self.journal_path, "boot")
+
+    def _publish(self, agent_config: Mapping[str, Any] | None) -> bool:
+        """Make the journal folder appear, whole; False if another one is there by now."""
+        staging = os.path.join(os.path.dirname(self.path), f".{os.path.basename(self.journal_path)}.tmp-{os.getpid()}")
+        os.mkdir(staging)
+        try:
+            self._fill(staging)
+            if agent_config is not None:
+                _stage_agent(staging, agent_config)
+            os.rename(staging, self.journal_path)
+            return True
+        except FileExistsError:
+            return False
+        except OSError as error:
+            if error.errno == errno.ENOTEMPTY:  # the name was taken meanwhile
+                return False
+            raise
+        finally:
+            if os.path.isdir(staging):
+                _remove_folder(staging)
+
+    def _fill(self, folder: str) -> None:
+        self.release()
+        self._lock = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with open(os.path.join(folder, "meta.json"), "w", encoding="utf-8") as stream:
+            json.dump(self._meta, stream)
+
+    def _write_empty(self) -> None:
+        """The pre-built empty recording, so that every reader of parquet finds a valid file from now on."""
+        with open(os.path.join(_PACKAGE, "storage", "empty.parquet"), "rb") as stream:
+            empty = stream.read()
+        temporary = os.path.join(os.path.dirname(self.path), f".{os.path.basename(self.path)}.tmp-{os.getpid()}")
+        try:
+            with open(temporary, "wb") as stream:
+                stream.write(empty)
+            os.rename(temporary, self.path)
+        except OSError:
+            with suppress(OSError):
+                os.unlink(temporary)
+            raise
+
+    def restore(self) -> None:
+        """Bring back a journal folder that vanished, for the rows to come. **Errors** OSError."""
+        if not os.path.isdir(self.journal_path):
+            self.journal.abandon()
+            os.mkdir(self.journal_path)
+            self._fill(self.journal_path)
+
+    def request_take(self, reason: str) -> None:
+        """Ask the agents for an inventory now; they watch for this file. **Errors** OSError."""
+        path = os.path.join(self.journal_path, REQUEST_TAKE)
+        with open(path + ".tmp", "w", encoding="utf-8") as stream:
+            stream.write(reason)
+        os.rename(path + ".tmp", path)
+
+    def written_bytes(self) -> int:
+        """Bytes of all journal files, the agents' too."""
+        with suppress(OSError), os.scandir(self.journal_path) as entries:
+            return sum(entry.stat().st_size for entry in entries if entry.name.endswith(".jnl"))
+        return 0
+
+    def release(self) -> None:
+        """Give up the lock: the recording is no longer live."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def remove(self) -> None:
+        """Take everything back: the command could not be started."""
+        self.release()
+        _remove_folder(self.journal_path)
+        with suppress(OSError):
+            os.unlink(self.path)
+
+
+def _check(path: str, force: bool) -> None:
+    """**Errors** BadInput for a place that cannot hold a recording, before anything is touched."""
+    folder = os.path.dirname(path)
+    if not os.path.isdir(folder):
+        raise BadInput(f"cannot record to {shown(path)}: there is no folder {shown(folder)}")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise BadInput(f"cannot record to {shown(path)}: the folder {shown(folder)} is not writable")
+    if os.path.isdir(path):
+        raise BadInput(f"cannot record to {shown(path)}: it is a folder; name a file in it")
+    if os.path.lexists(path) and not os.path.isfile(path):
+        raise BadInput(f"cannot record to {shown(path)}: it is not a regular file")
+    if force and os.path.isfile(path) and not _is_parquet_or_empty(path):
+        raise BadInput(f"--force: {shown(path)} is not a recording and stays as it is; choose another name")
+
+
+def _is_parquet_or_empty(path: str) -> bool:
+    with open(path, "rb") as stream:
+        return stream.read(4) in (b"PAR1", b"")
+
+
+def _is_in_use(journal: str) -> bool:
+    """Whether a recorder lives, or a job whose recorder was killed still writes there."""
+    with suppress(OSError):
+        descriptor = os.open(os.path.join(journal, "lock"), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+    with suppress(OSError):
+        for name in os.listdir(journal):
+            parts = name.split("-")
+            if parts[0] == "agent" and len(parts) == 4 and parts[1].isdigit():
+                stat = proc.stat(int(parts[1]))
+                if stat is not None and str(stat.start_ticks) == parts[2]:
+                    return True
+    return False
+
+
+def _make_way(path: str, force: bool) -> list[str]:
+    """Move an earlier recording and its journal aside by its start time, or delete them; returns lines for the user."""
+    journal = path + JOURNAL_SUFFIX
+    if not (os.path.lexists(path) or os.path.lexists(journal)):
+        return []
+    if force:
+        _remove_folder(journal)
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+        return []
+    with_time = naming.add_to_name(path, naming.start_stamp(path, journal))
+    target, number = with_time, 1
+    while os.path.lexists(target) or os.path.lexists(target + JOURNAL_SUFFIX):
+        number += 1
+        target = naming.add_to_name(with_time, str(number))
+    for old, new in ((journal, target + JOURNAL_SUFFIX), (path, target)):
+        with suppress(FileNotFoundError):
+            os.rename(old, new)
+    return [f"the earlier {shown(path)} is now {shown(target)}"]
+
+
+def _stage_agent(folder: str, config: Mapping[str, Any]) -> None:
+    """Copy the agent: ``boot`` holds nothing but sitecustomize.py, so that nothing else there can be imported."""
+    source = os.path.join(_PACKAGE, "agent")
+    for part in ("boot", "agent", os.path.join("agent", "probes")):
+        os.mkdir(os.path.join(folder, part))
+    for part in ("", "probes"):
+        for name in os.listdir(os.path.join(source, part)):
+            if name.endswith(".py"):
+                target = "boot" if name == "sitecustomize.py" else os.path.join("agent", part)
+                _copy(os.path.join(source, part, name), os.path.join(folder, target, name))
+    _agent_file("config").write(folder, dict(config))
+
+
+def _copy(source: str, target: str) -> None:
+    with open(source, "rb") as reader, open(target, "wb") as writer:
+        writer.write(reader.read())
+
+
+def _remove_folder(path: str) -> None:
+    import shutil  # 3 ms and its compression modules: not for a start that needs nothing removed
+
+    shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,152 @@
+"""Readers of /proc, by hand: 5 us a file where psutil takes 100, and nothing to install. Runs in the recorder.
+
+Every reader returns None for a process that is gone or that may not be read: both are normal at any instant.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_READ_BYTES = 65536
+
+
+class Stat(NamedTuple):
+    """The fields of /proc/PID/stat that are of use here (proc_pid_stat(5))."""
+
+    comm: str
+    state: str
+    ppid: int
+    cpu_s: float
+    thread_count: int
+    start_ticks: int
+
+    @property
+    def is_dead(self) -> bool:
+        """Gone but for its exit status: a zombie holds no memory."""
+        return self.state in "ZXx"
+
+
+def read(path: str) -> bytes | None:
+    """The whole of a small file."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        data = part = os.read(descriptor, _READ_BYTES)
+        while len(part) == _READ_BYTES:
+            part = os.read(descriptor, _READ_BYTES)
+            data += part
+        return data
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def read_text(path: str) -> str | None:
+    """The whole of a small file as text, without surrounding white space."""
+    data = read(path)
+    return None if data is None else data.decode("utf-8", "replace").strip()
+
+
+def stat(pid: int) -> Stat | None:
+    data = read(f"/proc/{pid}/stat")
+    if not data:
+        return None
+    end = data.rfind(b")")  # the name may hold spaces and parentheses
+    fields = data[end + 2 :].split()
+    return Stat(
+        comm=data[data.find(b"(") + 1 : end].decode("utf-8", "replace"),
+        state=fields[0].decode(),
+        ppid=int(fields[1]),
+        cpu_s=(int(fields[11]) + int(fields[12])) / TICKS_PER_S,
+        thread_count=int(fields[17]),
+        start_ticks=int(fields[19]),
+    )
+
+
+def bytes_of(data: bytes, name: bytes) -> int | None:
+    """The figure of a line such as ``RssAnon:  1234 kB``, in bytes."""
+    text = text_of(data, name)
+    return None if text is None else int(text.split()[0]) * 1024
+
+
+def text_of(data: bytes, name: bytes) -> str | None:
+    """The rest of the line that begins with ``name`` and a colon."""
+    start = data.find(b"\n" + name + b":") + 1
+    if start == 0 and not data.startswith(name + b":"):
+        return None
+    start += len(name) + 1
+    end = data.find(b"\n", start)
+    return data[start : end if end >= 0 else len(data)].decode("utf-8", "replace").strip()
+
+
+def count_of(data: bytes | None, name: bytes) -> int | None:
+    """The figure of a line such as ``oom_kill 3``."""
+    for line in (data or b"").splitlines():
+        key, _, value = line.partition(b" ")
+        if key == name:
+            return int(value)
+    return None
+
+
+def pressure(path: str) -> tuple[float | None, float | None]:
+    """``avg10`` of the lines ``some`` and ``full`` of a pressure-stall file, in percent; None where there is none."""
+    data = read_text(path) or ""
+    found: dict[str, float] = {}
+    for line in data.splitlines():
+        words = line.split()
+        if len(words) > 1 and words[1].startswith("avg10="):
+            found[words[0]] = float(words[1][6:])
+    return found.get("some"), found.get("full")
+
+
+def command_line(pid: int) -> list[str] | None:
+    """The arguments; empty for a zombie."""
+    data = read(f"/proc/{pid}/cmdline")
+    if data is None:
+        return None
+    return [part.decode("utf-8", "replace") for part in data.rstrip(b"\0").split(b"\0")] if data else []
+
+
+def executable(pid: int) -> str | None:
+    try:
+        return os.readlink(f"/proc/{pid}/exe")
+    except OSError:
+        return None
+
+
+def environment_value(pid: int, name: str) -> str | None:
+    """A variable as the process was started with it."""
+    prefix = name.encode() + b"="
+    for entry in (read(f"/proc/{pid}/environ") or b"").split(b"\0"):
+        if entry.startswith(prefix):
+            return entry[len(prefix) :].decode("utf-8", "replace")
+    return None
+
+
+def cgroup(pid: int | str) -> str | None:
+    """The cgroup that counts the memory of a process: of the memory controller of v1 where there is one, else of v2."""
+    unified = None
+    for line in (read_text(f"/proc/{pid}/cgroup") or "").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if "memory" in controllers.split(","):
+            return path
+        if not controllers:
+            unified = path
+    return unified
+
+
+def pids() -> list[int]:
+    """Every process that can be seen."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def last_pid() -> int | None:
+    """The pid given out last in this pid namespace: unchanged means no new process and no new thread. **Cost** 3 us."""
+    data = read("/proc/loadavg")
+    return int(data.rsplit(None, 1)[1]) if data else None

@@ -1,0 +1,207 @@
+"""The clock of a recording: at each interval ask every source for rows, and hand them to the journal in time.
+
+Runs in the recorder. It writes down what it saw and judges nothing, except that it asks the agents for an inventory
+when memory runs short, since there may be no later.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from . import console, finalizing, launch, proc, sources
+from .figures import Figures
+from .launch import Happening
+from .limits import Alarm, Limits
+from .output import Output
+from .tree import Row, Tree
+
+EARLY_INTERVAL_S, EARLY_S, INTERVAL_S = 0.25, 60.0, 1.0  # short runs are common, and a trend needs points
+OWN_PERIOD_S = 10.0
+CHECKPOINT_PERIOD_S = 60.0
+CHECKPOINT_BYTES = 1024 * 1024
+CHECKPOINT_GROWTH = 1.5
+CHECKPOINT_ROOM_BYTES = 10**9  # with less memory left the helper could be what is one too many
+
+
+class Sampler:
+    """Samples the tree of one job until ``finish``. ``lost_s`` is since when rows could not be written."""
+
+    def __init__(
+        self,
+        output: Output,
+        tree: Tree,
+        *,
+        interval_s: float | None,
+        flush_s: float,
+        fsync_s: float | None,
+        asks_agents: bool,
+        status_line: console.StatusLine,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``interval_s`` None adapts to the age of the recording; ``fsync_s`` None never, 0 at every flush."""
+        self.output = output
+        self.tree = tree
+        self.figures = Figures()
+        self.limits = Limits()
+        self.lost_total_s = 0.0
+        self._lost_s: float | None = None
+        self._lost_reason = ""
+        self._interval_s = interval_s
+        self._flush_s, self._fsync_s = flush_s, fsync_s
+        self._asks_agents = asks_agents
+        self._status_line = status_line
+        self._clock = clock
+        self._began_s = self._next_s = now_s = clock()
+        # The first flush comes early: a command that is killed at once leaves something to read.
+        self._next_flush_s = now_s + min(1.0, flush_s)
+        self._next_fsync_s = now_s + (fsync_s or 0.0)
+        self._next_own_s = now_s + 1.0
+        self._sources: list[tuple[ModuleType, float]] = [(module, now_s) for module in sources.load()]
+        self._helper: int | None = None
+        self._checkpoint_s, self._checkpoint_bytes = now_s, 0
+        self._sample_duration_s = 0.0
+
+    @property
+    def elapsed_s(self) -> float:
+        return self._clock() - self._began_s
+
+    def seconds_to_next(self) -> float:
+        return max(0.0, self._next_s - self._clock())
+
+    def event(self, event: str, text: str, value: float | None = None, pid: int | None = None) -> None:
+        process = self.tree.living.get(pid) if pid is not None else None
+        ticks = process.stat.start_ticks if process else None
+        self._add("events", {"event": event, "pid": pid, "start_ticks": ticks, "text": text, "value": value})
+
+    def take_in(self, happenings: list[Happening]) -> None:
+        """Write down what woke the recorder."""
+        for kind, pid, value in happenings:
+            if pid == self._helper:
+                self._helper = None if kind == "ended" else self._helper
+            elif kind == "ended":
+                code = launch.exit_code_of(value)
+                self.tree.note_exit(pid, code if code >= 0 else None, -code if code < 0 else None)
+            elif pid == self.tree.root_pid:
+                verb = {"signal": "passed on", "stopped": "stopped by", "continued": "continued by"}[kind]
+                self.event(kind, f"{verb} {console.signal_name(value)}", float(value), pid)
+
+    def sample_if_due(self) -> None:
+        if self._clock() >= self._next_s:
+            self.sample()
+
+    def sample(self) -> None:
+        """One round: the tree, then every source that is due, then what follows from it."""
+        now_s = self._clock()
+        interval_s = self._interval_s or (EARLY_INTERVAL_S if now_s - self._began_s < EARLY_S else INTERVAL_S)
+        self._next_s = max(
+            self._next_s + interval_s, now_s + interval_s / 2
+        )  # late rounds are left out, not made up for
+        self._update_tree(now_s)
+        found: dict[str, list[Row]] = {}
+        for number, (source, due_s) in enumerate(self._sources):
+            if now_s < due_s:
+                continue
+            self._sources[number] = source, max(due_s + getattr(source, "PERIOD_S", 0.0), now_s)
+            found[source.TABLE] = list(source.rows(self.tree))
+        for table, rows in found.items():
+            for row in rows:
+                self._add(table, row)
+        self.figures.look_at(self.tree)
+        for alarm in self.limits.look_at(found.get("host_samples", []), found.get("cgroup_samples", [])):
+            self._raise(alarm)
+        self._sample_duration_s = self._clock() - now_s
+        if now_s >= self._next_own_s:
+            self._next_own_s = now_s + OWN_PERIOD_S
+            self._add("recorder_samples", self._own_row())
+        if now_s >= self._next_flush_s:
+            self._next_flush_s = now_s + self._flush_s
+            self.flush()
+            self._checkpoint_if_due(now_s)
+        self._status_line.show(now_s, self.elapsed_s, self.figures, self.limits.nearest)
+
+    def finish(self, wait_status: int | None) -> None:
+        """The last rows: who died, what recording cost, how it ended (None: the command goes on)."""
+        self._update_tree(self._clock())
+        self._add("recorder_samples", self._own_row())
+        code = None if wait_status is None else launch.exit_code_of(wait_status)
+        text = console.ending_text(code, self.elapsed_s, self.limits.kill_count)
+        self.event("end", text, None if code is None else float(code), self.tree.root_pid)
+        self.flush()
+        if self._helper is not None:
+            finalizing.stop(self._helper)
+
+    def flush(self) -> None:
+        """Hand rows to the kernel; what could not be written is remembered and tried again at the next flush."""
+        now_s = self._clock()
+        try:
+            self.output.restore()
+            if self._lost_s is not None:
+                lost_s = now_s - self._lost_s
+                self.event("output-lost", f"{lost_s:.0f} s were not recorded: {self._lost_reason}", lost_s)
+            self.output.journal.flush()
+            if self._fsync_s is not None and now_s >= self._next_fsync_s:
+                self._next_fsync_s = now_s + self._fsync_s
+                self.output.journal.sync()
+        except OSError as error:
+            if self._lost_s is None:
+                self._lost_s = now_s - self._flush_s
+            self._lost_reason = error.strerror or str(error)
+        else:
+            if self._lost_s is not None:
+                self.lost_total_s += now_s - self._lost_s
+                self._lost_s = None
+
+    def lost_text(self) -> str | None:
+        """One line if rows were lost."""
+        lost_s = self.lost_total_s + (self._clock() - self._lost_s if self._lost_s is not None else 0.0)
+        return f"{lost_s:.0f} s were not recorded: {self._lost_reason}" if lost_s else None
+
+    def _update_tree(self, now_s: float) -> None:
+        for row in self.tree.update(now_s, time.monotonic_ns()):
+            self._add("processes", row)
+
+    def _add(self, table: str, row: Row) -> None:
+        self.output.journal.add(
+            table,
+            {
+                "time_unix_ns": time.time_ns(),
+                "time_mono_ns": time.monotonic_ns(),
+                "time_boot_ns": time.clock_gettime_ns(time.CLOCK_BOOTTIME),
+                **row,
+            },
+        )
+
+    def _raise(self, alarm: Alarm) -> None:
+        self.event(alarm.event, alarm.text, alarm.value)
+        if alarm.event == "pressure" and self._asks_agents:
+            try:
+                self.output.request_take(alarm.text)
+            except OSError as error:
+                self._lost_reason = error.strerror or str(error)
+
+    def _own_row(self) -> dict[str, Any]:
+        statm = proc.read("/proc/self/statm")
+        return {
+            "cpu_s": time.process_time(),
+            "rss_bytes": int(statm.split()[1]) * proc.PAGE_BYTES if statm else None,
+            "sample_duration_s": self._sample_duration_s,
+            "journal_bytes": self.output.journal.written_bytes,
+        }
+
+    def _checkpoint_if_due(self, now_s: float) -> None:
+        """Bring run.parquet up to date for those who read it while the job runs."""
+        if self._helper is not None or now_s - self._checkpoint_s < CHECKPOINT_PERIOD_S:
+            return
+        available_bytes = self.limits.host_available_bytes
+        if available_bytes is not None and available_bytes < CHECKPOINT_ROOM_BYTES:
+            return
+        written_bytes = self.output.written_bytes()
+        if written_bytes < max(CHECKPOINT_BYTES, CHECKPOINT_GROWTH * self._checkpoint_bytes):
+            return
+        self._checkpoint_s, self._checkpoint_bytes = now_s, written_bytes
+        if finalizing.is_possible():
+            self._helper = finalizing.start(self.output.path, "--checkpoint")
+            self.tree.leave_out(self._helper)

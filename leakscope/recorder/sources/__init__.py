@@ -1,0 +1,16 @@
+"""The outside tables, one file each: ``TABLE``, ``rows(tree)`` and, if once an interval is too often, ``PERIOD_S``.
+
+Runs in the recorder. A file without a leading underscore is a source; there is no list to extend.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from types import ModuleType
+
+
+def load() -> list[ModuleType]:
+    """Every source, by its file."""
+    names = sorted(name[:-3] for name in os.listdir(os.path.dirname(__file__)) if name.endswith(".py"))
+    return [import_module(f".{name}", __name__) for name in names if not name.startswith("_")]

@@ -1,0 +1,95 @@
+"""Memory of each process of the tree. Runs in the recorder.
+
+RSS and its parts come from /proc/PID/status in 5 us whatever the size. PSS and USS come from smaps_rollup, which walks
+the page tables under the lock that mmap and page faults need (a process of 6 GB: 120 ms), so each process has its own
+period for them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from time import perf_counter
+
+from .. import proc
+from ..tree import Process, Row, Tree
+
+TABLE = "process_samples"
+FDS_PERIOD_S = 10.0
+PSS_PERIOD_S = 10.0
+PSS_COST_FACTOR = 100  # the tree's readings together cost at most 1 % of a core
+EARLY_S = 60.0  # a short run has its trend in its first minute
+EARLY_PSS_PERIOD_S = 2.0
+EARLY_PSS_COST_FACTOR = 200
+CHEAP_S = 0.005
+CHANGE_FRACTION = 0.1  # a change of RSS that makes the last PSS stale
+CHANGE_COST_FACTOR = 20
+
+
+def rows(tree: Tree) -> Iterator[Row]:
+    """One row a living process. **Cost** 25 us a process, and PSS as the periods above allow."""
+    cost_s = sum(process.pss_cost_s for process in tree)
+    for process in tree:
+        status = proc.read(f"/proc/{process.pid}/status") or b""
+        rss_bytes = proc.bytes_of(status, b"VmRSS")
+        if rss_bytes is None:  # exiting: its memory is gone, and a zero would look like a drop of the job's memory
+            continue
+        process.rss_bytes = rss_bytes
+        yield {
+            "pid": process.pid,
+            "start_ticks": process.stat.start_ticks,
+            "rss_bytes": rss_bytes,
+            "anon_bytes": proc.bytes_of(status, b"RssAnon"),
+            "file_bytes": proc.bytes_of(status, b"RssFile"),
+            "shmem_bytes": proc.bytes_of(status, b"RssShmem"),
+            **_shares(process, tree, cost_s),
+            "swap_bytes": proc.bytes_of(status, b"VmSwap"),
+            "virtual_bytes": proc.bytes_of(status, b"VmSize"),
+            "thread_count": process.stat.thread_count,
+            "fd_count": _fd_count(process, tree.now_s),
+            "cpu_s": process.stat.cpu_s,
+            "state": process.stat.state,
+        }
+
+
+def _shares(process: Process, tree: Tree, tree_cost_s: float) -> Row:
+    """PSS and USS where a reading is due and allowed, else nulls."""
+    shares: Row = {"pss_bytes": None, "pss_anon_bytes": None, "uss_bytes": None}
+    if not _pss_is_due(process, tree, tree_cost_s):
+        return shares
+    process.pss_read_s = tree.now_s
+    before = perf_counter()
+    data = proc.read(f"/proc/{process.pid}/smaps_rollup")
+    process.pss_cost_s = perf_counter() - before
+    pss_bytes = proc.bytes_of(data, b"Pss") if data else None
+    if data and pss_bytes is not None:
+        process.pss_bytes, process.pss_rss_bytes = pss_bytes, process.rss_bytes
+        private = [proc.bytes_of(data, name) or 0 for name in (b"Private_Clean", b"Private_Dirty", b"Private_Hugetlb")]
+        shares = {
+            "pss_bytes": pss_bytes,
+            "pss_anon_bytes": proc.bytes_of(data, b"Pss_Anon"),
+            "uss_bytes": sum(private),
+        }
+    return shares
+
+
+def _pss_is_due(process: Process, tree: Tree, tree_cost_s: float) -> bool:
+    waited_s = tree.now_s - process.pss_read_s
+    if tree.pss_period_s is not None:
+        return waited_s >= tree.pss_period_s
+    change_bytes = abs(process.rss_bytes - process.pss_rss_bytes)
+    if change_bytes > CHANGE_FRACTION * process.pss_rss_bytes and waited_s >= CHANGE_COST_FACTOR * tree_cost_s:
+        return True
+    if tree.now_s - process.born_s < EARLY_S and process.pss_cost_s < CHEAP_S:
+        return waited_s >= max(EARLY_PSS_PERIOD_S, EARLY_PSS_COST_FACTOR * tree_cost_s)
+    return waited_s >= max(PSS_PERIOD_S, PSS_COST_FACTOR * tree_cost_s)
+
+
+def _fd_count(process: Process, now_s: float) -> int | None:
+    if now_s - process.fds_read_s < FDS_PERIOD_S:
+        return None
+    process.fds_read_s = now_s
+    try:
+        return len(os.listdir(f"/proc/{process.pid}/fd"))
+    except OSError:
+        return None

@@ -1,0 +1,178 @@
+"""The process tree of the job: who was born, who died, who is whose child. Runs in the recorder.
+
+A process is (pid, start time), since pids are reused. Once in the tree it stays: children of a parent that died are
+adopted by the recorder, which finds them again as its own. A process that lives shorter than one interval and leaves
+no zombie is not seen.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+from . import proc
+from .roles import role_of
+
+Row = dict[str, Any]
+FULL_SCAN_S = 10.0  # looks at everything even when no pid was given out, in case the kernel hides that
+_SETTLED_S = 2.0  # a younger process may still exec itself into another program
+_RECHECK_S = 10.0
+
+
+class Process:
+    """One process of the tree: what a row of ``processes`` says, and what its readings need to remember."""
+
+    def __init__(self, pid: int, stat: proc.Stat, now_s: float, now_ns: int, is_root: bool) -> None:
+        self.pid = pid
+        self.stat = stat
+        self.ppid = stat.ppid
+        self.is_root = is_root
+        self.born_s = now_s
+        self.born_mono_ns = now_ns
+        self.died_mono_ns: int | None = None
+        self.exit_code: int | None = None
+        self.exit_signal: int | None = None
+        self.role: str | None = None
+        self.arguments: list[str] = []
+        self.exe: str | None = None
+        self.ns_pid: int | None = None
+        self.rank: int | None = None
+        self.cgroup: str | None = None
+        self.next_look_s = now_s
+        self.looked_comm = ""
+        self.rss_bytes = 0
+        self.pss_bytes: int | None = None
+        self.pss_rss_bytes = 0  # rss when pss was read
+        self.pss_cost_s = 0.0
+        self.pss_read_s = float("-inf")
+        self.fds_read_s = float("-inf")
+
+    @property
+    def memory_bytes(self) -> int:
+        """Its fair share of memory now: the last PSS, moved on by what RSS did since; RSS where PSS is not readable."""
+        if self.pss_bytes is None:
+            return self.rss_bytes
+        return max(0, self.pss_bytes + self.rss_bytes - self.pss_rss_bytes)
+
+    def row(self) -> Row:
+        return {
+            "pid": self.pid,
+            "start_ticks": self.stat.start_ticks,
+            "ppid": self.ppid,
+            "ns_pid": self.ns_pid,
+            "comm": self.stat.comm,
+            "cmdline": shlex.join(self.arguments) if self.arguments else None,
+            "exe": self.exe,
+            "role": self.role,
+            "rank": self.rank,
+            "cgroup": self.cgroup,
+            "born_mono_ns": self.born_mono_ns,
+            "died_mono_ns": self.died_mono_ns,
+            "exit_code": self.exit_code,
+            "exit_signal": self.exit_signal,
+            "is_root": self.is_root,
+        }
+
+
+class Tree:
+    """The living processes of the job, brought up to date by ``update``."""
+
+    def __init__(self, root_pid: int, recorder_pid: int, pss_period_s: float | None = None) -> None:
+        """``pss_period_s``: what the user wants instead of a period that adapts to the cost of each process."""
+        self.root_pid = root_pid
+        self.pss_period_s = pss_period_s
+        self.now_s = 0.0
+        self.living: dict[int, Process] = {}
+        self.seen_count = 0
+        self._recorder_pid = recorder_pid
+        self._known: set[int] = {recorder_pid}  # pids that were looked at and need no second look
+        self._helpers: set[int] = set()
+        self._last_pid: int | None = None
+        self._scanned_s = float("-inf")
+        self._exits: dict[int, tuple[int | None, int | None]] = {}
+
+    def __iter__(self) -> Iterator[Process]:
+        return iter(list(self.living.values()))
+
+    def leave_out(self, pid: int) -> None:
+        """A child of the recorder that is not the job's: its own helper."""
+        self._helpers.add(pid)
+
+    def note_exit(self, pid: int, exit_code: int | None, exit_signal: int | None) -> None:
+        """What the recorder learnt when it reaped ``pid``; the process is dead at the next update."""
+        if pid in self.living:
+            self._exits[pid] = exit_code, exit_signal
+        self._known.discard(pid)
+        self._helpers.discard(pid)
+
+    def update(self, now_s: float, now_ns: int) -> list[Row]:
+        """Rows of ``processes`` for who was born, changed its program or died since the last call."""
+        self.now_s = now_s
+        rows = [row for process in self for row in self._look_again(process, now_ns)]
+        last_pid = proc.last_pid()
+        if last_pid is None or last_pid != self._last_pid or now_s - self._scanned_s >= FULL_SCAN_S:
+            if last_pid is None or self._last_pid is None or last_pid < self._last_pid:
+                self._known = set(self.living)  # the count began anew: a known pid may be somebody else now
+            self._last_pid, self._scanned_s = last_pid, now_s
+            rows += self._find_new(now_ns)
+        return rows
+
+    def _look_again(self, process: Process, now_ns: int) -> list[Row]:
+        stat = None if process.pid in self._exits else proc.stat(process.pid)
+        if stat is None or stat.is_dead or stat.start_ticks != process.stat.start_ticks:
+            return [self._bury(process, now_ns)]
+        process.stat = stat
+        if stat.comm != process.looked_comm or self.now_s >= process.next_look_s:
+            return self._identify(process)
+        return []
+
+    def _bury(self, process: Process, now_ns: int) -> Row:
+        process.died_mono_ns = now_ns
+        process.exit_code, process.exit_signal = self._exits.pop(process.pid, (None, None))
+        self.living.pop(process.pid, None)
+        return process.row()
+
+    def _find_new(self, now_ns: int) -> list[Row]:
+        present = proc.pids()
+        strangers: dict[int, proc.Stat] = {}
+        for pid in present:
+            if pid not in self._known and pid not in self._helpers and (stat := proc.stat(pid)) is not None:
+                strangers[pid] = stat
+        self._known = set(present)
+        rows: list[Row] = []
+        parents = {self._recorder_pid, *self.living}
+        while ours := [pid for pid, stat in strangers.items() if stat.ppid in parents or pid == self.root_pid]:
+            for pid in sorted(ours):
+                process = Process(pid, strangers.pop(pid), self.now_s, now_ns, pid == self.root_pid)
+                rows += self._add(process, now_ns)
+                parents.add(pid)
+        return rows
+
+    def _add(self, process: Process, now_ns: int) -> list[Row]:
+        self.seen_count += 1
+        self.living[process.pid] = process
+        status = proc.read(f"/proc/{process.pid}/status") or b""
+        process.ns_pid = int((proc.text_of(status, b"NSpid") or str(process.pid)).split()[-1])
+        process.cgroup = proc.cgroup(process.pid)
+        rows = self._identify(process) or [process.row()]
+        if process.stat.is_dead:  # it came and went between two looks, and its parent has not reaped it
+            rows.append(self._bury(process, now_ns))
+        return rows
+
+    def _identify(self, process: Process) -> list[Row]:
+        """Read what a process runs; a row if that is new."""
+        process.next_look_s = self.now_s if self.now_s < process.born_s + _SETTLED_S else self.now_s + _RECHECK_S
+        process.looked_comm = process.stat.comm
+        arguments = proc.command_line(process.pid) or process.arguments
+        exe = proc.executable(process.pid) or process.exe
+        parent = self.living.get(process.ppid)
+        role = role_of(
+            process.stat.comm, arguments, parent.role if parent else None, parent.arguments if parent else None
+        )
+        if (arguments, exe, role) == (process.arguments, process.exe, process.role):
+            return []
+        process.arguments, process.exe, process.role = arguments, exe, role
+        rank = proc.environment_value(process.pid, "RANK")
+        process.rank = int(rank) if rank and rank.isdigit() else None
+        return [process.row()]
