@@ -11,7 +11,7 @@ import types
 import pytest
 
 import leakscope
-from leakscope import schema
+from leakscope import options, schema
 from leakscope.cli import main
 from leakscope.findings import Finding, RecordingFacts, Report, Subject, Verdict
 from tests.builders import RecordingBuilder
@@ -203,3 +203,8 @@ class TestMark:
     def test_a_broken_agent_is_no_error(self, monkeypatch, agent):
         monkeypatch.setitem(sys.modules, "_leakscope_agent", agent)
         leakscope.mark(step=3)
+
+
+def test_record_help_is_the_recorders_own(capsys):
+    assert main(["record", "--help"]) == 0
+    assert capsys.readouterr().out == options.record_help()

@@ -10,6 +10,7 @@ A checkpoint rewrites everything read so far and keeps the journal: nobody has t
 from __future__ import annotations
 
 import fcntl
+import glob
 import os
 import shutil
 import sys
@@ -66,7 +67,9 @@ def finalize(output: str | os.PathLike[str], keep_journal: bool = False, checkpo
         if path.is_file():
             return path
         raise UnreadableRecording(f"there is no recording at {path}: neither the file nor {journal.name} beside it")
-    with _alone(journal), _lock_file(journal) as lock:
+    with _alone(journal) as is_there, _lock_file(journal) as lock:
+        if not is_there:  # another process finalised it while we waited for our turn
+            return path
         if lock is None and not checkpoint:
             raise BadInput(f"{path} is still being recorded: wait until it ends, or finalize with --checkpoint")
         _replace(path, journal, checkpoint)
@@ -101,10 +104,10 @@ class _NoPandas:
 
 
 def _replace(path: Path, journal: Path, checkpoint: bool) -> None:
-    for stale in path.parent.glob(f".{path.name}.tmp-*"):  # of a finalise that was killed: we are alone here
-        stale.unlink(missing_ok=True)
     temporary = path.with_name(f".{path.name}.tmp-{os.getpid()}")
     try:
+        for stale in path.parent.glob(f".{glob.escape(path.name)}.tmp-*"):  # of one that was killed: we are alone
+            stale.unlink(missing_ok=True)
         with open(temporary, "w+b") as stream:
             footer = merge(journal, stream, "checkpoint" if checkpoint else "final")
             if not checkpoint and footer["ended"][0] == "lost" and (pids := living_writers(journal)):
@@ -148,20 +151,22 @@ def _sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def _alone(journal: Path) -> Iterator[None]:
-    """One merger at a time, by a lock on the folder itself: a late checkpoint must not replace a final file."""
+def _alone(journal: Path) -> Iterator[bool]:
+    """One merger at a time, by a lock on the folder itself: a late checkpoint must not replace a final file.
+
+    Yields whether the journal is still there when our turn has come.
+    """
     try:
         descriptor = os.open(journal, os.O_RDONLY)
     except FileNotFoundError:
-        raise BadInput(f"{journal} was finalised by another process meanwhile: nothing to do") from None
+        yield False
+        return
     except OSError as error:
         raise UnreadableRecording(f"{journal} cannot be read: {error.strerror}") from error
     try:
         with suppress(OSError):  # a file system without locks: go on, as everyone before locks did
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-        if not _is_same(descriptor, journal):
-            raise BadInput(f"{journal} was finalised by another process meanwhile: nothing to do")
-        yield
+        yield _is_same(descriptor, journal)
     finally:
         os.close(descriptor)
 

@@ -125,7 +125,10 @@ class Recording:
 
     @property
     def ended(self) -> tuple[str, int | None, int | None]:
-        """(how, exit code, signal); how is ``exit``, ``signal`` or, if nobody wrote it down, ``lost``."""
+        """(how, exit code, signal); how is ``exit``, ``signal`` or, if nobody wrote it down, ``lost``.
+
+        ``exit`` without a code: the recorder ended in order before the job did.
+        """
         how, code, signal = self.meta.get("ended") or ("lost", None, None)
         return how, code, signal
 

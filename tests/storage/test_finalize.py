@@ -5,6 +5,9 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -246,3 +249,30 @@ def test_the_shipped_empty_file_is_of_this_schema():
     """If this fails: ``python -m leakscope.storage.empty``."""
     assert pq.read_schema(empty.PATH).equals(arrow_schema())
     assert pd.read_parquet(empty.PATH).empty
+
+
+def test_two_at_once_both_succeed(tmp_path):
+    builder = build(tmp_path)
+    builder.write_journal()
+    program = "import sys; from leakscope.cli import main; sys.exit(main(['finalize', '-q', sys.argv[1]]))"
+    both = [subprocess.Popen([sys.executable, "-c", program, str(builder.path)]) for _ in range(2)]
+    assert [child.wait() for child in both] == [0, 0]
+    assert os.listdir(tmp_path) == ["run.parquet"]
+    assert open_recording(builder.path).complete
+
+
+def test_a_late_checkpoint_does_not_replace_the_final_file(tmp_path):
+    """A checkpoint that waited for its turn while the recorder ended finds no journal and does nothing."""
+    builder = build(tmp_path)
+    builder.write_journal()
+    turn = os.open(builder.journal, os.O_RDONLY)
+    fcntl.flock(turn, fcntl.LOCK_EX)
+    program = "import sys; from leakscope.cli import main; sys.exit(main(['finalize', '--checkpoint', sys.argv[1]]))"
+    late = subprocess.Popen([sys.executable, "-c", program, str(builder.path)])
+    shutil.copytree(builder.journal, tmp_path / "other.parquet.journal")
+    finalize(tmp_path / "other.parquet").rename(builder.path)
+    final = builder.path.read_bytes()
+    shutil.rmtree(builder.journal)
+    os.close(turn)
+    assert late.wait() == 0
+    assert builder.path.read_bytes() == final
