@@ -65,7 +65,7 @@ def judge(
     min_growth_bytes: int = 10 * MiB,  # clean programs drift by up to 5 MiB in a run
     min_growth_fraction: float = 0.02,  # of the level: a 10 GiB job does not leak by gaining 20 MiB
     noise_factor: float = 4.0,  # growth below this many widths of the noise is an accident of where the window ends
-    walk_factor: float = 2.0,  # and below this many of a driftless walk's, what chance alone brings about
+    walk_factor: float = 2.3,  # and below this many widths of a driftless walk, what chance alone brings about
 ) -> Trend:
     """The verdict on one series. **Shape** two arrays of equal length, any order, NaN allowed (left out)."""
     t, y = _tidy(time_s, value_bytes)
@@ -92,8 +92,7 @@ def judge(
         if step < max(least, 0.4 * _growth(y)):
             break
         steps.append(f"{format_bytes(step)} at {t[at]:.0f} s")
-        y = y.copy()
-        y[at:] -= step
+        y = np.concatenate([y[: at - 1], [y[at - 2]] * 2, y[at + 1 :] - step])
     trend = _judge_window(t, y, least, noise_factor, walk_factor, teeth)
     if not steps or trend.verdict == GROWING:
         return trend
@@ -125,14 +124,16 @@ def _judge_window(t: Floats, y: Floats, least: float, noise_factor: float, walk_
         return verdict(FLAT, settled)
     if _effective_count(rises) < 2.5:
         return verdict(CANNOT_TELL, "grew in two steps only: a longer run would tell")
-    if low <= 0 or growth < max(noise_factor * noise, walk_factor * _walk(bucket_y)):
-        return verdict(CANNOT_TELL, f"moves up and down by {format_bytes(2 * noise)}: a longer run would tell")
+    if low <= 0 and abs(slope) * (t[-1] - t[0]) < 2 * noise:
+        return verdict(FLAT, f"moves up and down by {format_bytes(2 * noise)} without a trend")
     third = rises.size // 3
     middle, late = rises[third : 2 * third], rises[-third:]
     pace = late.sum() / max(float(middle.sum()), 1.0)
     lumpy = late.max() >= 0.5 * rises.max()  # few large rises: how many fall into a third is chance
     if pace < (0.2 if lumpy else 0.35):
         return verdict(FLAT, "the growth is coming to an end: the last third added little")
+    if low <= 0 or growth < max(noise_factor * noise, walk_factor * _walk(kept if teeth.outgrown else bucket_y)):
+        return verdict(CANNOT_TELL, f"moves up and down by {format_bytes(2 * noise)}: a longer run would tell")
     if pace < 0.5 and not lumpy:
         return verdict(CANNOT_TELL, "the growth slows down: a longer run would tell whether it ends")
     return verdict(GROWING, f"grew by {format_bytes(growth)} in {t[-1] - t[0]:.0f} s and was still growing at the end")
@@ -219,10 +220,11 @@ def _evenly(t: Floats, y: Floats) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True)
 class _Teeth:
-    """The saw-tooth of a window: indices of its floors, and the usual height of a tooth."""
+    """The saw-tooth of a window: indices of its floors, the usual height of a tooth."""
 
     floors_at: Sequence[int] = ()
     height_bytes: float = 0.0
+    outgrown: bool = False  # there are ups and downs, but far more stays than ever comes back
 
     def text(self) -> str:
         if not self.floors_at:
@@ -246,7 +248,8 @@ def _cut_at_last_trough(t: Floats, y: Floats) -> tuple[Floats, Floats, _Teeth]:
     if t[-1] - t[last] >= 2 * longest_s:
         return t[last:], y[last:], _Teeth()
     if _growth(y) > 2 * max(fall.height_bytes for fall in falls):
-        return t, y, _Teeth()
+        end = last + 1 if t[-1] - t[last] < 0.2 * (t[-1] - t[0]) else t.size
+        return t[:end], y[:end], _Teeth(outgrown=True)
     first = falls[0].trough_at if len(falls) > 2 else 0
     teeth = _Teeth([f.trough_at - first for f in falls], float(np.median([f.height_bytes for f in falls])))
     return t[first : last + 1], y[first : last + 1], teeth
@@ -297,13 +300,13 @@ def _growth(y: Floats) -> float:
 
 
 def _largest_step(y: Floats) -> tuple[int, float]:
-    """Index and height of the largest lasting rise between neighbours: medians of three on either side."""
+    """Middle and height of the largest lasting rise within three sample distances: a load is seen half done."""
     if y.size < 7:
-        return 0, 0.0
+        return 2, 0.0
     kept = retained(y)
-    before, after = kept[:-3], kept[3:]  # a step that a few samples saw half done
-    at = int(np.argmax(after - before))
-    return at + 2, float(after[at] - before[at])
+    rises = kept[3:] - kept[:-3]
+    at = int(np.argmax(rises))
+    return at + 2, float(rises[at])
 
 
 def _settled(rises: Floats) -> str:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
-from ..units import format_bytes, format_count, format_duration
+from ..units import format_bytes, format_count
 from ._growth import ProcessGrowth, TreeGrowth, int_of, no_growth, rows_of, severity_of, text_of, tree_growth
 from ._ledger import growth_of, ledger
 
@@ -40,6 +40,15 @@ class _Collector:
     collected: int
     threshold: int | None
     frozen: int
+
+    def short(self) -> str:
+        return {
+            "off": "the garbage collector is off",
+            "frozen": "gc.freeze() hides them from the collector",
+            "idle": "the garbage collector never runs",
+            "no-full-collection": "no full collection runs",
+            "works": "the collector does not keep up",
+        }[self.state]
 
     def text(self) -> str:
         return {
@@ -172,7 +181,7 @@ def _finding(
         evidence.append(Evidence(f"{place[0]}:{place[1]}: {place[2]}", {"line": place[1]}))
         file, line = place[:2]
     what = f"Cycles of {kind.rpartition('.')[2] if kind else 'unreachable objects'}"
-    title = f"{what} pile up: {collector.text()}"
+    title = f"{what} pile up: {collector.short()}"
     doubts = [] if cycles else ["no cycle was taken apart: the objects could also be held by C code"]
     if collector.state in ("works", "no-full-collection"):
         doubts.append("the collector does run: a full collection may free all of it later")
@@ -195,13 +204,13 @@ def _finding(
         bytes_per_hour=round(bytes / max(growth.end_s - growth.start_s, 1e-9) * 3600, 1),
         evidence=evidence,
         doubts=doubts,
-        remedy=_remedy(collector, place, bytes, growth),
+        remedy=_remedy(collector, place, bytes),
     )
 
 
-def _remedy(collector: _Collector, place: tuple[str, int, str] | None, bytes: int, growth: TreeGrowth) -> list[str]:
+def _remedy(collector: _Collector, place: tuple[str, int, str] | None, bytes: int) -> list[str]:
     where = f" ({place[0]}:{place[1]})" if place else ""
-    frees = f"frees about {format_bytes(bytes)} of what {format_duration(growth.end_s - growth.start_s)} gathered"
+    frees = f"frees about {format_bytes(bytes)}"
     first = {
         "off": f"leave the collector on{where}, or call gc.collect() now and then: {frees}",
         "frozen": f"call gc.freeze() once, before the work begins{where}: {frees}",

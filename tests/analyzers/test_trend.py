@@ -1,0 +1,163 @@
+"""The trend: finds leaks under noise, takes no innocent for one, and its arithmetic is scipy's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pymannkendall
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from leakscope.analyzers._trend import CANNOT_TELL, FLAT, GROWING, judge, retained, slope_interval, theil_sen
+
+from . import curves
+from .curves import MiB
+
+SEEDS = range(30)
+
+
+def verdicts(shape):
+    return [judge(*curves.sampled(shape, seed)).verdict for seed in SEEDS]
+
+
+@pytest.mark.parametrize("shape", curves.LEAKS, ids=lambda s: s.__name__)
+def test_leaks_are_found(shape):
+    found = verdicts(shape).count(GROWING)
+    assert found >= 0.9 * len(SEEDS)
+
+
+@pytest.mark.parametrize("shape", curves.INNOCENTS, ids=lambda s: s.__name__)
+def test_innocents_raise_no_alarm(shape):
+    words = verdicts(shape)
+    assert words.count(GROWING) <= 0.04 * len(SEEDS)
+    assert words.count(FLAT) >= 0.8 * len(SEEDS)  # "cannot tell" is no way out
+
+
+@pytest.mark.parametrize("phi", [0.0, 0.5, 0.9, 0.95])
+def test_driftless_walks_are_no_trend(phi):
+    shape = curves.driftless_walk(phi)
+    assert verdicts(shape).count(GROWING) <= 0.05 * len(SEEDS)
+
+
+def test_mann_kendall_would_raise_that_alarm():
+    """The reason for all this: the usual test sees a trend in most of the same walks."""
+    shape = curves.driftless_walk(0.95)
+    alarms = [pymannkendall.original_test(curves.sampled(shape, seed)[1][20:]).trend for seed in range(20)]
+    assert alarms.count("no trend") < 10
+
+
+@pytest.mark.parametrize("hours", [1, 24])
+def test_a_day_is_judged_like_a_minute(hours):
+    t = np.arange(0, hours * 3600, 1.0)
+    rng = np.random.default_rng(1)
+    noise = 2000 + 40 * rng.random(t.size)
+    assert judge(t, (noise + 500 * t / t[-1]) * MiB).verdict == GROWING
+    assert judge(t, noise * MiB).verdict == FLAT
+    saw = 300 * ((t / 180) % 1)
+    assert judge(t, (noise + saw) * MiB).verdict == FLAT
+    leak = judge(t, (noise + saw + 500 * t / t[-1]) * MiB)
+    assert leak.verdict == GROWING
+    assert leak.growth_bytes == pytest.approx(0.85 * 500 * MiB, rel=0.2)
+
+
+def test_sampling_that_slows_down_is_no_slowing_growth():
+    t = np.concatenate([np.arange(0, 60, 0.25), np.arange(60, 300, 1.0)])
+    trend = judge(t, (100 + t) * MiB)
+    assert trend.verdict == GROWING
+    assert trend.slope_per_s == pytest.approx(MiB, rel=0.01)
+
+
+def test_growth_and_slope_are_those_of_the_judged_window():
+    t = np.arange(0, 20, 0.25)
+    trend = judge(t, (50 + 10 * t) * MiB)
+    assert trend.verdict == GROWING
+    assert trend.start_s == pytest.approx(3.0, abs=0.5)  # 15 % of warm-up
+    assert trend.growth_bytes == pytest.approx(10 * MiB * (trend.end_s - trend.start_s), rel=0.1)
+    assert trend.slope_low <= 10 * MiB <= trend.slope_high * 1.0001
+
+
+def test_a_step_is_named_with_its_time():
+    t = np.arange(0, 20, 0.25)
+    trend = judge(t, np.where(t < 12, 100, 400) * MiB)
+    assert trend.verdict == FLAT
+    assert "one step (300 MiB at 12 s)" in trend.reason
+
+
+def test_a_leak_beside_a_large_step_is_seen():
+    t = np.arange(0, 30, 0.25)
+    assert judge(t, (np.where(t < 12, 100, 500) + 5 * t) * MiB).verdict == GROWING
+
+
+def test_a_last_full_tooth_is_no_leak():
+    t = np.arange(0, 24, 0.25)
+    trend = judge(t, (20 + 100 * (t % 8) / 8) * MiB)
+    assert trend.verdict == FLAT
+    assert "the floor does not rise" in trend.reason
+
+
+@pytest.mark.parametrize(
+    ("times", "reason"),
+    [
+        ([], "no memory samples"),
+        ([1.0], "too short: 0 s recorded, needs about 11 s"),
+        (np.arange(0, 9, 0.25), "too short: 9 s recorded"),
+        (np.arange(0, 60, 10.0), "too few samples: 5 after the warm-up"),
+    ],
+)
+def test_too_little_to_tell(times, reason):
+    t = np.asarray(times, dtype=float)
+    trend = judge(t, 1e8 + 1e7 * t)
+    assert trend.verdict == CANNOT_TELL
+    assert trend.reason.startswith(reason)
+
+
+def test_order_and_gaps_do_not_matter():
+    t, y = curves.sampled(curves.ramp, 3)
+    shuffled = np.random.default_rng(0).permutation(t.size)
+    holes = y.copy()
+    holes[::7] = np.nan
+    assert judge(t[shuffled], y[shuffled]) == judge(t, y)
+    assert judge(t, holes).verdict == GROWING
+
+
+def test_two_looks_give_the_same_answer():
+    t, y = curves.sampled(curves.leak_under_a_saw_tooth, 5)
+    assert judge(t, y) == judge(t, y)
+
+
+series = st.lists(st.floats(-1e12, 1e12), min_size=3, max_size=40)
+
+
+@given(series)
+def test_theil_sen_is_scipys(values):
+    t, y = np.arange(len(values), dtype=float), np.array(values)
+    slope, intercept = theil_sen(t, y)
+    expected = stats.theilslopes(y, t)
+    assert slope == pytest.approx(expected.slope, rel=1e-9, abs=1e-3)
+    assert intercept == pytest.approx(expected.intercept, rel=1e-9, abs=1e-2)
+
+
+@given(series)
+@settings(max_examples=30)
+def test_the_interval_holds_the_slope_of_a_straight_line(values):
+    t = np.arange(40, dtype=float)
+    slope, low, high, noise = slope_interval(t, 7 * t + values[0])
+    assert low == pytest.approx(7, abs=1e-2) and high == pytest.approx(7, abs=1e-2)
+    assert slope == pytest.approx(7, abs=1e-2) and noise <= 1e-2
+
+
+@given(series)
+def test_what_is_retained_only_rises_and_is_never_more_than_there_is(values):
+    y = np.array(values)
+    kept = retained(y)
+    assert (np.diff(kept) >= 0).all()
+    assert (kept <= y).all() and kept[-1] == y[-1]
+
+
+@given(st.lists(st.floats(0, 1e13), max_size=60), st.floats(0.01, 100))
+@settings(max_examples=60)
+def test_any_series_gets_a_verdict(values, distance_s):
+    trend = judge(np.arange(len(values)) * distance_s, np.array(values))
+    assert trend.verdict in (GROWING, FLAT, CANNOT_TELL)
+    assert trend.reason and trend.growth_bytes >= 0
