@@ -69,6 +69,7 @@ class Agent(object):
         self.wake = _thread.allocate_lock()
         self.writing = _thread.allocate_lock()
         self.stopping = False
+        self.exiting = False
         self.failures = 0
         self.sources_written = set()
         self.request = None
@@ -163,7 +164,7 @@ class Agent(object):
             self._take("optimizer-step")
 
     def _take_on_main_thread(self):
-        if self.wanted is not None and not self.taking:
+        if not self.exiting and self.wanted is not None and not self.taking:
             self._take("pending-call")
 
     def _take(self, safe_point, reduced=False):
@@ -195,10 +196,11 @@ class Agent(object):
             summary.update(stamps)
             self.inbox.append(("takes", summary))
         except BaseException as error:
+            self.budget.spend(0.25, monotonic() - self.began)
             if walk.is_foreign(error):
+                self.note("take-interrupted", "a signal handler of the job raised %s" % type(error).__name__)
                 raise
             self.note("failed", "take: %s: %s" % (type(error).__name__, error))
-            self.budget.spend(0.25, monotonic() - self.began)
         finally:
             self.taking = False
             self._wake()
@@ -305,8 +307,11 @@ class Agent(object):
             gc.callbacks.remove(self._restart)
         except ValueError:
             return
-        if self.thread is None:
-            self._start_thread()
+        if self.thread is None and not self.exiting:
+            try:
+                self._start_thread()
+            except Exception:
+                pass  # no threads any more: the interpreter is on its way out
 
     def _after_fork_in_child(self):
         try:
@@ -327,6 +332,7 @@ class Agent(object):
 
     def _at_exit(self):
         """The last take; after an unhandled exception its frames still stand."""
+        self.exiting = True
         try:
             elapsed = monotonic() - self.began
             if (

@@ -15,6 +15,7 @@ def feed(walk, main_thread, agent_thread, suspended):
     """Walk all roots. ``suspended``: the live generators and coroutines. Returns threads by outermost user function."""
     _hide_namespaces(walk)
     _user_modules(walk)
+    _last_traceback(walk)
     threads = _frames(walk, main_thread, agent_thread)
     for obj in suspended:
         _suspended(walk, obj)
@@ -101,6 +102,20 @@ def _frames(walk, main_thread, agent_thread):
                     walk.run()
     del frames, frame, stack, outermost
     return threads
+
+
+def _last_traceback(walk):
+    """After an unhandled exception, at exit: the frames it went through still hold their locals."""
+    trace = getattr(sys, "last_traceback", None)
+    frames = []
+    while trace is not None and len(frames) < 100:
+        frames.append(trace.tb_frame)
+        trace = trace.tb_next
+    for user in (True, False):
+        for frame in frames:
+            if w.is_user_file(frame.f_code.co_filename) is user:
+                _frame(walk, frame, "frame")
+                walk.run()
 
 
 def _thread_key(frame):

@@ -56,46 +56,34 @@ class Budget(object):
 
 
 class PendingCall(object):
-    """Run a function once on the main thread between two bytecodes. Nothing of the job's may be swallowed by it."""
+    """Run a function once on the main thread between two bytecodes.
+
+    A signal handler of the job may run inside ours, and what it raises is the job's. So the C function that is put on
+    the interpreter's list is ``PyObject_IsTrue``, with this object as its argument: it calls ``__bool__`` and hands an
+    exception on to the frame that was interrupted. (A ctypes callback would print and swallow it.)
+    """
 
     def __init__(self, function):
         self._function = function
         self.asked_at = None
+        self._add = ctypes.pythonapi.Py_AddPendingCall
+        self._add.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
+        self._is_true = ctypes.cast(ctypes.pythonapi.PyObject_IsTrue, ctypes.c_void_p)
 
-        def call(_argument):
-            self.asked_at = None
-            try:
-                function()
-            except BaseException as error:  # raised by a signal handler of the job that happened to run inside ours
-                _raise_again(error)
-            return 0
-
-        # ctypes keeps no reference to the callback: this attribute does, for the life of the process.
-        self._callback = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(call)
+    def __bool__(self):
+        self.asked_at = None
+        self._function()
+        return False  # anything else would be an error to the list of pending calls
 
     def ask(self):
-        """False if the interpreter's list of pending calls is full: ask again later."""
+        """False if the interpreter's list of pending calls is full: ask again later. The object must outlive the call."""
         if self.asked_at is not None:
             return True
         self.asked_at = monotonic()
-        if ctypes.pythonapi.Py_AddPendingCall(self._callback, None) != 0:
+        if self._add(self._is_true, id(self)) != 0:
             self.asked_at = None
             return False
         return True
-
-
-def _raise_again(error):
-    """Raise ``error`` in the main thread as soon as it is back in the job's code; an exception cannot leave a callback."""
-    import _thread
-
-    error.__traceback__ = None
-    kind = type(error)
-
-    class Again(kind):
-        def __new__(cls, *args):
-            return error
-
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(_thread.get_ident()), ctypes.py_object(Again))
 
 
 class Steps(object):

@@ -239,7 +239,7 @@ class Walk(object):
         special = _BY_NAME.get(type_name(cls))
         if special is not None:
             return special
-        return _open_instance
+        return _open_c_instance if any(map(_is_written_in_c, mro[:-1])) else _open_instance
 
     # ---- the edge
 
@@ -535,26 +535,37 @@ def _open_attributes(walk, obj, node, weight):
 
 
 def _open_instance(walk, obj, node, weight):
+    """Of a class written in Python: attributes and slots are all there is."""
+    node.own_bytes += (_basicsize_of(type(obj)) + _GC_HEADER_BYTES) * weight
+    _open_attributes(walk, obj, node, weight)
+
+
+def _open_c_instance(walk, obj, node, weight):
+    """A class written in C is somewhere in its ancestry: what it holds the collector knows, without names."""
     cls = type(obj)
     node.own_bytes += (_basicsize_of(cls) + _GC_HEADER_BYTES) * weight
     if _is_extension(cls):
         node.opaque = True
-    if not _open_attributes(walk, obj, node, weight) or not _flags_of(cls) & _HEAPTYPE or _has_c_base(cls):
-        _open_by_collector(walk, obj, node, weight)
+    _open_attributes(walk, obj, node, weight)
+    _open_by_collector(walk, obj, node, weight)
+
+
+def _is_written_in_c(cls):
+    return any(type(value) in _C_SLOTS for value in _namespace_of(cls).values())
+
+
+_C_SLOTS = frozenset((types.WrapperDescriptorType, types.MethodDescriptorType, types.BuiltinFunctionType))
 
 
 def _is_extension(cls):
     """Written in C: what it holds beside Python references cannot be seen."""
     for base in _mro_of(cls)[:-1]:
-        namespace = _namespace_of(base)
-        if "__dict__" in namespace or "__slots__" in namespace or "__weakref__" in namespace:
+        if not _is_written_in_c(base):
             continue
-        module = namespace.get("__module__")
-        if type(module) is str and module != "builtins":
-            file = module_file(module)
-            if file is None or file.endswith((".so", ".pyd")) or type_name(base) in _FILLED_IN_C:
-                return True
-        elif not _flags_of(base) & _HEAPTYPE and type_name(base) in _FILLED_IN_C:
+        if type_name(base) in _FILLED_IN_C:
+            return True
+        file = module_file(_namespace_of(base).get("__module__"))
+        if file is not None and file.endswith((".so", ".pyd")):
             return True
     return False
 
@@ -563,11 +574,6 @@ def _is_extension(cls):
 _FILLED_IN_C = frozenset(
     ("sqlite3.Connection", "sqlite3.Cursor", "_sqlite3.Connection", "pyexpat.xmlparser", "_pickle.Unpickler")
 )
-
-
-def _has_c_base(cls):
-    """Some base other than object is written in C and may hold more than attributes."""
-    return any(base is not object and not _flags_of(base) & _HEAPTYPE for base in _mro_of(cls))
 
 
 def _open_by_collector(walk, obj, node, weight):
@@ -956,16 +962,23 @@ def is_user_module(module, file):
     return file is not None and is_user_file(file) and not file.endswith((".so", ".pyd"))
 
 
+_OUR_ERRORS = frozenset(
+    (AttributeError, IndexError, KeyError, LookupError, MemoryError, OSError, OverflowError, RecursionError,
+     ReferenceError, RuntimeError, SystemError, TypeError, UnboundLocalError, ValueError)
+)  # fmt: skip
+
+
 def is_foreign(error):
     """Raised by a signal handler of the job that ran inside our code, not by our code: it must go on its way.
 
-    Ours are the frames of the agent and of what it calls; ``KeyboardInterrupt`` comes from C and has no frame of its own.
+    Ours are plain errors from the frames of the agent and of what it calls. KeyboardInterrupt, and what
+    ``PyThreadState_SetAsyncExc`` raises, have no frame of their own but are of other types.
     """
-    if not isinstance(error, Exception):
+    if type(error) not in _OUR_ERRORS:
         return True
     trace = error.__traceback__
     foreign = False
     while trace is not None:
-        foreign = not trace.tb_frame.f_code.co_filename.startswith((_AGENT, _BOOT, _STDLIB_PLAIN))
+        foreign = not trace.tb_frame.f_code.co_filename.startswith((_AGENT, _BOOT, _STDLIB_PLAIN, "<frozen"))
         trace = trace.tb_next
     return foreign

@@ -1,0 +1,234 @@
+"""The agent in real processes: it takes inventories at safe points, and the job does not notice."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .staging import rows, run, stage
+
+LEAK = """
+import sys, time
+class Trainer:
+    def __init__(self): self.history = []
+def main():
+    trainer = Trainer()
+    end = time.monotonic() + float(sys.argv[1])
+    while time.monotonic() < end:
+        trainer.history.append(bytearray(20_000))
+        time.sleep(0.002)
+main()
+"""
+
+
+def script(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "job.py"
+    path.write_text(text)
+    return str(path)
+
+
+def test_a_leak_is_seen_growing_between_takes(tmp_path: Path) -> None:
+    journal = stage(tmp_path)
+    done = run(journal, script(tmp_path, LEAK), "6")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    found = rows(journal)
+    regular = [t for t in found["takes"] if t["reason"] not in ("exit", "exception")]
+    assert len(regular) >= 2
+    held = [h for h in found["holders"] if h["path"] == "main() trainer.history"]
+    assert held[-1]["deep_bytes"] > held[0]["deep_bytes"] > 1_000_000
+    assert held[-1]["length"] > held[0]["length"]
+    assert held[-1]["is_user"] and held[-1]["owner"] == "Trainer"
+    assert [s["module"] for s in found["sources"]] == ["__main__"]
+    assert len(found["sentinels"]) >= 5
+
+
+def test_an_unhandled_exception_is_taken_with_its_frames(tmp_path: Path) -> None:
+    journal = stage(tmp_path)
+    failing = LEAK.replace("(20_000))", "(20_000))\n        if len(trainer.history) > 1500: raise RuntimeError('boom')")
+    done = run(journal, script(tmp_path, failing), "60")
+    assert done.returncode == 1
+    assert "RuntimeError: boom" in done.stderr
+    takes = rows(journal)["takes"]
+    assert takes[-1]["reason"] == "exception"
+    paths = {h["path"] for h in rows(journal)["holders"] if h["take"] == takes[-1]["take"]}
+    assert "main() trainer.history" in paths
+
+
+@pytest.mark.parametrize("arguments", [["-c", "print('x')"], ["-m", "this"], ["-S", "-c", "print(1)"]])
+def test_output_and_status_are_untouched(tmp_path: Path, arguments: list[str]) -> None:
+    bare = subprocess.run([sys.executable, *arguments], capture_output=True, text=True)
+    with_agent = run(stage(tmp_path), *arguments)
+    assert (with_agent.returncode, with_agent.stdout, with_agent.stderr) == (bare.returncode, bare.stdout, bare.stderr)
+
+
+def test_threads_and_collector_look_as_without_us(tmp_path: Path) -> None:
+    text = """
+import gc, json, sys, threading, time
+time.sleep(3.2)
+print(json.dumps([threading.active_count(), gc.isenabled(), gc.get_threshold(), sys.gettrace(), sys.getprofile(),
+                  [c.__module__ for c in gc.callbacks], sys.excepthook is sys.__excepthook__,
+                  "sitecustomize" in sys.modules]))
+"""
+    done = run(stage(tmp_path), script(tmp_path, text))
+    bare = subprocess.run([sys.executable, script(tmp_path, text)], capture_output=True, text=True)
+    ours, theirs = json.loads(done.stdout), json.loads(bare.stdout)
+    assert ours[:7] == theirs[:7]
+
+
+def test_the_shadowed_sitecustomize_still_runs(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "sitecustomize.py").write_text("import builtins\nbuiltins.marker = 'theirs'\n")
+    done = run(stage(tmp_path), "-c", "print(marker)", PYTHONPATH=str(other))
+    assert done.stdout == "theirs\n"
+
+
+def test_a_broken_sitecustomize_fails_as_without_us(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "sitecustomize.py").write_text("raise RuntimeError('theirs is broken')\n")
+    bare = subprocess.run(
+        [sys.executable, "-c", "print(1)"], env={**os.environ, "PYTHONPATH": str(other)}, capture_output=True, text=True
+    )
+    done = run(stage(tmp_path), "-c", "print(1)", PYTHONPATH=str(other))
+    assert (done.returncode, done.stdout) == (bare.returncode, bare.stdout)
+    assert ("theirs is broken" in done.stderr) == ("theirs is broken" in bare.stderr)
+
+
+def test_an_alarm_during_a_take_reaches_the_job(tmp_path: Path) -> None:
+    """Signal handlers run between bytecodes of the main thread, ours included: what they raise is the job's."""
+    text = """
+import signal, time
+class Late(Exception): pass
+def handler(number, frame):
+    if "journal/agent" in frame.f_code.co_filename:  # only there: elsewhere it would end this program
+        raise Late("alarm")
+signal.signal(signal.SIGALRM, handler)
+rows = [[{"a": [i, j]} for j in range(200)] for i in range(2000)]
+caught = 0
+signal.setitimer(signal.ITIMER_REAL, 0.05, 0.01)
+end = time.monotonic() + 8
+while time.monotonic() < end:
+    try:
+        while time.monotonic() < end:
+            pass
+    except Late as error:
+        caught += 1
+        assert error.args == ("alarm",) and error.__class__ is Late
+signal.setitimer(signal.ITIMER_REAL, 0)
+print("caught", caught > 0)
+"""
+    journal = stage(tmp_path)
+    done = run(journal, script(tmp_path, text))
+    assert done.stdout == "caught True\n", done.stderr
+    assert done.stderr == ""
+
+
+def test_forked_children_take_nothing_and_say_so(tmp_path: Path) -> None:
+    text = """
+import os, time
+pid = os.fork()
+time.sleep(4)
+if pid: os.waitpid(pid, 0)
+else: os._exit(0)
+"""
+    journal = stage(tmp_path)
+    done = run(journal, script(tmp_path, text))
+    assert (done.returncode, done.stderr) == (0, "")
+    found = rows(journal)
+    notes = {(n["pid"], n["note"]) for n in found["agent_notes"]}
+    forked = {pid for pid, note in notes if note == "forked"}
+    assert len(forked) == 1
+    assert not [t for t in found["takes"] if t["pid"] in forked]
+    assert [s for s in found["sentinels"] if s["pid"] in forked]
+
+
+def test_spawned_children_are_looked_into(tmp_path: Path) -> None:
+    text = """
+import multiprocessing as mp, time
+def work():
+    rows = []
+    end = time.monotonic() + 5
+    while time.monotonic() < end:
+        rows.append(bytearray(10_000)); time.sleep(0.001)
+if __name__ == "__main__":
+    p = mp.get_context("spawn").Process(target=work); p.start(); p.join()
+"""
+    journal = stage(tmp_path)
+    done = run(journal, script(tmp_path, text))
+    assert (done.returncode, done.stderr) == (0, "")
+    held = [h for h in rows(journal)["holders"] if h["path"] == "work() rows"]
+    assert held and held[-1]["deep_bytes"] > 1_000_000
+
+
+def test_a_missing_journal_is_no_trouble(tmp_path: Path) -> None:
+    journal = stage(tmp_path)
+    (journal / "agent.json").unlink()
+    done = run(journal, "-c", "print('fine')")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "fine\n", "")
+
+
+def test_results_are_bit_identical(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    text = """
+import torch
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 1))
+optimizer = torch.optim.AdamW(model.parameters())
+import time
+losses = []
+for step in range(300):
+    loss = model(torch.randn(32, 64)).pow(2).mean()
+    optimizer.zero_grad(); loss.backward(); optimizer.step()
+    losses.append(loss.item().hex())
+    time.sleep(0.01)
+print("".join(losses))
+"""
+    path = script(tmp_path, text)
+    bare = subprocess.run([sys.executable, path], capture_output=True, text=True)
+    journal = stage(tmp_path)
+    done = run(journal, path)
+    assert (done.stdout, done.stderr) == (bare.stdout, bare.stderr)
+    takes = rows(journal)["takes"]
+    assert any(t["safe_point"] == "optimizer-step" for t in takes)
+    assert takes[-1]["step"] == 300
+
+
+def _interpreters() -> list[str]:
+    found = []
+    for version in ("3.8", "3.9", "3.10", "3.12", "3.13"):
+        for root in (Path.home() / ".pyenv/versions", Path("/opt"), Path("/usr")):
+            found += [str(p) for p in root.glob(f"{version}.*/bin/python{version}")]
+        usual = Path(f"/usr/bin/python{version}")
+        if usual.exists():
+            found.append(str(usual))
+    return found
+
+
+@pytest.mark.parametrize("python", _interpreters() or [sys.executable])
+def test_other_versions_of_python(tmp_path: Path, python: str) -> None:
+    journal = stage(tmp_path)
+    done = run(journal, "-W", "error", script(tmp_path, LEAK), "5", python=python)
+    assert (done.returncode, done.stderr) == (0, "")
+    held = [h for h in rows(journal)["holders"] if h["path"] == "main() trainer.history"]
+    assert held and held[-1]["deep_bytes"] > 1_000_000
+
+
+@pytest.mark.parametrize("python", [p for p in _interpreters() if "3.12" in p or "3.13" in p] or [sys.executable])
+def test_fork_warns_of_no_threads(tmp_path: Path, python: str) -> None:
+    """Python 3.12 and later warn when a process with threads forks: ours must not be the reason."""
+    text = """
+import os, time
+time.sleep(1.2)
+for _ in range(5):
+    pid = os.fork()
+    if not pid: os._exit(0)
+    os.waitpid(pid, 0)
+"""
+    done = run(stage(tmp_path), "-W", "always", script(tmp_path, text), python=python)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,309 @@
+"""The walk gives every holder its name and its bytes, whatever it is made of, and keeps nothing of what it saw."""
+
+from __future__ import annotations
+
+import argparse
+import array
+import functools
+import gc
+import itertools
+import mmap
+import sys
+import threading
+import time
+import types
+import weakref
+from collections import Counter, OrderedDict, defaultdict, deque
+from typing import Any
+
+import pytest
+
+from leakscope.agent import walk as w
+
+
+def walked(**roots: Any) -> dict[str, w.Node]:
+    """Nodes by path after a walk from named roots."""
+    walk = w.Walk(time.perf_counter() + 30)
+    for name, obj in roots.items():
+        walk.root("module", name, w.GLOBAL, obj, (name, "test", "test", __file__, 1, True))
+        walk.run()
+    census = Counter(map(type, gc.get_objects()))
+    walk.finish(census)
+    return {node.path(): node for node in walk.nodes}
+
+
+class Trainer:
+    def __init__(self) -> None:
+        self.history: list[Any] = []
+
+
+class Slotted:
+    __slots__ = ("rows",)
+
+    def __init__(self) -> None:
+        self.rows = [bytearray(1000) for _ in range(100)]
+
+
+def test_an_attribute_is_named_and_weighed() -> None:
+    trainer = Trainer()
+    trainer.history = [bytearray(10_000) for _ in range(5_000)]
+    nodes = walked(trainer=trainer)
+    assert nodes["trainer.history"].length == 5_000
+    assert nodes["trainer.history"].deep == pytest.approx(50_000_000, rel=0.02)
+    assert nodes["trainer"].deep >= nodes["trainer.history"].deep
+
+
+def test_sampling_scales_to_the_length() -> None:
+    rows = [{"id": i, "tags": [f"tag-{i}-{k}" for k in range(6)]} for i in range(20_000)]
+    true_bytes = sum(sys.getsizeof(r["tags"]) + sum(map(sys.getsizeof, r["tags"])) for r in rows)
+    true_bytes += sum(map(sys.getsizeof, rows))
+    nodes = walked(rows=rows)
+    assert nodes["rows"].deep == pytest.approx(true_bytes, rel=0.15)
+    assert nodes["rows[*]"].count == pytest.approx(20_000, rel=0.02)
+
+
+def test_what_members_share_is_counted_once() -> None:
+    vocabulary = [f"word {i}" for i in range(50_000)]
+    rows = [{"id": i, "vocabulary": vocabulary} for i in range(5_000)]
+    nodes = walked(rows=rows)
+    assert nodes["rows"].deep < 12_000_000, "the shared list weighs 4 MB and must not be multiplied by the members"
+
+
+def test_instances_that_members_share_are_not_multiplied() -> None:
+    class Customer:
+        def __init__(self, name: str) -> None:
+            self.name = name
+            self.notes = bytearray(10_000)
+
+    customers = [Customer(str(i)) for i in range(20)]
+    rows = [(i, customers[i % 20]) for i in range(10_000)]
+    assert walked(rows=rows)["rows"].deep < 3_000_000
+
+
+def test_one_large_member_among_many_small_ones_is_seen() -> None:
+    buckets: dict[int, list[int]] = defaultdict(list)
+    for i in range(3_000):
+        buckets[i].append(i)
+    buckets[1234].extend(range(1_000_000))
+    assert walked(buckets=buckets)["buckets"].deep > 8_000_000
+
+
+@pytest.mark.parametrize(
+    ("make", "path"),
+    [
+        (lambda: OrderedDict((i, bytearray(1000)) for i in range(100)), "root[*]"),
+        (lambda: deque([bytearray(1000) for _ in range(100)]), "root[*]"),
+        (lambda: {"cache": [bytearray(1000) for _ in range(100)]}, "root['cache'][*]"),
+        (lambda: types.SimpleNamespace(rows=[bytearray(1000) for _ in range(100)]), "root.rows[*]"),
+        (lambda: argparse.Namespace(rows=[bytearray(1000) for _ in range(100)]), "root.rows[*]"),
+        (Slotted, "root.rows[*]"),
+        (lambda: functools.partial(print, [bytearray(1000) for _ in range(100)]), "root.~[*][*]"),
+        (lambda: [memoryview(bytearray(1000)) for _ in range(100)], "root[*].obj"),
+        (lambda: itertools.chain([bytearray(1000) for _ in range(100)]), "root.~.~[*]"),
+    ],
+)
+def test_containers_of_every_kind(make: Any, path: str) -> None:
+    nodes = walked(root=make())
+    assert nodes["root"].deep >= 100_000, sorted(nodes)
+
+
+def test_closure_default_and_cache() -> None:
+    seen: list[bytearray] = [bytearray(1000) for _ in range(50)]
+
+    def closure() -> int:
+        return len(seen)
+
+    def default(acc: list[bytearray] = [bytearray(1000) for _ in range(50)]) -> int:  # noqa: B006
+        return len(acc)
+
+    @functools.lru_cache(maxsize=None)
+    def cached(i: int) -> bytearray:
+        return bytearray(1000)
+
+    for i in range(50):
+        cached(i)
+    nodes = walked(a=closure, b=default, c=cached)
+    assert nodes["a closure seen"].deep >= 50_000
+    assert nodes["b default acc"].deep >= 50_000
+    cache = nodes["c.<lru_cache>"]
+    assert cache.deep >= 50_000
+    assert cache.length == 50
+    assert cache.length_limit is None
+
+
+def test_suspended_generator_and_stored_exception() -> None:
+    def generator() -> Any:
+        kept = [bytearray(1000) for _ in range(50)]
+        yield len(kept)
+
+    def fails() -> None:
+        batch = bytearray(500_000)
+        raise ValueError(len(batch))
+
+    running = generator()
+    next(running)
+    errors = []
+    try:
+        fails()
+    except ValueError as error:
+        errors.append(error)
+    nodes = walked(g=running, errors=errors)
+    assert nodes["g kept"].deep >= 50_000
+    assert nodes["errors"].deep >= 500_000
+    assert any(path.endswith("fails() batch") for path in nodes), sorted(nodes)
+
+
+def test_a_chain_is_one_place_and_weighs_all_its_links() -> None:
+    class Link:
+        def __init__(self, before: Any) -> None:
+            self.before = before
+            self.payload = bytearray(1000)
+
+    last = None
+    for _ in range(20_000):
+        last = Link(last)
+    nodes = walked(last=last)
+    assert len(nodes) < 20
+    assert nodes["last"].deep == pytest.approx(20_000 * 1_100, rel=0.2)
+    while last is not None:  # a chain this long is taken apart by hand: freeing it at once would recurse
+        last = last.before
+
+
+def test_thread_local_of_every_thread() -> None:
+    local = threading.local()
+    ready, done = threading.Event(), threading.Event()
+
+    def work() -> None:
+        local.rows = [bytearray(1000) for _ in range(100)]
+        ready.set()
+        done.wait()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    ready.wait()
+    try:
+        assert walked(local=local)["local.rows"].deep >= 100_000
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_buffers() -> None:
+    np = pytest.importorskip("numpy")
+    frames = [np.zeros((100, 1000), dtype=np.uint8)[::10, ::10] for _ in range(30)]
+    objects = np.array([bytearray(1000) for _ in range(300)], dtype=object)
+    with mmap.mmap(-1, 1 << 20) as mapped:
+        nodes = walked(frames=frames, objects=objects, mapped=[mapped], plain=[array.array("d", range(10_000))])
+        assert nodes["frames"].deep_array == pytest.approx(3_000_000, rel=0.01)
+        assert nodes["frames[*].base"].count == 30
+        assert nodes["objects"].deep >= 300_000
+        assert nodes["mapped"].deep_array == 1 << 20
+        assert nodes["plain"].deep >= 80_000
+
+
+@pytest.mark.torch
+def test_tensors_count_their_storage_once() -> None:
+    torch = pytest.importorskip("torch")
+    base = torch.zeros(1000, 1000)
+    nodes = walked(views=[base[i] for i in range(200)], parameter=torch.nn.Parameter(torch.zeros(500, 500)))
+    assert nodes["views"].deep_tensor == 4_000_000
+    assert nodes["parameter"].deep_tensor == 1_000_000
+
+
+class Hostile:
+    """Every way in which an object could run code when looked at."""
+
+    touched: list[str] = []  # noqa: RUF012
+
+    def __init__(self) -> None:
+        self.__dict__["payload"] = bytearray(1000)
+
+    def __getattr__(self, name: str) -> Any:
+        Hostile.touched.append(name)
+        raise AttributeError(name)
+
+    def __eq__(self, other: object) -> bool:
+        Hostile.touched.append("__eq__")
+        return False
+
+    def __hash__(self) -> int:
+        Hostile.touched.append("__hash__")
+        return 0
+
+    def __len__(self) -> int:
+        Hostile.touched.append("__len__")
+        return 0
+
+    def __iter__(self) -> Any:
+        Hostile.touched.append("__iter__")
+        return iter(())
+
+    def __sizeof__(self) -> int:
+        Hostile.touched.append("__sizeof__")
+        return 0
+
+    @property
+    def __class__(self) -> Any:
+        Hostile.touched.append("__class__")
+        return dict
+
+
+class HostileDict(dict):  # type: ignore[type-arg]
+    def __iter__(self) -> Any:
+        Hostile.touched.append("dict.__iter__")
+        return super().__iter__()
+
+    def items(self) -> Any:
+        Hostile.touched.append("dict.items")
+        return super().items()
+
+    def __len__(self) -> int:
+        Hostile.touched.append("dict.__len__")
+        return super().__len__()
+
+
+def test_no_code_of_the_job_runs() -> None:
+    objects = [Hostile() for _ in range(10)]
+    mapping = HostileDict({i: bytearray(1000) for i in range(400)})
+    Hostile.touched.clear()
+    nodes = walked(objects=objects, mapping=mapping)
+    assert Hostile.touched == []
+    assert nodes["objects"].deep >= 10_000
+    assert nodes["mapping"].deep >= 400_000
+
+
+def test_nothing_is_kept_alive() -> None:
+    class Kept:
+        pass
+
+    def function() -> Any:
+        local = Kept()
+        reference = weakref.ref(local)
+        frame = sys._getframe()
+        walk = w.Walk(time.perf_counter() + 5)
+        for name, value in w.frame_locals(frame):
+            walk.root("frame", name, w.LOCAL, value, None)
+        walk.run()
+        walk.finish({})
+        del walk, value, frame, name
+        del local
+        return reference()
+
+    assert function() is None, "a local that was deleted must be gone although its frame was read"
+
+
+def test_a_frame_whose_locals_the_job_holds_is_left_alone() -> None:
+    frame = sys._getframe()
+    marker = object()
+    mine = locals()
+    w.frame_locals(frame)
+    if sys.version_info < (3, 13):
+        assert mine["marker"] is marker
+
+
+def test_the_deadline_cuts_the_walk_and_says_so() -> None:
+    objects = [[[i, j] for j in range(50)] for i in range(200)]
+    walk = w.Walk(time.perf_counter() - 1)
+    walk.root("module", "objects", w.GLOBAL, objects, None)
+    walk.run()
+    assert walk.truncated
