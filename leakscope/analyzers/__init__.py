@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -39,11 +39,11 @@ def analyze(
     ``only`` limits the report to these kinds; ``thresholds`` replaces keyword arguments of the analyzers by name
     (each takes those it knows). **Errors** BadInput for a kind or a threshold that does not exist.
     """
-    analyzers = dict(_analyzers())
-    _check(only, thresholds, analyzers)
     findings: list[Finding] = []
     ruled_out: list[RuledOut] = []
     skipped: list[Skipped] = []
+    analyzers = _analyzers(skipped)
+    _check(only, thresholds, analyzers)
     for kind, analyzer in analyzers.items():
         if only and kind not in only:
             continue
@@ -54,12 +54,12 @@ def analyze(
         try:
             results = list(analyzer.findings(recording, **_arguments(analyzer, thresholds or {}, findings)))
         except Exception as error:  # one diagnosis that fails must not cost the others
-            skipped.append(Skipped(kind, f"failed: {type(error).__name__}: {' '.join(str(error).split())[:200]}"))
+            skipped.append(_failed(kind, error))
             continue
         findings += [result for result in results if isinstance(result, Finding)]
         ruled_out += [result for result in results if isinstance(result, RuledOut)]
         skipped += [result for result in results if isinstance(result, Skipped)]
-    unknown = [kind for kind in KINDS if kind not in analyzers]
+    unknown = [kind for kind in KINDS if kind not in analyzers and kind not in {s.kind for s in skipped}]
     if unknown and not only:
         skipped.append(Skipped("others", f"not looked for in this version: {', '.join(unknown)}"))
     findings = in_order(findings)
@@ -69,15 +69,24 @@ def analyze(
         ledger=_ledger.ledger(recording),
         findings=findings,
         ruled_out=sorted(ruled_out, key=lambda r: (r.kind, r.reason)),
-        skipped=skipped,
+        skipped=[skip for skip in skipped if not only or skip.kind in only],
     )
 
 
-def _analyzers() -> Iterator[tuple[str, ModuleType]]:
-    """Kind and module, by name; those that want to know what the others found come last."""
-    names = sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
-    modules = [(name.replace("_", "-"), importlib.import_module(f"{__name__}.{name}")) for name in names]
-    yield from sorted(modules, key=lambda pair: getattr(pair[1], "AFTER_OTHERS", False))
+def _analyzers(skipped: list[Skipped]) -> dict[str, ModuleType]:
+    """Module of every kind, by name; those that want to know what the others found come last."""
+    modules = {}
+    for name in sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_")):
+        kind = name.replace("_", "-")
+        try:
+            modules[kind] = importlib.import_module(f"{__name__}.{name}")
+        except ImportError as error:
+            skipped.append(_failed(kind, error))
+    return dict(sorted(modules.items(), key=lambda item: getattr(item[1], "AFTER_OTHERS", False)))
+
+
+def _failed(kind: str, error: Exception) -> Skipped:
+    return Skipped(kind, f"failed: {type(error).__name__}: {' '.join(str(error).split())[:200]}")
 
 
 def _arguments(analyzer: ModuleType, thresholds: Mapping[str, Any], findings: list[Finding]) -> dict[str, Any]:

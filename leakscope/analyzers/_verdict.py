@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..findings import Finding, RecordingFacts, Verdict
 from ..units import format_bytes, format_duration
 from ._growth import TreeGrowth, tree_growth
+from ._ledger import ledger
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,20 +47,24 @@ def duration(recording: Recording) -> float:
 
 
 def verdict(recording: Recording, findings: Sequence[Finding]) -> Verdict:
-    """True, False or None with its reason; a finding that explains the growth names the culprit."""
+    """True, False or None with its reason; a finding that explains the growth names the culprit.
+
+    ``growth_bytes`` is the sum of the ledger, mapped files included, so that whoever adds up finds the same.
+    """
     growth = tree_growth(recording)
+    gained = sum(row.growth_bytes for row in ledger(recording))
+    hours = (growth.end_s - growth.start_s) / 3600
     how, _, signal = recording.ended
     killed = how == "oom-killed" or any(f.kind == "oom-kill" for f in findings)
     wasted = sum(f.bytes for f in findings if f.wasted)
     steps = _steps(recording, growth)
-    judged = growth.leaking is not None or growth.end_s > growth.start_s
     return Verdict(
         leaking=growth.leaking,
         killed=killed,
         headline=_headline(growth, findings, killed, wasted, signal, duration(recording)),
-        growth_bytes=growth.growth_bytes,
-        growth_bytes_per_hour=round(growth.growth_bytes_per_hour, 1) if judged else None,
-        growth_bytes_per_step=round(growth.growth_bytes / steps, 1) if steps else None,
+        growth_bytes=gained,
+        growth_bytes_per_hour=round(gained / hours, 1) if hours > 0 else None,
+        growth_bytes_per_step=round(gained / steps, 1) if steps else None,
         wasted_bytes=wasted,
     )
 

@@ -1,0 +1,102 @@
+"""Cyclic garbage: named with the call that stopped the collector; silent where the collector does its work."""
+
+from __future__ import annotations
+
+import pytest
+
+from leakscope.analyzers import analyze
+
+from .leaks import PID, RUN_S, sentinels, trainer
+
+SOURCE = "import gc\n\n# gc.disable() was here\ngc.{}\n\nclass Leg:\n    pass\n"
+LEG = {
+    "type_name": "__main__.Leg",
+    "orphan_verdict": "garbage-cycle",
+    "sampled_count": 3,
+    "chain": "Leg -> list -> Leg",
+    "owner_file": "/home/me/train.py",
+    "owner_line": 6,
+    "deep_bytes": 1000,
+}
+STOPPED = {"gc_collections": 3, "gc_full_collections": 1, "gc_collected_count": 90}
+
+
+def with_legs(builder, call="disable()", **rows):
+    for number, at_s in enumerate((4, 9, 17), 1):
+        legs = [{**LEG, "object_count": 2000.0 * number, "reached_count": 4, **rows}] if number > 1 else []
+        builder.take(PID, number, at_s, python_bytes=1, array_bytes=1, tensor_bytes=1, orphans=legs)
+    return builder.source(PID, "/home/me/train.py", SOURCE.format(call))
+
+
+def looked(recording):
+    report = analyze(recording, only=["cyclic-garbage"])
+    return report.findings, report.ruled_out, report.skipped
+
+
+@pytest.mark.parametrize(
+    ("collector", "call", "words"),
+    [
+        ({"gc_enabled": False, **STOPPED}, "disable()", "the garbage collector is off"),
+        ({"gc_threshold": 150_000, **STOPPED}, "set_threshold(150_000, 40, 40)", "the garbage collector never runs"),
+        ({"gc_threshold": 0, **STOPPED}, "set_threshold(0)", "the garbage collector is off"),
+        ({"gc_frozen_count": [5000 * s for s in range(int(RUN_S))]}, "freeze()", "gc.freeze() hides them"),
+    ],
+)
+def test_the_call_that_stopped_the_collector_is_named(tmp_path, collector, call, words):
+    builder = with_legs(sentinels(trainer(tmp_path), **collector), call)
+    (finding,), _, _ = looked(builder.open())
+    assert words in finding.title and "Leg" in finding.title
+    assert (finding.subject.file, finding.subject.line) == ("/home/me/train.py", 4)
+    assert finding.subject.type == "__main__.Leg"
+    assert finding.severity == "critical" and finding.confidence >= 0.9
+    assert finding.bytes > 100 * 2**20
+    assert any("4" in remedy for remedy in finding.remedy)
+
+
+def test_without_the_source_the_class_is_the_place(tmp_path):
+    builder = sentinels(trainer(tmp_path), gc_enabled=False, **STOPPED)
+    for number, at_s in enumerate((9, 17), 1):
+        legs = [{**LEG, "object_count": 2000.0 * number, "reached_count": 4}]
+        builder.take(PID, number, at_s, orphans=legs)
+    (finding,), _, _ = looked(builder.open())
+    assert (finding.subject.file, finding.subject.line) == ("/home/me/train.py", 6)
+
+
+def test_a_working_collector_is_ruled_out_with_what_it_freed(tmp_path):
+    findings, (ruled_out,), _ = looked(sentinels(trainer(tmp_path)).open())
+    assert not findings
+    assert "calling gc.collect() will not help" in ruled_out.reason
+    assert ruled_out.figures["gc_collections"] > 100
+
+
+def test_a_stopped_collector_alone_is_no_finding(tmp_path):
+    """Switching it off is no fault in a program without cycles: something else grows."""
+    findings, (ruled_out,), _ = looked(sentinels(trainer(tmp_path), gc_enabled=False, **STOPPED).open())
+    assert not findings
+    assert "no unreachable objects piled up" in ruled_out.reason
+
+
+def test_unreachable_objects_without_a_seen_cycle_are_reported_with_doubt(tmp_path):
+    builder = sentinels(trainer(tmp_path), gc_enabled=False, **STOPPED)
+    for number, at_s in enumerate((4, 9, 17), 1):
+        types = [{"type_name": "dict", "object_count": 10_000.0 * number, "reached_count": 5000}]
+        builder.take(PID, number, at_s, types=types, python_bytes=1, array_bytes=1, tensor_bytes=1)
+    (finding,), _, _ = looked(builder.open())
+    assert finding.confidence < 0.7 and finding.doubts
+
+
+def test_objects_held_elsewhere_are_no_garbage(tmp_path):
+    builder = with_legs(sentinels(trainer(tmp_path)), orphan_verdict="held")
+    assert not looked(builder.open())[0]
+
+
+def test_silent_where_nothing_grows(tmp_path):
+    builder = with_legs(sentinels(trainer(tmp_path, leak=0), gc_enabled=False, in_use=0, **STOPPED))
+    findings, (ruled_out,), _ = looked(builder.open())
+    assert not findings
+    assert "memory does not keep growing" in ruled_out.reason
+
+
+def test_skipped_without_an_agent(tmp_path):
+    _, _, (skipped,) = looked(trainer(tmp_path).open())
+    assert skipped.reason == "the recording has no sentinels"

@@ -1,0 +1,109 @@
+"""Growth of the tree: which process grows, what does not count, and when nobody can tell."""
+
+from __future__ import annotations
+
+import pytest
+
+from leakscope.analyzers._growth import tree_growth
+from tests.builders import RecordingBuilder
+
+from .leaks import LEAK_BYTES_PER_S, PID, MiB, trainer
+
+
+def test_a_growing_process_is_found_with_name_and_amount(tmp_path):
+    growth = tree_growth(trainer(tmp_path).open())
+    assert growth.leaking is True
+    assert growth.main.label == f"train.py[{PID}]"
+    assert growth.growth_bytes == pytest.approx(LEAK_BYTES_PER_S * (growth.end_s - growth.start_s), rel=0.05)
+    assert growth.growth_bytes_per_hour == pytest.approx(LEAK_BYTES_PER_S * 3600, rel=0.05)
+
+
+def test_a_steady_process_does_not_leak(tmp_path):
+    growth = tree_growth(trainer(tmp_path, leak=0).open())
+    assert growth.leaking is False
+    assert growth.growth_bytes == 0
+
+
+def test_mapped_files_are_no_leak(tmp_path):
+    count = 80
+    mapped = [i * 5 * MiB for i in range(count)]
+    recording = (
+        RecordingBuilder(tmp_path)
+        .process(1)
+        .samples(
+            1,
+            [m + 50 * MiB for m in mapped],
+            every_s=0.25,
+            anon_bytes=50 * MiB,
+            file_bytes=mapped,
+            pss_bytes=None,
+            pss_anon_bytes=None,
+        )
+        .open()
+    )
+    assert tree_growth(recording).leaking is False
+
+
+def test_shared_memory_and_swap_count(tmp_path):
+    for column in ("shmem_bytes", "swap_bytes"):
+        folder = tmp_path / column
+        folder.mkdir()
+        grown = {column: [i * 2 * MiB for i in range(80)], "anon_bytes": 50 * MiB}
+        unread = {"pss_bytes": None, "pss_anon_bytes": None}
+        builder = RecordingBuilder(folder).process(1)
+        recording = builder.samples(1, [50 * MiB] * 80, every_s=0.25, **grown, **unread).open()
+        assert tree_growth(recording).leaking is True
+
+
+def test_a_short_recording_says_so(tmp_path):
+    recording = RecordingBuilder(tmp_path).process(1).samples(1, [i * 10 * MiB for i in range(38)], every_s=0.25).open()
+    growth = tree_growth(recording)
+    assert growth.leaking is None
+    assert growth.reason == "too short: 9 s recorded, needs about 11 s"
+
+
+def test_a_recording_without_samples_cannot_tell(tmp_path):
+    growth = tree_growth(RecordingBuilder(tmp_path).process(1).open())
+    assert growth.leaking is None
+    assert growth.processes == ()
+
+
+def test_pages_shared_with_forked_workers_count_once(tmp_path):
+    builder = RecordingBuilder(tmp_path).process(1)
+    for pid in (1, 2, 3, 4):
+        if pid > 1:
+            builder.process(pid, role="dataloader-worker")
+        builder.samples(pid, [400 * MiB] * 80, every_s=0.25, pss_bytes=100 * MiB, pss_anon_bytes=100 * MiB)
+    growth = tree_growth(builder.open())
+    assert growth.held_bytes.max() == pytest.approx(400 * MiB)
+
+
+def test_a_worker_pool_that_is_renewed_each_epoch_is_no_leak(tmp_path):
+    builder = RecordingBuilder(tmp_path).process(1).samples(1, [200 * MiB] * 160, every_s=0.25)
+    for epoch in range(5):
+        pid = 10 + epoch
+        builder.process(pid, role="dataloader-worker", born_s=epoch * 8, died_s=epoch * 8 + 8)
+        builder.samples(pid, [(20 + 5 * i) * MiB for i in range(31)], every_s=0.25, from_s=epoch * 8)
+    assert tree_growth(builder.open()).leaking is False
+
+
+def test_processes_that_pile_up_make_the_tree_grow(tmp_path):
+    builder = RecordingBuilder(tmp_path).process(1).samples(1, [200 * MiB] * 120, every_s=0.25)
+    for i in range(25):
+        builder.process(10 + i, role="python", born_s=1.0 + i)
+        builder.samples(10 + i, [20 * MiB] * (116 - 4 * i), every_s=0.25, from_s=1.0 + i)
+    assert tree_growth(builder.open()).leaking is True
+
+
+def test_a_leak_behind_others_that_shrink_is_found(tmp_path):
+    grown = [(100 + 2 * i) * MiB for i in range(100)]
+    shrunk = [(400 - 2 * i) * MiB for i in range(100)]
+    builder = RecordingBuilder(tmp_path).process(1).samples(1, grown, every_s=0.25)
+    growth = tree_growth(builder.process(2).samples(2, shrunk, every_s=0.25).open())
+    assert growth.leaking is True
+    assert growth.main.pid == 1
+
+
+def test_shutdown_does_not_spoil_the_trend(tmp_path):
+    recording = trainer(tmp_path).samples(PID, [20 * MiB, 3 * MiB], every_s=0.25, from_s=20.0).open()
+    assert tree_growth(recording).leaking is True

@@ -1,0 +1,75 @@
+"""The ledger: accounts for each kind of memory, and always closes."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from leakscope.analyzers import analyze
+from leakscope.analyzers._growth import tree_growth
+from leakscope.analyzers._ledger import growth_of, ledger
+from tests.builders import RecordingBuilder
+
+from .leaks import LEAK_BYTES_PER_S, PID, MiB, sentinels, trainer
+
+
+def with_takes(builder, column, slope=LEAK_BYTES_PER_S, times=(4, 9, 17)):
+    for number, at_s in enumerate(times, 1):
+        others = {"python_bytes": 8 * MiB, "array_bytes": 0, "tensor_bytes": 0}
+        builder.take(PID, number, at_s, **{**others, column: 8 * MiB + round(slope * at_s)})
+    return builder
+
+
+def test_each_account_is_found_by_what_its_inventories_say(tmp_path):
+    for account, column in (
+        ("tensors", "tensor_bytes"),
+        ("arrays", "array_bytes"),
+        ("python-objects", "python_bytes"),
+    ):
+        folder = tmp_path / account
+        folder.mkdir()
+        rows = ledger(with_takes(sentinels(trainer(folder)), column).open())
+        assert rows[0].account == account and rows[0].estimated
+        assert growth_of(rows, account) > 0.9 * sum(r.growth_bytes for r in rows)
+
+
+def test_what_malloc_handed_out_and_nothing_holds_is_native(tmp_path):
+    rows = ledger(with_takes(sentinels(trainer(tmp_path)), "python_bytes", slope=0).open())
+    assert rows[0].account == "native"
+    assert growth_of(rows, "native") > 0.9 * sum(r.growth_bytes for r in rows)
+
+
+def test_what_malloc_keeps_free_is_its_own_account(tmp_path):
+    kept = [MiB + LEAK_BYTES_PER_S * s for s in range(20)]
+    rows = ledger(with_takes(sentinels(trainer(tmp_path), in_use=0, malloc_free_bytes=kept), "python_bytes", 0).open())
+    assert rows[0].account == "allocator-free"
+
+
+def test_without_an_inside_view_the_growth_is_unexplained(tmp_path):
+    rows = ledger(trainer(tmp_path).open())
+    assert [row.account for row in rows] == ["unexplained"]
+    assert rows[0].process == f"train.py[{PID}]"
+
+
+def test_few_inventories_are_carried_on_but_never_beyond_the_growth(tmp_path):
+    rows = ledger(with_takes(sentinels(trainer(tmp_path)), "tensor_bytes", 3 * LEAK_BYTES_PER_S, times=(4, 6)).open())
+    assert growth_of(rows, "tensors") <= sum(r.growth_bytes for r in rows)
+
+
+amounts = st.lists(st.integers(0, 2**34), min_size=40, max_size=40)
+
+
+@given(amounts, amounts, amounts)
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_growth_column_sums_to_the_growth_of_the_tree(tmp_path_factory, anon, file, malloc):
+    builder = RecordingBuilder(tmp_path_factory.mktemp("run")).process(PID)
+    builder.samples(PID, anon, every_s=0.5, file_bytes=file, pss_bytes=None, pss_anon_bytes=None)
+    builder.sentinels(PID, every_s=0.5, malloc_in_use_bytes=malloc, malloc_free_bytes=anon)
+    with_takes(builder, "tensor_bytes")
+    recording = builder.open()
+    report = analyze(recording)
+    rows = report.ledger
+    assert all(row.growth_bytes == row.end_bytes - row.start_bytes for row in rows)
+    assert sum(row.growth_bytes for row in rows) == report.verdict.growth_bytes
+    own = sum(row.growth_bytes for row in rows if row.account != "mapped-files")
+    assert own == tree_growth(recording).growth_bytes

@@ -1,0 +1,72 @@
+"""What is left when nobody is to blame: the account, what it is not, and suspects whose inside cannot be seen."""
+
+from __future__ import annotations
+
+from leakscope.analyzers import analyze
+from leakscope.analyzers.unexplained_growth import findings as look
+from leakscope.findings import Finding, RuledOut, Subject
+
+from .leaks import PID, MiB, sentinels, trainer
+
+PICKLER = {
+    "path": "main() journal.pickler",
+    "root_kind": "frame",
+    "variable": "pickler",
+    "owner": "Journal",
+    "owner_file": "/home/me/journal.py",
+    "owner_line": 9,
+    "is_user": True,
+    "opaque": True,
+    "type_name": "_pickle.Pickler",
+}
+STREAM = {**PICKLER, "path": "main() journal.stream", "variable": "stream", "type_name": "_io.BufferedWriter"}
+
+
+def with_holders(builder, *holders, column="python_bytes", slope=0):
+    for number, at_s in enumerate((4, 9, 17), 1):
+        taken = {"python_bytes": 8 * MiB, "array_bytes": 0, "tensor_bytes": 0}
+        taken[column] = 8 * MiB + slope * at_s
+        builder.take(PID, number, at_s, holders=list(holders), **taken)
+    return builder
+
+
+def test_native_growth_names_the_object_that_may_hold_it(tmp_path):
+    recording = with_holders(sentinels(trainer(tmp_path)), STREAM, PICKLER).open()
+    (finding,) = analyze(recording, only=["unexplained-growth"]).findings
+    assert "perhaps held by Journal.pickler" in finding.title
+    assert finding.subject.variable == "pickler"
+    assert (finding.subject.file, finding.subject.line) == ("/home/me/journal.py", 9)
+    assert 0.3 < finding.confidence < 0.8 and finding.doubts
+
+
+def test_growth_in_python_objects_suspects_no_opaque_object(tmp_path):
+    recording = with_holders(sentinels(trainer(tmp_path)), PICKLER, slope=10 * MiB).open()
+    (finding,) = analyze(recording, only=["unexplained-growth"]).findings
+    assert finding.subject.variable is None
+    assert "Python objects" in finding.title
+
+
+def test_without_an_inside_view_the_process_is_named(tmp_path):
+    (finding,) = analyze(trainer(tmp_path).open(), only=["unexplained-growth"]).findings
+    assert finding.subject.process == "train.py"
+    assert finding.confidence <= 0.4
+    assert "no two inventories" in finding.doubts[0]
+
+
+def test_it_yields_to_findings_that_explain_half_of_the_growth(tmp_path):
+    recording = trainer(tmp_path).open()
+
+    def named(bytes, wasted=False):
+        return Finding("retained-objects", "t", "critical", 0.9, bytes, Subject(), wasted=wasted)
+
+    (ruled_out,) = look(recording, so_far=[named(90 * MiB)])
+    assert isinstance(ruled_out, RuledOut)
+    (little,) = look(recording, so_far=[named(20 * MiB)])
+    assert isinstance(little, Finding) and little.bytes < 160 * MiB
+    (wasted,) = look(recording, so_far=[named(500 * MiB, wasted=True)])
+    assert isinstance(wasted, Finding)
+
+
+def test_silent_where_nothing_grows(tmp_path):
+    report = analyze(trainer(tmp_path, leak=0).open(), only=["unexplained-growth"])
+    assert not report.findings and report.ruled_out

@@ -1,0 +1,92 @@
+"""One report that has something of everything, and one that has nothing."""
+
+from __future__ import annotations
+
+from leakscope.findings import (
+    Evidence,
+    Finding,
+    LedgerRow,
+    RecordingFacts,
+    Report,
+    RuledOut,
+    Series,
+    Skipped,
+    Subject,
+    Verdict,
+)
+
+MiB = 1024**2
+
+RETAINED = Finding(
+    kind="retained-objects",
+    title="Trainer.history keeps every loss tensor",
+    severity="critical",
+    confidence=0.97,
+    bytes=600 * MiB,
+    bytes_per_hour=120 * 1024.0 * MiB,
+    bytes_per_step=131072.0,
+    subject=Subject(
+        pid=4242,
+        process="train.py",
+        role="trainer",
+        holder="Trainer.history (list)",
+        variable="history",
+        path="main() trainer.history[*]",
+        type="torch.Tensor float32",
+        file="train.py",
+        line=88,
+        function="Trainer.step",
+    ),
+    evidence=[Evidence("the list grew from 120 to 5,000 members", {"length": 5000})],
+    doubts=["sizes are estimated from a sample of the members"],
+    remedy=["store loss.item(): frees about 600 MiB"],
+    series=[Series("length", [1.0, 2.0], [120.0, 5000.0], "s", "objects")],
+)
+DUPLICATE = Finding(
+    kind="duplicate-model",
+    title="The model's weights live twice",
+    severity="note",
+    confidence=0.8,
+    bytes=200 * MiB,
+    subject=Subject(process="train.py", pid=4242),
+    wasted=True,
+)
+FULL = Report(
+    recording=RecordingFacts(
+        path="run.parquet",
+        command=["python", "train.py"],
+        started_at="2026-11-21T10:00:00Z",
+        duration_s=21.4,
+        ended="exit",
+        exit_code=0,
+        signal=None,
+        process_count=3,
+        agent_count=1,
+        complete=True,
+        notes=["output was lost after 3 s"],
+        overhead={"recorder_cpu_fraction": 0.006, "take_fraction": 0.004, "recorder_rss_bytes": 12_000_000},
+    ),
+    verdict=Verdict(
+        leaking=True,
+        killed=False,
+        headline="Memory leaks: Trainer.history keeps every loss tensor.",
+        growth_bytes=642 * MiB,
+        growth_bytes_per_hour=1e11,
+        growth_bytes_per_step=131072.0,
+        wasted_bytes=200 * MiB,
+        limit="cgroup",
+        seconds_to_limit=720.0,
+    ),
+    ledger=[
+        LedgerRow("tensors", "train.py[4242]", 10 * MiB, 610 * MiB, 600 * MiB, estimated=True),
+        LedgerRow("native", "train.py[4242]", 100 * MiB, 142 * MiB, 42 * MiB, estimated=True),
+        LedgerRow("mapped-files", "train.py[4242]", 90 * MiB, 90 * MiB, 0),
+    ],
+    findings=[RETAINED, DUPLICATE],
+    ruled_out=[RuledOut("cyclic-garbage", "calling gc.collect() will not help", {"gc_collections": 14})],
+    skipped=[Skipped("gpu-fragmentation", "no GPU in this recording")],
+)
+EMPTY = Report(
+    recording=RecordingFacts("run.parquet", [], "", 0.0, "lost", None, None, 0, 0, False),
+    verdict=Verdict(None, False, "Cannot tell whether memory leaks: no memory samples.", 0),
+)

@@ -1,0 +1,103 @@
+"""The report at a terminal: the whole text, narrow and wide, without colour, and with a job's odd strings."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from leakscope.errors import BadInput
+from leakscope.findings import Subject
+from leakscope.renderers import names, render
+
+from .reports import EMPTY, FULL, RETAINED
+
+EXPECTED = """\
+ LEAKING   cgroup full in 12 min 00 s
+Memory leaks: Trainer.history keeps every loss tensor.
+python train.py  ·  21.4 s, 3 processes, exit status 0
+
+1. critical: Trainer.history keeps every loss tensor
+   where    train.py:88  in Trainer.step
+   held by  Trainer.history (list)  of torch.Tensor float32
+   path     main() trainer.history[*]
+   process  train.py (trainer, pid 4242)
+   amount   600 MiB, 120 GiB an hour, 128 KiB a step, 97% sure
+   kind     retained-objects
+   Evidence
+     · the list grew from 120 to 5,000 members
+   Doubts
+     · sizes are estimated from a sample of the members
+   What to do
+     · store loss.item(): frees about 600 MiB
+
+2. note: The model's weights live twice
+   process  train.py (pid 4242)
+   amount   200 MiB, wasted once, 80% sure
+   kind     duplicate-model
+
+Where the growth went
+  account               start        end      growth
+  ──────────────────────────────────────────────────
+  tensors ~          10.0 MiB    610 MiB    +600 MiB
+  native ~            100 MiB    142 MiB   +42.0 MiB
+  nearly unchanged   90.0 MiB   90.0 MiB         0 B
+
+  total               200 MiB    842 MiB    +642 MiB
+  ~ estimated from inventories of the heap
+
+Ruled out
+  · cyclic-garbage: calling gc.collect() will not help
+
+Not looked at
+  · gpu-fragmentation: no GPU in this recording
+  · output was lost after 3 s
+
+Recording cost: 0.6% of a core, 0.4% of the job's time in inventories, 11.4 MiB
+of memory.
+"""
+
+
+def test_the_whole_text():
+    assert render(FULL, "terminal", width=80, color=False) == EXPECTED
+
+
+@pytest.mark.parametrize("width", [40, 80, 160])
+@pytest.mark.parametrize("report", [FULL, EMPTY], ids=["full", "empty"])
+def test_no_line_is_wider_than_the_terminal(report, width):
+    lines = render(report, "terminal", width=width, color=False).splitlines()
+    assert max(map(len, lines)) <= width
+    assert all(line == line.rstrip() for line in lines)
+
+
+def test_nothing_known_is_said_plainly():
+    text = render(EMPTY, "terminal", width=80, color=False)
+    assert text.startswith(" CANNOT TELL\n")
+    assert "the recording is not complete" in text
+    assert "Recording cost: not measured." in text
+
+
+def test_colour_is_only_there_when_wanted(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in render(FULL, "terminal")
+    assert "\x1b" in render(FULL, "terminal", color=True)
+    monkeypatch.delenv("NO_COLOR")
+    assert "\x1b" in render(FULL, "terminal")
+
+
+def test_strings_of_the_job_cannot_steer_the_terminal():
+    odd = dataclasses.replace(
+        RETAINED,
+        title="[bold]list\x1b[2J\x07\x9b31m",
+        subject=Subject(variable="a\rb\nc", file="caf\udce9.py", path="x\u202ey"),
+    )
+    text = render(dataclasses.replace(FULL, findings=[odd]), "terminal", width=80, color=False)
+    assert r"[bold]list\x1b[2J\x07\x9b31m" in text
+    assert r"a\rb\nc" in text and r"caf\udce9.py" in text and r"x\u202ey" in text
+    text.encode("utf-8")
+
+
+def test_an_unknown_format_is_refused_with_those_there_are():
+    assert {"json", "terminal"} <= set(names())
+    with pytest.raises(BadInput, match="there is no format 'xml'"):
+        render(FULL, "xml")
