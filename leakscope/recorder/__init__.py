@@ -54,7 +54,9 @@ def record(options: RecordOptions) -> int:
         agent_config=_agent_config(options, now_mono_ns) if options.agent else None,
     )
     launch.adopt_orphans()
-    launch.die_if_asked(mask)
+    if signal_number := launch.asked_to_end(mask):
+        output.remove()
+        return launch.end_as(signal_number)
     try:
         job = launch.Job.start(options.command, _environment(options, output), mask)
     except LeakscopeError:
@@ -78,6 +80,7 @@ class _Recording:
         self._status_line = console.StatusLine(not options.quiet)
         self._sampler: Sampler | None = None  # None once recording is over
         self._finished: Sampler | None = None
+        self._is_closed = False
         self._helper: int | None = None
         self._helper_status: int | None = None
 
@@ -97,9 +100,10 @@ class _Recording:
         try:
             yield
         except Exception as error:
-            self._sampler = None
+            self._sampler = self._finished = None
             self._status_line.erase()
-            console.say(f"recording stopped by a fault of leakscope ({type(error).__name__}: {error}); {self._kept()}")
+            fault = f"{type(error).__name__}: {error}"
+            console.say(f"a fault of leakscope ended the recording, not the command ({fault}); {self._kept()}")
 
     def _begin(self) -> None:
         options = self._options
@@ -129,11 +133,12 @@ class _Recording:
         if self._options.duration_s is not None and self._sampler.elapsed_s >= self._options.duration_s:
             self._close(self._sampler)
 
-    def _close(self, sampler: Sampler) -> None:
-        """End the recording and begin to finish the file."""
-        self._sampler = None
+    def _close(self, sampler: Sampler | None) -> None:
+        """End the recording and begin to finish the file; after a fault there is no sampler, but there are its rows."""
+        self._sampler, self._is_closed = None, True
         self._status_line.erase()
-        sampler.finish(self._job.wait_status)
+        if sampler is not None:
+            sampler.finish(self._job.wait_status)
         with suppress(OSError):
             self._output.journal.close()
         self._output.release()
@@ -142,7 +147,8 @@ class _Recording:
             self._helper = finalizing.start(self._output.path, *keep, log=self._log)
 
     def _end(self) -> None:
-        if self._sampler is not None:
+        elapsed_s = self._finished.elapsed_s if self._finished else 0.0  # without the time that finishing takes
+        if not self._is_closed:
             self._close(self._sampler)
         if self._helper is not None and self._helper_status is None:
             self._helper_status = finalizing.wait(self._helper)
@@ -150,7 +156,7 @@ class _Recording:
             return
         if self._options.summary and not self._options.quiet and self._job.wait_status is not None:
             code = launch.exit_code_of(self._job.wait_status)
-            console.say(console.ending_text(code, self._finished.elapsed_s, self._finished.limits.kill_count))
+            console.say(console.ending_text(code, elapsed_s, self._finished.limits.kill_count))
             console.say(console.memory_text(self._finished.figures))
             if self._helper_status == 0:
                 console.say(self._recorded())

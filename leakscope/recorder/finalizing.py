@@ -44,8 +44,9 @@ def start(output: str, *options: str, log: str = os.devnull) -> int:
         setsigmask=(),
         setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
     )
-    with suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, pid, _NICE)
+    if "--checkpoint" in options:  # at the end somebody waits for it
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, pid, _NICE)
     with suppress(OSError), open(f"/proc/{pid}/oom_score_adj", "w") as stream:
         stream.write("1000")  # if memory is short, this one goes, not the job
     return pid

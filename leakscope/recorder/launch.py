@@ -66,11 +66,10 @@ def block_signals() -> set[int]:
     return set(inherited)
 
 
-def die_if_asked(inherited_mask: set[int]) -> None:
-    """End by a signal that came before there was a job to pass it on to."""
-    for number in _ENDING:
-        if number in signal.sigpending() and number not in inherited_mask:
-            _die_by(number)
+def asked_to_end(inherited_mask: set[int]) -> int | None:
+    """A signal to end by that came before there was a job to pass it on to."""
+    pending = signal.sigpending() - inherited_mask
+    return next((number for number in _ENDING if number in pending), None)
 
 
 def adopt_orphans() -> None:

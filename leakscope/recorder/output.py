@@ -115,12 +115,16 @@ class Output:
                 os.unlink(temporary)
             raise
 
-    def restore(self) -> None:
-        """Bring back a journal folder that vanished, for the rows to come. **Errors** OSError."""
+    def check_journal(self) -> None:
+        """Bring back a journal folder that vanished, for the rows to come.
+
+        **Errors** OSError if it had vanished, since what was in it is lost, and if it cannot be brought back.
+        """
         if not os.path.isdir(self.journal_path):
             self.journal.abandon()
             os.mkdir(self.journal_path)
             self._fill(self.journal_path)
+            raise FileNotFoundError(errno.ENOENT, "the journal folder had vanished")
 
     def request_take(self, reason: str) -> None:
         """Ask the agents for an inventory now; they watch for this file. **Errors** OSError."""

@@ -79,11 +79,10 @@ class Sampler:
     def take_in(self, happenings: list[Happening]) -> None:
         """Write down what woke the recorder."""
         for kind, pid, value in happenings:
-            if pid == self._helper:
-                self._helper = None if kind == "ended" else self._helper
-            elif kind == "ended":
+            if kind == "ended":
                 code = launch.exit_code_of(value)
                 self.tree.note_exit(pid, code if code >= 0 else None, -code if code < 0 else None)
+                self._helper = None if pid == self._helper else self._helper
             elif pid == self.tree.root_pid:
                 verb = {"signal": "passed on", "stopped": "stopped by", "continued": "continued by"}[kind]
                 self.event(kind, f"{verb} {console.signal_name(value)}", float(value), pid)
@@ -137,7 +136,7 @@ class Sampler:
         """Hand rows to the kernel; what could not be written is remembered and tried again at the next flush."""
         now_s = self._clock()
         try:
-            self.output.restore()
+            self.output.check_journal()
             if self._lost_s is not None:
                 lost_s = now_s - self._lost_s
                 self.event("output-lost", f"{lost_s:.0f} s were not recorded: {self._lost_reason}", lost_s)

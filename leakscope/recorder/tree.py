@@ -120,6 +120,8 @@ class Tree:
 
     def _look_again(self, process: Process, now_ns: int) -> list[Row]:
         stat = None if process.pid in self._exits else proc.stat(process.pid)
+        if stat is not None and stat.is_dead and stat.ppid == self._recorder_pid:
+            return []  # the recorder is about to reap it and will know how it ended
         if stat is None or stat.is_dead or stat.start_ticks != process.stat.start_ticks:
             return [self._bury(process, now_ns)]
         process.stat = stat
@@ -142,9 +144,10 @@ class Tree:
         self._known = set(present)
         rows: list[Row] = []
         parents = {self._recorder_pid, *self.living}
-        while ours := [pid for pid, stat in strangers.items() if stat.ppid in parents or pid == self.root_pid]:
+        while ours := [pid for pid, stat in strangers.items() if stat.ppid in parents]:
             for pid in sorted(ours):
-                process = Process(pid, strangers.pop(pid), self.now_s, now_ns, pid == self.root_pid)
+                is_root = pid == self.root_pid and self.seen_count == 0
+                process = Process(pid, strangers.pop(pid), self.now_s, now_ns, is_root)
                 rows += self._add(process, now_ns)
                 parents.add(pid)
         return rows
@@ -156,7 +159,9 @@ class Tree:
         process.ns_pid = int((proc.text_of(status, b"NSpid") or str(process.pid)).split()[-1])
         process.cgroup = proc.cgroup(process.pid)
         rows = self._identify(process) or [process.row()]
-        if process.stat.is_dead:  # it came and went between two looks, and its parent has not reaped it
+        if (
+            process.stat.is_dead and process.ppid != self._recorder_pid
+        ):  # it came and went between two looks, and its parent has not reaped it
             rows.append(self._bury(process, now_ns))
         return rows
 

@@ -1,0 +1,85 @@
+"""Runs of ``leakscope record`` for the tests, and what they left in the journal."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from leakscope.agent.journal import read_blocks
+
+PYTHON = sys.executable
+ROOT = Path(__file__).resolve().parents[2]
+TIMEOUT_S = 30.0
+# Without pyarrow the journal is kept, as it is on a node that only records: then a run is quick and can be looked into.
+NO_PYARROW = "import sys; sys.modules['pyarrow'] = None; from leakscope.__main__ import main; main()"
+
+
+def environment(**changes: str) -> dict[str, str]:
+    """The environment of a user, with leakscope importable."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("LEAKSCOPE_", "RANK", "PYTHONPATH"))}
+    return {**kept, "PYTHONPATH": str(ROOT), **changes}
+
+
+def record_command(*words: str, finalize: bool = False) -> list[str]:
+    start = ["-m", "leakscope"] if finalize else ["-c", NO_PYARROW]
+    return [PYTHON, *start, "record", *words]
+
+
+def record(folder: Path, *words: str, finalize: bool = False, **env: str) -> subprocess.CompletedProcess[str]:
+    """Record a command in ``folder`` and wait for its end."""
+    return subprocess.run(
+        record_command(*words, finalize=finalize),
+        cwd=folder,
+        env=environment(**env),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+
+
+def start(folder: Path, *words: str, **options: Any) -> subprocess.Popen[str]:
+    """Begin to record; the first line that the command prints says that it is ready."""
+    recorder = subprocess.Popen(
+        record_command(*words),
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+    assert recorder.stdout is not None
+    assert recorder.stdout.readline(), recorder.communicate()
+    return recorder
+
+
+def rows(journal: Path, table: str) -> list[dict[str, Any]]:
+    """The recorder's rows of a table, in the order they were written."""
+    found: list[dict[str, Any]] = []
+    for segment in sorted(journal.glob("recorder-*.jnl")):
+        for name, block in read_blocks(str(segment)):
+            found += block if name == table else []
+    return found
+
+
+def until(condition: Callable[[], Any]) -> Any:
+    """Wait for something that will happen soon; its value."""
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < deadline_s:
+        if value := condition():
+            return value
+        time.sleep(0.02)
+    raise AssertionError("it did not happen")
+
+
+def is_running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"

@@ -1,0 +1,100 @@
+"""``record`` ends exactly as the command does, and says in one line why it could not begin."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from .runs import PYTHON, ROOT, record, rows
+
+
+@pytest.mark.parametrize(
+    ("program", "status"),
+    [
+        ("pass", 0),
+        ("raise SystemExit(7)", 7),
+        ("raise ValueError", 1),
+        ("import os; os.kill(os.getpid(), 9)", -signal.SIGKILL),
+        ("import os; os.kill(os.getpid(), 15)", -signal.SIGTERM),
+        ("import os; os.kill(os.getpid(), 11)", -signal.SIGSEGV),
+    ],
+)
+def test_ends_as_the_command(tmp_path: Path, program: str, status: int) -> None:
+    result = record(tmp_path, "-q", "--", PYTHON, "-c", program)
+    assert result.returncode == status
+    journal = tmp_path / "run.parquet.journal"
+    assert rows(journal, "events")[-1]["value"] == status
+    root = rows(journal, "processes")[-1]
+    assert (root["exit_code"], root["exit_signal"]) == ((status, None) if status >= 0 else (None, -status))
+
+
+def test_the_commands_output_is_its_own(tmp_path: Path) -> None:
+    program = "import sys; print(input()); print('err', file=sys.stderr)"
+    result = record(tmp_path, "-q", "--agent", "off", "sh", "-c", f'echo hi | {PYTHON} -c "{program}"')
+    assert result.stdout == "hi\n"
+    assert result.stderr.splitlines()[0] == "err"
+
+
+def test_a_script_without_interpreter_line_is_run_by_sh(tmp_path: Path) -> None:
+    script = tmp_path / "train"
+    script.write_text("exit 5\n")
+    script.chmod(0o755)
+    assert record(tmp_path, "-q", "./train").returncode == 5
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "complaint"),
+    [
+        (["--", "no-such-command"], 127, "cannot run no-such-command: not found"),
+        (["--", "./no-such-command"], 127, "cannot run ./no-such-command: not found"),
+        (["--", "./notes.txt"], 126, "cannot run ./notes.txt: it is not executable"),
+        (["--", "/"], 126, "cannot run /: it is a directory"),
+        (["--", ""], 127, "cannot run '': not found"),
+        ([], 125, "record needs a command"),
+        (["--frobnicate", "true"], 125, "record has no option --frobnicate"),
+        (["-i", "soon", "true"], 125, "'soon' is not a duration"),
+        (["-i", "0", "true"], 125, "out of range"),
+        (["-o"], 125, "-o needs a value"),
+        (["--force=yes", "true"], 125, "--force takes no value"),
+        (["--agent", "gdb", "true"], 125, "neither auto nor off"),
+        (["--label", "team", "true"], 125, "write it like team=vision"),
+        (["-o", "missing/run.parquet", "true"], 125, "there is no folder missing"),
+        (["-o", ".", "true"], 125, "it is a folder"),
+        (["-o", "/dev/null", "true"], 125, "not a regular file"),
+        (["-o", "{what}.parquet", "true"], 125, "{what} is not known"),
+        (["-o", "{env:NOT_SET_HERE}.parquet", "true"], 125, "no NOT_SET_HERE"),
+        (["-f", "-o", "notes.txt", "true"], 125, "not a recording and stays as it is"),
+    ],
+)
+def test_cannot_begin(tmp_path: Path, words: list[str], status: int, complaint: str) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    result = record(tmp_path, *words)
+    assert result.returncode == status
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stderr.startswith("leakscope: ")
+    assert complaint in result.stderr
+    assert [p.name for p in tmp_path.iterdir()] == ["notes.txt"]
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_bad_value_in_the_environment_names_the_variable(tmp_path: Path) -> None:
+    result = record(tmp_path, "true", LEAKSCOPE_RECORD_INTERVAL="soon")
+    assert result.returncode == 125
+    assert "LEAKSCOPE_RECORD_INTERVAL: 'soon'" in result.stderr
+
+
+def test_a_fault_of_the_recorder_does_not_reach_the_command(tmp_path: Path) -> None:
+    sitecustomize = tmp_path / "sitecustomize.py"
+    sitecustomize.write_text(
+        "import sys\n"
+        "if 'record' in sys.argv or 'record' in getattr(sys, 'orig_argv', []):\n"
+        "    from leakscope.recorder.sampler import Sampler\n"
+        "    def sample(self): raise RuntimeError('planted')\n"
+        "    Sampler.sample = sample\n"
+    )
+    result = record(tmp_path, "--agent", "off", "sh", "-c", "sleep 0.3; exit 7", PYTHONPATH=f"{tmp_path}:{ROOT}")
+    assert result.returncode == 7
+    assert "RuntimeError: planted" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
