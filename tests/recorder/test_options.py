@@ -1,0 +1,61 @@
+"""The words after ``record``: options, the environment, the command, and the help."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from leakscope.errors import BadInput
+from leakscope.options import RECORD_OPTIONS, parse_record, record_help
+
+from .runs import PYTHON, environment
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-o", "a", "-i", "2s", "-f", "python", "t.py", "-o", "y"],
+        ["-oa", "-fi2s", "--", "python", "t.py", "-o", "y"],
+        ["--output=a", "--interval", "2", "--force", "python", "t.py", "-o", "y"],
+    ],
+)
+def test_the_same_in_every_spelling(words: list[str]) -> None:
+    options = parse_record(words, {})
+    assert options.command == ("python", "t.py", "-o", "y")
+    assert (options.output, options.interval_s, options.force) == ("a", 2.0, True)
+
+
+def test_defaults() -> None:
+    options = parse_record(["true"], {})
+    assert options._replace(command=()) == type(options)()
+
+
+def test_words_that_mean_no_number() -> None:
+    options = parse_record(["--fsync", "never", "--pss-interval", "auto", "-i", "auto", "true"], {})
+    assert (options.fsync_s, options.pss_interval_s, options.interval_s) == (None, None, None)
+    assert parse_record(["--fsync", "always", "true"], {}).fsync_s == 0.0
+
+
+def test_the_environment_stands_in_and_an_option_wins() -> None:
+    environ = {
+        "LEAKSCOPE_RECORD_INTERVAL": "5s",
+        "LEAKSCOPE_RECORD_QUIET": "1",
+        "LEAKSCOPE_RECORD_NO_TAKES": "yes",
+        "LEAKSCOPE_RECORD_FORCE": "0",
+        "LEAKSCOPE_RECORD_LABEL": "a=1 b=2",
+    }
+    options = parse_record(["-i", "3s", "--label", "b=3", "true"], environ)
+    assert (options.interval_s, options.quiet, options.takes, options.force) == (3.0, True, False, False)
+    assert options.labels == {"a": "1", "b": "3"}
+    with pytest.raises(BadInput, match="LEAKSCOPE_RECORD_QUIET: 'maybe' is neither 1 nor 0"):
+        parse_record(["true"], {"LEAKSCOPE_RECORD_QUIET": "maybe"})
+
+
+def test_help_names_every_option_and_needs_no_command() -> None:
+    result = subprocess.run(
+        [PYTHON, "-m", "leakscope", "record", "--help"], env=environment(), capture_output=True, text=True
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout == record_help()
+    assert all(flag in result.stdout for option in RECORD_OPTIONS for flag in option.flags)
