@@ -162,7 +162,9 @@ def _finding(
     idle = collector.state != "works"
     place = _switch(rows_of(recording.tables["sources"], process), collector.state)
     row = cycles["row"] if cycles else None
-    chain, kind = text_of(row, "chain"), text_of(row, "type_name")
+    chain, kind = (
+        text.replace("__main__.", "") if text else None for text in (text_of(row, "chain"), text_of(row, "type_name"))
+    )
     # The inventories count an object's own bytes only; what hangs on a cycle shows as growth that nobody reaches.
     bytes = out_of_reach if idle else min(out_of_reach, int_of(row, "deep_bytes") or 0)
     evidence = [

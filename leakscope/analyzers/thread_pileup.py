@@ -45,6 +45,9 @@ def findings(
         time_s, count = _counts(rows_of(recording.tables["process_samples"], process))
         if not time_s.size:
             continue
+        if np.ptp(count) < min_threads:
+            most = max(most, (int(count.max() - count[0]), process.label, int(count.max())))
+            continue
         trend = judge(time_s, count, min_growth_bytes=min_threads, min_growth_fraction=min_fraction)
         if trend.verdict == GROWING:
             found = True

@@ -47,7 +47,7 @@ def test_the_call_that_stopped_the_collector_is_named(tmp_path, collector, call,
     (finding,), _, _ = looked(builder.open())
     assert words in finding.title and "Leg" in finding.title
     assert (finding.subject.file, finding.subject.line) == ("/home/me/train.py", 4)
-    assert finding.subject.type == "__main__.Leg"
+    assert finding.subject.type == "Leg"
     assert finding.severity == "critical" and finding.confidence >= 0.9
     assert finding.bytes > 100 * 2**20
     assert any("4" in remedy for remedy in finding.remedy)
