@@ -174,16 +174,15 @@ class Agent(object):
             if not self._forked_children_allow():
                 self.budget.spend(0.0, monotonic() - self.began)
                 return
-            elapsed = monotonic() - self.began
             self.take_number += 1
             take = Take(
-                self.take_number, self.budget.pause_s(elapsed, self.options["take_pause_s"]), self.memory,
+                self.take_number, self.options["take_pause_s"], self.memory,
                 self.main_thread, self.thread, reduced,
             )  # fmt: skip
             stamps = _stamps()
             rows = take.run()
             self.last_take_at = monotonic() - self.began
-            self.budget.spend(take.summary["duration_s"], self.last_take_at)
+            self.budget.spend(take.summary["take_cpu_s"], self.last_take_at)
             self.rss_at_take = rss_bytes()
             in_use = sentinels.malloc_figures()[0]
             summary = dict(

@@ -22,7 +22,10 @@ GROWTH_MIN_BYTES = 64 * 1024 * 1024
 
 
 class Budget(object):
-    """What takes may cost: ``fraction`` of the time elapsed and a credit at the start, all in seconds."""
+    """What takes may cost: ``fraction`` of the time elapsed and a credit at the start, all in seconds.
+
+    Costs are CPU time: on a crowded machine a take lasts longer, but so does everything else.
+    """
 
     def __init__(self, fraction, credit_s, interval_s):
         self._fraction = fraction
@@ -38,11 +41,6 @@ class Budget(object):
 
     def is_due(self, elapsed_s):
         return elapsed_s >= self._next_s and self.allows(elapsed_s)
-
-    def pause_s(self, elapsed_s, longest_s):
-        """The longest pause the next take may make."""
-        left = self._fraction * elapsed_s + self._credit_s - self.spent_s
-        return max(0.02, min(longest_s, left))
 
     def spend(self, cost_s, elapsed_s):
         self.spent_s += cost_s

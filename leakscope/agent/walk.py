@@ -57,7 +57,8 @@ CELL, DEFAULT, BASE, CACHE = "cell", "default", "base", "cache"
 
 _IDENTIFIER_KEYS = 32  # a dict of at most so many string keys is a record: its keys are names
 _VISIT_ALL = 256  # members of a container visited one by one
-_SAMPLE = 64  # members sampled of a larger one
+_SAMPLE = 128  # members sampled of a larger one
+_SAMPLE_MIXED = 512  # the same of what a C object refers to: members of every kind
 _SAMPLE_NESTED = 8  # the same inside a sampled member
 _LARGEST = 8  # of containers in a container, the largest are always looked at: growth may sit in one of them
 _LARGEST_SCAN = 50000  # members among which the largest are searched (0.1 us each)
@@ -142,7 +143,7 @@ class Walk(object):
     ``deadline`` (perf_counter seconds) cuts it: ``truncated`` is then True and the figures are lower bounds.
     """
 
-    def __init__(self, deadline, with_tensors=True, expand_limit=1500):
+    def __init__(self, deadline, with_tensors=True, expand_limit=500):
         self.nodes = []
         self.seen = set()
         self.truncated = False
@@ -310,7 +311,7 @@ class Walk(object):
                 member = sample.pop()  # popped, so that a reference count says what the job holds, not what we hold
                 self._push(member, node, label, edge, weight)
             return
-        wanted = _SAMPLE if weight <= 1.0 else _SAMPLE_NESTED
+        wanted = (_SAMPLE_MIXED if edge is REFERENCE else _SAMPLE) if weight <= 1.0 else _SAMPLE_NESTED
         sample = _spread(members, length, wanted)
         if weight <= 1.0 and length <= _LARGEST_SCAN and type(sample[0]) in _SIZED:
             kinds = set(map(type, members))
@@ -387,19 +388,33 @@ def getattr_plain(module, name):
         return None
 
 
+_GOLDEN = 0.6180339887498949
+
+
 def _spread(members, length, wanted):
-    """About ``wanted`` members at even distances, the newest among them. Dicts and sets only iterate: 10 ns a member."""
-    if type(members) is list:
-        step = length / wanted
-        return [members[min(length - 1, int((i + 0.5) * step))] for i in range(wanted - 1)] + [members[-1]]
-    step = max(1, length // wanted)
+    """``wanted`` members, one from each of as many equal parts, the newest among them.
+
+    Within its part a member is picked by the golden ratio: at even distances a container whose members alternate
+    between kinds would show one kind only. Dicts and sets can only be iterated: 10 ns a member.
+    """
+    step = length / wanted
+    positions = [int((i + i * _GOLDEN % 1.0) * step) for i in range(wanted - 1)]
+    positions.append(length - 1)
+    if type(members) in (list, tuple):
+        return [members[position] for position in positions]
     if length > 4000000:  # 40 ms of iteration: take both ends instead
         head = list(islice(members, wanted // 2))
         try:
             return head + list(islice(reversed(members), wanted // 2))
         except TypeError:
             return head
-    return list(islice(members, step // 2, None, step))
+    sample = []
+    iterator = iter(members)
+    at = 0
+    for position in positions:
+        sample += islice(iterator, position - at, position - at + 1)
+        at = position + 1
+    return sample
 
 
 # ---- how to open an object of each type: opener(walk, obj, node, weight)

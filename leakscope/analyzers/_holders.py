@@ -91,6 +91,9 @@ def _takes(takes: pd.DataFrame, pid: int, start_s: float, end_s: float) -> pd.Da
     own = takes[takes["pid"] == pid].sort_values("take")
     regular = own[~own["reason"].isin(_LAST_REASONS)]
     last = own[own["reason"] == "exception"]
+    whole = regular[~regular["truncated"].fillna(False).astype(bool)]
+    if len(whole) >= 2:  # a take that was cut short shows less than there was
+        regular = whole
     inside = regular[(regular["time_s"] >= start_s) & (regular["time_s"] <= end_s + 1)]
     before = regular[regular["time_s"] < start_s].tail(1)
     if len(inside) >= 3:
@@ -124,7 +127,7 @@ def _places(rows: pd.DataFrame, takes: list[int]) -> list[Place]:
         place.tensor_bytes[i] += _number(row["tensor_deep_bytes"])
         place.count[i] += _number(row["object_count"])
         place.length[i] += _number(row["length"])
-        place.has_length |= row["length"] is not None and row["length"] == row["length"]
+        place.has_length |= _is_number(row["length"])
     for place in places.values():
         known = by_path.get(place.path)
         # Two types at one path (an attribute that was rebound): children hang below the larger one.
@@ -144,6 +147,10 @@ def _number(value: Any) -> float:
     except (TypeError, ValueError):
         return 0.0
     return number if number == number else 0.0
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and value == value
 
 
 def keeps_growing(values: Floats, *, min_persistence: float = 0.6, min_recent_fraction: float = 0.15) -> bool:
@@ -192,7 +199,9 @@ def accumulations(roots: tuple[Place, ...], threshold_bytes: float) -> Iterator[
     """Every accumulation point with at least ``threshold_bytes`` of lasting growth, in no order."""
     for root in roots:
         if root.growth_bytes >= threshold_bytes and keeps_growing(root.deep_bytes):
-            if multiplies(root) and root.row["root_kind"] in ("thread", "task", "generator", "frame"):
+            if multiplies(root) and root.row["root_kind"] == "thread":
+                continue  # ever more threads, each with its locals: that is thread-pileup's finding
+            if multiplies(root) and root.row["root_kind"] in ("task", "generator", "frame"):
                 yield Accumulation(root, root.growth_bytes, (root,))
             else:
                 yield from _below(root, threshold_bytes)

@@ -206,7 +206,6 @@ def _holder_of(place: Place) -> Holder:
 def _subject(named: Place, place: Place, kept: Place, process: ProcessGrowth, line: Line | None, name: str) -> Subject:
     row = named.row
     file = row["owner_file"] if isinstance(row["owner_file"], str) else None
-    number = row["owner_line"]
     return Subject(
         pid=process.pid,
         process=process.name,
@@ -217,7 +216,7 @@ def _subject(named: Place, place: Place, kept: Place, process: ProcessGrowth, li
         path=place.path,
         type=_type_text(place, kept),
         file=line.file if line is not None else file,
-        line=line.line if line is not None else (int(number) if number == number and number is not None else None),
+        line=line.line if line is not None else _whole(row["owner_line"]),
         function=line.function if line is not None else None,
         module=row["owner_module"] if isinstance(row["owner_module"], str) else None,
         library=None if named.is_user else _library(place),
@@ -264,8 +263,15 @@ def _confidence(inventory: Heap, place: Place, share: float, line: Line | None) 
 
 
 def _limit(place: Place) -> int | None:
-    limit = place.row["length_limit"]
-    return int(limit) if limit is not None and limit == limit else None
+    return _whole(place.row["length_limit"])
+
+
+def _whole(value: Any) -> int | None:
+    """An integer from a table that may have none (None, NaN or NA)."""
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        return None
 
 
 def _evidence(
