@@ -248,6 +248,12 @@ def severity_of(growth: TreeGrowth, bytes: int, *, critical_share: float = 0.5) 
     return "critical" if growth.leaking and bytes >= critical_share * growth.growth_bytes else "warning"
 
 
+def without_last(rows: pd.DataFrame, takes: pd.DataFrame) -> pd.DataFrame:
+    """Rows of takes that saw the program at work: at its end the locals of main() are gone, which is no decline."""
+    at_end = takes.loc[takes["reason"].isin(["exit", "exception"]), "take"]
+    return rows[~rows["take"].isin(at_end)]
+
+
 def rows_of(frame: pd.DataFrame, process: ProcessGrowth) -> pd.DataFrame:
     """The rows of one process in any table that has pid and start_ticks, by time."""
     own = frame[(frame["pid"] == process.pid) & (frame["start_ticks"].fillna(0) == process.start_ticks)]

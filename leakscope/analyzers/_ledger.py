@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..findings import LedgerRow
-from ._growth import ProcessGrowth, TreeGrowth, level_at, rows_of, tree_growth
+from ._growth import ProcessGrowth, TreeGrowth, level_at, rows_of, tree_growth, without_last
 from ._trend import Floats
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ def _inside(
     in_use = _at_ends(sentinels, "malloc_in_use_bytes", window)
     free = _at_ends(sentinels, "malloc_free_bytes", window)
     takes = rows_of(recording.tables["takes"], process)
+    takes = without_last(takes, takes)
     gained = private[1] - private[0]
     levels: dict[str, tuple[float, float]] = {}
     if in_use and free:
@@ -102,7 +103,7 @@ def _inside(
         start = min(free[0], max(0.0, private[0] - in_use[0]))
         levels["allocator-free"] = (start, max(0.0, start + kept))
         gained -= levels["allocator-free"][1] - start
-    estimates = _estimates(takes, window, gained)
+    estimates = _within(_estimates(takes, window, gained), private)
     levels.update(estimates)
     if in_use and estimates:
         explained_start, explained_end = (sum(level[i] for level in estimates.values()) for i in (0, 1))
@@ -113,6 +114,13 @@ def _inside(
         start = max(0.0, min(in_use[0], private[0]) - explained_start)
         levels["native"] = (start, start + native)
     return levels
+
+
+def _within(estimates: dict[str, tuple[float, float]], private: tuple[float, float]) -> dict[str, tuple[float, float]]:
+    """Estimates cut down to the memory there was: a take at the peak of a saw-tooth says too much for its foot."""
+    sums = [sum(level[i] for level in estimates.values()) for i in (0, 1)]
+    start, end = (min(1.0, there / said) if said > 0 else 1.0 for said, there in zip(sums, private))
+    return {account: (level[0] * start, level[1] * end) for account, level in estimates.items()}
 
 
 def _series(rows: pd.DataFrame, column: str) -> tuple[Floats, Floats]:

@@ -112,11 +112,11 @@ def _doubts(suspects: Sequence[pd.Series[Any]], inside: bool, process: ProcessGr
 
 
 def _suspects(holders: pd.DataFrame, most: int = 3) -> list[pd.Series[Any]]:
-    """Opaque objects of the user's own code in the last inventory, the shortest way first."""
+    """Opaque objects of the user's own code in any inventory, the shortest way first."""
     rows = holders[holders["opaque"].fillna(False).astype(bool) & holders["is_user"].fillna(False).astype(bool)]
     if not len(rows):
         return []
-    rows = rows[rows["take"] == holders["take"].max()]
+    rows = rows.drop_duplicates("path", keep="last")
     rows = rows[~rows["type_name"].fillna("").str.startswith(_HARMLESS)]
     ordered = sorted((row for _, row in rows.iterrows()), key=lambda r: (len(str(r["path"])), str(r["path"])))
     return ordered[:most]

@@ -23,7 +23,7 @@ from ..units import format_bytes, format_duration
 SUFFIX = ".txt"
 _WIDEST = 110  # longer lines are hard to read
 _SEVERITY_STYLES = {"critical": "bold red", "warning": "bold yellow", "note": "bold cyan"}
-_TRAILING_BLANKS = re.compile(r"(?m) +((?:\x1b\[[0-9;]*m)*)$")  # colours may end after them
+_TRAILING_BLANKS = re.compile(r"(?m)(?: |\x1b\[[0-9;]*m)+$")  # with the colours that begin and end among them
 _SMALL_BYTES = 1024 * 1024  # accounts that moved by less are added up in one row
 
 
@@ -47,7 +47,7 @@ def render(report: Report, *, width: int | None = None, color: bool | None = Non
     )
     for part in _parts(report):
         console.print(part)
-    return _TRAILING_BLANKS.sub(r"\1", stream.getvalue()).strip("\n") + "\n"
+    return _TRAILING_BLANKS.sub(lambda match: match[0].replace(" ", ""), stream.getvalue()).strip("\n") + "\n"
 
 
 def _parts(report: Report) -> Iterator[RenderableType]:
