@@ -45,6 +45,7 @@ def main(argv: Sequence[str]) -> int:
 def record(options: RecordOptions) -> int:
     """Run the command of ``options`` and record it. **Errors** LeakscopeError, only before the command has started."""
     mask = launch.block_signals()
+    launch.occupy_standard_descriptors()
     launch.find_program(options.command[0], os.environ.get("PATH"))
     now_unix_ns, now_mono_ns = time.time_ns(), time.monotonic_ns()
     output = Output.claim(

@@ -66,6 +66,13 @@ def block_signals() -> set[int]:
     return set(inherited)
 
 
+def occupy_standard_descriptors() -> None:
+    """Keep 0, 1 and 2 from being given to a file of ours if they were closed; the job still finds them closed."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)) <= 2:
+        pass
+    os.close(descriptor)
+
+
 def asked_to_end(inherited_mask: set[int]) -> int | None:
     """A signal to end by that came before there was a job to pass it on to."""
     pending = signal.sigpending() - inherited_mask

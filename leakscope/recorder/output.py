@@ -76,6 +76,7 @@ class Output:
     def _publish(self, agent_config: Mapping[str, Any] | None) -> bool:
         """Make the journal folder appear, whole; False if another one is there by now."""
         staging = os.path.join(os.path.dirname(self.path), f".{os.path.basename(self.journal_path)}.tmp-{os.getpid()}")
+        _remove_folder(staging)  # of a recorder that was killed: in a container pids come again
         os.mkdir(staging)
         try:
             self._fill(staging)
@@ -90,8 +91,7 @@ class Output:
                 return False
             raise
         finally:
-            if os.path.isdir(staging):
-                _remove_folder(staging)
+            _remove_folder(staging)
 
     def _fill(self, folder: str) -> None:
         self.release()
@@ -233,6 +233,8 @@ def _copy(source: str, target: str) -> None:
 
 
 def _remove_folder(path: str) -> None:
-    import shutil  # 3 ms and its compression modules: not for a start that needs nothing removed
+    """Remove a folder if it is there."""
+    if os.path.lexists(path):
+        import shutil  # 3 ms and its compression modules: not for a start that needs nothing removed
 
-    shutil.rmtree(path, ignore_errors=True)
+        shutil.rmtree(path, ignore_errors=True)

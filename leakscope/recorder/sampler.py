@@ -59,7 +59,7 @@ class Sampler:
         self._next_flush_s = now_s + min(1.0, flush_s)
         self._next_fsync_s = now_s + (fsync_s or 0.0)
         self._next_own_s = now_s + 1.0
-        self._sources: list[tuple[ModuleType, float]] = [(module, now_s) for module in sources.load()]
+        self._due_s: dict[ModuleType, float] = dict.fromkeys(sources.load(), now_s)
         self._helper: int | None = None
         self._checkpoint_s, self._checkpoint_bytes = now_s, 0
         self._sample_duration_s = 0.0
@@ -99,12 +99,7 @@ class Sampler:
             self._next_s + interval_s, now_s + interval_s / 2
         )  # late rounds are left out, not made up for
         self._update_tree(now_s)
-        found: dict[str, list[Row]] = {}
-        for number, (source, due_s) in enumerate(self._sources):
-            if now_s < due_s:
-                continue
-            self._sources[number] = source, max(due_s + getattr(source, "PERIOD_S", 0.0), now_s)
-            found[source.TABLE] = list(source.rows(self.tree))
+        found = self._ask_sources(now_s)
         for table, rows in found.items():
             for row in rows:
                 self._add(table, row)
@@ -157,6 +152,20 @@ class Sampler:
         """One line if rows were lost."""
         lost_s = self.lost_total_s + (self._clock() - self._lost_s if self._lost_s is not None else 0.0)
         return f"{lost_s:.0f} s were not recorded: {self._lost_reason}" if lost_s else None
+
+    def _ask_sources(self, now_s: float) -> dict[str, list[Row]]:
+        """Rows by table of every source that is due; one that fails is asked no more, the others go on."""
+        found = {}
+        for source, due_s in list(self._due_s.items()):
+            if now_s < due_s:
+                continue
+            self._due_s[source] = max(due_s + getattr(source, "PERIOD_S", 0.0), now_s)
+            try:
+                found[source.TABLE] = list(source.rows(self.tree))
+            except Exception as error:  # some kernel's file is not as we know it
+                del self._due_s[source]
+                self.event("source-failed", f"no more {source.TABLE}: {type(error).__name__}: {error}")
+        return found
 
     def _update_tree(self, now_s: float) -> None:
         for row in self.tree.update(now_s, time.monotonic_ns()):

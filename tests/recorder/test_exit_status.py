@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from .runs import PYTHON, ROOT, record, rows
+from .runs import PYTHON, ROOT, environment, record, record_command, rows
 
 
 @pytest.mark.parametrize(
@@ -35,6 +37,13 @@ def test_the_commands_output_is_its_own(tmp_path: Path) -> None:
     result = record(tmp_path, "-q", "--agent", "off", "sh", "-c", f'echo hi | {PYTHON} -c "{program}"')
     assert result.stdout == "hi\n"
     assert result.stderr.splitlines()[0] == "err"
+
+
+def test_closed_descriptors_stay_closed_for_the_command(tmp_path: Path) -> None:
+    script = f"exec {shlex.join(record_command('sh', '-c', 'ls /proc/self/fd > seen'))} 0<&- 2>&-"
+    subprocess.run(["sh", "-c", script], cwd=tmp_path, env=environment(), check=True)
+    assert (tmp_path / "seen").read_text().split() == ["0", "1"]  # 0 is the folder that ls reads
+    assert rows(tmp_path / "run.parquet.journal", "events")[-1]["event"] == "end"
 
 
 def test_a_script_without_interpreter_line_is_run_by_sh(tmp_path: Path) -> None:

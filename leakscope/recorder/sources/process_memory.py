@@ -17,13 +17,11 @@ from ..tree import Process, Row, Tree
 TABLE = "process_samples"
 FDS_PERIOD_S = 10.0
 PSS_PERIOD_S = 10.0
-PSS_COST_FACTOR = 100  # the tree's readings together cost at most 1 % of a core
+PSS_COST_FACTOR = 100  # the readings of the whole tree cost at most 1 % of a core
 EARLY_S = 60.0  # a short run has its trend in its first minute
 EARLY_PSS_PERIOD_S = 2.0
-EARLY_PSS_COST_FACTOR = 200
-CHEAP_S = 0.005
 CHANGE_FRACTION = 0.1  # a change of RSS that makes the last PSS stale
-CHANGE_COST_FACTOR = 20
+CHANGE_COST_FACTOR = 20  # even then not without pause: at most 5 %, while memory really moves
 
 
 def rows(tree: Tree) -> Iterator[Row]:
@@ -80,9 +78,8 @@ def _pss_is_due(process: Process, tree: Tree, tree_cost_s: float) -> bool:
     change_bytes = abs(process.rss_bytes - process.pss_rss_bytes)
     if change_bytes > CHANGE_FRACTION * process.pss_rss_bytes and waited_s >= CHANGE_COST_FACTOR * tree_cost_s:
         return True
-    if tree.now_s - process.born_s < EARLY_S and process.pss_cost_s < CHEAP_S:
-        return waited_s >= max(EARLY_PSS_PERIOD_S, EARLY_PSS_COST_FACTOR * tree_cost_s)
-    return waited_s >= max(PSS_PERIOD_S, PSS_COST_FACTOR * tree_cost_s)
+    period_s = EARLY_PSS_PERIOD_S if tree.now_s - process.born_s < EARLY_S else PSS_PERIOD_S
+    return waited_s >= max(period_s, PSS_COST_FACTOR * tree_cost_s)
 
 
 def _fd_count(process: Process, now_s: float) -> int | None:

@@ -1,0 +1,169 @@
+"""The sampler's clock and what it does when memory runs short, with time injected."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leakscope.recorder import console
+from leakscope.recorder.figures import Figures
+from leakscope.recorder.limits import Alarm, Limit
+from leakscope.recorder.output import Output
+from leakscope.recorder.sampler import Sampler
+from leakscope.recorder.sources import process_memory
+from leakscope.recorder.tree import Tree
+
+from .runs import rows
+
+MIB = 1 << 20
+
+
+class Clock:
+    """A clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def job() -> Iterator[subprocess.Popen[bytes]]:
+    """A process to look at, which waits for the end of its input."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        yield process
+        process.communicate(b"\n")
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Output:
+    return Output.claim(str(tmp_path / "run.parquet"), force=False, meta={"command": ["x"]}, agent_config=None)
+
+
+def make_sampler(output: Output, job: subprocess.Popen[bytes], clock: Clock, **options: Any) -> Sampler:
+    settings: dict[str, Any] = {"interval_s": None, "flush_s": 5.0, "fsync_s": None, "asks_agents": True}
+    tree = Tree(job.pid, os.getpid())
+    return Sampler(output, tree, status_line=console.StatusLine(False), clock=clock, **{**settings, **options})
+
+
+@pytest.mark.parametrize(("interval_s", "expected"), [(None, 4 * 60 + 60), (0.5, 240), (10.0, 12)])
+def test_samples_of_two_minutes(
+    output: Output, job: subprocess.Popen[bytes], clock: Clock, interval_s: float | None, expected: int
+) -> None:
+    sampler = make_sampler(output, job, clock, interval_s=interval_s)
+    count = 0
+    while sampler.elapsed_s < 120:
+        sampler.sample()
+        count += 1
+        clock.now_s += sampler.seconds_to_next()
+    assert abs(count - expected) <= 2
+    sampler.finish(None)
+    assert len(rows(Path(output.journal_path), "process_samples")) == count
+    assert 100 <= len(rows(Path(output.journal_path), "host_samples")) <= 121 or interval_s == 10.0
+
+
+def test_a_late_round_is_not_made_up_for(output: Output, job: subprocess.Popen[bytes], clock: Clock) -> None:
+    sampler = make_sampler(output, job, clock, interval_s=1.0)
+    sampler.sample()
+    clock.now_s += 60
+    sampler.sample()
+    assert sampler.seconds_to_next() > 0
+    sampler.finish(None)
+
+
+def test_a_source_that_fails_is_noted_and_the_others_go_on(
+    output: Output, job: subprocess.Popen[bytes], clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(tree: Tree) -> Iterator[dict[str, Any]]:
+        raise ValueError("odd file")
+
+    sampler = make_sampler(output, job, clock)
+    monkeypatch.setattr("leakscope.recorder.sources.host_memory.rows", fails)
+    for _ in range(3):
+        sampler.sample()
+        clock.now_s += 2
+    sampler.finish(None)
+    journal = Path(output.journal_path)
+    failed = [row["text"] for row in rows(journal, "events") if row["event"] == "source-failed"]
+    assert failed == ["no more host_samples: ValueError: odd file"]
+    assert len(rows(journal, "process_samples")) == 3
+
+
+def test_pressure_asks_the_agents_for_an_inventory(output: Output, job: subprocess.Popen[bytes], clock: Clock) -> None:
+    alarm = Alarm("pressure", "memory under pressure: 96% of the limit is used, cgroup /job", 0.96)
+    for asks in (False, True):
+        sampler = make_sampler(output, job, clock, asks_agents=asks)
+        sampler._raise(alarm)
+        request = Path(output.journal_path, "request-take")
+        assert request.exists() == asks
+    assert request.read_text() == alarm.text
+
+
+def test_pss_is_read_less_often_where_it_is_dear(output: Output, job: subprocess.Popen[bytes], clock: Clock) -> None:
+    tree = Tree(job.pid, os.getpid())
+    tree.update(0.0, 0)
+    (process,) = tree
+    process.rss_bytes = process.pss_rss_bytes = 100 * MIB
+
+    def is_due(after_s: float, cost_s: float = 0.001, age_s: float = 100.0) -> bool:
+        tree.now_s = process.born_s + age_s
+        process.pss_read_s = tree.now_s - after_s
+        return process_memory._pss_is_due(process, tree, cost_s)
+
+    assert [is_due(9), is_due(11)] == [False, True]
+    assert [is_due(11, cost_s=0.12), is_due(13, cost_s=0.12)] == [False, True]
+    assert [is_due(1, age_s=30), is_due(3, age_s=30)] == [False, True]
+    process.rss_bytes = 111 * MIB
+    assert [is_due(1), is_due(1, cost_s=0.12), is_due(3, cost_s=0.12)] == [True, False, True]
+    tree.pss_period_s = 5.0
+    assert [is_due(4), is_due(6)] == [False, True]
+
+
+def figures_of(*mib: float, every_s: float = 1.0) -> Figures:
+    figures = Figures()
+    for number, size in enumerate(mib):
+        tree = Tree(1, 1)
+        tree.now_s = number * every_s
+        tree.living[1] = type("Process", (), {"memory_bytes": int(size * MIB)})()
+        figures.look_at(tree)
+    return figures
+
+
+def test_figures_leave_out_loading_and_the_end() -> None:
+    figures = figures_of(1, 50, 100, 110, 90, 0)
+    assert (figures.first_bytes, figures.last_bytes, figures.peak_bytes) == (50 * MIB, 90 * MIB, 110 * MIB)
+
+
+def test_status_line() -> None:
+    figures = figures_of(*range(100, 160))
+    limit = Limit("host", 0, 600 * MIB)
+    assert console.status_text(75, figures, limit) == (
+        "leakscope 159 MiB, +58.0 MiB, +60.0 MiB/min, 1 process, limit in 10 min 00 s, 75.0 s"
+    )
+    assert "limit" not in console.status_text(10, figures_of(*[100] * 60), limit)
+
+
+@pytest.mark.parametrize(
+    ("code", "kills", "text"),
+    [
+        (0, 0, "the command exited with status 0 after 12.0 s"),
+        (-15, 1, "the command was ended by SIGTERM (15) after 12.0 s"),
+        (-9, 1, "the command was ended by SIGKILL (9) after 12.0 s; the kernel's OOM killer was at work"),
+        (-40, 0, "the command was ended by signal 40 after 12.0 s"),
+        (None, 0, "recorded 12.0 s; the command goes on"),
+    ],
+)
+def test_how_it_ended(code: int | None, kills: int, text: str) -> None:
+    assert console.ending_text(code, 12.0, kills) == text
