@@ -138,7 +138,7 @@ class Agent(object):
         if self.steps.count is not None and now - self.steps.last_at < safepoint.STEPPING_S:
             return  # the next optimizer step is near: it takes what is wanted
         if now - self.wanted_at > safepoint.PATIENCE_S:
-            self._take("agent-thread", reduced=True)
+            self._take("agent-thread")
             return
         self.pending.ask()
 
@@ -167,7 +167,7 @@ class Agent(object):
         if not self.exiting and self.wanted is not None and not self.taking:
             self._take("pending-call")
 
-    def _take(self, safe_point, reduced=False):
+    def _take(self, safe_point):
         reason, self.wanted = self.wanted, None
         self.taking = True
         try:
@@ -177,7 +177,7 @@ class Agent(object):
             self.take_number += 1
             take = Take(
                 self.take_number, self.options["take_pause_s"], self.memory,
-                self.main_thread, self.thread, reduced,
+                self.main_thread, self.thread, safe_point,
             )  # fmt: skip
             stamps = _stamps()
             rows = take.run()

@@ -28,12 +28,12 @@ HIDDEN_MIN_BYTES = 16 * 1024 * 1024
 class Take(object):
     """``rows()`` gives (table, row) pairs; ``memory`` is what the taker remembers between takes: numbers and names."""
 
-    def __init__(self, number, pause_s, memory, main_thread, agent_thread, reduced=False):
+    def __init__(self, number, pause_s, memory, main_thread, agent_thread, safe_point):
         self.number = number
         self.memory = memory
         self.main_thread = main_thread
         self.agent_thread = agent_thread
-        self.reduced = reduced
+        self.safe_point = safe_point
         self.pause_s = pause_s
         self.walk = None
         self.census = None
@@ -59,12 +59,11 @@ class Take(object):
 
     def _run(self):
         begin, begin_cpu = perf_counter(), thread_time()
-        self.deadline = begin + self.pause_s
         objects = gc.get_objects()
         kinds = list(map(type, objects))
         self.census = Counter(kinds)
         object_count = len(objects)
-        tensor_types = frozenset() if self.reduced else _tensor_types()
+        tensor_types = frozenset() if self.safe_point == "agent-thread" else _tensor_types()
         # One pass for all that is wanted by type: 65 ms per million objects, as much as the census itself.
         wanted = _SUSPENDED | tensor_types | {_LRU_CACHE}
         if self.memory.get("hidden"):
@@ -77,7 +76,10 @@ class Take(object):
         caches = [obj for obj in picked if type(obj) is _LRU_CACHE and obj.cache_info()[3] >= LARGE_LENGTH]
         large = [obj for obj in picked if type(obj) in _CONTAINERS and len(obj) >= LARGE_LENGTH]
         del picked
-        self.walk = walk.Walk(self.deadline, with_tensors=not self.reduced)
+        self.deadline = perf_counter() + self.pause_s
+        self.walk = walk.Walk(
+            self.deadline, with_tensors=self.safe_point != "agent-thread", reads_saved=self._is_backward_impossible()
+        )
         self.threads = roots.feed(self.walk, self.main_thread, self.agent_thread, suspended)
         self._library_caches(caches)
         self._library_containers(large)
@@ -96,7 +98,7 @@ class Take(object):
             "gc_object_count": object_count,
             "visited_count": self.walk.visited,
             "reached_count": int(sum(n.count for n in nodes)),
-            "truncated": self.walk.truncated,
+            "truncated": self.walk.is_cut_short(),
             "python_bytes": int(sum(n.deep for n in nodes if n.parent is None) - array_bytes - held_tensor_bytes),
             "array_bytes": int(array_bytes),
             "tensor_bytes": tensor_bytes,
@@ -106,6 +108,13 @@ class Take(object):
             "duration_s": perf_counter() - begin,
         }
         return rows
+
+    def _is_backward_impossible(self):
+        """Nobody can be inside autograd's backward now: it is this thread's turn, and no other could have called it."""
+        if self.safe_point == "optimizer-step":
+            return True
+        others = [ident for ident in sys._current_frames() if ident not in (self.main_thread, self.agent_thread)]
+        return self.safe_point in ("pending-call", "exit") and not others
 
     def _library_caches(self, caches):
         """lru_caches that no user's name leads to: a cached method of a library keeps its objects alive."""

@@ -23,6 +23,8 @@ from collections import OrderedDict, defaultdict, deque
 from itertools import islice
 from time import perf_counter
 
+from . import autograd
+
 _mro_of = type.__dict__["__mro__"].__get__
 _namespace_of = type.__dict__["__dict__"].__get__
 _basicsize_of = type.__dict__["__basicsize__"].__get__
@@ -76,6 +78,8 @@ def type_name(cls):
         name = "?"
     if type(module) is not str or module == "builtins":
         return name
+    if cls is autograd.AutogradGraph:
+        return autograd.TYPE_NAME
     return module + "." + name
 
 
@@ -143,7 +147,7 @@ class Walk(object):
     ``deadline`` (perf_counter seconds) cuts it: ``truncated`` is then True and the figures are lower bounds.
     """
 
-    def __init__(self, deadline, with_tensors=True, expand_limit=500):
+    def __init__(self, deadline, with_tensors=True, reads_saved=False, expand_limit=500):
         self.nodes = []
         self.seen = set()
         self.truncated = False
@@ -158,7 +162,8 @@ class Walk(object):
         self._tensor_type = self._parameter_type = self._storage_id = None
         self._array_type = None
         self._own_references = self._count_own_references()
-        self._find_array_libraries(with_tensors)
+        self._graphs = None
+        self._find_array_libraries(with_tensors, reads_saved)
 
     def _count_own_references(self):
         """How many references to a member are ours in the middle of ``_push``: it differs between Python versions."""
@@ -169,7 +174,7 @@ class Walk(object):
         self.push_members(members, 1, node, 1000.0)
         return round(1000.0 * size / node.own_bytes) - 1
 
-    def _find_array_libraries(self, with_tensors):
+    def _find_array_libraries(self, with_tensors, reads_saved):
         numpy = sys.modules.get("numpy")
         array = getattr_plain(numpy, "ndarray")
         if type(array) is type:
@@ -184,6 +189,8 @@ class Walk(object):
                 return
             self._tensor_type = tensor
             self._storage_id = getattr_plain(binding, "_storage_id")
+            if self._storage_id is not None:
+                self._graphs = autograd.Graphs(reads_saved, self._storages, self._storage_id, tensor, self._deadline)
 
     # ---- roots
 
@@ -331,6 +338,9 @@ class Walk(object):
             self._push(member, node, label, edge, share)
 
     # ---- the end
+
+    def is_cut_short(self):
+        return self.truncated or self._graphs is not None and self._graphs.truncated
 
     def finish(self, census):
         """Extrapolate and add up. ``census`` is {type: count of objects the collector tracks}."""
@@ -835,12 +845,26 @@ def _open_tensor(walk, obj, node, weight):
             gradient = tensor.grad.__get__(obj)
             if gradient is not None:
                 walk._push(gradient, node, ".grad", ATTRIBUTE, weight)
-        elif obj.requires_grad:
-            node.opaque = True  # autograd's graph hangs on it, in C++
+        elif obj.requires_grad and walk._graphs is not None:
+            _open_graph(walk, tensor.grad_fn.__get__(obj), node, weight)
         if type(obj) is not tensor and _flags_of(type(obj)) & _HEAPTYPE:
             attributes = _object_getattribute(obj, "__dict__")
             if attributes:
                 _push_attributes(walk, list(attributes.items()), node, weight)
+
+
+def _open_graph(walk, grad_fn, node, weight):
+    """The autograd graph of a tensor as one place below it: it is in C++, where no object counter looks."""
+    if grad_fn is None:
+        return
+    nodes, saved_bytes = walk._graphs.below(grad_fn)
+    if nodes:
+        graph = walk._node(node, ".grad_fn", REFERENCE, autograd.AutogradGraph, None, None)
+        graph.count += nodes * weight
+        graph.opened += nodes * weight
+        graph.visits += nodes
+        graph.own_bytes += (nodes * autograd.NODE_BYTES + saved_bytes) * weight
+        graph.tensor_bytes += saved_bytes * weight
 
 
 def _open_image(walk, obj, node, weight):

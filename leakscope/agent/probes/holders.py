@@ -3,6 +3,7 @@
 import types
 
 from .. import walk as w
+from ..autograd import AutogradGraph
 
 TABLE = "holders"
 
@@ -19,7 +20,7 @@ def rows(take):
     if len(chosen) > MAX_ROWS:
         chosen.sort(key=lambda n: n.deep, reverse=True)
         del chosen[MAX_ROWS:]
-    chosen += _opaque_of_users(nodes)
+    chosen += _opaque_of_users(nodes) + [n for n in nodes if n.cls is AutogradGraph]
     kept = set()
     for node in chosen:
         while node is not None and node not in kept:
