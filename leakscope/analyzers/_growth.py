@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ..storage import Recording
 
 _CACHE = "_tree_growth"
+_UNSHARED = 0.9  # measured on a training step whose batches come and go: 0.93 to 1.0 without any sharing
 _NO_SAMPLES = Trend(CANNOT_TELL, "no memory samples in this recording")
 
 
@@ -38,6 +39,7 @@ class ProcessGrowth:
     file_bytes: Floats
     trend: Trend
     growth_bytes: int = 0
+    exit_s: float = float("inf")
 
     @property
     def held_bytes(self) -> Floats:
@@ -106,6 +108,9 @@ def _tree_growth(recording: Recording, thresholds: dict[str, Any]) -> TreeGrowth
         nothing = np.empty(0)
         return TreeGrowth(None, _NO_SAMPLES.reason, _NO_SAMPLES, 0.0, 0.0, 0, nothing, nothing)
     time_s, held = _sum(processes)
+    at_work = time_s <= _largest_at_end(processes).exit_s
+    if at_work.sum() >= 2:
+        time_s, held = time_s[at_work], held[at_work]
     trend = judge(time_s, held, **thresholds)
     start_s, end_s = trend.start_s, trend.end_s
     lasting = [p for p in processes if p.trend.verdict == GROWING and _lasts(p, time_s)]
@@ -119,6 +124,10 @@ def _tree_growth(recording: Recording, thresholds: dict[str, Any]) -> TreeGrowth
     measured.sort(key=lambda p: (-p.growth_bytes, p.pid))
     growth = sum(p.growth_bytes for p in measured)
     return TreeGrowth(leaking, reason, trend, start_s, end_s, growth, time_s, held, tuple(measured))
+
+
+def _largest_at_end(processes: list[ProcessGrowth]) -> ProcessGrowth:
+    return max(processes, key=lambda p: float(p.held_bytes[-1]))
 
 
 def _by_process(recording: Recording) -> list[tuple[tuple[int, int], pd.DataFrame]]:
@@ -135,6 +144,10 @@ def _process(
     known = known[(known["pid"] == key[0]) & (known["start_ticks"] == key[1])]
     row = known.iloc[-1] if len(known) else None
     time_s, private, shared, file = _shares(rows)
+    exit_s = _exit_s(recording.tables["agent_notes"], key)
+    at_work = time_s <= exit_s
+    if at_work.sum() >= 2:  # what a program gives back while it shuts down says nothing about its life
+        time_s, private, shared, file = (values[at_work] for values in (time_s, private, shared, file))
     return ProcessGrowth(
         *key,
         process_name(row),
@@ -144,7 +157,14 @@ def _process(
         shared,
         file,
         judge(time_s, private + shared, **thresholds),
+        exit_s=exit_s,
     )
+
+
+def _exit_s(notes: pd.DataFrame, key: tuple[int, int]) -> float:
+    """When the interpreter began to shut down, by its agent; infinite where it did not say."""
+    own = notes[(notes["pid"] == key[0]) & (notes["start_ticks"].fillna(0) == key[1]) & (notes["note"] == "exit")]
+    return float(own["time_s"].iloc[-1]) if len(own) else float("inf")
 
 
 def process_name(row: pd.Series[Any] | None) -> str:
@@ -205,7 +225,10 @@ def _interpolated_share(time_s: Floats, part: Floats, whole: Floats) -> Floats:
     read = np.isfinite(part) & (whole > 0)
     if not read.any():
         return np.ones_like(time_s)
-    return np.interp(time_s, time_s[read], np.clip(part[read] / whole[read], 0.0, 1.0))
+    share = np.clip(part[read] / whole[read], 0.0, 1.0)
+    # Both are read from a running program, not at the same instant: a few percent apart is no sharing.
+    share[share >= _UNSHARED] = 1.0
+    return np.interp(time_s, time_s[read], share)
 
 
 def _sum(processes: list[ProcessGrowth]) -> tuple[Floats, Floats]:

@@ -39,7 +39,7 @@ _OUT_OF_SIGHT = ("native", "unexplained")  # where what an opaque object holds s
 # Opaque, but they hold next to nothing that could pile up.
 _HARMLESS = (
     "_hashlib.", "_io.", "_random.", "_socket.", "_struct.", "_thread.", "builtins.", "datetime.", "io.", "itertools.",
-    "logging.", "mmap.", "random.", "re.", "select.", "socket.", "ssl.", "threading.",
+    "logging.", "mmap.", "numpy.", "random.", "re.", "select.", "socket.", "ssl.", "threading.", "torch.",
 )  # fmt: skip
 
 
