@@ -102,5 +102,8 @@ def _parquet_footer(path: str) -> bytes:
 
 def shown(path: str) -> str:
     """A path as the user would type it."""
-    relative = os.path.relpath(path)
+    try:
+        relative = os.path.relpath(path)
+    except OSError:  # the job removed the current folder
+        return path
     return path if relative.startswith("..") else relative

@@ -36,9 +36,8 @@ def read(path: str) -> bytes | None:
     except OSError:
         return None
     try:
-        data = part = os.read(descriptor, _READ_BYTES)
-        while len(part) == _READ_BYTES:
-            part = os.read(descriptor, _READ_BYTES)
+        data = os.read(descriptor, _READ_BYTES)
+        while part := os.read(descriptor, _READ_BYTES):  # the kernel hands out long files page by page
             data += part
         return data
     except OSError:

@@ -94,6 +94,15 @@ def test_bad_value_in_the_environment_names_the_variable(tmp_path: Path) -> None
     assert "LEAKSCOPE_RECORD_INTERVAL: 'soon'" in result.stderr
 
 
+def test_a_command_that_removes_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    program = "import os, shutil; shutil.rmtree(os.getcwd()); raise SystemExit(7)"
+    result = record(tmp_path / "work", "-o", str(tmp_path / "run.parquet"), PYTHON, "-c", program)
+    assert result.returncode == 7
+    assert "Traceback" not in result.stderr
+    assert rows(tmp_path / "run.parquet.journal", "events")[-1]["value"] == 7
+
+
 def test_a_fault_of_the_recorder_does_not_reach_the_command(tmp_path: Path) -> None:
     sitecustomize = tmp_path / "sitecustomize.py"
     sitecustomize.write_text(
