@@ -104,13 +104,15 @@ def _judge_window(t: Floats, y: Floats, least: float, noise_factor: float, walk_
     """Questions 5 and 6 of the module's list, on a window without warm-up, last tooth and steps."""
     count = int(np.clip(t.size // 2, _LEAST_BUCKETS, _BUCKETS))
     bucket_t, bucket_y = bucket_medians(t, y, count)
-    _, kept = bucket_medians(t, retained(y), count)
+    _, kept = bucket_medians(t[: -_tail(y)], retained(y)[: -_tail(y)], count)
     growth = max(0.0, float(kept[-1] - kept[0]))
     by_floors = len(teeth.floors_at) >= _LEAST_BUCKETS
     slope = low = high = noise = 0.0
 
+    to_end = max(growth, float(retained(y)[-1] - retained(y)[0]))
+
     def verdict(word: str, reason: str) -> Trend:
-        return Trend(word, reason, float(t[0]), float(t[-1]), int(growth), slope, low, high, int(noise))
+        return Trend(word, reason, float(t[0]), float(t[-1]), int(to_end), slope, low, high, int(noise))
 
     if growth < least:
         return verdict(FLAT, teeth.text() or f"varies around {format_bytes(float(np.median(y)))}")
@@ -137,12 +139,17 @@ def _judge_window(t: Floats, y: Floats, least: float, noise_factor: float, walk_
         return verdict(CANNOT_TELL, f"moves up and down by {format_bytes(2 * noise)}: a longer run would tell")
     if pace < 0.5 and not lumpy:
         return verdict(CANNOT_TELL, "the growth slows down: a longer run would tell whether it ends")
-    return verdict(GROWING, f"grew by {format_bytes(growth)} in {t[-1] - t[0]:.0f} s and was still growing at the end")
+    return verdict(GROWING, f"grew by {format_bytes(to_end)} in {t[-1] - t[0]:.0f} s and was still growing at the end")
 
 
 def retained(y: Floats) -> Floats:
     """What is never given back: at each moment the lowest value from there to the end. It only rises."""
     return np.minimum.accumulate(y[::-1])[::-1]
+
+
+def _tail(y: Floats) -> int:
+    """Samples at the end of which nobody knows whether they will be given back: they only bound what came before."""
+    return max(2, round(0.1 * y.size))
 
 
 def bucket_medians(t: Floats, y: Floats, count: int) -> tuple[Floats, Floats]:
@@ -301,7 +308,7 @@ def _walk(y: Floats) -> float:
 
 def _growth(y: Floats) -> float:
     kept = retained(y)
-    return float(kept[-1] - kept[0])
+    return float(kept[-_tail(y) - 1] - kept[0]) if y.size > 2 else 0.0
 
 
 def _largest_step(y: Floats) -> tuple[int, float]:

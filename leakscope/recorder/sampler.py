@@ -59,7 +59,7 @@ class Sampler:
         self._next_flush_s = now_s + min(1.0, flush_s)
         self._next_fsync_s = now_s + (fsync_s or 0.0)
         self._next_own_s = now_s + 1.0
-        self._due_s: dict[ModuleType, float] = dict.fromkeys(sources.load(), now_s)
+        self._sources = sources.load()
         self._helper: int | None = None
         self._checkpoint_s, self._checkpoint_bytes = now_s, 0
         self._sample_duration_s = 0.0
@@ -92,21 +92,13 @@ class Sampler:
             self.sample()
 
     def sample(self) -> None:
-        """One round: the tree, then every source that is due, then what follows from it."""
+        """One round: the tree, every source, and what follows from them."""
         now_s = self._clock()
         interval_s = self._interval_s or (EARLY_INTERVAL_S if now_s - self._began_s < EARLY_S else INTERVAL_S)
         self._next_s = max(
             self._next_s + interval_s, now_s + interval_s / 2
         )  # late rounds are left out, not made up for
-        self._update_tree(now_s)
-        found = self._ask_sources(now_s)
-        for table, rows in found.items():
-            for row in rows:
-                self._add(table, row)
-        self.figures.look_at(self.tree)
-        for alarm in self.limits.look_at(found.get("host_samples", []), found.get("cgroup_samples", [])):
-            self._raise(alarm)
-        self._sample_duration_s = self._clock() - now_s
+        self._look_round(now_s)
         if now_s >= self._next_own_s:
             self._next_own_s = now_s + OWN_PERIOD_S
             self._add("recorder_samples", self._own_row())
@@ -117,8 +109,8 @@ class Sampler:
         self._status_line.show(now_s, self.elapsed_s, self.figures, self.limits.nearest)
 
     def finish(self, wait_status: int | None) -> None:
-        """The last rows: who died, what recording cost, how it ended (None: the command goes on)."""
-        self._update_tree(self._clock())
+        """The last rows: who died, who was killed, what recording cost, how it ended (None: the command goes on)."""
+        self._look_round(self._clock())
         self._add("recorder_samples", self._own_row())
         code = None if wait_status is None else launch.exit_code_of(wait_status)
         text = console.ending_text(code, self.elapsed_s, self.limits.kill_count)
@@ -153,23 +145,26 @@ class Sampler:
         lost_s = self.lost_total_s + (self._clock() - self._lost_s if self._lost_s is not None else 0.0)
         return f"{lost_s:.0f} s were not recorded: {self._lost_reason}" if lost_s else None
 
-    def _ask_sources(self, now_s: float) -> dict[str, list[Row]]:
-        """Rows by table of every source that is due; one that fails is asked no more, the others go on."""
-        found = {}
-        for source, due_s in list(self._due_s.items()):
-            if now_s < due_s:
-                continue
-            self._due_s[source] = max(due_s + getattr(source, "PERIOD_S", 0.0), now_s)
-            try:
-                found[source.TABLE] = list(source.rows(self.tree))
-            except Exception as error:  # some kernel's file is not as we know it
-                del self._due_s[source]
-                self.event("source-failed", f"no more {source.TABLE}: {type(error).__name__}: {error}")
-        return found
-
-    def _update_tree(self, now_s: float) -> None:
+    def _look_round(self, now_s: float) -> None:
         for row in self.tree.update(now_s, time.monotonic_ns()):
             self._add("processes", row)
+        found = {source.TABLE: self._ask(source) for source in list(self._sources)}
+        for table, rows in found.items():
+            for row in rows:
+                self._add(table, row)
+        self.figures.look_at(self.tree)
+        for alarm in self.limits.look_at(found.get("host_samples", []), found.get("cgroup_samples", [])):
+            self._raise(alarm)
+        self._sample_duration_s = self._clock() - now_s
+
+    def _ask(self, source: ModuleType) -> list[Row]:
+        """Its rows; a source that fails is asked no more, the others go on."""
+        try:
+            return list(source.rows(self.tree))
+        except Exception as error:  # some kernel's file is not as we know it
+            self._sources.remove(source)
+            self.event("source-failed", f"no more {source.TABLE}: {type(error).__name__}: {error}")
+            return []
 
     def _add(self, table: str, row: Row) -> None:
         self.output.journal.add(

@@ -85,6 +85,7 @@ class Tree:
         self.now_s = 0.0
         self.living: dict[int, Process] = {}
         self.seen_count = 0
+        self.cgroups: dict[str, None] = {}  # of all processes so far: their counters tell of a kill only afterwards
         self._recorder_pid = recorder_pid
         self._known: set[int] = {recorder_pid}  # pids that were looked at and need no second look
         self._helpers: set[int] = set()
@@ -158,6 +159,8 @@ class Tree:
         status = proc.read(f"/proc/{process.pid}/status") or b""
         process.ns_pid = int((proc.text_of(status, b"NSpid") or str(process.pid)).split()[-1])
         process.cgroup = proc.cgroup(process.pid)
+        if process.cgroup is not None:
+            self.cgroups[process.cgroup] = None
         rows = self._identify(process) or [process.row()]
         if (
             process.stat.is_dead and process.ppid != self._recorder_pid

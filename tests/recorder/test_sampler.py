@@ -70,8 +70,7 @@ def test_samples_of_two_minutes(
         clock.now_s += sampler.seconds_to_next()
     assert abs(count - expected) <= 2
     sampler.finish(None)
-    assert len(rows(Path(output.journal_path), "process_samples")) == count
-    assert 100 <= len(rows(Path(output.journal_path), "host_samples")) <= 121 or interval_s == 10.0
+    assert len(rows(Path(output.journal_path), "process_samples")) == count + 1  # and one at the end
 
 
 def test_a_late_round_is_not_made_up_for(output: Output, job: subprocess.Popen[bytes], clock: Clock) -> None:
@@ -98,7 +97,7 @@ def test_a_source_that_fails_is_noted_and_the_others_go_on(
     journal = Path(output.journal_path)
     failed = [row["text"] for row in rows(journal, "events") if row["event"] == "source-failed"]
     assert failed == ["no more host_samples: ValueError: odd file"]
-    assert len(rows(journal, "process_samples")) == 3
+    assert len(rows(journal, "process_samples")) == 4
 
 
 def test_pressure_asks_the_agents_for_an_inventory(output: Output, job: subprocess.Popen[bytes], clock: Clock) -> None:

@@ -11,19 +11,17 @@ import pytest
 from leakscope.recorder import proc
 from leakscope.recorder.limits import Limits
 from leakscope.recorder.sources import cgroup_memory, load
+from leakscope.recorder.tree import Tree
 from leakscope.schema import TABLES
 
 GIB = 1 << 30
 
 
-class FakeTree:
-    """A tree whose processes live in the given cgroups."""
-
-    def __init__(self, *cgroups: str) -> None:
-        self._processes = [type("Process", (), {"cgroup": cgroup})() for cgroup in cgroups]
-
-    def __iter__(self) -> Any:
-        return iter(self._processes)
+def tree_in(*cgroups: str) -> Tree:
+    """A tree whose processes live, or lived, in these cgroups."""
+    tree = Tree(1, 1)
+    tree.cgroups.update(dict.fromkeys(cgroups))
+    return tree
 
 
 @pytest.fixture
@@ -60,7 +58,7 @@ def test_cgroup_v2(mounted: Callable[..., Path]) -> None:
         memory__events="low 0\nhigh 0\nmax 3\noom 2\noom_kill 1\noom_group_kill 0\n",
         memory__pressure="some avg10=1.50 avg60=0.00 avg300=0.00 total=1\nfull avg10=0.25 avg60=0 avg300=0 total=1\n",
     )
-    inner, outer = list(cgroup_memory.rows(FakeTree("/pod/train", "/pod/train")))  # type: ignore[arg-type]
+    inner, outer = list(cgroup_memory.rows(tree_in("/pod/train", "/pod/train")))
     assert inner == {
         "cgroup": "/pod/train",
         "current_bytes": 600,
@@ -87,7 +85,7 @@ def test_cgroup_v1_in_a_container_that_sees_its_own_part_only(mounted: Callable[
         memory__oom_control="oom_kill_disable 0\nunder_oom 0\noom_kill 4\n",
     )
     for path in ("/docker/abc", "/", "/elsewhere"):
-        (row,) = cgroup_memory.rows(FakeTree(path))  # type: ignore[arg-type]
+        (row,) = cgroup_memory.rows(tree_in(path))
         assert (row["cgroup"], row["current_bytes"], row["limit_bytes"]) == ("/docker/abc", 600, None)
         assert (row["cgroup_file_bytes"], row["cgroup_anon_bytes"], row["cgroup_shmem_bytes"]) == (40, 50, 6)
         assert (row["oom_kill_count"], row["oom_count"]) == (4, None)

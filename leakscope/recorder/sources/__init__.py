@@ -1,4 +1,4 @@
-"""The outside tables, one file each: ``TABLE``, ``rows(tree)`` and, if once an interval is too often, ``PERIOD_S``.
+"""The outside tables, one file each: ``TABLE`` and ``rows(tree)``, which is called at each interval and at the end.
 
 Runs in the recorder. A file without a leading underscore is a source; there is no list to extend.
 """

@@ -13,7 +13,6 @@ from .. import proc
 from ..tree import Row, Tree
 
 TABLE = "cgroup_samples"
-PERIOD_S = 1.0
 NO_LIMIT_BYTES = 1 << 60  # v1 writes "no limit" as the largest multiple of a page
 
 
@@ -30,10 +29,7 @@ def rows(tree: Tree) -> Iterator[Row]:
     mount = find_mount()
     if mount is None:
         return
-    paths: dict[str, None] = {}  # in order, each once
-    for process in tree:
-        if process.cgroup is not None:
-            paths.update(dict.fromkeys(chain(process.cgroup, mount.top)))
+    paths = dict.fromkeys(path for cgroup in tree.cgroups for path in chain(cgroup, mount.top))  # in order, each once
     for path in paths:
         row = _row_v2(folder_of(path, mount)) if mount.is_v2 else _row_v1(folder_of(path, mount))
         if row is not None:

@@ -8,7 +8,6 @@ from .. import proc
 from ..tree import Row, Tree
 
 TABLE = "host_samples"
-PERIOD_S = 1.0
 
 
 def rows(tree: Tree) -> Iterator[Row]:
