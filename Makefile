@@ -1,0 +1,57 @@
+# Everything a checkout needs: Python 3.11+, pip, make and a C compiler. `make` lists the targets.
+
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+PIP := $(RUN) -m pip install --quiet --disable-pip-version-check
+# Exactly this torch, and before anything else, so that no other requirement brings in a second one.
+TORCH := torch==2.13.0
+SOURCES := leakscope fixtures tests
+DEMO := demo-output/run.parquet
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench clean
+
+help:
+	@echo "make demo   record a small PyTorch training with a leak for 40 s and print the report"
+	@echo "make test   lint, type check and tests"
+	@echo "make lint   ruff and mypy only"
+	@echo "make bench  what recording costs, beside its budgets (about 5 minutes)"
+	@echo "make clean  remove $(VENV) and demo-output"
+
+# Each stamp is a set of installed packages: nothing is installed again until pyproject.toml changes.
+$(VENV)/installed-run: pyproject.toml
+	@echo "== $(VENV): installing leakscope, $(TORCH), numpy (once; some minutes without pip's cache)"
+	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
+	@$(PIP) $(TORCH) numpy
+	@$(PIP) --editable .
+	@touch $@
+
+$(VENV)/installed-test: $(VENV)/installed-run
+	@echo "== $(VENV): installing what the tests need"
+	@$(PIP) --editable '.[test,plots,deep]'
+	@touch $@
+
+demo: $(VENV)/installed-run
+	@mkdir -p $(dir $(DEMO))
+	@echo "== leakscope record -o $(DEMO) -- python fixtures/train_leaky.py"
+	@$(VENV)/bin/leakscope record -o $(DEMO) -- $(RUN) fixtures/train_leaky.py
+	@echo "== leakscope report $(DEMO)"
+	@$(VENV)/bin/leakscope report $(DEMO)
+
+lint: $(VENV)/installed-test
+	@echo "== ruff check, ruff format --check, mypy"
+	@$(RUN) -m ruff check $(SOURCES)
+	@$(RUN) -m ruff format --check $(SOURCES)
+	@$(RUN) -m mypy
+
+test: lint
+	@echo "== pytest"
+	@$(RUN) -m pytest -q
+
+bench: $(VENV)/installed-test
+	@echo "== what recording costs"
+	@$(RUN) tests/bench/bench_record.py
+
+clean:
+	rm -rf $(VENV) demo-output
