@@ -4,13 +4,13 @@ Standard library only, Python 3.8+, staged as a folder of its own for each run a
 nothing, raises nothing, holds no object of the job between takes, and whatever it could not look at it writes down.
 """
 
+import _signal
+import _thread
 import atexit
 import os
 import sys
 import time
 from time import monotonic
-
-import _thread
 
 from . import config, journal, safepoint, sentinels, walk
 from .take import Take, rss_bytes
@@ -102,8 +102,14 @@ class Agent(object):
         self.stopping = False
         self.wake = _thread.allocate_lock()
         self.wake.acquire()
-        # Not a threading.Thread: the job's threading.enumerate() and active_count() stay what they were.
-        _thread.start_new_thread(self._run, (self.wake,))
+        # A new thread inherits the mask of its maker. Signals are the job's: one that it keeps blocked to wait for
+        # (sigwait) would be delivered to a thread that does not block it, and end the process.
+        mask = _signal.pthread_sigmask(_signal.SIG_SETMASK, _signal.valid_signals())
+        try:
+            # Not a threading.Thread: the job's threading.enumerate() and active_count() stay what they were.
+            _thread.start_new_thread(self._run, (self.wake,))
+        finally:
+            _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
 
     def _run(self, wake):
         self.thread = _thread.get_ident()
@@ -118,7 +124,7 @@ class Agent(object):
                     self._add("sentinels", dict(sentinels.row(), step=self.step()))
                 if self.takes:
                     self._consider(now)
-                if now >= next_flush or self.inbox and self.inbox[-1][0] == "takes":
+                if now >= next_flush or (self.inbox and self.inbox[-1][0] == "takes"):
                     next_flush = now + self.options["flush_interval_s"]
                     self._write()
             except Exception:
@@ -334,6 +340,7 @@ class Agent(object):
         self.exiting = True
         try:
             elapsed = monotonic() - self.began
+            self.note("exit", "the interpreter shuts down")
             if (
                 self.takes
                 and self.pid == os.getpid()

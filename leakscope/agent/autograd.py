@@ -38,7 +38,7 @@ class Graphs(object):
         stack = [grad_fn]
         nodes = saved = 0
         while stack:
-            if len(seen) >= MAX_NODES or not nodes & 255 and perf_counter() > self._deadline:
+            if len(seen) >= MAX_NODES or (not nodes & 255 and perf_counter() > self._deadline):
                 self.truncated = True
                 break
             node = stack.pop()

@@ -40,7 +40,7 @@ def chain_to(obj, memory, own, deadline):
         best_rank = 99
         candidate = None
         for candidate in referrers:
-            if id(candidate) in own or type(candidate) is types.FrameType and _is_ours(candidate):
+            if id(candidate) in own or (type(candidate) is types.FrameType and _is_ours(candidate)):
                 continue
             rank = _rank(candidate, namespaces)
             if rank < best_rank:

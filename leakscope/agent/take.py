@@ -136,7 +136,7 @@ class Take(object):
         grown = []
         for obj in unseen if before is not None else ():
             length = before.get(id(obj), 0)
-            if id(obj) in names or length and len(obj) - length >= max(LARGE_LENGTH // 4, length // 20):
+            if id(obj) in names or (length and len(obj) - length >= max(LARGE_LENGTH // 4, length // 20)):
                 grown.append(obj)
         grown.sort(key=len, reverse=True)
         own = (id(large), id(unseen), id(grown))

@@ -318,7 +318,7 @@ class Walk(object):
                 member = sample.pop()  # popped, so that a reference count says what the job holds, not what we hold
                 self._push(member, node, label, edge, weight)
             return
-        wanted = (_SAMPLE_MIXED if edge is REFERENCE else _SAMPLE) if weight <= 1.0 else _SAMPLE_NESTED
+        wanted = _SAMPLE if weight <= 1.0 else _SAMPLE_NESTED
         sample = _spread(members, length, wanted)
         if weight <= 1.0 and length <= _LARGEST_SCAN and type(sample[0]) in _SIZED:
             kinds = set(map(type, members))
@@ -332,15 +332,17 @@ class Walk(object):
                     del largest, member
                     length -= len(wanted_positions)
         node.member = type(sample[len(sample) // 2])
-        share = weight * length / len(sample)
+        self._push_sample(sample, weight * length / len(sample), node, label, edge)
+
+    def _push_sample(self, sample, weight, node, label, edge):
         while sample:
             member = sample.pop()
-            self._push(member, node, label, edge, share)
+            self._push(member, node, label, edge, weight)
 
     # ---- the end
 
     def is_cut_short(self):
-        return self.truncated or self._graphs is not None and self._graphs.truncated
+        return self.truncated or (self._graphs is not None and self._graphs.truncated)
 
     def finish(self, census):
         """Extrapolate and add up. ``census`` is {type: count of objects the collector tracks}."""
@@ -611,9 +613,12 @@ def _open_by_collector(walk, obj, node, weight):
     referents = gc.get_referents(obj)
     if not any(type(r) not in _IGNORED and r is not type(obj) for r in referents):
         node.opaque = True
-    if len(referents) > _VISIT_ALL:
-        _add_length(node, len(referents), weight)
-        walk.push_members(referents, len(referents), node, weight, REFERENCE, ".~")
+    length = len(referents)
+    if length > _VISIT_ALL:
+        _add_length(node, length, weight)
+        sample = _spread(referents, length, _SAMPLE_MIXED if weight <= 1.0 else _SAMPLE_NESTED)
+        del referents[:]  # they would count as references of the job's
+        walk._push_sample(sample, weight * length / len(sample), node, ".~", REFERENCE)
         return
     cls = type(obj)
     for referent in referents:

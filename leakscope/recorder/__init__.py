@@ -145,7 +145,8 @@ class _Recording:
         self._output.release()
         if finalizing.is_possible():
             keep = ["--keep-journal"] if self._options.keep_journal else []
-            self._helper = finalizing.start(self._output.path, *keep, log=self._log)
+            size = self._output.written_bytes()
+            self._helper = finalizing.start(self._output.path, *keep, log=self._log, journal_bytes=size)
 
     def _end(self) -> None:
         elapsed_s = self._finished.elapsed_s if self._finished else 0.0  # without the time that finishing takes

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -230,16 +229,31 @@ class _RowGroups:
 def _by_process(rows: pa.Table) -> pa.Table:
     """Rows by process and time: 40 % smaller on disk than as they arrived, with the processes of a tree in turns.
 
-    By numpy, which is there anyway: ``Table.sort_by`` would load pyarrow.compute, 8 MB more for one sort.
+    By numpy where it is: ``Table.sort_by`` would load pyarrow.compute, 8 MB more for one sort. A process that finishes a
+    short recording goes without (see recorder/finalizing.py): its few rows are sorted as Python lists.
     """
     if not {"pid", "time_mono_ns"} <= set(rows.column_names):
         return rows
+    try:
+        import numpy as np
+    except ImportError:
+        return _by_process_plainly(rows)
     order = np.lexsort((rows["time_mono_ns"].to_numpy(), rows["pid"].to_numpy()))
     return pa.table({name: _taken(rows[name], order) for name in rows.column_names})
 
 
-def _taken(column: pa.ChunkedArray, order: np.ndarray[Any, np.dtype[np.intp]]) -> pa.Array:
+def _by_process_plainly(rows: pa.Table) -> pa.Table:
+    keys = [(pid or 0, time or 0) for pid, time in zip(rows["pid"].to_pylist(), rows["time_mono_ns"].to_pylist())]
+    order = sorted(range(len(keys)), key=keys.__getitem__)
+    return pa.table({name: _picked(rows[name], order) for name in rows.column_names})
+
+
+def _taken(column: pa.ChunkedArray, order: Any) -> pa.Array:
     if column.type == pa.int64() and column.null_count == 0:
         return pa.array(column.to_numpy()[order])
+    return _picked(column, order)
+
+
+def _picked(column: pa.ChunkedArray, order: Any) -> pa.Array:
     values = column.to_pylist()
     return pa.array([values[i] for i in order], column.type)

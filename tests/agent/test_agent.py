@@ -129,6 +129,19 @@ print("caught", caught > 0)
     assert done.stderr == ""
 
 
+def test_a_job_that_waits_for_a_blocked_signal_gets_it(tmp_path: Path) -> None:
+    text = """
+import os, signal, time
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+time.sleep(1.5)
+os.kill(os.getpid(), signal.SIGTERM)
+time.sleep(0.3)
+print(signal.sigtimedwait([signal.SIGTERM], 2).si_signo)
+"""
+    done = run(stage(tmp_path), script(tmp_path, text))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "15\n", "")
+
+
 def test_forked_children_take_nothing_and_say_so(tmp_path: Path) -> None:
     text = """
 import os, time
