@@ -36,7 +36,7 @@ class Place:
     tensor_bytes: Floats
     count: Floats
     length: Floats
-    has_length: bool
+    has_length: bool = False
     parent: Place | None = None
     children: list[Place] = field(default_factory=list)
 
@@ -114,12 +114,13 @@ def _places(rows: pd.DataFrame, takes: list[int]) -> list[Place]:
     size = len(takes)
     places: dict[tuple[str, str], Place] = {}
     by_path: dict[str, Place] = {}
-    for row in rows.to_dict("records"):
+    records: list[dict[str, Any]] = rows.to_dict("records")  # type: ignore[assignment]
+    for row in records:
         key = (row["path"], row["type_name"])
         place = places.get(key)
         if place is None:
-            arrays = [np.zeros(size) for _ in range(5)]
-            place = places[key] = Place(row["path"], row["type_name"], row, *arrays, has_length=False)
+            deep, array, tensor, count, length = np.zeros((5, size))
+            place = places[key] = Place(*key, row, deep, array, tensor, count, length)
         i = position[int(row["take"])]
         place.row = row  # the newest description counts
         place.deep_bytes[i] += _number(row["deep_bytes"])
@@ -178,7 +179,7 @@ def multiplies(place: Place, *, min_ratio: float = 1.25, max_size_ratio: float =
         return False
     first, last = seen[0], seen[-1]
     if first == last or place.count[-1] <= 0:
-        return place.count[-1] > 1
+        return bool(place.count[-1] > 1)
     count_ratio = place.count[-1] / place.count[first]
     size_ratio = (place.deep_bytes[-1] / place.count[-1]) / max(place.deep_bytes[first] / place.count[first], 1.0)
     if place.count[-1] - place.count[first] < 2 or count_ratio < min_ratio:

@@ -86,7 +86,7 @@ def _headline(
         who = growth.main.name if growth.main else "the job"
         text = f"Memory leaks: {who} gained {amount} ({rate}) and was still growing."
         if first is not None and not first.wasted:
-            text = f"Memory leaks: {_lower(first.title)} ({amount}, {rate})."
+            text = f"Memory leaks: {_lower(first.title)}; the job gained {amount} ({rate})."
     else:
         text = f"No leak: memory does not keep growing ({growth.reason})."
     if first is not None and wasted and not growth.leaking:
@@ -101,7 +101,7 @@ def _headline(
 def _lower(title: str) -> str:
     """A title inside a sentence: names keep their capitals, an ordinary first word loses its own."""
     word = title.split(" ", 1)[0]
-    return title[:1].lower() + title[1:] if word[1:].islower() or len(word) == 1 else title
+    return title[:1].lower() + title[1:] if word.isalpha() and (word[1:].islower() or len(word) == 1) else title
 
 
 def _steps(recording: Recording, growth: TreeGrowth) -> int:

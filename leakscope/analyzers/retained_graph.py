@@ -1,0 +1,39 @@
+"""Autograd graphs that are kept: a running loss, stored losses or outputs that were never detached.
+
+Looks for:     a named tensor, or a container of tensors, below which the nodes of autograd graphs keep growing.
+Why:           every such tensor keeps the whole history that made it, in C++, where no object counter looks.
+Decides by:    nodes and saved bytes under a name in inventories at optimizer steps, min_share of the growth or more.
+Mistaken when: a graph is meant to grow, as in a truncated backpropagation whose window is longer than the recording.
+Do:            keep .item() or .detach() of it, or run evaluation under torch.no_grad().
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ..findings import Finding, RuledOut, Skipped
+from ..units import MiB
+from . import _retained
+
+if TYPE_CHECKING:
+    from ..storage import Recording
+
+NEEDS = _retained.NEEDS
+
+
+def findings(
+    recording: Recording,
+    *,
+    min_share: float = 0.08,  # the same as for objects: the two compete for the same growth
+    min_bytes: int = 1 * MiB,
+    min_process_share: float = 0.1,
+) -> Iterator[Finding | RuledOut | Skipped]:
+    """Yield one finding per holder of growing graphs."""
+    yield from _retained.findings(
+        recording,
+        _retained.GRAPH,
+        min_share=min_share,
+        min_bytes=min_bytes,
+        min_process_share=min_process_share,
+    )
