@@ -1,0 +1,216 @@
+"""retained-objects and retained-graph: the holder is named, whatever lies above and below it on the path."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leakscope.analyzers import analyze
+from leakscope.analyzers._holders import keeps_growing
+from leakscope.findings import Finding, Report
+from tests.builders import RecordingBuilder
+
+MB = 1_000_000
+TAKES_S = (2.0, 6.0, 10.0, 14.0, 18.0, 22.0)
+SOURCE = """class Trainer:
+    def __init__(self):
+        self.history = []
+
+    def step(self, batch):
+        self.history.append(batch)
+
+
+def main():
+    trainer = Trainer()
+    while True:
+        trainer.step(bytearray(1000))
+"""
+
+
+def place(path: str, deep: float, **columns: Any) -> dict[str, Any]:
+    """One row of the table holders; the parent is the path without its last step unless told otherwise."""
+    name = path.rsplit(".", 1)[-1]
+    parent = columns.pop("parent", path.rsplit(".", 1)[0] if "." in path else None)
+    row = {
+        "path": path,
+        "parent_path": parent,
+        "root_kind": "frame",
+        "edge_kind": "attribute" if "." in path else "local",
+        "variable": name if "." in path else path.split(" ")[-1],
+        "owner": "Trainer" if "." in path else "main",
+        "owner_module": "__main__",
+        "owner_file": "/job/train.py",
+        "owner_line": None,
+        "is_user": True,
+        "type_name": "list",
+        "member_type": None,
+        "object_count": 1.0,
+        "length": None,
+        "length_limit": None,
+        "shallow_bytes": 100,
+        "deep_bytes": int(deep),
+        "array_deep_bytes": 0,
+        "tensor_deep_bytes": 0,
+        "opaque": False,
+        "chained": False,
+    }
+    return {**row, **columns}
+
+
+def history(deep: float, length: float, **columns: Any) -> list[dict[str, Any]]:
+    """main() trainer -> .history (list) -> its members."""
+    return [
+        place("main() trainer", deep, type_name="__main__.Trainer"),
+        place("main() trainer.history", deep, length=length, member_type="bytearray", **columns),
+        place(
+            "main() trainer.history[*]",
+            deep * 0.98,
+            parent="main() trainer.history",
+            edge_kind="item",
+            variable="history",
+            type_name="bytearray",
+            object_count=length,
+        ),
+    ]
+
+
+def recorded(folder: Path, holders: Any, *, growing: bool = True, takes_s: tuple[float, ...] = TAKES_S) -> Report:
+    """A run of 24 s that gains 10 MB a second (or nothing), with ``holders(fraction of the run)`` at each take."""
+    rss = [50 * MB + (round(10 * MB * i / 4) if growing else 0) for i in range(96)]
+    builder = (
+        RecordingBuilder(folder)
+        .process(100)
+        .samples(100, rss, every_s=0.25)
+        .source(100, "/job/train.py", SOURCE)
+    )
+    for number, at_s in enumerate(takes_s, 1):
+        builder.take(100, number, at_s, holders=holders(at_s / 24), rss_bytes=50 * MB + round(at_s * 10 * MB))
+    return analyze(builder.ends(24.0, exit_code=0).open())
+
+
+def first(report: Report) -> Finding:
+    assert report.findings, report.verdict.headline
+    return report.findings[0]
+
+
+def test_the_list_is_named_not_its_members_nor_its_owner(tmp_path: Path) -> None:
+    found = first(recorded(tmp_path, lambda f: history(240 * MB * f, 2000 * f)))
+    assert found.kind == "retained-objects"
+    assert found.subject.holder == "Trainer.history (list)"
+    assert found.subject.variable == "history"
+    assert found.subject.path == "main() trainer.history"
+    assert (found.subject.file, found.subject.line) == ("/job/train.py", 6)
+    assert found.bytes == pytest.approx(200 * MB, rel=0.15)
+    assert found.confidence > 0.85
+    assert found.severity == "critical"
+
+
+def test_a_program_that_does_not_grow_has_no_culprit(tmp_path: Path) -> None:
+    report = recorded(tmp_path, lambda f: history(40 * MB * f, 2000 * f), growing=False)
+    assert report.findings == []
+    assert report.verdict.leaking is False
+    assert any(r.kind == "retained-objects" for r in report.ruled_out)
+
+
+def test_a_container_that_does_not_grow_is_not_accused(tmp_path: Path) -> None:
+    report = recorded(tmp_path, lambda f: history(40 * MB, 2000))
+    assert [f.kind for f in report.findings] == ["unexplained-growth"]
+
+
+def test_a_cache_that_filled_early_is_not_accused(tmp_path: Path) -> None:
+    report = recorded(tmp_path, lambda f: history(80 * MB * min(1.0, f * 3), 1000 * min(1.0, f * 3)))
+    assert "retained-objects" not in [f.kind for f in report.findings]
+
+
+def test_two_leaks_are_two_findings_largest_first(tmp_path: Path) -> None:
+    def holders(f: float) -> list[dict[str, Any]]:
+        rows = history(80 * MB * f, 2000 * f)
+        rows += [
+            place("train.CACHE", 150 * MB * f, parent=None, edge_kind="global", variable="CACHE", owner="train",
+                  root_kind="module", type_name="dict", length=500 * f),
+            place("train.CACHE[*]", 149 * MB * f, parent="train.CACHE", edge_kind="item", variable="CACHE",
+                  owner="train", type_name="numpy.ndarray", object_count=500 * f),
+        ]  # fmt: skip
+        return rows
+
+    report = recorded(tmp_path, holders)
+    assert [f.subject.variable for f in report.findings if f.kind == "retained-objects"] == ["CACHE", "history"]
+
+
+def test_a_library_inside_a_user_object_is_named_by_the_user_variable(tmp_path: Path) -> None:
+    def holders(f: float) -> list[dict[str, Any]]:
+        state = {"is_user": False, "owner": "Adam", "owner_module": "torch.optim.adam", "variable": "state"}
+        return [
+            place("main() optimizer", 220 * MB * f, type_name="torch.optim.adam.Adam"),
+            place("main() optimizer.state", 220 * MB * f, type_name="dict", length=100 * f, **state),
+            place("main() optimizer.state[*]", 219 * MB * f, parent="main() optimizer.state", edge_kind="item",
+                  type_name="dict", object_count=100 * f, **state),
+        ]  # fmt: skip
+
+    found = first(recorded(tmp_path, holders))
+    assert found.subject.variable == "optimizer"
+    assert found.subject.path == "main() optimizer.state"
+
+
+def test_a_list_of_losses_with_their_graphs_is_a_retained_graph(tmp_path: Path) -> None:
+    def holders(f: float) -> list[dict[str, Any]]:
+        rows = history(230 * MB * f, 400 * f, tensor_deep_bytes=int(230 * MB * f))
+        rows[2] |= {"type_name": "torch.Tensor", "tensor_deep_bytes": int(229 * MB * f)}
+        graph = place("main() trainer.history[*].grad_fn", 228 * MB * f, parent="main() trainer.history[*]")
+        graph |= {"type_name": "torch autograd graph", "object_count": 4000 * f, "edge_kind": "reference"}
+        return [*rows, graph]
+
+    report = recorded(tmp_path, holders)
+    found = first(report)
+    assert (found.kind, found.subject.variable) == ("retained-graph", "history")
+    assert any(".detach()" in advice for advice in found.remedy)
+    assert "retained-objects" in [r.kind for r in report.ruled_out]
+
+
+def test_a_bounded_cache_is_doubted(tmp_path: Path) -> None:
+    found = first(recorded(tmp_path, lambda f: history(240 * MB * f, 2000 * f, length_limit=100_000)))
+    assert found.confidence < 0.75
+    assert any("bounded to 100,000" in doubt for doubt in found.doubts)
+
+
+def test_the_locals_that_are_gone_at_exit_are_no_decline(tmp_path: Path) -> None:
+    rss = [50 * MB + round(10 * MB * i / 4) for i in range(96)]
+    builder = RecordingBuilder(tmp_path).process(100).samples(100, rss, every_s=0.25)
+    for number, at_s in enumerate(TAKES_S, 1):
+        builder.take(
+            100, number, at_s, holders=history(10 * MB * at_s, 100 * at_s), rss_bytes=50 * MB + round(at_s * 10 * MB)
+        )
+    builder.take(100, 7, 23.9, holders=[place("train.LOG", 40_000, parent=None)], reason="exit", rss_bytes=60 * MB)
+    found = first(analyze(builder.ends(24.0, exit_code=0).open()))
+    assert found.subject.variable == "history"
+
+
+def test_two_takes_are_enough_to_name_and_too_few_to_be_sure(tmp_path: Path) -> None:
+    found = first(recorded(tmp_path, lambda f: history(240 * MB * f, 2000 * f), takes_s=(6.0, 18.0)))
+    assert found.subject.variable == "history"
+    assert any("only 2 inventories" in doubt for doubt in found.doubts)
+
+
+def test_one_take_cannot_tell(tmp_path: Path) -> None:
+    report = recorded(tmp_path, lambda f: history(240 * MB * f, 2000 * f), takes_s=(6.0,))
+    assert any(s.kind == "retained-objects" and "two" in s.reason for s in report.skipped)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([1, 2, 3, 4, 5, 6], True),
+        ([1, 1, 3, 3, 5, 5], True),  # in jumps
+        ([5, 9, 2, 8, 3, 9], False),  # up and down
+        ([1, 5, 9, 9, 9, 9, 9, 9, 9], False),  # filled early
+        ([6, 5, 4, 3], False),
+        ([1, 2], True),
+        ([2, 2], False),
+    ],
+)
+def test_what_keeps_growing(values: list[float], expected: bool) -> None:
+    import numpy as np
+
+    assert keeps_growing(np.array(values, dtype=float)) is expected
