@@ -10,12 +10,13 @@ SOURCES := leakscope fixtures tests
 DEMO := demo-output/run.parquet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test lint docs bench clean
 
 help:
 	@echo "make demo   record a small PyTorch training with a leak for 40 s and print the report"
 	@echo "make test   lint, type check and tests"
 	@echo "make lint   ruff and mypy only"
+	@echo "make docs   renew the tables of README.md from the program"
 	@echo "make bench  what recording costs, beside its budgets (about 5 minutes)"
 	@echo "make clean  remove $(VENV) and demo-output"
 
@@ -48,6 +49,10 @@ lint: $(VENV)/installed-test
 test: lint
 	@echo "== pytest"
 	@$(RUN) -m pytest -q
+
+docs: $(VENV)/installed-test
+	@$(RUN) -m tests.test_docs
+	@git diff --stat -- README.md
 
 bench: $(VENV)/installed-test
 	@echo "== what recording costs"

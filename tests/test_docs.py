@@ -1,0 +1,133 @@
+"""README says what the program does: options, tables and findings are compared with the code, exit codes are tried out.
+
+``python -m tests.test_docs`` (``make docs``) writes the sections anew.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+import leakscope
+from leakscope import cli, options, schema
+from tests.analyzers.leaks import trainer
+
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+CHANGELOG = ROOT / "CHANGELOG.md"
+ANALYZERS = ROOT / "leakscope" / "analyzers"
+
+
+def record_options() -> str:
+    rows = []
+    for option in options.RECORD_OPTIONS:
+        names = ", ".join(option.flags) + (f" {option.metavar}" if option.metavar else "")
+        rows.append((_code(names), _code(option.default), option.help))
+    return _table(("option", "default", "meaning"), rows)
+
+
+def report_options() -> str:
+    context = click.Context(cli.report, info_name="report")
+    records = [p.get_help_record(context) for p in cli.report.params if isinstance(p, click.Option)]
+    return _table(("option", "meaning"), [(_code(record[0]), record[1]) for record in records if record])
+
+
+def tables() -> str:
+    rows = [(_code(table.name), table.writer, table.meaning) for table in schema.TABLES.values()]
+    return _table(("table", "written by", "a row is"), rows)
+
+
+def findings() -> str:
+    """The analyzers by the first line of their docstrings, read without importing them."""
+    rows = []
+    for file in sorted(ANALYZERS.glob("[a-z]*.py")):
+        docstring = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+        rows.append((_code(file.stem.replace("_", "-")), docstring.partition("\n")[0]))
+    return _table(("finding", "what it says"), rows)
+
+
+SECTIONS: dict[str, Callable[[], str]] = {
+    "record-options": record_options,
+    "report-options": report_options,
+    "findings": findings,
+    "tables": tables,
+}
+
+
+def _code(text: str) -> str:
+    return f"`{text}`" if text else ""
+
+
+def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *(tuple(cell.replace("|", "\\|") for cell in row) for row in rows)]
+    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+
+
+def _section(name: str) -> re.Pattern[str]:
+    return re.compile(rf"(<!-- begin {name}\b[^>]*-->\n)(.*?)(<!-- end {name} -->)", re.DOTALL)
+
+
+def _shown(name: str) -> str:
+    match = _section(name).search(README.read_text(encoding="utf-8"))
+    assert match, f"README.md has no section {name}"
+    return match.group(2)
+
+
+def write() -> None:
+    text = README.read_text(encoding="utf-8")
+    for name, generate in SECTIONS.items():
+        text = text.replace(_shown(name), generate())
+    README.write_text(text, encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_readme_says_what_the_program_has(name):
+    assert _shown(name) == SECTIONS[name](), "README.md is behind the program: run `make docs`"
+
+
+def _exit_codes() -> Iterator[tuple[str, str]]:
+    for line in _shown("exit-codes").splitlines()[2:]:
+        command, status, _ = (cell.strip() for cell in line.strip("|").split("|"))
+        yield command.strip("`"), status
+
+
+CASES = {
+    ("record", "as the command"): (["record", "-q", "-o", "new.parquet", "--", "sh", "-c", "exit 7"], 7),
+    ("record", "125"): (["record", "--frob", "--", "true"], 125),
+    ("record", "126"): (["record", "--", "./not-executable"], 126),
+    ("record", "127"): (["record", "--", "./nowhere"], 127),
+    ("others", "0"): (["report", "run.parquet"], 0),
+    ("others", "1"): (["report", "run.parquet", "--exit-code"], 1),
+    ("others", "2"): (["report", "--frob"], 2),
+    ("others", "3"): (["report", "nowhere.parquet"], 3),
+}
+
+
+def test_every_exit_code_of_the_readme_is_tried_out():
+    assert set(_exit_codes()) == set(CASES)
+
+
+@pytest.mark.parametrize(("arguments", "status"), CASES.values(), ids=[" ".join(case) for case in CASES])
+def test_exit_codes(tmp_path, arguments, status):
+    (tmp_path / "not-executable").touch()
+    trainer(tmp_path).ends(20.0).write()  # run.parquet, of a job that leaks
+    command = [sys.executable, "-m", "leakscope", *arguments]
+    child = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert child.returncode == status, child.stderr
+    assert "Traceback" not in child.stderr
+
+
+def test_the_changelog_begins_with_this_version():
+    headings = re.findall(r"^## (\S+)", CHANGELOG.read_text(encoding="utf-8"), re.MULTILINE)
+    assert headings[0] == leakscope.__version__
+
+
+if __name__ == "__main__":
+    write()
