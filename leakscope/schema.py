@@ -49,6 +49,24 @@ _PROCESS: tuple[Column, ...] = (
 )
 _TAKE = (_c("take", "int", "", "number of the take in its process, from 1"),)
 
+# Columns of more than one table: one type, one meaning.
+_RSS_BYTES = _c("rss_bytes", "int", "bytes", "resident set: anon + file + shmem; pages shared with others count in each")
+_CPU_S = _c("cpu_s", "float", "s", "user + system time so far")
+_PSI_SOME_AVG10 = _c("psi_some_avg10", "float", "%", "memory pressure: share of the last 10 s in which some task waited")
+_PSI_FULL_AVG10 = _c("psi_full_avg10", "float", "%", "memory pressure: share in which all tasks waited")
+_OOM_KILL_COUNT = _c("oom_kill_count", "int", "", "oom_kill of /proc/vmstat (host) or memory.events (cgroup), since boot or creation")
+_TEXT = _c("text", "str", "", "one line for a person")
+_STEP = _c("step", "int", "", "training step: optimizer steps or the user's marks; null = none seen")
+_ALLOCATED_BLOCKS = _c("allocated_blocks", "int", "", "sys.getallocatedblocks(): small-object allocator blocks in use")
+_MALLOC_IN_USE_BYTES = _c("malloc_in_use_bytes", "int", "bytes", "mallinfo2 uordblks + hblkhd: handed out by malloc")
+_REACHED_COUNT = _c("reached_count", "int", "", "objects the walk stands for, sampled members extrapolated")
+_TYPE_NAME = _c("type_name", "str", "", "module-qualified name of the type")
+_OBJECT_COUNT = _c("object_count", "float", "", "objects (in holders: extrapolated from the sampled members)")
+_SHALLOW_BYTES = _c("shallow_bytes", "int", "bytes", "the objects' own bytes, without what they refer to")
+_OWNER_FILE = _c("owner_file", "str", "", "source file of the owner, where known")
+_OWNER_LINE = _c("owner_line", "int", "", "first line of the owning function or class, where known")
+_DEEP_BYTES = _c("deep_bytes", "int", "bytes", "estimate: own bytes and all that was first reached through them")
+
 TABLES: dict[str, Table] = {
     t.name: t
     for t in (
@@ -70,7 +88,7 @@ TABLES: dict[str, Table] = {
         )),
         Table("process_samples", "recorder", "Memory of one process at one instant", (
             *_PROCESS,
-            _c("rss_bytes", "int", "bytes", "resident set: anon + file + shmem; pages shared with others count in each"),
+            _RSS_BYTES,
             _c("anon_bytes", "int", "bytes", "RssAnon: private memory and untouched copy-on-write pages"),
             _c("file_bytes", "int", "bytes", "RssFile: mapped files, reclaimable"),
             _c("shmem_bytes", "int", "bytes", "RssShmem: shared memory and tmpfs"),
@@ -81,7 +99,7 @@ TABLES: dict[str, Table] = {
             _c("virtual_bytes", "int", "bytes", "VmSize: address space, the figure RLIMIT_AS limits"),
             _c("thread_count", "int", "", "threads"),
             _c("fd_count", "int", "", "open file descriptors; null when not readable"),
-            _c("cpu_s", "float", "s", "user + system time so far"),
+            _CPU_S,
             _c("state", "str", "", "state letter of /proc/PID/stat"),
         )),
         Table("host_samples", "recorder", "Memory of the machine at one instant", (
@@ -92,9 +110,9 @@ TABLES: dict[str, Table] = {
             _c("host_shmem_bytes", "int", "bytes", "Shmem: tmpfs and shared memory of the whole machine"),
             _c("swap_total_bytes", "int", "bytes", "SwapTotal"),
             _c("swap_free_bytes", "int", "bytes", "SwapFree"),
-            _c("psi_some_avg10", "float", "%", "memory pressure: share of the last 10 s in which some task waited"),
-            _c("psi_full_avg10", "float", "%", "memory pressure: share in which all tasks waited"),
-            _c("oom_kill_count", "int", "", "oom_kill of /proc/vmstat (host) or memory.events (cgroup), since boot or creation"),
+            _PSI_SOME_AVG10,
+            _PSI_FULL_AVG10,
+            _OOM_KILL_COUNT,
         )),
         Table("cgroup_samples", "recorder", "Memory of one cgroup of the job or above it at one instant", (
             _c("cgroup", "str", "", "cgroup path"),
@@ -104,34 +122,34 @@ TABLES: dict[str, Table] = {
             _c("cgroup_anon_bytes", "int", "bytes", "anon of memory.stat"),
             _c("cgroup_file_bytes", "int", "bytes", "file of memory.stat: page cache, reclaimable"),
             _c("cgroup_shmem_bytes", "int", "bytes", "shmem of memory.stat"),
-            _c("oom_kill_count", "int", "", "oom_kill of /proc/vmstat (host) or memory.events (cgroup), since boot or creation"),
+            _OOM_KILL_COUNT,
             _c("oom_count", "int", "", "oom of memory.events: the limit was hit and reclaim failed"),
-            _c("psi_some_avg10", "float", "%", "memory pressure: share of the last 10 s in which some task waited"),
-            _c("psi_full_avg10", "float", "%", "memory pressure: share in which all tasks waited"),
+            _PSI_SOME_AVG10,
+            _PSI_FULL_AVG10,
         )),
         Table("recorder_samples", "recorder", "What recording cost so far", (
-            _c("cpu_s", "float", "s", "user + system time so far"),
-            _c("rss_bytes", "int", "bytes", "resident set: anon + file + shmem; pages shared with others count in each"),
+            _CPU_S,
+            _RSS_BYTES,
             _c("sample_duration_s", "float", "s", "time the last round of samples took"),
             _c("journal_bytes", "int", "bytes", "bytes in the recorder's journal so far"),
         )),
         Table("events", "recorder", "Something that happened once: start, end, signal, alert, lost output", (
             _c("event", "str", "", "start, end, signal, output-lost, oom-kill-counter, pressure, stopped, continued"),
             *_PROCESS,
-            _c("text", "str", "", "one line for a person"),
+            _TEXT,
             _c("value", "float", "", "figure belonging to the event, unit by event"),
         )),
         Table("sentinels", "agent", "Readings from inside a Python process that cost next to nothing", (
             *_PROCESS,
-            _c("step", "int", "", "training step: optimizer steps or the user's marks; null = none seen"),
+            _STEP,
             _c("refcount_none", "int", "", "sys.getrefcount(None); null where None is immortal (Python >= 3.12)"),
             _c("tensor_count", "int", "", "live torch.Tensor objects, by the reference count of the type"),
             _c("parameter_count", "int", "", "live torch.nn.Parameter objects, by the reference count of the type"),
-            _c("allocated_blocks", "int", "", "sys.getallocatedblocks(): small-object allocator blocks in use"),
-            _c("malloc_in_use_bytes", "int", "bytes", "mallinfo2 uordblks + hblkhd: handed out by malloc"),
+            _ALLOCATED_BLOCKS,
+            _MALLOC_IN_USE_BYTES,
             _c("malloc_free_bytes", "int", "bytes", "mallinfo2 fordblks: kept by malloc, free; may have been returned to the kernel"),
             _c("malloc_mmap_bytes", "int", "bytes", "mallinfo2 hblkhd: of the bytes in use, those in own mappings"),
-            _c("rss_bytes", "int", "bytes", "resident set: anon + file + shmem; pages shared with others count in each"),
+            _RSS_BYTES,
             _c("gc_enabled", "bool", "", "gc.isenabled()"),
             _c("gc_threshold", "int", "", "first of gc.get_threshold()"),
             _c("gc_pending_count", "int", "", "first of gc.get_count(): allocations since the last young collection"),
@@ -146,47 +164,49 @@ TABLES: dict[str, Table] = {
             *_PROCESS, *_TAKE,
             _c("reason", "str", "", "schedule, growth, pressure, exception, exit, user"),
             _c("safe_point", "str", "", "optimizer-step, pending-call, agent-thread, exception-hook, exit"),
-            _c("step", "int", "", "training step: optimizer steps or the user's marks; null = none seen"),
+            _STEP,
             _c("duration_s", "float", "s", "time the take held its thread"),
             _c("take_cpu_s", "float", "s", "CPU time of the take"),
-            _c("rss_bytes", "int", "bytes", "resident set: anon + file + shmem; pages shared with others count in each"),
+            _RSS_BYTES,
             _c("gc_object_count", "int", "", "objects the collector tracks"),
             _c("visited_count", "int", "", "objects the walk looked at"),
-            _c("reached_count", "int", "", "objects the walk stands for, sampled members extrapolated"),
+            _REACHED_COUNT,
             _c("truncated", "bool", "", "the walk ran out of its budget: figures are lower bounds"),
             _c("python_bytes", "int", "bytes", "estimate of reached Python objects, without arrays and tensors"),
             _c("array_bytes", "int", "bytes", "estimate of reached arrays, images, buffers (numpy, PIL, Arrow, mmap)"),
             _c("tensor_bytes", "int", "bytes", "host storages of live tensors, each once"),
             _c("tensor_device_bytes", "int", "bytes", "device storages of live tensors, each once"),
-            _c("malloc_in_use_bytes", "int", "bytes", "mallinfo2 uordblks + hblkhd: handed out by malloc"),
-            _c("allocated_blocks", "int", "", "sys.getallocatedblocks(): small-object allocator blocks in use"),
+            _MALLOC_IN_USE_BYTES,
+            _ALLOCATED_BLOCKS,
         )),
         Table("object_types", "agent", "Objects of one type the collector tracks, in one take", (
             *_PROCESS, *_TAKE,
-            _c("type_name", "str", "", "module-qualified name of the type"),
-            _c("object_count", "float", "", "objects (in holders: extrapolated from the sampled members)"),
-            _c("reached_count", "int", "", "objects the walk stands for, sampled members extrapolated"),
-            _c("shallow_bytes", "int", "bytes", "the objects' own bytes, without what they refer to"),
+            _TYPE_NAME,
+            _OBJECT_COUNT,
+            _REACHED_COUNT,
+            _SHALLOW_BYTES,
         )),
         Table("holders", "agent", "All objects found at one path from a root, in one take", (
             *_PROCESS, *_TAKE,
             _c("path", "str", "", "way from a root, members of a container as [*]: main() trainer.history"),
             _c("parent_path", "str", "", "path one step nearer to the root; null at a root"),
             _c("root_kind", "str", "", "module, frame, thread, generator, task, library, unreached"),
-            _c("edge_kind", "str", "", "how the parent holds it: local, global, attribute, class-attribute, item, key, cell, default, base, cache, reference, chain"),
+            _c("edge_kind", "str", "", 
+               "how the parent holds it: local, global, attribute, class-attribute, item, key, cell, default, base, cache, "
+               "reference"),
             _c("variable", "str", "", "nearest name: of the local, global, attribute or closure cell"),
             _c("owner", "str", "", "what the name belongs to: function, class or module, qualified"),
             _c("owner_module", "str", "", "module that defines the owner"),
-            _c("owner_file", "str", "", "source file of the owner, where known"),
-            _c("owner_line", "int", "", "first line of the owning function or class, where known"),
+            _OWNER_FILE,
+            _OWNER_LINE,
             _c("is_user", "bool", "", "the owner is the user's code: not standard library, not site-packages"),
-            _c("type_name", "str", "", "module-qualified name of the type"),
+            _TYPE_NAME,
             _c("member_type", "str", "", "type of a typical member of these containers"),
-            _c("object_count", "float", "", "objects (in holders: extrapolated from the sampled members)"),
+            _OBJECT_COUNT,
             _c("length", "float", "", "members of these containers, added up; null for what has no length"),
             _c("length_limit", "int", "", "maxlen of a deque, maxsize of an lru_cache; null = none"),
-            _c("shallow_bytes", "int", "bytes", "the objects' own bytes, without what they refer to"),
-            _c("deep_bytes", "int", "bytes", "estimate: own bytes and all that was first reached through them"),
+            _SHALLOW_BYTES,
+            _DEEP_BYTES,
             _c("array_deep_bytes", "int", "bytes", "of deep_bytes: arrays, images, buffers"),
             _c("tensor_deep_bytes", "int", "bytes", "of deep_bytes: tensor storages"),
             _c("opaque", "bool", "", "a C object whose contents cannot be seen (database, pickler, parser)"),
@@ -194,34 +214,34 @@ TABLES: dict[str, Table] = {
         )),
         Table("orphans", "agent", "Objects of a growing type that no path from a root reached, and why they live", (
             *_PROCESS, *_TAKE,
-            _c("type_name", "str", "", "module-qualified name of the type"),
-            _c("object_count", "float", "", "objects (in holders: extrapolated from the sampled members)"),
-            _c("reached_count", "int", "", "objects the walk stands for, sampled members extrapolated"),
+            _TYPE_NAME,
+            _OBJECT_COUNT,
+            _REACHED_COUNT,
             _c("orphan_verdict", "str", "", "garbage-cycle, no-python-holder, held, unknown"),
             _c("sampled_count", "int", "", "objects the verdict was tested on"),
             _c("chain", "str", "", "types and names from the object up to what holds it, or round the cycle"),
-            _c("owner_file", "str", "", "source file of the owner, where known"),
-            _c("owner_line", "int", "", "first line of the owning function or class, where known"),
-            _c("deep_bytes", "int", "bytes", "estimate: own bytes and all that was first reached through them"),
+            _OWNER_FILE,
+            _OWNER_LINE,
+            _DEEP_BYTES,
         )),
-        Table("threads", "agent", "Python threads of one kind in one take: those that run the same outermost function", (
+        Table("threads", "agent", "Python threads in one take, by the outermost function they run", (
             *_PROCESS, *_TAKE,
             _c("function", "str", "", "outermost user function of the thread, qualified"),
-            _c("owner_file", "str", "", "source file of the owner, where known"),
-            _c("owner_line", "int", "", "first line of the owning function or class, where known"),
-            _c("object_count", "float", "", "objects (in holders: extrapolated from the sampled members)"),
-            _c("text", "str", "", "one line for a person"),
+            _OWNER_FILE,
+            _OWNER_LINE,
+            _OBJECT_COUNT,
+            _TEXT,
         )),
         Table("marks", "agent", "A step, phase or label the program passed", (
             *_PROCESS,
-            _c("step", "int", "", "training step: optimizer steps or the user's marks; null = none seen"),
+            _STEP,
             _c("phase", "str", "", "train, eval, save, or the user's word"),
-            _c("text", "str", "", "one line for a person"),
+            _TEXT,
         )),
         Table("agent_notes", "agent", "What the agent did, or did not do and why", (
             *_PROCESS,
             _c("note", "str", "", "loaded, take-deferred, take-skipped, reduced-take, forked, throttled, failed, ..."),
-            _c("text", "str", "", "one line for a person"),
+            _TEXT,
         )),
         Table("sources", "agent", "Source of a user's module as it was loaded, so that a report can name lines later", (
             *_PROCESS,

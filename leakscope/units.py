@@ -41,12 +41,11 @@ def format_bytes(value: float, signed: bool = False) -> str:
     """``157 MiB``: three significant figures, binary units; ``signed`` writes the plus."""
     sign = "-" if value < 0 else ("+" if signed and value > 0 else "")
     size = abs(float(value))
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1023.95:
-            break
+    units = ["B", "KiB", "MiB", "GiB", "TiB"]
+    while size >= 1023.95 and len(units) > 1:
         size /= 1024
-    else:
-        unit = "TiB"
+        del units[0]
+    unit = units[0]
     digits = 0 if unit == "B" or size >= 99.95 else 1
     return f"{sign}{size:.{digits}f} {unit}"
 

@@ -1,7 +1,8 @@
 """The agent: leakscope's part inside the job's Python processes.
 
-Standard library only, Python 3.8+, staged as a folder of its own for each run and started by ``sitecustomize``. It prints
-nothing, raises nothing, holds no object of the job between takes, and whatever it could not look at it writes down.
+Standard library only, Python 3.8+, staged as a folder of its own for each run and started by ``sitecustomize``. It
+prints nothing, raises nothing, holds no object of the job between takes, and whatever it could not look at it writes
+down.
 """
 
 import _signal

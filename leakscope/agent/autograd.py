@@ -1,8 +1,8 @@
 """What hangs on a tensor in C++: its autograd graph, which no object counter sees. Runs at a safe point only.
 
-Links are followed by ``next_functions`` (0.7 us a node). What a node saved for backward is read by ``_raw_saved_*``, which
-runs no unpack hooks (``_saved_*`` would recompute checkpointed forwards), and only where no other thread can be inside
-``backward``: the engine frees those buffers without the interpreter's lock, and reading them then crashes the process.
+Links are followed by ``next_functions`` (0.7 us a node). What a node saved for backward is read by ``_raw_saved_*``,
+which runs no unpack hooks (``_saved_*`` would recompute checkpointed forwards), and only where no other thread can be
+inside ``backward``: the engine frees those buffers without the interpreter's lock, and reading them then crashes.
 """
 
 from time import perf_counter

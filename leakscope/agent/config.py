@@ -1,4 +1,4 @@
-"""What the agent is to look at and how often: the recorder writes it, the agent reads it. Python 3.8+, standard library.
+"""What the agent is to look at and how often: the recorder writes it, the agent reads it. Standard library, 3.8+.
 
 The file is ``agent.json`` in the journal folder, one level above the agent's own folder.
 """

@@ -16,7 +16,7 @@ MAX_LEVELS = 6
 
 
 class Chain(object):
-    """The way from a named place down to the object. ``label`` is a path like those of the walk; ``named`` as in Node."""
+    """The way from a named place down to the object: ``label`` is a path as in the walk, ``named`` as in Node."""
 
     def __init__(self, parts, named, found_root):
         self.label = "".join(reversed(parts))

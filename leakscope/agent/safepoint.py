@@ -1,8 +1,8 @@
 """When a take runs, on which thread, and what it may cost. Runs in the job.
 
 The agent's thread decides that a take is due; the take itself runs where the job's objects hold still: in torch's
-optimizer-step hook on the training thread, or on the main thread between two bytecodes (a pending call). Only if neither
-comes within some seconds (the main thread waits for others) a reduced take runs on the agent's thread.
+optimizer-step hook on the training thread, or on the main thread between two bytecodes (a pending call). Only if
+neither comes within some seconds (the main thread waits for others) a reduced take runs on the agent's thread.
 """
 
 import ctypes
@@ -12,7 +12,7 @@ from time import monotonic
 
 from . import walk
 
-# In the first minute takes are spread so that a run of 20 seconds gets four or five, and each later one is worth its cost.
+# In the first minute takes are spread so that a run of 20 seconds gets four or five.
 EARLY_TAKES_S = (1.5, 4.0, 7.0, 10.5, 15.0, 20.0, 26.0, 33.0, 41.0, 50.0, 60.0)
 PATIENCE_S = 5.0  # how long a due take waits for its safe point
 STEPPING_S = 5.0  # a job whose last optimizer step is younger is taken at the next one
@@ -74,7 +74,7 @@ class PendingCall(object):
         return False  # anything else would be an error to the list of pending calls
 
     def ask(self):
-        """False if the interpreter's list of pending calls is full: ask again later. The object must outlive the call."""
+        """False if the interpreter's list of pending calls is full: ask later. The object must outlive the call."""
         if self.asked_at is not None:
             return True
         self.asked_at = monotonic()

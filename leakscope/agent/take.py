@@ -128,7 +128,7 @@ class Take(object):
         self.walk.run()
 
     def _library_containers(self, large):
-        """Large containers that no user's name leads to and that grew since the last take: found by who refers to them."""
+        """Large containers no user's name leads to that grew since the last take: named by who refers to them."""
         before = self.memory.get("large")
         unseen = [obj for obj in large if id(obj) not in self.walk.seen]
         self.memory["large"] = {id(obj): len(obj) for obj in unseen}  # numbers only

@@ -102,7 +102,7 @@ def frame_locals(frame):
 
 
 class Node(object):
-    """All objects at one path. ``count`` and the byte figures are extrapolated; ``opened`` is the weight looked into."""
+    """All objects at one path. ``count`` and bytes are extrapolated; ``opened`` is the weight that was looked into."""
 
     __slots__ = (
         "parent", "label", "edge", "cls", "named", "count", "opened", "visits", "length", "length_limit", "own_bytes",
@@ -692,9 +692,10 @@ def _open_class(walk, obj, node, weight):
         kind = type(value)
         if kind in _IGNORED or kind in _ATOMS or attribute in _CLASS_MACHINERY:
             continue
-        if kind is types.FunctionType and not value.__closure__ and not value.__defaults__ and not value.__kwdefaults__:
-            if not value.__dict__:
-                continue
+        if kind is types.FunctionType and not any(
+            (value.__closure__, value.__defaults__, value.__kwdefaults__, value.__dict__)
+        ):
+            continue  # most methods: nothing hangs on them
         walk._push(
             value, node, "." + attribute, CLASS_ATTRIBUTE, weight, None, (attribute, name, module, file, None, True)
         )
@@ -968,7 +969,7 @@ _user_files = {}
 
 
 def is_user_file(file):
-    """Not the standard library, not site-packages, not frozen, not the agent. ``<string>`` and notebooks are the user's."""
+    """Not the standard library, site-packages, frozen or the agent. ``<string>`` and notebooks are the user's."""
     if type(file) is not str:
         return False
     known = _user_files.get(file)

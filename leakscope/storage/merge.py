@@ -229,8 +229,8 @@ class _RowGroups:
 def _by_process(rows: pa.Table) -> pa.Table:
     """Rows by process and time: 40 % smaller on disk than as they arrived, with the processes of a tree in turns.
 
-    By numpy where it is: ``Table.sort_by`` would load pyarrow.compute, 8 MB more for one sort. A process that finishes a
-    short recording goes without (see recorder/finalizing.py): its few rows are sorted as Python lists.
+    By numpy where it is: ``Table.sort_by`` would load pyarrow.compute, 8 MB more for one sort. A process that finishes
+    a short recording goes without (see recorder/finalizing.py): its few rows are sorted as Python lists.
     """
     if not {"pid", "time_mono_ns"} <= set(rows.column_names):
         return rows

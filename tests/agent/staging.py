@@ -25,7 +25,9 @@ def stage(folder: Path, **options: Any) -> Path:
     return journal
 
 
-def run(journal: Path, *arguments: str, python: str = sys.executable, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(
+    journal: Path, *arguments: str, python: str = sys.executable, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Run Python with the staged agent; the output is captured, the environment is ours plus ``environment``."""
     paths = [str(journal / "boot"), *filter(None, [environment.pop("PYTHONPATH", "")])]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **environment}

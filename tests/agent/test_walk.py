@@ -113,10 +113,10 @@ def test_closure_default_and_cache() -> None:
     def closure() -> int:
         return len(seen)
 
-    def default(acc: list[bytearray] = [bytearray(1000) for _ in range(50)]) -> int:  # noqa: B006
+    def default(acc: list[bytearray] = [bytearray(1000) for _ in range(50)]) -> int:  # noqa: B006, B008
         return len(acc)
 
-    @functools.lru_cache(maxsize=None)
+    @functools.lru_cache(maxsize=None)  # noqa: UP033 - as users write it
     def cached(i: int) -> bytearray:
         return bytearray(1000)
 

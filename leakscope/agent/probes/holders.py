@@ -34,11 +34,12 @@ def rows(take):
 def _opaque_of_users(nodes):
     found = []
     for node in nodes:
-        if node.opaque and _named(node)[5] and node.cls not in _NOT_OPAQUE:
-            if w.type_name(node.cls) not in _HARMLESS:
-                found.append(node)
-                if len(found) >= MAX_OPAQUE:
-                    break
+        if not node.opaque or node.cls in _NOT_OPAQUE or not _named(node)[5]:
+            continue
+        if w.type_name(node.cls) not in _HARMLESS:
+            found.append(node)
+            if len(found) >= MAX_OPAQUE:
+                break
     return found
 
 
@@ -56,7 +57,8 @@ _NOT_OPAQUE = frozenset(
 )
 _HARMLESS = frozenset(
     ("_thread.lock", "_thread.RLock", "_random.Random", "object", "re.Pattern", "_io.FileIO", "datetime.datetime",
-     "random.Random", "datetime.timedelta", "datetime.date", "_struct.Struct", "operator.itemgetter", "operator.attrgetter",
+     "random.Random", "datetime.timedelta", "datetime.date", "_struct.Struct", "operator.itemgetter",
+     "operator.attrgetter",
      "_hashlib.HASH", "itertools.count", "weakref.ReferenceType", "weakref", "generator", "torch.device", "torch.dtype",
      "torch.Size", "numpy.random._generator.Generator", "enumerate", "zip", "map", "filter")
 )  # fmt: skip

@@ -1,9 +1,9 @@
 """Objects of a growing type that no path from a root reached, and why they live.
 
-Three ways to live unseen: in a cycle that nothing refers to (garbage that waits for the collector), held only by C code
-or by a reference count that is too high, or held by a library or thread we did not walk. The first is decided on a small
-neighbourhood by the collector's own arithmetic: if every reference to every object of a group comes from the group, it
-is garbage. The others need one pass over the heap per step, so they are asked only of types that grew between two takes.
+Three ways to live unseen: in a cycle that nothing refers to (garbage that waits for the collector), held only by C
+code or by a reference count that is too high, or held by a library or thread we did not walk. The first is decided on a
+small neighbourhood by the collector's own arithmetic: if every reference to every object of a group comes from the
+group, it is garbage. The others need a pass over the heap a step: they are asked only of types that grew twice.
 """
 
 import gc
