@@ -1,0 +1,447 @@
+"""What names, classes and functions mean in the user's sources: scopes, bindings, callees and classes of expressions.
+
+Built from text alone, by the grammar of the interpreter that runs the report: a source that it cannot parse counts up
+to the statement it stumbles over. Good enough to follow a name, not a type checker: what it does not know is None.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple, Optional, Union
+
+_MAX_CHARS = 1_500_000  # a syntax tree takes about 100 times its text
+_LINE_END = re.compile(r"\r\n|\r|\n")  # what Python calls a line: str.splitlines() also breaks at form feeds
+_COMPREHENSION = re.compile(r"(\.<locals>)?\.<(genexpr|listcomp|setcomp|dictcomp)>.*$")
+_OF_CONTAINERS = frozenset(name for kind in (list, dict, set, str, bytes) for name in dir(kind))
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_SITES = (
+    ast.Call, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr, ast.Subscript, ast.Attribute, ast.For,
+    ast.AsyncFor, ast.comprehension, ast.withitem, ast.Return,
+)  # fmt: skip
+Function = Union[ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda]
+Pair = tuple[ast.expr, Optional[ast.expr]]
+
+
+class Source(NamedTuple):
+    """One module of the user as it was loaded."""
+
+    module: str
+    file: str
+    text: str
+
+
+class Site(NamedTuple):
+    """A node that may do something to an object, and whether a loop of its own function repeats it."""
+
+    node: ast.AST
+    in_loop: bool
+
+
+@dataclass(eq=False)
+class Scope:
+    """A module, class or function: what it binds, what it defines, and its sites."""
+
+    kind: str  # module, class, function
+    name: str
+    qualname: str
+    source: Source
+    parent: Scope | None = None
+    node: ast.AST | None = None
+    params: tuple[str, ...] = ()
+    bound: set[str] = field(default_factory=set)
+    elsewhere: dict[str, str] = field(default_factory=dict)  # name to "global" or "nonlocal"
+    defs: dict[str, Scope] = field(default_factory=dict)
+    imports: dict[str, tuple[str, str]] = field(default_factory=dict)  # name to module and name in it ("": the module)
+    types: dict[str, ast.expr] = field(default_factory=dict)  # name to what it was first made by, or its annotation
+    sites: list[Site] = field(default_factory=list)
+
+    @property
+    def module(self) -> Scope:
+        return self if self.parent is None else self.parent.module
+
+    @property
+    def is_method(self) -> bool:
+        return self.kind == "function" and self.parent is not None and self.parent.kind == "class" and not self.static
+
+    @property
+    def static(self) -> bool:
+        return "staticmethod" in self.decorators
+
+    @property
+    def decorators(self) -> list[str]:
+        nodes = getattr(self.node, "decorator_list", [])
+        return [last_name(n.func if isinstance(n, ast.Call) else n) for n in nodes]
+
+    @property
+    def within(self) -> Scope | None:
+        """The nearest class around it."""
+        scope: Scope | None = self
+        while scope is not None and scope.kind != "class":
+            scope = scope.parent
+        return scope
+
+    def binding(self, name: str) -> Scope:
+        """The scope whose variable this name is here; the module where nothing binds it."""
+        if self.elsewhere.get(name) == "global" or self.parent is None:
+            return self.module
+        if name in self.bound and name not in self.elsewhere:
+            return self
+        outer = self.parent
+        while outer.kind == "class" and outer.parent is not None:  # a method does not see the names of its class
+            outer = outer.parent
+        return outer.binding(name)
+
+
+def last_name(node: ast.AST | None) -> str:
+    """``append`` of ``self.rows.append``."""
+    if isinstance(node, ast.Name):
+        return node.id
+    return node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def tail(qualname: str | None) -> str:
+    """``step`` of ``Trainer.step``."""
+    return (qualname or "").rsplit(".", 1)[-1]
+
+
+def lines_of(text: str) -> list[str]:
+    return _LINE_END.split(text)
+
+
+def pairs(node: ast.AST) -> Iterator[Pair]:
+    """Targets of an assignment, each with the expression it gets; a tuple that is unpacked goes to all its names."""
+    if isinstance(node, ast.Assign):
+        for target in node.targets:
+            yield from _unpack(target, node.value)
+    elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)):
+        yield node.target, node.value
+    elif isinstance(node, ast.withitem) and node.optional_vars is not None:
+        yield from _unpack(node.optional_vars, node.context_expr)
+
+
+def _unpack(target: ast.expr, value: ast.expr) -> Iterator[Pair]:
+    if not isinstance(target, (ast.Tuple, ast.List)):
+        yield target, value
+        return
+    alike = isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts)
+    for i, element in enumerate(target.elts):
+        part = value.elts[i] if alike and isinstance(value, (ast.Tuple, ast.List)) else value
+        yield from _unpack(element.value if isinstance(element, ast.Starred) else element, part)
+
+
+class Index:
+    """All scopes of the sources, by name. Lookups return empty or None for what the sources do not show."""
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self.scopes: list[Scope] = []
+        self.modules: dict[str, list[Scope]] = defaultdict(list)
+        self.functions: dict[str, list[Scope]] = defaultdict(list)
+        self.classes: dict[str, list[Scope]] = defaultdict(list)
+        self.lines: dict[str, list[str]] = {}
+        self._attribute_types: dict[str, dict[str, tuple[ast.expr, Scope]]] = defaultdict(dict)
+        for source in sources:
+            tree = parse(source.text)
+            if tree is not None:
+                self.lines[source.file] = lines_of(source.text)
+                self._add(tree, source)
+        for scope in self.scopes:
+            by_kind = {"module": self.modules, "function": self.functions, "class": self.classes}[scope.kind]
+            by_kind[tail(scope.source.module) if scope.kind == "module" else scope.name].append(scope)
+            self._note_types(scope)
+        self._related = {name: self._ancestors(name) for name in self.classes}
+        self.repeated = self._repeated()
+
+    def resolve(self, name: str, scope: Scope) -> tuple[Scope, str]:
+        """The scope and name a variable really is: an imported name is its module's."""
+        binding = scope.binding(name)
+        module, original = binding.imports.get(name, ("", ""))
+        if original:
+            for other in self.modules.get(tail(module), []):
+                if original in other.bound:
+                    return other, original
+        return binding, name
+
+    def module_named(self, node: ast.expr, scope: Scope) -> list[Scope]:
+        """The modules that ``node`` may stand for: ``sessions`` after ``import sessions``, ``from . import sessions``."""
+        if isinstance(node, ast.Attribute):
+            return self.modules.get(node.attr, []) if self.module_named(node.value, scope) else []
+        if not isinstance(node, ast.Name):
+            return []
+        module, original = scope.binding(node.id).imports.get(node.id, ("", ""))
+        return self.modules.get(original or tail(module), [])
+
+    def class_of(self, node: ast.expr | None, scope: Scope, depth: int = 4) -> str | None:
+        """Name of the class of an expression, or of the class it is; None where the sources do not tell."""
+        if node is None or depth == 0:
+            return None
+        if isinstance(node, ast.Name):
+            binding, name = self.resolve(node.id, scope)
+            if binding.is_method and binding.params[:1] == (name,) and binding.within is not None:
+                return binding.within.name
+            defined = binding.defs.get(name)
+            if defined is not None and defined.kind == "class":
+                return name
+            return self.class_of(binding.types.get(name), binding, depth - 1)
+        if isinstance(node, ast.Attribute):
+            owner = self.class_of(node.value, scope, depth - 1)
+            if node.attr == "__class__":
+                return owner
+            if any(node.attr in module.defs for module in self.module_named(node.value, scope)):
+                return node.attr if node.attr in self.classes else None
+            return self._class_of_attribute(owner, node.attr, depth)
+        if isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Name) and node.func.id == "super" and scope.within is not None:
+                return scope.within.name
+            if isinstance(node.func, ast.Name) and node.func.id == "type" and len(node.args) == 1:
+                return self.class_of(node.args[0], scope, depth - 1)
+            return last_name(node.func) if last_name(node.func) in self.classes else None
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):  # an annotation in quotes
+            return node.value if node.value in self.classes else None
+        return None
+
+    def related(self, one: str, other: str) -> bool:
+        """The same class, or one derived from the other."""
+        return one == other or other in self._related.get(one, ()) or one in self._related.get(other, ())
+
+    def callees(self, func: ast.expr, scope: Scope) -> list[Scope]:
+        """Functions that a call may run; of a class its ``__init__``, or the class itself where it has none."""
+        if isinstance(func, ast.Name):
+            binding, name = self.resolve(func.id, scope)
+            found = binding.defs.get(name)
+            return [self._constructor(found)] if found is not None else []
+        if not isinstance(func, ast.Attribute):
+            return []
+        for module in self.module_named(func.value, scope):
+            if func.attr in module.defs:
+                return [self._constructor(module.defs[func.attr])]
+        owner = self.class_of(func.value, scope)
+        named = [f for f in self.functions.get(func.attr, []) if f.within is not None]
+        if owner is not None:
+            return [f for f in named if f.within is not None and self.related(owner, f.within.name)]
+        return named if len(named) == 1 and func.attr not in _OF_CONTAINERS else []
+
+    def arguments(self, call: ast.Call, function: Scope) -> Iterator[tuple[str, ast.expr]]:
+        """Parameter names of the callee with the expressions they get."""
+        names = function.params[1:] if function.is_method else function.params
+        if function.kind == "class":  # a dataclass: its annotated fields
+            body = function.node.body if isinstance(function.node, ast.ClassDef) else []
+            names = tuple(n.target.id for n in body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name))
+        for name, argument in zip(names, call.args):
+            if isinstance(argument, ast.Starred):
+                break
+            yield name, argument
+        yield from ((k.arg, k.value) for k in call.keywords if k.arg in names and k.arg is not None)
+
+    def functions_named(self, qualname: str | None, module: str | None, file: str | None) -> list[Scope]:
+        """Functions a recorded name may mean, the best kind of match only: before Python 3.11 it has no class."""
+        wanted = _COMPREHENSION.sub("", qualname or "")
+        if wanted in ("<module>", ""):
+            return [s for s in self.scopes if wanted and s.kind == "module" and is_of(s, module, file)]
+        named = self.functions.get(tail(wanted), [])
+        exact = [s for s in named if s.qualname == wanted]
+        for choice in (
+            [s for s in exact if is_of(s, module, file)],
+            exact,
+            [s for s in named if is_of(s, module, file)],
+        ):
+            if choice:
+                return choice
+        return named
+
+    def _constructor(self, scope: Scope) -> Scope:
+        return scope.defs.get("__init__", scope) if scope.kind == "class" else scope
+
+    def _class_of_attribute(self, owner: str | None, attribute: str, depth: int) -> str | None:
+        makers = self._attribute_types.get(attribute, {})
+        if owner is None and len(makers) == 1:
+            owner = next(iter(makers))
+        for name, (made_by, scope) in makers.items():
+            if owner is not None and self.related(owner, name):
+                return self.class_of(made_by, scope, depth - 1)
+        return None
+
+    def _ancestors(self, name: str) -> frozenset[str]:
+        seen: set[str] = set()
+        waiting = [name]
+        while waiting:
+            for scope in self.classes.get(waiting.pop(), []):
+                bases = {last_name(b) for b in getattr(scope.node, "bases", [])} - seen
+                seen |= bases
+                waiting += bases
+        return frozenset(seen)
+
+    def _note_types(self, scope: Scope) -> None:
+        arguments = getattr(scope.node, "args", None)
+        if isinstance(arguments, ast.arguments):
+            for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+                if a.annotation is not None:
+                    scope.types[a.arg] = a.annotation
+        for site in scope.sites:
+            annotation = site.node.annotation if isinstance(site.node, ast.AnnAssign) else None
+            for target, value in pairs(site.node):
+                made_by = annotation if annotation is not None else value
+                if not isinstance(made_by, (ast.Call, ast.Name, ast.Constant)):
+                    continue
+                if isinstance(target, ast.Name):
+                    scope.types.setdefault(target.id, made_by)
+                elif isinstance(target, ast.Attribute) and last_name(target.value) == "self" and scope.within:
+                    self._attribute_types[target.attr].setdefault(scope.within.name, (made_by, scope))
+
+    def _repeated(self) -> set[Scope]:
+        """Functions that run again and again: called in a loop, by such a function, or by nobody we see (callbacks)."""
+        calls: dict[Scope, list[tuple[Scope, bool]]] = defaultdict(list)
+        for scope in self.scopes:
+            for node, in_loop in scope.sites:
+                if isinstance(node, ast.Call):
+                    for callee in self.callees(node.func, scope) or self.functions.get(last_name(node.func), []):
+                        calls[callee].append((scope, in_loop))
+        repeated = {
+            s for s in self.scopes if s.kind == "function" and (not calls[s] or any(loop for _, loop in calls[s]))
+        }
+        waiting = list(repeated)
+        called_by: dict[Scope, list[Scope]] = defaultdict(list)
+        for callee, callers in calls.items():
+            for caller, _ in callers:
+                called_by[caller].append(callee)
+        while waiting:
+            for callee in called_by[waiting.pop()]:
+                if callee not in repeated:
+                    repeated.add(callee)
+                    waiting.append(callee)
+        return repeated
+
+    def _add(self, tree: ast.Module, source: Source) -> None:
+        module = Scope("module", "<module>", "<module>", source, node=tree)
+        self.scopes.append(module)
+        waiting: list[tuple[ast.AST, Scope, bool]] = [(node, module, False) for node in reversed(tree.body)]
+        while waiting:  # no recursion: generated sources nest deeply
+            node, scope, in_loop = waiting.pop()
+            if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
+                inner = self._define(node, scope)
+                body = node.body if isinstance(node.body, list) else [node.body]
+                waiting += [(n, inner, False) for n in reversed(body)]
+                waiting += [(n, scope, in_loop) for n in _outside(node)]
+                continue
+            _note_names(node, scope)
+            if isinstance(node, _SITES) and not (
+                isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Store)
+            ):
+                scope.sites.append(Site(node, in_loop))
+            for name, child in _children(node):
+                once = name == "iter" or not isinstance(node, (*_LOOPS, *_COMPREHENSIONS))
+                waiting.append((child, scope, in_loop or not once))
+
+    def _define(self, node: Function | ast.ClassDef, scope: Scope) -> Scope:
+        name = "<lambda>" if isinstance(node, ast.Lambda) else node.name
+        prefix = {"module": "", "class": f"{scope.qualname}.", "function": f"{scope.qualname}.<locals>."}[scope.kind]
+        inner = Scope(
+            "class" if isinstance(node, ast.ClassDef) else "function",
+            name,
+            prefix + name,
+            scope.source,
+            parent=scope,
+            node=node,
+        )
+        if not isinstance(node, ast.ClassDef):
+            a = node.args
+            inner.params = tuple(p.arg for p in (*a.posonlyargs, *a.args, *a.kwonlyargs))
+            inner.bound.update(inner.params, (p.arg for p in (a.vararg, a.kwarg) if p))
+        scope.bound.add(name)
+        scope.defs[name] = inner
+        self.scopes.append(inner)
+        return inner
+
+
+def is_of(scope: Scope, module: str | None, file: str | None) -> bool:
+    return scope.source.file == file or (file is None and scope.source.module == module)
+
+
+def _outside(node: Function | ast.ClassDef) -> list[ast.expr]:
+    """What a definition evaluates where it stands: decorators, bases, default values."""
+    outside: list[ast.expr] = list(getattr(node, "decorator_list", []))
+    if isinstance(node, ast.ClassDef):
+        return [*outside, *node.bases, *(k.value for k in node.keywords)]
+    return [*outside, *node.args.defaults, *(d for d in node.args.kw_defaults if d is not None)]
+
+
+def _children(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+    for name, value in ast.iter_fields(node):
+        for child in value if isinstance(value, list) else (value,):
+            if isinstance(child, ast.AST) and not isinstance(child, (ast.expr_context, ast.operator)):
+                yield name, child
+
+
+def _note_names(node: ast.AST, scope: Scope) -> None:
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        scope.bound.add(node.id)
+    elif isinstance(node, ast.ExceptHandler) and node.name:
+        scope.bound.add(node.name)
+    elif isinstance(node, (ast.Global, ast.Nonlocal)):
+        kind = "global" if isinstance(node, ast.Global) else "nonlocal"
+        scope.elsewhere.update(dict.fromkeys(node.names, kind))
+        if kind == "global":
+            scope.module.bound.update(node.names)
+    elif isinstance(node, ast.Import):
+        for alias in node.names:
+            name = alias.asname or alias.name.split(".", 1)[0]
+            scope.bound.add(name)
+            scope.imports[name] = (alias.name if alias.asname else name, "")
+    elif isinstance(node, ast.ImportFrom):
+        for alias in node.names:
+            scope.bound.add(alias.asname or alias.name)
+            scope.imports[alias.asname or alias.name] = (node.module or "", alias.name)
+
+
+def parse(text: str, tries: int = 4) -> ast.Module | None:
+    """The syntax tree, as far as it can be read: recorded sources may be cut off, or newer than this Python."""
+    text = text.encode("utf-8", "replace").decode().lstrip("\ufeff")
+    for _ in range(tries):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of a user's "\d" the user was told by his own interpreter
+                return ast.parse(text)
+        except SyntaxError as error:
+            text = _before(text, error.lineno or 1)
+        except (ValueError, RecursionError, MemoryError, OverflowError):
+            return None
+        if not text.strip():
+            return None
+    return None
+
+
+def _before(text: str, line: int) -> str:
+    """The text up to the last statement of the module that begins before or at a line."""
+    lines = lines_of(text)[:line]
+    while lines:
+        last = lines.pop()
+        if last[:1].strip() and last[0] not in ")]}#@":
+            break
+    return "\n".join(lines)
+
+
+@lru_cache(maxsize=1)
+def _index(sources: tuple[Source, ...]) -> Index:
+    return Index(sources)
+
+
+def index_of(sources: Sequence[Source], word: str, file: str | None = None) -> Index:
+    """The index of as many sources as the budget allows: where a name lives first, then those that mention it."""
+    chosen = list(sources)
+    if sum(len(s.text) for s in chosen) > _MAX_CHARS:
+        chosen.sort(key=lambda s: (s.file != file, word not in s.text, len(s.text)))
+        left = _MAX_CHARS
+        kept = []
+        for source in chosen:
+            left -= len(source.text)
+            if left >= 0:
+                kept.append(source)
+        chosen = kept
+    return _index(tuple(chosen))
