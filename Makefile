@@ -17,7 +17,7 @@ help:
 	@echo "make test   lint, type check and tests"
 	@echo "make lint   ruff and mypy only"
 	@echo "make docs   renew the tables of README.md from the program"
-	@echo "make bench  what recording costs, beside its budgets (about 5 minutes)"
+	@echo "make bench  what recording costs, beside its budgets (15 minutes; BENCH='--seconds 10' is shorter)"
 	@echo "make clean  remove $(VENV) and demo-output"
 
 # Each stamp is a set of installed packages: nothing is installed again until pyproject.toml changes.
@@ -56,7 +56,7 @@ docs: $(VENV)/installed-test
 
 bench: $(VENV)/installed-test
 	@echo "== what recording costs"
-	@$(RUN) tests/bench/bench_record.py
+	@$(RUN) tests/bench/bench_record.py $(BENCH)
 
 clean:
 	rm -rf $(VENV) demo-output

@@ -1,8 +1,8 @@
 """What recording costs a job, beside the budgets: ``python tests/bench/bench_record.py [--seconds 60] [--json]``.
 
 Each workload does a fixed amount of work, sized once so that it takes about ``--seconds`` bare, and runs bare and
-recorded in turn, so that a machine that gets slower in between slows both. Medians are compared as ratios, since
-seconds of different machines compare to nothing. Peers (tracemalloc; memray where installed) run once beside the
+recorded in turn, so that a machine that gets slower in between slows both. The result is the median of the pairs'
+ratios, since seconds of different machines compare to nothing. Peers (tracemalloc; memray where installed) run once beside the
 objects workload, to show what hooks on allocations cost. Runs under default settings, takes included.
 """
 
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -96,38 +96,41 @@ def rounds_for(program: str, seconds: float) -> int:
         few *= 4
 
 
-def in_turn(runs: Sequence[Callable[[], float]], repeats: int) -> list[float]:
-    """Medians of several runs, interleaved; every other time in reverse, so that none always goes first."""
-    times: list[list[float]] = [[] for _ in runs]
+def in_pairs(bare_run: Sequence[str], recorded_run: Sequence[str], repeats: int) -> list[tuple[float, float]]:
+    """Seconds of both, one right after the other; every other pair in reverse, so that neither always goes first."""
+    pairs = []
     for repeat in range(repeats):
-        order = range(len(runs)) if repeat % 2 == 0 else reversed(range(len(runs)))
-        for i in order:
-            times[i].append(runs[i]())
-    return [statistics.median(t) for t in times]
+        if repeat % 2 == 0:
+            bare_s = seconds_of(bare_run)
+            pairs.append((bare_s, seconds_of(recorded_run)))
+        else:
+            recorded_s = seconds_of(recorded_run)
+            pairs.append((seconds_of(bare_run), recorded_s))
+    return pairs
 
 
 def start_up(folder: Path, repeats: int) -> list[Result]:
-    output = folder / "pass.parquet"
-    plain_s, recorded_s = in_turn(
-        [lambda: seconds_of(bare(PASS, 1)), lambda: seconds_of(recorded(PASS, 1, output))], repeats
-    )
-    return [Result("start-up: python -c pass", (recorded_s - plain_s) * 1e3, "ms added", 150.0, plain_s)]
+    pairs = in_pairs(bare(PASS, 1), recorded(PASS, 1, folder / "pass.parquet"), repeats)
+    added_s = statistics.median(recorded_s - bare_s for bare_s, recorded_s in pairs)
+    return [Result("start-up: python -c pass", added_s * 1e3, "ms added", 150.0, _bare_s(pairs))]
 
 
 def workload(name: str, program: str, budget: float, folder: Path, options: argparse.Namespace) -> list[Result]:
     output = folder / f"{name}.parquet"
     rounds = rounds_for(program, options.seconds)
-    plain_s, recorded_s = in_turn(
-        [lambda: seconds_of(bare(program, rounds)), lambda: seconds_of(recorded(program, rounds, output))],
-        options.repeats,
-    )
+    pairs = in_pairs(bare(program, rounds), recorded(program, rounds, output), options.repeats)
+    ratio = statistics.median(recorded_s / bare_s for bare_s, recorded_s in pairs)
     cost = cost_of(output)
     results = [
-        Result(f"{name}: wall time under record", recorded_s / plain_s, "x bare", budget, plain_s),
+        Result(f"{name}: wall time under record", ratio, "x bare", budget, _bare_s(pairs)),
         Result(f"{name}: recorder's memory", cost.rss_bytes / 1e6, "MB", 20.0),
         Result(f"{name}: recorder's CPU", cost.cpu_fraction * 100, "% of a core", 1.0),
     ]
-    return results + (peers(name, program, rounds, plain_s, folder) if options.peers and name == "objects" else [])
+    return results + (peers(name, program, rounds, folder) if options.peers and name == "objects" else [])
+
+
+def _bare_s(pairs: Sequence[tuple[float, float]]) -> float:
+    return statistics.median(bare_s for bare_s, _ in pairs)
 
 
 def cost_of(output: Path) -> Cost:
@@ -138,7 +141,7 @@ def cost_of(output: Path) -> Cost:
     return Cost(int(samples.rss_bytes.max()), float(used_s / elapsed_s) if elapsed_s > 0 else 0.0)
 
 
-def peers(name: str, program: str, rounds: int, plain_s: float, folder: Path) -> list[Result]:
+def peers(name: str, program: str, rounds: int, folder: Path) -> list[Result]:
     """The same work under the usual tools; a quarter of it, since some of them are several times slower."""
     part = max(1, rounds // 4)
     (script := folder / f"{name}.py").write_text(program)
