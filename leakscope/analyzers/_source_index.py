@@ -170,7 +170,7 @@ class Index:
         return binding, name
 
     def module_named(self, node: ast.expr, scope: Scope) -> list[Scope]:
-        """The modules that ``node`` may stand for: ``sessions`` after ``import sessions``, ``from . import sessions``."""
+        """The modules ``node`` may stand for: ``sessions`` after ``import sessions`` or ``from . import sessions``."""
         if isinstance(node, ast.Attribute):
             return self.modules.get(node.attr, []) if self.module_named(node.value, scope) else []
         if not isinstance(node, ast.Name):
@@ -400,31 +400,44 @@ def _note_names(node: ast.AST, scope: Scope) -> None:
             scope.imports[alias.asname or alias.name] = (node.module or "", alias.name)
 
 
-def parse(text: str, tries: int = 4) -> ast.Module | None:
+def parse(text: str, tries: int = 8) -> ast.Module | None:
     """The syntax tree, as far as it can be read: recorded sources may be cut off, or newer than this Python."""
     text = text.encode("utf-8", "replace").decode().lstrip("\ufeff")
-    for _ in range(tries):
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of a user's "\d" the user was told by his own interpreter
-                return ast.parse(text)
-        except SyntaxError as error:
-            text = _before(text, error.lineno or 1)
-        except (ValueError, RecursionError, MemoryError, OverflowError):
-            return None
-        if not text.strip():
-            return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a user's "\d" the user was told by his own interpreter
+        for _ in range(tries):
+            parsed = _parse_once(text)
+            if not isinstance(parsed, int):
+                return parsed
+            text = _without(text, parsed)
     return None
 
 
-def _before(text: str, line: int) -> str:
-    """The text up to the last statement of the module that begins before or at a line."""
-    lines = lines_of(text)[:line]
-    while lines:
-        last = lines.pop()
-        if last[:1].strip() and last[0] not in ")]}#@":
-            break
+def _parse_once(text: str) -> ast.Module | int | None:
+    """The tree, the line of a syntax error, or None where there is no hope (a null byte, too deep a nesting)."""
+    try:
+        return ast.parse(text)
+    except SyntaxError as error:
+        return error.lineno or 1
+    except (ValueError, RecursionError, MemoryError, OverflowError):
+        return None
+
+
+def _without(text: str, line: int) -> str:
+    """The text with the module's statement around a line left empty, so that all other lines keep their numbers."""
+    lines = lines_of(text)
+    first = min(line, len(lines)) - 1
+    while first > 0 and not _begins_statement(lines[first]):
+        first -= 1
+    last = first + 1
+    while last < len(lines) and not _begins_statement(lines[last]):
+        last += 1
+    lines[first:last] = [""] * (last - first)
     return "\n".join(lines)
+
+
+def _begins_statement(line: str) -> bool:
+    return bool(line[:1].strip()) and line[0] not in ")]}#"
 
 
 @lru_cache(maxsize=1)

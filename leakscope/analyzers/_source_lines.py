@@ -23,19 +23,22 @@ class Holder(NamedTuple):
     """A name that holds memory, in the words of the table ``holders``."""
 
     variable: str
-    owner: str | None
-    owner_module: str | None
-    owner_file: str | None
-    edge_kind: str
-    type_name: str
+    owner: str | None = None
+    owner_module: str | None = None
+    owner_file: str | None = None
+    edge_kind: str = "attribute"
+    type_name: str = ""
 
 
 class Line(NamedTuple):
-    """One source line. ``kind``: adds, calls or creates; ``score``: 0 to 1, comparable within one answer only."""
+    """One source line. ``kind``: adds, calls or creates; ``score``: 0 to 1, comparable within one answer only.
+
+    ``function``: qualified name of the function or class body it stands in; None in a module's own.
+    """
 
     file: str
     line: int
-    function: str
+    function: str | None
     text: str
     kind: str
     score: float
@@ -47,11 +50,14 @@ class _Event(NamedTuple):
     weight: float
 
 
+Events = Callable[[Scope, Site], Iterator[_Event]]
+
+
 # Methods that add to what they are called on, whatever its type. Other verbs are believed a little less.
 _ADDERS = frozenset(
-    """add append appendleft enqueue extend extendleft insert push put put_nowait register setdefault subscribe update
-    write writelines writerow writestr __setitem__""".split()
-)
+    ("add", "append", "appendleft", "enqueue", "extend", "extendleft", "insert", "push", "put", "put_nowait",
+     "register", "setdefault", "subscribe", "update", "write", "writelines", "writerow", "writestr", "__setitem__")
+)  # fmt: skip
 _ADDING_VERB = re.compile(
     r"(add|append|push|put|register|insert|subscribe|enqueue|extend|store|remember|record|on)(_\w*[^_]|[A-Z]\w*|all)$"
 )
@@ -66,8 +72,12 @@ _READING = re.compile(
 _INSIDE = frozenset(("setdefault", "get", "values", "items", "cursor", "__getitem__", "__getattr__"))
 _FIRST_ARGUMENT = frozenset(("heappush", "insort", "insort_left", "insort_right", "setattr", "setitem"))
 _JOINERS = frozenset(
-    "append cat chain concat concatenate dstack hstack insert merge r_ stack union vstack column_stack".split()
-)
+    ("append", "cat", "chain", "column_stack", "concat", "concatenate", "dstack", "hstack", "insert", "merge", "stack",
+     "union", "vstack")
+)  # fmt: skip
+_FEEDERS = re.compile(r"(\w+_)?(add|append|push|put|insert|register|store|write|feed)(_\w+)?$", re.IGNORECASE)
+# A store by index replaces a member of these; it makes only a mapping longer.
+_FIXED = re.compile(r"(builtins\.)?(list|bytearray)$|collections\.deque$|(numpy|torch|array)\.")
 _STARTERS = re.compile(r"(\w*Thread|\w*Process|Timer|submit|start_new_thread|run_in_executor|to_thread|apply_async)$")
 _SQL = re.compile(r"\s*(\w+)", re.ASCII)
 _SQL_ADDS = frozenset(("insert", "replace", "merge", "upsert", "copy"))
@@ -88,9 +98,11 @@ def adding_lines(sources: Sequence[Source], holder: Holder) -> list[Line]:
         cached = _cache_lines(index, holder)
         if cached:
             return cached
+    if holder.edge_kind in ("task", "generator"):
+        return _ranked(index, _calls_of_function(index, holder))
     search = _Search(index, holder)
     search.follow()
-    return _ranked(index, search.events)
+    return _ranked(index, search.events) or _ranked(index, _calls_into(holder.owner_module))
 
 
 def thread_start_line(sources: Sequence[Source], name: str) -> Line | None:
@@ -126,23 +138,54 @@ def find_calls(sources: Sequence[Source], *names: str) -> list[Line]:
     found = []
     for name in names:
         module, _, function = name.rpartition(".")
-        index = index_of(sources, function)
-
-        def events(
-            scope: Scope, site: Site, module: str = module, function: str = function, index: Index = index
-        ) -> Iterator[_Event]:
-            func = site.node.func if isinstance(site.node, ast.Call) else None
-            if isinstance(func, ast.Attribute) and func.attr == function and isinstance(func.value, ast.Name):
-                known = scope.binding(func.value.id).imports.get(func.value.id, (func.value.id, ""))
-                if known == (module, ""):
-                    yield _Event(site.node, CALLS, 1.0)
-            elif isinstance(func, ast.Name):
-                if scope.binding(func.id).imports.get(func.id) == (module, function):
-                    yield _Event(site.node, CALLS, 1.0)
-
-        found += [line._replace(score=1.0) for line in _ranked(index, events)]
+        found += _ranked(index_of(sources, function), _calls_by_name(module, function))
     order = {source.file: i for i, source in enumerate(sources)}
     return sorted(set(found), key=lambda line: (order.get(line.file, 0), line.line))
+
+
+def _calls_by_name(module: str, function: str) -> Events:
+    def events(scope: Scope, site: Site) -> Iterator[_Event]:
+        func = site.node.func if isinstance(site.node, ast.Call) else None
+        if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name):
+            name = func.value.id
+            found = func.attr == function and scope.binding(name).imports.get(name) == (module, "")
+        else:
+            found = isinstance(func, ast.Name) and scope.binding(func.id).imports.get(func.id) == (module, function)
+        if found:
+            yield _Event(site.node, CALLS, 1.0)
+
+    return events
+
+
+def _calls_of_function(index: Index, holder: Holder) -> Events:
+    """Where a generator or coroutine is made that then stays suspended."""
+    functions = index.functions_named(holder.owner, holder.owner_module, holder.owner_file)
+
+    def events(scope: Scope, site: Site) -> Iterator[_Event]:
+        if isinstance(site.node, ast.Call) and any(f in functions for f in index.callees(site.node.func, scope)):
+            yield _Event(site.node, CALLS, 1.0)
+
+    return events
+
+
+def _calls_into(module: str | None) -> Events:
+    """Calls of a library that holds the memory itself; those with changing arguments first."""
+    package = (module or "").split(".", 1)[0]
+
+    def events(scope: Scope, site: Site) -> Iterator[_Event]:
+        node = site.node
+        if not package or not isinstance(node, ast.Call):
+            return
+        root: ast.expr = node.func
+        while isinstance(root, ast.Attribute):
+            root = root.value
+        if isinstance(root, ast.Name):
+            imported = scope.binding(root.id).imports.get(root.id, ("", ""))[0]
+            if imported.split(".", 1)[0] == package:
+                changing = any(not isinstance(a, ast.Constant) for a in (*node.args, *(k.value for k in node.keywords)))
+                yield _Event(node, CALLS, 0.5 if changing else 0.3)
+
+    return events
 
 
 class _Search:
@@ -154,6 +197,7 @@ class _Search:
     def __init__(self, index: Index, holder: Holder | None) -> None:
         self.index = index
         self.holder = holder
+        self.type_name = holder.type_name if holder is not None else ""
         self.names: dict[tuple[Scope, str], float] = {}
         self.attributes: dict[str, dict[str | None, float]] = {}  # attribute, then class it belongs to
         self.returns: dict[Scope, float] = {}
@@ -214,11 +258,15 @@ class _Search:
         elif isinstance(node, ast.AugAssign):
             weight = 0.95 if isinstance(node.op, (ast.Add, ast.BitOr)) else 0.7
             yield _Event(node, ADDS, weight * self.strength(node.target, scope, inside=False))
-        elif isinstance(node, ast.Subscript):
-            yield from self._subscript(node, scope)
-        elif isinstance(node, ast.Attribute):  # tail.next = node
-            yield _Event(node, ADDS, 0.6 * self.strength(node.value, scope))
+            if isinstance(node.target, ast.Subscript):
+                yield _Event(node, ADDS, self._store(node.target, scope))
+        elif isinstance(node, ast.Subscript) and self.type_name.endswith("defaultdict"):
+            yield _Event(node, ADDS, 0.6 * self.strength(node.value, scope))  # looking up makes the entry
         for target, value in pairs(node):
+            if isinstance(target, ast.Subscript):
+                yield _Event(target, ADDS, self._store(target, scope) * (0.6 if _is_empty(value) else 1.0))
+            elif isinstance(target, ast.Attribute):  # tail.next = node
+                yield _Event(target, ADDS, 0.6 * self.strength(target.value, scope))
             if self._is_seed(target, scope):
                 weight = self._regrown(value, scope)
                 yield _Event(node if not isinstance(node, ast.withitem) else target, *_created(value, weight))
@@ -349,6 +397,8 @@ class _Search:
                 yield _Event(call, ADDS, 0.7 * self.strength(keyword.value, scope))
         if last_name(func) in ("dump", "writer") and len(call.args) > 1:
             yield _Event(call, ADDS, 0.7 * self.strength(call.args[1], scope))
+        elif len(call.args) > 1 and _FEEDERS.match(last_name(func)):  # lib.table_put(handle, x)
+            yield _Event(call, ADDS, 0.7 * self.strength(call.args[0], scope, inside=False))
 
     def _method(self, call: ast.Call, func: ast.Attribute, scope: Scope) -> Iterator[_Event]:
         strength = self.strength(func.value, scope)
@@ -363,13 +413,10 @@ class _Search:
         elif strength >= _WHOLE and not _READING.match(func.attr):
             yield _Event(call, CALLS, 0.6 * strength)
 
-    def _subscript(self, node: ast.Subscript, scope: Scope) -> Iterator[_Event]:
-        strength = self.strength(node.value, scope)
-        if isinstance(node.ctx, ast.Store):
-            fixed = isinstance(node.slice, (ast.Slice, ast.Constant, ast.UnaryOp))  # such a key replaces
-            yield _Event(node, ADDS, (0.6 if fixed else 1.0) * strength)
-        elif strength and self.holder is not None and self.holder.type_name.endswith("defaultdict"):
-            yield _Event(node, ADDS, 0.6 * strength)  # looking up makes the entry
+    def _store(self, target: ast.Subscript, scope: Scope) -> float:
+        """Weight of ``x[key] = value``."""
+        replaces = isinstance(target.slice, (ast.Slice, ast.Constant, ast.UnaryOp)) or _FIXED.match(self.type_name)
+        return (0.6 if replaces else 1.0) * self.strength(target.value, scope)
 
     def _regrown(self, value: ast.expr | None, scope: Scope) -> float:
         """Weight of ``x = value`` as an addition to x: the new value is the old one and something more."""
@@ -404,6 +451,13 @@ def _created(value: ast.expr | None, regrown: float) -> tuple[str, float]:
         return ADDS, regrown
     empty = value is None or (isinstance(value, ast.Constant) and value.value is None)
     return CREATES, 0.2 if empty else 0.3
+
+
+def _is_empty(value: ast.expr | None) -> bool:
+    """``[]``, ``{}``, ``set()``: a member to be filled later."""
+    if isinstance(value, ast.Call):
+        return isinstance(value.func, ast.Name) and not value.args and not value.keywords
+    return not (value.keys if isinstance(value, ast.Dict) else getattr(value, "elts", [value]))
 
 
 def _adds(method: str) -> bool:
@@ -471,22 +525,27 @@ def _plain_variable(holder: Holder) -> str:
 def _cache_lines(index: Index, holder: Holder) -> list[Line]:
     """The decorator that makes a function remember, or the assignment that wraps it."""
     functions = index.functions_named(holder.owner or holder.variable, holder.owner_module, holder.owner_file)
-    lines = []
-    for function in functions:
-        for decorator in getattr(function.node, "decorator_list", []):
-            if "cache" in ast.dump(decorator).lower() or "memo" in ast.dump(decorator).lower():
-                lines.append(_line(index, function, decorator, ADDS, 1.0))
-        if not lines:
-            for scope in index.scopes:
-                for site in scope.sites:
-                    call = site.node
-                    if isinstance(call, ast.Call) and any(last_name(a) == function.name for a in call.args):
-                        if "cache" in ast.dump(call.func).lower():
-                            lines.append(_line(index, scope, call, ADDS, 0.9))
-    return lines
+    decorators = [
+        _line(index, function, node, ADDS, 1.0)
+        for function in functions
+        for node in getattr(function.node, "decorator_list", [])
+        if _remembers(node)
+    ]
+    names = {function.name for function in functions}
+
+    def wrappings(scope: Scope, site: Site) -> Iterator[_Event]:
+        call = site.node
+        if isinstance(call, ast.Call) and _remembers(call.func) and names & {last_name(a) for a in call.args}:
+            yield _Event(call, ADDS, 1.0)
+
+    return decorators or _ranked(index, wrappings)
 
 
-def _ranked(index: Index, events: Callable[[Scope, Site], Iterator[_Event]]) -> list[Line]:
+def _remembers(node: ast.expr) -> bool:
+    return any(re.search("cache|memo", last_name(n), re.IGNORECASE) for n in ast.walk(node))
+
+
+def _ranked(index: Index, events: Events) -> list[Line]:
     """One line a place, the likeliest first; equals in the order of the source."""
     best: dict[tuple[str, int], Line] = {}
     for scope in index.scopes:
@@ -499,7 +558,7 @@ def _ranked(index: Index, events: Callable[[Scope, Site], Iterator[_Event]]) -> 
                 known = best.get((line.file, line.line))
                 if known is None or known.score < line.score:
                     best[line.file, line.line] = line
-    found = sorted(best.values(), key=lambda line: -line.score)
+    found = sorted(best.values(), key=lambda line: (-line.score, line.file, line.line))
     return [line for line in found if line.score >= 0.1]
 
 
@@ -511,7 +570,9 @@ def _often(index: Index, scope: Scope, site: Site, event: _Event) -> float:
         return 1.0 if site.in_loop else 0.5
     if scope.name == "__init__" and _on_self(event.node, scope):  # each new object fills its own
         return 0.65 if site.in_loop else 0.5
-    return 1.0 if site.in_loop or scope in index.repeated else 0.7
+    if site.in_loop:
+        return 1.0
+    return 0.97 if scope in index.repeated else 0.7
 
 
 def _on_self(node: ast.AST, scope: Scope) -> bool:
@@ -532,4 +593,5 @@ def _line(index: Index, scope: Scope, node: ast.AST, kind: str, score: float) ->
     number = getattr(node, "lineno", 1)
     lines = index.lines.get(scope.source.file, [])
     text = lines[number - 1].strip() if number <= len(lines) else ""
-    return Line(scope.source.file, number, scope.qualname, text, kind, score)
+    function = None if scope.kind == "module" else scope.qualname
+    return Line(scope.source.file, number, function, text, kind, score)
