@@ -10,7 +10,6 @@ Do:            let the collector run, or break the cycle with a weak reference.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,8 @@ from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
 from ..units import format_bytes, format_count
 from ._growth import ProcessGrowth, TreeGrowth, int_of, no_growth, rows_of, severity_of, text_of, tree_growth
 from ._ledger import growth_of, ledger
+from ._retained import sources_of
+from ._source_lines import Line, Source, find_calls
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -160,7 +161,7 @@ def _finding(
     out_of_reach: int,
 ) -> Finding:
     idle = collector.state != "works"
-    place = _switch(rows_of(recording.tables["sources"], process), collector.state)
+    place = _switch(sources_of(recording), collector.state)
     row = cycles["row"] if cycles else None
     chain, kind = (
         text.replace("__main__.", "") if text else None for text in (text_of(row, "chain"), text_of(row, "type_name"))
@@ -180,8 +181,8 @@ def _finding(
         evidence.append(Evidence(text, {"object_count": unreached}))
     file, line = text_of(row, "owner_file"), int_of(row, "owner_line")
     if place:
-        evidence.append(Evidence(f"{place[0]}:{place[1]}: {place[2]}", {"line": place[1]}))
-        file, line = place[:2]
+        evidence.append(Evidence(f"{place.file}:{place.line}: {place.text}", {"line": place.line}))
+        file, line = place.file, place.line
     what = f"Cycles of {kind.rpartition('.')[2] if kind else 'unreachable objects'}"
     title = f"{what} pile up: {collector.short()}"
     doubts = [] if cycles else ["no cycle was taken apart: the objects could also be held by C code"]
@@ -210,8 +211,8 @@ def _finding(
     )
 
 
-def _remedy(collector: _Collector, place: tuple[str, int, str] | None, bytes: int) -> list[str]:
-    where = f" ({place[0]}:{place[1]})" if place else ""
+def _remedy(collector: _Collector, place: Line | None, bytes: int) -> list[str]:
+    where = f" ({place.file}:{place.line})" if place else ""
     frees = f"frees about {format_bytes(bytes)}"
     first = {
         "off": f"leave the collector on{where}, or call gc.collect() now and then: {frees}",
@@ -231,21 +232,16 @@ def _ruled_out(collector: _Collector) -> RuledOut:
 
 
 _SWITCHES = {
-    "off": re.compile(r"\bgc\.(disable\(|set_threshold\(\s*0)|^\s*disable\(\)"),
-    "frozen": re.compile(r"\b(gc\.)?freeze\(\)"),
+    "off": ("gc.disable", "gc.set_threshold"),
+    "frozen": ("gc.freeze",),
+    "idle": ("gc.set_threshold",),
+    "no-full-collection": ("gc.set_threshold",),
 }
-_THRESHOLD = re.compile(r"\b(gc\.)?set_threshold\(")
 
 
-def _switch(sources: pd.DataFrame, state: str) -> tuple[str, int, str] | None:
-    """File, line and text of the call that keeps the collector from its work; the last one in the file counts."""
-    if state == "works":
-        return None
-    pattern = _SWITCHES.get(state, _THRESHOLD)
-    for file, text in zip(sources["file"], sources["source_text"]):
-        if not isinstance(text, str) or "gc" not in text:
-            continue
-        for number, line in reversed(list(enumerate(text.splitlines(), 1))):
-            if pattern.search(line.split("#", 1)[0]):
-                return str(file), number, line.strip()
-    return None
+def _switch(sources: list[Source], state: str) -> Line | None:
+    """The call that keeps the collector from its work; the last one in a source counts."""
+    calls = find_calls(sources, *_SWITCHES.get(state, ()))
+    if state == "off":  # a threshold of 0 turns it off too, another does not
+        calls = [line for line in calls if "threshold" not in line.text or "threshold(0" in line.text.replace(" ", "")]
+    return calls[-1] if calls else None

@@ -18,6 +18,8 @@ import numpy as np
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import KiB, format_bytes
 from ._growth import ProcessGrowth, TreeGrowth, int_of, rows_of, severity_of, text_of, tree_growth
+from ._retained import sources_of
+from ._source_lines import Line, thread_start_line
 from ._trend import FLAT, GROWING, Floats, judge
 
 if TYPE_CHECKING:
@@ -77,7 +79,7 @@ def _finding(
     kind = _kind_of_thread(rows_of(recording.tables["threads"], process))
     function = text_of(kind, "function")
     bytes = _bytes(recording, growth, process, started)
-    file, line = _place(recording, process, kind)
+    start = _start_line(recording, kind)
     named = f" of {function}" if function else ""
     figures = {"first_count": int(count[0]), "last_count": int(count[-1])}
     evidence = [
@@ -88,6 +90,8 @@ def _finding(
     if function:
         alike = int_of(kind, "object_count")
         evidence.append(Evidence(f"{alike} of them ran {function} in the last inventory", {"object_count": alike}))
+    if start is not None:
+        evidence.append(Evidence(f"{start.file}:{start.line} starts them: {start.text}", {"line": start.line}))
     if growth.leaking and bytes:
         each = format_bytes(bytes / max(started, 1))
         evidence.append(Evidence(f"about {each} of growth for each thread", {"bytes": bytes}))
@@ -103,8 +107,8 @@ def _finding(
             role=process.role,
             holder=f"{started} threads{named}",
             type="threading.Thread",
-            file=file,
-            line=line,
+            file=start.file if start is not None else text_of(kind, "owner_file"),
+            line=start.line if start is not None else int_of(kind, "owner_line"),
             function=function,
             library="threading",
         ),
@@ -142,6 +146,7 @@ def _bytes(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, sta
     return int(min(likely, max(0.0, held) + started * _STACK_BYTES))
 
 
-def _place(recording: Recording, process: ProcessGrowth, kind: pd.Series[Any] | None) -> tuple[str | None, int | None]:
-    """Where the threads are started, as far as the sources tell; else where the function they run begins."""
-    return text_of(kind, "owner_file"), int_of(kind, "owner_line")
+def _start_line(recording: Recording, kind: pd.Series[Any] | None) -> Line | None:
+    """Where the threads are started, as far as the sources tell: there is the place to mend."""
+    function = text_of(kind, "function")
+    return thread_start_line(sources_of(recording), function) if function else None

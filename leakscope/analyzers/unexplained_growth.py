@@ -17,6 +17,8 @@ from ..findings import Evidence, Finding, LedgerRow, RuledOut, Skipped, Subject
 from ..units import format_bytes
 from ._growth import ProcessGrowth, TreeGrowth, int_of, no_growth, rows_of, severity_of, text_of, tree_growth
 from ._ledger import ledger
+from ._retained import sources_of
+from ._source_lines import Holder, Line, adding_lines
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,6 +73,7 @@ def _finding(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, b
     inside = len(rows_of(recording.tables["takes"], process)) >= 2
     suspects = _suspects(rows_of(recording.tables["holders"], process)) if account in _OUT_OF_SIGHT else []
     first = suspects[0] if suspects else None
+    line = _fed_by(recording, first)
     title = f"{process.name} gained {format_bytes(bytes)} in {_ACCOUNTS[account]}"
     title += f", perhaps held by {_name(first)}" if first is not None else ", held by nothing we can name"
     return Finding(
@@ -79,15 +82,28 @@ def _finding(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, b
         severity=severity_of(growth, bytes),
         confidence=0.6 if len(suspects) == 1 else (0.4 if suspects else 0.3),
         bytes=bytes,
-        subject=_subject(process, first),
+        subject=_subject(process, first, line),
         bytes_per_hour=round(bytes / max(growth.end_s - growth.start_s, 1e-9) * 3600, 1),
-        evidence=_evidence(rows, suspects, inside),
+        evidence=_evidence(rows, suspects, inside, line),
         doubts=_doubts(suspects, inside, process),
         remedy=[f"look at what is put into {_name(first)} and never taken out"] if first is not None else [],
     )
 
 
-def _evidence(rows: Sequence[LedgerRow], suspects: Sequence[pd.Series[Any]], inside: bool) -> list[Evidence]:
+def _fed_by(recording: Recording, suspect: pd.Series[Any] | None) -> Line | None:
+    """The line that hands something to the suspect."""
+    variable = text_of(suspect, "variable")
+    if suspect is None or variable is None:
+        return None
+    columns = ("owner", "owner_module", "owner_file")
+    owner, module, file = (text_of(suspect, column) for column in columns)
+    holder = Holder(variable, owner, module, file, text_of(suspect, "edge_kind") or "", str(suspect["type_name"]))
+    return next(iter(adding_lines(sources_of(recording), holder)), None)
+
+
+def _evidence(
+    rows: Sequence[LedgerRow], suspects: Sequence[pd.Series[Any]], inside: bool, line: Line | None
+) -> list[Evidence]:
     evidence = []
     figures = {row.account: row.growth_bytes for row in rows}
     grown = [f"{_ACCOUNTS[r.account]} {format_bytes(r.growth_bytes, signed=True)}" for r in rows if r.growth_bytes > 0]
@@ -100,6 +116,8 @@ def _evidence(rows: Sequence[LedgerRow], suspects: Sequence[pd.Series[Any]], ins
     for row in suspects:
         text = f"{_name(row)} is a {row['type_name']}: what it holds cannot be seen from Python"
         evidence.append(Evidence(text, {"path": row["path"]}))
+    if line is not None:
+        evidence.append(Evidence(f"{line.file}:{line.line} {line.kind}: {line.text}", {"line": line.line}))
     return evidence
 
 
@@ -127,10 +145,9 @@ def _name(row: pd.Series[Any]) -> str:
     return ".".join(part for part in (text_of(row, "owner"), text_of(row, "variable")) if part) or str(row["path"])
 
 
-def _subject(process: ProcessGrowth, row: pd.Series[Any] | None) -> Subject:
+def _subject(process: ProcessGrowth, row: pd.Series[Any] | None, line: Line | None) -> Subject:
     if row is None:
         return Subject(pid=process.pid, process=process.name, role=process.role)
-
     return Subject(
         pid=process.pid,
         process=process.name,
@@ -139,8 +156,9 @@ def _subject(process: ProcessGrowth, row: pd.Series[Any] | None) -> Subject:
         variable=text_of(row, "variable"),
         path=text_of(row, "path"),
         type=text_of(row, "type_name"),
-        file=text_of(row, "owner_file"),
-        line=int_of(row, "owner_line"),
+        file=line.file if line is not None else text_of(row, "owner_file"),
+        line=line.line if line is not None else int_of(row, "owner_line"),
+        function=line.function if line is not None else None,
         module=text_of(row, "owner_module"),
         library=str(row["type_name"]).split(".", 1)[0].lstrip("_"),
     )
