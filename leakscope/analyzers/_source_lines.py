@@ -75,6 +75,8 @@ _JOINERS = frozenset(
     ("append", "cat", "chain", "column_stack", "concat", "concatenate", "dstack", "hstack", "insert", "merge", "stack",
      "union", "vstack")
 )  # fmt: skip
+_LINKS = frozenset(("next", "prev", "previous", "parent", "child", "left", "right", "link", "rest", "tail"))
+_WRAPPERS = frozenset(("writer", "DictWriter", "Pickler", "TextIOWrapper", "BufferedWriter", "GzipFile", "ZipFile"))
 _FEEDERS = re.compile(r"(\w+_)?(add|append|push|put|insert|register|store|write|feed)(_\w+)?$", re.IGNORECASE)
 # A store by index replaces a member of these; it makes only a mapping longer.
 _FIXED = re.compile(r"(builtins\.)?(list|bytearray)$|collections\.deque$|(numpy|torch|array)\.")
@@ -84,6 +86,7 @@ _SQL_ADDS = frozenset(("insert", "replace", "merge", "upsert", "copy"))
 _ROUNDS = 4  # how many names the object may go through; each costs a little of what we are sure of
 _PASSED_ON = 0.97
 _MEMBER = 0.75  # adding to a member: the holder may be a dict of lists
+_SAME = 0.85  # the object itself by another name, and not one that only may be it
 _WHOLE = 0.76  # calls count only on the object itself
 
 
@@ -246,6 +249,8 @@ class _Search:
             returned = max((self.returns.get(f, 0.0) for f in self.index.callees(node.func, scope)), default=0.0)
             if returned:
                 return returned
+            if node.args and last_name(node.func) in _WRAPPERS:
+                return _PASSED_ON * self.strength(node.args[0], scope)
             if inside and isinstance(node.func, ast.Attribute) and node.func.attr in _INSIDE:
                 return (1.0 if node.func.attr == "cursor" else _MEMBER) * self.strength(node.func.value, scope)
         return 0.0
@@ -265,7 +270,7 @@ class _Search:
         for target, value in pairs(node):
             if isinstance(target, ast.Subscript):
                 yield _Event(target, ADDS, self._store(target, scope) * (0.6 if _is_empty(value) else 1.0))
-            elif isinstance(target, ast.Attribute):  # tail.next = node
+            elif isinstance(target, ast.Attribute) and target.attr in _LINKS:  # tail.next = node
                 yield _Event(target, ADDS, 0.6 * self.strength(target.value, scope))
             if self._is_seed(target, scope):
                 weight = self._regrown(value, scope)
@@ -367,10 +372,26 @@ class _Search:
             found = _PASSED_ON * self.strength(value, scope, inside=False)
             if found and not self._attribute(target, scope):
                 self._learn_attribute(target.attr, self.index.class_of(target.value, scope), found)
+        self._follow_back(value, self.strength(target, scope, inside=False), scope)
+
+    def _follow_back(self, given: ast.expr | None, strength: float, scope: Scope) -> None:
+        """What is put under a name of the object is the object too: ``rows = self.rows``."""
+        if strength < _SAME or not isinstance(given, (ast.Name, ast.Attribute)):
+            return
+        if isinstance(given, ast.Name):
+            self._learn_name(self.index.resolve(given.id, scope), _PASSED_ON * strength)
+        elif not self.strength(given, scope):
+            self._learn_attribute(given.attr, self.index.class_of(given.value, scope), _PASSED_ON * strength)
 
     def _follow_call(self, call: ast.Call, scope: Scope) -> None:
         for function, seen in _started(call, self.index, scope):
+            if (
+                function.is_method and function.params and isinstance(seen.func, ast.Attribute)
+            ):  # it is the self of its own methods
+                found = _PASSED_ON * self.strength(seen.func.value, scope)
+                self._learn_name((function, function.params[0]), found)
             for name, argument in self.index.arguments(seen, function):
+                self._follow_back(argument, self.names.get((function, name), 0.0), scope)
                 found = _PASSED_ON * self.strength(argument, scope)
                 if not found:
                     continue
