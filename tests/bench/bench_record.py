@@ -2,8 +2,8 @@
 
 Each workload does a fixed amount of work, sized once so that it takes about ``--seconds`` bare, and runs bare and
 recorded in turn, so that a machine that gets slower in between slows both. The result is the median of the pairs'
-ratios, since seconds of different machines compare to nothing. Peers (tracemalloc; memray where installed) run once beside the
-objects workload, to show what hooks on allocations cost. Runs under default settings, takes included.
+ratios, since seconds of different machines compare to nothing. Peers (tracemalloc; memray where installed) run once
+beside the objects workload, to show what hooks on allocations cost. Runs under default settings, takes included.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import argparse
 import importlib.util
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -60,6 +61,13 @@ class Result(NamedTuple):
         return None if self.budget is None else self.value <= self.budget
 
 
+class Spent(NamedTuple):
+    """What one run took; the CPU time is that of all its processes, and hardly depends on what else is running."""
+
+    wall_s: float
+    cpu_s: float
+
+
 class Cost(NamedTuple):
     """What the recorder itself used, from its own recording."""
 
@@ -76,14 +84,19 @@ def recorded(program: str, rounds: int, output: Path) -> list[str]:
     return record + bare(program, rounds)
 
 
-def seconds_of(command: Sequence[str], environ: dict[str, str] | None = None) -> float:
-    """Wall time of one run. **Errors** SystemExit if it fails: a benchmark of failures measures nothing."""
-    started = time.perf_counter()
+def spent_by(command: Sequence[str], environ: dict[str, str] | None = None) -> Spent:
+    """One run of a command. **Errors** SystemExit if it fails: a benchmark of failures measures nothing."""
+    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     child = subprocess.run(command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
-    elapsed_s = time.perf_counter() - started
+    elapsed_s, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
     if child.returncode:
         raise SystemExit(f"{command[:3]} failed:\n{child.stderr.decode(errors='replace')}")
-    return elapsed_s
+    return Spent(elapsed_s, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+
+
+def seconds_of(command: Sequence[str], environ: dict[str, str] | None = None) -> float:
+    """Wall time of one run."""
+    return spent_by(command, environ).wall_s
 
 
 def rounds_for(program: str, seconds: float) -> int:
@@ -96,22 +109,22 @@ def rounds_for(program: str, seconds: float) -> int:
         few *= 4
 
 
-def in_pairs(bare_run: Sequence[str], recorded_run: Sequence[str], repeats: int) -> list[tuple[float, float]]:
-    """Seconds of both, one right after the other; every other pair in reverse, so that neither always goes first."""
+def in_pairs(bare_run: Sequence[str], recorded_run: Sequence[str], repeats: int) -> list[tuple[Spent, Spent]]:
+    """Cost of both, one right after the other; every other pair in reverse, so that neither always goes first."""
     pairs = []
     for repeat in range(repeats):
         if repeat % 2 == 0:
-            bare_s = seconds_of(bare_run)
-            pairs.append((bare_s, seconds_of(recorded_run)))
+            plain = spent_by(bare_run)
+            pairs.append((plain, spent_by(recorded_run)))
         else:
-            recorded_s = seconds_of(recorded_run)
-            pairs.append((seconds_of(bare_run), recorded_s))
+            watched = spent_by(recorded_run)
+            pairs.append((spent_by(bare_run), watched))
     return pairs
 
 
 def start_up(folder: Path, repeats: int) -> list[Result]:
     pairs = in_pairs(bare(PASS, 1), recorded(PASS, 1, folder / "pass.parquet"), repeats)
-    added_s = statistics.median(recorded_s - bare_s for bare_s, recorded_s in pairs)
+    added_s = statistics.median(watched.wall_s - plain.wall_s for plain, watched in pairs)
     return [Result("start-up: python -c pass", added_s * 1e3, "ms added", 150.0, _bare_s(pairs))]
 
 
@@ -119,18 +132,20 @@ def workload(name: str, program: str, budget: float, folder: Path, options: argp
     output = folder / f"{name}.parquet"
     rounds = rounds_for(program, options.seconds)
     pairs = in_pairs(bare(program, rounds), recorded(program, rounds, output), options.repeats)
-    ratio = statistics.median(recorded_s / bare_s for bare_s, recorded_s in pairs)
+    wall_ratio = statistics.median(watched.wall_s / plain.wall_s for plain, watched in pairs)
+    cpu_ratio = statistics.median(watched.cpu_s / plain.cpu_s for plain, watched in pairs)
     cost = cost_of(output)
     results = [
-        Result(f"{name}: wall time under record", ratio, "x bare", budget, _bare_s(pairs)),
+        Result(f"{name}: wall time under record", wall_ratio, "x bare", budget, _bare_s(pairs)),
+        Result(f"{name}: CPU time, recorder included", cpu_ratio, "x bare", None),
         Result(f"{name}: recorder's memory", cost.rss_bytes / 1e6, "MB", 20.0),
         Result(f"{name}: recorder's CPU", cost.cpu_fraction * 100, "% of a core", 1.0),
     ]
     return results + (peers(name, program, rounds, folder) if options.peers and name == "objects" else [])
 
 
-def _bare_s(pairs: Sequence[tuple[float, float]]) -> float:
-    return statistics.median(bare_s for bare_s, _ in pairs)
+def _bare_s(pairs: Sequence[tuple[Spent, Spent]]) -> float:
+    return statistics.median(plain.wall_s for plain, _ in pairs)
 
 
 def cost_of(output: Path) -> Cost:
