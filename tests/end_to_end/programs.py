@@ -1,0 +1,77 @@
+"""The programs under fixtures/, what is true of them, and the commands a user types to record them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+SECONDS = "12.2"  # shorter than about 11 s a leak cannot be told from a slow start
+LONGEST_S = 120
+
+
+class Place(NamedTuple):
+    """What a finding has to name; ``variable`` and ``line_text`` None: nothing in the source is to blame."""
+
+    kind: str
+    variable: str | None
+    line_text: str | None
+
+
+class Program(NamedTuple):
+    """One file of fixtures/; ``places`` are what leaks in it, none if it is clean."""
+
+    path: Path
+    places: tuple[Place, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.path.parent.name}-{self.path.stem}"
+
+
+def programs() -> list[Program]:
+    """All that fixtures/*/truth.json tells of, leaky and clean, in the order of their names."""
+    found = []
+    for truth_path in sorted(FIXTURES.glob("*/truth.json")):
+        truth = json.loads(truth_path.read_text())
+        if truth["kind"] is not None:
+            places = tuple(Place(t["kind"], t["variable"], t["line_text"]) for t in [truth, *truth.get("also", [])])
+            found.append(Program(truth_path.with_name("leaky.py"), places))
+        found.append(Program(truth_path.with_name("clean.py"), ()))
+    return found
+
+
+def record_command(output: Path, *command: object) -> list[str]:
+    return [sys.executable, "-m", "leakscope", "record", "-q", "-o", str(output), "--", *map(str, command)]
+
+
+def record_and_report(program: Path, folder: Path, *arguments: object) -> dict[str, Any]:
+    """The JSON report of one run. **Errors** AssertionError with what a command that failed had to say."""
+    output = folder / f"{program.parent.name}-{program.stem}.parquet"
+    run(record_command(output, sys.executable, program, *arguments))
+    return report(output)
+
+
+def report(recording: Path) -> dict[str, Any]:
+    text = run([sys.executable, "-m", "leakscope", "report", str(recording), "--format", "json"])
+    return dict(json.loads(text))
+
+
+def run(command: list[str]) -> str:
+    """Standard output of a command that has to succeed without a word on stderr."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST_S)
+    assert done.returncode == 0, f"{command} ended with {done.returncode}: {done.stderr}"
+    assert not done.stderr, f"{command} said: {done.stderr}"
+    return done.stdout
+
+
+def named(finding: dict[str, Any], place: Place, program: Path) -> Place:
+    """What a finding named, as far as ``place`` asks for it."""
+    subject = finding["subject"]
+    line_text = None
+    if place.line_text is not None and subject["file"] == str(program) and subject["line"]:
+        line_text = program.read_text().splitlines()[subject["line"] - 1].strip()
+    return Place(finding["kind"], subject["variable"] if place.variable is not None else None, line_text)
