@@ -172,7 +172,8 @@ class Index:
     def module_named(self, node: ast.expr, scope: Scope) -> list[Scope]:
         """The modules ``node`` may stand for: ``sessions`` after ``import sessions`` or ``from . import sessions``."""
         if isinstance(node, ast.Attribute):
-            return self.modules.get(node.attr, []) if self.module_named(node.value, scope) else []
+            found = self.modules.get(node.attr, [])
+            return found if found and self.module_named(node.value, scope) else []
         if not isinstance(node, ast.Name):
             return []
         module, original = scope.binding(node.id).imports.get(node.id, ("", ""))

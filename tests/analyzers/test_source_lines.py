@@ -429,6 +429,281 @@ def main():
     for n in range(9):
         handle(n)
 """),
+    "back through a parameter": (("events", "consume", "local", "list"), """
+def consume(events):
+    while True:
+        if events:
+            print(events[-1])
+def main():
+    events = []
+    t = Thread(target=consume, args=(events,))
+    while True:
+        events.append(read())  # HERE
+"""),
+    "back through an attribute": (("rows", "run", "local", "list"), """
+class T:
+    def __init__(self):
+        self.rows = []
+    def run(self):
+        rows = self.rows
+        while True:
+            self.step()
+    def step(self):
+        self.rows.append(1)  # HERE
+"""),
+    "dataclass field": (("points", "Trace", "attribute", "list"), """
+from dataclasses import dataclass, field
+@dataclass
+class Trace:
+    points: list = field(default_factory=list)
+class Recorder:
+    def __init__(self):
+        self.trace = Trace()
+    def on_step(self, p):
+        self.trace.points.append(p)  # HERE
+"""),
+    "private": (("_Store__rows", "Store", "attribute", "list"), """
+class Store:
+    def __init__(self):
+        self.__rows = []
+    def put(self, x):
+        self.__rows.append(x)  # HERE
+"""),
+    "owner without class before 3.11": (("buf", "step", "local", "list"), """
+class A:
+    def step(self):
+        buf = []
+        while True:
+            buf.append(1)  # HERE
+"""),
+    "genexpr owner": (("seen", "main.<locals>.<genexpr>", "local", "set"), """
+def main():
+    seen = set()
+    return list(x for x in stream() if not seen.add(x))  # HERE
+"""),
+    "namespace": (("losses", "state", "attribute", "list"), """
+from types import SimpleNamespace
+def main():
+    state = SimpleNamespace(losses=[])
+    for i in range(9):
+        state.losses.append(loss(i))  # HERE
+"""),
+    "function attribute": (("cache", "tokenize", "attribute", "dict"), """
+def tokenize(text):
+    if text not in tokenize.cache:
+        tokenize.cache[text] = text.split()  # HERE
+    return tokenize.cache[text]
+tokenize.cache = {}
+"""),
+    "nested dict": (("data", "Db", "attribute", "dict"), """
+class Db:
+    def __init__(self):
+        self.data = {}
+    def add(self, a, b, v):
+        self.data[a][b].append(v)  # HERE
+"""),
+    "metaclass": (("_instances", "Single", "class-attribute", "dict"), """
+class Single(type):
+    _instances = {}
+    def __call__(cls, *args):
+        key = (cls, args)
+        if key not in cls._instances:
+            cls._instances[key] = super().__call__(*args)  # HERE
+        return cls._instances[key]
+"""),
+    "memo class": (("memo", "Memo", "attribute", "dict"), """
+class Memo:
+    def __init__(self, f):
+        self.f, self.memo = f, {}
+    def __call__(self, *a):
+        try:
+            return self.memo[a]
+        except KeyError:
+            r = self.memo[a] = self.f(*a)  # HERE
+            return r
+"""),
+    "lambda": (("events", "main", "local", "list"), """
+def main(bus):
+    events = []
+    bus.on("x", lambda e: events.append(e))  # HERE
+    bus.run()
+"""),
+    "logging handler": (("buffer", "Keep", "attribute", "list"), """
+import logging
+class Keep(logging.Handler):
+    def __init__(self):
+        super().__init__()
+        self.buffer = []
+    def emit(self, record):
+        self.buffer.append(self.format(record))  # HERE
+"""),
+    "total loss": (("total_loss", "train", "local", "torch.Tensor"), """
+def train(model, loader, opt):
+    total_loss = 0
+    for x, y in loader:
+        opt.zero_grad()
+        loss = crit(model(x), y)
+        loss.backward()
+        opt.step()
+        total_loss += loss  # HERE
+    return total_loss / len(loader)
+"""),
+    "hidden state kept": (("hidden", "train", "local", "torch.Tensor"), """
+def train(rnn, xs):
+    hidden = None
+    for x in xs:
+        out, hidden = rnn(x, hidden)  # HERE
+        out.mean().backward()
+"""),
+    "pathlike variable": (("main() rows[*]", "main", "local", "list"), """
+def main():
+    rows = []
+    for i in range(3):
+        rows.append(i)  # HERE
+"""),
+    "hooks": (("hooks", "Probe", "attribute", "list"), """
+class Probe:
+    def __init__(self, model):
+        self.hooks = []
+    def attach(self, m):
+        self.hooks.append(m.register_forward_hook(self.keep))  # HERE
+    def keep(self, m, i, o):
+        pass
+"""),
+    "activation dict in hook": (("acts", "main", "local", "dict"), """
+def main(model):
+    acts = {}
+    def make(name):
+        def hook(m, i, o):
+            acts.setdefault(name, []).append(o)  # HERE
+        return hook
+    for n, m in model.named_modules():
+        m.register_forward_hook(make(n))
+"""),
+    "match statement": (("log", "Bus", "attribute", "list"), """
+class Bus:
+    def handle(self, m):
+        if m:
+            with self.lock:
+                try:
+                    self.log.append(m)  # HERE
+                finally:
+                    pass
+"""),
+    "two functions": (("pending", "Q", "attribute", "dict"), """
+class Q:
+    def __init__(self):
+        self.pending = {}
+        self.pending["x"] = 1
+    def submit(self, k, v):
+        self.pending[k] = v  # HERE
+    def done(self, k):
+        self.pending.pop(k, None)
+def main():
+    q = Q()
+    for i in range(9):
+        q.submit(i, 1)
+"""),
+    "instance passed around": (("items", "Store", "attribute", "list"), """
+class Store:
+    def __init__(self):
+        self.items = []
+class Other:
+    def __init__(self):
+        self.items = []
+    def go(self):
+        for i in range(9):
+            self.items.append(i)
+def fill(store, n):
+    store.items.append(n)  # HERE
+def main():
+    s = Store()
+    for n in range(9):
+        fill(s, n)
+"""),
+    "partial": (("out", "main", "local", "list"), """
+from functools import partial
+def keep(sink, x):
+    sink.append(x)  # HERE
+def main(stream):
+    out = []
+    stream.each(partial(keep, out))
+"""),
+    "extend slice": (("buf", "Reader", "attribute", "builtins.bytearray"), """
+class Reader:
+    def feed(self, data):
+        self.buf[len(self.buf):] = data  # HERE
+    def peek(self):
+        return self.buf[0]
+"""),
+    "multi line call": (("rows", "A", "attribute", "list"), """
+class A:
+    def log(self, a):
+        (
+            self.rows  # HERE
+            .append(a)
+        )
+"""),
+    "stringio": (("out", "Log", "attribute", "_io.StringIO"), """
+import io
+class Log:
+    def __init__(self):
+        self.out = io.StringIO()
+    def say(self, *a):
+        print(*a, file=self.out)  # HERE
+"""),
+    "csv": (("buf", "Log", "attribute", "_io.StringIO"), """
+import csv, io
+class Log:
+    def __init__(self):
+        self.buf = io.StringIO()
+        self.w = csv.writer(self.buf)
+    def say(self, a):
+        self.w.writerow(a)  # HERE
+"""),
+    "inner function default": (("acc", "main.<locals>.f", "default", "list"), """
+def main():
+    def f(x, acc=[]):
+        acc += [x]  # HERE
+        return acc
+"""),
+    "executor futures": (("futures", "Crawler", "attribute", "list"), """
+class Crawler:
+    def __init__(self, pool):
+        self.futures = []
+        self.pool = pool
+    def go(self, u):
+        f = self.pool.submit(fetch, u)
+        self.futures.append(f)  # HERE
+"""),
+    "sqlite cursor": (("db", "main", "local", "sqlite3.Connection"), """
+import sqlite3
+def main():
+    db = sqlite3.connect(":memory:")
+    cur = db.cursor()
+    cur.execute("create table t (x)")
+    while True:
+        cur.execute("INSERT INTO t VALUES (1)")  # HERE
+        db.commit()
+"""),
+    "instance of own class that is a list": (("history", "main", "local", "__main__.History"), """
+class History(list):
+    def note(self, x):
+        self.append(x)  # HERE
+def main():
+    history = History()
+    for i in range(9):
+        history.note(i)
+"""),
+    "lru by attribute": (("route", "Model.route", "cache", "functools._lru_cache_wrapper"), """
+from functools import cache
+class Other:
+    @cache
+    def route(self): pass
+class Model:
+    @cache  # HERE
+    def route(self): pass
+"""),
 }  # fmt: skip
 
 
@@ -511,6 +786,12 @@ def test_a_name_that_is_nowhere_gives_nothing() -> None:
         "x = " + "+".join(["rows"] * 20_000),
         "\x0c\nclass A:\n\tdef f(self):\n  \tself.rows.append(1)\n",
         "\udcff = 1\n",
+        "def A():\n    rows = " + " + ".join(["rows"] * 900),
+        "def A():\n    rows = f(rows" + ".next()" * 300 + ")",
+        "def A():\n    rows = " + "rows if x else " * 90 + "rows",
+        "rows: int\nfor rows[0], *rows in rows: del rows\nrows()()\n",
+        "class A(A): rows = property(lambda self: self.rows)\n",
+        "from rows import *\nimport a.b as rows\nrows.c.d[0].e.add(1)\n",
     ],
 )
 def test_odd_source_never_raises(text: str) -> None:
@@ -619,7 +900,8 @@ def test_no_start_is_no_line() -> None:
 
 
 def test_calls_are_found_under_every_name_they_were_imported_as() -> None:
-    text = "import gc\nfrom gc import freeze as stop\ngc.disable()\n# gc.disable()\ndef f():\n    stop()\n    x.disable()\n"
+    text = "import gc\nfrom gc import freeze as stop\ngc.disable()\n# gc.disable()\n"
+    text += "def f():\n    stop()\n    x.disable()\n"
     lines = find_calls([_source(text)], "gc.disable", "gc.set_threshold", "gc.freeze")
     assert [(line.line, line.function) for line in lines] == [(3, None), (6, "f")]
 
