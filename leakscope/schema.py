@@ -50,11 +50,14 @@ _PROCESS: tuple[Column, ...] = (
 _TAKE = (_c("take", "int", "", "number of the take in its process, from 1"),)
 
 # Columns of more than one table: one type, one meaning.
-_RSS_BYTES = _c("rss_bytes", "int", "bytes", "resident set: anon + file + shmem; pages shared with others count in each")
+_RSS_BYTES = _c("rss_bytes", "int", "bytes",
+   "resident set: anon + file + shmem; pages shared with others count in each")
 _CPU_S = _c("cpu_s", "float", "s", "user + system time so far")
-_PSI_SOME_AVG10 = _c("psi_some_avg10", "float", "%", "memory pressure: share of the last 10 s in which some task waited")
+_PSI_SOME_AVG10 = _c("psi_some_avg10", "float", "%",
+   "memory pressure: share of the last 10 s in which some task waited")
 _PSI_FULL_AVG10 = _c("psi_full_avg10", "float", "%", "memory pressure: share in which all tasks waited")
-_OOM_KILL_COUNT = _c("oom_kill_count", "int", "", "oom_kill of /proc/vmstat (host) or memory.events (cgroup), since boot or creation")
+_OOM_KILL_COUNT = _c("oom_kill_count", "int", "",
+   "oom_kill of /proc/vmstat (host) or memory.events (cgroup), since boot or creation")
 _TEXT = _c("text", "str", "", "one line for a person")
 _STEP = _c("step", "int", "", "training step: optimizer steps or the user's marks; null = none seen")
 _ALLOCATED_BLOCKS = _c("allocated_blocks", "int", "", "sys.getallocatedblocks(): small-object allocator blocks in use")
@@ -70,7 +73,7 @@ _DEEP_BYTES = _c("deep_bytes", "int", "bytes", "estimate: own bytes and all that
 TABLES: dict[str, Table] = {
     t.name: t
     for t in (
-        Table("processes", "recorder", "A process of the tree; written at birth and again at death, the last row counts", (
+        Table("processes", "recorder", "A process of the tree, written at birth and at death: the last row counts", (
             *_PROCESS,
             _c("ppid", "int", "", "parent's pid when first seen"),
             _c("ns_pid", "int", "", "pid in the innermost pid namespace (last NSpid), how the process knows itself"),
@@ -147,7 +150,8 @@ TABLES: dict[str, Table] = {
             _c("parameter_count", "int", "", "live torch.nn.Parameter objects, by the reference count of the type"),
             _ALLOCATED_BLOCKS,
             _MALLOC_IN_USE_BYTES,
-            _c("malloc_free_bytes", "int", "bytes", "mallinfo2 fordblks: kept by malloc, free; may have been returned to the kernel"),
+            _c("malloc_free_bytes", "int", "bytes",
+               "mallinfo2 fordblks: kept by malloc, free; may have been returned to the kernel"),
             _c("malloc_mmap_bytes", "int", "bytes", "mallinfo2 hblkhd: of the bytes in use, those in own mappings"),
             _RSS_BYTES,
             _c("gc_enabled", "bool", "", "gc.isenabled()"),
@@ -191,9 +195,9 @@ TABLES: dict[str, Table] = {
             _c("path", "str", "", "way from a root, members of a container as [*]: main() trainer.history"),
             _c("parent_path", "str", "", "path one step nearer to the root; null at a root"),
             _c("root_kind", "str", "", "module, frame, thread, generator, task, library, unreached"),
-            _c("edge_kind", "str", "", 
-               "how the parent holds it: local, global, attribute, class-attribute, item, key, cell, default, base, cache, "
-               "reference"),
+            _c("edge_kind", "str", "",
+               "how the parent holds it: local, global, attribute, class-attribute, item, key, cell, default, base, "
+               "cache, reference"),
             _c("variable", "str", "", "nearest name: of the local, global, attribute or closure cell"),
             _c("owner", "str", "", "what the name belongs to: function, class or module, qualified"),
             _c("owner_module", "str", "", "module that defines the owner"),

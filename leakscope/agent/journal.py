@@ -64,7 +64,7 @@ def decode_payload(payload):
 
 
 def read_blocks(path):
-    """Yield (table, rows) of each sound frame; returns (StopIteration value) the count of unreadable bytes at the end."""
+    """Yield (table, rows) of each sound frame; returns (StopIteration value) how many bytes at the end were not."""
     with open(path, "rb") as stream:
         size = os.fstat(stream.fileno()).st_size
         offset = 0

@@ -1,7 +1,7 @@
 """Who holds an object that no walk from the roots came by: up its referrers, one pass over the heap a level.
 
-``gc.get_referrers`` looks at every object the collector tracks (60 ms per million), so it is asked only of confirmed
-suspects, and only ``MAX_PASSES`` times in the life of a process.
+``gc.get_referrers`` looks at every object the collector tracks (60 ms per million, twice that for 50 objects at once),
+so it is asked only of confirmed suspects, and only ``MAX_PASSES`` times in the life of a process.
 """
 
 import gc
@@ -10,70 +10,94 @@ import types
 from time import perf_counter
 
 from . import walk as w
+from .roots import CONTAINERS
 
 MAX_PASSES = 24
-MAX_LEVELS = 6
+MAX_LEVELS = 8
+FRONTIER = 50  # objects whose referrers are asked for at once
+_PASSIVE = frozenset((types.FunctionType, types.MethodType, types.BuiltinFunctionType, types.CodeType))
 
 
 class Chain(object):
-    """The way from a named place down to the object: ``label`` is a path as in the walk, ``named`` as in Node."""
+    """The way from a root down to the object. ``label`` is a path as in the walk.
 
-    def __init__(self, parts, named, found_root):
-        self.label = "".join(reversed(parts))
-        self.named = named
-        self.found_root = found_root
+    ``named`` (as in walk.Node) is the name nearest to the object; ``holder_id``, ``holder_label`` and ``holder_named``
+    are of the container nearest to the root: what a later walk can begin with.
+    """
+
+    def __init__(self):
+        self.label = ""
+        self.named = None
+        self.holder_id = None
+        self.holder_label = None
+        self.holder_named = None
 
 
 def chain_to(obj, memory, own, deadline):
-    """The chain, or None where nothing in Python refers to the object. ``own``: ids of containers that are ours."""
-    own = set(own)
+    """The shortest chain from a module, a class or a running function; None where nothing refers to the object.
+
+    A chain without ``named`` found no root within its budget. ``own``: ids of containers that are ours.
+    """
     namespaces = _namespaces()
-    parts = []
-    named = None
-    for _level in range(MAX_LEVELS):
+    objects = {id(obj): obj}
+    child_of = {}
+    frontier = [obj]
+    skip = set(own)
+    skip.update((id(objects), id(child_of)))
+    for level in range(MAX_LEVELS):
         if memory.get("passes", 0) >= MAX_PASSES or perf_counter() > deadline:
             break
         memory["passes"] = memory.get("passes", 0) + 1
-        referrers = gc.get_referrers(obj)
-        own.add(id(referrers))
-        best = None
-        best_rank = 99
-        candidate = None
-        for candidate in referrers:
-            if id(candidate) in own or (type(candidate) is types.FrameType and _is_ours(candidate)):
+        skip.add(id(frontier))
+        referrers = gc.get_referrers(*frontier)
+        skip.add(id(referrers))
+        wanted = {id(o) for o in frontier}
+        following = []
+        skip.add(id(following))
+        root = None
+        for holder in referrers:
+            key = id(holder)
+            kind = type(holder)
+            if key in skip or key in objects or kind in _PASSIVE or (kind is types.FrameType and _is_ours(holder)):
                 continue
-            rank = _rank(candidate, namespaces)
-            if rank < best_rank:
-                best, best_rank = candidate, rank
-        del referrers, candidate
-        if best is None:
-            if not parts:
-                return None
-            break
-        own.add(id(obj))
-        if best_rank == 0:
-            module = namespaces[id(best)]
-            key = _key_of(best, obj)
-            file = w.module_file(module)
-            parts.append(module + "." + key)
-            if named is None:
-                named = (key, module, module, file, None, w.is_user_module(module, file))
-            return Chain(parts, named, True)
-        if type(best) is types.FrameType:
-            name = _key_of(dict(w.frame_locals(best)), obj)
-            code = best.f_code
-            parts.append("%s() %s" % (code.co_name, name))
-            if named is None:
-                owner = (getattr(code, "co_qualname", code.co_name), None, code.co_filename, code.co_firstlineno)
-                named = w._named(name, owner)
-            return Chain(parts, named, True)
-        part, name_here, obj = _step(best, obj)
-        parts.append(part)
-        if named is None and name_here is not None:
-            named = name_here
-    if obj is not None:
-        parts.append("<%s>" % w.type_name(type(obj)))
-    return Chain(parts, named, False)
+            child = _first_of(gc.get_referents(holder), wanted)
+            if child is None:
+                continue
+            child_of[key] = child
+            objects[key] = holder
+            if _is_root(holder, kind, namespaces):
+                root = key
+                if key in namespaces or type in w._mro_of(kind):
+                    break
+                continue
+            following.append(holder)
+        holder = None
+        del referrers
+        if root is not None:
+            return _describe(root, objects, child_of, id(obj), namespaces)
+        if not following:
+            return None if level == 0 else Chain()
+        following.sort(key=_is_plain)
+        frontier = following[:FRONTIER]
+    return Chain()
+
+
+def _first_of(referents, wanted):
+    for referent in referents:
+        if id(referent) in wanted:
+            return id(referent)
+    return None
+
+
+def _is_plain(holder):
+    """Containers last: an instance leads up to a name, a list may lead anywhere."""
+    return type(holder) in CONTAINERS or type(holder) is tuple
+
+
+def _is_root(holder, kind, namespaces):
+    if kind is dict:
+        return id(holder) in namespaces
+    return type in w._mro_of(kind) or kind is types.FrameType
 
 
 def _namespaces():
@@ -86,21 +110,78 @@ def _namespaces():
     return found
 
 
-def _rank(candidate, namespaces):
-    """How good a name this referrer gives: a module's global best, an anonymous container last."""
-    kind = type(candidate)
-    if kind is dict and id(candidate) in namespaces:
-        return 0
-    if type in w._mro_of(kind):
-        return 1
-    if kind is types.FrameType:
-        return 2 if w.is_user_file(candidate.f_code.co_filename) else 5
-    if kind in _PLAIN:
-        return 4
-    return 3
+def _describe(root, objects, child_of, last, namespaces):
+    chain = Chain()
+    holder = objects[root]
+    key = child_of[root]
+    chain.label, chain.named = _root_name(holder, objects[key], namespaces)
+    while True:
+        obj = objects[key]
+        if chain.holder_id is None and type(obj) in CONTAINERS and key != last:
+            if type(obj) is not dict or not _is_attributes_of(obj, holder):
+                chain.holder_id, chain.holder_label, chain.holder_named = key, chain.label, chain.named
+        if key == last:
+            break
+        part, named = _edge(obj, objects[child_of[key]], holder)
+        chain.label += part
+        chain.named = named or chain.named
+        holder, key = obj, child_of[key]
+    del obj, holder
+    return chain
 
 
-_PLAIN = frozenset((list, tuple, dict, set, types.CellType if hasattr(types, "CellType") else type(None)))
+def _root_name(holder, value, namespaces):
+    """(label, named) of what a module, a class or a running function holds."""
+    if id(holder) in namespaces:
+        module = namespaces[id(holder)]
+        key = _key_of(holder, value)
+        file = w.module_file(module)
+        return module + "." + key, (key, module, module, file, None, w.is_user_module(module, file))
+    if type(holder) is types.FrameType:
+        code = holder.f_code
+        key = _key_of(dict(w.frame_locals(holder)), value)
+        name = getattr(code, "co_qualname", code.co_name)
+        return "%s() %s" % (name, key), w._named(key, (name, None, code.co_filename, code.co_firstlineno))
+    key = _key_of(w._namespace_of(holder), value)
+    module = w._namespace_of(holder).get("__module__")
+    file = w.module_file(module)
+    name = type.__getattribute__(holder, "__qualname__")
+    label = "%s.%s.%s" % (module, name, key)
+    return label, (key, name, module, file, None, w.is_user_module(module, file))
+
+
+def _edge(holder, value, above):
+    """(path part, name or None): how ``holder``, itself held by ``above``, holds ``value``."""
+    kind = type(holder)
+    if kind is dict:
+        key = _key_of(holder, value)
+        if _is_attributes_of(holder, above):
+            return "." + key, _attribute(key, type(above))
+        return ("['%s']" % key if key != "?" else "[*]"), None
+    if kind in CONTAINERS or kind is tuple:
+        return "[*]", None
+    try:
+        attributes = object.__getattribute__(holder, "__dict__")
+    except Exception:
+        attributes = None
+    if type(attributes) is dict and attributes is not value:
+        key = _key_of(attributes, value)
+        if key != "?":
+            return "." + key, _attribute(key, kind)
+    return ("" if attributes is value else ".~"), None
+
+
+def _attribute(name, cls):
+    module = w._namespace_of(cls).get("__module__")
+    file = w.module_file(module)
+    return name, w.type_name(cls).rsplit(".", 1)[-1], module, file, None, w.is_user_module(module, file)
+
+
+def _is_attributes_of(namespace, holder):
+    try:
+        return object.__getattribute__(holder, "__dict__") is namespace
+    except Exception:
+        return False
 
 
 def _key_of(namespace, value):
@@ -109,36 +190,6 @@ def _key_of(namespace, value):
         if candidate is value and type(key) is str:
             return key
     return "?"
-
-
-def _step(holder, obj):
-    """(path part, name or None, what to look for next): ``holder`` refers to ``obj``."""
-    kind = type(holder)
-    if type in w._mro_of(kind):
-        attribute = _key_of(w._namespace_of(holder), obj)
-        module = w._namespace_of(holder).get("__module__")
-        file = w.module_file(module)
-        name = type.__getattribute__(holder, "__qualname__")
-        return "." + attribute, (attribute, name, module, file, None, w.is_user_module(module, file)), holder
-    if kind is dict:
-        key = _key_of(holder, obj)
-        # An instance's own dict: the next level up finds the instance, whose type says what the name belongs to.
-        return ("['%s']" % key if key != "?" else "[*]"), None, holder
-    if kind in (list, tuple, set):
-        return "[*]", None, holder
-    try:
-        attributes = object.__getattribute__(holder, "__dict__")
-    except Exception:
-        attributes = None
-    if type(attributes) is dict:
-        if attributes is obj:
-            return "", None, holder
-        attribute = _key_of(attributes, obj)
-        module = w._namespace_of(kind).get("__module__")
-        file = w.module_file(module)
-        owner = w.type_name(kind).rsplit(".", 1)[-1]
-        return "." + attribute, (attribute, owner, module, file, None, w.is_user_module(module, file)), holder
-    return ".~", None, holder
 
 
 def _is_ours(frame):

@@ -8,7 +8,7 @@ import gc
 import os
 import sys
 import types
-from collections import Counter, OrderedDict, defaultdict, deque
+from collections import Counter
 from functools import lru_cache
 from itertools import compress
 from time import perf_counter, thread_time
@@ -18,11 +18,11 @@ from .probes import holders, object_types, orphans, threads
 
 PROBES = (object_types, holders, orphans, threads)
 _SUSPENDED = frozenset((types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType))
-_CONTAINERS = frozenset((list, dict, set, deque, OrderedDict, defaultdict))
 _LRU_CACHE = type(lru_cache(repr))
 LARGE_LENGTH = 1000  # a container of a library this long is remembered, so that its growth is seen at the next take
+LIBRARY_GROWTH = 16  # members that a library's container gained since the last take, or a fifth of what it had
 HIDDEN_FRACTION = 0.5  # of the growth of resident memory: when the walk explains less, libraries are looked into
-HIDDEN_MIN_BYTES = 16 * 1024 * 1024
+HIDDEN_MIN_BYTES = 8 * 1024 * 1024
 
 
 class Take(object):
@@ -59,6 +59,7 @@ class Take(object):
 
     def _run(self):
         begin, begin_cpu = perf_counter(), thread_time()
+        self._note_hidden_growth()
         objects = gc.get_objects()
         kinds = list(map(type, objects))
         self.census = Counter(kinds)
@@ -66,15 +67,16 @@ class Take(object):
         tensor_types = frozenset() if self.safe_point == "agent-thread" else _tensor_types()
         # One pass for all that is wanted by type: 65 ms per million objects, as much as the census itself.
         wanted = _SUSPENDED | tensor_types | {_LRU_CACHE}
-        if self.memory.get("hidden"):
-            wanted |= _CONTAINERS
+        if self._looks_for_large_containers():
+            wanted |= roots.CONTAINERS
         picked = list(compress(objects, map(wanted.__contains__, kinds)))
         # Gone before the walk: what the walk learns from reference counts must not include ours.
         del objects, kinds
         tensor_bytes, device_bytes = _tensor_totals(picked, tensor_types)
         suspended = [obj for obj in picked if type(obj) in _SUSPENDED]
         caches = [obj for obj in picked if type(obj) is _LRU_CACHE and obj.cache_info()[3] >= LARGE_LENGTH]
-        large = [obj for obj in picked if type(obj) in _CONTAINERS and len(obj) >= LARGE_LENGTH]
+        names = self.memory.get("library_names", ())
+        large = [o for o in picked if type(o) in roots.CONTAINERS and (len(o) >= LARGE_LENGTH or id(o) in names)]
         del picked
         self.deadline = perf_counter() + self.pause_s
         self.walk = walk.Walk(
@@ -91,7 +93,7 @@ class Take(object):
                 row["take"] = self.number
                 rows.append((probe.TABLE, row))
         nodes = self.walk.nodes
-        self._note_hidden_growth(sum(n.deep for n in nodes if n.parent is None))
+        self.memory["explained"] = sum(n.deep for n in nodes if n.parent is None)
         array_bytes = sum(n.deep_array for n in nodes if n.parent is None)
         held_tensor_bytes = sum(n.deep_tensor for n in nodes if n.parent is None)
         self.summary = {
@@ -128,17 +130,46 @@ class Take(object):
         self.walk.run()
 
     def _library_containers(self, large):
-        """Large containers no user's name leads to that grew since the last take: named by who refers to them."""
+        """Containers no user's name leads to that grew since the last take: walked then, and at every take after.
+
+        Small ones are known by their name in a library, large ones by who refers to them. Only numbers and names are
+        remembered from take to take.
+        """
+        memory = self.memory
+        if not memory.get("hidden"):
+            return
+        growing = memory.setdefault("growing_libraries", set())
+        before, now = memory.get("library_lengths"), {}
+        for label, named, obj in roots.library_containers():
+            now[label] = len(obj)
+            if before is not None and now[label] - before.get(label, 0) >= max(
+                LIBRARY_GROWTH, before.get(label, 0) // 5
+            ):
+                growing.add(label)
+            if label in growing and id(obj) not in self.walk.seen:
+                memory["hidden_growth_is_named"] = True  # and stays looked at, though no longer hidden
+                self.walk.root("library", label, walk.GLOBAL, obj, named)
+                self.walk.run()
+        obj = None
+        memory["library_lengths"] = now
+        if self._looks_for_large_containers():
+            self._large_containers(large)
+
+    def _looks_for_large_containers(self):
+        memory = self.memory
+        return memory.get("library_names") or (memory.get("hidden") and not memory.get("hidden_growth_is_named"))
+
+    def _large_containers(self, large):
         before = self.memory.get("large")
         unseen = [obj for obj in large if id(obj) not in self.walk.seen]
-        self.memory["large"] = {id(obj): len(obj) for obj in unseen}  # numbers only
+        self.memory["large"] = {id(obj): len(obj) for obj in unseen}
         names = self.memory.setdefault("library_names", {})
         grown = []
         for obj in unseen if before is not None else ():
             length = before.get(id(obj), 0)
             if id(obj) in names or (length and len(obj) - length >= max(LARGE_LENGTH // 4, length // 20)):
                 grown.append(obj)
-        grown.sort(key=len, reverse=True)
+        grown.sort(key=lambda obj: (id(obj) not in names, -len(obj)))
         own = (id(large), id(unseen), id(grown))
         for obj in grown[:5]:
             if id(obj) not in names:
@@ -147,20 +178,21 @@ class Take(object):
                     continue
                 names[id(obj)] = (chain.label, chain.named)
             label, named = names[id(obj)]
+            self.memory["hidden_growth_is_named"] = True
             if id(obj) not in self.walk.seen:
                 self.walk.root("library", label, walk.GLOBAL, obj, named)
                 self.walk.run()
 
-    def _note_hidden_growth(self, explained_bytes):
-        """Remember whether memory grows that the walk cannot see: then the next take also looks into libraries."""
+    def _note_hidden_growth(self):
+        """Does memory grow that the walks do not see? Then this take also looks into libraries."""
+        memory = self.memory
         rss = rss_bytes()
-        if rss is None:
+        explained = memory.get("explained", 0)
+        if rss is None or memory.get("hidden_growth_is_named"):
             return
-        first_rss, first_explained = self.memory.setdefault("first", (rss, explained_bytes))
+        first_rss, first_explained = memory.setdefault("first", (rss, explained))
         growth = rss - first_rss
-        self.memory["hidden"] = bool(self.memory.get("library_names")) or (
-            growth > HIDDEN_MIN_BYTES and explained_bytes - first_explained < HIDDEN_FRACTION * growth
-        )
+        memory["hidden"] = growth > HIDDEN_MIN_BYTES and explained - first_explained < HIDDEN_FRACTION * growth
 
 
 def _tensor_types():

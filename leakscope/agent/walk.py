@@ -61,7 +61,8 @@ _IDENTIFIER_KEYS = 32  # a dict of at most so many string keys is a record: its 
 _VISIT_ALL = 256  # members of a container visited one by one
 _SAMPLE = 128  # members sampled of a larger one
 _SAMPLE_MIXED = 512  # the same of what a C object refers to: members of every kind
-_SAMPLE_NESTED = 8  # the same inside a sampled member
+_SAMPLE_NESTED = 12  # the same inside a sampled member, and of what libraries hold
+_RICH = (8000, 24000)  # visits after which a walk looks into fewer objects of each place
 _LARGEST = 8  # of containers in a container, the largest are always looked at: growth may sit in one of them
 _LARGEST_SCAN = 50000  # members among which the largest are searched (0.1 us each)
 _SIZED = frozenset((list, dict, set, bytearray, deque, defaultdict, OrderedDict, str, bytes))
@@ -106,7 +107,7 @@ class Node(object):
 
     __slots__ = (
         "parent", "label", "edge", "cls", "named", "count", "opened", "visits", "length", "length_limit", "own_bytes",
-        "array_bytes", "tensor_bytes", "member", "opaque", "chained", "depth", "root", "deep", "deep_array",
+        "array_bytes", "tensor_bytes", "member", "opaque", "chained", "cut", "depth", "root", "deep", "deep_array",
         "deep_tensor", "scale", "factor",
     )  # fmt: skip
 
@@ -128,6 +129,7 @@ class Node(object):
         self.member = None
         self.opaque = False
         self.chained = False
+        self.cut = False
         self.depth = 0 if parent is None else parent.depth + 1
         self.deep = self.deep_array = self.deep_tensor = 0.0
         self.scale = self.factor = 1.0
@@ -158,6 +160,7 @@ class Walk(object):
         self._queue = deque()
         self._openers = dict(_OPENERS)
         self._slots = {}
+        self._samplings = 0
         self._storages = set()
         self._tensor_type = self._parameter_type = self._storage_id = None
         self._array_type = None
@@ -203,18 +206,19 @@ class Walk(object):
         queue = self._queue
         openers = self._openers
         deadline = self._deadline
-        limit = self._expand_limit
+        limit = self._limit_after(self.visited)
         count = 0
         while queue:
             obj, node, weight = queue.popleft()
             count += 1
-            if not count & 255 and perf_counter() > deadline:
-                self.truncated = True
-                for _obj, skipped, _weight in queue:
-                    skipped.visits += 1
-                queue.clear()
-                break
+            if not count & 255:
+                if perf_counter() > deadline:
+                    self.truncated = True
+                    queue.clear()
+                    break
+                limit = self._limit_after(self.visited + count)
             if node.visits >= limit:
+                node.cut = True
                 continue
             node.visits += 1
             node.opened += weight
@@ -229,6 +233,14 @@ class Walk(object):
                     raise
                 node.opaque = True  # a container that changed under us, a broken object: what is in it stays unseen
         self.visited += count
+
+    def _limit_after(self, visited):
+        """How many objects of a place are opened: fewer, the richer the heap turns out to be, so that all is seen."""
+        limit = self._expand_limit
+        for bound in _RICH:
+            if visited > bound:
+                limit //= 5
+        return limit
 
     def _opener_for(self, cls):
         mro = _mro_of(cls)
@@ -310,7 +322,7 @@ class Walk(object):
 
     def push_members(self, members, length, node, weight, edge=ITEM, label="[*]"):
         """Members of a container: all of a small one, a weighted sample of a large one. ``members`` may be a view."""
-        if length <= (_VISIT_ALL if weight <= 1.0 else 2 * _SAMPLE_NESTED):
+        if length <= (_VISIT_ALL if weight <= 1.0 and node.root != "library" else 2 * _SAMPLE_NESTED):
             sample = list(members)
             if sample:
                 node.member = type(sample[-1])
@@ -318,8 +330,8 @@ class Walk(object):
                 member = sample.pop()  # popped, so that a reference count says what the job holds, not what we hold
                 self._push(member, node, label, edge, weight)
             return
-        wanted = _SAMPLE if weight <= 1.0 else _SAMPLE_NESTED
-        sample = _spread(members, length, wanted)
+        wanted = _SAMPLE if weight <= 1.0 and node.root != "library" else _SAMPLE_NESTED
+        sample = _spread(members, length, wanted, self._next_phase())
         if weight <= 1.0 and length <= _LARGEST_SCAN and type(sample[0]) in _SIZED:
             kinds = set(map(type, members))
             if kinds <= _SIZED:
@@ -333,6 +345,10 @@ class Walk(object):
                     length -= len(wanted_positions)
         node.member = type(sample[len(sample) // 2])
         self._push_sample(sample, weight * length / len(sample), node, label, edge)
+
+    def _next_phase(self):
+        self._samplings += 1
+        return self._samplings * _GOLDEN % 1.0
 
     def _push_sample(self, sample, weight, node, label, edge):
         while sample:
@@ -351,7 +367,7 @@ class Walk(object):
         estimated = defaultdict(float)
         cut_chains = []
         for node in nodes:
-            if node.chained and node.visits >= self._expand_limit:
+            if node.chained and node.cut:
                 cut_chains.append(node)
             elif node.count > node.visits + 0.5:
                 estimated[node.cls] += node.count
@@ -403,14 +419,15 @@ def getattr_plain(module, name):
 _GOLDEN = 0.6180339887498949
 
 
-def _spread(members, length, wanted):
+def _spread(members, length, wanted, phase=0.0):
     """``wanted`` members, one from each of as many equal parts, the newest among them.
 
     Within its part a member is picked by the golden ratio: at even distances a container whose members alternate
-    between kinds would show one kind only. Dicts and sets can only be iterated: 10 ns a member.
+    between kinds would show one kind only. ``phase`` (0 to 1) differs between containers: those that hold the same
+    members must not show the same ones. Dicts and sets can only be iterated: 10 ns a member.
     """
     step = length / wanted
-    positions = [int((i + i * _GOLDEN % 1.0) * step) for i in range(wanted - 1)]
+    positions = [int((i + (i * _GOLDEN + phase) % 1.0) * step) for i in range(wanted - 1)]
     positions.append(length - 1)
     if type(members) in (list, tuple):
         return [members[position] for position in positions]
@@ -445,6 +462,16 @@ def _open_buffer(walk, obj, node, weight):
     node.own_bytes += size
     if type(obj) is not bytearray:
         node.array_bytes += size
+
+
+def _open_text_buffer(walk, obj, node, weight):
+    """io.StringIO: until it is read its text is a list of pieces in C that __sizeof__ does not know."""
+    try:
+        size = max(type(obj).tell(obj), _getsizeof(obj)) * weight
+    except ValueError:
+        return  # closed
+    node.own_bytes += size
+    node.array_bytes += size
 
 
 def _add_length(node, length, weight):
@@ -616,7 +643,8 @@ def _open_by_collector(walk, obj, node, weight):
     length = len(referents)
     if length > _VISIT_ALL:
         _add_length(node, length, weight)
-        sample = _spread(referents, length, _SAMPLE_MIXED if weight <= 1.0 else _SAMPLE_NESTED)
+        wanted = _SAMPLE_MIXED if weight <= 1.0 else _SAMPLE_NESTED
+        sample = _spread(referents, length, wanted, walk._next_phase())
         del referents[:]  # they would count as references of the job's
         walk._push_sample(sample, weight * length / len(sample), node, ".~", REFERENCE)
         return
@@ -945,7 +973,7 @@ _BY_NAME = {
     "mmap.mmap": _open_map,
     "array.array": _open_buffer,
     "_io.BytesIO": _open_buffer,
-    "_io.StringIO": _open_buffer,
+    "_io.StringIO": _open_text_buffer,
     "ImagingCore": _open_image,
     "PIL._imaging.ImagingCore": _open_image,
 }

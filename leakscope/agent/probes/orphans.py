@@ -16,11 +16,12 @@ from .. import walk as w
 
 TABLE = "orphans"
 
-MIN_UNREACHED = 1000
+MIN_UNREACHED = 300
 MIN_GROWTH_FRACTION = 0.2  # of the unreached count since the take before
-MAX_TYPES = 4
+MAX_TYPES = 3
 SAMPLES = 3
-NEIGHBOURHOOD = 3000
+NEIGHBOURHOOD = 1000
+CLIMB_S = 0.1  # what a take may spend on naming one orphan's holder
 _BORING = frozenset(
     (types.FunctionType, types.CodeType, types.BuiltinFunctionType, types.MethodType, type, types.ModuleType,
      types.GetSetDescriptorType, types.MemberDescriptorType, property, staticmethod, classmethod, type(w.Walk.run))
@@ -55,7 +56,8 @@ def rows(take):
             and count - missing_before >= 0.5 * (take.census[cls] - count_before)
         ):
             grown[cls] = growth
-    suspects = sorted(grown, key=grown.get, reverse=True)[:MAX_TYPES]
+    # A class tells more than dict or tuple: instances lead to a name, and their dicts come with them.
+    suspects = sorted(grown, key=lambda cls: (w._is_written_in_c(cls), -grown[cls]))[:MAX_TYPES]
     if not suspects:
         return
     picked = _pick(take.walk.seen, suspects)
@@ -100,8 +102,8 @@ def _why(take, picked, cls):
     garbage = [chain for verdict, chain in results if verdict == "garbage-cycle"]
     if len(garbage) * 2 > len(results):
         return "garbage-cycle", garbage[0]
-    if take.memory.get("passes", 0) >= referrers.MAX_PASSES or perf_counter() > take.deadline:
-        return "unknown", w.type_name(cls)
+    if take.memory.get("hidden_growth_is_named") or not take.memory.get("hidden"):
+        return "unknown", w.type_name(cls)  # no need to know: a pass over the heap costs 60 ms per million objects
     return _climb(take, picked, cls)
 
 
@@ -155,12 +157,16 @@ def _neighbourhood(objects, which, mine):
 
 
 def _climb(take, picked, cls):
-    """Name what holds an object of the type."""
+    """Name what holds an object of the type; the next take walks down from the container nearest to the root."""
     own = {id(objects) for objects in picked.values()}
     own.add(id(picked))
-    chain = referrers.chain_to(picked[cls][-1], take.memory, own, take.deadline + take.pause_s)
+    chain = referrers.chain_to(picked[cls][-1], take.memory, own, perf_counter() + CLIMB_S)
     if chain is None:
         return "no-python-holder", w.type_name(cls)
+    if chain.named is None:
+        return "unknown", w.type_name(cls)
+    if chain.holder_id is not None and chain.holder_id not in take.walk.seen:
+        take.memory.setdefault("library_names", {})[chain.holder_id] = (chain.holder_label, chain.holder_named)
     return "held", chain.label
 
 
