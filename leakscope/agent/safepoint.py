@@ -12,11 +12,12 @@ from time import monotonic
 
 from . import walk
 
-# In the first minute takes are spread so that a run of 20 seconds gets four or five.
-EARLY_TAKES_S = (1.5, 4.0, 7.0, 10.5, 15.0, 20.0, 26.0, 33.0, 41.0, 50.0, 60.0)
+FIRST_TAKE_S = 1.5
+EARLY_S = 60.0  # short runs are common: in the first minute takes are denser than later
+EARLY_INTERVAL_S = 2.0
+EARLY_STRETCH = 0.35  # of the time elapsed: 1.5, 3.5, 5.5, … 10, 14, 18, 25, 34, 45 s for a cheap take
 PATIENCE_S = 5.0  # how long a due take waits for its safe point
 STEPPING_S = 5.0  # a job whose last optimizer step is younger is taken at the next one
-EARLY_INTERVAL_S = 2.0  # in the first minute, where takes are so cheap that 100 times their cost is less
 GROWTH_FRACTION = 0.3  # of resident memory since the last take: a take is due early
 GROWTH_MIN_BYTES = 64 * 1024 * 1024
 
@@ -33,8 +34,7 @@ class Budget(object):
         self._interval_s = interval_s
         self.spent_s = 0.0
         self.last_cost_s = 0.03
-        self._early = list(EARLY_TAKES_S)
-        self._next_s = self._early[0]
+        self._next_s = FIRST_TAKE_S
 
     def allows(self, elapsed_s):
         return self.spent_s + self.last_cost_s <= self._fraction * elapsed_s + self._credit_s
@@ -45,12 +45,14 @@ class Budget(object):
     def spend(self, cost_s, elapsed_s):
         self.spent_s += cost_s
         self.last_cost_s = cost_s
-        while self._early and self._early[0] <= elapsed_s + 0.5:
-            self._early.pop(0)
-        if self._early:
-            self._next_s = min(self._early[0], elapsed_s + max(EARLY_INTERVAL_S, 100.0 * cost_s))
-        else:
-            self._next_s = elapsed_s + max(self._interval_s, 100.0 * cost_s)
+        self._next_s = elapsed_s + self._gap_s(elapsed_s)
+
+    def _gap_s(self, elapsed_s):
+        """100 times what a take costs, but less in the first minute, so that a run of 20 seconds gets three of them."""
+        fair = 100.0 * self.last_cost_s
+        if elapsed_s > EARLY_S:
+            return max(self._interval_s, fair)
+        return max(EARLY_INTERVAL_S, EARLY_STRETCH * elapsed_s, min(fair, 1.0 + 0.75 * elapsed_s))
 
 
 class PendingCall(object):

@@ -1,0 +1,400 @@
+"""One process's agent: its thread, its safe points, its journal file. Runs in the job."""
+
+import _signal
+import _thread
+import atexit
+import os
+import sys
+import time
+from time import monotonic
+
+from . import config, journal, safepoint, sentinels, walk
+from .take import Take, rss_bytes
+
+TICK_S = 0.5
+# Helpers of the standard library and of tools: they hold nothing of the user's and come in numbers.
+_NO_TAKES = ("multiprocessing.resource_tracker", "torch/_inductor/compile_worker", "torch._inductor.compile_worker")
+
+_agent = None
+
+
+def start(folder):
+    """Begin in this process; ``folder`` is the journal. **Errors** any: the caller goes on without an agent."""
+    global _agent
+    if sys.version_info < (3, 8) or _agent is not None:
+        return
+    if getattr(sys.flags, "isolated", 0) or not hasattr(os, "register_at_fork"):
+        return
+    is_gil_enabled = getattr(sys, "_is_gil_enabled", None)
+    if is_gil_enabled is not None and not is_gil_enabled():
+        return  # free-threaded: objects do not hold still for anybody
+    _agent = Agent(folder, config.read(folder))
+    _agent.start()
+
+
+def mark(step=None, phase=None, label=None):
+    """A step, phase or label of the user's own; called by ``leakscope.mark``."""
+    if _agent is not None:
+        _agent.mark(step, phase, label)
+
+
+class Agent(object):
+    """One process's agent. Its thread reads sentinels, decides when takes are due, and alone writes the journal."""
+
+    def __init__(self, folder, options):
+        self.folder = folder
+        self.options = options
+        self.main_thread = _thread.get_ident()
+        self.thread = None
+        self.takes = bool(options["takes"]) and not _is_helper()
+        self.began = monotonic()
+        self.budget = safepoint.Budget(options["take_fraction"], options["take_credit_s"], options["take_interval_s"])
+        self.steps = safepoint.Steps(self._on_step)
+        self.pending = safepoint.PendingCall(self._take_on_main_thread)
+        self.user_step = None
+        self.phase = None
+        self.wanted = None  # the reason of a take that is due and waits for its safe point
+        self.wanted_at = 0.0
+        self.taking = False
+        self.take_number = 0
+        self.memory = {}
+        self.rss_at_take = None
+        self.inbox = []  # rows from other threads; the agent's thread writes them
+        self.wake = _thread.allocate_lock()
+        self.writing = _thread.allocate_lock()
+        self.stopping = False
+        self.exiting = False
+        self.failures = 0
+        self.sources_written = set()
+        self.request = None
+        self._identify()
+
+    def _identify(self):
+        self.pid = os.getpid()
+        self.start_ticks = _start_ticks()
+        self.journal = journal.Journal(self.folder, "agent-%d-%d" % (self.pid, self.start_ticks))
+
+    def start(self):
+        self.request = safepoint.request_stamp(self.folder)
+        self.note("loaded", "Python %s, pid %d" % (sys.version.split()[0], self.pid))
+        if not self.options["takes"]:
+            self.note("take-skipped", "takes are switched off")
+        elif not self.takes:
+            self.note("take-skipped", "a helper process: sentinels only")
+        self.steps.watch_imports()
+        os.register_at_fork(
+            before=self._before_fork,
+            after_in_parent=self._after_fork_in_parent,
+            after_in_child=self._after_fork_in_child,
+        )
+        atexit.register(self._at_exit)
+        self._start_thread()
+
+    # ---- the thread
+
+    def _start_thread(self):
+        self.stopping = False
+        self.wake = _thread.allocate_lock()
+        self.wake.acquire()
+        # A new thread inherits the mask of its maker. Signals are the job's: one that it keeps blocked to wait for
+        # (sigwait) would be delivered to a thread that does not block it, and end the process.
+        mask = _signal.pthread_sigmask(_signal.SIG_SETMASK, _signal.valid_signals())
+        try:
+            # Not a threading.Thread: the job's threading.enumerate() and active_count() stay what they were.
+            _thread.start_new_thread(self._run, (self.wake,))
+        finally:
+            _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
+
+    def _run(self, wake):
+        self.thread = _thread.get_ident()
+        self.native_thread = _thread.get_native_id() if hasattr(_thread, "get_native_id") else None
+        next_sentinel = monotonic()
+        next_flush = next_sentinel + 1.0
+        while not self.stopping and self.failures < 5:
+            try:
+                now = monotonic()
+                if now >= next_sentinel:
+                    next_sentinel = now + self.options["sentinel_interval_s"]
+                    self._add("sentinels", dict(sentinels.row(), step=self.step()))
+                if self.takes:
+                    self._consider(now)
+                if now >= next_flush or (self.inbox and self.inbox[-1][0] == "takes"):
+                    next_flush = now + self.options["flush_interval_s"]
+                    self._write()
+            except Exception:
+                self.failures += 1
+            wake.acquire(timeout=TICK_S)
+
+    def _consider(self, now):
+        """Is a take due, and has it waited too long for its safe point?"""
+        elapsed = now - self.began
+        if self.wanted is None:
+            self.wanted = self._reason(elapsed)
+            if self.wanted is None:
+                return
+            self.wanted_at = now
+        if self.taking:
+            return
+        if self.steps.count is not None and now - self.steps.last_at < safepoint.STEPPING_S:
+            return  # the next optimizer step is near: it takes what is wanted
+        if now - self.wanted_at > safepoint.PATIENCE_S:
+            self._take("agent-thread")
+            return
+        self.pending.ask()
+
+    def _reason(self, elapsed):
+        stamp = safepoint.request_stamp(self.folder)
+        if stamp is not None and stamp != self.request:
+            self.request = stamp
+            if self.budget.allows(elapsed):
+                return "pressure"
+        if self.budget.is_due(elapsed):
+            return "schedule"
+        if self.rss_at_take is not None and self.budget.allows(elapsed):
+            grown = (rss_bytes() or 0) - self.rss_at_take
+            enough = max(safepoint.GROWTH_MIN_BYTES, safepoint.GROWTH_FRACTION * self.rss_at_take)
+            if grown > enough and elapsed - self.last_take_at > 1.0:
+                return "growth"
+        return None
+
+    # ---- safe points
+
+    def _on_step(self):
+        if self.wanted is not None and not self.taking:
+            self._take("optimizer-step")
+
+    def _take_on_main_thread(self):
+        if not self.exiting and self.wanted is not None and not self.taking:
+            self._take("pending-call")
+
+    def _take(self, safe_point):
+        reason, self.wanted = self.wanted, None
+        self.taking = True
+        try:
+            if not self._forked_children_allow():
+                self.budget.spend(0.0, monotonic() - self.began)
+                return
+            self.take_number += 1
+            take = Take(
+                self.take_number, self.options["take_pause_s"], self.memory,
+                self.main_thread, self.thread, safe_point,
+            )  # fmt: skip
+            stamps = _stamps()
+            rows = take.run()
+            self.last_take_at = monotonic() - self.began
+            self.budget.spend(take.summary["take_cpu_s"], self.last_take_at)
+            self.rss_at_take = rss_bytes()
+            in_use = sentinels.malloc_figures()[0]
+            summary = dict(
+                take.summary, take=self.take_number, reason=reason, safe_point=safe_point, step=self.step(),
+                rss_bytes=self.rss_at_take, malloc_in_use_bytes=in_use,
+            )  # fmt: skip
+            for table, row in rows:
+                row.update(stamps)
+                self.inbox.append((table, row))
+            summary.update(stamps)
+            self.inbox.append(("takes", summary))
+        except BaseException as error:
+            self.budget.spend(0.25, monotonic() - self.began)
+            if walk.is_foreign(error):
+                self.note("take-interrupted", "a signal handler of the job raised %s" % type(error).__name__)
+                raise
+            self.note("failed", "take: %s: %s" % (type(error).__name__, error))
+        finally:
+            self.taking = False
+            self._wake()
+
+    def _forked_children_allow(self):
+        """Looking at an object writes to its page, which live forked children then hold a copy of: bound that cost."""
+        if not self.memory.get("forked"):
+            return True
+        shared = _shared_dirty_bytes()
+        available = _available_bytes()
+        if shared is None or available is None or shared <= max(64 << 20, available // 50):
+            return True
+        self.note("take-skipped", "%d MiB are shared with forked children and a take would copy them" % (shared >> 20))
+        return False
+
+    # ---- rows
+
+    def step(self):
+        return self.user_step if self.user_step is not None else self.steps.count
+
+    def mark(self, step, phase, label):
+        if type(step) is int:
+            self.user_step = step
+        if phase is not None:
+            self.phase = str(phase)
+        row = {"step": self.step(), "phase": self.phase, "text": None if label is None else str(label)}
+        self._add("marks", row)
+
+    def note(self, kind, text):
+        self._add("agent_notes", {"note": kind, "text": text})
+
+    def _add(self, table, row):
+        row.update(_stamps())
+        self.inbox.append((table, row))
+
+    def _wake(self):
+        try:
+            self.wake.release()
+        except RuntimeError:
+            pass  # awake already
+
+    def _write(self):
+        """Hand the collected rows to the kernel. Only the agent's thread calls it, and the exit handler after it."""
+        if not self.writing.acquire(timeout=2.0):
+            return
+        try:
+            if self.take_number and self.options["sources"]:
+                self._add_sources()
+            while self.inbox:
+                table, row = self.inbox.pop(0)
+                row["pid"] = self.pid
+                row["start_ticks"] = self.start_ticks
+                self.journal.add(table, row)
+            self.journal.flush()
+        except OSError:
+            self.failures += 1
+        finally:
+            self.writing.release()
+
+    def _add_sources(self):
+        for name, module in list(sys.modules.items()):
+            file = walk.getattr_plain(module, "__file__")
+            if type(file) is not str or file in self.sources_written or len(self.sources_written) > 300:
+                continue
+            if not file.endswith(".py") or not walk.is_user_module(name, file):
+                continue
+            self.sources_written.add(file)
+            try:
+                with open(file, "rb") as stream:
+                    text = stream.read(256 * 1024).decode("utf-8", "replace")
+            except OSError:
+                continue
+            self._add("sources", {"module": name, "file": os.path.abspath(file), "source_text": text})
+
+    # ---- fork and exit
+
+    def _before_fork(self):
+        self.memory["forked"] = True
+        if sys.version_info >= (3, 12):
+            # Python warns when a process with threads forks. It counts threads: ours must be gone from the list.
+            self._stop_thread()
+
+    def _stop_thread(self):
+        thread, self.thread = self.thread, None
+        if thread is None:
+            return
+        self.stopping = True
+        self._wake()
+        path = "/proc/self/task/%s" % self.native_thread
+        give_up = monotonic() + 0.1
+        while os.path.exists(path) and monotonic() < give_up:
+            time.sleep(0.0005)
+
+    def _after_fork_in_parent(self):
+        if self.thread is None and sys.version_info >= (3, 12):
+            import gc
+
+            gc.callbacks.append(self._restart)  # not here: the warning is decided after this hook
+
+    def _restart(self, phase, info):
+        import gc
+
+        try:
+            gc.callbacks.remove(self._restart)
+        except ValueError:
+            return
+        if self.thread is None and not self.exiting:
+            try:
+                self._start_thread()
+            except Exception:
+                pass  # no threads any more: the interpreter is on its way out
+
+    def _after_fork_in_child(self):
+        try:
+            self.journal.abandon()
+            self.inbox = []
+            self.takes = False
+            self.wanted = None
+            self.taking = False
+            self.memory = {}
+            self.writing = _thread.allocate_lock()
+            self.main_thread = _thread.get_ident()
+            self.began = monotonic()
+            self._identify()
+            self.note("forked", "a forked child takes no inventory: it would copy its parent's pages")
+            self._start_thread()
+        except Exception:
+            pass
+
+    def _at_exit(self):
+        """The last take; after an unhandled exception its frames still stand."""
+        self.exiting = True
+        try:
+            elapsed = monotonic() - self.began
+            self.note("exit", "the interpreter shuts down")
+            if (
+                self.takes
+                and self.pid == os.getpid()
+                and elapsed > 2.0
+                and not self.taking
+                and self.budget.allows(elapsed)
+            ):
+                self.wanted = "exception" if hasattr(sys, "last_traceback") else "exit"
+                self._take("exit")
+            self.stopping = True
+            self._add("sentinels", dict(sentinels.row(), step=self.step()))
+            self._write()
+        except Exception:
+            pass
+
+
+def _is_helper():
+    try:
+        with open("/proc/self/cmdline", "rb") as stream:
+            line = stream.read(4096).decode("utf-8", "replace")
+    except OSError:
+        return False
+    return any(part in line for part in _NO_TAKES)
+
+
+def _stamps():
+    boot = getattr(time, "CLOCK_BOOTTIME", None)
+    return {
+        "time_unix_ns": time.time_ns(),
+        "time_mono_ns": time.clock_gettime_ns(time.CLOCK_MONOTONIC),
+        "time_boot_ns": None if boot is None else time.clock_gettime_ns(boot),
+    }
+
+
+def _start_ticks():
+    try:
+        with open("/proc/self/stat", "rb") as stream:
+            return int(stream.read().rsplit(b")", 1)[1].split()[19])
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def _shared_dirty_bytes():
+    """Pages shared with other processes that a write would copy; 120 ms for 6 GB, so only before a take."""
+    try:
+        with open("/proc/self/smaps_rollup", "rb") as stream:
+            for line in stream:
+                if line.startswith(b"Shared_Dirty:"):
+                    return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        pass
+    return None
+
+
+def _available_bytes():
+    try:
+        with open("/proc/meminfo", "rb") as stream:
+            for line in stream:
+                if line.startswith(b"MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        pass
+    return None
