@@ -214,22 +214,29 @@ def _make_way(path: str, force: bool) -> list[str]:
     return [f"the earlier {shown(path)} is now {shown(target)}"]
 
 
+_COMPILED = "__pycache__"
+
+
 def _stage_agent(folder: str, config: Mapping[str, Any]) -> None:
     """Copy the agent: ``boot`` holds nothing but sitecustomize.py, so that nothing else there can be imported."""
     source = os.path.join(_PACKAGE, "agent")
-    for part in ("boot", "agent", os.path.join("agent", "probes")):
-        os.mkdir(os.path.join(folder, part))
-    for part in ("", "probes"):
-        for name in os.listdir(os.path.join(source, part)):
-            if name.endswith(".py"):
-                target = "boot" if name == "sitecustomize.py" else os.path.join("agent", part)
-                _copy(os.path.join(source, part, name), os.path.join(folder, target, name))
+    os.mkdir(os.path.join(folder, "boot"))
+    for part in ("", _COMPILED, "probes", os.path.join("probes", _COMPILED)):
+        os.mkdir(os.path.join(folder, "agent", part))
+        with suppress(FileNotFoundError):  # a package that nobody has compiled
+            for name in os.listdir(os.path.join(source, part)):
+                if name.endswith((".py", ".pyc")):
+                    target = "boot" if name == "sitecustomize.py" else os.path.join("agent", part)
+                    _copy(os.path.join(source, part, name), os.path.join(folder, target, name))
     _agent_file("config").write(folder, dict(config))
 
 
 def _copy(source: str, target: str) -> None:
+    """With its modification time: Python takes compiled code for that of its source by it, and saves 50 ms a process."""
     with open(source, "rb") as reader, open(target, "wb") as writer:
         writer.write(reader.read())
+        times = os.fstat(reader.fileno())
+    os.utime(target, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
 def _remove_folder(path: str) -> None:
