@@ -50,14 +50,17 @@ _PROCESS: tuple[Column, ...] = (
 _TAKE = (_c("take", "int", "", "number of the take in its process, from 1"),)
 
 # Columns of more than one table: one type, one meaning.
-_RSS_BYTES = _c("rss_bytes", "int", "bytes",
-   "resident set: anon + file + shmem; pages shared with others count in each")
+_RSS_BYTES = _c(
+    "rss_bytes", "int", "bytes", "resident set: anon + file + shmem; pages shared with others count in each"
+)
 _CPU_S = _c("cpu_s", "float", "s", "user + system time so far")
-_PSI_SOME_AVG10 = _c("psi_some_avg10", "float", "%",
-   "memory pressure: share of the last 10 s in which some task waited")
+_PSI_SOME_AVG10 = _c(
+    "psi_some_avg10", "float", "%", "memory pressure: share of the last 10 s in which some task waited"
+)
 _PSI_FULL_AVG10 = _c("psi_full_avg10", "float", "%", "memory pressure: share in which all tasks waited")
-_OOM_KILL_COUNT = _c("oom_kill_count", "int", "",
-   "oom_kill of /proc/vmstat (host) or memory.events (cgroup), since boot or creation")
+_OOM_KILL_COUNT = _c(
+    "oom_kill_count", "int", "", "oom_kill of /proc/vmstat (host) or memory.events (cgroup), since boot or creation"
+)
 _TEXT = _c("text", "str", "", "one line for a person")
 _STEP = _c("step", "int", "", "training step: optimizer steps or the user's marks; null = none seen")
 _ALLOCATED_BLOCKS = _c("allocated_blocks", "int", "", "sys.getallocatedblocks(): small-object allocator blocks in use")

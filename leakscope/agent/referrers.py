@@ -117,9 +117,9 @@ def _describe(root, objects, child_of, last, namespaces):
     chain.label, chain.named = _root_name(holder, objects[key], namespaces)
     while True:
         obj = objects[key]
-        if chain.holder_id is None and type(obj) in CONTAINERS and key != last:
-            if type(obj) is not dict or not _is_attributes_of(obj, holder):
-                chain.holder_id, chain.holder_label, chain.holder_named = key, chain.label, chain.named
+        is_container = type(obj) in CONTAINERS and not (type(obj) is dict and _is_attributes_of(obj, holder))
+        if is_container and chain.holder_id is None and key != last:
+            chain.holder_id, chain.holder_label, chain.holder_named = key, chain.label, chain.named
         if key == last:
             break
         part, named = _edge(obj, objects[child_of[key]], holder)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _CACHE = "_tree_growth"
 _UNSHARED = 0.9  # measured on a training step whose batches come and go: 0.93 to 1.0 without any sharing
+_LEAST_STEPS = 20  # fewer are too coarse a clock
+_SLOWED_DOWN = 0.6  # steps of the last third of the time, over those of the first
 _NO_SAMPLES = Trend(CANNOT_TELL, "no memory samples in this recording")
 
 
@@ -120,10 +122,43 @@ def _tree_growth(recording: Recording, thresholds: dict[str, Any]) -> TreeGrowth
         grower = max(lasting, key=lambda p: p.trend.growth_bytes)
         leaking, reason = True, f"{grower.label} {grower.trend.reason}"
         start_s, end_s = grower.trend.start_s, grower.trend.end_s
+    if not leaking and (by_step := _judged_by_step(recording, processes, time_s, held, thresholds)) is not None:
+        leaking, reason = True, f"{by_step.reason}, counted in steps: the job slowed down"
+        start_s, end_s = by_step.start_s, by_step.end_s
     measured = [_within(p, start_s, end_s) for p in processes]
     measured.sort(key=lambda p: (-p.growth_bytes, p.pid))
     growth = sum(p.growth_bytes for p in measured)
     return TreeGrowth(leaking, reason, trend, start_s, end_s, growth, time_s, held, tuple(measured))
+
+
+def _judged_by_step(
+    recording: Recording, processes: list[ProcessGrowth], time_s: Floats, held: Floats, thresholds: dict[str, Any]
+) -> Trend | None:
+    """The trend of a job that slowed down, with training steps for a clock; None unless it then grows.
+
+    A leak of so much a step flattens in time when the machine gets busy. Steps have to go on to the end: a job that
+    stopped stepping is judged by time alone.
+    """
+    worker = _largest_at_end(processes)
+    rows = rows_of(recording.tables["sentinels"], worker)
+    rows = rows[rows["step"].notna()]
+    if len(rows) < 8 or time_s.size < 2:
+        return None
+    at_s, step = rows["time_s"].to_numpy(dtype=np.float64), rows["step"].to_numpy(dtype=np.float64)
+    inside = (time_s >= at_s[0]) & (time_s <= at_s[-1])
+    if inside.sum() < 2:
+        return None
+    time_s, held = time_s[inside], held[inside]
+    steps = np.interp(time_s, at_s, step)
+    first, last = (np.interp(np.quantile(time_s, [a, b]), at_s, step) for a, b in ((0.0, 1 / 3), (2 / 3, 1.0)))
+    if steps[-1] - steps[0] < _LEAST_STEPS or not 0 < last[1] - last[0] < _SLOWED_DOWN * (first[1] - first[0]):
+        return None
+    seconds_per_step = (time_s[-1] - time_s[0]) / (steps[-1] - steps[0])
+    trend = judge((steps - steps[0]) * seconds_per_step, held, **thresholds)
+    if trend.verdict != GROWING:
+        return None
+    ends = np.interp(np.array([trend.start_s, trend.end_s]) / seconds_per_step + steps[0], steps, time_s)
+    return replace(trend, start_s=float(ends[0]), end_s=float(ends[1]))
 
 
 def _largest_at_end(processes: list[ProcessGrowth]) -> ProcessGrowth:

@@ -232,7 +232,7 @@ def _stage_agent(folder: str, config: Mapping[str, Any]) -> None:
 
 
 def _copy(source: str, target: str) -> None:
-    """With its modification time: Python takes compiled code for that of its source by it, and saves 50 ms a process."""
+    """With its modification time, by which Python knows the compiled code for that of its source: 50 ms a process."""
     with open(source, "rb") as reader, open(target, "wb") as writer:
         writer.write(reader.read())
         times = os.fstat(reader.fileno())

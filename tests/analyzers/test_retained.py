@@ -79,12 +79,7 @@ def history(deep: float, length: float, **columns: Any) -> list[dict[str, Any]]:
 def recorded(folder: Path, holders: Any, *, growing: bool = True, takes_s: tuple[float, ...] = TAKES_S) -> Report:
     """A run of 24 s that gains 10 MB a second (or nothing), with ``holders(fraction of the run)`` at each take."""
     rss = [50 * MB + (round(10 * MB * i / 4) if growing else 0) for i in range(96)]
-    builder = (
-        RecordingBuilder(folder)
-        .process(100)
-        .samples(100, rss, every_s=0.25)
-        .source(100, "/job/train.py", SOURCE)
-    )
+    builder = RecordingBuilder(folder).process(100).samples(100, rss, every_s=0.25).source(100, "/job/train.py", SOURCE)
     for number, at_s in enumerate(takes_s, 1):
         builder.take(100, number, at_s, holders=holders(at_s / 24), rss_bytes=50 * MB + round(at_s * 10 * MB))
     return analyze(builder.ends(24.0, exit_code=0).open())
