@@ -18,9 +18,7 @@ def feed(walk, main_thread, agent_thread, suspended):
     _user_modules(walk)
     _last_traceback(walk)
     threads = _frames(walk, main_thread, agent_thread)
-    for obj in suspended:
-        _suspended(walk, obj)
-    walk.run()
+    _unreached(walk, suspended)
     return threads
 
 
@@ -143,12 +141,21 @@ def short(qualname):
     return qualname.rsplit("<locals>.", 1)[-1]
 
 
-def _suspended(walk, obj):
-    if id(obj) in walk.seen:
-        return
-    code = getattr(obj, "cr_code", None) or getattr(obj, "gi_code", None) or getattr(obj, "ag_code", None)
-    if code is None:
-        return
+def _unreached(walk, suspended):
+    """Generators and coroutines that nothing above led to; those of a kind that was reached are in its samples."""
+    by_code = {}
+    for obj in suspended:
+        code = getattr(obj, "cr_code", None) or getattr(obj, "gi_code", None) or getattr(obj, "ag_code", None)
+        if code is not None:
+            by_code.setdefault(id(code), (code, []))[1].append(obj)
+    for code, alike in by_code.values():
+        if not any(id(obj) in walk.seen for obj in alike):
+            for obj in alike:
+                _suspended(walk, obj, code)
+    walk.run()
+
+
+def _suspended(walk, obj, code):
     name = getattr(code, "co_qualname", code.co_name)
     named = (name, name, None, code.co_filename, code.co_firstlineno, w.is_user_file(code.co_filename))
     kind = "task" if type(obj) is types.CoroutineType else "generator"

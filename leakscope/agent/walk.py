@@ -164,6 +164,8 @@ class Walk(object):
         self._storages = set()
         self._tensor_type = self._parameter_type = self._storage_id = None
         self._array_type = None
+        self._divided = {}
+        self._counted_by_references = _COUNTED_BY_REFERENCES | _ATOMS
         self._own_references = self._count_own_references()
         self._graphs = None
         self._find_array_libraries(with_tensors, reads_saved)
@@ -182,6 +184,7 @@ class Walk(object):
         array = getattr_plain(numpy, "ndarray")
         if type(array) is type:
             self._array_type = array
+            self._counted_by_references |= {array}
         torch = sys.modules.get("torch")
         tensor = getattr_plain(torch, "Tensor")
         binding = getattr_plain(torch, "_C")
@@ -191,6 +194,7 @@ class Walk(object):
                 self._openers[getattr_plain(getattr_plain(torch, "nn"), "Parameter")] = _open_nothing
                 return
             self._tensor_type = tensor
+            self._counted_by_references |= {tensor}
             self._storage_id = getattr_plain(binding, "_storage_id")
             if self._storage_id is not None:
                 self._graphs = autograd.Graphs(reads_saved, self._storages, self._storage_id, tensor, self._deadline)
@@ -270,33 +274,46 @@ class Walk(object):
         key = id(obj)
         seen = self.seen
         if key in seen:
+            if weight > 1.0 and key in self._divided:
+                self._meet_again(key, weight)
             return
-        if cls in _ATOMS:
-            seen.add(key)
-            size = _getsizeof(obj)
-            if weight > 1.0:
-                # Held r times, an object met in a sample stands for weight / r of its kind.
-                references = _getrefcount(obj) - self._own_references
-                if references > 1:
-                    weight = max(1.0, weight / references)
-            if parent is not None and (size < _BIG_ATOM_BYTES or edge is ITEM or edge is KEY):
-                parent.own_bytes += size * weight
-                return
-            if size < _BIG_ATOM_BYTES:
-                return
+        seen.add(key)
+        references = 1
+        if weight > 1.0 and cls in self._counted_by_references:
+            # Held r times, each way by which a sample comes to an object stands for weight / r of its kind.
+            references = max(1, _getrefcount(obj) - self._own_references)
+            weight /= references
+        if cls not in _ATOMS:
+            node = self._node(parent, label, edge, cls, root, named)
+            node.count += weight
+            entry = [obj, node, weight]
+            self._queue.append(entry)
+            if references > 1:
+                self._divided[key] = (references, entry, 0)
+            return
+        size = _getsizeof(obj)
+        if parent is not None and (size < _BIG_ATOM_BYTES or edge is ITEM or edge is KEY):
+            node = parent
+        elif size < _BIG_ATOM_BYTES:
+            return
+        else:
             node = self._node(parent, label, edge, cls, root, named)
             node.count += weight
             node.opened += weight
-            node.own_bytes += size * weight
+        node.own_bytes += size * weight
+        if references > 1:
+            self._divided[key] = (references, [None, node, weight], size)
+
+    def _meet_again(self, key, weight):
+        """Another of the references among which the weight of an object was divided: its share is added."""
+        references, entry, size = self._divided[key]
+        share = weight / references
+        node = entry[1]
+        if entry[0] is None:
+            node.own_bytes += size * share
             return
-        seen.add(key)
-        if weight > 1.0 and cls in _COUNTED_BY_REFERENCES:
-            references = _getrefcount(obj) - self._own_references
-            if references > 1:
-                weight = max(1.0, weight / references)
-        node = self._node(parent, label, edge, cls, root, named)
-        node.count += weight
-        self._queue.append((obj, node, weight))
+        node.count += share
+        entry[2] += share  # in time if it still waits in the queue; else its place is scaled by count over opened
 
     def _node(self, parent, label, edge, cls, root, named):
         key = (parent, label, cls)
@@ -383,7 +400,7 @@ class Walk(object):
                 scale, factor = parent.scale, parent.factor
             node.count *= scale
             known = census.get(node.cls)
-            if known is not None and node.cls not in _COUNTED_BY_REFERENCES and estimated[node.cls] > 0:
+            if known is not None and node.cls not in self._counted_by_references and estimated[node.cls] > 0:
                 # Objects shared by many members were met in the sample and multiplied: there are not more than exist.
                 factor = min(factor, max(0.0, known - exact[node.cls]) / estimated[node.cls])
             node.factor = factor if node.count > node.visits + 0.5 else 1.0

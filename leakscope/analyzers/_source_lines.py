@@ -356,7 +356,8 @@ def _ranked(index: Index, events: Events) -> list[Line]:
                 known = best.get((line.file, line.line))
                 if known is None or known.score < line.score:
                     best[line.file, line.line] = line
-    found = sorted(best.values(), key=lambda line: (-line.score, line.file, line.line))
+    # A line that makes it empty is the answer only where no line is seen to add.
+    found = sorted(best.values(), key=lambda line: (line.kind == "creates", -line.score, line.file, line.line))
     return [line for line in found if line.score >= 0.1]
 
 

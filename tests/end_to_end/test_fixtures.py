@@ -12,10 +12,6 @@ import pytest
 from .programs import FIXTURES, SECONDS, Place, Program, named, programs, record_and_report
 
 AT_ONCE = 2  # a program takes about a third of a core; many at once would put off each other's inventories
-NOT_YET = {
-    "retained_objects_asyncio_tasks-leaky": "what tasks hold is put down to their coroutine, not to the set of tasks",
-    "retained_objects_stored_exceptions-leaky": "text that one member holds several times is weighed as if shared",
-}
 Reports = dict[Path, "Future[dict[str, Any]]"]
 
 pytestmark = pytest.mark.slow
@@ -23,8 +19,7 @@ pytestmark = pytest.mark.slow
 
 def as_parameters() -> Iterator[Any]:
     for program in programs():
-        marks = [pytest.mark.xfail(reason=NOT_YET[program.name])] if program.name in NOT_YET else []
-        yield pytest.param(program, id=program.name, marks=marks)
+        yield pytest.param(program, id=program.name)
 
 
 @pytest.fixture(scope="session")
