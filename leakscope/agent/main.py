@@ -80,7 +80,7 @@ class Agent(object):
         if not self.options["takes"]:
             self.note("take-skipped", "takes are switched off")
         elif not self.takes:
-            self.note("take-skipped", "a helper process: sentinels only")
+            self.note("helper", "holds nothing of the user's: sentinels only")
         self.steps.watch_imports()
         os.register_at_fork(
             before=self._before_fork,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..findings import Finding, RecordingFacts, Verdict
 from ..units import format_bytes, format_duration
 from ._growth import TreeGrowth, tree_growth
+from ._inside import not_looked_at
 from ._ledger import ledger
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def facts(recording: Recording) -> RecordingFacts:
         process_count=len(tables["processes"]),
         agent_count=len(tables["sentinels"][["pid", "start_ticks"]].drop_duplicates()),
         complete=recording.complete,
-        notes=[str(note) for note in recording.notes],
+        notes=[*map(str, recording.notes), *not_looked_at(recording)],
         overhead=_overhead(recording, duration_s),
     )
 

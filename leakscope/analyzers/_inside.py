@@ -1,0 +1,73 @@
+"""Python processes that were only seen from outside, and why: what a report has to admit before it rules things out."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from ._growth import process_name, text_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..storage import Recording
+
+_LEAST_LIFE_S = 3.0  # a process that lives shorter gets no inventory anyway
+_MOST_NOTES = 4
+
+
+def not_looked_at(recording: Recording) -> list[str]:
+    """Sentences for a report: processes without an inside view, and what the agents left undone."""
+    return [*_without_inside_view(recording), *_left_undone(recording)]
+
+
+def _left_undone(recording: Recording) -> list[str]:
+    """What the agents wrote down about inventories they did not take, each thing once."""
+    notes = recording.tables["agent_notes"]
+    notes = notes[notes["note"].isin(["take-skipped", "failed", "take-interrupted"])]
+    sentences = [f"an inventory is missing: {text}" for text in notes["text"].dropna().drop_duplicates()]
+    return sentences[:_MOST_NOTES]
+
+
+def _without_inside_view(recording: Recording) -> list[str]:
+    """One sentence for each longer-lived Python process without an agent, at most a few."""
+    if str((recording.meta.get("options") or {}).get("agent")) in ("off", "False"):
+        return ["no inside view: recorded with --agent off"]
+    seen = recording.tables["agent_notes"]
+    known = {(int(p), int(t)) for p, t in zip(seen["pid"].dropna(), seen["start_ticks"].dropna())}
+    sentences = []
+    for _, row in recording.tables["processes"].iterrows():
+        key = int(row["pid"]), int(row["start_ticks"])
+        if key in known or not _is_python(row) or _life_s(recording, row) < _LEAST_LIFE_S:
+            continue
+        sentences.append(f"no inside view of {process_name(row)}[{int(row['pid'])}]: {_reason(row)}")
+    if len(sentences) > _MOST_NOTES:
+        sentences[_MOST_NOTES:] = [f"and of {len(sentences) - _MOST_NOTES} more Python processes"]
+    return sentences
+
+
+def _is_python(row: pd.Series[Any]) -> bool:
+    exe = (text_of(row, "exe") or text_of(row, "comm") or "").rsplit("/", 1)[-1]
+    return exe.startswith(("python", "pypy"))
+
+
+def _life_s(recording: Recording, row: pd.Series[Any]) -> float:
+    samples = recording.tables["process_samples"]
+    own = samples[(samples["pid"] == row["pid"]) & (samples["start_ticks"] == row["start_ticks"])]
+    return float(own["time_s"].max() - own["time_s"].min()) if len(own) else 0.0
+
+
+def _reason(row: pd.Series[Any]) -> str:
+    """The interpreter's options that keep PYTHONPATH or site from being read; else what usually does."""
+    try:
+        words = shlex.split(text_of(row, "cmdline") or "")
+    except ValueError:
+        words = []
+    for word in words[1:]:
+        if not word.startswith("-") or word in ("-c", "-m", "-"):
+            break
+        if not word.startswith("--"):
+            for flag in "IES":
+                if flag in word[1:]:
+                    return f"started with -{flag}"
+    return "the agent did not start there (PYTHONPATH replaced, a frozen program, or a free-threaded Python)"

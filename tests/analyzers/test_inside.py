@@ -1,0 +1,47 @@
+"""What a report admits it could not look into."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from leakscope.analyzers import analyze
+from tests.builders import RecordingBuilder
+
+
+def notes(folder: Path, cmdline: str, *, agent: bool = False, seconds: int = 12) -> list[str]:
+    builder = RecordingBuilder(folder).process(5, cmdline=cmdline, exe="/usr/bin/python3.11")
+    builder.samples(5, [50_000_000] * seconds)
+    if agent:
+        builder.note(5, 0.1, "loaded", "Python 3.11")
+    return list(analyze(builder.ends(float(seconds)).open()).recording.notes)
+
+
+@pytest.mark.parametrize(
+    ("cmdline", "reason"),
+    [
+        ("python -I train.py", "started with -I"),
+        ("python -uE train.py", "started with -E"),
+        ("python train.py -I", "PYTHONPATH"),
+    ],
+)
+def test_a_python_process_without_an_agent_is_admitted(tmp_path: Path, cmdline: str, reason: str) -> None:
+    said = notes(tmp_path, cmdline)
+    assert any("no inside view of train.py[5]" in note and reason in note for note in said), said
+
+
+def test_a_process_with_an_agent_needs_no_excuse(tmp_path: Path) -> None:
+    assert notes(tmp_path, "python train.py", agent=True) == []
+
+
+def test_a_short_lived_process_is_not_worth_a_word(tmp_path: Path) -> None:
+    assert notes(tmp_path, "python -I train.py", seconds=2) == []
+
+
+def test_inventories_that_were_not_taken_are_admitted_once(tmp_path: Path) -> None:
+    builder = RecordingBuilder(tmp_path).process(5).samples(5, [50_000_000] * 12).note(5, 0.1, "loaded")
+    for at_s in (2.0, 5.0):
+        builder.note(5, at_s, "take-skipped", "300 MiB are shared with forked children")
+    said = analyze(builder.ends(12.0).open()).recording.notes
+    assert said == ["an inventory is missing: 300 MiB are shared with forked children"]
