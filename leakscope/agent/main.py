@@ -8,7 +8,7 @@ import sys
 import time
 from time import monotonic
 
-from . import config, journal, safepoint, sentinels, walk
+from . import config, journal, names, safepoint, sentinels
 from .take import Take, rss_bytes
 
 TICK_S = 0.5
@@ -196,7 +196,7 @@ class Agent(object):
             self.inbox.append(("takes", summary))
         except BaseException as error:
             self.budget.spend(0.25, monotonic() - self.began)
-            if walk.is_foreign(error):
+            if names.is_foreign(error):
                 self.note("take-interrupted", "a signal handler of the job raised %s" % type(error).__name__)
                 raise
             self.note("failed", "take: %s: %s" % (type(error).__name__, error))
@@ -261,10 +261,10 @@ class Agent(object):
 
     def _add_sources(self):
         for name, module in list(sys.modules.items()):
-            file = walk.getattr_plain(module, "__file__")
+            file = names.getattr_plain(module, "__file__")
             if type(file) is not str or file in self.sources_written or len(self.sources_written) > 300:
                 continue
-            if not file.endswith(".py") or not walk.is_user_module(name, file):
+            if not file.endswith(".py") or not names.is_user_module(name, file):
                 continue
             self.sources_written.add(file)
             try:

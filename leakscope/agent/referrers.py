@@ -9,7 +9,7 @@ import sys
 import types
 from time import perf_counter
 
-from . import walk as w
+from . import names
 from .roots import CONTAINERS
 
 MAX_PASSES = 24
@@ -67,7 +67,7 @@ def chain_to(obj, memory, own, deadline):
             objects[key] = holder
             if _is_root(holder, kind, namespaces):
                 root = key
-                if key in namespaces or type in w._mro_of(kind):
+                if key in namespaces or type in names.mro_of(kind):
                     break
                 continue
             following.append(holder)
@@ -97,7 +97,7 @@ def _is_plain(holder):
 def _is_root(holder, kind, namespaces):
     if kind is dict:
         return id(holder) in namespaces
-    return type in w._mro_of(kind) or kind is types.FrameType
+    return type in names.mro_of(kind) or kind is types.FrameType
 
 
 def _namespaces():
@@ -135,19 +135,19 @@ def _root_name(holder, value, namespaces):
     if id(holder) in namespaces:
         module = namespaces[id(holder)]
         key = _key_of(holder, value)
-        file = w.module_file(module)
-        return module + "." + key, (key, module, module, file, None, w.is_user_module(module, file))
+        file = names.module_file(module)
+        return module + "." + key, (key, module, module, file, None, names.is_user_module(module, file))
     if type(holder) is types.FrameType:
         code = holder.f_code
-        key = _key_of(dict(w.frame_locals(holder)), value)
+        key = _key_of(dict(names.frame_locals(holder)), value)
         name = getattr(code, "co_qualname", code.co_name)
-        return "%s() %s" % (name, key), w._named(key, (name, None, code.co_filename, code.co_firstlineno))
-    key = _key_of(w._namespace_of(holder), value)
-    module = w._namespace_of(holder).get("__module__")
-    file = w.module_file(module)
+        return "%s() %s" % (name, key), names.named_by(key, (name, None, code.co_filename, code.co_firstlineno))
+    key = _key_of(names.namespace_of(holder), value)
+    module = names.namespace_of(holder).get("__module__")
+    file = names.module_file(module)
     name = type.__getattribute__(holder, "__qualname__")
     label = "%s.%s.%s" % (module, name, key)
-    return label, (key, name, module, file, None, w.is_user_module(module, file))
+    return label, (key, name, module, file, None, names.is_user_module(module, file))
 
 
 def _edge(holder, value, above):
@@ -172,9 +172,9 @@ def _edge(holder, value, above):
 
 
 def _attribute(name, cls):
-    module = w._namespace_of(cls).get("__module__")
-    file = w.module_file(module)
-    return name, w.type_name(cls).rsplit(".", 1)[-1], module, file, None, w.is_user_module(module, file)
+    module = names.namespace_of(cls).get("__module__")
+    file = names.module_file(module)
+    return name, names.type_name(cls).rsplit(".", 1)[-1], module, file, None, names.is_user_module(module, file)
 
 
 def _is_attributes_of(namespace, holder):
@@ -193,4 +193,4 @@ def _key_of(namespace, value):
 
 
 def _is_ours(frame):
-    return frame.f_code.co_filename.startswith(w._AGENT)
+    return frame.f_code.co_filename.startswith(names.AGENT)

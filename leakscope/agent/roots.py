@@ -9,7 +9,7 @@ import sys
 import types
 from collections import OrderedDict, defaultdict, deque
 
-from . import walk as w
+from . import names, openers
 
 
 def feed(walk, main_thread, agent_thread, suspended):
@@ -42,8 +42,8 @@ def _user_modules(walk):
             continue
         if type(name) is not str or type(namespace) is not dict:
             continue
-        file = w.module_file(name)
-        if not w.is_user_module(name, file):
+        file = names.module_file(name)
+        if not names.is_user_module(name, file):
             continue
         _module(walk, name, namespace, file)
         walk.run()
@@ -58,9 +58,9 @@ def _module(walk, name, namespace, file):
         if kind is types.FunctionType:
             if value.__globals__ is not namespace:
                 continue  # imported: its own module is its root
-        elif type in w._mro_of(kind) and w._namespace_of(value).get("__module__") != name:
+        elif type in names.mro_of(kind) and names.namespace_of(value).get("__module__") != name:
             continue
-        walk.root("module", shown + "." + variable, w.GLOBAL, value, (variable, shown, name, file, None, True))
+        walk.root("module", shown + "." + variable, openers.GLOBAL, value, (variable, shown, name, file, None, True))
 
 
 def module_label(name, file):
@@ -81,13 +81,13 @@ def _frames(walk, main_thread, agent_thread):
         stack = []
         frame = frames[ident]
         while frame is not None:
-            if not frame.f_code.co_filename.startswith((w._AGENT, w._BOOT)):
+            if not frame.f_code.co_filename.startswith((names.AGENT, names.BOOT)):
                 stack.append(frame)
             frame = frame.f_back
         stack.reverse()
         outermost = None
         for frame in stack:
-            if w.is_user_file(frame.f_code.co_filename):
+            if names.is_user_file(frame.f_code.co_filename):
                 outermost = frame
                 break
         if ident != main_thread:
@@ -96,7 +96,7 @@ def _frames(walk, main_thread, agent_thread):
         kind = "frame" if ident == main_thread else "thread"
         for user in (True, False):
             for frame in stack:
-                if w.is_user_file(frame.f_code.co_filename) is user:
+                if names.is_user_file(frame.f_code.co_filename) is user:
                     _frame(walk, frame, kind)
                     walk.run()
     del frames, frame, stack, outermost
@@ -112,7 +112,7 @@ def _last_traceback(walk):
         trace = trace.tb_next
     for user in (True, False):
         for frame in frames:
-            if w.is_user_file(frame.f_code.co_filename) is user:
+            if names.is_user_file(frame.f_code.co_filename) is user:
                 _frame(walk, frame, "frame")
                 walk.run()
 
@@ -132,8 +132,8 @@ def _frame(walk, frame, kind):
     name = getattr(code, "co_qualname", code.co_name)
     module = frame.f_globals.get("__name__")
     owner = (name, module, code.co_filename, code.co_firstlineno)
-    for variable, value in w.frame_locals(frame):
-        walk.root(kind, short(name) + "() " + variable, w.LOCAL, value, w._named(variable, owner))
+    for variable, value in names.frame_locals(frame):
+        walk.root(kind, short(name) + "() " + variable, openers.LOCAL, value, names.named_by(variable, owner))
 
 
 def short(qualname):
@@ -157,9 +157,9 @@ def _unreached(walk, suspended):
 
 def _suspended(walk, obj, code):
     name = getattr(code, "co_qualname", code.co_name)
-    named = (name, name, None, code.co_filename, code.co_firstlineno, w.is_user_file(code.co_filename))
+    named = (name, name, None, code.co_filename, code.co_firstlineno, names.is_user_file(code.co_filename))
     kind = "task" if type(obj) is types.CoroutineType else "generator"
-    walk.root(kind, short(name) + "()", w.REFERENCE, obj, named)
+    walk.root(kind, short(name) + "()", openers.REFERENCE, obj, named)
 
 
 def library_containers():
@@ -173,8 +173,8 @@ def library_containers():
             namespace = object.__getattribute__(module, "__dict__")
         except Exception:
             continue
-        file = w.module_file(module_name)
-        if type(namespace) is not dict or w.is_user_module(module_name, file):
+        file = names.module_file(module_name)
+        if type(namespace) is not dict or names.is_user_module(module_name, file):
             continue
         for name, value in list(namespace.items()):
             kind = type(value)
@@ -183,9 +183,9 @@ def library_containers():
             label = module_name + "." + name
             if kind in CONTAINERS:
                 yield label, (name, module_name, module_name, file, None, False), value
-            elif type in w._mro_of(kind):
-                if w._namespace_of(value).get("__module__") == module_name:
-                    for found in _containers_in(w._namespace_of(value), label, name, module_name, file):
+            elif type in names.mro_of(kind):
+                if names.namespace_of(value).get("__module__") == module_name:
+                    for found in _containers_in(names.namespace_of(value), label, name, module_name, file):
                         yield found
             else:
                 try:
@@ -193,7 +193,7 @@ def library_containers():
                 except Exception:
                     continue
                 if type(attributes) is dict:
-                    owner = w.type_name(kind).rsplit(".", 1)[-1]
+                    owner = names.type_name(kind).rsplit(".", 1)[-1]
                     for found in _containers_in(attributes, label, owner, module_name, file):
                         yield found
 

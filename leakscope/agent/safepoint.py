@@ -10,7 +10,7 @@ import os
 import sys
 from time import monotonic
 
-from . import walk
+from . import names
 
 FIRST_TAKE_S = 1.5
 EARLY_S = 60.0  # short runs are common: in the first minute takes are denser than later
@@ -108,7 +108,7 @@ class Steps(object):
             sys.meta_path.insert(0, _AfterImport("torch.optim.optimizer", self._install))
 
     def _install(self, module):
-        register = walk.getattr_plain(module, "register_optimizer_step_post_hook")
+        register = names.getattr_plain(module, "register_optimizer_step_post_hook")
         if register is not None and not self.installed:  # torch >= 2.0
             self.installed = True
             register(self._after_step)

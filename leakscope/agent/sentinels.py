@@ -7,7 +7,7 @@ import ctypes
 import gc
 import sys
 
-from . import walk
+from . import names
 from .take import rss_bytes
 
 _IMMORTAL_NONE = sys.version_info >= (3, 12)
@@ -48,8 +48,8 @@ def row():
     in_use, free, mapped = malloc_figures()
     stats = gc.get_stats()
     torch = sys.modules.get("torch")
-    tensor = walk.getattr_plain(torch, "Tensor")
-    parameter = walk.getattr_plain(walk.getattr_plain(torch, "nn"), "Parameter")
+    tensor = names.getattr_plain(torch, "Tensor")
+    parameter = names.getattr_plain(names.getattr_plain(torch, "nn"), "Parameter")
     return {
         # Every instance of a Python class refers to its class: the count of references follows the instances exactly.
         "tensor_count": None if tensor is None else sys.getrefcount(tensor),
@@ -74,5 +74,5 @@ def row():
 
 def _thread_count():
     """Threads the threading module knows (the agent's own is not among them); 1 where nobody imported it."""
-    active = walk.getattr_plain(sys.modules.get("threading"), "_active")
+    active = names.getattr_plain(sys.modules.get("threading"), "_active")
     return 1 if active is None else len(active)

@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import compress
 from time import perf_counter, thread_time
 
-from . import referrers, roots, walk
+from . import names, openers, referrers, roots, walk
 from .probes import holders, object_types, orphans, threads
 
 PROBES = (object_types, holders, orphans, threads)
@@ -75,8 +75,8 @@ class Take(object):
         tensor_bytes, device_bytes = _tensor_totals(picked, tensor_types)
         suspended = [obj for obj in picked if type(obj) in _SUSPENDED]
         caches = [obj for obj in picked if type(obj) is _LRU_CACHE and obj.cache_info()[3] >= LARGE_LENGTH]
-        names = self.memory.get("library_names", ())
-        large = [o for o in picked if type(o) in roots.CONTAINERS and (len(o) >= LARGE_LENGTH or id(o) in names)]
+        known = self.memory.get("library_names", ())
+        large = [o for o in picked if type(o) in roots.CONTAINERS and (len(o) >= LARGE_LENGTH or id(o) in known)]
         del picked
         self.deadline = perf_counter() + self.pause_s
         self.walk = walk.Walk(
@@ -122,10 +122,10 @@ class Take(object):
         """lru_caches that no user's name leads to: a cached method of a library keeps its objects alive."""
         for cache in caches:
             function = cache.__dict__.get("__wrapped__")
-            code = walk.getattr_code(function)
+            code = names.getattr_code(function)
             if code is not None and id(cache) not in self.walk.seen:
                 self.walk.root(
-                    "library", "%s.%s" % (function.__module__, function.__qualname__), walk.CACHE, cache, None
+                    "library", "%s.%s" % (function.__module__, function.__qualname__), openers.CACHE, cache, None
                 )
         self.walk.run()
 
@@ -148,7 +148,7 @@ class Take(object):
                 growing.add(label)
             if label in growing and id(obj) not in self.walk.seen:
                 memory["hidden_growth_is_named"] = True  # and stays looked at, though no longer hidden
-                self.walk.root("library", label, walk.GLOBAL, obj, named)
+                self.walk.root("library", label, openers.GLOBAL, obj, named)
                 self.walk.run()
         obj = None
         memory["library_lengths"] = now
@@ -163,24 +163,24 @@ class Take(object):
         before = self.memory.get("large")
         unseen = [obj for obj in large if id(obj) not in self.walk.seen]
         self.memory["large"] = {id(obj): len(obj) for obj in unseen}
-        names = self.memory.setdefault("library_names", {})
+        known = self.memory.setdefault("library_names", {})
         grown = []
         for obj in unseen if before is not None else ():
             length = before.get(id(obj), 0)
-            if id(obj) in names or (length and len(obj) - length >= max(LARGE_LENGTH // 4, length // 20)):
+            if id(obj) in known or (length and len(obj) - length >= max(LARGE_LENGTH // 4, length // 20)):
                 grown.append(obj)
-        grown.sort(key=lambda obj: (id(obj) not in names, -len(obj)))
+        grown.sort(key=lambda obj: (id(obj) not in known, -len(obj)))
         own = (id(large), id(unseen), id(grown))
         for obj in grown[:5]:
-            if id(obj) not in names:
+            if id(obj) not in known:
                 chain = referrers.chain_to(obj, self.memory, own, self.deadline + self.pause_s)
                 if chain is None or chain.named is None:
                     continue
-                names[id(obj)] = (chain.label, chain.named)
-            label, named = names[id(obj)]
+                known[id(obj)] = (chain.label, chain.named)
+            label, named = known[id(obj)]
             self.memory["hidden_growth_is_named"] = True
             if id(obj) not in self.walk.seen:
-                self.walk.root("library", label, walk.GLOBAL, obj, named)
+                self.walk.root("library", label, openers.GLOBAL, obj, named)
                 self.walk.run()
 
     def _note_hidden_growth(self):
@@ -197,14 +197,14 @@ class Take(object):
 
 def _tensor_types():
     """torch.Tensor and its subclasses, less those that own no memory; empty without torch."""
-    tensor = walk.getattr_plain(sys.modules.get("torch"), "Tensor")
+    tensor = names.getattr_plain(sys.modules.get("torch"), "Tensor")
     if tensor is None:
         return frozenset()
     found = {tensor}
     queue = [tensor]
     while queue:
         for subclass in type.__subclasses__(queue.pop()):
-            if subclass not in found and walk.type_name(subclass).rsplit(".", 1)[-1] not in _PHANTOMS:
+            if subclass not in found and names.type_name(subclass).rsplit(".", 1)[-1] not in _PHANTOMS:
                 found.add(subclass)
                 queue.append(subclass)
     return frozenset(found)
@@ -212,9 +212,9 @@ def _tensor_types():
 
 def _tensor_totals(objects, tensor_types):
     """(host bytes, device bytes) of all live tensors, each storage once, without touching the storages themselves."""
-    binding = walk.getattr_plain(sys.modules.get("torch"), "_C")
-    storage_id = walk.getattr_plain(binding, "_storage_id")
-    guard = walk.getattr_plain(binding, "DisableTorchFunctionSubclass")
+    binding = names.getattr_plain(sys.modules.get("torch"), "_C")
+    storage_id = names.getattr_plain(binding, "_storage_id")
+    guard = names.getattr_plain(binding, "DisableTorchFunctionSubclass")
     if not tensor_types or storage_id is None or guard is None:
         return 0, 0
     sizes = {}
@@ -230,7 +230,7 @@ def _tensor_totals(objects, tensor_types):
                     sizes[key] = size
                     devices[key] = obj.device.type
             except Exception as error:
-                if walk.is_foreign(error):
+                if names.is_foreign(error):
                     raise
                 continue  # sparse, nested, uninitialised: no storage to speak of
     host = sum(size for key, size in sizes.items() if devices[key] == "cpu")

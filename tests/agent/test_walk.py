@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from leakscope.agent import names, openers
 from leakscope.agent import walk as w
 
 
@@ -25,7 +26,7 @@ def walked(**roots: Any) -> dict[str, w.Node]:
     """Nodes by path after a walk from named roots."""
     walk = w.Walk(time.perf_counter() + 30)
     for name, obj in roots.items():
-        walk.root("module", name, w.GLOBAL, obj, (name, "test", "test", __file__, 1, True))
+        walk.root("module", name, openers.GLOBAL, obj, (name, "test", "test", __file__, 1, True))
         walk.run()
     census = Counter(map(type, gc.get_objects()))
     walk.finish(census)
@@ -281,8 +282,8 @@ def test_nothing_is_kept_alive() -> None:
         reference = weakref.ref(local)
         frame = sys._getframe()
         walk = w.Walk(time.perf_counter() + 5)
-        for name, value in w.frame_locals(frame):
-            walk.root("frame", name, w.LOCAL, value, None)
+        for name, value in names.frame_locals(frame):
+            walk.root("frame", name, openers.LOCAL, value, None)
         walk.run()
         walk.finish({})
         del walk, value, frame, name
@@ -296,7 +297,7 @@ def test_a_frame_whose_locals_the_job_holds_is_left_alone() -> None:
     frame = sys._getframe()
     marker = object()
     mine = locals()
-    w.frame_locals(frame)
+    names.frame_locals(frame)
     if sys.version_info < (3, 13):
         assert mine["marker"] is marker
 
@@ -304,6 +305,6 @@ def test_a_frame_whose_locals_the_job_holds_is_left_alone() -> None:
 def test_the_deadline_cuts_the_walk_and_says_so() -> None:
     objects = [[[i, j] for j in range(50)] for i in range(200)]
     walk = w.Walk(time.perf_counter() - 1)
-    walk.root("module", "objects", w.GLOBAL, objects, None)
+    walk.root("module", "objects", openers.GLOBAL, objects, None)
     walk.run()
     assert walk.truncated

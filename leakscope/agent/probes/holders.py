@@ -2,7 +2,7 @@
 
 import types
 
-from .. import walk as w
+from .. import names, openers
 from ..autograd import AutogradGraph
 
 TABLE = "holders"
@@ -36,7 +36,7 @@ def _opaque_of_users(nodes):
     for node in nodes:
         if not node.opaque or node.cls in _NOT_OPAQUE or not _named(node)[5]:
             continue
-        if w.type_name(node.cls) not in _HARMLESS:
+        if names.type_name(node.cls) not in _HARMLESS:
             found.append(node)
             if len(found) >= MAX_OPAQUE:
                 break
@@ -70,15 +70,15 @@ def _named(node):
         if node.named is not None:
             return node.named
         parent = node.parent
-        if node.edge is w.ATTRIBUTE and parent is not None:
-            if w.type_name(parent.cls) in _NAMESPACES:  # whoever names the object names what is in it
+        if node.edge is openers.ATTRIBUTE and parent is not None:
+            if names.type_name(parent.cls) in _NAMESPACES:  # whoever names the object names what is in it
                 variable, _owner, module, file, line, user = _named(parent)
                 node.named = (node.label[1:], variable, module, file, line, user)
                 return node.named
-            module = w._namespace_of(parent.cls).get("__module__")
+            module = names.namespace_of(parent.cls).get("__module__")
             module = module if type(module) is str else None
-            file = w.module_file(module)
-            named = (node.label[1:], _qualname(parent.cls), module, file, None, w.is_user_module(module, file))
+            file = names.module_file(module)
+            named = (node.label[1:], _qualname(parent.cls), module, file, None, names.is_user_module(module, file))
             node.named = named
             return named
         node = parent
@@ -105,8 +105,8 @@ def _row(node):
         "owner_file": file,
         "owner_line": line,
         "is_user": user,
-        "type_name": w.type_name(node.cls),
-        "member_type": None if node.member is None else w.type_name(node.member),
+        "type_name": names.type_name(node.cls),
+        "member_type": None if node.member is None else names.type_name(node.member),
         "object_count": round(node.count, 1),
         "length": None if node.length is None else round(node.length, 1),
         "length_limit": node.length_limit,

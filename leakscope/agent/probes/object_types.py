@@ -1,6 +1,6 @@
 """Objects by type that the collector tracks: the census."""
 
-from .. import walk as w
+from .. import names
 
 TABLE = "object_types"
 
@@ -19,8 +19,8 @@ def rows(take):
         if count < MIN_COUNT:
             break
         yield {
-            "type_name": w.type_name(cls),
+            "type_name": names.type_name(cls),
             "object_count": count,
             "reached_count": int(reached.get(cls, 0)),
-            "shallow_bytes": count * (w._basicsize_of(cls) + 16),
+            "shallow_bytes": count * (names.basicsize_of(cls) + 16),
         }

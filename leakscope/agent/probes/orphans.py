@@ -11,8 +11,7 @@ import sys
 import types
 from time import perf_counter
 
-from .. import referrers
-from .. import walk as w
+from .. import names, referrers
 
 TABLE = "orphans"
 
@@ -24,7 +23,7 @@ NEIGHBOURHOOD = 1000
 CLIMB_S = 0.1  # what a take may spend on naming one orphan's holder
 _BORING = frozenset(
     (types.FunctionType, types.CodeType, types.BuiltinFunctionType, types.MethodType, type, types.ModuleType,
-     types.GetSetDescriptorType, types.MemberDescriptorType, property, staticmethod, classmethod, type(w.Walk.run))
+     types.GetSetDescriptorType, types.MemberDescriptorType, property, staticmethod, classmethod, types.FunctionType)
 )  # fmt: skip
 
 
@@ -36,7 +35,7 @@ def rows(take):
         if missing >= MIN_UNREACHED and cls not in _BORING:
             unreached[cls] = missing
     history = take.memory.setdefault("unreached", [])
-    history.append({w.type_name(cls): (count, take.census[cls]) for cls, count in unreached.items()})
+    history.append({names.type_name(cls): (count, take.census[cls]) for cls, count in unreached.items()})
     if len(history) < 3:
         return
     older, before = history.pop(0), history[0]
@@ -44,7 +43,7 @@ def rows(take):
         return
     grown = {}
     for cls, count in unreached.items():
-        name = w.type_name(cls)
+        name = names.type_name(cls)
         missing_before, count_before = before.get(name, (0, 0))
         missing_older = older.get(name, (0, 0))[0]
         growth = count - missing_older
@@ -57,18 +56,18 @@ def rows(take):
         ):
             grown[cls] = growth
     # A class tells more than dict or tuple: instances lead to a name, and their dicts come with them.
-    suspects = sorted(grown, key=lambda cls: (w._is_written_in_c(cls), -grown[cls]))[:MAX_TYPES]
+    suspects = sorted(grown, key=lambda cls: (names.is_written_in_c(cls), -grown[cls]))[:MAX_TYPES]
     if not suspects:
         return
     picked = _pick(take.walk.seen, suspects)
     for cls in suspects:
         if picked[cls]:
             sampled_count = len(picked[cls])
-            size = w._safe_size(picked[cls][0])
+            size = names.safe_size(picked[cls][0])
             verdict, chain = _why(take, picked, cls)
             file, line = _definition(cls)
             yield {
-                "type_name": w.type_name(cls),
+                "type_name": names.type_name(cls),
                 "object_count": take.census[cls],
                 "reached_count": int(take.reached.get(cls, 0)),
                 "orphan_verdict": verdict,
@@ -103,7 +102,7 @@ def _why(take, picked, cls):
     if len(garbage) * 2 > len(results):
         return "garbage-cycle", garbage[0]
     if take.memory.get("hidden_growth_is_named") or not take.memory.get("hidden"):
-        return "unknown", w.type_name(cls)  # no need to know: a pass over the heap costs 60 ms per million objects
+        return "unknown", names.type_name(cls)  # no need to know: a pass over the heap costs 60 ms per million objects
     return _climb(take, picked, cls)
 
 
@@ -120,7 +119,7 @@ def _neighbourhood(objects, which, mine):
     while i < len(group) and len(group) < NEIGHBOURHOOD:
         targets = []
         for referent in gc.get_referents(group[i]):
-            if type(referent) in _BORING or not gc.is_tracked(referent) or type in w._mro_of(type(referent)):
+            if type(referent) in _BORING or not gc.is_tracked(referent) or type in names.mro_of(type(referent)):
                 continue
             key = id(referent)
             inside[key] = inside.get(key, 0) + 1
@@ -149,8 +148,8 @@ def _neighbourhood(objects, which, mine):
     # what it refers to counts as held. The verdict "garbage" stays safe.
     if 0 in alive:
         return "held", ""
-    name = w.type_name(type(group[0]))
-    back = next((w.type_name(type(group[k])) for k, targets in enumerate(edges) if k and 0 in targets), None)
+    name = names.type_name(type(group[0]))
+    back = next((names.type_name(type(group[k])) for k, targets in enumerate(edges) if k and 0 in targets), None)
     if back is None:
         return "held", ""  # nothing refers to it at all: not a cycle
     return "garbage-cycle", "%s -> %s -> %s" % (name, back, name)
@@ -162,9 +161,9 @@ def _climb(take, picked, cls):
     own.add(id(picked))
     chain = referrers.chain_to(picked[cls][-1], take.memory, own, perf_counter() + CLIMB_S)
     if chain is None:
-        return "no-python-holder", w.type_name(cls)
+        return "no-python-holder", names.type_name(cls)
     if chain.named is None:
-        return "unknown", w.type_name(cls)
+        return "unknown", names.type_name(cls)
     if chain.holder_id is not None and chain.holder_id not in take.walk.seen:
         take.memory.setdefault("library_names", {})[chain.holder_id] = (chain.holder_label, chain.holder_named)
     return "held", chain.label
@@ -172,9 +171,9 @@ def _climb(take, picked, cls):
 
 def _definition(cls):
     """(file, line) of a Python class, by its __init__."""
-    namespace = w._namespace_of(cls)
+    namespace = names.namespace_of(cls)
     method = namespace.get("__init__")
-    file = w.module_file(namespace.get("__module__"))
+    file = names.module_file(namespace.get("__module__"))
     if type(method) is types.FunctionType:
         return method.__code__.co_filename, method.__code__.co_firstlineno
-    return (file, None) if cls.__flags__ & w._HEAPTYPE else (None, None)
+    return (file, None) if cls.__flags__ & names.HEAPTYPE else (None, None)

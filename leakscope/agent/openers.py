@@ -1,0 +1,564 @@
+"""How to open an object of each type: ``opener(walk, obj, node, weight)`` pushes what it refers to. Runs in the job.
+
+No foreign code runs: attributes are read from ``__dict__`` and slots by the descriptors of ``object`` and ``type``, and
+what is not known here is opened with ``gc.get_referents``, which calls only what the collector itself calls.
+"""
+
+import gc
+import sys
+import types
+from collections import OrderedDict, defaultdict, deque
+
+from . import autograd
+from .names import (
+    HEAPTYPE,
+    basicsize_of,
+    flags_of,
+    frame_locals,
+    getattr_code,
+    getattr_plain,
+    is_user_file,
+    is_user_module,
+    is_written_in_c,
+    module_file,
+    mro_of,
+    named_by,
+    namespace_of,
+    safe_size,
+    type_name,
+)
+from .sampling import BIG_ATOM_BYTES, IDENTIFIER_KEYS, SAMPLE, SAMPLE_MIXED, SAMPLE_NESTED, VISIT_ALL, spread
+
+GC_HEADER_BYTES = 16
+_INLINE_ATTRIBUTES = sys.version_info >= (3, 11)
+_object_getattribute = object.__getattribute__
+_getsizeof = sys.getsizeof
+_MemberDescriptor = types.MemberDescriptorType
+
+# Shared for ever or without contents worth counting: never opened, never counted.
+IGNORED = frozenset(
+    (
+        type(None), bool, type(Ellipsis), type(NotImplemented), types.CodeType, types.ModuleType,
+        types.GetSetDescriptorType, types.MemberDescriptorType, types.WrapperDescriptorType,
+        types.MethodDescriptorType, types.ClassMethodDescriptorType, types.MappingProxyType,
+        type(sys.flags), type(sys.version_info),
+    )
+)  # fmt: skip# Objects without references, counted as part of what holds them.
+ATOMS = frozenset((int, float, complex, str, bytes, range, slice))
+
+# Root and edge kinds are those of schema.py, table holders.
+ITEM, KEY, ATTRIBUTE, REFERENCE = "item", "key", "attribute", "reference"
+LOCAL, GLOBAL, CLASS_ATTRIBUTE = "local", "global", "class-attribute"
+CELL, DEFAULT, BASE, CACHE = "cell", "default", "base", "cache"
+
+
+def open_nothing(walk, obj, node, weight):
+    pass
+
+
+def open_sized(walk, obj, node, weight):
+    node.own_bytes += _getsizeof(obj) * weight
+
+
+def open_buffer(walk, obj, node, weight):
+    size = _getsizeof(obj) * weight
+    node.own_bytes += size
+    if type(obj) is not bytearray:
+        node.array_bytes += size
+
+
+def open_text_buffer(walk, obj, node, weight):
+    """io.StringIO: until it is read its text is a list of pieces in C that __sizeof__ does not know."""
+    try:
+        size = max(type(obj).tell(obj), _getsizeof(obj)) * weight
+    except ValueError:
+        return  # closed
+    node.own_bytes += size
+    node.array_bytes += size
+
+
+def _add_length(node, length, weight):
+    node.length = (node.length or 0.0) + length * weight
+
+
+def open_list(walk, obj, node, weight):
+    length = list.__len__(obj)
+    _add_length(node, length, weight)
+    node.own_bytes += list.__sizeof__(obj) * weight
+    if length:
+        walk.push_members(obj if type(obj) is list else list.__getitem__(obj, slice(None)), length, node, weight)
+
+
+def open_tuple(walk, obj, node, weight):
+    node.own_bytes += tuple.__sizeof__(obj) * weight
+    length = tuple.__len__(obj)
+    if length > 32:
+        _add_length(node, length, weight)
+    if length:
+        walk.push_members(obj if type(obj) is tuple else tuple.__getitem__(obj, slice(None)), length, node, weight)
+
+
+def open_set(walk, obj, node, weight):
+    base = set if set in mro_of(type(obj)) else frozenset
+    length = base.__len__(obj)
+    _add_length(node, length, weight)
+    node.own_bytes += base.__sizeof__(obj) * weight
+    if length:
+        walk.push_members(obj if type(obj) is base else base(base.__iter__(obj)), length, node, weight)
+
+
+def open_deque(walk, obj, node, weight):
+    length = deque.__len__(obj)
+    _add_length(node, length, weight)
+    node.length_limit = deque.maxlen.__get__(obj)
+    node.own_bytes += deque.__sizeof__(obj) * weight
+    if length:
+        walk.push_members(obj, length, node, weight)
+
+
+def open_dict(walk, obj, node, weight):
+    length = dict.__len__(obj)
+    _add_length(node, length, weight)
+    node.own_bytes += dict.__sizeof__(obj) * weight
+    if not length:
+        return
+    if length <= IDENTIFIER_KEYS:
+        pairs = list(dict.items(obj))
+        node.member = type(pairs[0][1])
+        while pairs:
+            key, value = pairs.pop()
+            if type(key) is str and key.isidentifier():
+                walk.push(value, node, "['" + key + "']", ITEM, weight)
+            else:
+                walk.push(value, node, "[*]", ITEM, weight)
+            walk.push(key, node, "<key>", KEY, weight)
+        return
+    walk.push_members(dict.values(obj), length, node, weight)
+    member = node.member
+    walk.push_members(dict.keys(obj), length, node, weight, KEY, "<key>")
+    node.member = member
+
+
+def _push_attributes(walk, pairs, node, weight):
+    pairs.reverse()
+    while pairs:  # popped: see push_members
+        name, value = pairs.pop()
+        if type(name) is str:
+            walk.push(value, node, "." + name, ATTRIBUTE, weight)
+
+
+def _slots_of(walk, cls):
+    """[(name, descriptor), …] of the ``__slots__`` of a class and its bases."""
+    slots = walk.slots.get(cls)
+    if slots is None:
+        slots = []
+        for base in mro_of(cls):
+            if flags_of(base) & HEAPTYPE:
+                namespace = namespace_of(base)
+                if "__slots__" in namespace:
+                    slots += [(n, d) for n, d in list(namespace.items()) if type(d) is _MemberDescriptor]
+        walk.slots[cls] = slots
+    return slots
+
+
+def open_attributes(walk, obj, node, weight):
+    """Instance dict and slots; False if there are neither."""
+    cls = type(obj)
+    found = False
+    for name, descriptor in _slots_of(walk, cls):
+        found = True
+        try:
+            value = descriptor.__get__(obj)
+        except AttributeError:
+            continue
+        walk.push(value, node, "." + name, ATTRIBUTE, weight)
+    try:
+        attributes = _object_getattribute(obj, "__dict__")
+    except Exception:
+        return found
+    if type(attributes) is not dict:
+        return found
+    if id(attributes) in walk.seen:
+        return True  # a module's namespace, or shared with another object: it has its name already
+    walk.seen.add(id(attributes))
+    # From 3.11 attributes live in an array in the object until somebody asks for the dict, as we just did.
+    node.own_bytes += (8 * len(attributes) + 16 if _INLINE_ATTRIBUTES else dict.__sizeof__(attributes)) * weight
+    if len(attributes) > VISIT_ALL:  # an object used as a dict: its attributes are members, not names
+        _add_length(node, len(attributes), weight)
+        walk.push_members(attributes.values(), len(attributes), node, weight, ATTRIBUTE, ".*")
+    else:
+        _push_attributes(walk, list(attributes.items()), node, weight)
+    return True
+
+
+def open_instance(walk, obj, node, weight):
+    """Of a class written in Python: attributes and slots are all there is."""
+    node.own_bytes += (basicsize_of(type(obj)) + GC_HEADER_BYTES) * weight
+    open_attributes(walk, obj, node, weight)
+
+
+def open_c_instance(walk, obj, node, weight):
+    """A class written in C is somewhere in its ancestry: what it holds the collector knows, without names."""
+    cls = type(obj)
+    node.own_bytes += (basicsize_of(cls) + GC_HEADER_BYTES) * weight
+    if _is_extension(cls):
+        node.opaque = True
+    open_attributes(walk, obj, node, weight)
+    open_by_collector(walk, obj, node, weight)
+
+
+def _is_extension(cls):
+    """Written in C: what it holds beside Python references cannot be seen."""
+    for base in mro_of(cls)[:-1]:
+        if not is_written_in_c(base):
+            continue
+        if type_name(base) in _FILLED_IN_C:
+            return True
+        file = module_file(namespace_of(base).get("__module__"))
+        if file is not None and file.endswith((".so", ".pyd")):
+            return True
+    return False
+
+
+# Standard types that keep in C what they are given.
+_FILLED_IN_C = frozenset(
+    ("sqlite3.Connection", "sqlite3.Cursor", "_sqlite3.Connection", "pyexpat.xmlparser", "_pickle.Unpickler")
+)
+
+
+def open_by_collector(walk, obj, node, weight):
+    if not gc.is_tracked(obj):
+        node.opaque = True
+        size = safe_size(obj)
+        if size > BIG_ATOM_BYTES:
+            node.own_bytes += size * weight
+        return
+    referents = gc.get_referents(obj)
+    if not any(type(r) not in IGNORED and r is not type(obj) for r in referents):
+        node.opaque = True
+    length = len(referents)
+    if length > VISIT_ALL:
+        _add_length(node, length, weight)
+        wanted = SAMPLE_MIXED if weight <= 1.0 else SAMPLE_NESTED
+        sample = spread(referents, length, wanted, walk.next_phase())
+        del referents[:]  # they would count as references of the job's
+        walk.push_sample(sample, weight * length / len(sample), node, ".~", REFERENCE)
+        return
+    cls = type(obj)
+    for referent in referents:
+        if referent is not cls and id(referent) not in walk.seen:
+            walk.push(referent, node, ".~", REFERENCE, weight)
+
+
+def _with_attributes(opener):
+    def both(walk, obj, node, weight):
+        opener(walk, obj, node, weight)
+        open_attributes(walk, obj, node, weight)
+
+    return both
+
+
+def open_function(walk, obj, node, weight):
+    if type(obj) is not types.FunctionType:
+        return open_by_collector(walk, obj, node, weight)
+    code = obj.__code__
+    if "<agent>" in code.co_filename:
+        return
+    named = (obj.__qualname__, obj.__module__, code.co_filename, code.co_firstlineno)
+    cells = obj.__closure__
+    if cells:
+        for name, cell in zip(code.co_freevars, cells):
+            try:
+                value = cell.cell_contents
+            except ValueError:
+                continue
+            walk.seen.add(id(cell))
+            walk.push(value, node, " closure " + name, CELL, weight, None, named_by(name, named))
+    defaults = obj.__defaults__
+    if defaults:
+        names = code.co_varnames[: code.co_argcount][-len(defaults) :]
+        for name, value in zip(names, defaults):
+            walk.push(value, node, " default " + name, DEFAULT, weight, None, named_by(name, named))
+    keyword_defaults = obj.__kwdefaults__
+    if keyword_defaults:
+        for name, value in list(keyword_defaults.items()):
+            walk.push(value, node, " default " + name, DEFAULT, weight, None, named_by(name, named))
+    attributes = obj.__dict__
+    if attributes:
+        _push_attributes(walk, list(attributes.items()), node, weight)
+
+
+def open_class(walk, obj, node, weight):
+    """A class's own namespace: shared by all instances, so a list in it is a holder like any other."""
+    if not flags_of(obj) & HEAPTYPE:
+        return
+    namespace = namespace_of(obj)
+    module = namespace.get("__module__")
+    file = module_file(module)
+    if not is_user_module(module, file):
+        return
+    name = type.__getattribute__(obj, "__qualname__")
+    for attribute, value in list(namespace.items()):
+        kind = type(value)
+        if kind in IGNORED or kind in ATOMS or attribute in _CLASS_MACHINERY:
+            continue
+        if kind is types.FunctionType and not any(
+            (value.__closure__, value.__defaults__, value.__kwdefaults__, value.__dict__)
+        ):
+            continue  # most methods: nothing hangs on them
+        walk.push(
+            value, node, "." + attribute, CLASS_ATTRIBUTE, weight, None, (attribute, name, module, file, None, True)
+        )
+
+
+_CLASS_MACHINERY = frozenset(("__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__slots__",
+                              "__abstractmethods__", "_abc_impl", "__parameters__", "__orig_bases__"))  # fmt: skip
+
+
+def open_lru_cache(walk, obj, node, weight):
+    info = type(obj).cache_info(obj)
+    _add_length(node, info[3], weight)
+    node.length_limit = info[2]
+    attributes = obj.__dict__
+    function = attributes.get("__wrapped__")
+    code = getattr_code(function)
+    if code is not None:
+        node.named = (code.co_name, function.__qualname__, function.__module__, code.co_filename,
+                      code.co_firstlineno, is_user_file(code.co_filename))  # fmt: skip
+        node.edge = CACHE
+        if not node.label.endswith("<lru_cache>"):
+            node.label += ".<lru_cache>"
+    if not info[3]:
+        return
+    for referent in gc.get_referents(obj):
+        if type(referent) is dict and referent is not attributes and len(referent) == info[3]:
+            walk.seen.add(id(referent))
+            node.own_bytes += dict.__sizeof__(referent) * weight
+            walk.push_members(referent.values(), len(referent), node, weight)
+            member = node.member
+            walk.push_members(referent.keys(), len(referent), node, weight, KEY, "<key>")
+            node.member = member
+            break
+
+
+def open_frame(walk, obj, node, weight):
+    code = obj.f_code
+    if code.co_name == "<module>":
+        return
+    name = getattr(code, "co_qualname", code.co_name)
+    owner = (name, obj.f_globals.get("__name__"), code.co_filename, code.co_firstlineno)
+    for variable, value in frame_locals(obj):
+        walk.push(value, node, " " + variable, LOCAL, weight, None, named_by(variable, owner))
+
+
+def open_suspended(attribute):
+    """Generators and coroutines: their locals, if they are still to run."""
+
+    def open_suspended(walk, obj, node, weight):
+        frame = getattr(obj, attribute)  # C member of an exact type
+        if frame is not None:
+            node.own_bytes += 500 * weight
+            open_frame(walk, frame, node, weight)
+        awaited = getattr(obj, _AWAITED[attribute], None)
+        if awaited is not None:
+            walk.push(awaited, node, " await ", REFERENCE, weight)
+
+    return open_suspended
+
+
+_AWAITED = {"gi_frame": "gi_yieldfrom", "cr_frame": "cr_await", "ag_frame": "ag_await"}
+
+
+def open_traceback(walk, obj, node, weight):
+    node.own_bytes += 64 * weight
+    depth = 0
+    while obj is not None and depth < 50:
+        frame = obj.tb_frame
+        if id(frame) not in walk.seen and frame.f_code.co_name != "<module>":
+            name = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
+            walk.push(frame, node, " " + name + "()", REFERENCE, weight)
+        obj = obj.tb_next
+        depth += 1
+
+
+def open_exception(walk, obj, node, weight):
+    node.own_bytes += (basicsize_of(type(obj)) + GC_HEADER_BYTES) * weight
+    open_attributes(walk, obj, node, weight)
+    for label, part in (
+        (".__traceback__", BaseException.__traceback__.__get__(obj)),
+        (".__cause__", BaseException.__cause__.__get__(obj)),
+        (".__context__", BaseException.__context__.__get__(obj)),
+        (".args", BaseException.args.__get__(obj)),
+    ):
+        if part is not None:
+            walk.push(part, node, label, ATTRIBUTE, weight)
+
+
+def open_memoryview(walk, obj, node, weight):
+    try:
+        walk.push(obj.obj, node, ".obj", BASE, weight)
+    except ValueError:
+        pass  # released
+
+
+def open_map(walk, obj, node, weight):
+    """mmap.mmap: its length, resident or not."""
+    try:
+        size = len(obj) * weight
+    except ValueError:
+        return  # closed
+    node.own_bytes += size
+    node.array_bytes += size
+
+
+def open_array(walk, obj, node, weight):
+    array = walk.array_type
+    base = array.base.__get__(obj)
+    node.own_bytes += 112 * weight
+    if base is None:
+        size = array.nbytes.__get__(obj) * weight
+        node.own_bytes += size
+        node.array_bytes += size
+        if array.dtype.__get__(obj).hasobject:
+            length = array.size.__get__(obj)
+            _add_length(node, length, weight)
+            flat = array.flat.__get__(obj)
+            step = max(1, length // SAMPLE)
+            positions = range(0, length, step)
+            for position in positions:
+                walk.push(flat[position], node, "[*]", ITEM, weight * length / len(positions))
+    else:
+        walk.push(base, node, ".base", BASE, weight)
+    if type(obj) is not array:
+        open_attributes(walk, obj, node, weight)
+
+
+def open_tensor(walk, obj, node, weight):
+    """Storage once, whatever views there are; never data_ptr (materialises copies), never .grad of a non-leaf."""
+    torch = sys.modules["torch"]
+    node.own_bytes += 400 * weight  # Python wrapper, TensorImpl and StorageImpl
+    guard = getattr_plain(torch._C, "DisableTorchFunctionSubclass")
+    if guard is None or type(obj).__name__ in ("FakeTensor", "FunctionalTensor"):
+        node.opaque = True
+        return
+    with guard():
+        tensor = walk.tensor_type
+        if obj.layout is not torch.strided or obj.device.type == "meta":
+            node.opaque = True
+            return
+        storage = walk.storage_id(obj) if walk.storage_id is not None else id(obj)
+        if storage not in walk.storages:
+            walk.storages.add(storage)
+            size = tensor.untyped_storage(obj).nbytes() * weight
+            if obj.device.type == "cpu":
+                node.own_bytes += size
+                node.tensor_bytes += size
+        if obj.is_leaf and obj.requires_grad:
+            gradient = tensor.grad.__get__(obj)
+            if gradient is not None:
+                walk.push(gradient, node, ".grad", ATTRIBUTE, weight)
+        elif obj.requires_grad and walk.graphs is not None:
+            open_graph(walk, tensor.grad_fn.__get__(obj), node, weight)
+        if type(obj) is not tensor and flags_of(type(obj)) & HEAPTYPE:
+            attributes = _object_getattribute(obj, "__dict__")
+            if attributes:
+                _push_attributes(walk, list(attributes.items()), node, weight)
+
+
+def open_graph(walk, grad_fn, node, weight):
+    """The autograd graph of a tensor as one place below it: it is in C++, where no object counter looks."""
+    if grad_fn is None:
+        return
+    nodes, saved_bytes = walk.graphs.below(grad_fn)
+    if nodes:
+        graph = walk.node_at(node, ".grad_fn", REFERENCE, autograd.AutogradGraph, None, None)
+        graph.count += nodes * weight
+        graph.opened += nodes * weight
+        graph.visits += nodes
+        graph.own_bytes += (nodes * autograd.NODE_BYTES + saved_bytes) * weight
+        graph.tensor_bytes += saved_bytes * weight
+
+
+def open_image(walk, obj, node, weight):
+    """PIL's pixel storage, which no Python object holds: 1 byte a pixel in one-band modes, else 4."""
+    width, height = _object_getattribute(obj, "size")
+    mode = _object_getattribute(obj, "mode")
+    size = width * height * (1 if mode in ("1", "L", "P") else 4) * weight
+    node.own_bytes += size
+    node.array_bytes += size
+
+
+def open_arrow(walk, obj, node, weight):
+    """pyarrow buffers, arrays and tables: C++ memory, by the library's own figure."""
+    for name in ("get_total_buffer_size", "size"):
+        for base in mro_of(type(obj)):
+            attribute = namespace_of(base).get(name)
+            if attribute is not None:
+                figure = attribute.__get__(obj, type(obj))
+                size = (figure() if callable(figure) else figure) * weight
+                node.own_bytes += size
+                node.array_bytes += size
+                return
+    node.opaque = True
+
+
+def open_thread_local(walk, obj, node, weight):
+    """threading.local: one namespace a thread, all under the same names."""
+    for referent in gc.get_referents(obj):
+        if type(referent) is dict:
+            for namespace in list(referent.values()):
+                if type(namespace) is dict and id(namespace) not in walk.seen:
+                    walk.seen.add(id(namespace))
+                    _push_attributes(walk, list(namespace.items()), node, weight)
+
+
+BASES = {
+    list: _with_attributes(open_list),
+    tuple: _with_attributes(open_tuple),
+    dict: _with_attributes(open_dict),
+    set: _with_attributes(open_set),
+    frozenset: _with_attributes(open_set),
+    deque: _with_attributes(open_deque),
+    BaseException: open_exception,
+    bytearray: _with_attributes(open_buffer),
+    str: open_sized,
+    bytes: open_sized,
+    int: open_sized,
+    float: open_sized,
+}
+OPENERS = {
+    list: open_list,
+    tuple: open_tuple,
+    dict: open_dict,
+    OrderedDict: open_dict,
+    defaultdict: open_dict,
+    set: open_set,
+    frozenset: open_set,
+    deque: open_deque,
+    bytearray: open_buffer,
+    memoryview: open_memoryview,
+    types.FunctionType: open_function,
+    types.FrameType: open_frame,
+    types.TracebackType: open_traceback,
+    types.GeneratorType: open_suspended("gi_frame"),
+    types.CoroutineType: open_suspended("cr_frame"),
+    types.AsyncGeneratorType: open_suspended("ag_frame"),
+    type: open_class,
+}
+BY_NAME = {
+    "functools._lru_cache_wrapper": open_lru_cache,
+    "_thread._local": open_thread_local,
+    "mmap.mmap": open_map,
+    "array.array": open_buffer,
+    "_io.BytesIO": open_buffer,
+    "_io.StringIO": open_text_buffer,
+    "ImagingCore": open_image,
+    "PIL._imaging.ImagingCore": open_image,
+}
+BY_NAME.update(
+    ("pyarrow.lib." + name, open_arrow)
+    for name in ("Buffer", "ResizableBuffer", "ForeignBuffer", "Table", "RecordBatch", "ChunkedArray")
+)
+# Their reference count tells how many share one: nothing they hold points back at them as a rule. Instances do have
+# back references (child.parent), so theirs are checked against the census instead.
+COUNTED_BY_REFERENCES = frozenset((list, tuple, dict, set, frozenset, deque, bytearray, OrderedDict, defaultdict))
