@@ -26,7 +26,8 @@ def as_parameters() -> Iterator[Any]:
 def reports(request, tmp_path_factory) -> Reports:
     """Reports of the programs that are asked for in this session, made together before the first test looks."""
     selected = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
-    wanted = [parameters["program"].path for parameters in selected if "program" in parameters]
+    given = [parameters.get("program") for parameters in selected]
+    wanted = [program.path for program in given if isinstance(program, Program)]
     folder = tmp_path_factory.mktemp("recordings")
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return {path: pool.submit(record_and_report, path, folder, SECONDS) for path in wanted}
