@@ -101,7 +101,7 @@ def is_user_file(file):
             or (os.sep + "site-packages" + os.sep) in file
             or (os.sep + "dist-packages" + os.sep) in file
             or file.startswith("<__array_function__")
-            or file == "<attrs generated"
+            or file.startswith("<attrs generated")
         )
     return known
 

@@ -11,6 +11,7 @@ from collections import OrderedDict, defaultdict, deque
 
 from . import autograd
 from .names import (
+    AGENT,
     HEAPTYPE,
     basicsize_of,
     flags_of,
@@ -262,8 +263,8 @@ def open_function(walk, obj, node, weight):
     if type(obj) is not types.FunctionType:
         return open_by_collector(walk, obj, node, weight)
     code = obj.__code__
-    if "<agent>" in code.co_filename:
-        return
+    if code.co_filename.startswith(AGENT):
+        return  # our hooks in the job's tables
     named = (obj.__qualname__, obj.__module__, code.co_filename, code.co_firstlineno)
     cells = obj.__closure__
     if cells:
@@ -438,31 +439,46 @@ def open_tensor(walk, obj, node, weight):
     torch = sys.modules["torch"]
     node.own_bytes += 400 * weight  # Python wrapper, TensorImpl and StorageImpl
     guard = getattr_plain(torch._C, "DisableTorchFunctionSubclass")
-    if guard is None or type(obj).__name__ in ("FakeTensor", "FunctionalTensor"):
+    if guard is None or walk.storage_id is None or type_name(type(obj)).endswith(("FakeTensor", "FunctionalTensor")):
         node.opaque = True
         return
     with guard():
-        tensor = walk.tensor_type
-        if obj.layout is not torch.strided or obj.device.type == "meta":
+        tensor = walk.tensor_type  # its own descriptors: a subclass may have put properties over them
+        device = tensor.device.__get__(obj).type
+        if tensor.layout.__get__(obj) is not torch.strided or device == "meta":
             node.opaque = True
             return
-        storage = walk.storage_id(obj) if walk.storage_id is not None else id(obj)
-        if storage not in walk.storages:
-            walk.storages.add(storage)
-            size = tensor.untyped_storage(obj).nbytes() * weight
-            if obj.device.type == "cpu":
-                node.own_bytes += size
-                node.tensor_bytes += size
-        if obj.is_leaf and obj.requires_grad:
+        if device == "cpu":
+            size = _storage_bytes(walk, tensor, obj, weight)
+            node.own_bytes += size
+            node.tensor_bytes += size
+        has_history = tensor.requires_grad.__get__(obj)
+        if has_history and tensor.is_leaf.__get__(obj):
             gradient = tensor.grad.__get__(obj)
             if gradient is not None:
                 walk.push(gradient, node, ".grad", ATTRIBUTE, weight)
-        elif obj.requires_grad and walk.graphs is not None:
+        elif has_history and walk.graphs is not None:
             open_graph(walk, tensor.grad_fn.__get__(obj), node, weight)
         if type(obj) is not tensor and flags_of(type(obj)) & HEAPTYPE:
             attributes = _object_getattribute(obj, "__dict__")
             if attributes:
                 _push_attributes(walk, list(attributes.items()), node, weight)
+
+
+def _storage_bytes(walk, tensor, obj, weight):
+    """What this tensor adds: its storage once, or its share of one that several tensors of a sample lead to."""
+    storage = walk.storage_id(obj)
+    if storage in walk.storages:
+        return 0
+    size = tensor.untyped_storage(obj).nbytes()
+    if weight > 1.0:
+        users = getattr_plain(sys.modules["torch"]._C, "_storage_Use_Count")
+        if users is not None:
+            count = users(storage) - 1  # less the Python wrapper that we have just made, if it was not there
+            if count > 1:
+                return size * weight / count  # and the others' shares when the walk comes to them
+    walk.storages.add(storage)
+    return size * weight
 
 
 def open_graph(walk, grad_fn, node, weight):

@@ -26,7 +26,7 @@ HIDDEN_MIN_BYTES = 8 * 1024 * 1024
 
 
 class Take(object):
-    """``rows()`` gives (table, row) pairs; ``memory`` is what the taker remembers between takes: numbers and names."""
+    """``run`` gives (table, row) pairs; ``memory`` is what the taker remembers between takes: numbers and names."""
 
     def __init__(self, number, pause_s, memory, main_thread, agent_thread, safe_point):
         self.number = number
@@ -214,6 +214,7 @@ def _tensor_totals(objects, tensor_types):
     """(host bytes, device bytes) of all live tensors, each storage once, without touching the storages themselves."""
     binding = names.getattr_plain(sys.modules.get("torch"), "_C")
     storage_id = names.getattr_plain(binding, "_storage_id")
+    tensor = names.getattr_plain(sys.modules.get("torch"), "Tensor")
     guard = names.getattr_plain(binding, "DisableTorchFunctionSubclass")
     if not tensor_types or storage_id is None or guard is None:
         return 0, 0
@@ -225,10 +226,10 @@ def _tensor_totals(objects, tensor_types):
                 continue
             try:
                 key = storage_id(obj)
-                size = obj.numel() * obj.element_size()
+                size = tensor.numel(obj) * tensor.element_size(obj)
                 if size > sizes.get(key, -1):
                     sizes[key] = size
-                    devices[key] = obj.device.type
+                    devices[key] = tensor.device.__get__(obj).type
             except Exception as error:
                 if names.is_foreign(error):
                     raise

@@ -211,6 +211,15 @@ def test_tensors_count_their_storage_once() -> None:
     assert nodes["parameter"].deep_tensor == 1_000_000
 
 
+@pytest.mark.torch
+def test_views_of_one_tensor_in_a_long_list_weigh_it_once() -> None:
+    torch = pytest.importorskip("torch")
+    base = torch.zeros(2000, 1000)
+    assert walked(views=[base[i] for i in range(2000)])["views"].deep_tensor == pytest.approx(8_000_000, rel=0.1)
+    parts = [torch.zeros(1000) for _ in range(2000)]
+    assert walked(parts=parts)["parts"].deep_tensor == pytest.approx(8_000_000, rel=0.02)
+
+
 class Hostile:
     """Every way in which an object could run code when looked at."""
 
