@@ -7,6 +7,11 @@ from collections.abc import Iterator
 
 import psutil
 import pytest
+from hypothesis import settings
+
+# The same examples on every machine: a run that fails does so for whoever looks into it.
+settings.register_profile("same", derandomize=True)
+settings.load_profile("same")
 
 _PYTESTS_OWN = {"PYTEST_CURRENT_TEST"}
 

@@ -65,9 +65,10 @@ def _of_process(recording: Recording, growth: TreeGrowth, process: ProcessGrowth
     private = _levels(process.time_s, process.private_bytes, window)
     lived = max(window[0], float(process.time_s[0])), min(window[1], float(process.time_s[-1]))
     levels.update(_inside(recording, process, lived, private))
-    if private[0] == 0.0:  # not yet born: all that it holds is growth
+    start_bytes, end_bytes = (_whole(process, at_s) for at_s in window)
+    if not start_bytes:  # not yet born: all that it holds is growth
         levels = {account: (0.0, end) for account, (_, end) in levels.items()}
-    if private[1] == 0.0:
+    if not end_bytes:
         levels = {account: (start, 0.0) for account, (start, _) in levels.items()}
     rows = []
     for account, (start, end) in levels.items():
@@ -75,7 +76,6 @@ def _of_process(recording: Recording, growth: TreeGrowth, process: ProcessGrowth
         estimated = account in _ESTIMATES
         rows.append(LedgerRow(account, process.label, first, last, last - first, estimated))
     rows.sort(key=lambda row: (-row.growth_bytes, row.account))
-    start_bytes, end_bytes = (_whole(process, at_s) for at_s in window)
     rest_start = start_bytes - sum(row.start_bytes for row in rows)
     rest_end = end_bytes - sum(row.end_bytes for row in rows)
     return [*rows, LedgerRow(_UNEXPLAINED, process.label, rest_start, rest_end, rest_end - rest_start)]

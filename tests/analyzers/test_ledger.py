@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from leakscope.analyzers import analyze
@@ -60,6 +60,7 @@ amounts = st.lists(st.integers(0, 2**34), min_size=40, max_size=40)
 
 
 @given(amounts, amounts, amounts)
+@example([0] * 38 + [1, 1], [0] * 32 + [1, 0, 0, 1, 0, 0, 0, 0], [0] * 40)  # files before there is private memory
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_growth_column_sums_to_the_growth_of_the_tree(tmp_path_factory, anon, file, malloc):
     builder = RecordingBuilder(tmp_path_factory.mktemp("run")).process(PID)
