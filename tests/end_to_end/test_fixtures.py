@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from .programs import FIXTURES, SECONDS, Place, Program, named, programs, record_and_report
+from .programs import FIXTURES, LONGER_SECONDS, SECONDS, Place, Program, named, programs, record_and_report
 
 AT_ONCE = 2  # a program takes about a third of a core; many at once would put off each other's inventories
 Reports = dict[Path, "Future[dict[str, Any]]"]
@@ -34,19 +34,26 @@ def reports(request, tmp_path_factory) -> Reports:
 
 
 @pytest.mark.parametrize("program", list(as_parameters()))
-def test_the_report_tells_the_truth(program: Program, reports: Reports):
-    report = reports[program.path].result()
+def test_the_report_tells_the_truth(program: Program, reports: Reports, tmp_path: Path):
+    wrong = told_wrong(program, reports[program.path].result())
+    if wrong:  # the runs are as short as can be judged: on a busy machine a longer one may be needed
+        wrong = told_wrong(program, record_and_report(program.path, tmp_path, LONGER_SECONDS))
+    assert not wrong, wrong
+
+
+def told_wrong(program: Program, report: dict[str, Any]) -> str:
+    """What the report gets wrong; empty if nothing."""
     verdict, findings = report["verdict"], report["findings"]
     if not program.places:
-        assert verdict["leaking"] is False, verdict["headline"]
-        assert not findings
-        return
-    assert verdict["leaking"] is True, verdict["headline"]
+        return verdict["headline"] if findings or verdict["leaking"] is not False else ""
     first = findings[: len(program.places)]
     # Of two leaks of like size either may come first.
     found = sorted(named(finding, place, program.path) for finding, place in zip(first, in_like_order(first, program)))
-    assert found == sorted(program.places), verdict["headline"]
-    assert sum(finding["bytes"] for finding in first) >= 0.5 * verdict["growth_bytes"]
+    if verdict["leaking"] is not True or found != sorted(program.places):
+        return f"{verdict['headline']} Found {found}, not {program.places}"
+    if sum(finding["bytes"] for finding in first) < 0.5 * verdict["growth_bytes"]:
+        return f"{verdict['headline']} The findings explain less than half of it"
+    return ""
 
 
 def in_like_order(findings: list[dict[str, Any]], program: Program) -> list[Place]:
