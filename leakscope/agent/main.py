@@ -12,6 +12,7 @@ from . import config, journal, names, safepoint, sentinels
 from .take import Take, rss_bytes
 
 TICK_S = 0.5
+MAX_FAILURES = 5  # after which the agent leaves the job alone for good
 # Helpers of the standard library and of tools: they hold nothing of the user's and come in numbers.
 _NO_TAKES = ("multiprocessing.resource_tracker", "torch/_inductor/compile_worker", "torch._inductor.compile_worker")
 
@@ -110,7 +111,7 @@ class Agent(object):
         self.native_thread = _thread.get_native_id() if hasattr(_thread, "get_native_id") else None
         next_sentinel = monotonic()
         next_flush = next_sentinel + 1.0
-        while not self.stopping and self.failures < 5:
+        while not self.stopping and self.failures < MAX_FAILURES:
             try:
                 now = monotonic()
                 if now >= next_sentinel:
@@ -169,6 +170,8 @@ class Agent(object):
 
     def _take(self, safe_point):
         reason, self.wanted = self.wanted, None
+        if self.failures >= MAX_FAILURES:
+            return
         self.taking = True
         try:
             if not self._forked_children_allow():
@@ -232,6 +235,8 @@ class Agent(object):
         self._add("agent_notes", {"note": kind, "text": text})
 
     def _add(self, table, row):
+        if self.failures >= MAX_FAILURES:
+            return  # nobody writes it any more: it must not pile up
         row.update(_stamps())
         self.inbox.append((table, row))
 
@@ -246,6 +251,12 @@ class Agent(object):
         if not self.writing.acquire(timeout=2.0):
             return
         try:
+            if not os.path.isdir(self.folder):
+                # The recording is over and its folder gone, but this process lives on: an open file would grow on.
+                self.failures = MAX_FAILURES
+                self.inbox = []
+                self.journal.abandon()
+                return
             if self.take_number and self.options["sources"]:
                 self._add_sources()
             while self.inbox:

@@ -186,6 +186,23 @@ def test_a_missing_journal_is_no_trouble(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "fine\n", "")
 
 
+def test_when_the_recording_is_over_the_agent_stops_and_keeps_nothing(tmp_path: Path) -> None:
+    text = """
+import os, shutil, sys, time
+agent = sys.modules["_leakscope_agent"]
+folder = os.path.dirname(os.path.dirname(agent.__file__))
+time.sleep(2.5)
+shutil.rmtree(folder)
+time.sleep(7)
+from _leakscope_agent import main
+agent.mark(step=1)
+links = ["/proc/self/fd/" + name for name in os.listdir("/proc/self/fd")]
+print(len(main._agent.inbox), [link for link in links if os.path.lexists(link) and ".jnl" in os.readlink(link)])
+"""
+    done = run(stage(tmp_path), script(tmp_path, text))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "0 []\n", "")
+
+
 def test_results_are_bit_identical(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     text = """
