@@ -1,4 +1,4 @@
-"""Bytes, seconds and rates to text and back. 1 GiB = 2**30, 1 GB = 10**9; durations in seconds."""
+"""Bytes and seconds to text, durations and back. 1 GiB = 2**30; durations in seconds."""
 
 from __future__ import annotations
 
@@ -10,26 +10,15 @@ KiB = 1024
 MiB = 1024**2
 GiB = 1024**3
 
-_BYTE_UNITS = {
-    "": 1, "b": 1,
-    "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
-    "k": KiB, "m": MiB, "g": GiB, "t": 1024**4,
-    "kib": KiB, "mib": MiB, "gib": GiB, "tib": 1024**4,
-}  # fmt: skip
 _TIME_UNITS = {"": 1.0, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _QUANTITY = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*([a-zA-Z]*)\s*")
 
 
-def _parse(text: str, units: dict[str, float] | dict[str, int], what: str, examples: str) -> float:
+def _parse(text: str, units: dict[str, float], what: str, examples: str) -> float:
     match = _QUANTITY.fullmatch(text)
     if match is None or match.group(2).lower() not in units:
         raise BadInput(f"{text!r} is not a {what}: write it like {examples}")
     return float(match.group(1)) * units[match.group(2).lower()]
-
-
-def parse_bytes(text: str) -> int:
-    """Bytes from ``40GB`` (10**9), ``12GiB`` or ``12G`` (2**30), ``1024``. **Errors** BadInput."""
-    return int(_parse(text, _BYTE_UNITS, "size", "40GB, 12GiB or 500MB"))
 
 
 def parse_duration(text: str) -> float:
