@@ -42,6 +42,7 @@ class ProcessGrowth:
     trend: Trend
     growth_bytes: int = 0
     exit_s: float = float("inf")
+    first_step_s: float | None = None
 
     @property
     def held_bytes(self) -> Floats:
@@ -104,16 +105,18 @@ def level_at(time_s: Floats, value_bytes: Floats, at_s: float) -> float:
 
 
 def _tree_growth(recording: Recording, thresholds: dict[str, Any]) -> TreeGrowth:
-    processes = [_process(recording, key, rows, thresholds) for key, rows in _by_process(recording)]
+    steps = _first_steps_s(recording)
+    processes = [_process(recording, key, rows, steps.get(key), thresholds) for key, rows in _by_process(recording)]
     processes = [p for p in processes if p.time_s.size]
     if not processes:
         nothing = np.empty(0)
         return TreeGrowth(None, _NO_SAMPLES.reason, _NO_SAMPLES, 0.0, 0.0, 0, nothing, nothing)
     time_s, held = _sum(processes)
-    at_work = time_s <= _largest_at_end(processes).exit_s
+    worker = _largest_at_end(processes)
+    at_work = time_s <= worker.exit_s
     if at_work.sum() >= 2:
         time_s, held = time_s[at_work], held[at_work]
-    trend = judge(time_s, held, **thresholds)
+    trend = judge(time_s, held, started_s=worker.first_step_s, **thresholds)
     start_s, end_s = trend.start_s, trend.end_s
     lasting = [p for p in processes if p.trend.verdict == GROWING and _lasts(p, time_s)]
     leaking = {GROWING: True, FLAT: False, CANNOT_TELL: None}[trend.verdict]
@@ -161,6 +164,15 @@ def _judged_by_step(
     return replace(trend, start_s=float(ends[0]), end_s=float(ends[1]))
 
 
+def _first_steps_s(recording: Recording) -> dict[tuple[int, int], float]:
+    """When each process that trains made its first step, by its agent."""
+    rows = recording.tables["sentinels"]
+    rows = rows[rows["step"].notna() & rows["pid"].notna()]
+    rows = rows.sort_values("time_s", ascending=False)  # the earliest comes last and stays
+    keys = zip(rows["pid"].astype(int), rows["start_ticks"].fillna(0).astype(int))
+    return dict(zip(keys, rows["time_s"].astype(float)))
+
+
 def _largest_at_end(processes: list[ProcessGrowth]) -> ProcessGrowth:
     return max(processes, key=lambda p: float(p.held_bytes[-1]))
 
@@ -173,7 +185,11 @@ def _by_process(recording: Recording) -> list[tuple[tuple[int, int], pd.DataFram
 
 
 def _process(
-    recording: Recording, key: tuple[int, int], rows: pd.DataFrame, thresholds: dict[str, Any]
+    recording: Recording,
+    key: tuple[int, int],
+    rows: pd.DataFrame,
+    first_step_s: float | None,
+    thresholds: dict[str, Any],
 ) -> ProcessGrowth:
     known = recording.tables["processes"]
     known = known[(known["pid"] == key[0]) & (known["start_ticks"] == key[1])]
@@ -191,8 +207,9 @@ def _process(
         private,
         shared,
         file,
-        judge(time_s, private + shared, **thresholds),
+        judge(time_s, private + shared, started_s=first_step_s, **thresholds),
         exit_s=exit_s,
+        first_step_s=first_step_s,
     )
 
 

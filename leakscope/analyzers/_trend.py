@@ -4,7 +4,7 @@ The difficulty is not the slope but the innocents: a cache that fills and is ful
 state once, a buffer emptied each epoch whose run ends with a full one, a random walk. So the slope is judged last,
 after these questions, in this order:
 
-1. start-up (warm-up) and shutdown are cut off;
+1. start-up (warm-up, and all before the first training step) and shutdown are cut off;
 2. a saw-tooth is judged by its floors: the run is cut at the last trough (the last tooth never had its chance to fall);
 3. what counts as growth is what was *never given back*: the lowest value from each moment to the end;
 4. one large step is taken out (a step is not a leak), what remains is judged again;
@@ -31,6 +31,7 @@ GROWING, FLAT, CANNOT_TELL = "growing", "flat", "cannot-tell"
 _FINE_POINTS = 600  # a day at 1 Hz is reduced to this many medians first; the questions need no finer grain
 _BUCKETS = 24  # enough to see thirds, gaps and steps; few enough that neighbours are nearly independent
 _LEAST_BUCKETS = 8
+_LEAST_AT_WORK = 0.3  # of the run: a job that only begins to work towards its end is judged on all of it
 _RESAMPLES = 200
 
 
@@ -58,6 +59,7 @@ def judge(
     time_s: Floats,
     value_bytes: Floats,
     *,
+    started_s: float | None = None,  # when the work began, where somebody knows: all before it is start-up
     min_window_s: float = 9.0,  # shorter than this and a slow start cannot be told from a leak
     min_samples: int = 16,  # two for each of the eight buckets
     warm_up_fraction: float = 0.15,  # imports, first batches, optimizer state
@@ -73,6 +75,8 @@ def judge(
         return Trend(CANNOT_TELL, "no memory samples")
     duration_s = float(t[-1] - t[0])
     warm_up_s = max(min_warm_up_s, warm_up_fraction * duration_s)
+    if started_s is not None and t[-1] - started_s - min_warm_up_s >= max(min_window_s, _LEAST_AT_WORK * duration_s):
+        warm_up_s = max(warm_up_s, started_s - float(t[0]) + min_warm_up_s)
     needed_s = max(min_window_s / (1 - warm_up_fraction), min_window_s + min_warm_up_s)
     use = t >= t[0] + min(warm_up_s, duration_s)
     t, y = t[use], y[use]

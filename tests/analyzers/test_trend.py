@@ -161,3 +161,16 @@ def test_any_series_gets_a_verdict(values, distance_s):
     trend = judge(np.arange(len(values)) * distance_s, np.array(values))
     assert trend.verdict in (GROWING, FLAT, CANNOT_TELL)
     assert trend.reason and trend.growth_bytes >= 0
+
+
+def test_what_comes_before_the_work_began_is_no_growth():
+    """A slow import of 9 s, then training whose buffers come and go: on a busy machine that looks like growth."""
+    t = np.arange(0, 24, 0.25)
+    y = (60 + 400 * np.clip(t / 9, 0, 1) + 12 * ((t % 1.5) < 0.5)) * MiB
+    assert judge(t, y, started_s=9.0).start_s > 9.0
+    assert judge(t, y, started_s=9.0).verdict == FLAT
+
+
+def test_a_job_that_only_begins_to_work_at_its_end_is_judged_on_all_of_it():
+    t = np.arange(0, 100, 0.5)
+    assert judge(t, (100 + 5 * t) * MiB, started_s=90.0).start_s < 20

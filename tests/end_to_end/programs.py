@@ -51,6 +51,7 @@ def record_command(output: Path, *command: object) -> list[str]:
 
 def record_and_report(program: Path, folder: Path, *arguments: object) -> dict[str, Any]:
     """The JSON report of one run. **Errors** AssertionError with what a command that failed had to say."""
+    folder.mkdir(exist_ok=True)
     output = folder / f"{program.parent.name}-{program.stem}.parquet"
     run(record_command(output, sys.executable, program, *arguments))
     return report(output)

@@ -68,6 +68,8 @@ def test_the_training_of_the_demo(name, leaking, tmp_path):
     pytest.importorskip("torch")
     path = FIXTURES / name
     report = record_and_report(path, tmp_path, "--seconds", 16)
+    if report["verdict"]["leaking"] is not leaking:  # as above: importing torch takes long on a busy machine
+        report = record_and_report(path, tmp_path / "again", "--seconds", 30)
     assert report["verdict"]["leaking"] is leaking, report["verdict"]["headline"]
     if not leaking:
         assert not report["findings"]
