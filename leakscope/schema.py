@@ -5,7 +5,7 @@ share has one type and one meaning. Standard library only: the recorder writes b
 documentation is generated from it.
 
 History of SCHEMA_VERSION:
-1  first version.
+1  first version (columns and tables are added without a new number: readers fill them with nulls).
 """
 
 from __future__ import annotations
@@ -71,6 +71,22 @@ _OBJECT_COUNT = _c("object_count", "float", "", "objects (in holders: extrapolat
 _SHALLOW_BYTES = _c("shallow_bytes", "int", "bytes", "the objects' own bytes, without what they refer to")
 _OWNER_FILE = _c("owner_file", "str", "", "source file of the owner, where known")
 _OWNER_LINE = _c("owner_line", "int", "", "first line of the owning function or class, where known")
+_FUNCTION = _c(
+    "function", "str", "", "threads: outermost user function, qualified; compile_counters: compiled most often"
+)
+_PHASE = _c("phase", "str", "", "start-up, train, eval, save, or the user's word")
+_DEVICE = _c("device", "str", "", "cpu, cuda:0, ...")
+_DTYPE = _c("dtype", "str", "", "element type without the torch prefix: float32, bfloat16, ...")
+_SHAPE = _c("shape", "str", "", "dimensions, as 768x3072; of the largest where a row stands for several")
+_STORAGE_BYTES = _c("storage_bytes", "int", "bytes", "storages, each once however many tensors view it")
+_TENSOR_OWNER = _c(
+    "tensor_owner", "str", "",
+    "parameter, buffer, gradient, optimizer-state, master-weight, batch, saved-for-backward, activation, user-held, "
+    "other",
+)  # fmt: skip
+_TENSOR_NAME = _c("tensor_name", "str", "", "name inside the model or container: layers.0.weight")
+_WEIGHT_SET = _c("weight_set", "str", "", "model, optimizer or container the tensor belongs to, as a path")
+_PATH = _c("path", "str", "", "way from a root, members of a container as [*]: main() trainer.history")
 _DEEP_BYTES = _c("deep_bytes", "int", "bytes", "estimate: own bytes and all that was first reached through them")
 
 TABLES: dict[str, Table] = {
@@ -195,7 +211,7 @@ TABLES: dict[str, Table] = {
         )),
         Table("holders", "agent", "All objects found at one path from a root, in one take", (
             *_PROCESS, *_TAKE,
-            _c("path", "str", "", "way from a root, members of a container as [*]: main() trainer.history"),
+            _PATH,
             _c("parent_path", "str", "", "path one step nearer to the root; null at a root"),
             _c("root_kind", "str", "", "module, frame, thread, generator, task, library, unreached"),
             _c("edge_kind", "str", "",
@@ -233,7 +249,7 @@ TABLES: dict[str, Table] = {
         )),
         Table("threads", "agent", "Python threads in one take, by the outermost function they run", (
             *_PROCESS, *_TAKE,
-            _c("function", "str", "", "outermost user function of the thread, qualified"),
+            _FUNCTION,
             _OWNER_FILE,
             _OWNER_LINE,
             _OBJECT_COUNT,
@@ -242,8 +258,105 @@ TABLES: dict[str, Table] = {
         Table("marks", "agent", "A step, phase or label the program passed", (
             *_PROCESS,
             _STEP,
-            _c("phase", "str", "", "train, eval, save, or the user's word"),
+            _PHASE,
             _TEXT,
+        )),
+        Table("phases", "agent", "What one phase of a program did to its memory so far, all its passages added up", (
+            *_PROCESS,
+            _PHASE,
+            _c("entry_count", "int", "", "times the phase was entered"),
+            _c("phase_s", "float", "s", "time spent in it"),
+            _c("gained_bytes", "int", "bytes", "resident memory at each leaving less at each entering, added up"),
+            _c("peak_gain_bytes", "int", "bytes", "most that resident memory rose above its entry in one passage"),
+            _STEP,
+        )),
+        Table("tensors", "agent", "Live tensors of one owner, device and type in one take, each storage once", (
+            *_PROCESS, *_TAKE,
+            _c("moment", "str", "", "take: at a safe point; backward: as a backward pass began, the peak of a step"),
+            _TENSOR_OWNER,
+            _DEVICE,
+            _DTYPE,
+            _SHAPE,
+            _c("storage_count", "int", "", "storages"),
+            _STORAGE_BYTES,
+            _PATH,
+            _TEXT,
+        )),
+        Table("weights", "agent", "Fingerprint of one large floating-point tensor, to find the same weights twice", (
+            *_PROCESS, *_TAKE,
+            _WEIGHT_SET,
+            _TENSOR_NAME,
+            _TENSOR_OWNER,
+            _DEVICE,
+            _DTYPE,
+            _SHAPE,
+            _STORAGE_BYTES,
+            _c("storage_key", "int", "", "address of the storage: equal for views and tied weights of one process"),
+            _c("requires_grad", "bool", "", "the tensor is trained"),
+            _c("is_training", "bool", "", "the model is in training mode; null for what belongs to no model"),
+            _c("fingerprint", "str", "", "base64 of 32 little-endian float32: elements at a fixed stride"),
+        )),
+        Table("gradients", "agent", "Parameters of one model with an unhealthy value or gradient, in one take", (
+            *_PROCESS, *_TAKE,
+            _WEIGHT_SET,
+            _TENSOR_NAME,
+            _c("gradient_state", "str", "", "none-parameter, none, nan, inf, nan-parameter; ok = the others, counted"),
+            _c("parameter_count", "int", "", "parameters the row stands for"),
+            _SHAPE,
+            _STEP,
+        )),
+        Table("compile_counters", "agent", "Counters of torch.compile in one take", (
+            *_PROCESS, *_TAKE,
+            _c("unique_graph_count", "int", "", "graphs dynamo compiled so far"),
+            _c("compiled_frame_count", "int", "", "frames dynamo looked at so far"),
+            _c("recompile_count", "int", "", "compilations with a recompile reason so far"),
+            _FUNCTION,
+            _OWNER_FILE,
+            _OWNER_LINE,
+            _c("recompile_reason", "str", "", "the newest reason dynamo gave"),
+            _STEP,
+        )),
+        Table("loaders", "agent", "A DataLoader iterator that was alive in one take", (
+            *_PROCESS, *_TAKE,
+            _TYPE_NAME,
+            _c("dataset_type", "str", "", "type of the dataset it reads"),
+            _c("worker_pids", "str", "", "pids of its worker processes, comma separated; empty = loads in process"),
+            _c("batches_yielded", "int", "", "batches handed out so far in this epoch"),
+            _c("batches_in_flight", "int", "", "batches asked of workers and not yet handed out"),
+            _c("prefetch_factor", "int", "", "batches each worker prepares ahead"),
+            _c("is_persistent", "bool", "", "persistent_workers"),
+            _c("is_pinned", "bool", "", "pin_memory"),
+        )),
+        Table("data_forms", "agent", "A large container of records and a sketch of what is in it, to find copies", (
+            *_PROCESS, *_TAKE,
+            _PATH,
+            _TYPE_NAME,
+            _c("row_count", "int", "", "records"),
+            _DEEP_BYTES,
+            _c("data_form", "str", "", "records, strings, columns, arrow-table, token-ids, arrays, other"),
+            _c("content_sketch", "str", "", "hashes of word groups of rows at fixed relative positions, JSON lists"),
+        )),
+        Table("allocator", "agent", "Figures of torch's CUDA allocator and pinned memory: one device, one take", (
+            *_PROCESS, *_TAKE,
+            _DEVICE,
+            _c("allocated_bytes", "int", "bytes", "handed out to tensors"),
+            _c("reserved_bytes", "int", "bytes", "held from the driver: allocated and cached"),
+            _c("active_bytes", "int", "bytes", "in blocks in use or waiting for a stream"),
+            _c("inactive_split_bytes", "int", "bytes", "free parts of segments in use: fragmentation"),
+            _c("peak_allocated_bytes", "int", "bytes", "most ever allocated; never reset by the recorder"),
+            _c("alloc_retry_count", "int", "", "failed allocations after which the cache was flushed"),
+            _c("device_oom_count", "int", "", "out-of-memory errors raised"),
+            _c("pinned_bytes", "int", "bytes", "pinned host memory of torch's host allocator"),
+            _STEP,
+        )),
+        Table("gpu_samples", "recorder", "Memory of one GPU, or of one process on it (pid), at one instant, by NVML", (
+            *_PROCESS,
+            _c("gpu_uuid", "str", "", "UUID of the GPU or MIG instance"),
+            _c("gpu_index", "int", "", "index in NVML's order, not the job's"),
+            _c("gpu_name", "str", "", "product name"),
+            _c("gpu_total_bytes", "int", "bytes", "memory of the device"),
+            _c("gpu_used_bytes", "int", "bytes", "used on the device by everybody; with pid: by that process"),
+            _c("is_ours", "bool", "", "the process belongs to the recorded tree; null where pids cannot be matched"),
         )),
         Table("agent_notes", "agent", "What the agent did, or did not do and why", (
             *_PROCESS,
