@@ -8,8 +8,9 @@ import sys
 import time
 from time import monotonic
 
-from . import config, journal, names, safepoint, sentinels
-from .take import Take, rss_bytes
+from . import config, imports, journal, names, peak, phases, safepoint, sentinels
+from .memory import rss_bytes
+from .take import Take
 
 TICK_S = 0.5
 MAX_FAILURES = 5  # after which the agent leaves the job alone for good
@@ -51,9 +52,10 @@ class Agent(object):
         self.began = monotonic()
         self.budget = safepoint.Budget(options["take_fraction"], options["take_credit_s"], options["take_interval_s"])
         self.steps = safepoint.Steps(self._on_step)
+        self.phases = phases.Phases(self._phase_began)
+        self.peak = peak.Peak(self._look_at_peak)
         self.pending = safepoint.PendingCall(self._take_on_main_thread)
         self.user_step = None
-        self.phase = None
         self.wanted = None  # the reason of a take that is due and waits for its safe point
         self.wanted_at = 0.0
         self.taking = False
@@ -82,7 +84,7 @@ class Agent(object):
             self.note("take-skipped", "takes are switched off")
         elif not self.takes:
             self.note("helper", "holds nothing of the user's: sentinels only")
-        self.steps.watch_imports()
+        imports.after_import(dict(self.phases.hooks(), **self.steps.hooks()))
         os.register_at_fork(
             before=self._before_fork,
             after_in_parent=self._after_fork_in_parent,
@@ -117,10 +119,12 @@ class Agent(object):
                 if now >= next_sentinel:
                     next_sentinel = now + self.options["sentinel_interval_s"]
                     self._add("sentinels", dict(sentinels.row(), step=self.step()))
+                self.phases.tick()
                 if self.takes:
                     self._consider(now)
                 if now >= next_flush or (self.inbox and self.inbox[-1][0] == "takes"):
                     next_flush = now + self.options["flush_interval_s"]
+                    self._add_phases()
                     self._write()
             except Exception:
                 self.failures += 1
@@ -161,6 +165,9 @@ class Agent(object):
     # ---- safe points
 
     def _on_step(self):
+        self.phases.stepped()
+        if self.takes:
+            self.peak.stepped(self.steps.count)
         if self.wanted is not None and not self.taking:
             self._take("optimizer-step")
 
@@ -180,7 +187,7 @@ class Agent(object):
             self.take_number += 1
             take = Take(
                 self.take_number, self.options["take_pause_s"], self.memory,
-                self.main_thread, self.thread, safe_point,
+                self.main_thread, self.thread, safe_point, self.phases.batch_storages,
             )  # fmt: skip
             stamps = _stamps()
             rows = take.run()
@@ -227,9 +234,23 @@ class Agent(object):
         if type(step) is int:
             self.user_step = step
         if phase is not None:
-            self.phase = str(phase)
-        row = {"step": self.step(), "phase": self.phase, "text": None if label is None else str(label)}
-        self._add("marks", row)
+            self.phases.enter(str(phase), said=True)
+        if step is not None or label is not None:
+            text = None if label is None else str(label)
+            self._add("marks", {"step": self.step(), "phase": self.phases.current, "text": text})
+
+    def _phase_began(self, phase):
+        self._add("marks", {"step": self.step(), "phase": phase, "text": None})
+
+    def _add_phases(self):
+        for row in self.phases.rows():
+            self._add("phases", dict(row, step=self.step()))
+
+    def _look_at_peak(self):
+        """The tensors as a backward pass begins: what a step needs at most."""
+        if self.wanted is None and not self.taking and self.budget.allows(monotonic() - self.began):
+            for row in peak.rows(self.phases.batch_storages):
+                self._add("tensors", dict(row, take=self.take_number))
 
     def note(self, kind, text):
         self._add("agent_notes", {"note": kind, "text": text})
@@ -356,6 +377,7 @@ class Agent(object):
                 self.wanted = "exception" if hasattr(sys, "last_traceback") else "exit"
                 self._take("exit")
             self.stopping = True
+            self._add_phases()
             self._add("sentinels", dict(sentinels.row(), step=self.step()))
             self._write()
         except Exception:

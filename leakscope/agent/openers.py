@@ -449,7 +449,7 @@ def open_tensor(walk, obj, node, weight):
             node.opaque = True
             return
         if device == "cpu":
-            size = _storage_bytes(walk, tensor, obj, weight)
+            size = _storage_bytes(walk, tensor, obj, node, weight)
             node.own_bytes += size
             node.tensor_bytes += size
         has_history = tensor.requires_grad.__get__(obj)
@@ -465,7 +465,7 @@ def open_tensor(walk, obj, node, weight):
                 _push_attributes(walk, list(attributes.items()), node, weight)
 
 
-def _storage_bytes(walk, tensor, obj, weight):
+def _storage_bytes(walk, tensor, obj, node, weight):
     """What this tensor adds: its storage once, or its share of one that several tensors of a sample lead to."""
     storage = walk.storage_id(obj)
     if storage in walk.storages:
@@ -477,7 +477,7 @@ def _storage_bytes(walk, tensor, obj, weight):
             count = users(storage) - 1  # less the Python wrapper that we have just made, if it was not there
             if count > 1:
                 return size * weight / count  # and the others' shares when the walk comes to them
-    walk.storages.add(storage)
+    walk.storages[storage] = node
     return size * weight
 
 

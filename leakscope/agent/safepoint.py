@@ -7,7 +7,6 @@ neither comes within some seconds (the main thread waits for others) a reduced t
 
 import ctypes
 import os
-import sys
 from time import monotonic
 
 from . import names
@@ -99,13 +98,9 @@ class Steps(object):
         self._on_step = on_step
         self.installed = False
 
-    def watch_imports(self):
-        """Register the hook once torch.optim.optimizer is loaded: now, or right after its import."""
-        module = sys.modules.get("torch.optim.optimizer")
-        if module is not None:
-            self._install(module)
-        else:
-            sys.meta_path.insert(0, _AfterImport("torch.optim.optimizer", self._install))
+    def hooks(self):
+        """{module: callback} for ``imports.after_import``."""
+        return {"torch.optim.optimizer": self._install}
 
     def _install(self, module):
         register = names.getattr_plain(module, "register_optimizer_step_post_hook")
@@ -124,48 +119,6 @@ class Steps(object):
             self.count = count
         self.last_at = monotonic()
         self._on_step()
-
-
-class _AfterImport(object):
-    """A finder that finds nothing: it lets one module be found as ever and calls back when its code has run."""
-
-    def __init__(self, name, callback):
-        self._name = name
-        self._callback = callback
-
-    def find_spec(self, name, path=None, target=None):
-        if name != self._name:
-            return None
-        try:
-            sys.meta_path.remove(self)
-        except ValueError:
-            return None
-        spec = None
-        for finder in list(sys.meta_path):
-            find = getattr(finder, "find_spec", None)
-            if find is not None:
-                spec = find(name, path, target)
-                if spec is not None:
-                    break
-        loader = None if spec is None else spec.loader
-        original = getattr(loader, "exec_module", None)
-        if original is None:
-            return spec
-        callback = self._callback
-
-        def exec_module(module):
-            del loader.exec_module  # the loader is as it was before its module runs
-            original(module)
-            try:
-                callback(module)
-            except Exception:
-                pass
-
-        try:
-            loader.exec_module = exec_module
-        except Exception:
-            pass  # a loader that takes no attributes: no steps then
-        return spec
 
 
 def request_stamp(folder):

@@ -8,7 +8,7 @@ import gc
 import sys
 
 from . import names
-from .take import rss_bytes
+from .memory import rss_bytes
 
 _IMMORTAL_NONE = sys.version_info >= (3, 12)
 

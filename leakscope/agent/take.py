@@ -5,7 +5,6 @@ job's garbage is collected). When it returns it holds no object of the job: only
 """
 
 import gc
-import os
 import sys
 import types
 from collections import Counter
@@ -13,11 +12,15 @@ from functools import lru_cache
 from itertools import compress
 from time import perf_counter, thread_time
 
-from . import names, openers, referrers, roots, walk
-from .probes import holders, object_types, orphans, threads
+from . import gradients, loaders, names, openers, referrers, roots, tensors, walk
+from .memory import rss_bytes
+from .probes import compile_counters, data_forms, holders, object_types, orphans, threads
+from .probes import tensors as tensor_rows
+from .probes import weights as weight_rows
 
-PROBES = (object_types, holders, orphans, threads)
+PROBES = (object_types, holders, orphans, threads, tensor_rows, weight_rows, compile_counters, data_forms)
 _SUSPENDED = frozenset((types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType))
+_TORCH = ("Tensor", "Module", "Optimizer", "Iterator")
 _LRU_CACHE = type(lru_cache(repr))
 LARGE_LENGTH = 1000  # a container of a library this long is remembered, so that its growth is seen at the next take
 LIBRARY_GROWTH = 16  # members that a library's container gained since the last take, or a fifth of what it had
@@ -28,13 +31,17 @@ HIDDEN_MIN_BYTES = 8 * 1024 * 1024
 class Take(object):
     """``run`` gives (table, row) pairs; ``memory`` is what the taker remembers between takes: numbers and names."""
 
-    def __init__(self, number, pause_s, memory, main_thread, agent_thread, safe_point):
+    def __init__(self, number, pause_s, memory, main_thread, agent_thread, safe_point, batch_storages=()):
         self.number = number
         self.memory = memory
         self.main_thread = main_thread
         self.agent_thread = agent_thread
         self.safe_point = safe_point
         self.pause_s = pause_s
+        self.batch_storages = batch_storages
+        self.inventory = None
+        self.labels = {}  # id of a model or optimizer -> the path that holds it
+        self.other_rows = []
         self.walk = None
         self.census = None
         self.threads = None
@@ -51,7 +58,7 @@ class Take(object):
         try:
             return self._run()
         finally:
-            self.walk = self.census = self.threads = None
+            self.walk = self.census = self.threads = self.inventory = None
             if collecting:
                 gc.enable()
             if tracer is not None:
@@ -64,30 +71,38 @@ class Take(object):
         kinds = list(map(type, objects))
         self.census = Counter(kinds)
         object_count = len(objects)
-        tensor_types = frozenset() if self.safe_point == "agent-thread" else _tensor_types()
+        # Off the training thread nothing of torch is looked at.
+        looks = self.safe_point != "agent-thread"
+        kinds_of = {name: tensors.types_of(name) if looks else frozenset() for name in _TORCH}
         # One pass for all that is wanted by type: 65 ms per million objects, as much as the census itself.
-        wanted = _SUSPENDED | tensor_types | {_LRU_CACHE}
+        wanted = _SUSPENDED.union({_LRU_CACHE}, *kinds_of.values())
         if self._looks_for_large_containers():
             wanted |= roots.CONTAINERS
         picked = list(compress(objects, map(wanted.__contains__, kinds)))
         # Gone before the walk: what the walk learns from reference counts must not include ours.
         del objects, kinds
-        tensor_bytes, device_bytes = _tensor_totals(picked, tensor_types)
+        self._look_into_torch(picked, kinds_of)
         suspended = [obj for obj in picked if type(obj) in _SUSPENDED]
         caches = [obj for obj in picked if type(obj) is _LRU_CACHE and obj.cache_info()[3] >= LARGE_LENGTH]
         known = self.memory.get("library_names", ())
         large = [o for o in picked if type(o) in roots.CONTAINERS and (len(o) >= LARGE_LENGTH or id(o) in known)]
         del picked
         self.deadline = perf_counter() + self.pause_s
+        inventory = self.inventory
         self.walk = walk.Walk(
-            self.deadline, with_tensors=self.safe_point != "agent-thread", reads_saved=self._is_backward_impossible()
+            self.deadline,
+            with_tensors=looks,
+            reads_saved=self._is_backward_impossible(),
+            landmarks=() if inventory is None else inventory.roots,
         )
         self.threads = roots.feed(self.walk, self.main_thread, self.agent_thread, suspended)
         self._library_caches(caches)
         self._library_containers(large)
         del suspended, caches, large
         self.walk.finish(self.census)
-        rows = []
+        if inventory is not None:
+            tensors.settle(inventory, self.walk)
+        rows = [(table, dict(row, take=self.number)) for table, row in self._named(self.other_rows)]
         for probe in PROBES:
             for row in probe.rows(self):
                 row["take"] = self.number
@@ -103,13 +118,43 @@ class Take(object):
             "truncated": self.walk.is_cut_short(),
             "python_bytes": int(sum(n.deep for n in nodes if n.parent is None) - array_bytes - held_tensor_bytes),
             "array_bytes": int(array_bytes),
-            "tensor_bytes": tensor_bytes,
-            "tensor_device_bytes": device_bytes,
+            "tensor_bytes": 0 if inventory is None else inventory.bytes_on(host=True),
+            "tensor_device_bytes": 0 if inventory is None else inventory.bytes_on(host=False),
             "allocated_blocks": sys.getallocatedblocks(),
             "take_cpu_s": thread_time() - begin_cpu,
             "duration_s": perf_counter() - begin,
         }
         return rows
+
+    def _look_into_torch(self, picked, kinds_of):
+        """What is read of live tensors, models, optimizers and loaders before the walk, and none of it kept."""
+        if not kinds_of["Tensor"]:
+            return
+        alike = {name: [obj for obj in picked if type(obj) in kinds] for name, kinds in kinds_of.items()}
+        if len(alike["Module"]) > tensors.MOST_MODULES:
+            alike["Module"] = []
+        try:
+            self.inventory = tensors.look(
+                kinds_of["Tensor"], alike["Tensor"], alike["Module"], alike["Optimizer"], self.batch_storages,
+                self.memory, with_values=True,
+            )  # fmt: skip
+            self.other_rows += [("loaders", row) for row in loaders.look(alike["Iterator"])]
+            if self.inventory is not None and self.safe_point == "optimizer-step":
+                self.other_rows += [("gradients", row) for row in gradients.look(self.inventory.parameters)]
+        except Exception as error:
+            if names.is_foreign(error):
+                raise
+        finally:
+            if self.inventory is not None:
+                self.inventory.parameters = []
+
+    def _named(self, rows):
+        """Rows in which ids of models have become the paths that the walk found."""
+        for table, row in rows:
+            root = row.get("weight_set")
+            if type(root) is int:
+                row["weight_set"] = weight_rows.label_of(self, root)
+            yield table, row
 
     def _is_backward_impossible(self):
         """Nobody can be inside autograd's backward now: it is this thread's turn, and no other could have called it."""
@@ -193,62 +238,3 @@ class Take(object):
         first_rss, first_explained = memory.setdefault("first", (rss, explained))
         growth = rss - first_rss
         memory["hidden"] = growth > HIDDEN_MIN_BYTES and explained - first_explained < HIDDEN_FRACTION * growth
-
-
-def _tensor_types():
-    """torch.Tensor and its subclasses, less those that own no memory; empty without torch."""
-    tensor = names.getattr_plain(sys.modules.get("torch"), "Tensor")
-    if tensor is None:
-        return frozenset()
-    found = {tensor}
-    queue = [tensor]
-    while queue:
-        for subclass in type.__subclasses__(queue.pop()):
-            if subclass not in found and names.type_name(subclass).rsplit(".", 1)[-1] not in _PHANTOMS:
-                found.add(subclass)
-                queue.append(subclass)
-    return frozenset(found)
-
-
-def _tensor_totals(objects, tensor_types):
-    """(host bytes, device bytes) of all live tensors, each storage once, without touching the storages themselves."""
-    binding = names.getattr_plain(sys.modules.get("torch"), "_C")
-    storage_id = names.getattr_plain(binding, "_storage_id")
-    tensor = names.getattr_plain(sys.modules.get("torch"), "Tensor")
-    guard = names.getattr_plain(binding, "DisableTorchFunctionSubclass")
-    if not tensor_types or storage_id is None or guard is None:
-        return 0, 0
-    sizes = {}
-    devices = {}
-    with guard():
-        for obj in objects:
-            if type(obj) not in tensor_types:
-                continue
-            try:
-                key = storage_id(obj)
-                size = tensor.numel(obj) * tensor.element_size(obj)
-                if size > sizes.get(key, -1):
-                    sizes[key] = size
-                    devices[key] = tensor.device.__get__(obj).type
-            except Exception as error:
-                if names.is_foreign(error):
-                    raise
-                continue  # sparse, nested, uninitialised: no storage to speak of
-    host = sum(size for key, size in sizes.items() if devices[key] == "cpu")
-    other = sum(size for key, size in sizes.items() if devices[key] not in ("cpu", "meta"))
-    return host, other
-
-
-_PHANTOMS = frozenset(("FakeTensor", "FunctionalTensor"))
-
-
-def rss_bytes():
-    """Resident set of this process, 2 us. None where there is no /proc."""
-    try:
-        with open("/proc/self/statm", "rb", 0) as stream:
-            return int(stream.read(200).split()[1]) * _PAGE
-    except (OSError, IndexError, ValueError):
-        return None
-
-
-_PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096

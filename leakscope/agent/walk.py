@@ -85,9 +85,10 @@ class Walk(object):
     """One walk: feed it roots in order of preference, then ``finish(census)``.
 
     ``deadline`` (perf_counter seconds) cuts it: ``truncated`` is then True and the figures are lower bounds.
+    ``landmarks``: ids of objects whose nodes are wanted afterwards.
     """
 
-    def __init__(self, deadline, with_tensors=True, reads_saved=False, expand_limit=500):
+    def __init__(self, deadline, with_tensors=True, reads_saved=False, expand_limit=500, landmarks=()):
         self.nodes = []
         self.seen = set()
         self.truncated = False
@@ -99,7 +100,8 @@ class Walk(object):
         self._openers = dict(openers.OPENERS)
         self.slots = {}
         self._samplings = 0
-        self.storages = set()
+        self.storages = {}  # address -> node of the tensor that led there first; None from an autograd graph
+        self.landmarks = dict.fromkeys(landmarks)  # id of an object that somebody wants to find -> its node
         self.tensor_type = self._parameter_type = self.storage_id = None
         self.array_type = None
         self._divided = {}
@@ -147,6 +149,7 @@ class Walk(object):
         """Follow all that was pushed, breadth first."""
         queue = self._queue
         openers = self._openers
+        landmarks = self.landmarks
         deadline = self._deadline
         limit = self._limit_after(self.visited)
         count = 0
@@ -164,6 +167,8 @@ class Walk(object):
                 continue
             node.visits += 1
             node.opened += weight
+            if id(obj) in landmarks:
+                landmarks[id(obj)] = node
             cls = type(obj)
             opener = openers.get(cls)
             if opener is None:

@@ -1,0 +1,5 @@
+"""Unhealthy gradients."""
+
+
+def look(named_parameters):
+    return []

@@ -1,0 +1,5 @@
+"""DataLoader iterators."""
+
+
+def look(iterators):
+    return []

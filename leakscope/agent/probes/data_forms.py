@@ -1,0 +1,7 @@
+"""Not yet."""
+
+TABLE = "data_forms"
+
+
+def rows(take):
+    return []

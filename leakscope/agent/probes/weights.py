@@ -1,0 +1,53 @@
+"""Fingerprints of weights and the model, optimizer or container each belongs to, in takes that have a round of them."""
+
+import base64
+
+from .tensors import container_of
+
+TABLE = "weights"
+
+
+def rows(take):
+    inventory = take.inventory
+    if inventory is None:
+        return
+    for address, storage in inventory.storages.items():
+        if storage.print is None:
+            continue
+        name = storage.name
+        training = None
+        if storage.root is not None:
+            weight_set, training = label_of(take, storage.root), inventory.roots[storage.root][2]
+        else:
+            node = take.walk.storages.get(address)
+            if node is None:
+                weight_set = None
+            else:
+                holder = container_of(node)
+                weight_set = holder.path()
+                name = node.path()[len(weight_set) :] or None
+        yield {
+            "weight_set": weight_set,
+            "tensor_name": name,
+            "tensor_owner": storage.owner,
+            "device": storage.device,
+            "dtype": storage.dtype,
+            "shape": storage.shape,
+            "storage_bytes": storage.size,
+            "storage_key": address & 0x7FFFFFFFFFFFFFFF,
+            "requires_grad": storage.trained,
+            "is_training": training,
+            "fingerprint": base64.b64encode(storage.print).decode("ascii"),
+        }
+
+
+def label_of(take, root):
+    """The path of a model or optimizer, or its type where no name leads to it; members of one list are numbered."""
+    labels = take.labels
+    known = labels.get(root)
+    if known is None:
+        node = take.walk.landmarks.get(root)
+        label = take.inventory.roots[root][0].rsplit(".", 1)[-1] if node is None else node.path()
+        alike = sum(1 for other in labels.values() if other.split(" #")[0] == label)
+        known = labels[root] = label if not alike else "%s #%d" % (label, alike + 1)
+    return known
