@@ -103,6 +103,21 @@ class LedgerRow:
 
 
 @dataclass(frozen=True)
+class BudgetRow:
+    """Bytes of one account of tensors on one device: at the ``end`` of the run, or at the ``peak`` of a training step.
+
+    Accounts are model, optimizer, gradients, activations, batch, user-held, other-tensors, and ``not-tensors``: what the
+    process holds (on a GPU: what the allocator reserved) beside tensors.
+    """
+
+    process: str
+    device: str
+    moment: str
+    account: str
+    bytes: int
+
+
+@dataclass(frozen=True)
 class Verdict:
     """``leaking``: True = grows without end in sight, False = looked and it does not, None = cannot tell."""
 
@@ -145,6 +160,7 @@ class Report:
     findings: Sequence[Finding] = ()
     ruled_out: Sequence[RuledOut] = ()
     skipped: Sequence[Skipped] = ()
+    tensor_budget: Sequence[BudgetRow] = ()
 
 
 def in_order(findings: Sequence[Finding]) -> list[Finding]:

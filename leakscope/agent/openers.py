@@ -31,6 +31,7 @@ from .names import (
 from .sampling import BIG_ATOM_BYTES, IDENTIFIER_KEYS, SAMPLE, SAMPLE_MIXED, SAMPLE_NESTED, VISIT_ALL, spread
 
 GC_HEADER_BYTES = 16
+MANY = 1000  # members of a container that may be a data set
 _INLINE_ATTRIBUTES = sys.version_info >= (3, 11)
 _object_getattribute = object.__getattribute__
 _getsizeof = sys.getsizeof
@@ -78,13 +79,15 @@ def open_text_buffer(walk, obj, node, weight):
     node.array_bytes += size
 
 
-def _add_length(node, length, weight):
+def _add_length(walk, obj, node, length, weight):
     node.length = (node.length or 0.0) + length * weight
+    if length >= MANY and weight <= 1.0:
+        walk.large[node] = obj
 
 
 def open_list(walk, obj, node, weight):
     length = list.__len__(obj)
-    _add_length(node, length, weight)
+    _add_length(walk, obj, node, length, weight)
     node.own_bytes += list.__sizeof__(obj) * weight
     if length:
         walk.push_members(obj if type(obj) is list else list.__getitem__(obj, slice(None)), length, node, weight)
@@ -94,7 +97,7 @@ def open_tuple(walk, obj, node, weight):
     node.own_bytes += tuple.__sizeof__(obj) * weight
     length = tuple.__len__(obj)
     if length > 32:
-        _add_length(node, length, weight)
+        _add_length(walk, obj, node, length, weight)
     if length:
         walk.push_members(obj if type(obj) is tuple else tuple.__getitem__(obj, slice(None)), length, node, weight)
 
@@ -102,7 +105,7 @@ def open_tuple(walk, obj, node, weight):
 def open_set(walk, obj, node, weight):
     base = set if set in mro_of(type(obj)) else frozenset
     length = base.__len__(obj)
-    _add_length(node, length, weight)
+    _add_length(walk, obj, node, length, weight)
     node.own_bytes += base.__sizeof__(obj) * weight
     if length:
         walk.push_members(obj if type(obj) is base else base(base.__iter__(obj)), length, node, weight)
@@ -110,7 +113,7 @@ def open_set(walk, obj, node, weight):
 
 def open_deque(walk, obj, node, weight):
     length = deque.__len__(obj)
-    _add_length(node, length, weight)
+    _add_length(walk, obj, node, length, weight)
     node.length_limit = deque.maxlen.__get__(obj)
     node.own_bytes += deque.__sizeof__(obj) * weight
     if length:
@@ -119,7 +122,7 @@ def open_deque(walk, obj, node, weight):
 
 def open_dict(walk, obj, node, weight):
     length = dict.__len__(obj)
-    _add_length(node, length, weight)
+    _add_length(walk, obj, node, length, weight)
     node.own_bytes += dict.__sizeof__(obj) * weight
     if not length:
         return
@@ -185,7 +188,7 @@ def open_attributes(walk, obj, node, weight):
     # From 3.11 attributes live in an array in the object until somebody asks for the dict, as we just did.
     node.own_bytes += (8 * len(attributes) + 16 if _INLINE_ATTRIBUTES else dict.__sizeof__(attributes)) * weight
     if len(attributes) > VISIT_ALL:  # an object used as a dict: its attributes are members, not names
-        _add_length(node, len(attributes), weight)
+        _add_length(walk, obj, node, len(attributes), weight)
         walk.push_members(attributes.values(), len(attributes), node, weight, ATTRIBUTE, ".*")
     else:
         _push_attributes(walk, list(attributes.items()), node, weight)
@@ -239,7 +242,7 @@ def open_by_collector(walk, obj, node, weight):
         node.opaque = True
     length = len(referents)
     if length > VISIT_ALL:
-        _add_length(node, length, weight)
+        _add_length(walk, obj, node, length, weight)
         wanted = SAMPLE_MIXED if weight <= 1.0 else SAMPLE_NESTED
         sample = spread(referents, length, wanted, walk.next_phase())
         del referents[:]  # they would count as references of the job's
@@ -318,7 +321,7 @@ _CLASS_MACHINERY = frozenset(("__dict__", "__weakref__", "__doc__", "__module__"
 
 def open_lru_cache(walk, obj, node, weight):
     info = type(obj).cache_info(obj)
-    _add_length(node, info[3], weight)
+    _add_length(walk, obj, node, info[3], weight)
     node.length_limit = info[2]
     attributes = obj.__dict__
     function = attributes.get("__wrapped__")
@@ -420,9 +423,11 @@ def open_array(walk, obj, node, weight):
         size = array.nbytes.__get__(obj) * weight
         node.own_bytes += size
         node.array_bytes += size
+        if weight <= 1.0 and array.size.__get__(obj) >= MANY:
+            walk.large[node] = obj
         if array.dtype.__get__(obj).hasobject:
             length = array.size.__get__(obj)
-            _add_length(node, length, weight)
+            _add_length(walk, obj, node, length, weight)
             flat = array.flat.__get__(obj)
             step = max(1, length // SAMPLE)
             positions = range(0, length, step)
@@ -514,6 +519,7 @@ def open_arrow(walk, obj, node, weight):
                 size = (figure() if callable(figure) else figure) * weight
                 node.own_bytes += size
                 node.array_bytes += size
+                walk.large[node] = obj
                 return
     node.opaque = True
 

@@ -18,7 +18,8 @@ from .probes import compile_counters, data_forms, holders, object_types, orphans
 from .probes import tensors as tensor_rows
 from .probes import weights as weight_rows
 
-PROBES = (object_types, holders, orphans, threads, tensor_rows, weight_rows, compile_counters, data_forms)
+# data_forms first: it holds containers, and orphans counts references.
+PROBES = (data_forms, object_types, holders, orphans, threads, tensor_rows, weight_rows, compile_counters)
 _SUSPENDED = frozenset((types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType))
 _TORCH = ("Tensor", "Module", "Optimizer", "Iterator")
 _LRU_CACHE = type(lru_cache(repr))
@@ -104,9 +105,13 @@ class Take(object):
             tensors.settle(inventory, self.walk)
         rows = [(table, dict(row, take=self.number)) for table, row in self._named(self.other_rows)]
         for probe in PROBES:
-            for row in probe.rows(self):
-                row["take"] = self.number
-                rows.append((probe.TABLE, row))
+            try:
+                rows += [(probe.TABLE, dict(row, take=self.number)) for row in probe.rows(self)]
+            except Exception as error:  # what one probe cannot tell must not cost what the others can
+                if names.is_foreign(error):
+                    raise
+                text = "%s: %s: %s" % (probe.TABLE, type(error).__name__, error)
+                rows.append(("agent_notes", {"note": "failed", "text": text}))
         nodes = self.walk.nodes
         self.memory["explained"] = sum(n.deep for n in nodes if n.parent is None)
         array_bytes = sum(n.deep_array for n in nodes if n.parent is None)

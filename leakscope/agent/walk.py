@@ -104,6 +104,7 @@ class Walk(object):
         self.landmarks = dict.fromkeys(landmarks)  # id of an object that somebody wants to find -> its node
         self.tensor_type = self._parameter_type = self.storage_id = None
         self.array_type = None
+        self.large = {}  # node -> container of many members: for the probe that looks for copies of data
         self._divided = {}
         self._counted_by_references = openers.COUNTED_BY_REFERENCES | ATOMS
         self._own_references = self._count_own_references()

@@ -38,6 +38,7 @@ _ACCOUNTS = {
     "unexplained": "memory nobody accounts for",
 }
 _OUT_OF_SIGHT = ("native", "unexplained")  # where what an opaque object holds shows up
+_TELLS_WHEN = ("eval-accumulation",)  # not what holds it
 # Opaque, but they hold next to nothing that could pile up.
 _HARMLESS = (
     "_hashlib.", "_io.", "_random.", "_socket.", "_struct.", "_thread.", "builtins.", "datetime.", "io.", "itertools.",
@@ -57,7 +58,8 @@ def findings(
     if not growth.leaking or process is None:
         yield no_growth(_KIND, growth)
         return
-    explained = min(growth.growth_bytes, sum(f.bytes for f in so_far if not f.wasted))
+    named = [f for f in so_far if not f.wasted and f.kind not in _TELLS_WHEN]
+    explained = min(growth.growth_bytes, sum(f.bytes for f in named))
     if explained >= min_explained_share * growth.growth_bytes:
         share = explained / max(growth.growth_bytes, 1)
         figures = {"explained_bytes": explained, "growth_bytes": growth.growth_bytes}

@@ -17,13 +17,14 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ..findings import Evidence, Finding, LedgerRow, RecordingFacts, Report, Subject, Verdict
+from ..findings import BudgetRow, Evidence, Finding, LedgerRow, RecordingFacts, Report, Subject, Verdict
 from ..units import format_bytes, format_duration
 
 SUFFIX = ".txt"
 _WIDEST = 110  # longer lines are hard to read
 _SEVERITY_STYLES = {"critical": "bold red", "warning": "bold yellow", "note": "bold cyan"}
 _TRAILING_BLANKS = re.compile(r"(?m)(?: |\x1b\[[0-9;]*m)+$")  # with the colours that begin and end among them
+_MOST_BUDGETS = 6  # columns of the table of tensors
 _SMALL_BYTES = 1024 * 1024  # accounts that moved by less are added up in one row
 
 
@@ -59,6 +60,9 @@ def _parts(report: Report) -> Iterator[RenderableType]:
     if report.ledger:
         yield _heading("Where the growth went")
         yield Padding(_ledger(report.ledger), (0, 0, 0, 2))
+    if report.tensor_budget:
+        yield _heading("What the tensors are")
+        yield Padding(_budget(report.tensor_budget), (0, 0, 0, 2))
     if report.ruled_out:
         yield _heading("Ruled out")
         yield _list([_joined(r.kind, r.reason) for r in report.ruled_out])
@@ -183,6 +187,27 @@ def _ledger(rows: Sequence[LedgerRow]) -> Table:
     if any(row.estimated for row in moved):
         table.caption = "~ estimated from inventories of the heap"
         table.caption_justify = "left"
+    return table
+
+
+def _budget(rows: Sequence[BudgetRow]) -> Table:
+    """An account a row; a column for each process, device and moment, as many as there are."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, show_footer=True, footer_style="bold")
+    columns = list(dict.fromkeys((row.process, row.device, row.moment) for row in rows))[:_MOST_BUDGETS]
+    accounts = list(dict.fromkeys(row.account for row in sorted(rows, key=lambda row: row.account == "not-tensors")))
+    table.add_column("account", "total")
+    several = len({(process, device) for process, device, _ in columns}) > 1
+    figures: dict[tuple[str, str, str], dict[str, int]] = {column: {} for column in columns}
+    for row in rows:
+        figures.get((row.process, row.device, row.moment), {})[row.account] = row.bytes
+    for process, device, moment in columns:
+        when = {"end": "at the end", "peak": "peak of a step"}.get(moment, moment)
+        title = f"{when} {process} {device}" if several else f"{when} ({device})"
+        total = sum(figures[process, device, moment].values())
+        table.add_column(_clean(title), format_bytes(total), justify="right")
+    for account in accounts:
+        cells = [figures[column].get(account) for column in columns]
+        table.add_row(_clean(account), *(Text("" if c is None else format_bytes(c)) for c in cells))
     return table
 
 

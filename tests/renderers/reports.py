@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from leakscope.findings import (
+    BudgetRow,
     Evidence,
     Finding,
     LedgerRow,
@@ -85,6 +86,12 @@ FULL = Report(
     findings=[RETAINED, DUPLICATE],
     ruled_out=[RuledOut("cyclic-garbage", "calling gc.collect() will not help", {"gc_collections": 14})],
     skipped=[Skipped("gpu-fragmentation", "no GPU in this recording")],
+    tensor_budget=[
+        BudgetRow("train.py[4242]", "cpu", "end", "model", 400 * MiB),
+        BudgetRow("train.py[4242]", "cpu", "end", "user-held", 600 * MiB),
+        BudgetRow("train.py[4242]", "cpu", "peak", "model", 400 * MiB),
+        BudgetRow("train.py[4242]", "cpu", "peak", "activations", 900 * MiB),
+    ],
 )
 EMPTY = Report(
     recording=RecordingFacts("run.parquet", [], "", 0.0, "lost", None, None, 0, 0, False),

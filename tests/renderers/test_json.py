@@ -63,6 +63,7 @@ CONTRACT = record(
     )),
     ruled_out=every(record(kind=TEXT, reason=TEXT, figures=FIGURES)),
     skipped=every(record(kind=TEXT, reason=TEXT)),
+    tensor_budget=every(record(process=TEXT, device=TEXT, moment={"enum": ["end", "peak"]}, account=TEXT, bytes=WHOLE)),
 )  # fmt: skip
 
 

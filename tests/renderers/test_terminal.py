@@ -46,6 +46,15 @@ Where the growth went
   total               200 MiB    842 MiB    +642 MiB
   ~ estimated from inventories of the heap
 
+What the tensors are
+  account       at the end (cpu)   peak of a step (cpu)
+  ─────────────────────────────────────────────────────
+  model                  400 MiB                400 MiB
+  user-held              600 MiB
+  activations                                   900 MiB
+
+  total                 1000 MiB               1.27 GiB
+
 Ruled out
   · cyclic-garbage: calling gc.collect() will not help
 

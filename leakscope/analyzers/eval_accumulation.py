@@ -1,0 +1,171 @@
+"""Evaluation (or saving, or a phase the user named) that leaves memory behind each time it runs.
+
+Looks for:     phases after which resident memory is higher than before them, again and again.
+Why:           outputs, losses with their graphs or metric states gathered in evaluation and never let go.
+Decides by:    bytes gained between entering and leaving a phase, added up by the agent over all its passages, against
+               what the process gained in the same time; the holder is the one the other analyzers found.
+Mistaken when: memory that is taken in evaluation is given back only later, in a phase that is not over yet.
+Do:            empty what the holder gathers after each evaluation, or keep numbers of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
+from ..units import MiB, format_bytes
+from ._growth import ProcessGrowth, rows_of, severity_of, tree_growth
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..storage import Recording
+
+NEEDS = ("process_samples", "phases")
+AFTER_OTHERS = True  # the holder of what evaluation gathers is theirs to name
+KIND = "eval-accumulation"
+_NEVER_BLAMED = ("train", "start-up")
+
+
+def findings(
+    recording: Recording,
+    *,
+    so_far: Sequence[Finding] = (),
+    min_entries: int = 3,  # twice could be a first time and its warm-up
+    min_bytes: int = 1 * MiB,  # an evaluation; less is noise of the allocator
+    min_share: float = 0.5,  # of the process's growth: else evaluation is not where memory goes
+    max_entries_per_step: float = 0.34,  # a model switched at every other step is no evaluation
+) -> Iterator[Finding | RuledOut | Skipped]:
+    """Yield one finding per process and phase that keeps memory."""
+    growth = tree_growth(recording)
+    seen = False
+    for process in growth.processes:
+        for passages in _phases(recording, process, growth.start_s, growth.end_s, max_entries_per_step):
+            seen = True
+            share = passages.gained_bytes / process.growth_bytes if process.growth_bytes > 0 else 0.0
+            kept = passages.entries >= min_entries and passages.gained_bytes >= min_bytes * passages.entries
+            if growth.leaking and kept and share >= min_share:
+                severity = severity_of(growth, passages.gained_bytes)
+                yield _finding(process, passages, share, severity, so_far)
+            else:
+                yield RuledOut(KIND, _innocent(process, passages, share), passages.figures)
+    if not seen:
+        yield Skipped(KIND, "no evaluation or saving was seen in the judged part of the run")
+
+
+class _Passages:
+    """What one phase did to one process inside a window, all its passages together."""
+
+    def __init__(self, phase: str, rows: pd.DataFrame) -> None:
+        first, last = rows.iloc[0], rows.iloc[-1]
+        self.phase = phase
+        self.entries = int(last["entry_count"] - first["entry_count"])
+        self.gained_bytes = int(last["gained_bytes"] - first["gained_bytes"])
+        self.seconds = float(last["phase_s"] - first["phase_s"])
+        self.peak_bytes = int(last["peak_gain_bytes"])
+        self.series = Series(
+            f"bytes left behind by {phase}",
+            [round(float(t), 3) for t in rows["time_s"]],
+            [float(v) for v in rows["gained_bytes"]],
+        )
+
+    @property
+    def each_bytes(self) -> float:
+        return self.gained_bytes / max(self.entries, 1)
+
+    @property
+    def figures(self) -> dict[str, object]:
+        return {
+            "phase": self.phase,
+            "entries": self.entries,
+            "gained_bytes": self.gained_bytes,
+            "peak_gain_bytes": self.peak_bytes,
+            "phase_s": round(self.seconds, 2),
+        }
+
+    @property
+    def words(self) -> str:
+        return {"eval": "evaluation", "save": "saving"}.get(self.phase, f"phase {self.phase!r}")
+
+
+def _phases(
+    recording: Recording, process: ProcessGrowth, start_s: float, end_s: float, max_entries_per_step: float
+) -> Iterator[_Passages]:
+    rows = rows_of(recording.tables["phases"], process)
+    for phase in sorted(set(rows["phase"].dropna()) - set(_NEVER_BLAMED)):
+        own = rows[rows["phase"] == phase]
+        before = own[own["time_s"] < start_s].tail(1)
+        window = own[(own["time_s"] >= (before["time_s"].iloc[0] if len(before) else start_s))]
+        window = window[window["time_s"] <= end_s + 5.0]  # rows come every flush: the last one may be a little late
+        if len(window) < 2 and not len(before):  # it began inside the window: before its first row there was nothing
+            window = own.head(1) if len(own) else own
+        if not len(window):
+            continue
+        if not len(before):
+            window = _with_zero(window)
+        passages = _Passages(phase, window)
+        steps = window["step"].dropna().to_numpy(dtype=np.float64)
+        passed = float(steps[-1] - steps[0]) if len(steps) > 1 else 0.0
+        if passages.entries and (not passed or passages.entries <= max_entries_per_step * passed):
+            yield passages
+
+
+def _with_zero(rows: pd.DataFrame) -> pd.DataFrame:
+    import pandas as pd
+
+    zero = rows.head(1).copy()
+    for column in ("entry_count", "gained_bytes", "phase_s"):
+        zero[column] = zero[column] * 0
+    return pd.concat([zero, rows])
+
+
+def _finding(
+    process: ProcessGrowth, passages: _Passages, share: float, severity: str, so_far: Sequence[Finding]
+) -> Finding:
+    holders = [f for f in so_far if f.subject.pid == process.pid and f.subject.holder and not f.wasted]
+    holder = max(holders, key=lambda f: f.bytes * f.confidence, default=None)
+    subject = Subject(pid=process.pid, process=process.name, role=process.role)
+    each = format_bytes(passages.each_bytes, signed=True)
+    text = f"{each} in each {passages.words}, {_comes_back(share)}"
+    evidence = [
+        Evidence(
+            f"{passages.entries} times {passages.words} in {passages.seconds:.1f} s gained "
+            f"{format_bytes(passages.gained_bytes)}; the process gained {format_bytes(process.growth_bytes)} in all",
+            {**passages.figures, "process_growth_bytes": process.growth_bytes},
+        )
+    ]
+    if holder is not None:
+        subject = replace(holder.subject)
+        evidence.append(Evidence(f"what is left behind is held by {holder.subject.holder}"))
+    return Finding(
+        kind=KIND,
+        title=f"{passages.words.capitalize()} leaves memory behind: {text}",
+        # Whoever names the variable is the answer; this says when it happens.
+        severity="warning" if holder is not None else severity,
+        confidence=round(min(0.9, 0.4 + 0.5 * min(share, 1.0)), 2),
+        bytes=min(passages.gained_bytes, process.growth_bytes),
+        subject=subject,
+        evidence=evidence,
+        doubts=[] if holder is not None else ["no variable was found that holds what is left behind"],
+        remedy=list(holder.remedy) if holder is not None else [],
+        series=[passages.series],
+    )
+
+
+def _comes_back(share: float) -> str:
+    """``share``: what the phase gained over what the process gained; above 1 other phases gave some of it back."""
+    returned = 1.0 - 1.0 / share if share > 1.0 else 0.0
+    return "none of it comes back" if returned < 0.1 else f"{returned:.0%} of it comes back later"
+
+
+def _innocent(process: ProcessGrowth, passages: _Passages, share: float) -> str:
+    peak = format_bytes(passages.peak_bytes)
+    if passages.gained_bytes <= 0.1 * passages.peak_bytes * max(passages.entries, 1):
+        return f"{passages.words} raised memory by up to {peak} and gave it back, {passages.entries} times"
+    kept = format_bytes(passages.each_bytes, signed=True)
+    part = f"{max(share, 0):.0%} of what {process.name} gained"
+    return f"{passages.words}: {kept} each of {passages.entries} times, {part}"

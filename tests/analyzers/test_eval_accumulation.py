@@ -1,0 +1,77 @@
+"""Evaluation that keeps memory is told from evaluation that gives it back, and from none."""
+
+from __future__ import annotations
+
+import pytest
+
+from leakscope.analyzers import analyze, eval_accumulation
+from leakscope.findings import Finding, RuledOut, Skipped
+from leakscope.units import MiB
+
+from ..builders import RecordingBuilder
+
+PID = 100
+SECONDS = 60
+EVERY_S = 10  # an evaluation of 2 s ends each
+
+
+def recorded(tmp_path, *, kept_mib: float, peak_mib: float, train_mib: float = 0.0, entries_each: int = 1):
+    """A training with an evaluation every ten seconds, as the agent adds its passages up."""
+    rss, phases = [], {"train": [], "eval": []}
+    for second in range(SECONDS):
+        passages, inside = divmod(second, EVERY_S)
+        now = passages * kept_mib + second * train_mib / EVERY_S + (peak_mib if inside >= EVERY_S - 2 else 0)
+        rss.append(int((500 + now) * MiB))
+        phases["train"].append(int(second * train_mib / EVERY_S * MiB))
+        phases["eval"].append(int(passages * kept_mib * MiB))
+    builder = RecordingBuilder(tmp_path).process(PID).samples(PID, rss=rss)
+    builder.sentinels(PID, step=list(range(0, SECONDS * 10, 10)))
+    for phase, gained in phases.items():
+        counts = [second // EVERY_S * entries_each for second in range(SECONDS)]
+        builder.series(
+            "phases",
+            PID,
+            phase=phase,
+            gained_bytes=gained,
+            entry_count=counts,
+            phase_s=[0.2 * second for second in range(SECONDS)],
+            peak_gain_bytes=int(max(peak_mib, kept_mib) * MiB),
+            step=[second * 10 for second in range(SECONDS)],
+        )
+    return builder.ends(at_s=SECONDS, exit_code=0).open()
+
+
+def eval_results(recording, **thresholds):
+    return list(eval_accumulation.findings(recording, **thresholds))
+
+
+def test_what_each_evaluation_leaves_behind_is_named(tmp_path):
+    found = eval_results(recorded(tmp_path, kept_mib=31, peak_mib=10))
+    finding = next(f for f in found if isinstance(f, Finding))
+    assert finding.kind == "eval-accumulation"
+    assert "+31.0 MiB in each evaluation, none of it comes back" in finding.title
+    assert finding.bytes > 100 * MiB
+
+
+@pytest.mark.parametrize("peak_mib", [5, 200])
+def test_a_spike_that_recovers_is_ruled_out_with_its_height(tmp_path, peak_mib):
+    found = eval_results(recorded(tmp_path, kept_mib=0, peak_mib=peak_mib))
+    ruled_out = next(r for r in found if isinstance(r, RuledOut))
+    assert "gave it back" in ruled_out.reason
+    assert ruled_out.figures["peak_gain_bytes"] == peak_mib * MiB
+    assert not any(isinstance(f, Finding) for f in found)
+
+
+def test_growth_in_training_is_not_put_down_to_evaluation(tmp_path):
+    found = eval_results(recorded(tmp_path, kept_mib=0, peak_mib=5, train_mib=40))
+    assert not any(isinstance(f, Finding) for f in found)
+
+
+def test_a_model_switched_at_every_step_is_no_evaluation(tmp_path):
+    found = eval_results(recorded(tmp_path, kept_mib=31, peak_mib=10, entries_each=90))
+    assert [type(r) for r in found] == [Skipped]
+
+
+def test_when_it_happens_does_not_answer_who_holds_it(tmp_path):
+    report = analyze(recorded(tmp_path, kept_mib=31, peak_mib=10))
+    assert {f.kind for f in report.findings} == {"eval-accumulation", "unexplained-growth"}
