@@ -60,6 +60,7 @@ class Sampler:
         self._next_fsync_s = now_s + (fsync_s or 0.0)
         self._next_own_s = now_s + 1.0
         self._sources = sources.load()
+        self._due_s: dict[ModuleType, float] = {}
         self._helper: int | None = None
         self._checkpoint_s, self._checkpoint_bytes = now_s, 0
         self._sample_duration_s = 0.0
@@ -148,7 +149,7 @@ class Sampler:
     def _look_round(self, now_s: float) -> None:
         for row in self.tree.update(now_s, time.monotonic_ns()):
             self._add("processes", row)
-        found = {source.TABLE: self._ask(source) for source in list(self._sources)}
+        found = {source.TABLE: self._ask(source, now_s) for source in list(self._sources)}
         for table, rows in found.items():
             for row in rows:
                 self._add(table, row)
@@ -157,8 +158,11 @@ class Sampler:
             self._raise(alarm)
         self._sample_duration_s = self._clock() - now_s
 
-    def _ask(self, source: ModuleType) -> list[Row]:
-        """Its rows; a source that fails is asked no more, the others go on."""
+    def _ask(self, source: ModuleType, now_s: float) -> list[Row]:
+        """Its rows, no more often than it wishes; a source that fails is asked no more, the others go on."""
+        if now_s < self._due_s.get(source, now_s):
+            return []
+        self._due_s[source] = now_s + getattr(source, "PERIOD_S", 0.0)
         try:
             return list(source.rows(self.tree))
         except Exception as error:  # some kernel's file is not as we know it
