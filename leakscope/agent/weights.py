@@ -1,8 +1,8 @@
 """Fingerprints of weights: 32 elements of a tensor, enough to find the same weights a second time. Runs in the job.
 
-A fingerprint is 128 bytes: little-endian float32 of the elements 0, s, 2s, … in logical order, s = numel // 32. Whatever
-the type, the device and the strides, the same weights give the same numbers up to rounding. What is alike is found
-out in the report.
+A fingerprint is 128 bytes: little-endian float32 of the elements 0, s, 2s, … in logical order, s = numel // 32.
+Whatever the type, the device and the strides, the same weights give the same numbers up to rounding. What is alike is
+found out in the report.
 """
 
 import ctypes

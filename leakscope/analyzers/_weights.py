@@ -1,0 +1,236 @@
+"""Sets of weights as the inventories saw them, and how alike two of them are: arrays in, shares and distances out.
+
+A set is all that hangs on one path: a model, a dict of tensors, a list of them. Tensors are matched by their values,
+not by their names: a dict's keys are not recorded, and wrappers rename. Only *informative* tensors count: biases that
+are still zero and scales that are still one are alike in any two models.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Singles = NDArray[np.float32]
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+Indices = NDArray[np.int64]
+
+_COUNT = 32  # numbers in a fingerprint, as agent/weights.py writes it
+_DISTINCT = 4  # a tensor with so few different values says nothing
+_CHUNK = 512  # rows compared at once with all of a shape: bounds memory, not the result
+_PASSING = frozenset(("gradient", "batch", "saved-for-backward", "activation", "optimizer-state"))
+_OF_MODELS = frozenset(("parameter", "buffer"))
+# Largest relative error of rounding to the type, and the step of its smallest numbers.
+_ROUNDING = {"bfloat16": (2.0**-8, 0.0), "float16": (2.0**-10, 2.0**-24), "float32": (2.0**-23, 0.0)}
+
+
+@dataclass(frozen=True, eq=False)
+class WeightSet:
+    """The informative tensors of one path in one round. **Shape** one element, or row of ``values``, a tensor."""
+
+    path: str
+    values: Singles
+    keys: tuple[tuple[str, str], ...]  # shape and fingerprint: equal for tensors with the same values
+    sizes: Floats  # elements
+    dtypes: tuple[str, ...]
+    storages: dict[int, tuple[int, tuple[str, str]]]  # address: bytes, key of a tensor in it
+    devices: Counter[str]  # bytes on each
+    is_model: bool  # held by modules, not by a dict or list
+    is_master: bool  # known to an optimizer only
+    trained_share: float  # of its tensors, those that require gradients
+    is_training: bool | None
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @cached_property
+    def counts(self) -> Counter[tuple[str, str]]:
+        return Counter(self.keys)
+
+    @property
+    def device(self) -> str:
+        return self.devices.most_common(1)[0][0]
+
+    @property
+    def dtype(self) -> str:
+        return Counter(self.dtypes).most_common(1)[0][0]
+
+    def bytes_of(self, keys: set[tuple[str, str]]) -> int:
+        """Storages of these tensors, each once."""
+        return sum(size for size, key in self.storages.values() if key in keys)
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """All sets of one process at one moment, by path."""
+
+    take: int
+    time_s: float
+    sets: dict[str, WeightSet]
+
+
+@dataclass(frozen=True, eq=False)
+class Likeness:
+    """A copy compared with an original. Counts are of the copy's tensors, shares of its elements: biases weigh little.
+
+    A share is of the smaller of the two sets: a checkpoint may hold more than the model, a model more than the
+    checkpoint of its encoder. ``distance``: median of ||a - b|| / max(||a||, ||b||) to the nearest tensor.
+    """
+
+    equal_count: int
+    rounded_count: int  # of the equal ones: equal up to rounding only
+    near_count: int  # not equal, but descended from the same values
+    equal_share: float
+    close_share: float  # equal or near
+    changed_share: float  # near, of what is equal or near
+    distance: float
+    keys: tuple[set[tuple[str, str]], set[tuple[str, str]]]  # of the equal tensors: the original's, the copy's
+    close_keys: set[tuple[str, str]]  # of the copy's tensors that are equal or near
+    repeats: float  # how many tensors of the original each equal one stands for: above 1, a template
+
+
+def rounds_of(weights: pd.DataFrame) -> list[Round]:
+    """The rounds of one process by time, from its rows of table ``weights``."""
+    rows = weights[weights["fingerprint"].notna() & ~weights["tensor_owner"].isin(_PASSING)]
+    rounds = []
+    for take, of_take in rows.groupby("take", sort=True):
+        paths = of_take["weight_set"].fillna("")
+        found = {str(path): _weight_set(str(path), own) for path, own in of_take.groupby(paths, sort=True)}
+        sets = {path: weight_set for path, weight_set in found.items() if len(weight_set)}
+        rounds.append(Round(int(np.int64(str(take))), float(of_take["time_s"].iloc[0]), sets))
+    return rounds
+
+
+def _weight_set(path: str, rows: pd.DataFrame) -> WeightSet:
+    prints = rows["fingerprint"].tolist()
+    raw = [base64.b64decode(text) for text in prints]
+    whole = np.array([len(data) == 4 * _COUNT for data in raw], dtype=bool)
+    values = np.frombuffer(b"".join(d for d, w in zip(raw, whole) if w), dtype="<f4").reshape(-1, _COUNT)
+    informative = np.zeros(len(raw), dtype=bool)
+    informative[whole] = np.isfinite(values).all(axis=1) & (_distinct(values) > _DISTINCT)
+    values = values[informative[whole]]
+    rows = rows[informative]
+    keys = tuple(zip(_texts(rows, "shape"), rows["fingerprint"].tolist()))
+    sizes = rows["storage_bytes"].fillna(0).astype(int).tolist()
+    devices: Counter[str] = Counter()
+    storages: dict[int, tuple[int, tuple[str, str]]] = {}
+    for number, (address, size, device) in enumerate(zip(rows["storage_key"], sizes, _texts(rows, "device"))):
+        address = -1 - number if address is None or address != address else int(address)
+        if address not in storages:
+            storages[address] = (size, keys[number])
+            devices[device] += size
+    owners = rows["tensor_owner"]
+    training = rows["is_training"].dropna()
+    return WeightSet(
+        path,
+        values,
+        keys,
+        np.array([_elements(shape) for shape, _ in keys], dtype=np.float64),
+        tuple(_texts(rows, "dtype")),
+        storages,
+        devices,
+        is_model=bool(owners.isin(_OF_MODELS).any()),
+        is_master=bool((owners == "master-weight").any()),
+        trained_share=float(rows["requires_grad"].fillna(False).astype(bool).mean()) if len(rows) else 0.0,
+        is_training=bool(training.any()) if len(training) else None,
+    )
+
+
+def _texts(rows: pd.DataFrame, column: str) -> list[str]:
+    texts: list[Any] = rows[column].fillna("").tolist()
+    return texts
+
+
+def _elements(shape: str) -> int:
+    return math.prod(int(length) for length in shape.split("x") if length.isdigit())
+
+
+def _distinct(values: Singles) -> Indices:
+    ordered = np.sort(values, axis=1)
+    distinct: Indices = 1 + np.count_nonzero(np.diff(ordered, axis=1), axis=1)
+    return distinct
+
+
+def unchanged_share(before: WeightSet, after: WeightSet, keys: set[tuple[str, str]] | None = None) -> float:
+    """Share of the tensors of ``after`` (of those in ``keys``) whose values were there ``before``, to the last bit."""
+    wanted = set(after.keys) if keys is None else keys
+    return len(wanted & before.counts.keys()) / len(wanted) if wanted else 0.0
+
+
+def likeness(original: WeightSet, copy: WeightSet, *, near_distance: float) -> Likeness:
+    """How much of ``copy`` is in ``original``; each tensor is compared with the nearest one of the same shape."""
+    nearest: Indices = np.full(len(copy), -1)
+    for shape in {key[0] for key in copy.keys} & {key[0] for key in original.keys}:
+        ours = np.array([i for i, key in enumerate(copy.keys) if key[0] == shape])
+        theirs = np.array([i for i, key in enumerate(original.keys) if key[0] == shape])
+        nearest[ours] = theirs[_nearest(original.values[theirs], copy.values[ours])]
+    compared = np.flatnonzero(nearest >= 0)
+    partners = nearest[compared]
+    a, b = original.values[partners].astype(np.float64), copy.values[compared].astype(np.float64)
+    distance = np.ones(len(copy))
+    distance[compared] = _distance(a, b)
+    exact = np.array([original.keys[j] == copy.keys[i] for i, j in zip(compared, partners)], dtype=bool)
+    rounded = ~exact & _is_rounded(a, b, [(original.dtypes[j], copy.dtypes[i]) for i, j in zip(compared, partners)])
+    equal = exact | rounded
+    close = equal | (distance[compared] < near_distance)
+    keys_of_original = {original.keys[j] for j in partners[equal]}
+    keys_of_copy = {copy.keys[i] for i in compared[equal]}
+    repeats = [original.counts[original.keys[j]] / copy.counts[copy.keys[i]]
+               for i, j in zip(compared[equal], partners[equal])]  # fmt: skip
+    return Likeness(
+        equal_count=int(equal.sum()),
+        rounded_count=int(rounded.sum()),
+        near_count=int((close & ~equal).sum()),
+        equal_share=_share(original, copy, partners[equal], compared[equal]),
+        close_share=_share(original, copy, partners[close], compared[close]),
+        changed_share=float(copy.sizes[compared[close & ~equal]].sum() / max(1.0, copy.sizes[compared[close]].sum())),
+        distance=float(np.median(distance)) if len(copy) else 1.0,
+        keys=(keys_of_original, keys_of_copy),
+        close_keys={copy.keys[i] for i in compared[close]},
+        repeats=float(np.median(repeats)) if repeats else 1.0,
+    )
+
+
+def _share(original: WeightSet, copy: WeightSet, of_original: Indices, of_copy: Indices) -> float:
+    # Layers that came fresh from one template are equal, and several tensors find the same nearest one.
+    matched = {original.keys[j] for j in of_original}
+    found = sum(size for key, size in zip(original.keys, original.sizes) if key in matched)
+    return float(max(found / max(1.0, original.sizes.sum()), copy.sizes[of_copy].sum() / max(1.0, copy.sizes.sum())))
+
+
+def _nearest(originals: Singles, copies: Singles) -> Indices:
+    """Index of the nearest original for each copy."""
+    squares = np.einsum("ij,ij->i", originals, originals)
+    found = [
+        np.argmin(squares - 2 * copies[i : i + _CHUNK] @ originals.T, axis=1) for i in range(0, len(copies), _CHUNK)
+    ]
+    nearest: Indices = np.concatenate(found)
+    return nearest
+
+
+def _distance(a: Floats, b: Floats) -> Floats:
+    norm = np.maximum(np.linalg.norm(a, axis=1), np.linalg.norm(b, axis=1))
+    distance: Floats = np.linalg.norm(a - b, axis=1) / np.maximum(norm, np.finfo(np.float64).tiny)
+    return distance
+
+
+def _is_rounded(a: Floats, b: Floats, dtypes: list[tuple[str, str]]) -> Flags:
+    """Equal but for rounding, where the types differ: of one type, weights that differ at all are other weights."""
+    relative, smallest = np.zeros(len(a)), np.zeros(len(a))
+    for i, pair in enumerate(dtypes):
+        if pair[0] != pair[1]:
+            errors = [_ROUNDING.get(dtype, (0.0, 0.0)) for dtype in pair]  # a copy of a copy was rounded twice
+            relative[i], smallest[i] = sum(e[0] for e in errors), sum(e[1] for e in errors)
+    allowed = relative[:, None] * np.maximum(np.abs(a), np.abs(b)) + smallest[:, None]
+    rounded: Flags = (np.abs(a - b) <= allowed).all(axis=1) & (relative > 0)
+    return rounded

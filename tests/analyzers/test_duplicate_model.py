@@ -1,0 +1,321 @@
+"""Copies of weights that could go are found; copies with a purpose are told by what they do, and never accused."""
+
+from __future__ import annotations
+
+import base64
+import copy
+from typing import Any
+
+import pytest
+
+from leakscope.agent.weights import fingerprint
+from leakscope.analyzers import analyze
+
+from .leaks import PID, trainer
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+
+PROGRAM = """\
+def main():
+    model = Net()
+    state = torch.load("net.pt")
+    model.load_state_dict(state)
+    half = None
+    half = copy.deepcopy(model).to(torch.bfloat16)
+"""
+
+
+def encoder(seed: int = 1, layers: int = 2) -> Any:
+    """4.2 MB a layer, all layers alike as they come fresh from TransformerEncoder, and a head."""
+    torch.manual_seed(seed)
+    layer = torch.nn.TransformerEncoderLayer(256, 4, 2048, batch_first=True)
+    model = torch.nn.Sequential(torch.nn.TransformerEncoder(layer, layers, enable_nested_tensor=False))
+    model.add_module("head", torch.nn.Linear(256, 64))
+    return model
+
+
+def clone(state: dict[str, Any]) -> dict[str, Any]:
+    return {name: tensor.clone() for name, tensor in state.items()}
+
+
+def train(model: Any, lr: float = 1e-3, steps: int = 3) -> None:
+    """What training does to weights, as far as a report can see it: every trained one moves."""
+    with torch.no_grad():
+        for _ in range(steps):
+            for parameter in model.parameters():
+                if parameter.requires_grad:
+                    parameter += lr * torch.randn_like(parameter)
+
+
+class Job:
+    """A recorded job; each ``look`` is an inventory of the models, dicts and optimizers' tensors given by name."""
+
+    def __init__(self, folder: Any, *, trains: bool = True) -> None:
+        self.builder = trainer(folder, leak=0).source(PID, "/home/me/train.py", PROGRAM)
+        self.takes = 0
+        self.trains = trains
+
+    def look(self, **held: Any) -> Job:
+        self.takes += 1
+        at_s = 4.0 * self.takes
+        step = 20 * self.takes - 19 if self.trains else None
+        paths = [
+            {"path": f"main() {name}", "variable": name, "owner": "main", "owner_file": "/home/me/train.py"}
+            for name in held
+        ]
+        self.builder.take(PID, self.takes, at_s, step=step, holders=[{**p, "edge_kind": "local"} for p in paths])
+        for name, value in held.items():
+            for row in rows(value):
+                self.builder.row("weights", at_s, PID, take=self.takes, weight_set=f"main() {name}", **row)
+        return self
+
+    def report(self) -> Any:
+        return analyze(self.builder.open(), only=["duplicate-model"])
+
+
+def rows(value: Any) -> list[dict[str, Any]]:
+    is_model = isinstance(value, torch.nn.Module)
+    if is_model:
+        parameters = [(name, "parameter", tensor) for name, tensor in value.named_parameters()]
+        tensors = parameters + [(name, "buffer", tensor) for name, tensor in value.named_buffers()]
+    elif isinstance(value, list):  # all that the optimizer knows alone
+        tensors = [(f"params[{i}]", "master-weight", tensor) for i, tensor in enumerate(value)]
+    else:
+        tensors = [("[*]", "user-held", tensor) for tensor in value.values()]
+    found = []
+    for name, owner, tensor in tensors:
+        data = fingerprint(tensor)
+        if data is not None:
+            found.append(
+                {
+                    "tensor_name": name,
+                    "tensor_owner": owner,
+                    "device": str(tensor.device),
+                    "dtype": str(tensor.dtype).removeprefix("torch."),
+                    "shape": "x".join(map(str, tensor.shape)),
+                    "storage_bytes": tensor.untyped_storage().nbytes(),
+                    "storage_key": torch._C._storage_id(tensor),
+                    "requires_grad": tensor.requires_grad,
+                    "is_training": value.training if is_model else None,
+                    "fingerprint": base64.b64encode(data).decode(),
+                }
+            )
+    return found
+
+
+def weight_bytes(value: Any) -> int:
+    return sum(row["storage_bytes"] for row in rows(value))
+
+
+# ---- what could go
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_copy_in_half_precision_is_found_and_the_line_that_makes_it(tmp_path, dtype):
+    model = encoder()
+    half = copy.deepcopy(model).to(dtype)
+    job = Job(tmp_path, trains=False)
+    (finding,) = job.look(model=model, half=half).look(model=model, half=half).report().findings
+    assert finding.wasted
+    assert finding.subject.variable == "half"
+    assert (finding.subject.file, finding.subject.line) == ("/home/me/train.py", 6)
+    assert finding.bytes == pytest.approx(weight_bytes(half), rel=0.02)
+    assert "float32" in finding.title and str(dtype).removeprefix("torch.") in finding.title
+    assert finding.remedy and finding.doubts
+
+
+def test_a_second_model_of_the_same_checkpoint_is_found(tmp_path):
+    one, two = encoder(), encoder()
+    report = Job(tmp_path, trains=False).look(one=one, two=two).look(one=one, two=two).report()
+    assert [f.kind for f in report.findings] == ["duplicate-model"]
+    assert report.verdict.wasted_bytes == pytest.approx(weight_bytes(one), rel=0.02)
+    assert report.verdict.leaking is False
+
+
+def test_a_backbone_held_twice_under_different_heads_is_found(tmp_path):
+    one, two = encoder(), encoder()
+    torch.nn.init.normal_(two.head.weight)
+    (finding,) = Job(tmp_path, trains=False).look(one=one, two=two).look(one=one, two=two).report().findings
+    assert finding.bytes == pytest.approx(weight_bytes(one) - one.head.weight.nbytes, rel=0.02)
+
+
+def test_a_checkpoint_that_is_held_after_it_was_loaded_is_found(tmp_path):
+    model = encoder()
+    state = clone(model.state_dict())
+    job = Job(tmp_path)
+    train(model, steps=1)  # the first look comes after the first step
+    job.look(model=model, state=state)
+    for _ in range(2):
+        train(model, steps=20)
+        job.look(model=model, state=state)
+    (finding,) = job.report().findings
+    assert finding.subject.variable == "state"
+    assert finding.subject.line == 3
+    assert finding.bytes == pytest.approx(weight_bytes(state), rel=0.02)
+    assert "started from" in finding.title
+
+
+def test_a_checkpoint_held_beside_a_frozen_base_is_found(tmp_path):
+    model = encoder()
+    state = clone(model.state_dict())
+    model.requires_grad_(False)
+    model.add_module("adapter", torch.nn.Linear(256, 256))
+    job = Job(tmp_path).look(model=model, state=state)
+    train(model, steps=50)
+    (finding,) = job.look(model=model, state=state).report().findings
+    assert finding.subject.variable == "state"
+
+
+def test_a_checkpoint_with_the_state_of_its_optimizer_is_found(tmp_path):
+    model = encoder()
+    state = clone(model.state_dict())
+    state.update({f"{name}.exp_avg": torch.randn_like(tensor) for name, tensor in model.state_dict().items()})
+    state.update({f"{name}.exp_avg_sq": torch.rand_like(tensor) for name, tensor in model.state_dict().items()})
+    job = Job(tmp_path).look(model=model, state=state)
+    train(model, steps=50)
+    (finding,) = job.look(model=model, state=state).report().findings
+    assert finding.bytes == pytest.approx(weight_bytes(model), rel=0.02)
+
+
+def test_three_copies_are_two_findings(tmp_path):
+    held = {"a": encoder(), "b": encoder(), "c": clone(encoder().state_dict())}
+    findings = Job(tmp_path, trains=False).look(**held).look(**held).report().findings
+    assert sorted(f.subject.variable for f in findings) == ["b", "c"]
+
+
+# ---- what has a purpose
+
+
+def innocent(report: Any, words: str) -> None:
+    assert not report.findings
+    said = [entry.reason for entry in (*report.ruled_out, *report.skipped)]
+    assert any(words in reason for reason in said), said
+
+
+def test_other_weights_of_the_same_architecture(tmp_path):
+    job = Job(tmp_path, trains=False).look(one=encoder(1), two=encoder(2)).look(one=encoder(1), two=encoder(2))
+    innocent(job.report(), "no two sets of weights are alike")
+
+
+def test_a_fresh_model_with_equal_layers_and_the_layer_it_repeats(tmp_path):
+    model = encoder(layers=4)
+    layer = copy.deepcopy(model[0].layers[0])
+    job = Job(tmp_path).look(model=model, layer=layer)
+    train(model)
+    innocent(job.look(model=model, layer=layer).report(), "template")
+
+
+def test_a_reference_model(tmp_path):
+    policy = encoder()
+    reference = copy.deepcopy(policy).eval().requires_grad_(False)
+    job = Job(tmp_path).look(policy=policy, reference=reference)
+    train(policy, steps=20)
+    innocent(job.look(policy=policy, reference=reference).report(), "reference")
+
+
+def test_a_reference_model_while_training_has_not_begun(tmp_path):
+    policy = encoder()
+    reference = copy.deepcopy(policy).eval().requires_grad_(False)
+    job = Job(tmp_path, trains=False).look(policy=policy, reference=reference).look(policy=policy, reference=reference)
+    innocent(job.report(), "may be the reference")
+
+
+def test_one_look_cannot_tell(tmp_path):
+    model = encoder()
+    report = Job(tmp_path).look(model=model, target=copy.deepcopy(model)).report()
+    assert not report.findings and not report.ruled_out
+    assert "not seen in training" in report.skipped[0].reason
+
+
+@pytest.mark.parametrize("start", ["at the first step", "later"])
+def test_an_average(tmp_path, start):
+    model = encoder()
+    average = copy.deepcopy(model)
+    job = Job(tmp_path)
+    if start == "at the first step":
+        job.look(model=model, average=average)
+    for _ in range(2):
+        train(model, steps=5)
+        with torch.no_grad():
+            for slow, fast in zip(average.parameters(), model.parameters()):
+                slow.lerp_(fast, 0.1)
+        job.look(model=model, average=average)
+    innocent(job.report(), "follows")
+
+
+def test_an_average_kept_as_a_dict(tmp_path):
+    model = encoder()
+    shadow = clone(model.state_dict())
+    job = Job(tmp_path)
+    for _ in range(3):
+        job.look(model=model, shadow=shadow)
+        train(model, steps=5)
+        for name, fast in model.state_dict().items():
+            shadow[name].lerp_(fast, 0.1)
+    innocent(job.report(), "follows")
+
+
+def test_a_target_network_that_is_replaced_at_times(tmp_path):
+    model = encoder()
+    target = copy.deepcopy(model)
+    job = Job(tmp_path)
+    for i in range(4):
+        job.look(model=model, target=target)
+        train(model, steps=5)
+        if i == 1:
+            target.load_state_dict(model.state_dict())
+    innocent(job.report(), "follows")
+
+
+def test_a_copy_that_is_kept_in_step(tmp_path):
+    model = encoder()
+    actor = copy.deepcopy(model).to(torch.bfloat16)
+    job = Job(tmp_path)
+    for _ in range(2):
+        job.look(model=model, actor=actor)
+        train(model)
+        actor.load_state_dict(model.state_dict())
+    innocent(job.look(model=model, actor=actor).report(), "in step")
+
+
+def test_master_weights(tmp_path):
+    model = encoder().to(torch.bfloat16)
+    masters = [p.detach().float() for p in model.parameters()]
+    job = Job(tmp_path).look(model=model, optimizer=masters).look(model=model, optimizer=masters)
+    innocent(job.report(), "master weights")
+
+
+def test_the_best_state_so_far(tmp_path):
+    model = encoder()
+    job = Job(tmp_path).look(model=model)
+    train(model, steps=5)
+    best = clone(model.state_dict())
+    for _ in range(2):
+        train(model, steps=5)
+        job.look(model=model, best=best)
+    innocent(job.report(), "snapshot")
+
+
+def test_a_merged_model_beside_its_base(tmp_path):
+    base = encoder(layers=4)
+    merged = copy.deepcopy(base)
+    with torch.no_grad():
+        for layer in merged[0].layers:
+            layer.self_attn.in_proj_weight.add_(0.01 * torch.randn(768, 256))
+    job = Job(tmp_path, trains=False).look(base=base, merged=merged).look(base=base, merged=merged)
+    innocent(job.report(), "with changes")
+
+
+def test_what_was_dropped_again(tmp_path):
+    model = encoder()
+    state = clone(model.state_dict())
+    job = Job(tmp_path).look(model=model, state=state)
+    train(model)
+    innocent(job.look(model=model).report(), "no two sets")
+
+
+def test_a_small_copy(tmp_path):
+    one, two = (torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(4))) for _ in range(2))
+    two.load_state_dict(one.state_dict())
+    innocent(Job(tmp_path, trains=False).look(one=one, two=two).look(one=one, two=two).report(), "same weights")
