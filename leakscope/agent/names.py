@@ -133,19 +133,19 @@ def named_by(variable, owner):
     return (variable, qualname, module if type(module) is str else None, file, line, is_user_file(file))
 
 
-_OUR_ERRORS = frozenset(
-    (AttributeError, IndexError, KeyError, LookupError, MemoryError, OSError, OverflowError, RecursionError,
-     ReferenceError, RuntimeError, SystemError, TypeError, UnboundLocalError, ValueError)
-)  # fmt: skip
+_LIBRARIES_WE_CALL = ("torch", "numpy", "pyarrow")
 
 
 def is_foreign(error):
     """Raised by a signal handler of the job that ran inside our code, not by our code: it must go on its way.
 
-    Ours are plain errors from the frames of the agent and of what it calls. KeyboardInterrupt, and what
-    ``PyThreadState_SetAsyncExc`` raises, have no frame of their own but are of other types.
+    Ours are errors of Python or of a library we read from, out of the frames of the agent and of what it calls.
+    KeyboardInterrupt, and what ``PyThreadState_SetAsyncExc`` raises, have no frame of their own but are of other types.
     """
-    if type(error) not in _OUR_ERRORS:
+    cls = type(error)
+    module = namespace_of(cls).get("__module__") if flags_of(cls) & HEAPTYPE else None
+    ours = module is None or (type(module) is str and module.split(".")[0] in _LIBRARIES_WE_CALL)
+    if not ours or Exception not in mro_of(cls):
         return True
     trace = error.__traceback__
     foreign = False

@@ -56,13 +56,18 @@ class Inventory(object):
         self._tensor = names.getattr_plain(sys.modules.get("torch"), "Tensor")
         self._storage_id = names.getattr_plain(self._binding, "_storage_id")
         self._is_copy_on_write = names.getattr_plain(self._binding, "_is_cow_tensor")
-        self._data_address = names.getattr_plain(self._binding, "_storage_address")
+        self._data_address = names.getattr_plain(self._binding, "_data_address")
 
     def address(self, tensor):
         """What tells one storage from another. Lazy copies have storages of their own but the same memory."""
+        address = self._storage_id(tensor)  # first: it raises for what has no storage
         if self._data_address is not None and self._is_copy_on_write is not None and self._is_copy_on_write(tensor):
-            return -self._data_address(tensor)
-        return self._storage_id(tensor)
+            offset = self._tensor.storage_offset(tensor) * self._tensor.element_size(tensor)
+            return -(self._data_address(tensor) - offset)  # reading the address copies nothing
+        return address
+
+    def is_empty(self, tensor):
+        return self._data_address is not None and not self._data_address(tensor)
 
     def bytes_on(self, host):
         """Bytes on the host, or on all devices, of the storages seen."""
@@ -137,7 +142,9 @@ def _add(inventory, tensor):
             if device == "meta":
                 return None
             size = base.numel(tensor) * base.element_size(tensor)
-            if is_view:
+            if inventory.is_empty(tensor):
+                size = 0  # FSDP resizes the storage of parameters that are not in use
+            elif is_view:
                 size = max(size, base.untyped_storage(tensor).nbytes())
             shape = "x".join(map(str, base.size(tensor))) or "scalar"
             storage = Storage(size, device, str(base.dtype.__get__(tensor)).rsplit(".", 1)[-1], shape)

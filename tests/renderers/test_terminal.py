@@ -53,7 +53,7 @@ What the tensors are
   user-held              600 MiB
   activations                                   900 MiB
 
-  total                 1000 MiB               1.27 GiB
+  total                 1000 MiB                1.3 GiB
 
 Ruled out
   · cyclic-garbage: calling gc.collect() will not help
