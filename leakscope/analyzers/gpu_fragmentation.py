@@ -1,0 +1,147 @@
+"""GPU memory that is free, but in pieces too small to be of use.
+
+Looks for:     allocations that failed although torch held more unused memory than was asked for, and a cache that has
+               to be flushed again and again to find room.
+Why:           tensors of many sizes cut the allocator's segments up; with one tensor left in it a segment stays.
+Decides by:    reserved - active above the request when torch ran out; else min_retries flushes with min_split_fraction
+               of the reserved memory in free parts of segments, and more of it than before.
+Mistaken when: the unused memory belongs to the private pools of CUDA graphs, which nothing else may use.
+Do:            let segments grow: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, set before the first use of CUDA.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..findings import Evidence, Finding, RuledOut, Series, Skipped
+from ..units import format_bytes
+from ._gpu import DeviceUse, Oom, device_uses, nothing_to_look_at
+
+if TYPE_CHECKING:
+    from ..storage import Recording
+
+NEEDS = ()
+_KIND = "gpu-fragmentation"
+_POOLS = "memory in the private pools of CUDA graphs looks the same and stays unusable"
+
+
+def findings(
+    recording: Recording,
+    *,
+    min_retries: int = 3,  # a flush or two at the largest batch is how the allocator is meant to work
+    min_split_fraction: float = 0.1,  # of the reserved memory: torch itself leaves a few percent of every segment
+) -> Iterator[Finding | RuledOut | Skipped]:
+    """Yield one finding per process and device, or what is unused there."""
+    uses = device_uses(recording)
+    if not uses:
+        yield nothing_to_look_at(recording, _KIND)
+        return
+    for use in uses:
+        in_pieces = [oom for oom in use.ooms if (oom.unused_bytes or 0) > oom.requested_bytes]
+        if in_pieces:
+            yield _ran_out(use, in_pieces)
+        elif _is_cut_up(use, min_retries, min_split_fraction):
+            yield _flushes(use)
+        else:
+            yield _ruled_out(use)
+
+
+def _ran_out(use: DeviceUse, ooms: list[Oom]) -> Finding:
+    oom = max(ooms, key=lambda o: o.requested_bytes)
+    unused_bytes = oom.unused_bytes or 0
+    asked, unused = format_bytes(oom.requested_bytes), format_bytes(unused_bytes)
+    times = f" ({len(ooms)} times)" if len(ooms) > 1 else ""
+    return Finding(
+        kind=_KIND,
+        title=f"{use.device} ran out for {asked} with {unused} unused, in pieces",
+        severity="critical",
+        confidence=0.9,
+        bytes=unused_bytes,
+        subject=replace(use.subject(), file=oom.file, line=oom.line, function=oom.function),
+        evidence=[
+            Evidence(
+                f"{asked} could not be had{oom.place}{times}: {unused} of the {format_bytes(oom.reserved_bytes or 0)} "
+                f"that torch held were unused, {format_bytes(oom.free_bytes)} of the device were free",
+                {"requested_bytes": oom.requested_bytes, "unused_bytes": unused_bytes,
+                 "reserved_bytes": oom.reserved_bytes, "device_free_bytes": oom.free_bytes},
+            ),
+        ],
+        doubts=[_POOLS],
+        remedy=[_expandable(f"pieces of {unused} can then serve {asked}")],
+        series=_curves(use),
+        wasted=True,
+    )  # fmt: skip
+
+
+def _is_cut_up(use: DeviceUse, min_retries: int, min_split_fraction: float) -> bool:
+    split = use.figures("inactive_split_bytes") / np.maximum(use.figures("reserved_bytes"), 1.0)
+    split = split[np.isfinite(split)]
+    third = max(1, split.size // 3)
+    if not split.size or use.last("alloc_retry_count") < min_retries:
+        return False
+    late = float(np.median(split[-third:]))
+    return late >= min_split_fraction and late > float(np.median(split[:third]))
+
+
+def _flushes(use: DeviceUse) -> Finding:
+    split_bytes, reserved_bytes = use.last("inactive_split_bytes"), use.last("reserved_bytes")
+    retries = use.last("alloc_retry_count")
+    return Finding(
+        kind=_KIND,
+        title=f"{use.device} is cut up: torch had to flush its cache {retries} times to find room",
+        severity="warning",
+        confidence=0.6,
+        bytes=split_bytes,
+        subject=use.subject(),
+        evidence=[
+            Evidence(
+                f"{retries} allocations succeeded only after the whole cache was given back, which stops the device",
+                {"alloc_retry_count": retries},
+            ),
+            Evidence(
+                f"{format_bytes(split_bytes)} of the {format_bytes(reserved_bytes)} that torch holds are free parts of "
+                "segments in use, more than at first",
+                {"inactive_split_bytes": split_bytes, "reserved_bytes": reserved_bytes},
+            ),
+        ],
+        doubts=["no allocation failed: the device may simply be full", _POOLS],
+        remedy=[_expandable("the flushes should stop")],
+        series=_curves(use),
+        wasted=True,
+    )
+
+
+def _expandable(expect: str) -> str:
+    return f"set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True before the first use of CUDA: {expect}"
+
+
+def _ruled_out(use: DeviceUse) -> RuledOut:
+    allocated, reserved = use.last("allocated_bytes"), use.last("reserved_bytes")
+    figures = {
+        "allocated_bytes": allocated,
+        "reserved_bytes": reserved,
+        "inactive_split_bytes": use.last("inactive_split_bytes"),
+        "alloc_retry_count": use.last("alloc_retry_count"),
+    }
+    kept = f"{format_bytes(reserved)} reserved, {format_bytes(allocated)} of it allocated"
+    if not use.ooms:
+        return RuledOut(_KIND, f"{use.label}: nothing failed for lack of room; {kept}, the rest is cache", figures)
+    oom = max(use.ooms, key=lambda o: o.requested_bytes)
+    figures |= {"requested_bytes": oom.requested_bytes, "device_free_bytes": oom.free_bytes}
+    if oom.unused_bytes is None:
+        return RuledOut(_KIND, f"{use.label}: ran out, and nothing shows that it was cut up; {kept}", figures)
+    figures["unused_bytes"] = oom.unused_bytes
+    asked, unused = format_bytes(oom.requested_bytes), format_bytes(oom.unused_bytes)
+    return RuledOut(_KIND, f"{use.label}: really full when {asked} were asked for: only {unused} were unused", figures)
+
+
+def _curves(use: DeviceUse) -> list[Series]:
+    time_s = use.time_s.tolist()[:2000]
+    return [
+        Series(name, time_s, use.figures(column).tolist()[:2000])
+        for name, column in (("reserved", "reserved_bytes"), ("allocated", "allocated_bytes"))
+    ]

@@ -1,0 +1,157 @@
+"""Somebody else's memory on the GPU the job needs.
+
+Looks for:     processes outside the recorded job that hold memory on a GPU of the job.
+Why:           a forgotten notebook or a crashed run that still lives takes the room; the job itself is innocent.
+Decides by:    min_fraction of the device in other hands when the job ran out, or while full_fraction of it was in use.
+Mistaken when: the other process is a service the job talks to (a display, MPS, an inference server it started).
+Do:            end that process, or give the job another GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
+from ..units import GiB, format_bytes
+from ._gpu import NO_GPU, Oom, all_ooms, device_uses
+from ._growth import int_of, level_at, text_of
+from ._trend import Floats
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..storage import Recording
+
+NEEDS = ()
+_KIND = "gpu-other-process"
+_CONTEXT_BYTES = 1 * GiB  # of each process beside torch's allocator: context, NCCL, kernels; 0.3 to 0.6 is usual
+_SAMPLE_S = 3.0  # GPUs are sampled every 2 s
+
+
+def findings(
+    recording: Recording,
+    *,
+    min_fraction: float = 0.1,  # of the device: a display takes a few percent
+    full_fraction: float = 0.9,  # of the device in use: the next large batch may not fit
+) -> Iterator[Finding | RuledOut | Skipped]:
+    """Yield one finding per GPU of the job that others fill."""
+    samples = recording.tables["gpu_samples"]
+    if not len(samples):
+        yield Skipped(_KIND, "GPUs were not sampled from outside" if device_uses(recording) else NO_GPU)
+        return
+    ooms = all_ooms(recording)
+    ours = samples[samples["is_ours"].fillna(False).astype(bool)]
+    if not len(ours):
+        yield from _estimated(recording, samples, ooms, min_fraction, full_fraction)
+        return
+    for uuid in ours["gpu_uuid"].dropna().unique():
+        gpu = _Gpu(samples[samples["gpu_uuid"] == uuid])
+        pids = set(ours.loc[ours["gpu_uuid"] == uuid, "pid"].dropna().astype(int))
+        yield gpu.answer(gpu.known_others(), [o for o in ooms if o.pid in pids], min_fraction, full_fraction)
+
+
+def _estimated(
+    recording: Recording, samples: pd.DataFrame, ooms: Sequence[Oom], min_fraction: float, full_fraction: float
+) -> Iterator[Finding | RuledOut | Skipped]:
+    """In a container, where pids tell nothing: what is used less what torch holds, if there is but one GPU."""
+    uses = device_uses(recording)
+    if samples["gpu_uuid"].nunique() != 1 or not uses:
+        yield Skipped(_KIND, "processes on the GPU could not be told apart: their pids are not visible here")
+        return
+    gpu = _Gpu(samples)
+    held = np.zeros_like(gpu.time_s)
+    for use in uses:
+        reserved = use.figures("reserved_bytes")
+        held += [level_at(use.time_s, reserved, at_s) + _CONTEXT_BYTES for at_s in gpu.time_s]
+    others = np.maximum(gpu.used_bytes - held, 0.0)
+    yield gpu.answer(others, ooms, min_fraction, full_fraction, estimated=True)
+
+
+class _Gpu:
+    """One device: its samples and, beside each, what processes held. **Units** bytes, one value a sample."""
+
+    def __init__(self, rows: pd.DataFrame) -> None:
+        device = rows[rows["gpu_total_bytes"].notna()].sort_values("time_s", kind="stable")
+        self.time_s: Floats = device["time_s"].to_numpy(dtype=np.float64)
+        self.used_bytes: Floats = device["gpu_used_bytes"].to_numpy(dtype=np.float64, na_value=0.0)
+        self.total_bytes = int(device["gpu_total_bytes"].max()) if len(device) else 0
+        row = device.iloc[-1] if len(device) else None
+        self.name = f"GPU {int_of(row, 'gpu_index')} ({text_of(row, 'gpu_name') or 'unnamed'})"
+        self.processes = rows[rows["gpu_total_bytes"].isna()]
+
+    def known_others(self) -> Floats:
+        """What processes that are not ours held at each sample; a size the driver hid is 0."""
+        others = self.processes[~self.processes["is_ours"].fillna(True).astype(bool)]
+        held = np.zeros_like(self.time_s)
+        if held.size:
+            nearest = np.abs(others["time_s"].to_numpy(dtype=np.float64)[:, None] - self.time_s).argmin(axis=1)
+            np.add.at(held, nearest, others["gpu_used_bytes"].to_numpy(dtype=np.float64, na_value=0.0))
+        return held
+
+    def answer(
+        self, others: Floats, ooms: Sequence[Oom], min_fraction: float, full_fraction: float, estimated: bool = False
+    ) -> Finding | RuledOut:
+        """The finding, judged at the samples that matter: near a failed allocation, or with the device almost full."""
+        near_oom = np.zeros(self.time_s.size, dtype=bool)
+        for oom in ooms:
+            near_oom |= np.abs(self.time_s - oom.time_s) <= _SAMPLE_S
+        matters = near_oom if near_oom.any() else self.used_bytes >= full_fraction * self.total_bytes
+        most = int(others[matters].max()) if matters.any() else 0
+        if not most or most < min_fraction * self.total_bytes:
+            return self._ruled_out(others, bool(matters.any()))
+        at = int(np.flatnonzero(matters)[others[matters].argmax()])
+        return self._finding(most, at, ooms if near_oom.any() else (), estimated)
+
+    def _finding(self, most: int, at: int, ooms: Sequence[Oom], estimated: bool) -> Finding:
+        total, used = format_bytes(self.total_bytes), format_bytes(self.used_bytes[at])
+        when = "when the job ran out of memory there" if ooms else f"while {used} of {total} were in use"
+        pids = [] if estimated else self._largest_others()
+        who = ", ".join(f"pid {pid} held up to {format_bytes(held)}" for pid, held in pids)
+        evidence = [
+            Evidence(
+                f"{format_bytes(most)} of the {total} of {self.name} were not the job's {when}",
+                {"other_bytes": most, "used_bytes": int(self.used_bytes[at]), "total_bytes": self.total_bytes},
+            )
+        ]
+        if who:
+            evidence.append(Evidence(who, {"pids": [pid for pid, _ in pids]}))
+        evidence += [
+            Evidence(
+                f"{format_bytes(oom.requested_bytes)} could not be had{oom.place}: {format_bytes(oom.free_bytes)} free",
+                {"requested_bytes": oom.requested_bytes, "device_free_bytes": oom.free_bytes},
+            )
+            for oom in ooms[-1:]
+        ]
+        end = f"end {'them' if len(pids) > 1 else 'it'} if nobody needs {'them' if len(pids) > 1 else 'it'}"
+        return Finding(
+            kind=_KIND,
+            title=f"Other processes hold {format_bytes(most)} of {self.name}",
+            severity="critical" if ooms else "warning",
+            confidence=0.6 if estimated else 0.95,
+            bytes=most,
+            subject=Subject(device=self.name, holder=who or "processes outside the job"),
+            evidence=evidence,
+            doubts=["their pids are not visible in this container: used less what torch held and its contexts took"]
+            if estimated
+            else [],
+            remedy=[f"{end}, or choose another GPU: frees about {format_bytes(most)}"] if pids else [],
+        )
+
+    def _largest_others(self) -> list[tuple[int, int]]:
+        """(pid, most bytes) of up to five processes."""
+        others = self.processes[~self.processes["is_ours"].fillna(True).astype(bool)]
+        most = others["gpu_used_bytes"].astype("float64").groupby(others["pid"]).max().dropna()
+        most = most[most > 0].sort_values(ascending=False).head(5)
+        return list(zip(most.index.astype(int).tolist(), most.astype(int).tolist()))
+
+    def _ruled_out(self, others: Floats, mattered: bool) -> RuledOut:
+        most = int(others.max()) if others.size else 0
+        used = int(self.used_bytes.max()) if self.used_bytes.size else 0
+        figures = {"most_other_bytes": most, "most_used_bytes": used, "total_bytes": self.total_bytes}
+        if mattered:
+            return RuledOut(_KIND, f"other processes held at most {format_bytes(most)} of {self.name}", figures)
+        full = f"at most {format_bytes(used)} of {format_bytes(self.total_bytes)} were in use"
+        return RuledOut(_KIND, f"{self.name} never ran short: {full}", figures)

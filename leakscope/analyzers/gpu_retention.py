@@ -1,0 +1,225 @@
+"""Tensors on a GPU that are never let go.
+
+Looks for:     memory that torch handed out on a device and that keeps growing after the warm-up.
+Why:           stored losses, outputs and batches stay on the device as long as something refers to them. What torch
+               merely keeps for reuse (reserved, not allocated) is a cache and no leak.
+Decides by:    allocated bytes at steps and inventories, judged like any growth; the variable that holds min_named_share
+               of it names the culprit.
+Mistaken when: the loop holds ever larger batches or sequences on purpose, and had not reached the largest.
+Do:            keep .item(), or .detach().cpu(), and not the tensor; drop results when they were used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ..findings import Evidence, Finding, RuledOut, Series, Skipped
+from ..units import MiB, format_bytes, format_count
+from ._gpu import DeviceUse, device_uses, nothing_to_look_at
+from ._growth import level_at, text_of, without_last
+from ._holders import Place, heap, user_place
+from ._retained import holder_name, sources_of
+from ._source_lines import Holder, Line, adding_lines
+from ._trend import CANNOT_TELL, GROWING, Trend, judge
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..storage import Recording
+
+NEEDS = ()
+_KIND = "gpu-retention"
+
+
+def findings(
+    recording: Recording,
+    *,
+    min_samples: int = 8,  # inventories are rare, and what is allocated at a step's end carries little noise
+    min_growth_bytes: int = 10 * MiB,
+    min_growth_fraction: float = 0.005,  # of the level: the allocator counts exactly, a host's memory never does
+    min_named_share: float = 0.25,  # of the growth: a variable that holds less is not the answer
+) -> Iterator[Finding | RuledOut | Skipped]:
+    """Yield one finding per process and device whose allocated memory grows without end."""
+    uses = device_uses(recording)
+    if not uses:
+        yield nothing_to_look_at(recording, _KIND)
+        return
+    for use in uses:
+        steps = use.rows.loc[use.rows["step"].notna(), "time_s"]
+        trend = judge(
+            use.time_s,
+            use.figures("allocated_bytes"),
+            started_s=float(steps.iloc[0]) if len(steps) else None,
+            min_samples=min_samples,
+            min_growth_bytes=min_growth_bytes,
+            min_growth_fraction=min_growth_fraction,
+        )
+        if trend.verdict == GROWING:
+            yield _finding(recording, use, trend, min_named_share)
+        elif trend.verdict == CANNOT_TELL:
+            yield Skipped(_KIND, f"{use.label}: {trend.reason}")
+        else:
+            yield _ruled_out(use, trend)
+
+
+@dataclass(frozen=True, eq=False)
+class _Held:
+    """Tensors of one variable: what they gained in the window, ``share`` of what the device gained meanwhile."""
+
+    path: str
+    growth_bytes: float
+    share: float
+    count: int
+    type: str
+    place: Place | None
+    line: Line | None
+
+    @property
+    def name(self) -> str:
+        return holder_name(user_place(self.place)) if self.place is not None else self.path
+
+    def text(self, key: str) -> str | None:
+        value = user_place(self.place).row[key] if self.place is not None else None
+        return value if isinstance(value, str) else None
+
+
+def _finding(recording: Recording, use: DeviceUse, trend: Trend, min_named_share: float) -> Finding:
+    held = _held(recording, use, trend, min_named_share)
+    grown = format_bytes(trend.growth_bytes, signed=True)
+    seconds = max(trend.end_s - trend.start_s, 1e-9)
+    steps = _steps(use, trend)
+    who = f"{held.name} keeps tensors on {use.device}" if held else f"Memory allocated on {use.device} keeps growing"
+    line = held.line if held else None
+    subject = use.subject()
+    if held is not None:
+        subject = replace(
+            subject,
+            holder=held.name,
+            variable=held.text("variable"),
+            path=held.path,
+            type=held.type,
+            module=held.text("owner_module"),
+            file=line.file if line is not None else held.text("owner_file"),
+            line=line.line if line is not None else None,
+            function=line.function if line is not None else None,
+        )
+    return Finding(
+        kind=_KIND,
+        title=f"{who}: {grown}",
+        severity="critical",
+        confidence=0.95 if held and held.share >= 0.5 else 0.8,
+        bytes=trend.growth_bytes,
+        bytes_per_hour=round(trend.growth_bytes / seconds * 3600, 1),
+        bytes_per_step=round(trend.growth_bytes / steps, 1) if steps else None,
+        subject=subject,
+        evidence=list(_evidence(use, trend, held, steps)),
+        doubts=[] if held else ["which variable holds the tensors was not seen"],
+        remedy=_remedy(held, trend.growth_bytes),
+        series=[Series("allocated", use.time_s.tolist()[:2000], use.figures("allocated_bytes").tolist()[:2000])],
+    )
+
+
+def _evidence(use: DeviceUse, trend: Trend, held: _Held | None, steps: int) -> Iterator[Evidence]:
+    allocated = use.figures("allocated_bytes")
+    first, last = (round(level_at(use.time_s, allocated, at_s)) for at_s in (trend.start_s, trend.end_s))
+    text = f"{use.label}: {format_bytes(first)} were allocated at {trend.start_s:.0f} s, "
+    text += f"{format_bytes(last)} at {trend.end_s:.0f} s"
+    if steps:
+        text += f": {format_bytes(trend.growth_bytes / steps)} a step"
+    yield Evidence(text, {"start_bytes": first, "end_bytes": last, "step_count": steps})
+    if held is not None:
+        gained = f"{held.name} gained {format_bytes(held.growth_bytes)} from the first to the last inventory"
+        figures = {"growth_bytes": round(held.growth_bytes), "tensor_count": held.count, "share": round(held.share, 3)}
+        yield Evidence(f"{gained}, {held.share:.0%} of the growth; it now holds {held.type}", figures)
+        if held.line is not None:
+            line = held.line
+            does = "adds to it" if line.kind == "adds" else "works on it"
+            yield Evidence(f"{line.file}:{line.line} {does}: {line.text}", {"line": line.line})
+    cached = use.last("reserved_bytes") - use.last("allocated_bytes")
+    yield Evidence(
+        f"{format_bytes(cached)} more are reserved as a cache: that is not leaked, and emptying it would not help",
+        {"reserved_bytes": use.last("reserved_bytes"), "allocated_bytes": use.last("allocated_bytes")},
+    )
+
+
+def _remedy(held: _Held | None, growth_bytes: int) -> list[str]:
+    if held is None:
+        return []
+    frees = format_bytes(min(held.share, 1.0) * growth_bytes)
+    return [f"keep .item() or .detach().cpu() in {held.name} and not the tensor, or empty it: frees about {frees}"]
+
+
+def _ruled_out(use: DeviceUse, trend: Trend) -> RuledOut:
+    allocated, reserved = use.last("allocated_bytes"), use.last("reserved_bytes")
+    why = f" ({trend.reason})" if trend.reason else ""
+    cached = (
+        f"of {format_bytes(reserved)} reserved, {format_bytes(reserved - allocated)} are cache, which is not leaked"
+    )
+    figures = {"allocated_bytes": allocated, "reserved_bytes": reserved, "growth_bytes": trend.growth_bytes}
+    return RuledOut(_KIND, f"{use.label}: allocated memory does not keep growing{why}; {cached}", figures)
+
+
+def _steps(use: DeviceUse, trend: Trend) -> int:
+    rows = use.rows[(use.rows["time_s"] >= trend.start_s) & (use.rows["time_s"] <= trend.end_s)]
+    steps = rows["step"].dropna()
+    return int(steps.max() - steps.min()) if len(steps) > 1 else 0
+
+
+def _held(recording: Recording, use: DeviceUse, trend: Trend, min_named_share: float) -> _Held | None:
+    """The variable whose tensors gained most between the first and the last inventory; None if it is too little."""
+    rows = _named_tensors(recording, use)
+    inside = rows[(rows["time_s"] >= trend.start_s) & (rows["time_s"] <= trend.end_s)]
+    rows = inside if inside["take"].nunique() > 1 else rows
+    if rows["take"].nunique() < 2:
+        return None
+    first = rows[rows["take"] == rows["take"].min()]
+    last = rows[rows["take"] == rows["take"].max()]
+    gained = _bytes_by_path(last).sub(_bytes_by_path(first), fill_value=0.0)
+    path = str(gained.idxmax())
+    allocated = use.figures("allocated_bytes")
+    start_s, end_s = float(first["time_s"].iloc[0]), float(last["time_s"].iloc[0])
+    grown = level_at(use.time_s, allocated, end_s) - level_at(use.time_s, allocated, start_s)
+    share = float(gained.max()) / max(grown, 1.0)
+    if share < min_named_share:
+        return None
+    own = last[last["path"] == path].sort_values("storage_bytes")
+    kind = f"{text_of(own.iloc[-1], 'dtype') or ''} tensors".strip()
+    inventory = heap(recording, use.pid, trend.start_s, trend.end_s)
+    place = next((p for p in inventory.places if p.path == path), None) if inventory is not None else None
+    lines = adding_lines(sources_of(recording), _holder_of(user_place(place))) if place is not None else []
+    count = int(own["storage_count"].fillna(0).sum())
+    return _Held(
+        path=path,
+        growth_bytes=float(gained.max()),
+        share=share,
+        count=count,
+        type=f"{format_count(count)} {kind}" if count else kind,
+        place=place,
+        line=lines[0] if lines else None,
+    )
+
+
+def _named_tensors(recording: Recording, use: DeviceUse) -> pd.DataFrame:
+    rows = recording.tables["tensors"]
+    rows = rows[(rows["pid"] == use.pid) & (rows["device"] == use.device) & rows["path"].notna()]
+    rows = rows[rows["moment"].fillna("take") == "take"]
+    takes = recording.tables["takes"]
+    return without_last(rows, takes[takes["pid"] == use.pid])
+
+
+def _bytes_by_path(rows: pd.DataFrame) -> pd.Series[float]:
+    return rows["storage_bytes"].astype("float64").groupby(rows["path"]).sum()
+
+
+def _holder_of(place: Place) -> Holder:
+    row = {key: value if isinstance(value, str) else None for key, value in place.row.items()}
+    return Holder(
+        variable=row["variable"] or place.path,
+        owner=row["owner"],
+        owner_module=row["owner_module"],
+        owner_file=row["owner_file"],
+        edge_kind=row["edge_kind"] or "attribute",
+        type_name=place.type_name,
+    )
