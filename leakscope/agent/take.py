@@ -26,6 +26,7 @@ _LRU_CACHE = type(lru_cache(repr))
 LARGE_LENGTH = 1000  # a container of a library this long is remembered, so that its growth is seen at the next take
 LIBRARY_GROWTH = 16  # members that a library's container gained since the last take, or a fifth of what it had
 HIDDEN_FRACTION = 0.5  # of the growth of resident memory: when the walk explains less, libraries are looked into
+IMPORTING = 1.03  # more modules than that times those at the last take: the program is still starting up
 HIDDEN_MIN_BYTES = 8 * 1024 * 1024
 
 
@@ -238,6 +239,13 @@ class Take(object):
         memory = self.memory
         rss = rss_bytes()
         explained = memory.get("explained", 0)
+        modules = len(sys.modules)
+        if modules > IMPORTING * memory.get("module_count", 0):
+            # Imports fill the libraries' own tables (torch's registries of operators): that is no growth to look into.
+            memory["module_count"] = modules
+            for known in ("first", "library_lengths", "large", "hidden"):
+                memory.pop(known, None)
+            return
         if rss is None or memory.get("hidden_growth_is_named"):
             return
         first_rss, first_explained = memory.setdefault("first", (rss, explained))
