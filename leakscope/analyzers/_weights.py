@@ -65,6 +65,11 @@ class WeightSet:
     def dtype(self) -> str:
         return Counter(self.dtypes).most_common(1)[0][0]
 
+    def shared_with(self, other: WeightSet) -> int:
+        """Storages that are in both; an address that was used again has another shape in most cases."""
+        common = self.storages.keys() & other.storages.keys()
+        return sum(self.storages[address][1][0] == other.storages[address][1][0] for address in common)
+
     def bytes_of(self, keys: set[tuple[str, str]]) -> int:
         """Storages of these tensors, each once."""
         return sum(size for size, key in self.storages.values() if key in keys)
@@ -100,7 +105,10 @@ class Likeness:
 
 
 def rounds_of(weights: pd.DataFrame) -> list[Round]:
-    """The rounds of one process by time, from its rows of table ``weights``."""
+    """The rounds of one process by time, from its rows of table ``weights``.
+
+    A set goes by its last path in all of them: what main() calls ``model`` was ``self`` while it was being made.
+    """
     rows = weights[weights["fingerprint"].notna() & ~weights["tensor_owner"].isin(_PASSING)]
     rounds = []
     for take, of_take in rows.groupby("take", sort=True):
@@ -108,7 +116,18 @@ def rounds_of(weights: pd.DataFrame) -> list[Round]:
         found = {str(path): _weight_set(str(path), own) for path, own in of_take.groupby(paths, sort=True)}
         sets = {path: weight_set for path, weight_set in found.items() if len(weight_set)}
         rounds.append(Round(int(np.int64(str(take))), float(of_take["time_s"].iloc[0]), sets))
-    return rounds
+    return [Round(r.take, r.time_s, _renamed(r.sets, rounds[-1].sets)) for r in rounds]
+
+
+def _renamed(sets: dict[str, WeightSet], last: dict[str, WeightSet]) -> dict[str, WeightSet]:
+    """The sets of an earlier round by the paths of the last one, where most of their storages went on under another."""
+    found = dict(sets)
+    for path, later in last.items():
+        if path not in sets:
+            before = max(sets.values(), key=later.shared_with, default=None)
+            if before is not None and 2 * later.shared_with(before) > max(len(later.storages), len(before.storages)):
+                found[path] = before
+    return found
 
 
 def _weight_set(path: str, rows: pd.DataFrame) -> WeightSet:

@@ -13,8 +13,6 @@ A copy whose distance from the original changes has a purpose: an average, a tar
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
@@ -22,7 +20,8 @@ from ..units import MiB, format_bytes, format_duration
 from ._growth import ProcessGrowth, int_of, rows_of, text_of, tree_growth
 from ._retained import sources_of
 from ._source_lines import Holder, Line, adding_lines
-from ._weights import Likeness, Round, WeightSet, likeness, rounds_of, unchanged_share
+from ._weight_pairs import ACCUSED, OTHER_FORM, SAME, START, History, Pair, Thresholds, pairs
+from ._weights import Round, WeightSet, rounds_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,18 +31,6 @@ if TYPE_CHECKING:
 NEEDS = ("weights",)
 _KIND = "duplicate-model"
 _UNNAMED = "memory that no variable leads to"
-_STILL = 0.95  # of the tensors unchanged to the last bit: statistics of a BatchNorm may move without training
-_PRECISION = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
-
-
-@dataclass(frozen=True)
-class _Thresholds:
-    min_tensors: int
-    min_bytes: int
-    equal_share: float
-    near_distance: float
-    max_changed_share: float
-    first_steps: int
 
 
 class _Place(NamedTuple):
@@ -51,19 +38,6 @@ class _Place(NamedTuple):
 
     row: pd.Series[Any] | None
     line: Line | None
-
-
-@dataclass(frozen=True, eq=False)
-class _Pair:
-    """Two sets that are or were alike, at the last look; ``case`` says what they are to each other."""
-
-    case: str
-    original: WeightSet
-    copy: WeightSet
-    like: Likeness
-    bytes: int = 0
-    between_s: float = 0.0
-    first_distance: float = 0.0
 
 
 def findings(
@@ -78,35 +52,31 @@ def findings(
     warning_share: float = 0.1,  # of the process's memory: below, it is worth a note
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per copy that could go, and what the other sets of like weights are."""
-    thresholds = _Thresholds(min_tensors, min_bytes, equal_share, near_distance, max_changed_share, first_steps)
-    compared = 0
+    thresholds = Thresholds(min_tensors, min_bytes, equal_share, near_distance, max_changed_share, first_steps)
+    set_count = 0
     told = False
     for process in tree_growth(recording).processes:
-        rounds = rounds_of(rows_of(recording.tables["weights"], process))
+        takes = rows_of(recording.tables["takes"], process)
+        rounds = _at_work(rounds_of(rows_of(recording.tables["weights"], process)), takes)
         if not rounds:
             continue
-        takes = rows_of(recording.tables["takes"], process)
-        rounds = _at_work(rounds, takes)
+        set_count += len(rounds[-1].sets)
         places = {path: _place(recording, process, path) for path in rounds[-1].sets}
-        pairs = list(_pairs(rounds, takes, places, thresholds))
-        compared += max(len(r.sets) for r in rounds)
-        accused: dict[str, _Pair] = {}
-        for pair in pairs:
-            if pair.case in _ACCUSED and (pair.copy.path not in accused or pair.bytes > accused[pair.copy.path].bytes):
+        alike = list(pairs(_history(recording, process, rounds, takes, places), thresholds))
+        accused: dict[str, Pair] = {}
+        for pair in alike:
+            if pair.case in ACCUSED and (pair.copy.path not in accused or pair.bytes > accused[pair.copy.path].bytes):
                 accused[pair.copy.path] = pair
         for pair in accused.values():
             told = True
             memory_bytes = _memory_bytes(recording, process, rounds, pair.copy.device)
             yield _finding(process, pair, places[pair.copy.path], memory_bytes, warning_share)
-        for pair in pairs:
-            if pair.case not in _ACCUSED and pair.copy.path not in accused:
+        for pair in alike:
+            if pair.copy.path not in accused:
                 told = True
                 yield _not_accused(process, pair)
     if not told:
-        yield RuledOut(_KIND, "no two sets of weights are alike", {"set_count": compared})
-
-
-_ACCUSED = frozenset(("same", "start", "other-form"))
+        yield RuledOut(_KIND, "no two sets of weights are alike", {"set_count": set_count})
 
 
 def _at_work(rounds: list[Round], takes: pd.DataFrame) -> list[Round]:
@@ -117,110 +87,16 @@ def _at_work(rounds: list[Round], takes: pd.DataFrame) -> list[Round]:
     return rounds
 
 
-# ---- what two sets are to each other
-
-
-def _pairs(
-    rounds: list[Round], takes: pd.DataFrame, places: dict[str, _Place], thresholds: _Thresholds
-) -> Iterator[_Pair]:
-    """Every two sets of the last round that have to do with each other, the original first."""
-    last = rounds[-1]
-    steps = _steps(takes)
-    history = {path: [r.sets[path] for r in rounds if path in r.sets] for path in last.sets}
-
-    def order_key(weight_set: WeightSet) -> tuple[Any, ...]:
-        line = places[weight_set.path].line  # of two that are alike in all else, the later one is the copy
-        return _rank(weight_set, _is_moving(history[weight_set.path])), line.line if line else 0, weight_set.path
-
-    order = sorted(last.sets.values(), key=order_key)
-    for original, copy in combinations(order, 2):
-        if min(len(original), len(copy)) >= thresholds.min_tensors:
-            pair = _pair(original, copy, rounds, steps, thresholds)
-            if pair is not None:
-                yield pair
-
-
-def _rank(weight_set: WeightSet, moving: bool) -> tuple[Any, ...]:
-    """The order from original to copy: what is trained, and what computes, is not the copy."""
-    return (
-        not weight_set.path,  # what has a name first
-        not weight_set.is_model,
-        not moving,
-        weight_set.device == "cpu",
-        weight_set.trained_share < 0.5,
-        -_PRECISION.get(weight_set.dtype, 0),
+def _history(
+    recording: Recording, process: ProcessGrowth, rounds: list[Round], takes: pd.DataFrame, places: dict[str, _Place]
+) -> History:
+    steps = {int(take): int_of(row, "step") for take, (_, row) in zip(takes["take"], takes.iterrows())}
+    lines = {path: place.line.line for path, place in places.items() if place.line is not None}
+    types = recording.tables["holders"], recording.tables["object_types"]
+    has_optimizer = any(
+        rows_of(table, process)["type_name"].str.match(r"torch\.optim\.(?!lr_scheduler)").any() for table in types
     )
-
-
-def _is_moving(sets: list[WeightSet]) -> bool:
-    return len(sets) > 1 and unchanged_share(sets[0], sets[-1]) < 0.5
-
-
-def _steps(takes: pd.DataFrame) -> dict[int, int | None]:
-    return {int(row["take"]): int_of(row, "step") for _, row in takes.iterrows()}
-
-
-def _pair(
-    original: WeightSet, copy: WeightSet, rounds: list[Round], steps: dict[int, int | None], thresholds: _Thresholds
-) -> _Pair | None:
-    """The case of two sets, None where they have nothing to do with each other."""
-
-    def compare(before: WeightSet) -> Likeness:
-        return likeness(before, copy, near_distance=thresholds.near_distance)
-
-    now = compare(original)
-    both = [r for r in rounds if original.path in r.sets and copy.path in r.sets]
-    first = both[0]
-    old_original, old_copy = first.sets[original.path], first.sets[copy.path]
-    then = compare(old_original) if len(both) > 1 else now
-    if max(now.close_share, then.close_share) < thresholds.equal_share:
-        return None
-    if now.repeats > 1 or then.repeats > 1:
-        return _Pair("template", original, copy, now)
-    if original.is_master or copy.is_master:
-        return _Pair("master", original, copy, now)
-    between_s = both[-1].time_s - first.time_s
-
-    def case(name: str, like: Likeness) -> _Pair:
-        bytes = copy.bytes_of(like.close_keys if name != "same" else like.keys[1])
-        name = "small" if name in _ACCUSED and bytes < thresholds.min_bytes else name
-        return _Pair(name, original, copy, like, bytes, between_s, then.distance)
-
-    same = _is_same(now, thresholds)
-    if len(both) < 2:
-        return case("seen-once" if same else "changed" if copy.is_model else "snapshot", now)
-    # Only what is equal has to have stood still: a model may train a head on a backbone that does not move.
-    still = unchanged_share(old_original, original, now.keys[0]), unchanged_share(old_copy, copy, now.keys[1])
-    if same and min(still) >= _STILL:
-        waits = _has_two_roles(original, copy) and not _steps_between(first, both[-1], steps)
-        return case("seen-once" if waits else "same", now)
-    if unchanged_share(old_copy, copy) < _STILL:
-        return case("in-step" if same else "average", now)
-    if unchanged_share(old_original, original) >= _STILL:
-        return case("changed", now)
-    if not copy.is_model:
-        from_start = first is rounds[0] and (steps.get(first.take) or 0) <= thresholds.first_steps
-        return case("start" if from_start and then.close_share >= thresholds.equal_share else "snapshot", then)
-    return case("other-form" if _is_in_other_form(original, copy) else "reference", then)
-
-
-def _is_in_other_form(original: WeightSet, copy: WeightSet) -> bool:
-    """A model that stands still beside the trained one in a form in which nobody would use it as its reference."""
-    wider = _PRECISION.get(copy.dtype, 0) > _PRECISION.get(original.dtype, 0)
-    return (wider and copy.device == original.device) or (copy.device == "cpu" != original.device)
-
-
-def _is_same(like: Likeness, thresholds: _Thresholds) -> bool:
-    return like.equal_share >= thresholds.equal_share and like.changed_share <= thresholds.max_changed_share
-
-
-def _has_two_roles(original: WeightSet, copy: WeightSet) -> bool:
-    """Two models of which one is frozen: before training began, that may be the reference of the other."""
-    return original.is_model and copy.is_model and (original.trained_share > 0.5) != (copy.trained_share > 0.5)
-
-
-def _steps_between(first: Round, last: Round, steps: dict[int, int | None]) -> bool:
-    return (steps.get(last.take) or 0) > (steps.get(first.take) or 0)
+    return History(rounds, steps, lines, has_optimizer)
 
 
 # ---- what is said of them
@@ -235,7 +111,7 @@ def _form(weight_set: WeightSet) -> str:
     return f"{weight_set.dtype} on {weight_set.device}"
 
 
-def _finding(process: ProcessGrowth, pair: _Pair, place: _Place, memory_bytes: int, warning_share: float) -> Finding:
+def _finding(process: ProcessGrowth, pair: Pair, place: _Place, memory_bytes: int, warning_share: float) -> Finding:
     copy, original, like = pair.copy, pair.original, pair.like
     holder, line = place
     share = pair.bytes / max(memory_bytes, 1)
@@ -260,7 +136,7 @@ def _finding(process: ProcessGrowth, pair: _Pair, place: _Place, memory_bytes: i
         kind=_KIND,
         title=_title(pair),
         severity="warning" if share >= warning_share else "note",
-        confidence={"same": 0.95, "start": 0.85 if like.equal_count else 0.75, "other-form": 0.7}[pair.case],
+        confidence={SAME: 0.95, START: 0.85 if like.equal_count else 0.75, OTHER_FORM: 0.7}[pair.case],
         bytes=pair.bytes,
         subject=Subject(
             pid=process.pid,
@@ -283,41 +159,40 @@ def _finding(process: ProcessGrowth, pair: _Pair, place: _Place, memory_bytes: i
     )
 
 
-def _title(pair: _Pair) -> str:
+def _title(pair: Pair) -> str:
     copy, original = _name(pair.copy), _name(pair.original)
-    if pair.case == "start":
+    if pair.case == START:
         return f"{copy} still holds the weights that {original} started from"
     if pair.copy.device != pair.original.device or pair.copy.dtype != pair.original.dtype:
         return f"The same weights are held twice: {copy} ({_form(pair.copy)}), {original} ({_form(pair.original)})"
     return f"The same weights are held twice: by {copy} and by {original}"
 
 
-def _what_was_seen(pair: _Pair) -> str:
+def _what_was_seen(pair: Pair) -> str:
     copy, original, like = pair.copy.path or _UNNAMED, pair.original.path or _UNNAMED, pair.like
-    later = f"{format_duration(pair.between_s)} later"
-    if pair.case == "same":
+    if pair.case == SAME:
         how = f", {like.rounded_count} of them up to rounding" if like.rounded_count else ""
         equal = f"{like.equal_count} of the {len(pair.copy)} tensors in {copy} equal those in {original}{how}"
-        return f"{equal}; neither had changed {later}"
+        return f"{equal}; neither had changed {format_duration(pair.between_s)} later"
     how = "equal to" if like.equal_count >= like.near_count else f"within {like.distance:.1%} of"
-    moved = f"{original} had been trained on, {copy} had not changed"
-    return f"at the first look the {len(pair.copy)} tensors in {copy} were {how} those in {original}; {later} {moved}"
+    moved = f"{original} was trained, {copy} has not changed"
+    return f"as training began the {len(pair.copy)} tensors in {copy} were {how} those in {original}; {moved} since"
 
 
-def _doubts(pair: _Pair) -> list[str]:
+def _doubts(pair: Pair) -> list[str]:
     doubts = []
     if not pair.copy.path:
         doubts.append("what holds the copy was not found")
-    if pair.case == "start":
+    if pair.case == START:
         doubts.append("it may be meant: weights to go back to, or to keep the model close to")
-    elif pair.case == "other-form":
+    elif pair.case == OTHER_FORM:
         doubts.append("it may be used as it is, as a reference or for saving")
     elif pair.copy.is_model:
         doubts.append("both may be in use, one in each form: then only one of the two forms is needed")
     return doubts
 
 
-def _remedy(pair: _Pair, frees: str) -> str:
+def _remedy(pair: Pair, frees: str) -> str:
     copy, original = _name(pair.copy), _name(pair.original)
     if not pair.copy.path:
         return f"find what still refers to the tensors of {original}: dropping it {frees}"
@@ -326,18 +201,20 @@ def _remedy(pair: _Pair, frees: str) -> str:
     return f"drop {copy} once it is loaded (del, or leave the function that loads it): {frees}"
 
 
-def _not_accused(process: ProcessGrowth, pair: _Pair) -> RuledOut | Skipped:
+def _not_accused(process: ProcessGrowth, pair: Pair) -> RuledOut | Skipped:
     copy, original, like = pair.copy.path or _UNNAMED, pair.original.path or _UNNAMED, pair.like
     both = f"{copy} and {original} in {process.label}"
-    if pair.case == "seen-once":
-        return Skipped(_KIND, f"{both} hold the same weights, but were not seen in training: one may be the reference")
+    if pair.case == "undecided":
+        return Skipped(
+            _KIND, f"{both} hold the same weights, but training was not seen: one may be the other's reference"
+        )
     moves = f"distance {pair.first_distance:.3f}, then {like.distance:.3f}"
     reason = {
         "small": f"{both} hold the same weights: {format_bytes(pair.bytes)}",
         "template": f"{copy} is a template that {original} repeats",
         "master": f"{both}: an optimizer works on one as the other's master weights",
         "in-step": f"{both} are kept in step: both change and stay equal",
-        "average": f"{copy} follows {original} (an average, a target, the best so far): {moves}",
+        "follows": f"{copy} follows {original} (an average, a target, the best so far): {moves}",
         "changed": f"{copy} is {original} with changes: {like.equal_count} tensors equal, {like.near_count} near",
         "snapshot": f"{copy} is a snapshot of {original} from its training, {format_bytes(pair.bytes)}",
         "reference": f"{copy} stays as {original} was, which is trained: a reference, a teacher or a target",

@@ -184,6 +184,16 @@ def test_three_copies_are_two_findings(tmp_path):
     assert sorted(f.subject.variable for f in findings) == ["b", "c"]
 
 
+def test_a_model_is_known_again_by_another_name(tmp_path):
+    """As the first look came the model was still being made: self in __init__, then trainer.model."""
+    model = encoder()
+    state = clone(model.state_dict())
+    job = Job(tmp_path).look(made=model)
+    train(model, steps=50)
+    (finding,) = job.look(model=model, state=state).report().findings
+    assert finding.subject.variable == "state"
+
+
 # ---- what has a purpose
 
 
@@ -218,14 +228,23 @@ def test_a_reference_model_while_training_has_not_begun(tmp_path):
     policy = encoder()
     reference = copy.deepcopy(policy).eval().requires_grad_(False)
     job = Job(tmp_path, trains=False).look(policy=policy, reference=reference).look(policy=policy, reference=reference)
-    innocent(job.report(), "may be the reference")
+    innocent(job.report(), "may be the other's reference")
+
+
+def test_two_models_with_an_optimizer_that_has_not_stepped(tmp_path):
+    model = encoder()
+    held = {"model": model, "target": copy.deepcopy(model)}
+    job = Job(tmp_path, trains=False).look(**held).look(**held)
+    adam = {"path": "main() adam", "type_name": "torch.optim.adam.Adam"}
+    job.builder.row("holders", 8.0, PID, take=2, **adam)
+    innocent(job.report(), "training was not seen")
 
 
 def test_one_look_cannot_tell(tmp_path):
     model = encoder()
     report = Job(tmp_path).look(model=model, target=copy.deepcopy(model)).report()
     assert not report.findings and not report.ruled_out
-    assert "not seen in training" in report.skipped[0].reason
+    assert "training was not seen" in report.skipped[0].reason
 
 
 @pytest.mark.parametrize("start", ["at the first step", "later"])
