@@ -49,7 +49,7 @@ def rows(step):
             found[0]["pinned_bytes"] = _pinned_bytes(binding)
         return found
     except Exception as error:
-        if _is_the_jobs(error):
+        if names.is_foreign(error):
             raise
         return []
 
@@ -73,7 +73,7 @@ def device_row(device, step):
             "step": step,
         }
     except Exception as error:
-        if _is_the_jobs(error):
+        if names.is_foreign(error):
             raise
         return None
 
@@ -96,7 +96,7 @@ def attach_oom_observer(callback):
             return "CUDA out-of-memory errors are not observed: this torch has no observers"
         attach(_observer(callback))
     except Exception as error:  # the cudaMallocAsync backend and pluggable allocators refuse
-        if _is_the_jobs(error):
+        if names.is_foreign(error):
             raise
         reason = str(error).split("\n", 1)[0][:200]
         return "CUDA out-of-memory errors are not observed: %s" % reason
@@ -161,7 +161,7 @@ def _is_capturing(binding):
     try:
         return ask is not None and bool(ask())
     except Exception as error:
-        if _is_the_jobs(error):
+        if names.is_foreign(error):
             raise
         return True  # another stream may be, or the device is broken: hands off
 
@@ -180,11 +180,3 @@ def _figure(stats, name, metric="current"):
 
 def _whole(value):
     return value if type(value) is int else None
-
-
-def _is_the_jobs(error):
-    """Raised by a signal handler of the job. torch's own errors look foreign by their type, but answer our call.
-
-    After a failed kernel every CUDA call raises one: the job must hear of it from its own call.
-    """
-    return names.is_foreign(error) and not names.type_name(type(error)).startswith("torch.")

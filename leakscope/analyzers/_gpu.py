@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from ..storage import Recording
 
+NO_GPU = "no GPU in this recording"
 _OOM_S = 1.0  # the figures of a device are written right after the note that it ran out
 # As agent/cuda.py writes it.
 _OOM_TEXT = re.compile(
@@ -117,9 +118,6 @@ def nothing_to_look_at(recording: Recording, kind: str) -> Skipped:
     if len(recording.tables["gpu_samples"]):
         return Skipped(kind, "the GPU was seen from outside only: torch's allocator told nothing")
     return Skipped(kind, NO_GPU)
-
-
-NO_GPU = "no GPU in this recording"
 
 
 def _ooms_of(notes: pd.DataFrame) -> Iterator[Oom]:

@@ -3,8 +3,8 @@
 Looks for:     allocations that failed although torch held more unused memory than was asked for, and a cache that has
                to be flushed again and again to find room.
 Why:           tensors of many sizes cut the allocator's segments up; with one tensor left in it a segment stays.
-Decides by:    reserved - active above the request when torch ran out; else min_retries flushes with min_split_fraction
-               of the reserved memory in free parts of segments, and more of it than before.
+Decides by:    reserved - active above the request and min_unused_fraction when torch ran out; else min_retries flushes
+               with min_split_fraction of the reserved memory in free parts of segments, and more of it than before.
 Mistaken when: the unused memory belongs to the private pools of CUDA graphs, which nothing else may use.
 Do:            let segments grow: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, set before the first use of CUDA.
 """
@@ -32,8 +32,9 @@ _POOLS = "memory in the private pools of CUDA graphs looks the same and stays un
 def findings(
     recording: Recording,
     *,
+    min_unused_fraction: float = 0.1,  # of the reserved memory: less are the scraps that any allocator leaves
     min_retries: int = 3,  # a flush or two at the largest batch is how the allocator is meant to work
-    min_split_fraction: float = 0.1,  # of the reserved memory: torch itself leaves a few percent of every segment
+    min_split_fraction: float = 0.1,  # the same, at times when nothing failed
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per process and device, or what is unused there."""
     uses = device_uses(recording)
@@ -41,13 +42,18 @@ def findings(
         yield nothing_to_look_at(recording, _KIND)
         return
     for use in uses:
-        in_pieces = [oom for oom in use.ooms if (oom.unused_bytes or 0) > oom.requested_bytes]
+        in_pieces = [oom for oom in use.ooms if _is_in_pieces(oom, min_unused_fraction)]
         if in_pieces:
             yield _ran_out(use, in_pieces)
         elif _is_cut_up(use, min_retries, min_split_fraction):
             yield _flushes(use)
         else:
             yield _ruled_out(use)
+
+
+def _is_in_pieces(oom: Oom, min_unused_fraction: float) -> bool:
+    least = max(oom.requested_bytes, min_unused_fraction * (oom.reserved_bytes or 0))
+    return oom.unused_bytes is not None and oom.unused_bytes > least
 
 
 def _ran_out(use: DeviceUse, ooms: list[Oom]) -> Finding:
@@ -135,8 +141,10 @@ def _ruled_out(use: DeviceUse) -> RuledOut:
     if oom.unused_bytes is None:
         return RuledOut(_KIND, f"{use.label}: ran out, and nothing shows that it was cut up; {kept}", figures)
     figures["unused_bytes"] = oom.unused_bytes
-    asked, unused = format_bytes(oom.requested_bytes), format_bytes(oom.unused_bytes)
-    return RuledOut(_KIND, f"{use.label}: really full when {asked} were asked for: only {unused} were unused", figures)
+    scraps = ", in scraps" if oom.unused_bytes > oom.requested_bytes else ""
+    unused = f"{format_bytes(oom.unused_bytes)} of {format_bytes(oom.reserved_bytes or 0)} were unused{scraps}"
+    asked = format_bytes(oom.requested_bytes)
+    return RuledOut(_KIND, f"{use.label}: full when {asked} were asked for: {unused}", figures)
 
 
 def _curves(use: DeviceUse) -> list[Series]:

@@ -125,19 +125,22 @@ class _Gpu:
             )
             for oom in ooms[-1:]
         ]
-        end = f"end {'them' if len(pids) > 1 else 'it'} if nobody needs {'them' if len(pids) > 1 else 'it'}"
+        names = ", ".join(f"pid {pid}" for pid, _ in pids)
+        it = "them" if len(pids) > 1 else "it"
         return Finding(
             kind=_KIND,
             title=f"Other processes hold {format_bytes(most)} of {self.name}",
             severity="critical" if ooms else "warning",
             confidence=0.6 if estimated else 0.95,
             bytes=most,
-            subject=Subject(device=self.name, holder=who or "processes outside the job"),
+            subject=Subject(device=self.name, holder=names or "processes outside the job"),
             evidence=evidence,
             doubts=["their pids are not visible in this container: used less what torch held and its contexts took"]
             if estimated
             else [],
-            remedy=[f"{end}, or choose another GPU: frees about {format_bytes(most)}"] if pids else [],
+            remedy=[f"end {names} if nobody needs {it}, or choose another GPU: frees about {format_bytes(most)}"]
+            if pids
+            else [],
         )
 
     def _largest_others(self) -> list[tuple[int, int]]:

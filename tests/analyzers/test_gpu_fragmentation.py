@@ -32,7 +32,14 @@ def test_a_device_that_is_really_full(tmp_path):
     builder = runs_out(trainer(tmp_path, flat()), 40.5, requested=2 * GiB, reserved=79 * GiB, allocated=78 * GiB)
     findings, (ruled_out,), _ = looked(builder)
     assert not findings
-    assert ruled_out.reason.endswith("really full when 2.0 GiB were asked for: only 1.0 GiB were unused")
+    assert ruled_out.reason.endswith("full when 2.0 GiB were asked for: 1.0 GiB of 79.0 GiB were unused")
+
+
+def test_scraps_that_add_up_to_a_small_request_are_no_fragmentation(tmp_path):
+    builder = runs_out(trainer(tmp_path, flat()), 40.5, requested=9 * MiB, reserved=79 * GiB, allocated=78 * GiB)
+    findings, (ruled_out,), _ = looked(builder)
+    assert not findings
+    assert ruled_out.reason.endswith("full when 9.0 MiB were asked for: 1.0 GiB of 79.0 GiB were unused, in scraps")
 
 
 def test_a_failure_without_figures_proves_nothing(tmp_path):

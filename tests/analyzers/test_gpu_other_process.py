@@ -19,8 +19,8 @@ def test_who_had_the_room_when_the_job_ran_out(tmp_path):
     (finding,), _, _ = looked(runs_out(builder, 36.0, requested=6 * GiB, reserved=34 * GiB, allocated=34 * GiB))
     assert finding.title == "Other processes hold 40.0 GiB of GPU 3 (NVIDIA X100)"
     assert finding.severity == "critical"
-    assert finding.subject.holder == f"pid {OTHER_PID} held up to 40.0 GiB"
-    assert finding.remedy == ["end it if nobody needs it, or choose another GPU: frees about 40.0 GiB"]
+    assert finding.subject.holder == f"pid {OTHER_PID}"
+    assert finding.remedy == [f"end pid {OTHER_PID} if nobody needs it, or choose another GPU: frees about 40.0 GiB"]
     assert any("6.0 GiB could not be had at /home/me/train.py:31" in e.text for e in finding.evidence)
 
 
