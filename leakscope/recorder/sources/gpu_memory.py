@@ -57,7 +57,7 @@ class Device(NamedTuple):
 
 
 def rows(tree: Tree) -> Iterator[Row]:
-    """One row a device and one a process on it. **Cost** 20 us a device beside the driver's own time, by the stand-in."""
+    """One row a device and one a process on it. **Cost** 20 us a device and the driver's own time."""
     nvml = _started(tree)
     if nvml is None:
         return
