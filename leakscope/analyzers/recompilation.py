@@ -1,0 +1,179 @@
+"""torch.compile that compiles the same functions again and again.
+
+Looks for:     compiled graphs whose number still rises after the warm-up.
+Why:           every graph and the guards in front of it stay in memory, and the step that compiles takes seconds.
+Decides by:    min_recompiles compilations of functions that were compiled before, both in the middle and in the last
+               third of the run, and min_pace of the pace kept up to the end.
+Mistaken when: the inputs have a few hundred shapes only, and the recording ends before all of them came by.
+Do:            let the size be dynamic, pad to a few sizes, or keep what changes out of the compiled function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
+from ..units import format_bytes
+from ._growth import ProcessGrowth, TreeGrowth, int_of, rows_of, severity_of, text_of, tree_growth
+from ._trend import Floats
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..storage import Recording
+
+NEEDS = ("process_samples", "takes")
+AFTER_OTHERS = True
+_KIND = "recompilation"
+
+
+@dataclass(frozen=True)
+class _Compiled:
+    """What one process compiled. ``again`` counts compilations of functions compiled before, at each of ``time_s``."""
+
+    process: ProcessGrowth
+    last: pd.Series[Any]
+    time_s: Floats
+    again: NDArray[Any]
+    graphs: int
+    middle: int
+    late: int
+
+    @property
+    def after_warm_up(self) -> int:
+        return self.middle + self.late
+
+    @property
+    def seen_until(self) -> float:
+        """Share of the process's life that lies before the last look."""
+        born_s, died_s = float(self.process.time_s[0]), float(self.process.time_s[-1])
+        return (float(self.time_s[-1]) - born_s) / max(died_s - born_s, 1e-9)
+
+
+def findings(
+    recording: Recording,
+    *,
+    so_far: Sequence[Finding] = (),
+    min_recompiles: int = 8,  # dynamo itself calls so many variants of one function too many: its recompile_limit
+    min_pace: float = 0.25,  # of the middle third, kept up in the last: a set of shapes that fills up slows down
+    min_seen: float = 0.7,  # of the process's life that has to lie before the last look
+) -> Iterator[Finding | RuledOut | Skipped]:
+    """Yield one finding per process that compiles on and on, or how many graphs there were."""
+    growth = tree_growth(recording)
+    seen = [_compiled(process, rows_of(recording.tables["compile_counters"], process)) for process in growth.processes]
+    compiled = [one for one in seen if one is not None]
+    if not compiled:
+        yield Skipped(_KIND, "torch.compile was not used")
+    for one in compiled:
+        if one.time_s.size < 4 or one.seen_until < min_seen:
+            yield Skipped(_KIND, f"too few looks at {one.process.label} to tell whether it goes on compiling")
+        elif one.after_warm_up >= min_recompiles and one.late >= max(1.0, min_pace * one.middle) and one.middle:
+            yield _finding(growth, one, so_far)
+        else:
+            yield _ruled_out(one)
+
+
+def _compiled(process: ProcessGrowth, rows: pd.DataFrame) -> _Compiled | None:
+    if not len(rows):
+        return None
+    time_s = rows["time_s"].to_numpy(dtype=np.float64)
+    graphs = rows["unique_graph_count"].astype("float64").fillna(0).to_numpy()
+    again = rows["recompile_count"].astype("float64").to_numpy()  # torch 2.0 does not count them apart
+    again = _never_falling(graphs if np.isnan(again).all() else np.nan_to_num(again))
+    begin_s = float(process.time_s[0]) if process.first_step_s is None else process.first_step_s
+    third_s = (time_s[-1] - begin_s) / 3
+    # From the first inventory after each border: what was compiled before it may belong to the warm-up.
+    first = int(np.searchsorted(time_s, begin_s + third_s))
+    second = min(int(np.searchsorted(time_s, begin_s + 2 * third_s)), time_s.size - 2)
+    middle, late = (again[second] - again[min(first, second)], again[-1] - again[second]) if second >= 0 else (0, 0)
+    return _Compiled(process, rows.iloc[-1], time_s, again, int(_never_falling(graphs)[-1]), int(middle), int(late))
+
+
+def _never_falling(count: NDArray[Any]) -> NDArray[Any]:
+    """A count that goes on where ``torch._dynamo.reset()`` set it back."""
+    steps = np.diff(count, prepend=0.0)
+    return np.cumsum(np.where(steps < 0, count, steps))
+
+
+def _finding(growth: TreeGrowth, one: _Compiled, so_far: Sequence[Finding]) -> Finding:
+    bytes = _unexplained_bytes(growth, one, so_far)
+    function, reason = text_of(one.last, "function"), text_of(one.last, "recompile_reason")
+    file, line = text_of(one.last, "owner_file"), int_of(one.last, "owner_line")
+    figures = {"unique_graph_count": one.graphs, "middle_third": one.middle, "last_third": one.late}
+    evidence = [
+        Evidence(
+            f"after the warm-up functions were compiled again {one.middle} times in the middle of the run and "
+            f"{one.late} times at its end; {one.graphs} graphs in all",
+            figures,
+        )
+    ]
+    if function:
+        evidence.append(Evidence(f"most often lately: {function} ({file}:{line})", {"line": line}))
+    if reason:
+        evidence.append(Evidence(f"the newest reason dynamo gave: {reason}", {"recompile_reason": reason}))
+    doubts = []
+    if bytes:
+        text = f"the graphs are given all growth that nothing else explains ({format_bytes(bytes)})"
+        doubts.append(f"{text}: what one graph takes was not measured")
+    return Finding(
+        kind=_KIND,
+        title=f"torch.compile compiles {function or 'functions'} again and again: "
+        f"{one.after_warm_up} times after the warm-up, with no end in sight",
+        severity=severity_of(growth, bytes),
+        confidence=0.8 if bytes else 0.9,
+        bytes=bytes,
+        subject=Subject(
+            pid=one.process.pid,
+            process=one.process.name,
+            role=one.process.role,
+            holder=f"{one.graphs} compiled graphs",
+            file=file,
+            line=line,
+            function=function,
+            library="torch._dynamo",
+        ),
+        bytes_per_hour=round(bytes / max(growth.end_s - growth.start_s, 1e-9) * 3600, 1),
+        evidence=evidence,
+        doubts=doubts,
+        remedy=_remedy(reason),
+        series=[Series("compiled again", one.time_s.tolist()[:2000], one.again.tolist()[:2000], "s", "compilations")],
+    )
+
+
+def _unexplained_bytes(growth: TreeGrowth, one: _Compiled, so_far: Sequence[Finding]) -> int:
+    """Growth of this process that no other finding claims; 0 where nothing leaks."""
+    if not growth.leaking:
+        return 0
+    explained = sum(f.bytes for f in so_far if f.subject.pid == one.process.pid and not f.wasted)
+    return max(0, one.process.growth_bytes - explained)
+
+
+def _remedy(reason: str | None) -> list[str]:
+    """By what dynamo's reason says; it then compiles once, or once for each size."""
+    logs = "TORCH_LOGS=recompiles prints every reason as it happens"
+    words = (reason or "").lower()
+    if "size mismatch" in words or "stride mismatch" in words or ".size()" in words:
+        return [
+            "compile with dynamic=True or mark the size with torch._dynamo.mark_dynamic: one graph then serves all",
+            "or pad the inputs to a few fixed sizes",
+            logs,
+        ]
+    if "grad_mode" in words or "requires_grad" in words:
+        return ["compile one function for training and one for evaluation: they differ in what needs gradients", logs]
+    if "==" in words or "obj_id" in words or "id match" in words:
+        return ["keep the value that changes out of the compiled function, or make it a tensor", logs]
+    return [logs]
+
+
+def _ruled_out(one: _Compiled) -> RuledOut:
+    figures = {"unique_graph_count": one.graphs, "middle_third": one.middle, "last_third": one.late}
+    ending = f"{one.middle} times in the middle of the run, {one.late} times at its end"
+    if not one.after_warm_up:
+        ending = "never after the warm-up"
+    label = f"{one.process.label} compiled {one.graphs} graphs"
+    return RuledOut(_KIND, f"{label} and settled: functions were compiled again {ending}", figures)

@@ -1,0 +1,269 @@
+"""Reference counts that a C extension gets wrong: None runs out of references, or objects are never let go of.
+
+Looks for:     a count of references to None that falls steadily; objects that grow in number and that nobody refers to.
+Why:           each reference to None that is dropped once too often brings Python nearer to the fatal error
+               "deallocating None"; each reference that is not dropped keeps an object for ever.
+Decides by:    a fall of None's count by min_fall or more, still going on at the end, that no release of objects with
+               None in them explains; objects without a holder whose own bytes are min_own_share of the growth.
+Mistaken when: a large list of None, made beforehand where no inventory saw it, is filled with values little by little.
+Do:            run None's case on Python 3.12 or later, where it is harmless; update the extension or do without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
+from ..units import format_bytes, format_count, format_duration
+from ._growth import ProcessGrowth, TreeGrowth, int_of, rows_of, severity_of, tree_growth, without_last
+from ._trend import CANNOT_TELL, FLAT, GROWING, Floats, bucket_medians, judge, slope_interval
+from .unexplained_growth import _suspects as opaque_holders
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..storage import Recording
+
+NEEDS = ("process_samples", "sentinels")
+AFTER_OTHERS = True
+_KIND = "refcount-drift"
+_SIGABRT = 6
+_BUCKETS = 24
+_LEAST_STEPS = 20  # fewer are too coarse a clock
+_NONES_PER_BLOCK = 20  # references to None that one freed object may have held: records have less
+
+
+@dataclass(frozen=True)
+class _Count:
+    """References to None in one process while it worked, with the small objects beside. **Units** of slopes: a second,
+    a step (None where steps are not known)."""
+
+    process: ProcessGrowth
+    time_s: Floats
+    count: Floats
+    blocks: Floats
+    verdict: str = FLAT
+    per_s: float = 0.0
+    per_step: float | None = None
+    blocks_per_s: float = 0.0
+    aborted: bool = False
+
+    @property
+    def moved(self) -> int:
+        return int(self.count[-1] - self.count[0])
+
+
+def findings(
+    recording: Recording,
+    *,
+    so_far: Sequence[Finding] = (),
+    min_fall: int = 100,  # references: in a healthy training loop the count returns to the same value within some tens
+    min_own_share: float = 0.2,  # of the growth: what hangs on the objects usually weighs several times as much
+    min_explained_share: float = 0.5,  # above it the growth has a holder, and objects without one are a by-product
+) -> Iterator[Finding | RuledOut | Skipped]:
+    """Yield one finding per process that loses references to None, one for objects that nobody refers to."""
+    growth = tree_growth(recording)
+    yield from _none_findings(recording, growth, min_fall)
+    process = growth.main
+    if not growth.leaking or process is None:
+        return
+    left = growth.growth_bytes - sum(f.bytes for f in so_far if not f.wasted)
+    if left > (1 - min_explained_share) * growth.growth_bytes:
+        leaked = _leaked_finding(recording, growth, process, left, min_own_share)
+        yield from [leaked] if leaked is not None else []
+
+
+# ---- None
+
+
+def _none_findings(recording: Recording, growth: TreeGrowth, min_fall: int) -> Iterator[Finding | RuledOut | Skipped]:
+    sentinels = recording.tables["sentinels"]
+    if not sentinels["refcount_none"].notna().any():
+        yield RuledOut(_KIND, "None cannot run out of references here: it is immortal since Python 3.12")
+        return
+    steady: list[_Count] = []
+    for process in growth.processes:
+        count = _count(recording, process, min_fall)
+        if count is None:
+            continue
+        if count.verdict == CANNOT_TELL:
+            yield Skipped(_KIND, f"{process.label} was too short or too restless to judge its references to None")
+        elif count.verdict == FLAT or count.per_s >= 0:
+            steady.append(count)
+        elif (released := _released(recording, count)) is not None:
+            yield released
+        else:
+            yield _none_finding(count)
+    if steady:
+        most = max(steady, key=lambda c: abs(c.moved))
+        figures = {"first_count": int(most.count[0]), "last_count": int(most.count[-1])}
+        ends = f"{format_count(most.count[0])} at first, {format_count(most.count[-1])} at the end"
+        yield RuledOut(_KIND, f"the references to None do not run out: {most.process.label} had {ends}", figures)
+
+
+def _count(recording: Recording, process: ProcessGrowth, min_fall: int) -> _Count | None:
+    rows = rows_of(recording.tables["sentinels"], process)
+    rows = rows[rows["refcount_none"].notna() & (rows["time_s"] <= process.exit_s)]
+    if len(rows) < 2:
+        return None
+    time_s, count, blocks, step = (
+        rows[name].to_numpy(dtype=np.float64, na_value=np.nan)
+        for name in ("time_s", "refcount_none", "allocated_blocks", "step")
+    )
+    one = _Count(process, time_s, count, np.nan_to_num(blocks))
+    fallen = judge(
+        time_s,
+        count.max() - count,
+        started_s=process.first_step_s,
+        min_samples=10,
+        min_growth_bytes=min_fall,
+        min_growth_fraction=0.0,
+    )
+    aborted = _exit_signal(recording, process) == _SIGABRT
+    # A count that had halved when Python aborted needs no long run: three falls in a row are enough.
+    emptied = aborted and count.size >= 4 and count[-1] < 0.5 * count.max() and bool((np.diff(count[-4:]) < 0).all())
+    if fallen.verdict != GROWING and not emptied:
+        return _replaced(one, fallen.verdict)
+    use = time_s >= (fallen.start_s if fallen.verdict == GROWING else time_s[-4])
+    return _with_slopes(one, use, step, aborted)
+
+
+def _replaced(one: _Count, verdict: str) -> _Count:
+    return _Count(one.process, one.time_s, one.count, one.blocks, verdict)
+
+
+def _with_slopes(one: _Count, use: NDArray[np.bool_], step: Floats, aborted: bool) -> _Count:
+    t, y, blocks = one.time_s[use], one.count[use], one.blocks[use]
+    per_s, *_ = slope_interval(*bucket_medians(t, y, _BUCKETS))
+    blocks_per_s, *_ = slope_interval(*bucket_medians(t, blocks, _BUCKETS))
+    known = np.isfinite(step[use])
+    per_step = None
+    if known.sum() >= 3 and np.ptp(step[use][known]) >= _LEAST_STEPS:
+        per_step, *_ = slope_interval(*bucket_medians(step[use][known], y[known], _BUCKETS))
+    return _Count(one.process, t, y, blocks, GROWING, per_s, per_step or None, blocks_per_s, aborted)
+
+
+def _exit_signal(recording: Recording, process: ProcessGrowth) -> int | None:
+    known = recording.tables["processes"]
+    rows = known[(known["pid"] == process.pid) & (known["start_ticks"] == process.start_ticks)]
+    return int_of(rows.iloc[-1], "exit_signal") if len(rows) else None
+
+
+def _released(recording: Recording, one: _Count) -> RuledOut | None:
+    """Why the count falls without anybody's fault; None where nothing of the kind was seen."""
+    figures = {"lost_per_s": round(-one.per_s, 1), "blocks_per_s": round(one.blocks_per_s, 1), "fallen_by": -one.moved}
+    if one.blocks_per_s * _NONES_PER_BLOCK <= one.per_s:
+        text = f"references to None fall in {one.process.label} because objects that hold them are released"
+        return RuledOut(_KIND, f"{text} ({format_count(-one.blocks_per_s)} objects a second)", figures)
+    holders = rows_of(recording.tables["holders"], one.process)
+    full = holders[(holders["member_type"] == "NoneType") & (holders["length"].astype("float64") >= -one.moved)]
+    if len(full):
+        path = full.iloc[0]["path"]
+        return RuledOut(_KIND, f"references to None fall because {path}, made full of None, is filled", figures)
+    return None
+
+
+def _none_finding(one: _Count) -> Finding:
+    last = float(one.count[-1])
+    left_s = last / -one.per_s
+    per_step = one.per_step if one.per_step is not None and one.per_step < 0 else None
+    rate = f"{format_count(-per_step)} a step" if per_step else f"{format_count(-one.per_s)} a second"
+    ends = f"in {format_duration(left_s)}"
+    if per_step:
+        ends = f"in about {format_count(last / -per_step)} steps ({format_duration(left_s)})"
+    figures = {
+        "first_count": int(one.count[0]),
+        "last_count": int(last),
+        "lost_per_s": round(-one.per_s, 2),
+        "lost_per_step": None if per_step is None else round(-per_step, 2),
+        "seconds_to_abort": 0.0 if one.aborted else round(left_s, 1),
+    }
+    fell = f"references to None fell from {format_count(one.count[0])} to {format_count(last)}"
+    evidence = [Evidence(f"{fell} in {format_duration(one.time_s[-1] - one.time_s[0])}, {rate}", figures)]
+    if one.aborted:
+        text = 'SIGABRT ended it: Python aborts with "deallocating None" when none is left'
+        evidence.append(Evidence(text, {"signal": _SIGABRT}))
+    evidence.append(
+        Evidence(
+            f"the number of small objects did not fall with it ({format_count(one.blocks_per_s)} a second): "
+            "no data was released that could explain it",
+            {"blocks_per_s": round(one.blocks_per_s, 1)},
+        )
+    )
+    title = f"A C extension drops references to None that it does not own ({rate})"
+    remedy = ["run it on Python 3.12 or later: None is immortal there, and the program survives"]
+    if per_step:
+        remedy.append(f"look for an extension whose calls could drop {format_count(-per_step)} references in one step")
+    return Finding(
+        kind=_KIND,
+        title=f"{title}: it died of it" if one.aborted else f"{title}: Python will abort {ends}",
+        severity="critical",
+        confidence=0.97 if one.aborted else 0.9,
+        bytes=0,
+        subject=Subject(
+            pid=one.process.pid,
+            process=one.process.name,
+            role=one.process.role,
+            holder="references to None",
+            type="NoneType",
+        ),
+        evidence=evidence,
+        doubts=["which extension it is cannot be seen from the count"],
+        remedy=remedy,
+        series=[Series("references to None", one.time_s.tolist()[:2000], one.count.tolist()[:2000], "s", "references")],
+    )
+
+
+# ---- objects that nobody refers to
+
+
+def _leaked_finding(
+    recording: Recording, growth: TreeGrowth, process: ProcessGrowth, left: int, min_own_share: float
+) -> Finding | None:
+    """Objects of one type that pile up without a holder; None where they are few, or where C code may hold them."""
+    takes = rows_of(recording.tables["takes"], process)
+    orphans = without_last(rows_of(recording.tables["orphans"], process), takes)
+    orphans = orphans[orphans["orphan_verdict"] == "no-python-holder"]
+    best: tuple[float, str, pd.DataFrame] | None = None
+    for name, rows in orphans.groupby("type_name"):
+        own = rows["deep_bytes"].astype("float64").to_numpy()
+        gap_s = float(rows["time_s"].iloc[-1] - rows["time_s"].iloc[0])
+        if gap_s > 0 and (best is None or (own[-1] - own[0]) / gap_s > best[0]):
+            best = (float(own[-1] - own[0]) / gap_s, str(name), rows)
+    if best is None or best[0] * (growth.end_s - growth.start_s) < min_own_share * left:
+        return None
+    if opaque_holders(rows_of(recording.tables["holders"], process)):
+        return None  # a table in C is the likelier holder: unexplained-growth names it
+    per_s, name, rows = best
+    first, last = float(rows["object_count"].iloc[0]), float(rows["object_count"].iloc[-1])
+    window_s = float(rows["time_s"].iloc[-1] - rows["time_s"].iloc[0])
+    figures = {"first_count": first, "last_count": last, "own_bytes_per_s": round(per_s)}
+    counted = f"{format_count(first)} to {format_count(last)} in {format_duration(window_s)}"
+    return Finding(
+        kind=_KIND,
+        title=f"Objects that nobody refers to pile up ({name}): a C extension keeps references it should drop",
+        severity=severity_of(growth, left),
+        confidence=0.65,
+        bytes=left,
+        subject=Subject(pid=process.pid, process=process.name, role=process.role, holder="no Python object", type=name),
+        bytes_per_hour=round(left / max(growth.end_s - growth.start_s, 1e-9) * 3600, 1),
+        evidence=[
+            Evidence(f"objects of type {name} went from {counted}", figures),
+            Evidence(
+                f"{int_of(rows.iloc[-1], 'sampled_count')} of them were looked into: no object refers to them, and "
+                "they are in no cycle that the collector could free",
+                {"sampled_count": int_of(rows.iloc[-1], "sampled_count")},
+            ),
+            Evidence(f"nothing else explains {format_bytes(left)} of growth", {"bytes": left}),
+        ],
+        doubts=["a table inside C code that nothing in Python leads to would look the same"],
+        remedy=[
+            f"update or replace the extension that makes these objects ({name}): clearing variables and gc.collect() "
+            "free nothing here"
+        ],
+    )

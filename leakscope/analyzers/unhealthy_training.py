@@ -1,0 +1,252 @@
+"""A training that goes wrong without a word: NaN in weights or gradients, parameters or gradients that are missing.
+
+Looks for:     NaN or Inf in parameters and gradients, parameters that became None, steps without any gradient.
+Why:           such a training runs on for hours and learns nothing; its memory may look perfectly healthy.
+Decides by:    NaN in a trained parameter in the last look; NaN or Inf in gradients in min_takes looks; a parameter that
+               was there and is None now; no gradient in any look while the trained weights stay as they are.
+Mistaken when: parameters have NaN by design, as a mark for cells that are never used.
+Do:            go back to a checkpoint from before the first NaN; torch.autograd.set_detect_anomaly names the operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
+from ..units import format_count
+from ._growth import ProcessGrowth, int_of, rows_of, tree_growth
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..storage import Recording
+
+NEEDS = ("process_samples", "takes")
+_KIND = "unhealthy-training"
+_BROKEN = {"nan": "NaN", "inf": "Inf"}  # states of a gradient
+_MOST_NAMES = 5
+
+
+@dataclass(frozen=True)
+class _Looks:
+    """What the inventories saw of one process's parameters: one row per take, weight set, state and named parameter."""
+
+    process: ProcessGrowth
+    rows: pd.DataFrame
+    steps: dict[int, int]
+
+    @property
+    def takes(self) -> list[int]:
+        return sorted(self.rows["take"].unique())
+
+    def of(self, *states: str) -> pd.DataFrame:
+        return self.rows[self.rows["gradient_state"].isin(states)]
+
+    def step_of(self, take: int) -> str:
+        return f"step {self.steps[take]}" if take in self.steps else f"inventory {take}"
+
+    def subject(self, rows: pd.DataFrame) -> Subject:
+        sets, names = (rows[column].dropna() for column in ("weight_set", "tensor_name"))
+        return Subject(
+            pid=self.process.pid,
+            process=self.process.name,
+            role=self.process.role,
+            holder=str(sets.iloc[0]) if len(sets) else None,
+            path=str(names.iloc[0]) if len(names) else None,
+            type="torch.nn.Parameter",
+            library="torch",
+        )
+
+
+def findings(
+    recording: Recording,
+    *,
+    min_takes: int = 2,  # mixed precision meets Inf now and then, and skips that step
+) -> Iterator[Finding | RuledOut | Skipped]:
+    """Yield what is wrong with the parameters of each process that trains, or how many were looked at."""
+    yield from _import_orders(recording)
+    looked = [looks for process in tree_growth(recording).processes if (looks := _looks(recording, process))]
+    if not looked:
+        yield Skipped(_KIND, "no inventory was taken at an optimizer step")
+    for looks in looked:
+        results = (
+            _nan_parameters(looks),
+            _broken_gradients(looks, min_takes),
+            _lost_parameters(looks),
+            _no_gradients(recording, looks, min_takes),
+        )
+        wrong = [result for result in results if result is not None]
+        yield from wrong
+        if not wrong:
+            yield _ruled_out(looks)
+
+
+def _looks(recording: Recording, process: ProcessGrowth) -> _Looks | None:
+    rows = rows_of(recording.tables["gradients"], process)
+    takes = rows_of(recording.tables["takes"], process)
+    known = takes[takes["step"].notna()]
+    steps = dict(zip(known["take"].astype(int), known["step"].astype(int)))
+    return _Looks(process, rows, steps) if len(rows) else None
+
+
+def _count(rows: pd.DataFrame) -> int:
+    return int(rows["parameter_count"].fillna(0).sum())
+
+
+def _named(rows: pd.DataFrame) -> str:
+    """``layers.0.weight, layers.1.weight and 12 more`` of the rows of one take."""
+    names = list(dict.fromkeys(rows["tensor_name"].dropna()))
+    more = _count(rows) - len(names[:_MOST_NAMES])
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {format_count(more)} more" if more > 0 else "")
+
+
+def _finding(looks: _Looks, rows: pd.DataFrame, title: str, severity: str, **rest: Any) -> Finding:
+    return Finding(kind=_KIND, title=title, severity=severity, bytes=0, subject=looks.subject(rows), **rest)
+
+
+# ---- what may be wrong
+
+
+def _nan_parameters(looks: _Looks) -> Finding | None:
+    """NaN in a weight does not go away: it is enough to see it in the last look."""
+    rows = looks.of("nan-parameter")
+    last = rows[rows["take"] == looks.takes[-1]]
+    if not len(last):
+        return None
+    first = int(rows["take"].min())
+    before = [take for take in looks.takes if take < first]
+    since = f"first seen at {looks.step_of(first)}"
+    since += f", not yet at {looks.step_of(before[-1])}" if before else ": the first look"
+    figures = {"parameter_count": _count(last), "first_step": looks.steps.get(first)}
+    remedy = ["torch.autograd.set_detect_anomaly(True) names the operation, in a run up to there"]
+    if before:
+        remedy.insert(0, f"go back to a checkpoint from {looks.step_of(before[-1])} or before: NaN in weights stays")
+    return _finding(
+        looks,
+        last,
+        f"Weights have become NaN: {_named(last)}",
+        "critical",
+        confidence=0.95,
+        evidence=[Evidence(f"in the last look {_count(last)} of the sampled parameters were NaN; {since}", figures)],
+        remedy=remedy,
+    )
+
+
+def _broken_gradients(looks: _Looks, min_takes: int) -> Finding | None:
+    rows = looks.of(*_BROKEN)
+    takes = sorted(rows["take"].unique())
+    if len(takes) < min_takes:
+        return None
+    last = rows[rows["take"] == takes[-1]]
+    what = " or ".join(word for state, word in _BROKEN.items() if state in set(rows["gradient_state"]))
+    seen = f"{len(takes)} of {len(looks.takes)} looks"
+    figures = {"takes_with": len(takes), "takes": len(looks.takes), "first_step": looks.steps.get(int(takes[0]))}
+    return _finding(
+        looks,
+        last,
+        f"Gradients are {what} when the optimizer steps: {_named(last)}",
+        "critical",
+        confidence=0.9,
+        evidence=[Evidence(f"seen in {seen}, first at {looks.step_of(int(takes[0]))}", figures)],
+        doubts=["a loss scaler of another framework may leave such a step out"] if what == "Inf" else [],
+        remedy=[f"torch.autograd.set_detect_anomaly(True) names the operation; look at {looks.step_of(int(takes[0]))}"],
+    )
+
+
+def _lost_parameters(looks: _Looks) -> Finding | None:
+    """Parameters that are None now and were tensors before. None from the start is how a layer goes without a bias."""
+    for _, rows in looks.rows.groupby("weight_set"):
+        takes = sorted(rows["take"].unique())
+        first, last = (rows[rows["take"] == take] for take in (takes[0], takes[-1]))
+        gone_first, gone_last = (part[part["gradient_state"] == "none-parameter"] for part in (first, last))
+        lost = _count(gone_last) - _count(gone_first)
+        if lost <= 0 or _count(first) != _count(last):  # the same model, not another one of that name
+            continue
+        names = set(gone_last["tensor_name"].dropna()) - set(gone_first["tensor_name"].dropna())
+        new = gone_last[gone_last["tensor_name"].isin(names)]
+        said = f": {_named(new)}" if len(new) else ""
+        since = f"{looks.step_of(int(takes[0]))} to {looks.step_of(int(takes[-1]))}"
+        return _finding(
+            looks,
+            new if len(new) else gone_last,
+            f"{lost} parameters have become None{said}",
+            "warning",
+            confidence=0.85,
+            evidence=[Evidence(f"{lost} more of {_count(last)} parameters are None, {since}", {"lost_count": lost})],
+            doubts=["a layer whose bias is merged into another one on purpose looks the same"],
+        )
+    return None
+
+
+def _no_gradients(recording: Recording, looks: _Looks, min_takes: int) -> Finding | None:
+    """No trained parameter of any model ever has a gradient, and none of the weights moves.
+
+    Gradients alone prove nothing: some programs clear them within the step. Nor does one model: a target network
+    has none, and rightly so.
+    """
+    missing = looks.of("none")
+    if len(looks.takes) < min_takes or not len(missing) or _count(looks.of("ok", *_BROKEN)):
+        return None
+    if _are_others_trained(recording, looks.process) or _do_weights_move(recording, looks.process) is not False:
+        return None
+    last = missing[missing["take"] == looks.takes[-1]]
+    first, end = looks.step_of(looks.takes[0]), looks.step_of(looks.takes[-1])
+    figures = {"parameter_count": _count(last), "takes": len(looks.takes)}
+    return _finding(
+        looks,
+        last,
+        "The optimizer steps, but no parameter has a gradient and no weight changes",
+        "warning",
+        confidence=0.85,
+        evidence=[
+            Evidence(f"{_count(last)} trained parameters had no gradient in any look, {first} to {end}", figures),
+            Evidence("samples of the weights were the same to the last bit in all inventories that took them"),
+        ],
+        remedy=["see that the loss comes from these parameters (no detach, no no_grad) and backward() runs on it"],
+    )
+
+
+def _are_others_trained(recording: Recording, process: ProcessGrowth) -> bool:
+    """The optimizer has tensors that belong to no model: an image or latent that is being optimized."""
+    tensors = rows_of(recording.tables["tensors"], process)
+    return bool((tensors["tensor_owner"] == "master-weight").any())
+
+
+def _do_weights_move(recording: Recording, process: ProcessGrowth) -> bool | None:
+    """Whether samples of trained weights ever differ from one inventory to another; None with fewer than two."""
+    weights = rows_of(recording.tables["weights"], process)
+    weights = weights[weights["requires_grad"].fillna(False).astype(bool) & weights["fingerprint"].notna()]
+    by_tensor = weights.groupby(["weight_set", "tensor_name"])["fingerprint"].agg(["size", "nunique"])
+    by_tensor = by_tensor[by_tensor["size"] >= 2]
+    return bool((by_tensor["nunique"] > 1).any()) if len(by_tensor) else None
+
+
+def _import_orders(recording: Recording) -> Iterator[Finding]:
+    notes = recording.tables["agent_notes"]
+    for _, row in notes[notes["note"] == "import-order"].drop_duplicates("text").iterrows():
+        extension = str(row["text"]).split(" ", 1)[0]
+        yield Finding(
+            kind=_KIND,
+            title=str(row["text"]),
+            severity="note",
+            confidence=0.9,
+            bytes=0,
+            subject=Subject(pid=int_of(row, "pid"), library=extension),
+            evidence=[Evidence(f"{extension} replaces parts of them, and finds them in use already")],
+            remedy=[f"import {extension} first"],
+        )
+
+
+def _ruled_out(looks: _Looks) -> RuledOut:
+    last = looks.rows[looks.rows["take"] == looks.takes[-1]]
+    broken = len(looks.of("nan-parameter", *_BROKEN)["take"].unique())
+    missing = _count(last[last["gradient_state"] == "none"])
+    healthy = _count(last[last["gradient_state"] == "ok"])
+    figures = {"takes": len(looks.takes), "takes_with_nan": broken, "with_gradient": healthy, "without": missing}
+    seen = f"{len(looks.takes)} looks at {looks.process.label}"
+    if broken:
+        return RuledOut(_KIND, f"NaN or Inf in {broken} of {seen} only: it did not last", figures)
+    text = f"no NaN or Inf in {seen}: {format_count(healthy)} parameters with a gradient"
+    return RuledOut(_KIND, text + (f", {format_count(missing)} without" if missing else ""), figures)
