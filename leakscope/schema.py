@@ -186,7 +186,7 @@ TABLES: dict[str, Table] = {
         Table("takes", "agent", "One inventory of the Python heap: when, where and at what cost", (
             *_PROCESS, *_TAKE,
             _c("reason", "str", "", "schedule, growth, pressure, exception, exit, user"),
-            _c("safe_point", "str", "", "optimizer-step, pending-call, agent-thread, exception-hook, exit"),
+            _c("safe_point", "str", "", "optimizer-step, pending-call, agent-thread, cuda-oom, exit"),
             _STEP,
             _c("duration_s", "float", "s", "time the take held its thread"),
             _c("take_cpu_s", "float", "s", "CPU time of the take"),

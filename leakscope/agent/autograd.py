@@ -26,7 +26,7 @@ class Graphs(object):
         self._storage_id = storage_id
         self._tensor_type = tensor_type
         self._deadline = deadline
-        self.saved = {}  # address of a storage that only a graph keeps -> its bytes
+        self.saved = {}  # address of a storage that only a graph keeps -> (bytes, dtype)
         self._seen = {}  # id -> node: held until the walk is over, since a wrapper's id means nothing once it is gone
         self._saved_names = {}
 
@@ -77,5 +77,6 @@ class Graphs(object):
         if key in self._storages or tensor.device.type != "cpu":
             return 0
         self._storages[key] = None
-        size = self.saved[key] = tensor.untyped_storage().nbytes()
+        size = tensor.untyped_storage().nbytes()
+        self.saved[key] = (size, tensor.dtype)
         return size

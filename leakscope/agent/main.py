@@ -8,7 +8,7 @@ import sys
 import time
 from time import monotonic
 
-from . import config, imports, journal, names, peak, phases, safepoint, sentinels
+from . import config, cuda, imports, journal, names, peak, phases, safepoint, sentinels
 from .memory import rss_bytes
 from .take import Take
 
@@ -16,6 +16,8 @@ TICK_S = 0.5
 MAX_FAILURES = 5  # after which the agent leaves the job alone for good
 # Helpers of the standard library and of tools: they hold nothing of the user's and come in numbers.
 _NO_TAKES = ("multiprocessing.resource_tracker", "torch/_inductor/compile_worker", "torch._inductor.compile_worker")
+
+_WITH_STEP = frozenset(("marks", "gradients", "compile_counters"))
 
 _agent = None
 
@@ -168,8 +170,28 @@ class Agent(object):
         self.phases.stepped()
         if self.takes:
             self.peak.stepped(self.steps.count)
+            self._look_at_cuda()
         if self.wanted is not None and not self.taking:
             self._take("optimizer-step")
+
+    def _look_at_cuda(self):
+        """Nothing until the job itself uses CUDA: a flag is read, then the allocator's counters once a second."""
+        for row in cuda.rows_if_due(self.step()):
+            self._add("allocator", row)
+        refused = cuda.attach_oom_observer(self._on_cuda_oom)
+        if refused is not None:
+            self.note("cuda-observer", refused)
+
+    def _on_cuda_oom(self, device, requested_bytes, total_bytes, free_bytes, frames):
+        """Torch is about to raise: the frames that asked still stand, so this is the moment for an inventory."""
+        self.note("cuda-oom", cuda.oom_text(device, requested_bytes, total_bytes, free_bytes, frames))
+        row = cuda.device_row(device, self.step())
+        if row is not None:
+            self._add("allocator", row)
+        on_main_thread = _thread.get_ident() == self.main_thread
+        if on_main_thread and self.takes and not self.taking and self.budget.allows(monotonic() - self.began):
+            self.wanted = "pressure"
+            self._take("cuda-oom")
 
     def _take_on_main_thread(self):
         if not self.exiting and self.wanted is not None and not self.taking:
@@ -201,6 +223,8 @@ class Agent(object):
             )  # fmt: skip
             for table, row in rows:
                 row.update(stamps)
+                if table in _WITH_STEP:
+                    row["step"] = self.step()
                 self.inbox.append((table, row))
             summary.update(stamps)
             self.inbox.append(("takes", summary))

@@ -79,7 +79,7 @@ def rows(batch_storages=()):
 
 
 def _saved(live, inventory):
-    """{address: bytes} of what the graphs of the live tensors saved for backward."""
+    """{address: (bytes, dtype)} of what the graphs of the live tensors saved for backward."""
     torch = sys.modules["torch"]
     base = torch.Tensor
     known = dict.fromkeys(a for a, s in inventory.storages.items() if s.owner is not None)

@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import compress
 from time import perf_counter, thread_time
 
-from . import gradients, loaders, names, openers, referrers, roots, tensors, walk
+from . import frameworks, gradients, loaders, names, openers, referrers, roots, tensors, walk
 from .memory import rss_bytes
 from .probes import compile_counters, data_forms, holders, object_types, orphans, threads
 from .probes import tensors as tensor_rows
@@ -77,13 +77,17 @@ class Take(object):
         looks = self.safe_point != "agent-thread"
         kinds_of = {name: tensors.types_of(name) if looks else frozenset() for name in _TORCH}
         # One pass for all that is wanted by type: 65 ms per million objects, as much as the census itself.
-        wanted = _SUSPENDED.union({_LRU_CACHE}, *kinds_of.values())
+        states = frameworks.types()
+        wanted = _SUSPENDED.union({_LRU_CACHE}, states, *kinds_of.values())
         if self._looks_for_large_containers():
             wanted |= roots.CONTAINERS
         picked = list(compress(objects, map(wanted.__contains__, kinds)))
         # Gone before the walk: what the walk learns from reference counts must not include ours.
         del objects, kinds
         self._look_into_torch(picked, kinds_of)
+        if states:
+            texts = frameworks.look([obj for obj in picked if type(obj) in states], states)
+            self.other_rows += [("marks", {"text": text}) for text in texts[:4]]
         suspended = [obj for obj in picked if type(obj) in _SUSPENDED]
         caches = [obj for obj in picked if type(obj) is _LRU_CACHE and obj.cache_info()[3] >= LARGE_LENGTH]
         known = self.memory.get("library_names", ())

@@ -130,6 +130,11 @@ def look(types, tensors, modules, optimizers, batch_storages, memory, with_value
     return inventory
 
 
+def dtype_name(dtype):
+    """``float32``: without the library's name."""
+    return str(dtype).rsplit(".", 1)[-1]
+
+
 def _add(inventory, tensor):
     """The ``Storage`` of a tensor; None for what has none (sparse, nested, meta)."""
     base = inventory._tensor
@@ -147,7 +152,7 @@ def _add(inventory, tensor):
             elif is_view:
                 size = max(size, base.untyped_storage(tensor).nbytes())
             shape = "x".join(map(str, base.size(tensor))) or "scalar"
-            storage = Storage(size, device, str(base.dtype.__get__(tensor)).rsplit(".", 1)[-1], shape)
+            storage = Storage(size, device, dtype_name(base.dtype.__get__(tensor)), shape)
             inventory.storages[address] = storage
         if base.requires_grad.__get__(tensor):
             storage.trained = True
@@ -332,11 +337,11 @@ def settle(inventory, walk):
 
 
 def settle_graphs(inventory, saved, held=()):
-    """``saved``: {address: bytes} of what autograd graphs keep; ``held``: addresses that a path leads to."""
-    for address, size in saved.items():
+    """``saved``: {address: (bytes, dtype)} of what autograd graphs keep; ``held``: addresses a path leads to."""
+    for address, (size, dtype) in saved.items():
         storage = inventory.storages.get(address)
         if storage is None:
-            storage = inventory.storages[address] = Storage(size, "cpu", None, None)
+            storage = inventory.storages[address] = Storage(size, "cpu", dtype_name(dtype), None)
         if storage.owner is None:
             storage.owner = SAVED
     for address, storage in inventory.storages.items():
