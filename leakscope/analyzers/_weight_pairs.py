@@ -55,6 +55,10 @@ class History:
     def step(self, at: Round) -> int:
         return self.steps.get(at.take) or 0
 
+    def is_stepping(self) -> bool:
+        """The process trains something."""
+        return any(self.steps.values())
+
     def is_moving(self, path: str) -> bool:
         """Most of a set's weights have changed since they were first seen."""
         sets = [r.sets[path] for r in self.rounds if path in r.sets]

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
 from ..units import MiB, format_bytes, format_duration
-from ._growth import ProcessGrowth, int_of, rows_of, text_of, tree_growth
+from ._growth import ProcessGrowth, TreeGrowth, int_of, rows_of, text_of, tree_growth
 from ._retained import sources_of
 from ._source_lines import Holder, Line, adding_lines
 from ._weight_pairs import ACCUSED, OTHER_FORM, SAME, START, History, Pair, Thresholds, pairs
+from ._weight_processes import Spread, spreads
 from ._weights import Round, WeightSet, rounds_of
 
 if TYPE_CHECKING:
@@ -53,16 +54,17 @@ def findings(
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per copy that could go, and what the other sets of like weights are."""
     thresholds = Thresholds(min_tensors, min_bytes, equal_share, near_distance, max_changed_share, first_steps)
-    set_count = 0
+    growth = tree_growth(recording)
+    histories: list[tuple[ProcessGrowth, History]] = []
     told = False
-    for process in tree_growth(recording).processes:
+    for process in growth.processes:
         takes = rows_of(recording.tables["takes"], process)
         rounds = _at_work(rounds_of(rows_of(recording.tables["weights"], process)), takes)
         if not rounds:
             continue
-        set_count += len(rounds[-1].sets)
         places = {path: _place(recording, process, path) for path in rounds[-1].sets}
-        alike = list(pairs(_history(recording, process, rounds, takes, places), thresholds))
+        histories.append((process, _history(recording, process, rounds, takes, places)))
+        alike = list(pairs(histories[-1][1], thresholds))
         accused: dict[str, Pair] = {}
         for pair in alike:
             if pair.case in ACCUSED and (pair.copy.path not in accused or pair.bytes > accused[pair.copy.path].bytes):
@@ -75,7 +77,11 @@ def findings(
             if pair.copy.path not in accused:
                 told = True
                 yield _not_accused(process, pair)
+    for spread in spreads(recording, histories, thresholds):
+        told = True
+        yield _finding_of_spread(recording, growth, spread, warning_share, min_bytes)
     if not told:
+        set_count = sum(len(history.rounds[-1].sets) for _, history in histories)
         yield RuledOut(_KIND, "no two sets of weights are alike", {"set_count": set_count})
 
 
@@ -228,6 +234,58 @@ def _not_accused(process: ProcessGrowth, pair: Pair) -> RuledOut | Skipped:
         "bytes": pair.bytes,
     }
     return RuledOut(_KIND, reason, figures)
+
+
+def _finding_of_spread(
+    recording: Recording, growth: TreeGrowth, spread: Spread, warning_share: float, min_bytes: int
+) -> Finding | RuledOut:
+    first, original, count = spread.copies[0], spread.original, len(spread.copies)
+    others = f"{count} other process{'es' if count > 1 else ''}"
+    where = f"the weights of {_name(original.weights)} in {original.process.label} are in {others} too"
+    figures = {"process_count": count + 1, "bytes": spread.bytes}
+    if spread.purpose is not None or spread.bytes < min_bytes:
+        return RuledOut(_KIND, f"{where}: {spread.purpose or format_bytes(spread.bytes)}", figures)
+    share = spread.bytes / max(float(growth.held_bytes.max()), 1.0)
+    place = _place(recording, first.process, first.weights.path)
+    loads = all(copy.process.role == "dataloader-worker" for copy in spread.copies)
+    frees = f"frees about {format_bytes(spread.bytes)}"
+    return Finding(
+        kind=_KIND,
+        title=f"{others[0].upper()}{others[1:]} hold{'s' if count == 1 else ''} the weights of "
+        f"{_name(original.weights)} again",
+        severity="warning" if share >= warning_share else "note",
+        confidence=0.8 if loads else 0.7,
+        bytes=spread.bytes,
+        subject=Subject(
+            pid=first.process.pid,
+            process=first.process.name,
+            role=first.process.role,
+            device=first.weights.device,
+            holder=first.weights.path or _UNNAMED,
+            variable=text_of(place.row, "variable") or _last_identifier(first.weights.path),
+            path=first.weights.path or None,
+            type=text_of(place.row, "type_name"),
+            file=place.line.file if place.line else None,
+            line=place.line.line if place.line else None,
+            function=place.line.function if place.line else None,
+        ),
+        evidence=[
+            Evidence(f"{where}, with the same values", figures),
+            *(
+                Evidence(
+                    f"{c.process.label}: {c.weights.path or _UNNAMED}, {format_bytes(c.bytes)}", {"bytes": c.bytes}
+                )
+                for c in spread.copies[:5]
+            ),
+        ],
+        doubts=[] if loads else ["each process may need the weights: then they can be shared, not dropped"],
+        remedy=[
+            f"keep the model out of what the workers get (the dataset, its transforms): {frees}"
+            if loads
+            else f"call share_memory() on the model before the processes are started, so that all use one copy: {frees}"
+        ],
+        wasted=True,
+    )
 
 
 # ---- where it is held
