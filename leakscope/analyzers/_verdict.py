@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from ..storage import Recording
 
 _LEAST_CPU_S = 0.001
+_DEVICE_LEAKS = ("gpu-retention",)
+# Worse than any growth: the job is about to crash, or trains nothing.
+_NOT_ABOUT_GROWTH = ("refcount-drift", "unhealthy-training")
 
 
 def facts(recording: Recording) -> RecordingFacts:
@@ -59,8 +62,9 @@ def verdict(recording: Recording, findings: Sequence[Finding]) -> Verdict:
     killed = how == "oom-killed" or any(f.kind == "oom-kill" for f in findings)
     wasted = sum(f.bytes for f in findings if f.wasted)
     steps = _steps(recording, growth)
+    on_device = any(f.kind in _DEVICE_LEAKS for f in findings)  # host memory may be flat meanwhile
     return Verdict(
-        leaking=growth.leaking,
+        leaking=True if on_device else growth.leaking,
         killed=killed,
         headline=_headline(growth, findings, killed, wasted, signal, duration(recording)),
         growth_bytes=gained,
@@ -78,20 +82,27 @@ def _headline(
     signal: int | None,
     duration_s: float,
 ) -> str:
-    first = findings[0] if findings else None
-    if growth.leaking is None:
+    first = next((f for f in findings if not f.wasted and f.kind not in _NOT_ABOUT_GROWTH), None)
+    on_device = next((f for f in findings if f.kind in _DEVICE_LEAKS), None)
+    if on_device is not None and not growth.leaking:
+        text = f"GPU memory leaks: {_lower(on_device.title)}."
+    elif growth.leaking is None:
         text = f"Cannot tell whether memory leaks: {growth.reason}."
     elif growth.leaking:
         amount = f"{format_bytes(growth.growth_bytes)} in {format_duration(growth.end_s - growth.start_s)}"
         rate = f"{format_bytes(growth.growth_bytes_per_hour)} an hour"
         who = growth.main.name if growth.main else "the job"
         text = f"Memory leaks: {who} gained {amount} ({rate}) and was still growing."
-        if first is not None and not first.wasted:
+        if first is not None:
             text = f"Memory leaks: {_lower(first.title)}; the job gained {amount} ({rate})."
     else:
         text = f"No leak: memory does not keep growing ({growth.reason})."
-    if first is not None and wasted and not growth.leaking:
-        text += f" But {format_bytes(wasted)} are wasted: {_lower(first.title)}."
+    waste = next((f for f in findings if f.wasted), None)
+    if waste is not None and not growth.leaking:
+        text += f" But {format_bytes(wasted)} are wasted: {_lower(waste.title)}."
+    danger = next((f for f in findings if f.kind in _NOT_ABOUT_GROWTH and f.severity != "note"), None)
+    if danger is not None:
+        text = f"{text} Also: {_lower(danger.title)}." if growth.leaking else f"{danger.title}. {text}"
     if killed:
         return f"Killed for lack of memory after {format_duration(duration_s)}. {text}"
     if signal is not None:
