@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ._growth import ProcessGrowth, int_of, rows_of
 from ._weight_pairs import History, Thresholds, is_same
-from ._weights import WeightSet, likeness
+from ._weights import Key, WeightSet, likeness
 
 if TYPE_CHECKING:
     from ..storage import Recording
@@ -63,7 +63,7 @@ def spreads(
             yield from by_purpose.values()
 
 
-def _equal_keys(path: str, history: History, copy: WeightSet, thresholds: Thresholds) -> set[tuple[str, str]]:
+def _equal_keys(path: str, history: History, copy: WeightSet, thresholds: Thresholds) -> set[Key]:
     """The tensors of a copy that equal those of the model now, or at its first look."""
     if len(copy) < thresholds.min_tensors:
         return set()

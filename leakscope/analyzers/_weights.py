@@ -24,10 +24,12 @@ Singles = NDArray[np.float32]
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Indices = NDArray[np.int64]
+# Elements and fingerprint: equal for tensors with the same values. Not the shape: a file that is read may be kept flat.
+Key = tuple[int, str]
 
 _COUNT = 32  # numbers in a fingerprint, as agent/weights.py writes it
 _DISTINCT = 4  # a tensor with so few different values says nothing
-_CHUNK = 512  # rows compared at once with all of a shape: bounds memory, not the result
+_CHUNK = 512  # rows compared at once with all of a size: bounds memory, not the result
 _PASSING = frozenset(("gradient", "batch", "saved-for-backward", "activation", "optimizer-state"))
 _OF_MODELS = frozenset(("parameter", "buffer"))
 # Largest relative error of rounding to the type, and the step of its smallest numbers.
@@ -40,10 +42,9 @@ class WeightSet:
 
     path: str
     values: Singles
-    keys: tuple[tuple[str, str], ...]  # shape and fingerprint: equal for tensors with the same values
-    sizes: Floats  # elements
+    keys: tuple[Key, ...]
     dtypes: tuple[str, ...]
-    storages: dict[int, tuple[int, tuple[str, str]]]  # address: bytes, key of a tensor in it
+    storages: dict[int, tuple[int, Key]]  # address: bytes, key of a tensor in it
     devices: Counter[str]  # bytes on each
     is_model: bool  # held by modules, not by a dict or list
     is_master: bool  # known to an optimizer only
@@ -54,7 +55,7 @@ class WeightSet:
         return len(self.keys)
 
     @cached_property
-    def counts(self) -> Counter[tuple[str, str]]:
+    def counts(self) -> Counter[Key]:
         return Counter(self.keys)
 
     @property
@@ -65,12 +66,16 @@ class WeightSet:
     def dtype(self) -> str:
         return Counter(self.dtypes).most_common(1)[0][0]
 
+    @cached_property
+    def sizes(self) -> Floats:
+        return np.array([elements for elements, _ in self.keys], dtype=np.float64)
+
     def shared_with(self, other: WeightSet) -> int:
-        """Storages that are in both; an address that was used again has another shape in most cases."""
+        """Storages that are in both; an address that was used again is of another size in most cases."""
         common = self.storages.keys() & other.storages.keys()
         return sum(self.storages[address][1][0] == other.storages[address][1][0] for address in common)
 
-    def bytes_of(self, keys: set[tuple[str, str]]) -> int:
+    def bytes_of(self, keys: set[Key]) -> int:
         """Storages of these tensors, each once."""
         return sum(size for size, key in self.storages.values() if key in keys)
 
@@ -99,8 +104,8 @@ class Likeness:
     close_share: float  # equal or near
     changed_share: float  # near, of what is equal or near
     distance: float
-    keys: tuple[set[tuple[str, str]], set[tuple[str, str]]]  # of the equal tensors: the original's, the copy's
-    close_keys: set[tuple[str, str]]  # of the copy's tensors that are equal or near
+    keys: tuple[set[Key], set[Key]]  # of the equal tensors: the original's, the copy's
+    close_keys: set[Key]  # of the copy's tensors that are equal or near
     repeats: float  # how many tensors of the original each equal one stands for: above 1, a template
 
 
@@ -139,10 +144,10 @@ def _weight_set(path: str, rows: pd.DataFrame) -> WeightSet:
     informative[whole] = np.isfinite(values).all(axis=1) & (_distinct(values) > _DISTINCT)
     values = values[informative[whole]]
     rows = rows[informative]
-    keys = tuple(zip(_texts(rows, "shape"), rows["fingerprint"].tolist()))
+    keys = tuple(zip(map(_elements, _texts(rows, "shape")), rows["fingerprint"].tolist()))
     sizes = rows["storage_bytes"].fillna(0).astype(int).tolist()
     devices: Counter[str] = Counter()
-    storages: dict[int, tuple[int, tuple[str, str]]] = {}
+    storages: dict[int, tuple[int, Key]] = {}
     for number, (address, size, device) in enumerate(zip(rows["storage_key"], sizes, _texts(rows, "device"))):
         address = -1 - number if address is None or address != address else int(address)
         if address not in storages:
@@ -154,7 +159,6 @@ def _weight_set(path: str, rows: pd.DataFrame) -> WeightSet:
         path,
         values,
         keys,
-        np.array([_elements(shape) for shape, _ in keys], dtype=np.float64),
         tuple(_texts(rows, "dtype")),
         storages,
         devices,
@@ -180,18 +184,17 @@ def _distinct(values: Singles) -> Indices:
     return distinct
 
 
-def unchanged_share(before: WeightSet, after: WeightSet, keys: set[tuple[str, str]] | None = None) -> float:
+def unchanged_share(before: WeightSet, after: WeightSet, keys: set[Key] | None = None) -> float:
     """Share of the tensors of ``after`` (of those in ``keys``) whose values were there ``before``, to the last bit."""
     wanted = set(after.keys) if keys is None else keys
     return len(wanted & before.counts.keys()) / len(wanted) if wanted else 0.0
 
 
 def likeness(original: WeightSet, copy: WeightSet, *, near_distance: float) -> Likeness:
-    """How much of ``copy`` is in ``original``; each tensor is compared with the nearest one of the same shape."""
+    """How much of ``copy`` is in ``original``; each tensor is compared with the nearest one of its size."""
     nearest: Indices = np.full(len(copy), -1)
-    for shape in {key[0] for key in copy.keys} & {key[0] for key in original.keys}:
-        ours = np.array([i for i, key in enumerate(copy.keys) if key[0] == shape])
-        theirs = np.array([i for i, key in enumerate(original.keys) if key[0] == shape])
+    for size in np.intersect1d(original.sizes, copy.sizes):
+        ours, theirs = np.flatnonzero(copy.sizes == size), np.flatnonzero(original.sizes == size)
         nearest[ours] = theirs[_nearest(original.values[theirs], copy.values[ours])]
     compared = np.flatnonzero(nearest >= 0)
     partners = nearest[compared]

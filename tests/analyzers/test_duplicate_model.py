@@ -164,6 +164,16 @@ def test_a_checkpoint_that_is_held_after_it_was_loaded_is_found(tmp_path):
     assert "started from" in finding.title
 
 
+def test_a_checkpoint_that_is_kept_flat_is_found(tmp_path):
+    """Some readers of files keep the tensor as it was read, without its shape, under the views they give."""
+    model = encoder()
+    state = {name: tensor.clone().flatten() for name, tensor in model.state_dict().items()}
+    job = Job(tmp_path).look(model=model, state=state)
+    train(model, steps=50)
+    (finding,) = job.look(model=model, state=state).report().findings
+    assert finding.subject.variable == "state"
+
+
 def test_a_checkpoint_held_beside_a_frozen_base_is_found(tmp_path):
     model = encoder()
     state = clone(model.state_dict())
