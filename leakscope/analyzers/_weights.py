@@ -110,10 +110,7 @@ class Likeness:
 
 
 def rounds_of(weights: pd.DataFrame) -> list[Round]:
-    """The rounds of one process by time, from its rows of table ``weights``.
-
-    A set goes by its last path in all of them: what main() calls ``model`` was ``self`` while it was being made.
-    """
+    """The rounds of one process by time, from its rows of table ``weights``."""
     rows = weights[weights["fingerprint"].notna() & ~weights["tensor_owner"].isin(_PASSING)]
     rounds = []
     for take, of_take in rows.groupby("take", sort=True):
@@ -121,6 +118,11 @@ def rounds_of(weights: pd.DataFrame) -> list[Round]:
         found = {str(path): _weight_set(str(path), own) for path, own in of_take.groupby(paths, sort=True)}
         sets = {path: weight_set for path, weight_set in found.items() if len(weight_set)}
         rounds.append(Round(int(np.int64(str(take))), float(of_take["time_s"].iloc[0]), sets))
+    return rounds
+
+
+def by_last_path(rounds: list[Round]) -> list[Round]:
+    """The same rounds with one path for a set in all: what main() calls ``model`` was ``self`` while it was made."""
     return [Round(r.take, r.time_s, _renamed(r.sets, rounds[-1].sets)) for r in rounds]
 
 
@@ -129,9 +131,10 @@ def _renamed(sets: dict[str, WeightSet], last: dict[str, WeightSet]) -> dict[str
     found = dict(sets)
     for path, later in last.items():
         if path not in sets:
-            before = max(sets.values(), key=later.shared_with, default=None)
+            gone = [weight_set for was, weight_set in found.items() if was not in last]
+            before = max(gone, key=later.shared_with, default=None)
             if before is not None and 2 * later.shared_with(before) > max(len(later.storages), len(before.storages)):
-                found[path] = before
+                found[path] = found.pop(before.path)
     return found
 
 

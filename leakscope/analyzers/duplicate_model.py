@@ -22,7 +22,7 @@ from ._retained import sources_of
 from ._source_lines import Holder, Line, adding_lines
 from ._weight_pairs import ACCUSED, OTHER_FORM, SAME, START, History, Pair, Thresholds, pairs
 from ._weight_processes import Spread, spreads
-from ._weights import Round, WeightSet, rounds_of
+from ._weights import Round, WeightSet, by_last_path, rounds_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,7 +59,7 @@ def findings(
     told = False
     for process in growth.processes:
         takes = rows_of(recording.tables["takes"], process)
-        rounds = _at_work(rounds_of(rows_of(recording.tables["weights"], process)), takes)
+        rounds = by_last_path(_at_work(rounds_of(rows_of(recording.tables["weights"], process)), takes))
         if not rounds:
             continue
         places = {path: _place(recording, process, path) for path in rounds[-1].sets}

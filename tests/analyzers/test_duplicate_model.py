@@ -64,7 +64,7 @@ class Job:
                 self.builder.row("weights", 6.0, pid, take=1, weight_set=f"main() {name}", **row)
         return self
 
-    def look(self, **held: Any) -> Job:
+    def look(self, reason: str = "schedule", **held: Any) -> Job:
         self.takes += 1
         at_s = 4.0 * self.takes
         step = 20 * self.takes - 19 if self.trains else None
@@ -72,7 +72,9 @@ class Job:
             {"path": f"main() {name}", "variable": name, "owner": "main", "owner_file": "/home/me/train.py"}
             for name in held
         ]
-        self.builder.take(PID, self.takes, at_s, step=step, holders=[{**p, "edge_kind": "local"} for p in paths])
+        self.builder.take(
+            PID, self.takes, at_s, step=step, reason=reason, holders=[{**p, "edge_kind": "local"} for p in paths]
+        )
         for name, value in held.items():
             for row in rows(value):
                 self.builder.row("weights", at_s, PID, take=self.takes, weight_set=f"main() {name}", **row)
@@ -350,6 +352,12 @@ def test_what_was_dropped_again(tmp_path):
     job = Job(tmp_path).look(model=model, state=state)
     train(model)
     innocent(job.look(model=model).report(), "no two sets")
+
+
+def test_a_model_under_another_name_at_exit_is_no_second_one(tmp_path):
+    model = encoder()
+    job = Job(tmp_path, trains=False).look(model=model).look(model=model).look(reason="exit", net=model)
+    innocent(job.report(), "no two sets")
 
 
 def test_a_small_copy(tmp_path):
