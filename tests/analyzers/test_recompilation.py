@@ -1,0 +1,115 @@
+"""Recompilation: found while it goes on, with function and reason; told from warm-up, late phases and shape sets."""
+
+from __future__ import annotations
+
+import pytest
+
+from leakscope.analyzers import analyze
+from leakscope.findings import Finding, Subject
+
+from .leaks import LEAK_BYTES_PER_S, PID, RUN_S, MiB, trainer
+
+EVERY_S = 1.0
+SIZES = "0/7: tensor 'tokens' size mismatch at index 1. expected 64, actual 91"
+
+
+def compiled(folder, again, *, reason=SIZES, graphs=None, leak=LEAK_BYTES_PER_S, every_s=EVERY_S, **columns):
+    """A trainer of 20 seconds that compiled functions again so many times, at each look."""
+    builder = trainer(folder, leak=leak).take(PID, 1, 2.0)
+    for i, count in enumerate(again):
+        row = {"unique_graph_count": (count or 0) + 3, "compiled_frame_count": 500, "recompile_count": count}
+        place = {"function": "forward", "owner_file": "/home/me/train.py", "owner_line": 14}
+        if graphs is not None:
+            row["unique_graph_count"] = graphs[i]
+        builder.row("compile_counters", i * every_s, PID, **{**row, **place, "recompile_reason": reason, **columns})
+    return builder.ends()
+
+
+def looked(recording):
+    report = analyze(recording, only=["recompilation"])
+    return report.findings, report.ruled_out, report.skipped
+
+
+RISING = [2 * i for i in range(20)]
+
+
+def test_compiling_on_and_on_is_found_with_function_and_reason(tmp_path):
+    (finding,), _, _ = looked(compiled(tmp_path, RISING).open())
+    assert (finding.subject.file, finding.subject.line, finding.subject.function) == (
+        "/home/me/train.py",
+        14,
+        "forward",
+    )
+    assert any("size mismatch" in evidence.text for evidence in finding.evidence)
+    assert "dynamic=True" in finding.remedy[0]
+    assert finding.severity == "critical"
+    assert finding.bytes > 100 * MiB
+    assert finding.doubts
+
+
+def test_it_is_reported_before_it_costs_memory(tmp_path):
+    (finding,), _, _ = looked(compiled(tmp_path, RISING, leak=0).open())
+    assert (finding.bytes, finding.severity) == (0, "warning")
+
+
+def test_growth_that_others_hold_is_not_its(tmp_path):
+    from leakscope.analyzers import recompilation
+
+    recording = compiled(tmp_path, RISING).open()
+    other = Finding("retained-objects", "history grows", "critical", 0.9, 10**9, Subject(pid=PID))
+    (finding,) = recompilation.findings(recording, so_far=[other])
+    assert (finding.bytes, finding.severity) == (0, "warning")
+
+
+@pytest.mark.parametrize(
+    "reason, word",
+    [
+        ("0/3: L['self'].step == 3", "tensor"),
+        ("0/1: GLOBAL_STATE changed: grad_mode", "evaluation"),
+        (None, "TORCH_LOGS"),
+    ],
+)
+def test_the_remedy_follows_the_reason(tmp_path, reason, word):
+    (finding,), _, _ = looked(compiled(tmp_path, RISING, reason=reason).open())
+    assert word in finding.remedy[0]
+
+
+def test_torch_2_0_counts_graphs_only(tmp_path):
+    nothing = {"function": None, "owner_file": None, "owner_line": None, "recompile_reason": None}
+    recording = compiled(tmp_path, [None] * 20, graphs=[5 + 3 * i for i in range(20)], **nothing).open()
+    (finding,), _, _ = looked(recording)
+    assert "functions" in finding.title
+
+
+def test_a_reset_of_dynamo_hides_nothing(tmp_path):
+    (finding,), _, _ = looked(compiled(tmp_path, [(2 * i) % 7 for i in range(20)]).open())
+    assert finding
+
+
+INNOCENT = {
+    "warm-up": [min(30, 10 * i) for i in range(20)],
+    "never": [0] * 20,
+    "first-evaluation": [4 if i < 10 else 24 for i in range(20)],
+    "first-evaluation-late": [4 if i < 17 else 24 for i in range(20)],
+    "a-set-of-shapes": [round(60 * (1 - 0.7**i)) for i in range(20)],
+    "now-and-then": [i // 5 for i in range(20)],
+}
+
+
+@pytest.mark.parametrize("again", INNOCENT.values(), ids=INNOCENT.keys())
+def test_a_job_that_settled_is_ruled_out_with_its_graphs(tmp_path, again):
+    findings, (ruled_out,), _ = looked(compiled(tmp_path, again).open())
+    assert not findings
+    assert ruled_out.figures["unique_graph_count"] == again[-1] + 3
+
+
+@pytest.mark.parametrize("again, every_s", [([2, 40], 15.0), (RISING[:6], 1.0)], ids=["two-looks", "early-looks-only"])
+def test_too_few_looks_are_no_answer(tmp_path, again, every_s):
+    findings, ruled_out, (skipped,) = looked(compiled(tmp_path, again, every_s=every_s).open())
+    assert not findings and not ruled_out
+    assert "too few looks" in skipped.reason
+
+
+def test_a_job_without_compile_is_skipped(tmp_path):
+    _, _, (skipped,) = looked(trainer(tmp_path).take(PID, 1, 2.0).ends(at_s=RUN_S).open())
+    assert skipped.reason == "torch.compile was not used"

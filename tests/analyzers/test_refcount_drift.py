@@ -1,0 +1,175 @@
+"""Reference counts: None that runs out is foretold in steps and seconds, objects without a holder are named."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+
+import numpy as np
+import pytest
+
+from leakscope.agent import sentinels as agent_sentinels
+from leakscope.analyzers import analyze
+from tests.builders import RecordingBuilder
+
+from .leaks import LEAK_BYTES_PER_S, PID, MiB, trainer
+
+SECONDS = 40
+STEPS_PER_S = 20
+START = 110_000
+
+
+def counted(folder, counts, *, blocks=None, steps=True, leak=0, ends=None):
+    """A trainer of 40 seconds whose sentinels saw these references to None, one a second."""
+    builder = RecordingBuilder(folder).process(PID, cmdline="python train.py")
+    builder.samples(PID, [round(100 * MiB + leak * 0.5 * i) for i in range(2 * SECONDS)], every_s=0.5)
+    columns = {
+        "refcount_none": list(counts),
+        "allocated_blocks": [1_000_000] * len(counts) if blocks is None else blocks,
+        "step": [STEPS_PER_S * s if s else None for s in range(len(counts))] if steps else [None] * len(counts),
+    }
+    builder.sentinels(PID, **columns)
+    for number, at_s in enumerate((2, 5, 10, 20, 30), 1):
+        builder.take(PID, number, at_s)
+    return builder.ends(**(ends or {}))
+
+
+def falling(per_s, seconds=SECONDS):
+    random = np.random.default_rng(1)
+    return [int(START - per_s * s + random.integers(-15, 15)) for s in range(seconds)]
+
+
+def looked(recording):
+    report = analyze(recording, only=["refcount-drift"])
+    return report.findings, report.ruled_out, report.skipped
+
+
+@pytest.mark.parametrize("per_step", [1, 5, 100])
+def test_a_fall_is_foretold_in_steps_and_seconds(tmp_path, per_step):
+    (finding,), _, _ = looked(counted(tmp_path, falling(per_step * STEPS_PER_S)).open())
+    assert finding.severity == "critical"
+    assert finding.bytes == 0
+    figures = finding.evidence[0].figures
+    assert figures["lost_per_step"] == pytest.approx(per_step, rel=0.05)
+    left = START - per_step * STEPS_PER_S * (SECONDS - 1)
+    assert figures["seconds_to_abort"] == pytest.approx(left / (per_step * STEPS_PER_S), rel=0.1)
+    assert "steps" in finding.title
+    assert "3.12" in finding.remedy[0]
+
+
+def test_without_steps_it_is_foretold_in_seconds(tmp_path):
+    (finding,), _, _ = looked(counted(tmp_path, falling(500), steps=False).open())
+    assert finding.evidence[0].figures["lost_per_step"] is None
+    assert "500 a second" in finding.title
+
+
+def test_a_program_that_died_of_it_says_so(tmp_path):
+    counts = falling(START / (SECONDS - 0.5))
+    (finding,), _, _ = looked(counted(tmp_path, counts, ends={"signal": 6}).open())
+    assert finding.title.endswith("it died of it")
+    assert any("SIGABRT" in evidence.text for evidence in finding.evidence)
+
+
+def test_a_quick_death_is_recognised(tmp_path):
+    builder = RecordingBuilder(tmp_path).process(PID).samples(PID, [100 * MiB] * 7)
+    builder.sentinels(PID, refcount_none=[4000, 50_000, 40_000, 28_000, 15_000, 3000], allocated_blocks=[10**6] * 6)
+    (finding,), _, _ = looked(builder.take(PID, 1, 2.0).ends(at_s=6.0, signal=6).open())
+    assert "died of it" in finding.title
+
+
+INNOCENT = {
+    "constant": [START] * SECONDS,
+    "jitter": [START + (s * 37) % 40 for s in range(SECONDS)],
+    "rising-data": [START + 5000 * s for s in range(SECONDS)],
+    "one-release": [START - 60_000 * (s > 20) for s in range(SECONDS)],
+    "buffer-per-epoch": [START + 3000 * (8 - s % 8) for s in range(SECONDS)],
+    "start-up": [START - 500 * min(s, 4) for s in range(SECONDS)],
+}
+
+
+@pytest.mark.parametrize("counts", INNOCENT.values(), ids=INNOCENT.keys())
+def test_counts_that_do_not_run_out_are_ruled_out_with_figures(tmp_path, counts):
+    findings, (ruled_out,), _ = looked(counted(tmp_path, counts).open())
+    assert not findings
+    assert ruled_out.figures["last_count"] == counts[-1]
+
+
+def test_data_with_none_in_it_that_is_worked_off_is_innocent(tmp_path):
+    """A queue of records is emptied: each record held three references to None."""
+    blocks = [3_000_000 - 500 * s for s in range(SECONDS)]
+    findings, (ruled_out,), _ = looked(counted(tmp_path, falling(1500), blocks=blocks).open())
+    assert not findings
+    assert "released" in ruled_out.reason
+
+
+def test_a_list_made_full_of_none_that_is_filled_is_innocent(tmp_path):
+    builder = counted(tmp_path, falling(20))
+    row = {"path": "main() losses", "member_type": "NoneType", "length": 100_000.0}
+    findings, (ruled_out,), _ = looked(builder.row("holders", 2.0, PID, take=1, **row).open())
+    assert not findings
+    assert "main() losses" in ruled_out.reason
+
+
+def test_an_immortal_none_is_ruled_out(tmp_path):
+    findings, (ruled_out,), _ = looked(counted(tmp_path, [None] * SECONDS).open())
+    assert not findings
+    assert "immortal" in ruled_out.reason
+
+
+def test_a_short_run_is_not_judged(tmp_path):
+    findings, ruled_out, (skipped,) = looked(counted(tmp_path, falling(100, seconds=5)).open())
+    assert not findings and not ruled_out
+    assert "too short" in skipped.reason
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="None is immortal")
+def test_references_that_are_really_dropped_show_in_the_sentinels():
+    drop = ctypes.pythonapi.Py_DecRef
+    drop.argtypes, drop.restype = [ctypes.py_object], ctypes.c_void_p
+    first = agent_sentinels.row()["refcount_none"]
+    for _ in range(1000):
+        drop(None)
+    last = agent_sentinels.row()["refcount_none"]
+    ctypes.pythonapi.Py_IncRef.argtypes = [ctypes.py_object]
+    for _ in range(1000):
+        ctypes.pythonapi.Py_IncRef(None)
+    assert last - first == pytest.approx(-1000, abs=20)
+
+
+# ---- objects that nobody refers to
+
+
+def with_orphans(builder, verdict="no-python-holder", own_per_s=LEAK_BYTES_PER_S // 3):
+    for number, at_s in enumerate((3, 8, 14), 1):
+        row = {"type_name": "list", "orphan_verdict": verdict, "object_count": 1000.0 * at_s, "sampled_count": 3}
+        builder.take(PID, number, at_s, orphans=[{**row, "deep_bytes": own_per_s * at_s}])
+    return builder.sentinels(PID, refcount_none=[5000] * 20, allocated_blocks=[10_000 * s for s in range(20)])
+
+
+def test_objects_that_nobody_refers_to_explain_growth_without_a_holder(tmp_path):
+    (finding,), _, _ = looked(with_orphans(trainer(tmp_path)).open())
+    assert finding.subject.type == "list"
+    assert finding.bytes > 100 * MiB
+    assert finding.severity == "critical"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"verdict": "held"}, {"own_per_s": LEAK_BYTES_PER_S // 100}],
+    ids=["held", "few"],
+)
+def test_other_orphans_are_not_blamed(tmp_path, change):
+    findings, _, _ = looked(with_orphans(trainer(tmp_path), **change).open())
+    assert not findings
+
+
+def test_a_flat_job_has_no_leaked_references(tmp_path):
+    findings, _, _ = looked(with_orphans(trainer(tmp_path, leak=0)).open())
+    assert not findings
+
+
+def test_a_table_in_c_is_the_likelier_holder(tmp_path):
+    builder = with_orphans(trainer(tmp_path))
+    row = {"path": "main() db", "type_name": "sqlite3.Connection", "opaque": True, "is_user": True}
+    findings, _, _ = looked(builder.row("holders", 3.0, PID, take=1, **row).open())
+    assert not findings
