@@ -271,14 +271,13 @@ class _Row(object):
 
 def _unpadded(integers):
     """The length without what is repeated at the end, or else at the start."""
-    end = len(integers)
-    while end > 1 and integers[end - 2] == integers[-1]:
-        end -= 1
-    start = 0
-    if end >= len(integers) - 1:
-        while start < end - 1 and integers[start + 1] == integers[0]:
-            start += 1
-    return end - start
+    for ordered in (integers[::-1], integers):
+        run = 1
+        while run < len(ordered) and ordered[run] == ordered[0]:
+            run += 1
+        if run > 1:
+            return len(ordered) - run
+    return len(integers)
 
 
 def hashes_of(text):

@@ -12,7 +12,7 @@ def rows(take):
 
     They are let go here: whoever asks for referrers after us must not meet the dict that they were kept in.
     """
-    large = getattr(take.walk, "large", {})
+    large = take.walk.large
     try:
         nodes = [node for node in large if node.deep >= sketch.LEAST_BYTES]
         for node in sorted(nodes, key=lambda node: -node.deep)[:MOST]:

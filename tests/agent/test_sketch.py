@@ -1,0 +1,209 @@
+"""Sketches of large containers: the same rows show alike in any form, no text leaves, no code of the job runs."""
+
+from __future__ import annotations
+
+import gc
+import json
+import random
+import sys
+import time
+from array import array
+from collections import Counter, OrderedDict, deque
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from leakscope.agent import openers, sketch
+from leakscope.agent import walk as w
+from leakscope.agent.probes import data_forms
+
+COUNT = 2000
+WORDS = ["".join(random.Random(i).choices("abcdefghij", k=2 + i % 7)) for i in range(3000)]
+
+
+def sentence(seed: int, length: int) -> str:
+    return " ".join(random.Random(seed).choices(WORDS, k=length))
+
+
+def records(count: int = COUNT) -> list[dict[str, Any]]:
+    return [{"id": i, "question": sentence(i, 8 + i % 30), "answer": sentence(-i - 1, 30)} for i in range(count)]
+
+
+def formatted(rows: list[dict[str, Any]]) -> list[str]:
+    return [f"### Instruction:\n{r['question']}\n\n### Response:\n{r['answer']}<|end|>" for r in rows]
+
+
+def form_and_rows(obj: Any) -> tuple[str, dict[int, tuple[int, int, set[int]]]]:
+    found = sketch.sketch(obj, sketch.row_count(obj))
+    assert found is not None
+    return found[0], {at: (size, address, set(h)) for at, size, address, *h in json.loads(found[1])}
+
+
+def agreement(a: Any, b: Any) -> float:
+    """Share of the hashes of either that the other has, at the same rows."""
+    _, first = form_and_rows(a)
+    _, second = form_and_rows(b)
+    shares = []
+    for at in first.keys() & second.keys():
+        x, y = first[at][2], second[at][2]
+        limit = min(max(x), max(y))
+        x, y = {h for h in x if h <= limit}, {h for h in y if h <= limit}
+        shares.append(len(x & y) / min(len(x), len(y)))
+    assert len(shares) >= 8
+    return sum(shares) / len(shares)
+
+
+class Example:
+    def __init__(self, question: str, answer: str) -> None:
+        self.question = question
+        self.answer = answer
+
+
+def other_forms() -> dict[str, Any]:
+    rows = records()
+    return {
+        "formatted": formatted(rows),
+        "tuples": [(r["question"], r["answer"]) for r in rows],
+        "nested": [{"messages": [{"role": "user", "content": r["question"] + " " + r["answer"]}]} for r in rows],
+        "lines": [json.dumps(r) for r in rows],
+        "bytes": [text.encode() for text in formatted(rows)],
+        "objects": [Example(r["question"], r["answer"]) for r in rows],
+        "by-key": {str(r["id"]): r for r in rows},
+        "ordered": OrderedDict((r["id"], r) for r in rows),
+        "deque": deque(formatted(rows)),
+        "array of objects": np.array(formatted(rows), dtype=object),
+        "array of strings": np.array(formatted(rows)),
+        "block of columns": np.array([[r["question"] for r in rows], [r["answer"] for r in rows]], dtype=object),
+    }
+
+
+@pytest.mark.parametrize("name", other_forms())
+def test_the_same_rows_are_alike_in_every_form(name: str) -> None:
+    assert agreement(records(), other_forms()[name]) > 0.6
+
+
+def test_long_documents_are_alike_behind_a_long_prompt() -> None:
+    documents = [sentence(i, 500) for i in range(COUNT)]
+    prompt = sentence(-7, 80)
+    assert agreement(documents, [f"{prompt}\n{document}" for document in documents]) > 0.6
+
+
+def test_scripts_without_spaces_are_compared_too() -> None:
+    texts = ["".join(chr(0x4E00 + c) for c in random.Random(i).choices(range(3000), k=80)) for i in range(COUNT)]
+    assert agreement(texts, [f"問題：\n{text}" for text in texts]) > 0.6
+
+
+def test_other_rows_are_not_alike() -> None:
+    others = formatted(
+        [{"question": sentence(i + 10**6, 20), "answer": sentence(-i - 10**6, 30)} for i in range(COUNT)]
+    )
+    assert agreement(records(), others) < 0.1
+
+
+def test_arrow_tables_are_read_where_they_are(tmp_path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    table = pa.table({"text": formatted(records())})
+    assert form_and_rows(table)[0] == sketch.ARROW
+    assert agreement(records(), table) > 0.6
+    assert agreement(records(), table.column(0)) > 0.6
+    with pa.OSFile(str(tmp_path / "rows.arrow"), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    mapped = pa.ipc.open_file(pa.memory_map(str(tmp_path / "rows.arrow"))).read_all()
+    assert form_and_rows(mapped)[0] == sketch.ARROW_MAPPED, "page cache is no memory of the process"
+
+
+def test_a_part_of_an_arrow_table_is_the_same_memory() -> None:
+    pa = pytest.importorskip("pyarrow")
+    table = pa.table({"text": formatted(records())})
+    _, whole = form_and_rows(table)
+    _, start = form_and_rows(table.slice(0, 1500))
+    _, end = form_and_rows(table.slice(500))
+    assert [start[at][1] for at in range(4)] == [whole[at][1] for at in range(4)]
+    assert [end[1500 - n][1] for n in range(1, 5)] == [whole[COUNT - n][1] for n in range(1, 5)]
+
+
+def test_a_second_list_of_the_same_objects_is_the_same_memory() -> None:
+    rows = records()
+    _, first = form_and_rows(rows)
+    _, second = form_and_rows(list(rows))
+    _, texts = form_and_rows([r["answer"] if len(r["answer"]) > len(r["question"]) else r["question"] for r in rows])
+    assert [r[1] for r in first.values()] == [r[1] for r in second.values()] == [r[1] for r in texts.values()]
+    _, copied = form_and_rows(records())
+    assert not {r[1] for r in first.values()} & {r[1] for r in copied.values()}
+
+
+@pytest.mark.parametrize(
+    "row_of",
+    [
+        lambda ids: ids,
+        lambda ids: {"input_ids": ids, "attention_mask": [1] * len(ids)},
+        lambda ids: array("q", ids),
+        lambda ids: np.array(ids),
+        lambda ids: ids + [0] * (64 - len(ids)),
+    ],
+    ids=["list", "dict", "array", "numpy", "padded"],
+)
+def test_token_ids_show_their_lengths(row_of) -> None:
+    lengths = [5 + i * 7 % 40 for i in range(COUNT)]
+    rows = [row_of([random.Random(1000 * i + k).randrange(1, 30000) for k in range(n)]) for i, n in enumerate(lengths)]
+    form, found = form_and_rows(rows)
+    assert form == sketch.TOKEN_IDS
+    assert {at: size for at, (size, _, _) in found.items()} == {at: lengths[at] for at in found}
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [[i % 9, 3, k % 5] for i, k in zip(range(COUNT), range(COUNT))],  # tags of words
+        [float(i) for i in range(COUNT)],
+        list(range(COUNT)),
+        [bytearray(100) for _ in range(COUNT)],
+        [object() for _ in range(COUNT)],
+        np.zeros((COUNT, 8)),
+        ["only a few"] * 10,
+    ],
+    ids=["tags", "floats", "integers", "buffers", "objects", "matrix", "short"],
+)
+def test_what_has_neither_text_nor_tokens_has_no_sketch(rows) -> None:
+    assert sketch.sketch(rows, sketch.row_count(rows)) is None
+
+
+def test_no_text_leaves_the_process() -> None:
+    found = sketch.sketch(records(), COUNT)
+    assert found is not None
+    assert set(found[1]) <= set("0123456789[],"), "numbers only"
+    assert len(found[1]) < 8000
+
+
+def test_nothing_of_the_job_runs_and_nothing_is_kept() -> None:
+    class Hostile(dict):  # type: ignore[type-arg]
+        def _never(self, *_: Any) -> Any:
+            raise AssertionError("code of the job was run")
+
+        __getattr__ = __iter__ = __getitem__ = __len__ = __eq__ = __hash__ = __bool__ = _never  # type: ignore
+        items = values = keys = _never  # type: ignore
+
+    class Words(str):
+        def encode(self, *_: Any) -> Any:
+            raise AssertionError("code of the job was run")
+
+    rows = [Hostile(text=sentence(i, 20), other=Words("a b c d")) for i in range(COUNT)]
+    before = sys.getrefcount(rows), sys.getrefcount(rows[0]), sys.getrefcount(rows[-1])
+    assert sketch.sketch(rows, COUNT) is not None
+    assert (sys.getrefcount(rows), sys.getrefcount(rows[0]), sys.getrefcount(rows[-1])) == before
+
+
+def test_the_walk_leads_to_large_ones_only_and_lets_go_of_them() -> None:
+    large, small = formatted(records(20_000)), formatted(records(1500))
+    walk = w.Walk(time.perf_counter() + 30)
+    walk.root("module", "large", openers.GLOBAL, large, None)
+    walk.root("module", "small", openers.GLOBAL, small, None)
+    walk.run()
+    walk.finish(Counter(map(type, gc.get_objects())))
+    before = sys.getrefcount(large)
+    (row,) = data_forms.rows(SimpleNamespace(walk=walk))
+    assert (row["path"], row["row_count"], row["data_form"]) == ("large", 20_000, sketch.STRINGS)
+    assert row["deep_bytes"] > sketch.LEAST_BYTES
+    assert sys.getrefcount(large) == before - 1, "the walk's reference is gone"
