@@ -6,6 +6,7 @@ stable while its contents multiply (the accumulation point): ``trainer.history``
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -51,11 +52,15 @@ class Place:
 
 @dataclass(frozen=True, eq=False)
 class Heap:
-    """The inventories of one process. ``time_s``, ``rss_bytes``, ``step``: one value a take."""
+    """The inventories of one process. ``time_s``, ``rss_bytes``, ``free_bytes``, ``step``: one value a take.
+
+    ``free_bytes`` is what malloc keeps free; zeros where nobody read it.
+    """
 
     pid: int
     time_s: Floats
     rss_bytes: Floats
+    free_bytes: Floats
     step: Floats
     takes: tuple[int, ...]
     truncated: bool
@@ -63,37 +68,57 @@ class Heap:
     places: tuple[Place, ...]
 
 
-def heap(recording: Recording, pid: int, start_s: float, end_s: float) -> Heap | None:
-    """The takes of a process in a window, with one before it as its base; None with fewer than two.
+def heaps(recording: Recording, pid: int, start_s: float, end_s: float) -> Iterator[Heap]:
+    """The inventories of a process in a window that may be compared: those that are whole, then all.
 
-    A process that ended by an exception is also judged on the take made then, since its frames still stood.
+    One that was cut short shows less than there was. Where the whole ones leave most of the window dark, either set
+    may tell more.
     """
-    takes = _takes(recording.tables["takes"], pid, start_s, end_s)
+    takes = recording.tables["takes"]
+    takes = takes[takes["pid"] == pid]
+    whole = takes[~takes["truncated"].fillna(False).astype(bool)]
+    inside = whole[(whole["time_s"] >= start_s) & (whole["time_s"] <= end_s + 1)]
+    if 2 <= len(inside[~inside["reason"].isin(_LAST_REASONS)]) < len(takes):
+        yield from _heap(recording, _takes(whole, start_s, end_s), pid)
+    yield from _heap(recording, _takes(takes, start_s, end_s), pid)
+
+
+def heap(recording: Recording, pid: int, start_s: float, end_s: float) -> Heap | None:
+    """The set of inventories to be believed first; None where no two can be compared."""
+    return next(heaps(recording, pid, start_s, end_s), None)
+
+
+def _heap(recording: Recording, takes: pd.DataFrame, pid: int) -> Iterator[Heap]:
     if len(takes) < 2:
-        return None
+        return
     numbers = [int(n) for n in takes["take"]]
     rows = recording.tables["holders"]
     rows = rows[(rows["pid"] == pid) & rows["take"].isin(numbers)]
+    truncated = takes["truncated"].fillna(False).to_numpy(dtype=bool)
     places = _places(rows, numbers)
-    return Heap(
+    _fill_unseen(places, truncated)
+    time_s = takes["time_s"].to_numpy(dtype=np.float64)
+    yield Heap(
         pid=pid,
-        time_s=takes["time_s"].to_numpy(dtype=np.float64),
+        time_s=time_s,
         rss_bytes=takes["rss_bytes"].to_numpy(dtype=np.float64, na_value=np.nan),
+        free_bytes=_free_bytes(recording.tables["sentinels"], pid, time_s),
         step=takes["step"].to_numpy(dtype=np.float64, na_value=np.nan),
         takes=tuple(numbers),
-        truncated=bool(takes["truncated"].fillna(False).any()),
+        truncated=bool(truncated.any()),
         roots=tuple(p for p in places if p.parent is None),
         places=tuple(places),
     )
 
 
-def _takes(takes: pd.DataFrame, pid: int, start_s: float, end_s: float) -> pd.DataFrame:
-    own = takes[takes["pid"] == pid].sort_values("take")
-    regular = own[~own["reason"].isin(_LAST_REASONS)]
-    last = own[own["reason"] == "exception"]
-    whole = regular[~regular["truncated"].fillna(False).astype(bool)]
-    if len(whole) >= 2:  # a take that was cut short shows less than there was
-        regular = whole
+def _takes(takes: pd.DataFrame, start_s: float, end_s: float) -> pd.DataFrame:
+    """Those in the window, with one before it as their base where they are few.
+
+    A process that ended by an exception is also judged on the take made then, since its frames still stood.
+    """
+    takes = takes.sort_values("take")
+    regular = takes[~takes["reason"].isin(_LAST_REASONS)]
+    last = takes[takes["reason"] == "exception"]
     inside = regular[(regular["time_s"] >= start_s) & (regular["time_s"] <= end_s + 1)]
     before = regular[regular["time_s"] < start_s].tail(1)
     if len(inside) >= 3:
@@ -109,13 +134,40 @@ def _concat(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([first, second]) if len(first) and len(second) else (first if len(first) else second)
 
 
+def _free_bytes(sentinels: pd.DataFrame, pid: int, at_s: Floats) -> Floats:
+    own = sentinels[(sentinels["pid"] == pid) & sentinels["malloc_free_bytes"].notna()].sort_values("time_s")
+    if not len(own):
+        return np.zeros(len(at_s))
+    read_s = own["time_s"].to_numpy(dtype=np.float64)
+    free: Floats = np.interp(at_s, read_s, own["malloc_free_bytes"].to_numpy(dtype=np.float64))
+    return free
+
+
+def _fill_unseen(places: list[Place], truncated: NDArray[np.bool_]) -> None:
+    """What an inventory did not come to is not nothing: it gets the figures of the last that did, or else the next.
+
+    An inventory that was cut short may miss any place; libraries are looked into only from the moment that memory
+    grows which users' names do not explain.
+    """
+    for place in places:
+        seen = place.count > 0
+        first = int(np.argmax(seen))
+        for i in np.flatnonzero(~seen):
+            if not truncated[i] and not (i < first and place.row["root_kind"] == "library"):
+                continue
+            before = np.flatnonzero(seen[:i])
+            source = int(before[-1]) if len(before) else first
+            for figures in (place.deep_bytes, place.array_bytes, place.tensor_bytes, place.count, place.length):
+                figures[i] = figures[source]
+
+
 def _places(rows: pd.DataFrame, takes: list[int]) -> list[Place]:
     position = {take: i for i, take in enumerate(takes)}
     size = len(takes)
     places: dict[tuple[str, str], Place] = {}
     by_path: dict[str, Place] = {}
     records: list[dict[str, Any]] = rows.to_dict("records")  # type: ignore[assignment]
-    for row in records:
+    for row in map(_as_written, records):
         key = (row["path"], row["type_name"])
         place = places.get(key)
         if place is None:
@@ -140,6 +192,22 @@ def _places(rows: pd.DataFrame, takes: list[int]) -> list[Place]:
             place.parent = by_path[parent]
             place.parent.children.append(place)
     return list(places.values())
+
+
+# Where a torch module keeps what the user wrote as ``model.part``.
+_MODULE_DICT = re.compile(r"\._(?:modules|parameters|buffers)\['(\w+)'\]")
+
+
+def _as_written(row: dict[str, Any]) -> dict[str, Any]:
+    path, parent = row["path"], row["parent_path"]
+    match = _MODULE_DICT.search(path)
+    if match is None:
+        return row
+    row = {**row, "path": _MODULE_DICT.sub(r".\1", path), "parent_path": _MODULE_DICT.sub(r".\1", parent)}
+    last = list(_MODULE_DICT.finditer(path))[-1]
+    if last.end() == len(path):
+        row |= {"variable": last[1], "edge_kind": "attribute"}
+    return row
 
 
 def _number(value: Any) -> float:

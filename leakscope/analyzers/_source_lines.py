@@ -232,6 +232,9 @@ class _Uses:
 
     def _store(self, target: ast.Subscript, scope: Scope) -> float:
         """Weight of ``x[key] = value``."""
+        known = self.names.member_strength(target, scope)
+        if known in (0.0, 1.0):
+            return 0.95 * known * self.names.strength(target.value, scope)
         replaces = isinstance(target.slice, (ast.Slice, ast.Constant, ast.UnaryOp)) or _FIXED.match(self.type_name)
         return (0.6 if replaces else 1.0) * self.names.strength(target.value, scope)
 

@@ -37,6 +37,7 @@ class Holder(NamedTuple):
     owner_file: str | None = None
     edge_kind: str = "attribute"
     type_name: str = ""
+    key: str | None = None  # of the member that grows, where the holder is a record: ``progress['samples']``
 
 
 class Names:
@@ -97,7 +98,7 @@ class Names:
             return of(node.value)
         if isinstance(node, ast.Subscript):
             copied = isinstance(node.slice, ast.Slice)
-            return _MEMBER * of(node.value) if inside and not copied else 0.0
+            return self.member_strength(node, scope) * of(node.value) if inside and not copied else 0.0
         if not isinstance(node, ast.Call):
             return 0.0
         returned = max((self._returns.get(f, 0.0) for f in self._index.callees(node.func, scope)), default=0.0)
@@ -108,6 +109,15 @@ class Names:
         if inside and isinstance(node.func, ast.Attribute) and node.func.attr in _INSIDE:
             return (1.0 if node.func.attr == "cursor" else _MEMBER) * of(node.func.value)
         return 0.0
+
+    def member_strength(self, node: ast.Subscript, scope: Scope) -> float:
+        """How surely ``x[key]`` is the member that grows: known where the recording has its key."""
+        key = None if self._holder is None else self._holder.key
+        if key is None or not isinstance(node.slice, ast.Constant):
+            return _MEMBER
+        if self.strength(node.value, scope, inside=False) == 0:
+            return _MEMBER  # a key further in
+        return 1.0 if node.slice.value == key else 0.0
 
     def is_adder(self, node: ast.Name, scope: Scope) -> bool:
         """The name of a bound method that adds: ``append = rows.append``."""

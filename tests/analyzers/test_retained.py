@@ -85,6 +85,12 @@ def recorded(folder: Path, holders: Any, *, growing: bool = True, takes_s: tuple
     return analyze(builder.ends(24.0, exit_code=0).open())
 
 
+def growing_run(folder: Path) -> RecordingBuilder:
+    """The same run, its inventories still to come."""
+    rss = [50 * MB + round(10 * MB * i / 4) for i in range(96)]
+    return RecordingBuilder(folder).process(100).samples(100, rss, every_s=0.25).source(100, "/job/train.py", SOURCE)
+
+
 def first(report: Report) -> Finding:
     assert report.findings, report.verdict.headline
     return report.findings[0]
@@ -134,6 +140,27 @@ def test_two_leaks_are_two_findings_largest_first(tmp_path: Path) -> None:
     assert [f.subject.variable for f in report.findings if f.kind == "retained-objects"] == ["CACHE", "history"]
 
 
+def test_the_same_attribute_of_several_objects_is_one_finding(tmp_path: Path) -> None:
+    """Each meter of a logger keeps its values: one line mends them all."""
+
+    def holders(f: float) -> list[dict[str, Any]]:
+        rows = [place("main() log", 230 * MB * f, type_name="__main__.Log")]
+        for name, share in (("loss", 0.6), ("boxes", 0.4)):
+            values = f"main() log.{name}.values"
+            meter = {"owner": "Meter", "variable": "values"}
+            rows += [
+                place(f"main() log.{name}", 230 * MB * f * share, type_name="__main__.Meter", owner="Log"),
+                place(values, 230 * MB * f * share, length=300 * f, **meter),
+                place(f"{values}[*]", 229 * MB * f * share, parent=values, edge_kind="item",
+                      type_name="torch.Tensor", object_count=300 * f, **meter),
+            ]  # fmt: skip
+        return rows
+
+    report = recorded(tmp_path, holders)
+    assert [f.subject.holder for f in report.findings] == ["Meter.values (list)"]
+    assert first(report).bytes == pytest.approx(200 * MB, rel=0.2)
+
+
 def test_a_library_inside_a_user_object_is_named_by_the_user_variable(tmp_path: Path) -> None:
     def holders(f: float) -> list[dict[str, Any]]:
         state = {"is_user": False, "owner": "Adam", "owner_module": "torch.optim.adam", "variable": "state"}
@@ -147,6 +174,26 @@ def test_a_library_inside_a_user_object_is_named_by_the_user_variable(tmp_path: 
     found = first(recorded(tmp_path, holders))
     assert found.subject.variable == "optimizer"
     assert found.subject.path == "main() optimizer.state"
+
+
+def test_a_part_of_a_module_is_named_as_it_is_written(tmp_path: Path) -> None:
+    """torch keeps submodules in a dict of its own: ``model.auroc`` is what the user wrote."""
+
+    def holders(f: float) -> list[dict[str, Any]]:
+        net = {"owner": "Net", "variable": "_modules"}
+        metric = {"owner": "AUROC", "owner_module": "torchmetrics", "is_user": False, "variable": "preds"}
+        modules = "main() model._modules"
+        return [
+            place("main() model", 220 * MB * f, type_name="__main__.Net"),
+            place(modules, 220 * MB * f, type_name="dict", **net),
+            place(f"{modules}['auroc']", 220 * MB * f, parent=modules, edge_kind="item", type_name="AUROC", **net),
+            place(f"{modules}['auroc'].preds", 220 * MB * f, parent=f"{modules}['auroc']", length=50 * f, **metric),
+            place(f"{modules}['auroc'].preds[*]", 219 * MB * f, parent=f"{modules}['auroc'].preds", edge_kind="item",
+                  type_name="torch.Tensor", object_count=50 * f, **metric),
+        ]  # fmt: skip
+
+    found = first(recorded(tmp_path, holders))
+    assert (found.subject.variable, found.subject.path) == ("auroc", "main() model.auroc.preds")
 
 
 def test_a_list_of_losses_with_their_graphs_is_a_retained_graph(tmp_path: Path) -> None:
@@ -191,6 +238,88 @@ def test_two_takes_are_enough_to_name_and_too_few_to_be_sure(tmp_path: Path) -> 
 def test_one_take_cannot_tell(tmp_path: Path) -> None:
     report = recorded(tmp_path, lambda f: history(240 * MB * f, 2000 * f), takes_s=(6.0,))
     assert any(s.kind == "retained-objects" and "two" in s.reason for s in report.skipped)
+
+
+def test_inventories_that_were_cut_short_are_better_than_none_of_the_growth(tmp_path: Path) -> None:
+    """The first two were whole, before the list grew; the walks of the others ran out of time."""
+    builder = growing_run(tmp_path)
+    for number, at_s in enumerate(TAKES_S, 1):
+        builder.take(
+            100, number, at_s, holders=history(10 * MB * max(at_s - 6, 0), 100 * at_s),
+            rss_bytes=50 * MB + round(at_s * 10 * MB), truncated=number > 2,
+        )  # fmt: skip
+    found = first(analyze(builder.ends(24.0, exit_code=0).open()))
+    assert found.subject.variable == "history"
+    assert any("cut short" in doubt for doubt in found.doubts)
+
+
+def test_lower_bounds_do_not_spoil_what_whole_inventories_show(tmp_path: Path) -> None:
+    """The longer the chain of a graph, the less of it is walked: the later figures are smaller."""
+    builder = growing_run(tmp_path)
+    for number, at_s in enumerate(TAKES_S, 1):
+        deep = 10 * MB * at_s if number <= 3 else 30 * MB
+        builder.take(100, number, at_s, holders=history(deep, 100 * at_s),
+                     rss_bytes=50 * MB + round(at_s * 10 * MB), truncated=number > 3)  # fmt: skip
+    assert first(analyze(builder.ends(24.0, exit_code=0).open())).subject.variable == "history"
+
+
+def test_what_an_inventory_did_not_come_to_has_not_appeared_since(tmp_path: Path) -> None:
+    """A table as large as all the growth, seen in every second inventory only, and a list that really grows."""
+    table = place("train.TABLE", 200 * MB, parent=None, edge_kind="global", variable="TABLE", owner="train",
+                  root_kind="module", type_name="dict", length=500)  # fmt: skip
+    builder = growing_run(tmp_path)
+    for number, at_s in enumerate(TAKES_S, 1):
+        rows = history(10 * MB * at_s, 100 * at_s) + ([table] if number % 2 == 0 else [])
+        builder.take(100, number, at_s, holders=rows, rss_bytes=50 * MB + round(at_s * 10 * MB), truncated=True)
+    report = analyze(builder.ends(24.0, exit_code=0).open())
+    assert [f.subject.variable for f in report.findings] == ["history"]
+
+
+def test_a_library_that_was_looked_into_late_is_not_growth(tmp_path: Path) -> None:
+    """Libraries are looked into once memory grows: what is found there then was there before."""
+    registry = place("lib.TABLE", 90 * MB, parent=None, edge_kind="global", variable="TABLE", owner="lib",
+                     is_user=False, owner_module="lib", root_kind="library", type_name="dict", length=1100)  # fmt: skip
+    report = recorded(tmp_path, lambda f: history(140 * MB * f, 2000 * f) + ([registry] if f > 0.2 else []))
+    assert [f.subject.variable for f in report.findings] == ["history"]
+
+
+def test_uncountable_members_of_a_library_are_no_guess(tmp_path: Path) -> None:
+    """Its length is an estimate that wavers; nothing says that its members are what nobody can see."""
+
+    def holders(f: float) -> list[dict[str, Any]]:
+        lib = {"is_user": False, "owner": "OpOverload", "owner_module": "torch._ops", "root_kind": "library"}
+        return [
+            place("lib.table[*]._tags", 60_000, length=700 + 400 * f, variable="_tags", parent=None, **lib),
+            place("lib.table[*]._tags[*]", 50_000, parent="lib.table[*]._tags", edge_kind="item", opaque=True, **lib),
+        ]
+
+    assert [f.kind for f in recorded(tmp_path, holders).findings] == ["unexplained-growth"]
+
+
+def test_what_lies_between_freed_memory_answers_for_it(tmp_path: Path) -> None:
+    """Small tensors kept between large ones that were freed: malloc has the memory back and cannot use it."""
+    builder = growing_run(tmp_path)
+    builder.sentinels(100, malloc_free_bytes=[8 * MB * s for s in range(24)])
+    for number, at_s in enumerate(TAKES_S, 1):
+        rows = history(2 * MB * at_s, 100 * at_s)
+        builder.take(100, number, at_s, holders=rows, rss_bytes=50 * MB + round(at_s * 10 * MB))
+    report = analyze(builder.ends(24.0, exit_code=0).open())
+    found = first(report)
+    assert found.subject.variable == "history"
+    assert found.bytes == pytest.approx(200 * MB, rel=0.2), "what mending it frees"
+    assert "of freed memory between them" in found.title
+    assert any("malloc also kept" in e.text for e in found.evidence)
+    assert "unexplained-growth" in [r.kind for r in report.ruled_out]
+
+
+def test_a_small_list_does_not_answer_for_a_heap_full_of_holes(tmp_path: Path) -> None:
+    builder = growing_run(tmp_path)
+    builder.sentinels(100, malloc_free_bytes=[9.9 * MB * s for s in range(24)])
+    for number, at_s in enumerate(TAKES_S, 1):
+        rows = history(0.1 * MB * at_s, 100 * at_s)
+        builder.take(100, number, at_s, holders=rows, rss_bytes=50 * MB + round(at_s * 10 * MB))
+    report = analyze(builder.ends(24.0, exit_code=0).open())
+    assert "retained-objects" not in [f.kind for f in report.findings]
 
 
 @pytest.mark.parametrize(

@@ -945,3 +945,23 @@ def test_the_culprit_of_a_whole_program(program: str) -> None:
 
 def _place(lines: list[Line]) -> tuple[str, int] | None:
     return (Path(lines[0].file).name, lines[0].line) if lines else None
+
+
+RECORD = """
+class Run:
+    def __init__(self):
+        self.progress = {"loss": [], "samples": [], "maps": {"loss": []}}
+    def step(self, loss, fake):
+        self.progress["loss"].append(loss)
+        samples = self.progress["samples"]
+        samples.append(fake)
+        self.progress["maps"]["loss"].append(fake)
+        self.progress["last"] = loss
+"""
+
+
+@pytest.mark.parametrize(("key", "line"), [("loss", 6), ("samples", 8), ("maps", 9), ("last", 10)])
+def test_of_a_record_the_member_that_grows_is_the_one_that_counts(key: str, line: int) -> None:
+    holder = Holder("progress", "Run", "__main__", "/job/run.py", "attribute", "dict", key)
+    found = adding_lines([Source("__main__", "/job/run.py", RECORD)], holder)
+    assert (found[0].line, found[0].kind) == (line, "adds")
