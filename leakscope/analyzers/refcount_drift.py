@@ -1,6 +1,6 @@
 """Reference counts that a C extension gets wrong: None runs out of references, or objects are never let go of.
 
-Looks for:     a count of references to None that falls steadily; objects that grow in number and that nobody refers to.
+Looks for:     a count of references to None that falls steadily; objects that pile up and that nobody refers to.
 Why:           each reference to None that is dropped once too often brings Python nearer to the fatal error
                "deallocating None"; each reference that is not dropped keeps an object for ever.
 Decides by:    a fall of None's count by min_fall or more, still going on at the end, that no release of objects with
@@ -19,14 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
-from ..units import format_bytes, format_count, format_duration
-from ._growth import ProcessGrowth, TreeGrowth, int_of, rows_of, severity_of, tree_growth, without_last
+from ..units import format_count, format_duration
+from ._growth import ProcessGrowth, TreeGrowth, int_of, rows_of, tree_growth
+from ._leaked_references import leaked
 from ._trend import CANNOT_TELL, FLAT, GROWING, Floats, bucket_medians, judge, slope_interval
-from .unexplained_growth import _suspects as opaque_holders
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from ..storage import Recording
 
 NEEDS = ("process_samples", "sentinels")
@@ -74,11 +72,7 @@ def findings(
         return
     left = growth.growth_bytes - sum(f.bytes for f in so_far if not f.wasted)
     if left > (1 - min_explained_share) * growth.growth_bytes:
-        leaked = _leaked_finding(recording, growth, process, left, min_own_share)
-        yield from [leaked] if leaked is not None else []
-
-
-# ---- None
+        yield from leaked(recording, growth, process, left, _KIND, min_own_share=min_own_share)
 
 
 def _none_findings(recording: Recording, growth: TreeGrowth, min_fall: int) -> Iterator[Finding | RuledOut | Skipped]:
@@ -216,54 +210,4 @@ def _none_finding(one: _Count) -> Finding:
         doubts=["which extension it is cannot be seen from the count"],
         remedy=remedy,
         series=[Series("references to None", one.time_s.tolist()[:2000], one.count.tolist()[:2000], "s", "references")],
-    )
-
-
-# ---- objects that nobody refers to
-
-
-def _leaked_finding(
-    recording: Recording, growth: TreeGrowth, process: ProcessGrowth, left: int, min_own_share: float
-) -> Finding | None:
-    """Objects of one type that pile up without a holder; None where they are few, or where C code may hold them."""
-    takes = rows_of(recording.tables["takes"], process)
-    orphans = without_last(rows_of(recording.tables["orphans"], process), takes)
-    orphans = orphans[orphans["orphan_verdict"] == "no-python-holder"]
-    best: tuple[float, str, pd.DataFrame] | None = None
-    for name, rows in orphans.groupby("type_name"):
-        own = rows["deep_bytes"].astype("float64").to_numpy()
-        gap_s = float(rows["time_s"].iloc[-1] - rows["time_s"].iloc[0])
-        if gap_s > 0 and (best is None or (own[-1] - own[0]) / gap_s > best[0]):
-            best = (float(own[-1] - own[0]) / gap_s, str(name), rows)
-    if best is None or best[0] * (growth.end_s - growth.start_s) < min_own_share * left:
-        return None
-    if opaque_holders(rows_of(recording.tables["holders"], process)):
-        return None  # a table in C is the likelier holder: unexplained-growth names it
-    per_s, name, rows = best
-    first, last = float(rows["object_count"].iloc[0]), float(rows["object_count"].iloc[-1])
-    window_s = float(rows["time_s"].iloc[-1] - rows["time_s"].iloc[0])
-    figures = {"first_count": first, "last_count": last, "own_bytes_per_s": round(per_s)}
-    counted = f"{format_count(first)} to {format_count(last)} in {format_duration(window_s)}"
-    return Finding(
-        kind=_KIND,
-        title=f"Objects that nobody refers to pile up ({name}): a C extension keeps references it should drop",
-        severity=severity_of(growth, left),
-        confidence=0.65,
-        bytes=left,
-        subject=Subject(pid=process.pid, process=process.name, role=process.role, holder="no Python object", type=name),
-        bytes_per_hour=round(left / max(growth.end_s - growth.start_s, 1e-9) * 3600, 1),
-        evidence=[
-            Evidence(f"objects of type {name} went from {counted}", figures),
-            Evidence(
-                f"{int_of(rows.iloc[-1], 'sampled_count')} of them were looked into: no object refers to them, and "
-                "they are in no cycle that the collector could free",
-                {"sampled_count": int_of(rows.iloc[-1], "sampled_count")},
-            ),
-            Evidence(f"nothing else explains {format_bytes(left)} of growth", {"bytes": left}),
-        ],
-        doubts=["a table inside C code that nothing in Python leads to would look the same"],
-        remedy=[
-            f"update or replace the extension that makes these objects ({name}): clearing variables and gc.collect() "
-            "free nothing here"
-        ],
     )

@@ -173,3 +173,27 @@ def test_a_table_in_c_is_the_likelier_holder(tmp_path):
     row = {"path": "main() db", "type_name": "sqlite3.Connection", "opaque": True, "is_user": True}
     findings, _, _ = looked(builder.row("holders", 3.0, PID, take=1, **row).open())
     assert not findings
+
+
+def with_small_objects(builder, containers_per_s=10, blocks_per_s=LEAK_BYTES_PER_S // 40):
+    """Strings that pile up: the collector does not track them, so no inventory sees them."""
+    for number, at_s in enumerate((3, 8, 14), 1):
+        builder.take(PID, number, at_s, gc_object_count=50_000 + containers_per_s * at_s)
+    return builder.sentinels(PID, refcount_none=[5000] * 20, allocated_blocks=[blocks_per_s * s for s in range(20)])
+
+
+def test_small_objects_without_anything_that_could_hold_them_are_named(tmp_path):
+    (finding,), _, _ = looked(with_small_objects(trainer(tmp_path)).open())
+    assert "strings" in finding.title
+    assert finding.confidence <= 0.5
+    assert "B each" in finding.evidence[0].text
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"containers_per_s": LEAK_BYTES_PER_S // 400}, {"blocks_per_s": 100}, {"blocks_per_s": 0}],
+    ids=["held-in-many-places", "large-blocks", "native"],
+)
+def test_other_growth_is_not_taken_for_small_objects(tmp_path, change):
+    findings, _, _ = looked(with_small_objects(trainer(tmp_path), **change).open())
+    assert not findings
