@@ -1,0 +1,154 @@
+"""Copies of data: found by their text, told from other data, from views of the same rows, and from labels."""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from leakscope.agent import sketch
+from leakscope.analyzers import analyze
+
+from .leaks import PID, MiB, trainer
+
+FILE = "/home/me/train.py"
+SOURCE = """\
+def main():
+    examples = load("rows.jsonl")
+    texts = [render(example) for example in examples]
+    ids = [tokenize(text) for text in texts]
+    train(ids)
+"""
+WORDS = ["".join(random.Random(i).choices("abcdefghij", k=2 + i % 7)) for i in range(3000)]
+COUNT = 1500
+
+
+def sentence(seed: int, length: int) -> str:
+    return " ".join(random.Random(seed).choices(WORDS, k=length))
+
+
+def records(seed: int = 0, count: int = COUNT) -> list[dict[str, str]]:
+    return [{"q": sentence(seed + i, 8 + i * 7 % 30), "a": sentence(seed - i - 1, 30)} for i in range(count)]
+
+
+def formatted(rows: Sequence[dict[str, str]]) -> list[str]:
+    return [f"You are a helpful assistant, answer briefly.\n### {r['q']}\n### {r['a']}" for r in rows]
+
+
+def tokenized(texts: Sequence[str]) -> list[list[int]]:
+    return [[hash(word) % 30000 for word in text.split()] for text in texts]
+
+
+def looked(tmp_path, megabytes: int = 20, **containers: Any):
+    """Findings and what was ruled out, of a trainer whose main() holds these containers."""
+    builder = trainer(tmp_path, leak=0).source(PID, FILE, SOURCE)
+    owner = {"owner": "main", "owner_module": "__main__", "owner_file": FILE, "owner_line": 1, "is_user": True}
+    root = {"path": "main()", "root_kind": "frame", "edge_kind": "local", "type_name": "frame", **owner}
+    holders, forms = [root], []
+    for name, obj in containers.items():
+        place = {"path": f"main() {name}", "type_name": type(obj).__name__, "deep_bytes": megabytes * MiB}
+        holders.append({**owner, **place, "parent_path": "main()", "edge_kind": "local", "variable": name})
+        rows = sketch.row_count(obj)
+        found = sketch.sketch(obj, rows)
+        if found is not None:
+            forms.append({**place, "row_count": rows, "data_form": found[0], "content_sketch": found[1]})
+    for number, reason in ((1, "schedule"), (2, "exit")):  # at the exit the locals of main() are gone
+        builder.take(PID, number, 5.0 * number, reason=reason, holders=holders if number == 1 else None)
+    for form in forms:
+        builder.row("data_forms", 5.0, PID, take=1, **form)
+    report = analyze(builder.open(), only=["dataset-copies"])
+    return report.findings, report.ruled_out
+
+
+def test_each_form_is_named_with_its_cost(tmp_path):
+    examples = records()
+    texts = formatted(examples)
+    (finding,), _ = looked(tmp_path, examples=examples, texts=texts, ids=tokenized(texts))
+    assert finding.wasted
+    assert finding.bytes == 2 * 20 * MiB, "all but one"
+    assert finding.confidence >= 0.85
+    assert all(name in finding.title for name in ("main() examples", "main() texts", "main() ids"))
+    assert (finding.subject.file, finding.subject.line, finding.subject.variable) == (FILE, 2, "examples")
+    assert any("tokens" in doubt and "main() ids" in doubt for doubt in finding.doubts)
+    assert "40.0 MiB if main() ids (list) is enough" in finding.remedy[0]
+
+
+def test_a_split_is_known_as_parts_of_the_whole(tmp_path):
+    examples = records(count=2500)
+    texts = formatted(examples)
+    (finding,), _ = looked(tmp_path, examples=examples, train=texts[:1300], held_out=texts[1300:])
+    assert all(name in finding.title for name in ("main() examples", "main() train", "main() held_out"))
+
+
+def test_a_few_rows_left_out_do_not_hide_the_copy(tmp_path):
+    examples = records()
+    kept = [row for i, row in enumerate(examples) if i % 60 != 30]
+    (finding,), _ = looked(tmp_path, examples=examples, texts=formatted(kept))
+    assert finding.confidence > 0.8
+
+
+def test_tokens_beside_their_text_are_a_suspicion(tmp_path):
+    texts = formatted(records())
+    (finding,), _ = looked(tmp_path, texts=texts, ids=tokenized(texts))
+    assert finding.confidence < 0.6
+    assert any("if the text is still read" in doubt for doubt in finding.doubts)
+
+
+@functools.cache
+def innocents() -> dict[str, dict[str, Any]]:
+    examples = records()
+    texts = formatted(examples)
+    shuffled = list(texts)
+    random.Random(1).shuffle(shuffled)
+    few = WORDS[:12]
+    small = [[" ".join(random.Random(k + i).choices(few, k=40)) for i in range(COUNT)] for k in (0, 10**6)]
+    words = [sentence(i, 5 + i * 7 % 40).split() for i in range(COUNT)]
+    sound = [np.arange(20 * len(text), dtype=np.int16) for text in texts]
+    return {
+        "one": {"examples": examples},
+        "train and validation": {"train": texts, "validation": formatted(records(10**6))},
+        "of few words": {"train": small[0], "validation": small[1]},
+        "views": {"examples": examples, "again": list(examples), "first": examples[:2000]},
+        "column of the same objects": {"examples": examples, "answers": [row["a"] for row in examples]},
+        "shuffled": {"texts": texts, "shuffled": shuffled},
+        "labels": {"texts": texts, "labels": [i % 7 for i in range(COUNT)]},
+        "tags of words": {"words": words, "tags": [[hash(w) % 17 for w in row] for row in words]},
+        "sound and transcript": {"texts": texts, "sound": sound},
+        "padded to one length": {"texts": texts, "pixels": [list(range(200)) for _ in texts]},
+    }
+
+
+@pytest.mark.parametrize("name", innocents())
+def test_innocent_data_is_ruled_out(tmp_path, name):
+    findings, (ruled_out,) = looked(tmp_path, **innocents()[name])
+    assert not findings, findings[0].title
+    assert "no two with the same" in ruled_out.reason
+
+
+def test_small_copies_are_nobodys_problem(tmp_path):
+    examples = records()
+    findings, _ = looked(tmp_path, megabytes=5, examples=examples, texts=formatted(examples))
+    assert not findings
+
+
+def test_mapped_files_are_no_copies(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    texts = formatted(records())
+    table = pa.table({"text": texts})
+    tmp_path.joinpath("a").mkdir()
+    with pa.OSFile(str(tmp_path / "rows.arrow"), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    mapped = pa.ipc.open_file(pa.memory_map(str(tmp_path / "rows.arrow"))).read_all()
+    assert looked(tmp_path / "a", texts=texts, table=table)[0], "in memory it is one"
+    tmp_path.joinpath("b").mkdir()
+    assert not looked(tmp_path / "b", texts=texts, table=mapped)[0]
+
+
+def test_a_program_without_data_says_so(tmp_path):
+    findings, (ruled_out,) = looked(tmp_path)
+    assert not findings
+    assert "no large container" in ruled_out.reason
