@@ -169,6 +169,8 @@ class Agent(object):
     def _on_step(self):
         self.phases.stepped()
         if self.takes:
+            if self.steps.count == 1 and self.wanted is None and self.budget.allows(monotonic() - self.began):
+                self.wanted = "schedule"  # weights as training begins: a checkpoint still held is seen equal to them
             self.peak.stepped(self.steps.count)
             self._look_at_cuda()
         if self.wanted is not None and not self.taking:

@@ -31,6 +31,7 @@ from .names import (
 from .sampling import BIG_ATOM_BYTES, IDENTIFIER_KEYS, SAMPLE, SAMPLE_MIXED, SAMPLE_NESTED, VISIT_ALL, spread
 
 GC_HEADER_BYTES = 16
+STATE_DICT = 4096  # tensors in a dict that are all looked at
 MANY = 1000  # members of a container that may be a data set
 _INLINE_ATTRIBUTES = sys.version_info >= (3, 11)
 _object_getattribute = object.__getattribute__
@@ -136,6 +137,11 @@ def open_dict(walk, obj, node, weight):
             else:
                 walk.push(value, node, "[*]", ITEM, weight)
             walk.push(key, node, "<key>", KEY, weight)
+        return
+    if length <= STATE_DICT and weight <= 1.0 and type(next(iter(dict.values(obj)))) is walk.tensor_type:
+        for value in list(dict.values(obj)):  # a state dict: each of its tensors may be a copy of another's
+            walk.push(value, node, "[*]", ITEM, weight)
+        node.member = walk.tensor_type
         return
     walk.push_members(dict.values(obj), length, node, weight)
     member = node.member

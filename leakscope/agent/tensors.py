@@ -20,7 +20,7 @@ MOST_TENSORS = 20000  # above it every k-th is looked at, 3 us each
 MOST_MODULES = 50000
 FINGERPRINT_BYTES = 256 * 1024  # of a tensor that belongs to no model; those of models all get one
 MOST_FINGERPRINTS = 4000
-ROUND_S = (0.0, 15.0, 60.0, 300.0, 1800.0)  # no round of fingerprints sooner after the one before; the last repeats
+ROUND_S = (0.0, 3.0, 3.0, 15.0, 60.0, 300.0, 1800.0)  # between rounds of fingerprints; the last repeats
 _WRAPPERS = ("module.", "_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
 
 
@@ -297,7 +297,7 @@ def _is_round_due(inventory, memory):
     large = sum(s.size for s in inventory.storages.values() if s.owner in (None, PARAMETER) and s.size >= 1 << 20)
     gap_s = ROUND_S[min(rounds, len(ROUND_S) - 1)]
     if rounds and large > 1.2 * memory["fingerprinted_bytes"]:
-        gap_s = min(gap_s, ROUND_S[1])
+        gap_s = min(gap_s, ROUND_S[3])
     if not inventory.roots or (rounds and now - memory["fingerprinted_at"] < gap_s):
         return False
     memory["fingerprint_rounds"] = rounds + 1
@@ -307,25 +307,37 @@ def _is_round_due(inventory, memory):
 
 
 def _fingerprint(inventory, owned, tensors):
-    budget = MOST_FINGERPRINTS
+    """Of models' tensors, and of those that have as many elements as one of them: what could be a copy of it."""
+    base = inventory._tensor
+    models = [tensor for _root, _name, tensor, _trained in owned if tensor is not None]
+    sizes = set()
     done = set()
-    candidates = [tensor for _root, _name, tensor, _trained in owned if tensor is not None]
-    for wanted_bytes, group in ((0, candidates), (FINGERPRINT_BYTES, tensors)):
+    on_device = []
+    for group, is_model in ((models, True), (tensors, False)):
         for tensor in group:
             tensor = _inner(inventory, tensor)
-            if budget <= 0:
-                return
+            if len(done) >= MOST_FINGERPRINTS:
+                break
             storage = None if tensor is None else _add(inventory, tensor)
-            if storage is None or id(storage) in done or storage.size < wanted_bytes or storage.owner in _NO_WEIGHTS:
+            if storage is None or id(storage) in done or storage.owner in _NO_WEIGHTS:
+                continue
+            count = base.numel(tensor)
+            if is_model:
+                sizes.add(count)
+            elif storage.size < FINGERPRINT_BYTES or count not in sizes:
                 continue
             done.add(id(storage))
+            if storage.device != "cpu":
+                on_device.append((storage, tensor))
+                continue
             try:
-                storage.print = weights.fingerprint(tensor)
+                storage.print = weights.fingerprint(tensor, storage.size)
             except Exception as error:
                 if names.is_foreign(error):
                     raise
-                continue
-            budget -= 1
+    prints = weights.fingerprints_on_device([tensor for _storage, tensor in on_device])
+    for (storage, _tensor), found in zip(on_device, prints):
+        storage.print = found
 
 
 # ---- after the walk

@@ -82,7 +82,7 @@ def _headline(
     signal: int | None,
     duration_s: float,
 ) -> str:
-    first = next((f for f in findings if not f.wasted and f.kind not in _NOT_ABOUT_GROWTH), None)
+    first = next((f for f in findings if not f.wasted and not _is_danger(f)), None)
     on_device = next((f for f in findings if f.kind in _DEVICE_LEAKS), None)
     if on_device is not None and not growth.leaking:
         text = f"GPU memory leaks: {_lower(on_device.title)}."
@@ -100,7 +100,7 @@ def _headline(
     waste = next((f for f in findings if f.wasted), None)
     if waste is not None and not growth.leaking:
         text += f" But {format_bytes(wasted)} are wasted: {_lower(waste.title)}."
-    danger = next((f for f in findings if f.kind in _NOT_ABOUT_GROWTH and f.severity != "note"), None)
+    danger = next((f for f in findings if _is_danger(f) and f.severity != "note"), None)
     if danger is not None:
         text = f"{text} Also: {_lower(danger.title)}." if growth.leaking else f"{danger.title}. {text}"
     if killed:
@@ -108,6 +108,10 @@ def _headline(
     if signal is not None:
         return f"{text} The job was ended by signal {signal}."
     return text
+
+
+def _is_danger(finding: Finding) -> bool:
+    return finding.kind in _NOT_ABOUT_GROWTH and not finding.bytes
 
 
 def _lower(title: str) -> str:

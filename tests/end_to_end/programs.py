@@ -23,10 +23,11 @@ class Place(NamedTuple):
 
 
 class Program(NamedTuple):
-    """One file of fixtures/; ``places`` are what leaks in it, none if it is clean."""
+    """One file of fixtures/; ``places`` are what is wrong with it, none if it is clean; ``grows``: and it leaks."""
 
     path: Path
     places: tuple[Place, ...]
+    grows: bool = False
 
     @property
     def name(self) -> str:
@@ -40,7 +41,7 @@ def programs() -> list[Program]:
         truth = json.loads(truth_path.read_text())
         if truth["kind"] is not None:
             places = tuple(Place(t["kind"], t["variable"], t["line_text"]) for t in [truth, *truth.get("also", [])])
-            found.append(Program(truth_path.with_name("leaky.py"), places))
+            found.append(Program(truth_path.with_name("leaky.py"), places, truth.get("grows", True)))
         found.append(Program(truth_path.with_name("clean.py"), ()))
     return found
 
