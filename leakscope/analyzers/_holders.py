@@ -257,11 +257,15 @@ def multiplies(place: Place, *, min_ratio: float = 1.25, max_size_ratio: float =
 
 @dataclass(frozen=True, eq=False)
 class Accumulation:
-    """A place whose contents multiply; ``members`` are the paths below it that carry the growth."""
+    """A place whose contents multiply; ``members`` are the paths below it that carry the growth.
+
+    ``is_guess``: its growth was not weighed, but put down to it for want of another.
+    """
 
     place: Place | None
     growth_bytes: float
     members: tuple[Place, ...]
+    is_guess: bool = False
 
 
 def accumulations(roots: tuple[Place, ...], threshold_bytes: float) -> Iterator[Accumulation]:

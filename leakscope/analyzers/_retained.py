@@ -120,7 +120,8 @@ def _of_process(
 ) -> Iterator[Finding]:
     holders = list(look.holders)
     if look.explained_share < 0.5:
-        holders += _growing_length(look.inventory, holders, look.in_use_bytes - look.explained_bytes)
+        missing = look.in_use_bytes - look.explained_bytes
+        holders += _endless_graph(look.inventory, holders, missing) or _growing_length(look.inventory, holders, missing)
     merged = _by_user_place(holders)
     for rank, holder in enumerate(sorted(merged, key=lambda h: -h.growth_bytes)[:6]):
         yield _finding(holder, rank, look, process, growth, sources)
@@ -140,11 +141,30 @@ def _by_user_place(holders: Sequence[Accumulation]) -> list[Accumulation]:
     for group in groups.values():
         group.sort(key=lambda h: -h.growth_bytes)
         members = tuple(m for h in group for m in h.members)
-        merged.append(Accumulation(group[0].place, sum(h.growth_bytes for h in group), members))
+        total = sum(h.growth_bytes for h in group)
+        merged.append(Accumulation(group[0].place, total, members, group[0].is_guess))
     return merged
 
 
-def _growing_length(inventory: Heap, known: Sequence[Accumulation], missing_bytes: float) -> Iterator[Accumulation]:
+def _endless_graph(inventory: Heap, known: Sequence[Accumulation], missing_bytes: float) -> list[Accumulation]:
+    """The graph that was longer than an inventory follows: how much is added to it cannot be seen any more.
+
+    Named only when the visible holders do not explain the growth; half of what is missing is put down to it.
+    """
+    taken = {id(h.place) for h in known}
+    endless = [p for p in inventory.places if _is_endless(p, inventory) and id(p) not in taken]
+    if not endless:
+        return []
+    longest = max(endless, key=lambda p: float(p.count[-1]))
+    return [Accumulation(longest, 0.5 * missing_bytes, (longest,), is_guess=True)]
+
+
+def _is_endless(place: Place, inventory: Heap, *, min_nodes: int = 8000) -> bool:
+    """``min_nodes``: ten times what a 12-layer transformer needs for a step; the agent follows a little more."""
+    return place.type_name == _GRAPH_TYPE and inventory.truncated and place.count[-1] >= min_nodes
+
+
+def _growing_length(inventory: Heap, known: Sequence[Accumulation], missing_bytes: float) -> list[Accumulation]:
     """The container that gains most members at every take and whose members cannot be weighed: C objects.
 
     Named only when the visible holders do not explain the growth; half of what is missing is put down to it.
@@ -159,8 +179,9 @@ def _growing_length(inventory: Heap, known: Sequence[Accumulation], missing_byte
         gained = place.length[-1] - place.length[0]
         if gained >= 4 and _holds_opaque(place) and (best is None or gained > best.length[-1] - best.length[0]):
             best = place
-    if best is not None:
-        yield Accumulation(best, max(best.growth_bytes, 0.0) + 0.5 * missing_bytes, tuple(best.children))
+    if best is None:
+        return []
+    return [Accumulation(best, max(best.growth_bytes, 0.0) + 0.5 * missing_bytes, tuple(best.children), is_guess=True)]
 
 
 def _holds_opaque(place: Place, depth: int = 4) -> bool:
@@ -180,7 +201,7 @@ def _finding(
     named = user_place(place)
     seconds = float(inventory.time_s[-1] - inventory.time_s[0])
     weighed = sum(m.growth_bytes for m in holder.members) or place.growth_bytes
-    share = min(weighed / max(look.in_use_bytes, 1.0), 1.0)
+    share = min(max(weighed / max(look.in_use_bytes, 1.0), 0.0), 1.0)
     with_pinned = 1.0 + look.pinned_bytes / max(look.in_use_bytes, 1.0)
     rate = holder.growth_bytes * with_pinned / max(seconds, 1e-9)
     total = int(min(rate * max(growth.end_s - growth.start_s, seconds), max(process.growth_bytes, holder.growth_bytes)))
@@ -198,8 +219,8 @@ def _finding(
         bytes_per_hour=round(rate * 3600, 1),
         bytes_per_step=round(holder.growth_bytes * with_pinned / steps, 1) if steps else None,
         subject=_subject(named, place, kept, process, line, name),
-        evidence=list(_evidence(place, look, weighed, seconds, steps, lines)),
-        doubts=list(_doubts(inventory, place, share, line)),
+        evidence=list(_evidence(holder, place, look, weighed, seconds, steps, lines)),
+        doubts=list(_doubts(holder, inventory, place, share, line)),
         remedy=_remedy(named, place, kept, total, line),
         series=[
             Series(f"bytes held by {name}", _rounded(inventory.time_s), _rounded(place.deep_bytes, 0)),
@@ -339,6 +360,7 @@ def _whole(value: Any) -> int | None:
 
 
 def _evidence(
+    holder: Accumulation,
     place: Place,
     look: _Look,
     weighed: float,
@@ -346,6 +368,19 @@ def _evidence(
     steps: float,
     lines: Sequence[Line],
 ) -> Iterator[Evidence]:
+    if holder.is_guess and place.type_name == _GRAPH_TYPE:
+        yield Evidence(
+            f"its autograd graph is longer than an inventory follows: {format_count(place.count[-1])} nodes and more",
+            {"nodes": int(place.count[-1])},
+        )
+    else:
+        yield from _weighed(place, look, weighed, seconds, steps)
+    for line in lines[:3]:
+        yield Evidence(f"{line.file}:{line.line} {line.kind}: {line.text}", {"line": line.line})
+
+
+def _weighed(place: Place, look: _Look, weighed: float, seconds: float, steps: float) -> Iterator[Evidence]:
+    """What the inventories saw of its growth."""
     count = len(look.inventory.takes)
     figures: dict[str, Any] = {
         "start_bytes": int(place.deep_bytes[0]),
@@ -379,15 +414,15 @@ def _evidence(
         figures = {"bytes_per_step": round(weighed / steps, 1), "members_per_step": round(per_step, 3)}
         members = f", {per_step:.3g} members" if place.has_length else ""
         yield Evidence(f"per training step: {format_bytes(weighed / steps)}{members}", figures)
-    for line in lines[:3]:
-        yield Evidence(f"{line.file}:{line.line} {line.kind}: {line.text}", {"line": line.line})
 
 
-def _doubts(inventory: Heap, place: Place, share: float, line: Line | None) -> Iterator[str]:
+def _doubts(holder: Accumulation, inventory: Heap, place: Place, share: float, line: Line | None) -> Iterator[str]:
     limit = _limit(place)
     if limit is not None:
         yield f"it is bounded to {format_count(limit)} members: it may stop growing there"
-    if share < 0.5:
+    if holder.is_guess and place.type_name == _GRAPH_TYPE:
+        yield "what its graph gained was not seen: a model whose one step needs as many nodes would look the same"
+    elif share < 0.5:
         yield f"what can be seen in it explains only {share:.0%} of the growth"
     if len(inventory.takes) < 4:
         yield f"only {len(inventory.takes)} inventories: a cache that is still filling would look the same"

@@ -211,6 +211,22 @@ def test_a_list_of_losses_with_their_graphs_is_a_retained_graph(tmp_path: Path) 
     assert "retained-objects" in [r.kind for r in report.ruled_out]
 
 
+def test_a_graph_too_long_to_follow_is_suspected(tmp_path: Path) -> None:
+    """``total_loss += loss``: the chain has a node for every operation of every step, and a walk gives up early."""
+    builder = growing_run(tmp_path)
+    for number, at_s in enumerate(TAKES_S, 1):
+        rows = [
+            place("main() total_loss", 6 * MB, type_name="torch.Tensor"),
+            place("main() total_loss.grad_fn", 6 * MB, parent="main() total_loss", edge_kind="reference",
+                  variable="total_loss", owner="main", type_name="torch autograd graph", object_count=12000),
+        ]  # fmt: skip
+        builder.take(100, number, at_s, holders=rows, rss_bytes=50 * MB + round(at_s * 10 * MB), truncated=True)
+    found = first(analyze(builder.ends(24.0, exit_code=0).open()))
+    assert (found.kind, found.subject.variable) == ("retained-graph", "total_loss")
+    assert found.confidence < 0.6
+    assert any("longer than an inventory follows" in e.text for e in found.evidence)
+
+
 def test_a_bounded_cache_is_doubted(tmp_path: Path) -> None:
     found = first(recorded(tmp_path, lambda f: history(240 * MB * f, 2000 * f, length_limit=100_000)))
     assert found.confidence < 0.75
