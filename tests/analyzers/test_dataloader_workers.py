@@ -1,0 +1,216 @@
+"""Loader workers: what each keeps for itself, what each copies of its parent's, and workers that do no harm."""
+
+from __future__ import annotations
+
+import pytest
+
+from leakscope.analyzers import analyze
+from leakscope.analyzers._source_lines import Source
+from leakscope.analyzers._worker_code import Code
+from tests.builders import RecordingBuilder
+
+from .leaks import PID, MiB
+
+FILE = "/home/me/train.py"
+SOURCE = """\
+import functools
+from torch.utils.data import DataLoader, Dataset
+
+DECODED = {}
+TOTALS = [0] * 8
+
+def load(path):
+    pixels = decode(path)
+    DECODED[path] = pixels
+    return pixels
+
+class Reader:
+    def __init__(self):
+        self.frames = {}
+
+    def read(self, path):
+        if path not in self.frames:
+            self.frames[path] = decode(path)
+        return self.frames[path]
+
+class Pictures(Dataset):
+    def __init__(self, paths):
+        self.rows = []
+        self.reader = Reader()
+        for path in paths:
+            self.rows.append({"path": path})
+
+    def __getitem__(self, i):
+        local = {}
+        local[i] = self.rows[i]
+        return self.reader.read(local[i]["path"])
+
+def main():
+    for batch in DataLoader(Pictures(PATHS), num_workers=4):
+        train(batch)
+"""
+WORKERS = (5001, 5002, 5003, 5004)
+COUNT = 80  # samples, 4 a second
+
+
+def recording(folder, *, private, anon=None, workers=WORKERS, source=SOURCE, data_bytes=0, batches=(1, 400)):
+    """A flat parent of 400 MiB and its workers; ``private`` and ``anon`` are MiB by the number of the sample."""
+    builder = RecordingBuilder(folder).process(PID, cmdline="python train.py").source(PID, FILE, source)
+    builder.samples(PID, [400 * MiB] * COUNT, every_s=0.25, cpu_s=[0.2 * i for i in range(COUNT)])
+    for pid in workers:
+        builder.process(pid, role="dataloader-worker", ppid=PID, born_s=1.0)
+        own = [round(private(i) * MiB) for i in range(COUNT - 4)]
+        all_pages = own if anon is None else [round(anon(i) * MiB) for i in range(COUNT - 4)]
+        builder.samples(
+            pid,
+            all_pages,
+            every_s=0.25,
+            from_s=1.0,
+            pss_bytes=own,
+            pss_anon_bytes=own,
+            uss_bytes=own,
+            cpu_s=[0.2 * i for i in range(COUNT - 4)],
+        )
+    for number, yielded in enumerate(batches, 1):
+        place = {"owner": "Pictures", "variable": "rows", "edge_kind": "attribute", "type_name": "list"}
+        builder.take(PID, number, 5.0 * number, holders=[{**place, "path": "main() d.rows", "deep_bytes": data_bytes}])
+        pids = ",".join(map(str, workers))
+        row = {"dataset_type": "__main__.Pictures", "worker_pids": pids, "batches_yielded": yielded}
+        builder.row("loaders", 5.0 * number, PID, take=number, **row)
+    return builder.ends(at_s=20.0)
+
+
+def looked(builder):
+    report = analyze(builder.open(), only=["dataloader-workers"])
+    return report.verdict, report.findings, report.ruled_out
+
+
+def test_what_workers_keep_is_added_up_and_named(tmp_path):
+    verdict, (finding,), _ = looked(recording(tmp_path, private=lambda i: 100 + 2 * i))
+    assert verdict.leaking
+    assert finding.severity == "critical"
+    assert finding.bytes == pytest.approx(verdict.growth_bytes, rel=0.2)
+    assert finding.confidence > 0.85
+    assert "Each of 4 loader workers keeps more and more memory" in finding.title
+    assert (finding.subject.variable, finding.subject.file) == ("frames", FILE)
+    assert SOURCE.splitlines()[finding.subject.line - 1].strip() == "self.frames[path] = decode(path)"
+    assert finding.subject.role == "dataloader-worker"
+    assert any("num_workers=0" in doubt for doubt in finding.doubts)
+    assert not finding.wasted
+
+
+def test_growth_of_members_names_the_rows(tmp_path):
+    source = SOURCE.replace('self.reader.read(local[i]["path"])', "local[i].pixels()")
+    _, (finding,), _ = looked(recording(tmp_path, private=lambda i: 100 + 2 * i, source=source))
+    assert finding.subject.variable == "rows"
+    assert SOURCE.splitlines()[finding.subject.line - 1].strip() == 'self.rows.append({"path": path})'
+    assert not any("bound or empty" in text for text in finding.remedy), "what grows there is not known"
+
+
+def test_copying_is_told_from_keeping(tmp_path):
+    builder = recording(tmp_path, private=lambda i: 100 + 2 * i, anon=lambda i: 400, data_bytes=250 * MiB)
+    _, (finding,), _ = looked(builder)
+    assert "Each of 4 loader workers copies the memory it inherited" in finding.title
+    assert finding.subject.variable == "rows"
+    assert "instead of Python objects" in finding.remedy[0]
+
+
+def test_copying_that_is_done_is_waste(tmp_path):
+    def levels_off(i):
+        return 20 + 150 * min(1.0, i / 25)
+
+    builder = recording(tmp_path, private=levels_off, anon=lambda i: 400, data_bytes=250 * MiB)
+    verdict, (finding,), _ = looked(builder)
+    assert verdict.leaking is False
+    assert finding.wasted
+    assert finding.bytes == pytest.approx(600 * MiB, rel=0.05)
+    assert "Pictures.rows" in finding.title
+
+
+def test_what_an_interpreter_copies_by_itself_is_no_finding(tmp_path):
+    builder = recording(tmp_path, private=lambda i: 20 + 60 * min(1.0, i / 20), anon=lambda i: 400)
+    _, findings, (ruled_out,) = looked(builder)
+    assert not findings
+    assert ruled_out.figures["worker_count"] == 4
+
+
+def test_steady_workers_are_ruled_out_with_their_cost(tmp_path):
+    _, findings, (ruled_out,) = looked(recording(tmp_path, private=lambda i: 100))
+    assert not findings
+    assert "400 MiB" in ruled_out.reason
+    assert "fewer would do" not in ruled_out.reason, "they were busy"
+
+
+def test_a_leak_of_the_parent_is_not_theirs(tmp_path):
+    builder = RecordingBuilder(tmp_path).process(PID)
+    builder.samples(PID, [(100 + 5 * i) * MiB for i in range(COUNT)], every_s=0.25)
+    for pid in WORKERS[:2]:
+        builder.process(pid, role="dataloader-worker", born_s=8.0)
+        builder.samples(pid, [120 * MiB] * 48, every_s=0.25, from_s=8.0)
+    verdict, findings, _ = looked(builder.ends())
+    assert verdict.leaking
+    assert not findings, "being born is no growth"
+
+
+def test_workers_of_an_epoch_take_their_memory_with_them(tmp_path):
+    builder = RecordingBuilder(tmp_path).process(PID).samples(PID, [400 * MiB] * COUNT, every_s=0.25)
+    for epoch in range(5):
+        builder.process(5000 + epoch, role="dataloader-worker", born_s=3.5 * epoch, died_s=3.5 * epoch + 3)
+        builder.samples(5000 + epoch, [(20 + 10 * i) * MiB for i in range(12)], every_s=0.25, from_s=3.5 * epoch)
+    _, findings, results = looked(builder.ends())
+    assert not findings
+    assert not results or results[0].figures["worker_count"] == 5
+
+
+def test_without_workers_there_is_nothing_to_say(tmp_path):
+    builder = RecordingBuilder(tmp_path).process(PID).samples(PID, [400 * MiB] * COUNT, every_s=0.25)
+    _, findings, (ruled_out,) = looked(builder.ends())
+    assert not findings
+    assert ruled_out.reason == "no loader worker was seen"
+
+
+def test_code_that_workers_run_is_followed_by_name():
+    code = Code([Source("__main__", FILE, SOURCE)])
+    assert code.datasets() == ["Pictures"]
+    assert [(h.owner, h.variable) for h in code.kept("Pictures")] == [("Reader", "frames")]
+    assert [(h.owner, h.variable) for h in code.read("Pictures")] == [("Pictures", "rows")]
+
+
+@pytest.mark.parametrize(
+    "body, kept",
+    [
+        ("return load(i)", ["DECODED"]),
+        ("self.seen.append(i)", ["seen"]),
+        ("self.seen += [i]", ["seen"]),
+        ("self.by_class.setdefault(i % 3, []).append(i)", ["by_class"]),
+        ("self.count += 1", []),
+        ("rows = []\n        rows.append(i)\n        return rows", []),
+        ("TOTALS = {}\n        TOTALS[i] = 1", []),
+        ("self.buffer[i % 8] = 1.0", []),
+        ("return self.transform(i)", ["memory"]),
+        ("return cached(i)", ["cached"]),
+    ],
+)
+def test_what_outlives_a_call_is_kept(body, kept):
+    text = f"""\
+import numpy as np
+from functools import lru_cache
+from torch.utils.data import Dataset
+DECODED, TOTALS = {{}}, {{}}
+def load(path):
+    DECODED[path] = 1
+@lru_cache(maxsize=None)
+def cached(i):
+    return i
+class Flip:
+    def __call__(self, i):
+        self.memory[i] = i
+class Rows(Dataset):
+    def __init__(self):
+        self.seen, self.count, self.transform = [], 0, Flip()
+        self.buffer = np.zeros(8)
+    def __getitem__(self, i):
+        {body}
+"""
+    code = Code([Source("__main__", FILE, text)])
+    assert [holder.variable for holder in code.kept("Rows")] == kept
