@@ -12,7 +12,7 @@ Do:            run None's case on Python 3.12 or later, where it is harmless; up
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,6 +32,7 @@ AFTER_OTHERS = True
 _KIND = "refcount-drift"
 _SIGABRT = 6
 _BUCKETS = 24
+_UNSEEN_S = 10.0  # the end of a program that is killed: readings since the last flush are lost
 _LEAST_STEPS = 20  # fewer are too coarse a clock
 _NONES_PER_BLOCK = 20  # references to None that one freed object may have held: records have less
 
@@ -122,13 +123,9 @@ def _count(recording: Recording, process: ProcessGrowth, min_fall: int) -> _Coun
     # A count that had halved when Python aborted needs no long run: three falls in a row are enough.
     emptied = aborted and count.size >= 4 and count[-1] < 0.5 * count.max() and bool((np.diff(count[-4:]) < 0).all())
     if fallen.verdict != GROWING and not emptied:
-        return _replaced(one, fallen.verdict)
+        return replace(one, verdict=fallen.verdict)
     use = time_s >= (fallen.start_s if fallen.verdict == GROWING else time_s[-4])
     return _with_slopes(one, use, step, aborted)
-
-
-def _replaced(one: _Count, verdict: str) -> _Count:
-    return _Count(one.process, one.time_s, one.count, one.blocks, verdict)
 
 
 def _with_slopes(one: _Count, use: NDArray[np.bool_], step: Floats, aborted: bool) -> _Count:
@@ -139,7 +136,8 @@ def _with_slopes(one: _Count, use: NDArray[np.bool_], step: Floats, aborted: boo
     per_step = None
     if known.sum() >= 3 and np.ptp(step[use][known]) >= _LEAST_STEPS:
         per_step, *_ = slope_interval(*bucket_medians(step[use][known], y[known], _BUCKETS))
-    return _Count(one.process, t, y, blocks, GROWING, per_s, per_step or None, blocks_per_s, aborted)
+    died_of_it = aborted and y[-1] <= -per_s * _UNSEEN_S  # an abort with most references left has another reason
+    return _Count(one.process, t, y, blocks, GROWING, per_s, per_step or None, blocks_per_s, died_of_it)
 
 
 def _exit_signal(recording: Recording, process: ProcessGrowth) -> int | None:
@@ -193,11 +191,15 @@ def _none_finding(one: _Count) -> Finding:
     remedy = ["run it on Python 3.12 or later: None is immortal there, and the program survives"]
     if per_step:
         remedy.append(f"look for an extension whose calls could drop {format_count(-per_step)} references in one step")
+    doubts = ["which extension it is cannot be seen from the count"]
+    replaced = not one.aborted and 0.8 <= one.blocks_per_s / -one.per_s <= 1.25
+    if replaced:
+        doubts.insert(0, "as many objects were made as references went: perhaps something made full of None is filled")
     return Finding(
         kind=_KIND,
         title=f"{title}: it died of it" if one.aborted else f"{title}: Python will abort {ends}",
-        severity="critical",
-        confidence=0.97 if one.aborted else 0.9,
+        severity="warning" if replaced else "critical",
+        confidence=0.97 if one.aborted else 0.5 if replaced else 0.9,
         bytes=0,
         subject=Subject(
             pid=one.process.pid,
@@ -207,7 +209,7 @@ def _none_finding(one: _Count) -> Finding:
             type="NoneType",
         ),
         evidence=evidence,
-        doubts=["which extension it is cannot be seen from the count"],
+        doubts=doubts,
         remedy=remedy,
         series=[Series("references to None", one.time_s.tolist()[:2000], one.count.tolist()[:2000], "s", "references")],
     )

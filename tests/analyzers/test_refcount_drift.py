@@ -70,6 +70,11 @@ def test_a_program_that_died_of_it_says_so(tmp_path):
     assert any("SIGABRT" in evidence.text for evidence in finding.evidence)
 
 
+def test_an_abort_with_most_references_left_has_another_reason(tmp_path):
+    (finding,), _, _ = looked(counted(tmp_path, falling(20), ends={"signal": 6}).open())
+    assert "died of it" not in finding.title
+
+
 def test_a_quick_death_is_recognised(tmp_path):
     builder = RecordingBuilder(tmp_path).process(PID).samples(PID, [100 * MiB] * 7)
     builder.sentinels(PID, refcount_none=[4000, 50_000, 40_000, 28_000, 15_000, 3000], allocated_blocks=[10**6] * 6)
@@ -108,6 +113,14 @@ def test_a_list_made_full_of_none_that_is_filled_is_innocent(tmp_path):
     findings, (ruled_out,), _ = looked(builder.row("holders", 2.0, PID, take=1, **row).open())
     assert not findings
     assert "main() losses" in ruled_out.reason
+
+
+def test_as_many_new_objects_as_lost_references_are_a_doubt(tmp_path):
+    """An array of objects that no inventory looks into may be filled: each None in it gives way to a number."""
+    blocks = [1_000_000 + 20 * s for s in range(SECONDS)]
+    (finding,), _, _ = looked(counted(tmp_path, falling(20), blocks=blocks).open())
+    assert (finding.severity, finding.confidence) == ("warning", 0.5)
+    assert "full of None" in finding.doubts[0]
 
 
 def test_an_immortal_none_is_ruled_out(tmp_path):
