@@ -129,7 +129,7 @@ def _form(row: pd.Series[Any], by_path: dict[str, pd.Series[Any]]) -> _Form:
         library, _, rest = str(place["type_name"]).partition(".")
         if library in _LIBRARIES and rest.rpartition(".")[2] in _DATA_SETS:
             data_set = at
-        if not named_by_user(named):
+        if not _is_of_user(named):
             named = place
         at = text_of(place, "parent_path")
     kind = str(by_path[data_set]["type_name"] if data_set in by_path else row["type_name"])
@@ -147,13 +147,22 @@ def _form(row: pd.Series[Any], by_path: dict[str, pd.Series[Any]]) -> _Form:
         row_count=int(row["row_count"]),
         bytes=int(row["deep_bytes"]),
         rows={at: _Row(size, address, frozenset(h)) for at, size, address, *h in json.loads(row["content_sketch"])},
-        name=f"{data_set} ({kind.rpartition('.')[2]})",
+        name=_name(named, data_set, kind),
         holder=holder,
         owner_line=int_of(named, "owner_line"),
     )
 
 
-def named_by_user(row: pd.Series[Any] | None) -> bool:
+def _name(named: pd.Series[Any] | None, path: str, kind: str) -> str:
+    """``Trainer.examples (list)`` for an attribute of the user's own class, else the whole way: ``main() rows (list)``."""
+    short = kind.rpartition(".")[2]
+    owner, variable = text_of(named, "owner"), text_of(named, "variable")
+    if text_of(named, "path") == path and text_of(named, "edge_kind") == "attribute" and owner and _is_of_user(named):
+        return f"{owner.rpartition('<locals>.')[2]}.{variable} ({short})"
+    return f"{path} ({short})"
+
+
+def _is_of_user(row: pd.Series[Any] | None) -> bool:
     return row is not None and bool(row["is_user"]) and text_of(row, "variable") is not None
 
 
@@ -244,12 +253,14 @@ def _groups(
 
 
 def _one_a_holder(members: Sequence[_Form]) -> list[_Form]:
-    """Columns and blocks of one data set are one form of it."""
+    """Columns and blocks of one data set are one form of it. Two of one name are told apart by their paths."""
     merged: dict[str, _Form] = {}
     for form in members:
-        known = merged.get(form.name)
-        merged[form.name] = form if known is None else replace(known, bytes=known.bytes + form.bytes)
-    return sorted(merged.values(), key=lambda form: (-form.bytes, form.name))
+        known = merged.get(form.path)
+        merged[form.path] = form if known is None else replace(known, bytes=known.bytes + form.bytes)
+    names = [form.name for form in merged.values()]
+    forms = [form if names.count(form.name) == 1 else replace(form, name=form.path) for form in merged.values()]
+    return sorted(forms, key=lambda form: (-form.bytes, form.name))
 
 
 # ---- what to say
