@@ -106,8 +106,8 @@ class LedgerRow:
 class BudgetRow:
     """Bytes of one account of tensors on one device: at the ``end`` of the run, or at the ``peak`` of a training step.
 
-    Accounts are model, optimizer, gradients, activations, batch, user-held, other-tensors, and ``not-tensors``: what the
-    process holds (on a GPU: what the allocator reserved) beside tensors.
+    Accounts are model, optimizer, gradients, activations, batch, user-held, other-tensors, and ``not-tensors``: what
+    the process holds (on a GPU: what the allocator reserved) beside tensors.
     """
 
     process: str

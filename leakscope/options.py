@@ -49,6 +49,7 @@ class RecordOptions(NamedTuple):
     agent: bool = True
     takes: bool = True
     sources: bool = True
+    framework_logs: bool = False
     flush_s: float = 5.0
     fsync_s: float | None = 30.0  # 0: at every flush
     pss_interval_s: float | None = None
@@ -118,6 +119,8 @@ RECORD_OPTIONS: tuple[Option, ...] = (
            "No inventories of objects inside the job, only readings that cost nothing.", None, False),
     Option(("--no-source",), "sources", "", "",
            "Do not record the source text of the job's modules.", None, False),
+    Option(("--framework-logs",), "framework_logs", "", "",
+           "Add memory figures to the logs of transformers' Trainer and of Lightning (changes what they print).", None),
     Option(("--pss-interval",), "pss_interval_s", "TIME", "auto",
            "Time between readings of proportional memory. auto: 10s, more where it costs more.", _period_or_auto),
     Option(("--flush",), "flush_s", "TIME", "5s",

@@ -8,8 +8,9 @@ import sys
 import time
 from time import monotonic
 
-from . import config, cuda, imports, journal, names, peak, phases, safepoint, sentinels
+from . import config, cuda, gradients, imports, journal, names, peak, phases, safepoint, sentinels
 from .memory import rss_bytes
+from .probes import compile_counters
 from .take import Take
 
 TICK_S = 0.5
@@ -86,7 +87,10 @@ class Agent(object):
             self.note("take-skipped", "takes are switched off")
         elif not self.takes:
             self.note("helper", "holds nothing of the user's: sentinels only")
-        imports.after_import(dict(self.phases.hooks(), **self.steps.hooks()))
+        hooks = dict(self.phases.hooks(), **self.steps.hooks())
+        if self.options["framework_logs"]:
+            hooks["transformers.trainer"] = self._add_callbacks
+        imports.after_import(hooks)
         os.register_at_fork(
             before=self._before_fork,
             after_in_parent=self._after_fork_in_parent,
@@ -126,7 +130,7 @@ class Agent(object):
                     self._consider(now)
                 if now >= next_flush or (self.inbox and self.inbox[-1][0] == "takes"):
                     next_flush = now + self.options["flush_interval_s"]
-                    self._add_phases()
+                    self._add_counters()
                     self._write()
             except Exception:
                 self.failures += 1
@@ -170,6 +174,8 @@ class Agent(object):
         self.phases.stepped()
         if self.takes:
             if self.steps.count == 1 and self.wanted is None and self.budget.allows(monotonic() - self.began):
+                for row in gradients.import_order_notes():
+                    self.note(row["note"], row["text"])
                 self.wanted = "schedule"  # weights as training begins: a checkpoint still held is seen equal to them
             self.peak.stepped(self.steps.count)
             self._look_at_cuda()
@@ -268,9 +274,11 @@ class Agent(object):
     def _phase_began(self, phase):
         self._add("marks", {"step": self.step(), "phase": phase, "text": None})
 
-    def _add_phases(self):
-        for row in self.phases.rows():
-            self._add("phases", dict(row, step=self.step()))
+    def _add_counters(self):
+        """What is only counted, and so can be read from any thread: takes are too rare for a trend."""
+        for table, rows in (("phases", self.phases.rows()), ("compile_counters", compile_counters.rows(None))):
+            for row in rows:
+                self._add(table, dict(row, step=self.step()))
 
     def _look_at_peak(self):
         """The tensors as a backward pass begins: what a step needs at most."""
@@ -333,6 +341,17 @@ class Agent(object):
             self._add("sources", {"module": name, "file": os.path.abspath(file), "source_text": text})
 
     # ---- fork and exit
+
+    def _add_callbacks(self, module):
+        """For --framework-logs only. Lightning finds its callbacks by an entry point; transformers has none."""
+        import importlib
+
+        try:  # what is installed beside the job, not this copy of the agent: they share nothing
+            discovery = importlib.import_module("leakscope.integrations._discovery")
+        except ImportError:
+            self.note("framework-logs", "leakscope is not installed where the training runs: its logs stay as they are")
+            return
+        discovery.transformers_imported(module)
 
     def _before_fork(self):
         self.memory["forked"] = True
@@ -403,7 +422,7 @@ class Agent(object):
                 self.wanted = "exception" if hasattr(sys, "last_traceback") else "exit"
                 self._take("exit")
             self.stopping = True
-            self._add_phases()
+            self._add_counters()
             self._add("sentinels", dict(sentinels.row(), step=self.step()))
             self._write()
         except Exception:

@@ -218,6 +218,7 @@ def _agent_config(options: RecordOptions, now_mono_ns: int) -> dict[str, Any]:
     return {
         "flush_interval_s": options.flush_s,
         "takes": options.takes,
+        "framework_logs": options.framework_logs,
         "sources": options.sources,
         "recorder_pid": os.getpid(),
         "start_mono_ns": now_mono_ns,
@@ -236,4 +237,6 @@ def _environment(options: RecordOptions, output: Output) -> dict[str, str]:
         return environment
     inherited = environment.get("PYTHONPATH")
     environment["PYTHONPATH"] = output.boot_path + (os.pathsep + inherited if inherited else "")
+    if options.framework_logs:
+        environment["LEAKSCOPE_FRAMEWORK_LOGS"] = "1"  # what the entry point for Lightning looks at
     return environment

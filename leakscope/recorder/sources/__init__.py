@@ -1,6 +1,7 @@
 """The outside tables, one file each: ``TABLE`` and ``rows(tree)``, which is called at each interval and at the end.
 
-Runs in the recorder. One that is dear to read sets ``PERIOD_S``, and is then asked no sooner. A file without a leading underscore is a source; there is no list to extend.
+Runs in the recorder. A source that is dear to read sets ``PERIOD_S`` and is asked no sooner. A file without a leading
+underscore is a source; there is no list to extend.
 """
 
 from __future__ import annotations
