@@ -120,7 +120,7 @@ def findings(
 
 def _groups(recording: Recording, growth: TreeGrowth, code: Code) -> list[_Group]:
     loaders = recording.tables["loaders"]
-    known = {int(pid) for pids in loaders["worker_pids"].dropna() for pid in str(pids).split(",") if pid}
+    known = {pid for pids in loaders["worker_pids"] for pid in _pids(pids)}
     parents: dict[int, list[ProcessGrowth]] = defaultdict(list)
     for process in growth.processes:
         row = _born(recording, process)
@@ -137,10 +137,9 @@ def _born(recording: Recording, process: ProcessGrowth) -> pd.Series[Any] | None
 def _group(recording: Recording, growth: TreeGrowth, code: Code, ppid: int, workers: list[ProcessGrowth]) -> _Group:
     workers.sort(key=lambda worker: (worker.time_s[0], worker.pid))
     alive = [worker for worker in workers if worker.time_s[-1] >= growth.end_s - _LAST_S]
+    loader = _loader_of(recording.tables["loaders"], {worker.pid for worker in workers})
+    trainer = int_of(loader, "pid") or ppid  # workers of a fork server are its children, not the trainer's
     parent = growth.process(ppid)
-    loaders = recording.tables["loaders"]
-    loaders = loaders[(loaders["pid"] == ppid) & (loaders["worker_pids"].fillna("") != "")]
-    loader = loaders.iloc[-1] if len(loaders) else None
     known = dataset_name(text_of(loader, "dataset_type"))
     datasets = (known,) if known in code.bases else tuple(code.datasets())
     gains = [_gains(recording, growth, worker, worker) for worker in alive]
@@ -156,8 +155,19 @@ def _group(recording: Recording, growth: TreeGrowth, code: Code, ppid: int, work
         copied_in_life=tuple(_copied_in_life(recording, worker) for worker in alive),
         loader=loader,
         datasets=datasets,
-        data=_data(recording, ppid, datasets),
+        data=_data(recording, trainer, datasets),
     )
+
+
+def _loader_of(loaders: pd.DataFrame, pids: set[int]) -> pd.Series[Any] | None:
+    """The newest iterator that has one of these workers."""
+    named = [any(pid in pids for pid in _pids(text)) for text in loaders["worker_pids"]]
+    own = loaders[named]
+    return own.iloc[-1] if len(own) else None
+
+
+def _pids(text: Any) -> list[int]:
+    return [int(pid) for pid in text.split(",") if pid] if isinstance(text, str) else []
 
 
 def _gains(

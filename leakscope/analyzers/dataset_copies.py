@@ -154,7 +154,7 @@ def _form(row: pd.Series[Any], by_path: dict[str, pd.Series[Any]]) -> _Form:
 
 
 def _name(named: pd.Series[Any] | None, path: str, kind: str) -> str:
-    """``Trainer.examples (list)`` for an attribute of the user's own class, else the whole way: ``main() rows (list)``."""
+    """``Trainer.examples (list)`` for an attribute of the user's own class, else the whole way: ``main() rows``."""
     short = kind.rpartition(".")[2]
     owner, variable = text_of(named, "owner"), text_of(named, "variable")
     if text_of(named, "path") == path and text_of(named, "edge_kind") == "attribute" and owner and _is_of_user(named):
@@ -310,7 +310,9 @@ def _listed(group: Sequence[_Form]) -> str:
 def _line(recording: Recording, form: _Form) -> Line | None:
     """Where it is made: by adding row after row, or at once; a call on it (``.map``) makes the next form."""
     lines = adding_lines(sources_of(recording), form.holder)
-    return min(lines, key=lambda line: ("adds", "creates", "calls").index(line.kind), default=None)
+    is_array = form.holder.type_name.endswith("ndarray")  # what is written into it makes it no larger
+    order = ("creates", "adds", "calls") if is_array else ("adds", "creates", "calls")
+    return min(lines, key=lambda line: order.index(line.kind), default=None)
 
 
 def _evidence(
