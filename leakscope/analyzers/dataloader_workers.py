@@ -364,7 +364,7 @@ def _evidence(
     own, copied = int(sum(group.own)), int(sum(group.copied))
     text = f"{format_bytes(own)} are pages the workers added themselves, {format_bytes(copied)} are copies of pages "
     yield Evidence(text + "they shared with their parent", {"own_bytes": own, "copied_bytes": copied})
-    if group.parent is not None:
+    if group.parent is not None and not group.copies:
         gained = group.parent.growth_bytes
         yield Evidence(
             f"their parent, {group.parent.label}, gained {format_bytes(gained)}", {"parent_growth_bytes": gained}
@@ -432,9 +432,9 @@ def _ruled_out(recording: Recording, group: _Group) -> RuledOut:
     """What the workers cost, for whoever wonders about them."""
     if not group.alive:
         last = group.ever[-1]
-        figures: dict[str, object] = {"worker_count": len(group.ever), "private_bytes": int(last.private_bytes[-1])}
+        figures: dict[str, object] = {"worker_count": len(group.ever), "private_bytes": _private_now(recording, last)}
         return RuledOut(_KIND, f"{len(group.ever)} loader workers came and went: their memory went with them", figures)
-    private = [float(worker.private_bytes[-1]) for worker in group.alive]
+    private = [_private_now(recording, worker) for worker in group.alive]
     count, born = len(group.alive), len(group.ever)
     busy = [_busy_share(recording, worker) for worker in group.alive]
     text = f"{count} loader workers hold {format_bytes(sum(private))} of their own and do not keep growing"
@@ -445,11 +445,17 @@ def _ruled_out(recording: Recording, group: _Group) -> RuledOut:
     figures = {
         "worker_count": count,
         "workers_started": born,
-        "private_bytes": int(sum(private)),
+        "private_bytes": sum(private),
         "gained_bytes": group.gained,
         "busiest_share": round(max(busy), 3),
     }
     return RuledOut(_KIND, text, figures)
+
+
+def _private_now(recording: Recording, worker: ProcessGrowth) -> int:
+    """What ending the worker would free, by the last reading; its share of all where it was never read."""
+    read = rows_of(recording.tables["process_samples"], worker)["uss_bytes"].dropna()
+    return int(read.iloc[-1]) if len(read) else int(worker.private_bytes[-1])
 
 
 def _busy_share(recording: Recording, worker: ProcessGrowth) -> float:
