@@ -36,7 +36,7 @@ def _count(torch: Any) -> tuple[int, int]:
     kinds = _subclasses(torch.Tensor)
     tensors = [obj for obj in gc.get_objects() if type(obj) in kinds]
     sizes: dict[int, int] = {}
-    with torch._C.DisableTorchFunctionSubclass():
+    with torch._C.DisableTorchFunction():
         for tensor in tensors:
             # Errors: sparse, nested, not initialised, another version of torch. They have no storage to be had.
             with suppress(RuntimeError, NotImplementedError, AttributeError):
