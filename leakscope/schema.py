@@ -333,8 +333,8 @@ TABLES: dict[str, Table] = {
             _TYPE_NAME,
             _c("row_count", "int", "", "records"),
             _DEEP_BYTES,
-            _c("data_form", "str", "", "records, strings, columns, arrow-table, token-ids, arrays, other"),
-            _c("content_sketch", "str", "", "hashes of word groups of rows at fixed relative positions, JSON lists"),
+            _c("data_form", "str", "", "records, strings, token-ids, arrow-table, arrow-mapped"),
+            _c("content_sketch", "str", "", "JSON: a list for each row looked at: position, size, address, hashes of word groups"),
         )),
         Table("allocator", "agent", "Figures of torch's CUDA allocator and pinned memory: one device, one take", (
             *_PROCESS, *_TAKE,
