@@ -8,7 +8,7 @@ import sys
 import time
 from time import monotonic
 
-from . import config, cuda, gradients, imports, journal, names, peak, phases, safepoint, sentinels
+from . import config, cuda, gradients, imports, journal, names, peak, phases, quiet, safepoint, sentinels
 from .memory import rss_bytes
 from .probes import compile_counters
 from .take import Take
@@ -210,6 +210,7 @@ class Agent(object):
         if self.failures >= MAX_FAILURES:
             return
         self.taking = True
+        hidden = quiet.hide()
         try:
             if not self._forked_children_allow():
                 self.budget.spend(0.0, monotonic() - self.began)
@@ -243,6 +244,7 @@ class Agent(object):
                 raise
             self.note("failed", "take: %s: %s" % (type(error).__name__, error))
         finally:
+            quiet.show(hidden)
             self.taking = False
             self._wake()
 

@@ -52,6 +52,17 @@ def frame_locals(frame):
     return pairs
 
 
+def is_plain_class(cls):
+    """Its metaclass has no equality or hash of its own, which a set or dict of classes would run."""
+    for meta in mro_of(type(cls)):
+        if meta is type:
+            return True
+        namespace = namespace_of(meta)
+        if "__hash__" in namespace or "__eq__" in namespace:
+            return False
+    return True
+
+
 def getattr_plain(module, name):
     """A module's global without its ``__getattr__``; None if the module or the name is not there."""
     if module is None:

@@ -449,7 +449,7 @@ def open_tensor(walk, obj, node, weight):
     """Storage once, whatever views there are; never data_ptr (materialises copies), never .grad of a non-leaf."""
     torch = sys.modules["torch"]
     node.own_bytes += 400 * weight  # Python wrapper, TensorImpl and StorageImpl
-    guard = getattr_plain(torch._C, "DisableTorchFunctionSubclass")
+    guard = getattr_plain(torch._C, "DisableTorchFunction")
     if guard is None or walk.storage_id is None or type_name(type(obj)).endswith(("FakeTensor", "FunctionalTensor")):
         node.opaque = True
         return

@@ -9,7 +9,7 @@ import sys
 from itertools import compress
 from time import perf_counter
 
-from . import autograd, names, tensors
+from . import autograd, names, quiet, tensors
 from .probes.tensors import budget
 
 FIRST_STEP, LAST_STEP = 2, 4
@@ -38,10 +38,15 @@ class Peak(object):
     def _make(self, original):
         def backward(*args, **kwargs):
             if not self._is_done:
-                self._restore()
-                self._look()
+                hidden = quiet.hide()
+                try:
+                    self._restore()
+                    self._look()
+                finally:
+                    quiet.show(hidden)
             return original(*args, **kwargs)
 
+        quiet.keep_out(backward)
         return backward
 
     def _restore(self):
@@ -59,10 +64,9 @@ def rows(batch_storages=()):
     gc.disable()
     try:
         objects = gc.get_objects()
-        types = list(map(type, objects))
-        wanted = frozenset().union(*kinds.values())
-        picked = list(compress(objects, map(wanted.__contains__, types)))
-        del objects, types
+        wanted = set(map(id, frozenset().union(*kinds.values())))
+        picked = list(compress(objects, map(wanted.__contains__, map(id, map(type, objects)))))
+        del objects
         alike = {name: [obj for obj in picked if type(obj) in kind] for name, kind in kinds.items()}
         del picked
         inventory = tensors.look(

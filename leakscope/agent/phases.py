@@ -90,17 +90,21 @@ class Phases(object):
     def hooks(self):
         """{module: callback} for ``imports.after_import``."""
         return {
-            "torch.nn.modules.module": self._watch_modules,
+            "torch": self._watch_modules,
             "torch.utils.data.dataloader": self._watch_loaders,
             "torch.serialization": lambda module: self._watch_saving(module, "save"),
             "safetensors.torch": lambda module: self._watch_saving(module, "save_file"),
         }
 
-    def _watch_modules(self, module):
-        cls = names.getattr_plain(module, "Module")
+    def _watch_modules(self, torch):
+        cls = names.getattr_plain(names.getattr_plain(torch, "nn"), "Module")
         original = names.namespace_of(cls)["train"]  # eval() is train(False)
+        # Dynamo knows this function, and compiles the original alone: no graph break of ours.
+        is_compiling = names.getattr_plain(names.getattr_plain(torch, "compiler"), "is_compiling") or bool
 
         def train(self_, mode=True):
+            if is_compiling():
+                return original(self_, mode)
             depth, self._depth = self._depth, self._depth + 1
             self._calls += 1
             try:

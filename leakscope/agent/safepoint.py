@@ -9,7 +9,7 @@ import ctypes
 import os
 from time import monotonic
 
-from . import names
+from . import names, quiet
 
 FIRST_TAKE_S = 1.5
 EARLY_S = 60.0  # short runs are common: in the first minute takes are denser than later
@@ -70,9 +70,15 @@ class PendingCall(object):
         self._is_true = ctypes.cast(ctypes.pythonapi.PyObject_IsTrue, ctypes.c_void_p)
 
     def __bool__(self):
-        self.asked_at = None
-        self._function()
+        hidden = quiet.hide()  # it may come in the middle of anything, also of what is compiled or traced
+        try:
+            self.asked_at = None
+            self._function()
+        finally:
+            quiet.show(hidden)
         return False  # anything else would be an error to the list of pending calls
+
+    quiet.keep_out(__bool__)
 
     def ask(self):
         """False if the interpreter's list of pending calls is full: ask later. The object must outlive the call."""
@@ -106,9 +112,19 @@ class Steps(object):
         register = names.getattr_plain(module, "register_optimizer_step_post_hook")
         if register is not None and not self.installed:  # torch >= 2.0
             self.installed = True
+            quiet.skip_code(PendingCall.__bool__)
             register(self._after_step)
 
     def _after_step(self, optimizer, args, kwargs):
+        hidden = quiet.hide()
+        try:
+            self._stepped(optimizer)
+        finally:
+            quiet.show(hidden)
+
+    quiet.keep_out(_after_step)
+
+    def _stepped(self, optimizer):
         key = id(optimizer)
         counts = self._counts
         if key not in counts and len(counts) >= 64:

@@ -4,6 +4,7 @@ A take pauses its thread and keeps the collector from running in between (its ow
 job's garbage is collected). When it returns it holds no object of the job: only rows of numbers and strings remain.
 """
 
+import ctypes
 import gc
 import sys
 import types
@@ -70,8 +71,7 @@ class Take(object):
         begin, begin_cpu = perf_counter(), thread_time()
         self._note_hidden_growth()
         objects = gc.get_objects()
-        kinds = list(map(type, objects))
-        self.census = Counter(kinds)
+        self.census = _census(objects)
         object_count = len(objects)
         # Off the training thread nothing of torch is looked at.
         looks = self.safe_point != "agent-thread"
@@ -81,9 +81,9 @@ class Take(object):
         wanted = _SUSPENDED.union({_LRU_CACHE}, states, *kinds_of.values())
         if self._looks_for_large_containers():
             wanted |= roots.CONTAINERS
-        picked = list(compress(objects, map(wanted.__contains__, kinds)))
+        picked = list(compress(objects, map(set(map(id, wanted)).__contains__, map(id, map(type, objects)))))
         # Gone before the walk: what the walk learns from reference counts must not include ours.
-        del objects, kinds
+        del objects
         self._look_into_torch(picked, kinds_of)
         if states:
             texts = frameworks.look([obj for obj in picked if type(obj) in states], states)
@@ -255,3 +255,11 @@ class Take(object):
         first_rss, first_explained = memory.setdefault("first", (rss, explained))
         growth = rss - first_rss
         memory["hidden"] = growth > HIDDEN_MIN_BYTES and explained - first_explained < HIDDEN_FRACTION * growth
+
+
+def _census(objects):
+    """{type: count}. Counted by address: a set or dict of classes would run what a metaclass has for a hash."""
+    counts = Counter(map(id, map(type, objects)))
+    # The objects keep their types alive, so each address is still that of its type.
+    classes = ((ctypes.cast(address, ctypes.py_object).value, count) for address, count in counts.items())
+    return {cls: count for cls, count in classes if names.is_plain_class(cls)}

@@ -95,7 +95,9 @@ def types_of(kind):
     while queue:
         for subclass in type.__subclasses__(queue.pop()):
             # A wrapper (DTensor, jagged) has no memory of its own; the tensors inside it are met by themselves.
-            if subclass not in found and "__torch_dispatch__" not in names.namespace_of(subclass):
+            if not names.is_plain_class(subclass) or "__torch_dispatch__" in names.namespace_of(subclass):
+                continue
+            if subclass not in found:
                 found.add(subclass)
                 queue.append(subclass)
     return frozenset(found)

@@ -25,16 +25,6 @@ pytestmark = pytest.mark.torch
 PROGRAM = str(Path(scenarios.__file__))
 COMPILED = ["compiled"]
 OTHERS = [name for name in scenarios.SCENARIOS if name not in COMPILED]
-# Harm that the agent still does. An entry goes when its test passes.
-KNOWN = {
-    "modes": "tensors are read under DisableTorchFunctionSubclass, which does not keep function modes out",
-    "traced": "sizes read during a trace become operations of the trace: it numbers its values differently",
-}
-COMPILED_KNOWN = "dynamo compiles the agent's own functions when a step hook or a wrapper runs in compiled code"
-PARAMETERS = [
-    pytest.param(name, marks=pytest.mark.xfail(reason=KNOWN[name], strict=True) if name in KNOWN else ())
-    for name in OTHERS
-]
 _LOG_STAMP = re.compile(r"\b[EWI]\d{4} \d\d:\d\d:\d\d\.\d+ \d+")  # date, time and process id in torch's own log
 
 
@@ -83,7 +73,7 @@ def agent_did_look(with_it: Outcome) -> None:
     assert not [n["text"] for n in with_it.tables["agent_notes"] if n["note"] in bad]
 
 
-@pytest.mark.parametrize("name", PARAMETERS)
+@pytest.mark.parametrize("name", OTHERS)
 def test_a_program_observes_the_same(name: str, both: tuple[Outcome, Outcome]) -> None:
     answers_alike(name, *both)
 
@@ -97,7 +87,6 @@ def test_the_agent_did_look_each_time(both: tuple[Outcome, Outcome]) -> None:
     agent_did_look(both[1])
 
 
-@pytest.mark.xfail(reason=COMPILED_KNOWN, strict=True)
 def test_a_compiled_program_observes_the_same(tmp_path: Path) -> None:
     without, with_it = bare(PROGRAM, *COMPILED), with_agent(tmp_path, PROGRAM, *COMPILED)
     answers_alike("compiled", without, with_it)

@@ -1,0 +1,55 @@
+"""Keep torch from looking at what we do. Runs in the job.
+
+Our code may run in the middle of the job's: in an optimizer step that Dynamo compiles, in a function that is being
+traced. Dynamo would then compile a take (it raised ``InternalTorchDynamoError`` into the job), and torch.jit would
+record the sizes we read as operations of the trace.
+"""
+
+import sys
+
+from . import names
+
+
+def hide():
+    """Switch off Dynamo and tracing for this thread; returns what ``show`` needs to switch them on again."""
+    binding = sys.modules.get("torch._C")
+    set_eval_frame = names.getattr_plain(names.getattr_plain(names.getattr_plain(binding, "_dynamo"), "eval_frame"),
+                                         "set_eval_frame")  # fmt: skip
+    if set_eval_frame is None:
+        return None
+    before = set_eval_frame(None)
+    get_state, set_state = (names.getattr_plain(binding, n) for n in ("_get_tracing_state", "_set_tracing_state"))
+    if get_state is None or set_state is None:
+        return set_eval_frame, before, None, None
+    state = get_state()
+    if state is not None:
+        set_state(None)
+    return set_eval_frame, before, set_state, state
+
+
+def show(hidden):
+    if hidden is None:
+        return
+    set_eval_frame, before, set_state, state = hidden
+    if state is not None:
+        set_state(state)
+    set_eval_frame(before)
+
+
+def keep_out(*functions):
+    """Mark functions of ours that run before ``hide`` does: Dynamo neither inlines nor compiles them."""
+    for function in functions:
+        function._torchdynamo_disable = True
+
+
+def skip_code(*functions):
+    """The same where Dynamo meets them as frames of their own (a pending call); to be called once torch is there."""
+    skip = sys.modules.get("torch._C")
+    for name in ("_dynamo", "eval_frame", "skip_code"):
+        skip = names.getattr_plain(skip, name)
+    if skip is not None:
+        for function in (hide, show, names.getattr_plain, *functions):
+            skip(function.__code__)
+
+
+keep_out(hide, show)
