@@ -199,7 +199,7 @@ def _finding(
 ) -> Finding:
     place, inventory = holder.place, look.inventory
     assert place is not None
-    named = user_place(place)
+    named, lines = _named(place, sources)
     seconds = float(inventory.time_s[-1] - inventory.time_s[0])
     weighed = sum(m.growth_bytes for m in holder.members) or place.growth_bytes
     share = min(max(weighed / max(look.in_use_bytes, 1.0), 0.0), 1.0)
@@ -207,7 +207,6 @@ def _finding(
     rate = holder.growth_bytes * with_pinned / max(seconds, 1e-9)
     total = int(min(rate * max(growth.end_s - growth.start_s, seconds), max(process.growth_bytes, holder.growth_bytes)))
     steps = _steps(inventory)
-    lines = adding_lines(sources, _holder_of(named, place))
     line = lines[0] if lines else None
     name = holder_name(named)
     kept = heaviest_leaf(place)
@@ -229,6 +228,31 @@ def _finding(
               if place.has_length else []),
         ],
     )  # fmt: skip
+
+
+def _named(
+    place: Place, sources: Sequence[Source], *, min_score: float = 0.7, sure_score: float = 0.9
+) -> tuple[Place, list[Line]]:
+    """The user's name for what holds a place, and the lines that add to it.
+
+    An attribute that the user's code gave to a library's object (a hook's ``module.features``) is such a name where a
+    line adds to it: ``min_score`` is that of a known adder on an object of unknown class. Not where one adds to the
+    object itself: from ``sure_score``, which ``append`` has and ``register_hook`` has not.
+    """
+    named = user_place(place)
+    lines = adding_lines(sources, _holder_of(named, place))
+    inner: Place | None = place
+    while inner is not None and inner is not named and not _best_adds(lines, sure_score):
+        if inner.row["edge_kind"] == "attribute":
+            given = adding_lines(sources, _holder_of(inner, place))
+            if _best_adds(given, min_score):
+                return inner, given
+        inner = inner.parent
+    return named, lines
+
+
+def _best_adds(lines: Sequence[Line], min_score: float) -> bool:
+    return bool(lines) and lines[0].kind == "adds" and lines[0].score >= min_score
 
 
 def _title(name: str, total: int, with_pinned: float, of_what: str) -> str:

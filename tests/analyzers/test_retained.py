@@ -140,6 +140,31 @@ def test_two_leaks_are_two_findings_largest_first(tmp_path: Path) -> None:
     assert [f.subject.variable for f in report.findings if f.kind == "retained-objects"] == ["CACHE", "history"]
 
 
+def test_an_attribute_that_a_hook_gave_to_a_library_object_is_named(tmp_path: Path) -> None:
+    source = """def remember(module, inputs, output):
+    module.features.append(output.detach())
+
+
+def main():
+    net = build()
+    net.register_forward_hook(remember)
+"""
+    builder = RecordingBuilder(tmp_path).process(100).source(100, "/job/train.py", source)
+    builder.samples(100, [50 * MB + round(10 * MB * i / 4) for i in range(96)], every_s=0.25)
+    for number, at_s in enumerate(TAKES_S, 1):
+        deep = 9.5 * MB * at_s
+        conv = {"owner": "Conv2d", "owner_module": "torch.nn", "is_user": False, "variable": "features"}
+        rows = [
+            place("main() net", deep, type_name="torch.nn.Conv2d"),
+            place("main() net.features", deep, length=50 * at_s, **conv),
+            place("main() net.features[*]", deep, parent="main() net.features", edge_kind="item",
+                  type_name="torch.Tensor", object_count=50 * at_s, **conv),
+        ]  # fmt: skip
+        builder.take(100, number, at_s, holders=rows, rss_bytes=50 * MB + round(at_s * 10 * MB))
+    found = first(analyze(builder.ends(24.0, exit_code=0).open()))
+    assert (found.subject.variable, found.subject.line) == ("features", 2)
+
+
 def test_the_same_attribute_of_several_objects_is_one_finding(tmp_path: Path) -> None:
     """Each meter of a logger keeps its values: one line mends them all."""
 
