@@ -338,7 +338,7 @@ TABLES: dict[str, Table] = {
             _c("row_count", "int", "", "records"),
             _DEEP_BYTES,
             _c("data_form", "str", "", "records, strings, token-ids, arrow-table, arrow-mapped"),
-            _c("content_sketch", "str", "", "JSON: a list for each row looked at: position, size, address, hashes of word groups"),
+            _c("content_sketch", "str", "", "JSON list for each row looked at: position, size, address, word hashes"),
         )),
         Table("allocator", "agent", "Figures of torch's CUDA allocator and pinned memory: one device, one take", (
             *_PROCESS, *_TAKE,
