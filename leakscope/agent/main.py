@@ -14,6 +14,7 @@ from .probes import compile_counters
 from .take import Take
 
 TICK_S = 0.5
+IMPORTS_S = 20.0  # a job that still imports then is looked into all the same
 MAX_FAILURES = 5  # after which the agent leaves the job alone for good
 # Helpers of the standard library and of tools: they hold nothing of the user's and come in numbers.
 _NO_TAKES = ("multiprocessing.resource_tracker", "torch/_inductor/compile_worker", "torch._inductor.compile_worker")
@@ -64,6 +65,7 @@ class Agent(object):
         self.taking = False
         self.take_number = 0
         self.memory = {}
+        self.module_count = 0
         self.rss_at_take = None
         self.inbox = []  # rows from other threads; the agent's thread writes them
         self.wake = _thread.allocate_lock()
@@ -154,6 +156,9 @@ class Agent(object):
         self.pending.ask()
 
     def _reason(self, elapsed):
+        modules, self.module_count = self.module_count, len(sys.modules)
+        if self.module_count > modules and elapsed < IMPORTS_S:
+            return None  # imports go on: all that grows now is code
         stamp = safepoint.request_stamp(self.folder)
         if stamp is not None and stamp != self.request:
             self.request = stamp
