@@ -195,6 +195,7 @@ def _places(rows: pd.DataFrame, takes: list[int]) -> list[Place]:
 
 
 # Where a torch module keeps what the user wrote as ``model.part``.
+_MODULE_DICTS = ("._modules", "._parameters", "._buffers")
 _MODULE_DICT = re.compile(r"\._(?:modules|parameters|buffers)\['(\w+)'\]")
 
 
@@ -282,13 +283,18 @@ def accumulations(roots: tuple[Place, ...], threshold_bytes: float) -> Iterator[
 
 def _below(place: Place, threshold_bytes: float) -> Iterator[Accumulation]:
     growing = [c for c in place.children if c.growth_bytes >= threshold_bytes and keeps_growing(c.deep_bytes)]
-    members = [c for c in growing if c.row["edge_kind"] in _MEMBER_EDGES and multiplies(c)]
+    members = [c for c in growing if _may_be_member(c) and multiplies(c)]
     for child in growing:
         if child not in members:
             yield from _below(child, threshold_bytes)
     rest = place.growth_bytes - sum(c.growth_bytes for c in growing if c not in members)
     if members or (not growing and rest >= threshold_bytes) or rest >= max(threshold_bytes, 0.5 * place.growth_bytes):
         yield Accumulation(place, rest, tuple(members))
+
+
+def _may_be_member(place: Place) -> bool:
+    """The dicts in which a torch module keeps its parts are no members of it, though each part has such dicts, too."""
+    return place.row["edge_kind"] in _MEMBER_EDGES and not place.path.endswith(_MODULE_DICTS)
 
 
 _MEMBER_EDGES = frozenset(("item", "key", "reference", "base", "attribute", "local"))
@@ -298,7 +304,8 @@ def user_place(place: Place) -> Place:
     """The nearest place up the path that the user's own code names; the place itself if there is none."""
     found: Place | None = place
     while found is not None:
-        if found.is_user and found.row["edge_kind"] in _NAMING_EDGES:
+        named = found.is_user and found.row["edge_kind"] in _NAMING_EDGES
+        if named and not found.path.endswith(_MODULE_DICTS):
             return found
         found = found.parent
     return place

@@ -210,14 +210,14 @@ def test_a_part_of_a_module_is_named_as_it_is_written(tmp_path: Path) -> None:
         modules = "main() model._modules"
         return [
             place("main() model", 220 * MB * f, type_name="__main__.Net"),
-            place(modules, 220 * MB * f, type_name="dict", **net),
+            place(modules, 220 * MB * f, type_name="dict", object_count=3, chained=True, **net),
             place(f"{modules}['auroc']", 220 * MB * f, parent=modules, edge_kind="item", type_name="AUROC", **net),
             place(f"{modules}['auroc'].preds", 220 * MB * f, parent=f"{modules}['auroc']", length=50 * f, **metric),
             place(f"{modules}['auroc'].preds[*]", 219 * MB * f, parent=f"{modules}['auroc'].preds", edge_kind="item",
                   type_name="torch.Tensor", object_count=50 * f, **metric),
         ]  # fmt: skip
 
-    found = first(recorded(tmp_path, holders))
+    found = first(recorded(tmp_path, lambda f: holders(f) if f > 0.3 else [], takes_s=(6.0, 18.0)))
     assert (found.subject.variable, found.subject.path) == ("auroc", "main() model.auroc.preds")
 
 
