@@ -140,14 +140,14 @@ class Agent(object):
 
     def _consider(self, now):
         """Is a take due, and has it waited too long for its safe point?"""
+        if self.taking:
+            return  # what it costs decides when the next is due
         elapsed = now - self.began
         if self.wanted is None:
             self.wanted = self._reason(elapsed)
             if self.wanted is None:
                 return
             self.wanted_at = now
-        if self.taking:
-            return
         if self.steps.count is not None and now - self.steps.last_at < safepoint.STEPPING_S:
             return  # the next optimizer step is near: it takes what is wanted
         if now - self.wanted_at > safepoint.PATIENCE_S:

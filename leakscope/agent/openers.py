@@ -485,7 +485,8 @@ def _storage_bytes(walk, tensor, obj, node, weight):
     if weight > 1.0:
         users = getattr_plain(sys.modules["torch"]._C, "_storage_Use_Count")
         if users is not None:
-            count = users(storage) - 1  # less the Python wrapper that we have just made, if it was not there
+            # Less the Python wrapper that we have just made, and less the tensor that a view keeps in C++.
+            count = users(storage) - 1 - bool(tensor._is_view(obj))
             if count > 1:
                 return size * weight / count  # and the others' shares when the walk comes to them
     walk.storages[storage] = node
@@ -496,14 +497,32 @@ def open_graph(walk, grad_fn, node, weight):
     """The autograd graph of a tensor as one place below it: it is in C++, where no object counter looks."""
     if grad_fn is None:
         return
-    nodes, saved_bytes = walk.graphs.below(grad_fn)
-    if nodes:
-        graph = walk.node_at(node, ".grad_fn", REFERENCE, autograd.AutogradGraph, None, None)
-        graph.count += nodes * weight
-        graph.opened += nodes * weight
-        graph.visits += nodes
-        graph.own_bytes += (nodes * autograd.NODE_BYTES + saved_bytes) * weight
-        graph.tensor_bytes += saved_bytes * weight
+    found = walk.graphs.below(grad_fn)
+    if found is not None and not found[0]:
+        return
+    graph = walk.node_at(node, ".grad_fn", REFERENCE, autograd.AutogradGraph, None, None)
+    if found is None:  # one more like those before it: places are scaled by count over opened
+        roots = walk.graphs.roots.get(graph)
+        if roots:
+            graph.count += graph.opened / roots * weight
+        else:
+            walk.graphs.truncated = True
+        return
+    nodes, saved_bytes = found
+    walk.graphs.roots[graph] = walk.graphs.roots.get(graph, 0) + weight
+    graph.count += nodes * weight
+    graph.opened += nodes * weight
+    graph.visits += nodes
+    graph.own_bytes += (nodes * autograd.NODE_BYTES + saved_bytes) * weight
+    graph.tensor_bytes += saved_bytes * weight
+
+
+def open_graph_node(walk, obj, node, weight):
+    """A node that Python holds itself: a stored ``loss.grad_fn``, the ``ctx`` of a custom function put by."""
+    node.own_bytes += (basicsize_of(type(obj)) + GC_HEADER_BYTES) * weight
+    open_attributes(walk, obj, node, weight)
+    if walk.graphs is not None:
+        open_graph(walk, obj, node, weight)
 
 
 def open_image(walk, obj, node, weight):

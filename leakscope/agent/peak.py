@@ -7,7 +7,7 @@ is replaced for one call between the second and the fourth step, when optimizer 
 import gc
 import sys
 from itertools import compress
-from time import perf_counter
+from time import thread_time
 
 from . import autograd, names, quiet, tensors
 from .probes.tensors import budget
@@ -87,7 +87,7 @@ def _saved(live, inventory):
     torch = sys.modules["torch"]
     base = torch.Tensor
     known = dict.fromkeys(a for a, s in inventory.storages.items() if s.owner is not None)
-    graphs = autograd.Graphs(True, known, torch._C._storage_id, base, perf_counter() + PAUSE_S)
+    graphs = autograd.Graphs(True, known, torch._C._storage_id, base, thread_time() + PAUSE_S)
     with torch._C.DisableTorchFunction():
         for tensor in live:
             try:

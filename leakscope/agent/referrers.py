@@ -7,7 +7,7 @@ so it is asked only of confirmed suspects, and only ``MAX_PASSES`` times in the 
 import gc
 import sys
 import types
-from time import perf_counter
+from time import thread_time
 
 from . import names
 from .roots import CONTAINERS
@@ -45,7 +45,7 @@ def chain_to(obj, memory, own, deadline):
     skip = set(own)
     skip.update((id(objects), id(child_of)))
     for level in range(MAX_LEVELS):
-        if memory.get("passes", 0) >= MAX_PASSES or perf_counter() > deadline:
+        if memory.get("passes", 0) >= MAX_PASSES or thread_time() > deadline:
             break
         memory["passes"] = memory.get("passes", 0) + 1
         skip.add(id(frontier))

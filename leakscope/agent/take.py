@@ -93,7 +93,7 @@ class Take(object):
         known = self.memory.get("library_names", ())
         large = [o for o in picked if type(o) in roots.CONTAINERS and (len(o) >= LARGE_LENGTH or id(o) in known)]
         del picked
-        self.deadline = perf_counter() + self.pause_s
+        self.deadline = thread_time() + self.pause_s
         inventory = self.inventory
         self.walk = walk.Walk(
             self.deadline,

@@ -18,7 +18,7 @@ itself calls. **Cost** about 1.2 us an object visited (Python 3.11).
 import sys
 import types
 from collections import defaultdict, deque
-from time import perf_counter
+from time import thread_time
 
 from . import autograd, openers
 from .names import getattr_plain, is_foreign, is_written_in_c, mro_of, type_name
@@ -46,7 +46,7 @@ class Node(object):
     __slots__ = (
         "parent", "label", "edge", "cls", "named", "count", "opened", "visits", "length", "length_limit", "own_bytes",
         "array_bytes", "tensor_bytes", "member", "opaque", "chained", "cut", "depth", "root", "deep", "deep_array",
-        "deep_tensor", "scale", "factor",
+        "deep_tensor", "scale", "factor", "linked",
     )  # fmt: skip
 
     def __init__(self, parent, label, edge, cls, root):
@@ -67,6 +67,7 @@ class Node(object):
         self.member = None
         self.opaque = False
         self.chained = False
+        self.linked = False  # chained with nothing in between
         self.cut = False
         self.depth = 0 if parent is None else parent.depth + 1
         self.deep = self.deep_array = self.deep_tensor = 0.0
@@ -84,7 +85,7 @@ class Node(object):
 class Walk(object):
     """One walk: feed it roots in order of preference, then ``finish(census)``.
 
-    ``deadline`` (perf_counter seconds) cuts it: ``truncated`` is then True and the figures are lower bounds.
+    ``deadline`` (thread_time seconds) cuts it: ``truncated`` is then True and the figures are lower bounds.
     ``landmarks``: ids of objects whose nodes are wanted afterwards.
     """
 
@@ -158,7 +159,7 @@ class Walk(object):
             obj, node, weight = queue.popleft()
             count += 1
             if not count & 255:
-                if perf_counter() > deadline:
+                if thread_time() > deadline:
                     self.truncated = True
                     queue.clear()
                     break
@@ -204,9 +205,14 @@ class Walk(object):
             opener = openers.BASES.get(base)
             if opener is not None:
                 return opener
-        special = openers.BY_NAME.get(type_name(cls))
+        name = type_name(cls)
+        special = openers.BY_NAME.get(name)
         if special is not None:
             return special
+        if name.startswith("_leakscope_agent."):
+            return openers.open_nothing  # ourselves, reached by our hook on the stack
+        if self.graphs is not None and autograd.is_node(cls):
+            return openers.open_graph_node
         return openers.open_c_instance if any(map(is_written_in_c, mro[:-1])) else openers.open_instance
 
     # ---- the edge
@@ -266,10 +272,11 @@ class Walk(object):
             return node
         if parent is not None:
             ancestor = parent
-            for _ in range(4):
+            for distance in range(4):
                 if ancestor is None:
                     break
                 if ancestor.cls is cls and ancestor.label == label and ancestor.parent is not None:
+                    ancestor.linked = ancestor.linked or not distance
                     ancestor.chained = True  # node.next.next, node.children[*].children[*]: one line, not one each
                     self._index[key] = ancestor
                     return ancestor
@@ -335,8 +342,10 @@ class Walk(object):
             else:
                 exact[node.cls] += node.count
         for node in cut_chains:
-            # The rest of a chain cannot be sampled, but the census knows how many there are.
-            node.count = max(node.count, census.get(node.cls, 0) - exact[node.cls] - estimated[node.cls])
+            # The rest of a chain cannot be sampled, but the census knows how many there are: not of a dict in an object
+            # in a dict (torch modules), since most dicts are elsewhere.
+            if node.linked or node.cls not in openers.COUNTED_BY_REFERENCES:
+                node.count = max(node.count, census.get(node.cls, 0) - exact[node.cls] - estimated[node.cls])
         for node in nodes:  # parents come before their children
             parent = node.parent
             scale = factor = 1.0

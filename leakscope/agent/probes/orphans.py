@@ -9,7 +9,7 @@ group, it is garbage. The others need a pass over the heap a step: they are aske
 import gc
 import sys
 import types
-from time import perf_counter
+from time import thread_time
 
 from .. import names, referrers
 
@@ -159,7 +159,7 @@ def _climb(take, picked, cls):
     """Name what holds an object of the type; the next take walks down from the container nearest to the root."""
     own = {id(objects) for objects in picked.values()}
     own.add(id(picked))
-    chain = referrers.chain_to(picked[cls][-1], take.memory, own, perf_counter() + CLIMB_S)
+    chain = referrers.chain_to(picked[cls][-1], take.memory, own, thread_time() + CLIMB_S)
     if chain is None:
         return "no-python-holder", names.type_name(cls)
     if chain.named is None:
