@@ -23,11 +23,14 @@ class Place(NamedTuple):
 
 
 class Program(NamedTuple):
-    """One file of fixtures/; ``places`` are what is wrong with it, none if it is clean; ``grows``: and it leaks."""
+    """One file of fixtures/; ``places`` are what is wrong with it, none if it is clean.
+
+    ``grows``: its memory keeps growing; None: it may, or not yet.
+    """
 
     path: Path
     places: tuple[Place, ...]
-    grows: bool = False
+    grows: bool | None = False
 
     @property
     def name(self) -> str:

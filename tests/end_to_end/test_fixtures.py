@@ -49,7 +49,7 @@ def told_wrong(program: Program, report: dict[str, Any]) -> str:
     first = findings[: len(program.places)]
     # Of two leaks of like size either may come first.
     found = sorted(named(finding, place, program.path) for finding, place in zip(first, in_like_order(first, program)))
-    if (verdict["leaking"] is True) is not program.grows or found != sorted(program.places):
+    if program.grows not in (None, verdict["leaking"] is True) or found != sorted(program.places):
         return f"{verdict['headline']} Found {found}, not {program.places}"
     if program.grows and sum(finding["bytes"] for finding in first) < 0.5 * verdict["growth_bytes"]:
         return f"{verdict['headline']} The findings explain less than half of it"
