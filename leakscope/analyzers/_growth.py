@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _CACHE = "_tree_growth"
 _UNSHARED = 0.9  # measured on a training step whose batches come and go: 0.93 to 1.0 without any sharing
 _LEAST_STEPS = 20  # fewer are too coarse a clock
+_LIKE_BEFORE = 0.35  # of what a step leaked before: levels at three moments are no better known than that
 _SLOWED_DOWN = 0.6  # steps of the last third of the time, over those of the first
 _NO_SAMPLES = Trend(CANNOT_TELL, "no memory samples in this recording")
 
@@ -156,12 +157,22 @@ def _judged_by_step(
     first, last = (np.interp(np.quantile(time_s, [a, b]), at_s, step) for a, b in ((0.0, 1 / 3), (2 / 3, 1.0)))
     if steps[-1] - steps[0] < _LEAST_STEPS or not 0 < last[1] - last[0] < _SLOWED_DOWN * (first[1] - first[0]):
         return None
+    if not _goes_on_by_step(time_s, held, steps):
+        return None
     seconds_per_step = (time_s[-1] - time_s[0]) / (steps[-1] - steps[0])
     trend = judge((steps - steps[0]) * seconds_per_step, held, **thresholds)
     if trend.verdict != GROWING:
         return None
     ends = np.interp(np.array([trend.start_s, trend.end_s]) / seconds_per_step + steps[0], steps, time_s)
     return replace(trend, start_s=float(ends[0]), end_s=float(ends[1]))
+
+
+def _goes_on_by_step(time_s: Floats, held: Floats, steps: Floats) -> bool:
+    """The slow steps of the last third of the time leak like those before; with a curriculum they only take longer."""
+    ends = [level_at(time_s, held, at) for at in np.quantile(time_s, [0.05, 2 / 3, 0.95])]
+    passed = np.interp(np.quantile(time_s, [0.05, 2 / 3, 0.95]), time_s, steps)
+    before, after = np.diff(ends) / np.maximum(np.diff(passed), 1.0)
+    return bool(after >= _LIKE_BEFORE * before)
 
 
 def _first_steps_s(recording: Recording) -> dict[tuple[int, int], float]:

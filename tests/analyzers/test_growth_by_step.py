@@ -38,3 +38,9 @@ def test_a_cache_that_filled_is_none(tmp_path: Path, stops: bool) -> None:
 
 def test_a_job_that_stopped_stepping_is_judged_by_time(tmp_path: Path) -> None:
     assert slowing(tmp_path, lambda step: 0.5 * MB * step, stops=True).leaking is False
+
+
+def test_steps_that_get_larger_and_then_stay_so_are_none(tmp_path: Path) -> None:
+    """Sequence lengths that grow for the first half of the run: slower steps, more memory, then a plateau."""
+    growth = slowing(tmp_path, lambda step: 0.25 * MB * min(step, 302))
+    assert growth.leaking is not True
