@@ -41,6 +41,9 @@ class RecordOptions(NamedTuple):
     """What ``record`` is asked to do. Durations in seconds; None is ``auto`` (intervals) or ``never`` (fsync_s)."""
 
     command: Sequence[str] = ()
+    pids: Sequence[int] = ()
+    system: bool = False
+    find_training: bool = False
     output: str | None = None
     interval_s: float | None = None
     force: bool = False
@@ -48,6 +51,7 @@ class RecordOptions(NamedTuple):
     summary: bool = True
     agent: bool = True
     takes: bool = True
+    probe: bool = False
     sources: bool = True
     framework_logs: bool = False
     flush_s: float = 5.0
@@ -57,6 +61,11 @@ class RecordOptions(NamedTuple):
     labels: Mapping[str, str] = {}
     keep_journal: bool = False
     help: bool = False
+
+    @property
+    def attaches(self) -> bool:
+        """Whether it looks at what runs already instead of starting a command."""
+        return bool(self.pids) or self.system
 
 
 def _period(text: str) -> float:
@@ -94,6 +103,12 @@ def _label(text: str) -> tuple[str, str]:
     return key, value
 
 
+def _pid(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or not 0 < int(text) < 2**31:
+        raise BadInput(f"{text!r} is not a process id: write it like 4242")
+    return int(text)
+
+
 def _output(text: str) -> str:
     if not text:
         raise BadInput("the name is empty")
@@ -103,10 +118,16 @@ def _output(text: str) -> str:
 RECORD_OPTIONS: tuple[Option, ...] = (
     Option(("-o", "--output"), "output", "FILE", "run.parquet",
            "Where to record; {host} {pid} {rank} {local_rank} {job} {time} {env:NAME} are filled in.", _output),
+    Option(("-p", "--pid"), "pids", "PID", "",
+           "Record a process that runs already, and its children, from outside; repeatable.", _pid),
+    Option(("--find-training",), "find_training", "", "",
+           "List the running processes that look like training, with the command to record each.", None),
+    Option(("--system",), "system", "", "",
+           "Record the whole host: the 200 processes with the most memory or growth.", None),
     Option(("-i", "--interval"), "interval_s", "TIME", "auto",
-           "Time between samples. auto: 250ms in the first minute, then 1s.", _period_or_auto),
+           "Time between samples. auto: 250ms in the first minute, then 1s; 5s with --system.", _period_or_auto),
     Option(("-d", "--duration"), "duration_s", "TIME", "",
-           "Stop recording after this time; the command goes on.", _duration),
+           "Stop recording after this time; what is recorded goes on.", _duration),
     Option(("-f", "--force"), "force", "", "",
            "Delete an earlier recording of that name instead of renaming it.", None),
     Option(("-q", "--quiet"), "quiet", "", "",
@@ -117,6 +138,9 @@ RECORD_OPTIONS: tuple[Option, ...] = (
            "off: sample from outside only, the command's environment stays as it is.", _agent),
     Option(("--no-takes",), "takes", "", "",
            "No inventories of objects inside the job, only readings that cost nothing.", None, False),
+    Option(("--probe",), "probe", "", "",
+           "Try at the end of each process what gc, malloc_trim and empty_cache would free, however long it takes.",
+           None),
     Option(("--no-source",), "sources", "", "",
            "Do not record the source text of the job's modules.", None, False),
     Option(("--framework-logs",), "framework_logs", "", "",
@@ -142,7 +166,7 @@ def parse_record(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -
 
     Options end at ``--`` or at the first word that is none: what follows is the command. **Errors** BadInput.
     """
-    values: dict[str, Any] = {"labels": {}}
+    values: dict[str, Any] = {"labels": {}, "pids": ()}
     for option in RECORD_OPTIONS:
         if option.variable in environ and option.field != "help":
             _from_environment(values, option, environ[option.variable])
@@ -157,7 +181,10 @@ def parse_record(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -
         else:
             _from_short_flags(values, word, words)
     options = RecordOptions(command=tuple(words), **values)
-    if not (options.command or options.help):
+    asked = [bool(options.command), bool(options.pids), options.system, options.find_training]
+    if sum(asked) > 1 and not options.help:
+        raise BadInput("record takes one of these: a command, -p PID, --system or --find-training")
+    if not (any(asked) or options.help):
         raise BadInput("record needs a command, such as: leakscope record -- python train.py")
     return options
 
@@ -193,7 +220,7 @@ def _from_environment(values: dict[str, Any], option: Option, text: str) -> None
         elif text.lower() not in _FALSE:
             raise BadInput(f"{option.variable}: {text!r} is neither 1 nor 0")
     else:
-        for part in text.split() if option.field == "labels" else [text]:
+        for part in text.split() if option.field in ("labels", "pids") else [text]:
             _set(values, option, option.variable, part)
 
 
@@ -207,6 +234,8 @@ def _set(values: dict[str, Any], option: Option, origin: str, text: str | None) 
         raise BadInput(f"{origin}: {error}") from None
     if option.field == "labels":
         values["labels"][value[0]] = value[1]
+    elif option.field == "pids":
+        values["pids"] = tuple(dict.fromkeys([*values["pids"], value]))
     else:
         values[option.field] = value
 
@@ -215,10 +244,12 @@ def record_help() -> str:
     """The text of ``leakscope record --help``."""
     lines = [
         "Usage: leakscope record [OPTIONS] [--] COMMAND...",
+        "       leakscope record [OPTIONS] -p PID | --system | --find-training",
         "",
         "  Run a command and record the memory of all its processes, from outside and,",
         "  for Python processes, from inside. Exits exactly as the command does; 125 if",
-        "  leakscope itself could not begin, 126 and 127 as a shell.",
+        "  leakscope itself could not begin, 126 and 127 as a shell. With -p or --system:",
+        "  until the process ends, -d is over or ^C; exits with 0.",
         "",
         "Options:",
     ]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import BadInput
 from ..findings import Finding, Report, RuledOut, Skipped, in_order
-from . import _budget, _ledger, _verdict
+from . import _attached, _budget, _experiments, _ledger, _verdict
 
 if TYPE_CHECKING:
     from ..storage import Recording
@@ -63,9 +63,12 @@ def analyze(
     if unknown and not only:
         skipped.append(Skipped("others", f"not looked for in this version: {', '.join(unknown)}"))
     findings = in_order(findings)
+    found = {finding.kind for finding in findings}
+    tried = (r for r in _experiments.ruled_out(recording) if r.kind not in found and (not only or r.kind in only))
+    ruled_out += tried
     return Report(
-        recording=_verdict.facts(recording),
-        verdict=_verdict.verdict(recording, findings),
+        recording=_attached.facts(recording, _verdict.facts(recording)),
+        verdict=_attached.verdict(recording, _verdict.verdict(recording, findings)),
         ledger=_ledger.ledger(recording),
         findings=findings,
         ruled_out=sorted(ruled_out, key=lambda r: (r.kind, r.reason)),

@@ -18,7 +18,7 @@ from ..options import RecordOptions, parse_record, record_help
 from ..schema import SCHEMA_VERSION
 from ..units import format_bytes
 from ..version import __version__
-from . import console, finalizing, launch, naming, proc
+from . import attach, console, finalizing, launch, naming, proc
 from .output import Output
 from .sampler import Sampler
 from .tree import Tree
@@ -33,7 +33,11 @@ def main(argv: Sequence[str]) -> int:
         if options.help:
             sys.stdout.write(record_help())
             return 0
-        return record(options)
+        if options.find_training:
+            from .candidates import main as find_training
+
+            return find_training()
+        return attach_to(options) if options.attaches else record(options)
     except launch.NotStarted as error:
         console.say(str(error))
         return error.exit_status
@@ -71,10 +75,33 @@ def record(options: RecordOptions) -> int:
     return launch.end_as(job.wait_status)
 
 
-class _Recording:
-    """A command that is being recorded: ``run`` returns when it has ended and the file is finished."""
+def attach_to(options: RecordOptions) -> int:
+    """Record processes that run already until they end or somebody says so. **Errors** LeakscopeError."""
+    attach.block_signals()
+    launch.occupy_standard_descriptors()
+    onlooker = attach.Onlooker(options.pids)
+    now_unix_ns, now_mono_ns = time.time_ns(), time.monotonic_ns()
+    enters = bool(options.pids) and options.agent and attach.can_enter()
+    output = Output.claim(
+        naming.output_path(options.output, os.environ, now_unix_ns / 1e9),
+        force=options.force,
+        meta={**_meta(options, now_unix_ns, now_mono_ns), "command": attach.commands(options.pids)},
+        agent_config=_agent_config(options, now_mono_ns) if enters else None,
+    )
+    if enters:
+        output.notes += filter(None, (attach.enter(pid, output.journal_path) for pid in options.pids))
+    if not options.quiet:
+        for note in output.notes:
+            console.say(note)
+    recording = _Recording(onlooker, output, options)
+    recording.run()
+    return 0 if recording.is_whole else FAILED_BEFORE_START
 
-    def __init__(self, job: launch.Job, output: Output, options: RecordOptions) -> None:
+
+class _Recording:
+    """A job that is being recorded: ``run`` returns when it has ended and the file is finished."""
+
+    def __init__(self, job: launch.Job | attach.Onlooker, output: Output, options: RecordOptions) -> None:
         self._job = job
         self._output = output
         self._options = options
@@ -88,12 +115,21 @@ class _Recording:
     def run(self) -> None:
         with self._guarded():
             self._begin()
-        while self._job.wait_status is None:
+        while self._goes_on():
             happenings = self._job.pause(self._sampler.seconds_to_next() if self._sampler else None)
             with self._guarded():
                 self._follow(happenings)
         with self._guarded():
             self._end()
+
+    def _goes_on(self) -> bool:
+        """A command is waited for also when its recording is over."""
+        return not self._job.is_over and (self._job.is_ours or self._sampler is not None)
+
+    @property
+    def is_whole(self) -> bool:
+        """No fault of ours cut it short."""
+        return self._finished is not None
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
@@ -110,8 +146,8 @@ class _Recording:
         options = self._options
         sampler = Sampler(
             self._output,
-            Tree(self._job.pid, os.getpid(), options.pss_interval_s),
-            interval_s=options.interval_s,
+            self._tree(),
+            interval_s=options.interval_s or (attach.HostTree.INTERVAL_S if options.system else None),
             flush_s=options.flush_s,
             fsync_s=options.fsync_s,
             asks_agents=options.agent,
@@ -121,6 +157,11 @@ class _Recording:
         sampler.sample()
         sampler.event("start", "recording began", pid=self._job.pid)
 
+    def _tree(self) -> Tree:
+        if self._options.system:
+            return attach.HostTree(os.getpid(), self._options.pss_interval_s)
+        return Tree(self._job.pid, os.getpid(), self._options.pss_interval_s, self._options.pids)
+
     def _follow(self, happenings: list[launch.Happening]) -> None:
         for happening in happenings:
             if happening.pid == self._helper and happening.kind == "ended":
@@ -128,7 +169,7 @@ class _Recording:
         if self._sampler is None:
             return
         self._sampler.take_in(happenings)
-        if self._job.wait_status is not None:
+        if self._job.is_over:
             return
         self._sampler.sample_if_due()
         if self._options.duration_s is not None and self._sampler.elapsed_s >= self._options.duration_s:
@@ -139,7 +180,7 @@ class _Recording:
         self._sampler, self._is_closed = None, True
         self._status_line.erase()
         if sampler is not None:
-            sampler.finish(self._job.wait_status)
+            sampler.finish(self._job.wait_status, self._job.ending_text)
         with suppress(OSError):
             self._output.journal.close()
         self._output.release()
@@ -156,9 +197,10 @@ class _Recording:
             self._helper_status = finalizing.wait(self._helper)
         if self._finished is None:
             return
-        if self._options.summary and not self._options.quiet and self._job.wait_status is not None:
-            code = launch.exit_code_of(self._job.wait_status)
-            console.say(console.ending_text(code, elapsed_s, self._finished.limits.kill_count))
+        if self._options.summary and not self._options.quiet:
+            status = self._job.wait_status
+            code = None if status is None else launch.exit_code_of(status)
+            console.say(self._job.ending_text(code, elapsed_s, self._finished.limits.kill_count))
             console.say(console.memory_text(self._finished.figures))
             if self._helper_status == 0:
                 console.say(self._recorded())
@@ -210,12 +252,14 @@ def _meta(options: RecordOptions, now_unix_ns: int, now_mono_ns: int) -> dict[st
         "leakscope_version": __version__,
         "labels": dict(options.labels),
         "options": asked,
+        "attached": options.attaches,
         "python": sys.executable,
     }
 
 
 def _agent_config(options: RecordOptions, now_mono_ns: int) -> dict[str, Any]:
     return {
+        **({"probe": True} if options.probe else {}),
         "flush_interval_s": options.flush_s,
         "takes": options.takes,
         "framework_logs": options.framework_logs,

@@ -75,7 +75,7 @@ def ending_text(exit_code: int | None, elapsed_s: float, kill_count: int) -> str
 
 def memory_text(figures: Figures) -> str:
     if figures.first_bytes is None:
-        return "the command ended before its memory could be read"
+        return "it ended before its memory could be read"
     return (
         f"memory: {format_bytes(figures.first_bytes)} at the start, {format_bytes(figures.last_bytes)} at the end "
         f"({format_bytes(figures.growth_bytes, signed=True)}), peak {format_bytes(figures.peak_bytes)}"

@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from ..errors import LeakscopeError
-from . import proc
+from . import console, proc
 
 SI_KERNEL = 128  # si_code of a signal the kernel made: the terminal's ^C reached the whole process group already
 _PR_SET_CHILD_SUBREAPER = 36
@@ -87,6 +87,9 @@ def adopt_orphans() -> None:
 class Job:
     """The command that was recorded. ``wait_status`` is None until it has ended."""
 
+    is_ours = True
+    ending_text = staticmethod(console.ending_text)
+
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self.wait_status: int | None = None
@@ -111,6 +114,10 @@ class Job:
             reason = error.strerror if isinstance(error, OSError) else error
             raise NotStarted(f"cannot run {command[0]}: {reason}", 126) from None
         return cls(pid)
+
+    @property
+    def is_over(self) -> bool:
+        return self.wait_status is not None
 
     def pause(self, timeout_s: float | None) -> list[Happening]:
         """Sleep until something happens or the time is over (None: no limit); pass signals on, reap the dead."""

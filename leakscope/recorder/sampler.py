@@ -109,12 +109,14 @@ class Sampler:
             self._checkpoint_if_due(now_s)
         self._status_line.show(now_s, self.elapsed_s, self.figures, self.limits.nearest)
 
-    def finish(self, wait_status: int | None) -> None:
+    def finish(
+        self, wait_status: int | None, ending_text: Callable[[int | None, float, int], str] = console.ending_text
+    ) -> None:
         """The last rows: who died, who was killed, what recording cost, how it ended (None: the command goes on)."""
         self._look_round(self._clock())
         self._add("recorder_samples", self._own_row())
         code = None if wait_status is None else launch.exit_code_of(wait_status)
-        text = console.ending_text(code, self.elapsed_s, self.limits.kill_count)
+        text = ending_text(code, self.elapsed_s, self.limits.kill_count)
         self.event("end", text, None if code is None else float(code), self.tree.root_pid)
         self.flush()
         if self._helper is not None:

@@ -8,7 +8,7 @@ no zombie is not seen.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from . import proc
@@ -78,8 +78,17 @@ class Process:
 class Tree:
     """The living processes of the job, brought up to date by ``update``."""
 
-    def __init__(self, root_pid: int, recorder_pid: int, pss_period_s: float | None = None) -> None:
-        """``pss_period_s``: what the user wants instead of a period that adapts to the cost of each process."""
+    def __init__(
+        self,
+        root_pid: int | None,
+        recorder_pid: int,
+        pss_period_s: float | None = None,
+        attached_pids: Collection[int] = (),
+    ) -> None:
+        """``pss_period_s``: what the user wants instead of a period that adapts to the cost of each process.
+
+        ``attached_pids``: processes that run already and belong to the tree although the recorder is not their parent.
+        """
         self.root_pid = root_pid
         self.pss_period_s = pss_period_s
         self.now_s = 0.0
@@ -87,6 +96,7 @@ class Tree:
         self.seen_count = 0
         self.cgroups: dict[str, None] = {}  # of all processes so far: their counters tell of a kill only afterwards
         self._recorder_pid = recorder_pid
+        self._roots_to_come = {*attached_pids} if root_pid is None else {root_pid, *attached_pids}
         self._known: set[int] = {recorder_pid}  # pids that were looked at and need no second look
         self._helpers: set[int] = set()
         self._last_pid: int | None = None
@@ -114,7 +124,8 @@ class Tree:
         last_pid = proc.last_pid()
         if last_pid is None or last_pid != self._last_pid or now_s - self._scanned_s >= FULL_SCAN_S:
             if last_pid is None or self._last_pid is None or last_pid < self._last_pid:
-                self._known = set(self.living)  # the count began anew: a known pid may be somebody else now
+                # The count began anew: a known pid may be somebody else now.
+                self._known = {self._recorder_pid, *self.living}
             self._last_pid, self._scanned_s = last_pid, now_s
             rows += self._find_new(now_ns)
         return rows
@@ -145,11 +156,10 @@ class Tree:
         self._known = set(present)
         rows: list[Row] = []
         parents = {self._recorder_pid, *self.living}
-        while ours := [pid for pid, stat in strangers.items() if stat.ppid in parents]:
+        roots, self._roots_to_come = self._roots_to_come, set()  # a later process of that number is another one
+        while ours := [pid for pid, stat in strangers.items() if stat.ppid in parents or pid in roots]:
             for pid in sorted(ours):
-                is_root = pid == self.root_pid and self.seen_count == 0
-                process = Process(pid, strangers.pop(pid), self.now_s, now_ns, is_root)
-                rows += self._add(process, now_ns)
+                rows += self._add(Process(pid, strangers.pop(pid), self.now_s, now_ns, pid in roots), now_ns)
                 parents.add(pid)
         return rows
 

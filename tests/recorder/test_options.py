@@ -52,6 +52,17 @@ def test_the_environment_stands_in_and_an_option_wins() -> None:
         parse_record(["true"], {"LEAKSCOPE_RECORD_QUIET": "maybe"})
 
 
+def test_processes_that_run_already_stand_in_for_a_command() -> None:
+    assert parse_record(["-p", "42", "--pid=43", "-p42"], {}).pids == (42, 43)
+    assert parse_record([], {"LEAKSCOPE_RECORD_PID": "42 43"}).pids == (42, 43)
+    assert parse_record(["--system"], {}).attaches
+    assert parse_record(["--find-training"], {}).find_training
+    with pytest.raises(BadInput, match="'train' is not a process id: write it like 4242"):
+        parse_record(["-p", "train"], {})
+    with pytest.raises(BadInput, match="one of these: a command, -p PID"):
+        parse_record(["-p", "42", "python", "train.py"], {})
+
+
 def test_help_names_every_option_and_needs_no_command() -> None:
     result = subprocess.run(
         [PYTHON, "-m", "leakscope", "record", "--help"], env=environment(), capture_output=True, text=True

@@ -1,0 +1,150 @@
+"""Which running processes look like training: ``record --find-training``. Runs by itself, beside the jobs.
+
+Two looks at all processes, ``LOOK_S`` apart. What speaks for one: a training library or the GPU's driver among its
+mapped files, much memory, memory that grows. Processes that one of them started are counted with it.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ..units import MiB, format_bytes
+from . import proc
+from .attach import resident_bytes, user_name
+from .roles import role_of
+
+LOOK_S = 2.0
+LEAST_BYTES = 50 * MiB  # an interpreter with a training library loaded has 150 MiB and more
+LARGE_BYTES = 1024 * MiB  # a Python program of that size is worth a look whatever it has loaded
+GROWN_BYTES = 10 * MiB  # in LOOK_S: 18 GiB an hour
+_SHOWN_COMMAND = 100
+# Part of the name of a mapped file -> what that means.
+_LIBRARIES = (
+    (b"/libtorch_cpu", "torch"),
+    (b"/libtorch.so", "torch"),
+    (b"/libjax", "jax"),
+    (b"/xla_extension", "jax"),
+    (b"libtensorflow", "tensorflow"),
+    (b"/libcuda.so", "CUDA"),
+    (b"/libamdhip64", "ROCm"),
+)
+_HELPERS = ("compile-", "resource-tracker", "forkserver", "shell", "launcher")  # beginnings of roles
+
+
+class Candidate(NamedTuple):
+    """A process that looks like training, and what speaks for it."""
+
+    pid: int
+    rss_bytes: int
+    grown_bytes: int
+    libraries: tuple[str, ...]
+    child_count: int
+    child_bytes: int
+    arguments: tuple[str, ...]
+    owner: int
+
+    @property
+    def reasons(self) -> str:
+        """``12.6 GiB, +206 MiB in 2 s, torch and CUDA loaded, 20 children of 8.0 GiB``."""
+        parts = [format_bytes(self.rss_bytes)]
+        if self.grown_bytes >= MiB:
+            parts.append(f"{format_bytes(self.grown_bytes, signed=True)} in {LOOK_S:.0f} s")
+        if self.libraries:
+            parts.append(f"{' and '.join(self.libraries)} loaded")
+        if self.child_count:
+            noun = "1 child" if self.child_count == 1 else f"{self.child_count} children"
+            parts.append(f"{noun} of {format_bytes(self.child_bytes)}")
+        if self.owner != os.geteuid():
+            parts.append(f"of {user_name(self.owner)}")
+        return ", ".join(parts)
+
+    @property
+    def line(self) -> str:
+        command = " ".join(shlex.join(self.arguments).split())
+        if len(command) > _SHOWN_COMMAND:
+            command = command[: _SHOWN_COMMAND - 3] + "..."
+        return f"leakscope record -p {self.pid:<8} # {self.reasons}: {_printable(command)}"
+
+
+def main() -> int:
+    """Print a line for each candidate, the likeliest first; 0, or 1 if there is none."""
+    found = find()
+    for candidate in found:
+        sys.stdout.write(candidate.line + "\n")
+    if not found:
+        sys.stderr.write(
+            "leakscope: nothing looks like training: no Python process has a training library loaded, "
+            f"more than {format_bytes(LARGE_BYTES)}, or grows\n"
+        )
+    return 0 if found else 1
+
+
+def find(look_s: float = LOOK_S) -> list[Candidate]:
+    """Candidates, the likeliest first: those that use a GPU or a training library, then by memory."""
+    first = {pid: resident_bytes(pid) for pid in proc.pids()}
+    time.sleep(look_s)
+    candidates = {candidate.pid: candidate for candidate in _judged(first)}
+    roots = {_topmost(pid, candidates) for pid in candidates}
+    found = [_with_children(candidates[pid]) for pid in roots]
+    return sorted(found, key=lambda c: (-len(c.libraries), -(c.rss_bytes + c.child_bytes)))
+
+
+def _judged(first: dict[int, int]) -> Iterator[Candidate]:
+    for pid, before in first.items():
+        rss_bytes = resident_bytes(pid)
+        stat = proc.stat(pid)
+        arguments = proc.command_line(pid)
+        if rss_bytes < LEAST_BYTES or stat is None or not arguments or pid == os.getpid():
+            continue
+        if role_of(stat.comm, arguments, None, None).startswith(_HELPERS):
+            continue
+        libraries = _libraries(pid)
+        grown = rss_bytes - before if before else 0
+        is_python = _is_python(pid, arguments)
+        if libraries or (is_python and (rss_bytes >= LARGE_BYTES or grown >= GROWN_BYTES)):
+            status = proc.read(f"/proc/{pid}/status") or b""
+            owner = int((proc.text_of(status, b"Uid") or "-1").split()[0])
+            yield Candidate(pid, rss_bytes, grown, libraries, 0, 0, tuple(arguments), owner)
+
+
+def _libraries(pid: int) -> tuple[str, ...]:
+    """What its mapped files say it works with; nothing where they may not be read."""
+    maps = proc.read(f"/proc/{pid}/maps") or b""
+    return tuple(dict.fromkeys(name for part, name in _LIBRARIES if part in maps))
+
+
+def _is_python(pid: int, arguments: list[str]) -> bool:
+    program = os.path.basename(proc.executable(pid) or arguments[0])
+    return program.startswith(("python", "pypy"))
+
+
+def _topmost(pid: int, candidates: dict[int, Candidate]) -> int:
+    """The uppermost ancestor that is a candidate too: a worker is recorded with who started it."""
+    top, stat = pid, proc.stat(pid)
+    while stat is not None and stat.ppid > 1:
+        if stat.ppid in candidates:
+            top = stat.ppid
+        stat = proc.stat(stat.ppid)
+    return top
+
+
+def _with_children(candidate: Candidate) -> Candidate:
+    """With the processes below it, loader and compile workers among them."""
+    below, parents = [], {candidate.pid}
+    strangers = {pid: stat for pid in proc.pids() if (stat := proc.stat(pid)) is not None and not stat.is_dead}
+    while ours := [pid for pid, stat in strangers.items() if stat.ppid in parents]:
+        below += ours
+        parents = set(ours)
+        for pid in ours:
+            del strangers[pid]
+    return candidate._replace(child_count=len(below), child_bytes=sum(map(resident_bytes, below)))
+
+
+def _printable(text: str) -> str:
+    """A command line may hold anything, also what would move the cursor."""
+    return "".join(c if c.isprintable() else "?" for c in text)
