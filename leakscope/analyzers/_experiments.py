@@ -20,15 +20,20 @@ if TYPE_CHECKING:
     from ..storage import Recording
 
 _LAST_SENTINELS = 5  # seconds before the end that tell what the process held while it worked
+_FEW_ARENAS = 2
 _DEVICE_FIGURES = re.compile(r"(\d+) bytes before, (\d+) after")
 
 
 class _AtTheEnd(NamedTuple):
-    """Memory of a process as its end came: ``freed_bytes`` of malloc's was freed by ending, not by the remedy."""
+    """Memory of a process as its end came: ``freed_bytes`` of malloc's was freed by ending, not by the remedy.
+
+    ``arenas`` is what else may help: with one or two arenas of malloc a limit to their number changes nothing.
+    """
 
     held_bytes: int
     resident_fraction: float
     freed_bytes: int
+    arenas: str
 
 
 def returned(recording: Recording, pid: int, experiment: str) -> int | None:
@@ -82,7 +87,7 @@ def ruled_out(
                 elif least >= max(large_fraction * end.held_bytes, 10 * MiB):
                     reason = (
                         f"malloc_trim() at the end gave back {amount}: that memory was free inside malloc, not leaked; "
-                        "MALLOC_ARENA_MAX=2 or trimming helps"
+                        f"trimming gives it back until it is needed again{end.arenas}"
                     )
                     yield RuledOut("native-growth", reason, figures)
             elif experiment == "torch.cuda.empty_cache":
@@ -118,4 +123,8 @@ def _at_the_end(recording: Recording, process: ProcessGrowth, row: pd.Series[Any
     in_use = last["malloc_in_use_bytes"].dropna().astype("int64")
     freed = max(0, int(in_use.max()) - int(in_use.iloc[-1])) if len(in_use) else 0
     held = int(rss_bytes.max())
-    return _AtTheEnd(held, int(rss_bytes.iloc[-1]) / max(held, 1), freed)
+    arena_count = max(sentinels["malloc_arena_count"].dropna(), default=0)
+    arenas = (
+        f", MALLOC_ARENA_MAX=2 may keep less (there were {arena_count} arenas)" if arena_count > _FEW_ARENAS else ""
+    )
+    return _AtTheEnd(held, int(rss_bytes.iloc[-1]) / max(held, 1), freed, arenas)

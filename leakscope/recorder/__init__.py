@@ -77,9 +77,9 @@ def record(options: RecordOptions) -> int:
 
 def attach_to(options: RecordOptions) -> int:
     """Record processes that run already until they end or somebody says so. **Errors** LeakscopeError."""
-    attach.block_signals()
+    ending = attach.block_signals()
     launch.occupy_standard_descriptors()
-    onlooker = attach.Onlooker(options.pids)
+    onlooker = attach.Onlooker(options.pids, ending)
     now_unix_ns, now_mono_ns = time.time_ns(), time.monotonic_ns()
     enters = bool(options.pids) and options.agent and attach.can_enter()
     output = Output.claim(

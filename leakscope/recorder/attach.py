@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 
 from ..errors import LeakscopeError
@@ -18,7 +18,7 @@ from . import proc
 from .launch import Happening
 from .tree import Process, Row, Tree
 
-ENDING = frozenset((signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT))  # each ends the recording in order
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)  # each ends the recording in order
 LOOK_S = 1.0  # a process that is no child of ours ends without a signal to us
 
 # What sys.remote_exec runs in the process: the same as at its start, without touching sys.path or its __main__.
@@ -44,10 +44,11 @@ class Onlooker:
     is_ours = False  # what we did not start we do not wait for
     wait_status = None  # never known
 
-    def __init__(self, pids: Sequence[int]) -> None:
-        """No pids: the whole host. **Errors** LeakscopeError for one that is not there or may not be read."""
+    def __init__(self, pids: Sequence[int], ending: Collection[int]) -> None:
+        """No pids: the whole host. ``ending``: blocked signals that end it. **Errors** LeakscopeError of ``check``."""
         self.pid = pids[0] if pids else None
         self._start_ticks = {pid: check(pid) for pid in pids}
+        self._ending = ending
         self._asked_to_end = False
         self._is_gone = False
 
@@ -58,8 +59,8 @@ class Onlooker:
     def pause(self, timeout_s: float | None) -> list[Happening]:
         """Sleep until a signal asks to end, the processes may have ended, or the time is over."""
         timeout_s = LOOK_S if timeout_s is None else min(timeout_s, LOOK_S)
-        info = signal.sigtimedwait(ENDING | {signal.SIGCHLD}, max(0.0, timeout_s))
-        self._asked_to_end = self._asked_to_end or (info is not None and info.si_signo in ENDING)
+        info = signal.sigtimedwait({*self._ending, signal.SIGCHLD}, max(0.0, timeout_s))
+        self._asked_to_end = self._asked_to_end or (info is not None and info.si_signo in self._ending)
         self._is_gone = bool(self._start_ticks) and not any(map(self._lives, self._start_ticks))
         return _reaped()
 
@@ -101,10 +102,13 @@ def user_name(uid: int) -> str:
     return f"user {uid}"
 
 
-def block_signals() -> None:
-    """Those that end the recording wait for ``pause``; ^Z stops the recorder as it stops any program."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING | {signal.SIGCHLD})
+def block_signals() -> set[int]:
+    """Returns those that end the recording: they wait for ``pause``. ^Z stops the recorder as it stops any program."""
+    # What was ignored stays so, SIGHUP under nohup: the kernel keeps also an ignored signal for who waits for it.
+    ending: set[int] = {number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN}
+    signal.pthread_sigmask(signal.SIG_BLOCK, {*ending, signal.SIGCHLD})
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    return ending
 
 
 def commands(pids: Sequence[int]) -> list[str]:
@@ -129,7 +133,8 @@ def enter(pid: int, journal_path: str) -> str | None:
     try:
         sys.remote_exec(pid, script)  # type: ignore[attr-defined, unused-ignore]
     except (OSError, RuntimeError, ValueError) as error:  # no Python, another version, switched off, no rights
-        return f"no view inside process {pid}: {error}"
+        reason = error.strerror if isinstance(error, OSError) else error
+        return f"no view inside process {pid}: {reason}"
     return None
 
 
@@ -165,6 +170,8 @@ class HostTree(Tree):
         for pid in newcomers:
             if (stat := proc.stat(pid)) is not None and not stat.is_dead:
                 rows += self._add(Process(pid, stat, self.now_s, now_ns, is_root=False), now_ns)
+        # Of a job every cgroup is kept; of a host they come and go without end.
+        self.cgroups = {process.cgroup: None for process in self if process.cgroup is not None}
         return rows
 
     def _chosen(self, present: dict[int, int]) -> list[int]:

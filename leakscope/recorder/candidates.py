@@ -27,12 +27,12 @@ _SHOWN_COMMAND = 100
 _LIBRARIES = (
     (b"/libtorch_cpu", "torch"),
     (b"/libtorch.so", "torch"),
-    (b"/libjax", "jax"),
-    (b"/xla_extension", "jax"),
+    (b"/jaxlib/", "jax"),
     (b"libtensorflow", "tensorflow"),
     (b"/libcuda.so", "CUDA"),
     (b"/libamdhip64", "ROCm"),
 )
+_DRIVERS = ("CUDA", "ROCm")  # video players have them too
 _HELPERS = ("compile-", "resource-tracker", "forkserver", "shell", "launcher")  # beginnings of roles
 
 
@@ -106,7 +106,8 @@ def _judged(first: dict[int, int]) -> Iterator[Candidate]:
         libraries = _libraries(pid)
         grown = rss_bytes - before if before else 0
         is_python = _is_python(pid, arguments)
-        if libraries or (is_python and (rss_bytes >= LARGE_BYTES or grown >= GROWN_BYTES)):
+        trains = bool(set(libraries) - set(_DRIVERS)) or (is_python and bool(libraries))
+        if trains or (is_python and grown >= GROWN_BYTES) or ((is_python or libraries) and rss_bytes >= LARGE_BYTES):
             status = proc.read(f"/proc/{pid}/status") or b""
             owner = int((proc.text_of(status, b"Uid") or "-1").split()[0])
             yield Candidate(pid, rss_bytes, grown, libraries, 0, 0, tuple(arguments), owner)

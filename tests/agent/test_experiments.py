@@ -95,10 +95,12 @@ def test_where_nothing_is_tried(program: str, arguments: str) -> None:
     [
         (LARGE + LIVING_CHILD, ""),
         (LARGE, "budget_s=0.001"),
+        (LARGE + "gc.callbacks.append(print)\n", ""),
+        (LARGE + "gc.set_debug(gc.DEBUG_SAVEALL)\n", ""),
     ],
-    ids=["living-child", "no-time"],
+    ids=["living-child", "no-time", "callbacks", "debugged"],
 )
-def test_no_collection_where_it_would_cost_memory_or_time(program: str, arguments: str) -> None:
+def test_no_collection_where_it_would_cost_memory_or_time_or_be_noticed(program: str, arguments: str) -> None:
     assert [row["experiment"] for row in tried(program, arguments)] == ["malloc_trim"]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,8 @@ from leakscope.recorder import attach, candidates, proc
 from leakscope.recorder.tree import Tree
 from leakscope.storage import open_recording
 
+from ..agent.staging import rows as agent_rows
+from ..agent.staging import stage
 from .runs import PYTHON, TIMEOUT_S, environment, is_running, record, record_command, rows, until
 
 # Says that it is ready, starts a child, holds what it is told to hold, and ends when its stdin does.
@@ -87,12 +90,27 @@ def test_a_running_process_is_recorded_with_its_children_until_it_ends(tmp_path:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_recording_and_not_the_process(tmp_path: Path, number: int) -> None:
+    if signal.getsignal(number) is signal.SIG_IGN:
+        pytest.skip("ignored here, as it is in the background of a shell: then it stays so")
     with job() as (process, _), attached(tmp_path, "-p", str(process.pid)) as recorder:
         recorder.send_signal(number)
         status, said = ended(recorder)
         assert is_running(process.pid)
     assert status == 0
     assert "; the process goes on" in said
+
+
+def test_a_signal_that_is_ignored_stays_so(tmp_path: Path) -> None:
+    """``nohup leakscope record -p PID &`` goes on when its terminal closes."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # inherited, as from nohup
+    try:
+        with job() as (process, _), attached(tmp_path, "-p", str(process.pid)) as recorder:
+            recorder.send_signal(signal.SIGHUP)
+            seen = len(rows(tmp_path / "run.parquet.journal", "process_samples"))
+            until(lambda: len(rows(tmp_path / "run.parquet.journal", "process_samples")) > seen + 5)
+            assert recorder.poll() is None
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_duration_ends_it_too(tmp_path: Path) -> None:
@@ -169,6 +187,30 @@ def test_of_a_large_host_the_largest_and_those_that_grow(monkeypatch: pytest.Mon
     assert 399 in tree.living
     assert len(tree.living) == tree.MOST
     assert 1 + tree.MOST not in tree.living  # the smallest made room
+
+
+def test_what_a_running_interpreter_is_asked_to_run_starts_the_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In place of ``sys.remote_exec`` of Python 3.14, another process runs the script as part of its ``__main__``."""
+    journal = stage(tmp_path)
+    asked: list[tuple[int, str]] = []
+    monkeypatch.setattr(sys, "remote_exec", lambda pid, script: asked.append((pid, script)), raising=False)
+    assert attach.enter(42, str(journal)) is None
+    ((pid, script),) = asked
+    assert pid == 42
+    program = f"before = set(globals()); exec({Path(script).read_text()!r}); print(*set(globals()) - before)"
+    done = subprocess.run([PYTHON, "-c", program], env=environment(), capture_output=True, text=True, check=True)
+    assert (done.stdout.strip(), done.stderr) == ("before", "")
+    assert agent_rows(journal)["agent_notes"][0]["note"] == "loaded"
+
+
+def test_an_interpreter_that_refuses_is_recorded_from_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(pid: int, script: str) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(sys, "remote_exec", refuse, raising=False)
+    assert attach.enter(42, str(tmp_path)) == "no view inside process 42: Operation not permitted"
 
 
 TRAINING = """
