@@ -150,7 +150,7 @@ def schema(format_name: str) -> None:
 @cli.command(add_help_option=False, context_settings={"ignore_unknown_options": True})
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def record(arguments: tuple[str, ...]) -> int:
-    """Run a command and record the memory of all its processes."""
+    """Run a command, or look at processes that run already (-p), and record their memory."""
     from .recorder import main as start  # __main__ goes there at once, so that the recorder stays free of click
 
     return start(arguments)

@@ -75,7 +75,7 @@ class Onlooker:
         noun, goes, ended = ("process", "goes", "has") if len(self._start_ticks) == 1 else ("processes", "go", "have")
         if not self._is_gone:
             return f"recorded {format_duration(elapsed_s)}; the {noun} {goes} on"
-        blame = "; the kernel's OOM killer was at work" if kill_count else ""
+        blame = "; the kernel's OOM killer was at work meanwhile" if kill_count else ""
         return f"the {noun} {ended} ended, after {format_duration(elapsed_s)} of recording{blame}"
 
 
