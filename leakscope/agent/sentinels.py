@@ -3,54 +3,25 @@
 Only what may be read from any thread at any time: reference counts, the collector's counters, the allocator's figures.
 """
 
-import ctypes
 import gc
 import sys
 
 from . import names
+from .allocators import Allocators, malloc_figures
 from .memory import rss_bytes
 
 _IMMORTAL_NONE = sys.version_info >= (3, 12)
-
-
-class _Mallinfo2(ctypes.Structure):
-    _fields_ = [
-        (name, ctypes.c_size_t)
-        for name in ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks",
-                     "keepcost")
-    ]  # fmt: skip
-
-
-def _find_mallinfo2():
-    """glibc 2.33 and later; older mallinfo overflows at 2 GiB and is not used."""
-    try:
-        function = ctypes.CDLL(None).mallinfo2
-    except (OSError, AttributeError):
-        return None
-    function.restype = _Mallinfo2
-    function.argtypes = ()
-    return function
-
-
-_mallinfo2 = _find_mallinfo2()
-
-
-def malloc_figures():
-    """(in use, free, in own mappings) bytes of glibc's malloc, all arenas; Nones elsewhere. **Cost** 10 us."""
-    if _mallinfo2 is None:
-        return None, None, None
-    info = _mallinfo2()
-    return info.uordblks + info.hblkhd, info.fordblks, info.hblkhd
+_allocators = Allocators()
 
 
 def row():
     """One row of the table ``sentinels``. **Cost** 60 us with torch loaded."""
-    in_use, free, mapped = malloc_figures()
+    in_use, free, mapped, system = malloc_figures()
     stats = gc.get_stats()
     torch = sys.modules.get("torch")
     tensor = names.getattr_plain(torch, "Tensor")
     parameter = names.getattr_plain(names.getattr_plain(torch, "nn"), "Parameter")
-    return {
+    row = {
         # Every instance of a Python class refers to its class: the count of references follows the instances exactly.
         "tensor_count": None if tensor is None else sys.getrefcount(tensor),
         "parameter_count": None if parameter is None else sys.getrefcount(parameter),
@@ -59,6 +30,7 @@ def row():
         "malloc_in_use_bytes": in_use,
         "malloc_free_bytes": free,
         "malloc_mmap_bytes": mapped,
+        "malloc_system_bytes": system,
         "rss_bytes": rss_bytes(),
         "gc_enabled": gc.isenabled(),
         "gc_threshold": gc.get_threshold()[0],
@@ -70,6 +42,8 @@ def row():
         "gc_frozen_count": gc.get_freeze_count(),
         "python_thread_count": _thread_count(),
     }
+    row.update(_allocators.figures())
+    return row
 
 
 def _thread_count():

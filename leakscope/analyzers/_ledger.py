@@ -41,6 +41,13 @@ def growth_of(rows: list[LedgerRow], account: str, process: str | None = None) -
     return sum(r.growth_bytes for r in rows if r.account == account and process in (None, r.process))
 
 
+def accounted_share(rows: list[LedgerRow], process: str) -> float:
+    """How much of what a process gained stands in an account with a name, 0 to 1."""
+    own = [row for row in rows if row.process == process]
+    grown = sum(row.growth_bytes for row in own)
+    return 1.0 - min(1.0, abs(growth_of(own, _UNEXPLAINED)) / max(grown, 1))
+
+
 def _ledger(recording: Recording) -> list[LedgerRow]:
     growth = tree_growth(recording)
     shown, others = growth.processes[:_SHOWN_PROCESSES], growth.processes[_SHOWN_PROCESSES:]
@@ -96,21 +103,34 @@ def _inside(
     takes = without_last(takes, takes)
     gained = private[1] - private[0]
     levels: dict[str, tuple[float, float]] = {}
+    arenas = _between(sentinels, "pymalloc_bytes", window)
+    small = _between(sentinels, "pymalloc_in_use_bytes", window)
     if in_use and free:
         # malloc counts as free also what it gave back to the kernel: never more than the room there is.
-        room = max(0.0, gained - (in_use[1] - in_use[0]))
+        room = max(0.0, gained - (in_use[1] - in_use[0]) - (max(0.0, arenas[1] - arenas[0]) if arenas else 0.0))
         kept = min(free[1] - free[0], room)
         start = min(free[0], max(0.0, private[0] - in_use[0]))
         levels["allocator-free"] = (start, max(0.0, start + kept))
-        gained -= levels["allocator-free"][1] - start
-    estimates = _within(_estimates(takes, window, gained), private)
+    if arenas and small:
+        known = levels.get("allocator-free", (0.0, 0.0))
+        levels["allocator-free"] = (known[0] + arenas[0] - small[0], known[1] + arenas[1] - small[1])
+    if "allocator-free" in levels:
+        gained -= levels["allocator-free"][1] - levels["allocator-free"][0]
+    estimates = _estimates(takes, window, gained)
+    if (
+        small and "python-objects" in estimates
+    ):  # what an inventory did not reach is in Python's own arenas all the same
+        start, end = estimates["python-objects"]
+        estimates["python-objects"] = (start, max(end, start + small[1] - small[0]))
+    estimates = _within(estimates, private)
     levels.update(estimates)
     if in_use and estimates:
         explained_start, explained_end = (sum(level[i] for level in estimates.values()) for i in (0, 1))
-        # Small Python objects live in arenas outside malloc; what malloc cannot have handed out is theirs.
-        outside = max(0.0, gained - (in_use[1] - in_use[0]))
-        small = min(outside, max(0.0, estimates["python-objects"][1] - estimates["python-objects"][0]))
-        native = max(0.0, in_use[1] - in_use[0] - (explained_end - explained_start - small))
+        objects = max(0.0, estimates["python-objects"][1] - estimates["python-objects"][0])
+        # Small Python objects live in arenas outside malloc; where nobody counted those, what malloc cannot have
+        # handed out is theirs.
+        outside = small[1] - small[0] if small else gained - (in_use[1] - in_use[0])
+        native = max(0.0, in_use[1] - in_use[0] - (explained_end - explained_start - min(max(0.0, outside), objects)))
         start = max(0.0, min(in_use[0], private[0]) - explained_start)
         levels["native"] = (start, start + native)
     return levels
@@ -133,6 +153,14 @@ def _at_ends(rows: pd.DataFrame, column: str, window: tuple[float, float]) -> tu
     if time_s.size < 2:
         return None
     return tuple(float(np.median(values[np.argsort(np.abs(time_s - at), kind="stable")[:3]])) for at in window)  # type: ignore[return-value]
+
+
+def _between(rows: pd.DataFrame, column: str, window: tuple[float, float]) -> tuple[float, float] | None:
+    """As above for what is read seldom: a straight line between two readings."""
+    time_s, values = _series(rows, column)
+    if time_s.size < 2:
+        return None
+    return float(np.interp(window[0], time_s, values)), float(np.interp(window[1], time_s, values))
 
 
 def _estimates(takes: pd.DataFrame, window: tuple[float, float], gained: float) -> dict[str, tuple[float, float]]:

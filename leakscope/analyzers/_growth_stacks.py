@@ -1,0 +1,119 @@
+"""Lines of the program under which malloc's memory in use grew, as the agent saw it happen."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ._growth import ProcessGrowth, TreeGrowth, rows_of
+from ._source_lines import Source
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..storage import Recording
+
+_PACKAGES = re.compile(r"(?:site|dist)-packages/([^/.]+)")
+# A thread that stands here grows nothing: what grew while it was seen here, grew between two looks.
+_WAITS = re.compile(r"\b(sleep|wait|join|acquire|select|poll|recv|accept|input)\w*\(")
+_IMPORTS = re.compile(r"^\s*(?:from\s+([\w.]+)\s+import\s+(.+)|import\s+(.+))$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class GrowthLine:
+    """A line of the user's. ``share``: of all growth that was seen under a line, 0 to 1.
+
+    ``library``: the package whose code it calls; None where the line calls nothing that was imported.
+    """
+
+    file: str
+    line: int
+    function: str | None
+    text: str
+    bytes: float
+    share: float
+    sample_count: int
+    library: str | None
+    stack: str
+
+
+def growth_lines(
+    recording: Recording, growth: TreeGrowth, process: ProcessGrowth, sources: Sequence[Source]
+) -> list[GrowthLine]:
+    """Lines under which memory in use grew in the judged window, the most first."""
+    rows = rows_of(recording.tables["growth_stacks"], process)
+    rows = rows[rows["time_s"] <= growth.end_s + 5.0]  # written at a flush, 5 s apart
+    if not len(rows):
+        return []
+    texts = {source.file: source.text.splitlines() for source in sources}
+    ends = rows.groupby("stack", sort=False).tail(1)
+    earlier = rows[rows["time_s"] < growth.start_s].groupby("stack")["grown_bytes"].last()
+    ends = ends.assign(bytes=ends["grown_bytes"] - ends["stack"].map(earlier).fillna(0))
+    lines = []
+    for _, seen in ends.groupby(["owner_file", "owner_line"]):
+        file, line = str(seen["owner_file"].iloc[0]), int(seen["owner_line"].iloc[0])
+        text = _text(texts.get(file), line)
+        # Memory is asked for by a call. A line without one was seen because Python changes threads there.
+        if text and ("(" not in text or _WAITS.search(text)):
+            continue
+        lines.append(_line(file, line, text, seen, texts))
+    positive = sum(line.bytes for line in lines if line.bytes > 0)
+    ordered = sorted(lines, key=lambda line: (-line.bytes, line.file, line.line))
+    return [_with_share(line, positive) for line in ordered if line.bytes > 0]
+
+
+def _line(file: str, line: int, text: str, seen: pd.DataFrame, texts: dict[str, list[str]]) -> GrowthLine:
+    first = seen.sort_values("bytes", ascending=False, kind="stable").iloc[0]
+    stack = str(first["stack"])
+    function = first["function"]
+    return GrowthLine(
+        file=file,
+        line=line,
+        function=_without_comprehension(function) if isinstance(function, str) else None,
+        text=text,
+        bytes=float(seen["bytes"].sum()),
+        share=0.0,
+        sample_count=int(seen["sample_count"].sum()),
+        library=_called_package(stack, file, line) or _imported_package(text, texts.get(file) or []),
+        stack=stack,
+    )
+
+
+def _with_share(line: GrowthLine, positive: float) -> GrowthLine:
+    return GrowthLine(**{**line.__dict__, "share": line.bytes / max(positive, 1.0)})
+
+
+def _text(lines: list[str] | None, line: int) -> str:
+    return lines[line - 1].strip() if lines and 0 < line <= len(lines) else ""
+
+
+def _without_comprehension(function: str) -> str:
+    """``load`` for ``load.<locals>.<dictcomp>``: up to Python 3.11 a comprehension is a function."""
+    return re.sub(r"(\.<locals>)?\.<\w+>$", "", function)
+
+
+def _called_package(stack: str, file: str, line: int) -> str | None:
+    """The package that the line calls, where that is written in Python."""
+    calls = stack.split("\n")
+    own = [i for i, call in enumerate(calls) if call.startswith(f"{file}:{line} ")]
+    called = calls[own[-1] + 1] if own and own[-1] + 1 < len(calls) else ""
+    found = _PACKAGES.search(called)
+    return found.group(1) if found else None
+
+
+def _imported_package(text: str, lines: list[str]) -> str | None:
+    """The package a line names, by the imports of its file; else the only one the file imports."""
+    by_name: dict[str, str] = {}
+    for source, names, modules in _IMPORTS.findall("\n".join(lines)):
+        for part in (names or modules).strip("()").split(","):
+            words: list[Any] = part.split()
+            if words:
+                module = (source or words[0]).split(".")[0]
+                if module and module not in sys.stdlib_module_names:
+                    by_name[words[-1].split(".")[0]] = module
+    named = {module for name, module in by_name.items() if re.search(rf"\b{re.escape(name)}\b", text)}
+    candidates = named or set(by_name.values())
+    return candidates.pop() if len(candidates) == 1 else None

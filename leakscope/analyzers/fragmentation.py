@@ -1,0 +1,186 @@
+"""Memory that was freed but that an allocator cannot give back, because something small lives in every piece of it.
+
+Looks for:     growth in what malloc, or Python's allocator of small objects, keeps without using it.
+Why:           a page, or a pool of 16 KiB, goes back only when nothing in it is in use any more: one survivor in each
+               is enough to keep all of it.
+Decides by:    the ledger: min_share of what a process gained is free inside allocators, while what is in use is not;
+               a container whose length keeps growing meanwhile is named as what pins it, if there is only one of size.
+Mistaken when: the process is about to use the memory again; or freed memory was trimmed but still counts as free.
+Do:            keep what lives long apart from what does not: copy the survivors after the rest is freed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
+from ..units import MiB, format_bytes, format_count
+from ._growth import ProcessGrowth, TreeGrowth, no_growth, rows_of, severity_of, tree_growth
+from ._holders import Heap, Place, heaps, keeps_growing, user_place
+from ._ledger import growth_of, ledger
+from ._retained import _named, holder_name, sources_of
+from ._source_lines import Line
+
+if TYPE_CHECKING:
+    from ..storage import Recording
+
+NEEDS = ("process_samples", "sentinels")
+AFTER_OTHERS = True
+_KIND = "fragmentation"
+_TELLS_WHEN = ("eval-accumulation",)  # not what holds it
+
+
+def findings(
+    recording: Recording,
+    *,
+    so_far: Sequence[Finding] = (),
+    min_free_share: float = 0.5,  # of the process's growth: below, what is in use is the news
+    min_free_bytes: int = 16 * MiB,  # allocators keep some in every program
+    min_process_share: float = 0.1,  # of the tree's growth
+    max_explained_share: float = 0.5,  # by other findings, of the process's growth
+    min_pinning_count: int = 1000,  # fewer survivors cannot pin much: a page, or a pool, each
+) -> Iterator[Finding | RuledOut | Skipped]:
+    """Yield one finding per process whose growth is memory that allocators keep free."""
+    growth = tree_growth(recording)
+    if not growth.leaking:
+        yield no_growth(_KIND, growth)
+        return
+    found = False
+    most = 0
+    for process in growth.processes:
+        free = growth_of(ledger(recording), "allocator-free", process.label)
+        most = max(most, free)
+        explained = sum(
+            f.bytes
+            for f in so_far
+            if f.subject.pid in (process.pid, None) and f.kind not in _TELLS_WHEN and not f.wasted
+        )
+        if process.growth_bytes < min_process_share * growth.growth_bytes:
+            continue
+        if free < max(min_free_bytes, min_free_share * process.growth_bytes):
+            continue
+        if explained >= max_explained_share * process.growth_bytes:
+            continue
+        found = True
+        yield _finding(recording, growth, process, free, min_pinning_count)
+    if not found:
+        text = f"of the growth {format_bytes(most)} are kept free by allocators, or what pins it is found already"
+        yield RuledOut(_KIND, text, {"allocator_free_bytes": most, "growth_bytes": growth.growth_bytes})
+
+
+def _finding(
+    recording: Recording, growth: TreeGrowth, process: ProcessGrowth, free: int, min_pinning_count: int
+) -> Finding:
+    in_arenas = _gained(recording, growth, process, "pymalloc_bytes", "pymalloc_in_use_bytes")
+    of_python = in_arenas is not None and in_arenas > 0.5 * free
+    who = "Python's allocator of small objects" if of_python else "malloc"
+    pin = _pinning(recording, growth, process, min_pinning_count)
+    owner, found = _named(pin, sources_of(recording)) if pin is not None else (None, [])
+    line = found[0] if found else None
+    name = holder_name(owner) if owner is not None else None
+    bytes = max(0, min(process.growth_bytes, free))
+    return Finding(
+        kind=_KIND,
+        title=f"Freed memory is not given back: {who} keeps {format_bytes(bytes)} that nothing uses"
+        + (f", pinned perhaps by what {name} holds" if name else ""),
+        severity=severity_of(growth, bytes),
+        confidence=0.8 if of_python and pin is not None else (0.7 if of_python or pin is not None else 0.6),
+        bytes=bytes,
+        subject=Subject(
+            pid=process.pid,
+            process=process.name,
+            role=process.role,
+            holder=name,
+            variable=owner.row["variable"] if owner is not None else None,
+            path=pin.path if pin is not None else None,
+            file=line.file if line is not None else None,
+            line=line.line if line is not None else None,
+            function=line.function if line is not None else None,
+            library="CPython" if of_python else "malloc",
+        ),
+        bytes_per_hour=round(bytes / max(growth.end_s - growth.start_s, 1e-9) * 3600, 1),
+        evidence=_evidence(recording, growth, process, who, free, pin, line),
+        doubts=_doubts(of_python, pin),
+        remedy=[f"copy what {name} holds after the rest is freed, so that the survivors lie together"]
+        if of_python and pin is not None
+        else [],
+        series=_series(recording, process, of_python),
+    )
+
+
+def _gained(
+    recording: Recording, growth: TreeGrowth, process: ProcessGrowth, column: str, less: str | None = None
+) -> float | None:
+    """What a column of the sentinels gained in the judged window, less another; None where it was not read twice."""
+    rows = rows_of(recording.tables["sentinels"], process)
+    rows = rows[rows[column].notna()]
+    if len(rows) < 2:
+        return None
+    values = rows[column].to_numpy(dtype=np.float64)
+    if less is not None:
+        values = values - rows[less].to_numpy(dtype=np.float64, na_value=0.0)
+    ends = np.interp([growth.start_s, growth.end_s], rows["time_s"].to_numpy(dtype=np.float64), values)
+    return float(ends[1] - ends[0])
+
+
+def _pinning(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, min_count: int) -> Place | None:
+    """The user's container that gained most members, steadily: they are what survives between the freed."""
+    best: Place | None = None
+    inventories: Iterator[Heap] = heaps(recording, process.pid, growth.start_s, growth.end_s)
+    for place in (place for inventory in list(inventories)[:1] for place in inventory.places):
+        if not (place.has_length and user_place(place).is_user and keeps_growing(place.length)):
+            continue
+        gained = place.length[-1] - place.length[0]
+        if gained >= min_count and (best is None or gained > best.length[-1] - best.length[0]):
+            best = place
+    return best
+
+
+def _evidence(
+    recording: Recording,
+    growth: TreeGrowth,
+    process: ProcessGrowth,
+    who: str,
+    free: int,
+    pin: Place | None,
+    line: Line | None,
+) -> list[Evidence]:
+    in_use = _gained(recording, growth, process, "malloc_in_use_bytes") or 0.0
+    small = _gained(recording, growth, process, "pymalloc_in_use_bytes") or 0.0
+    figures = {
+        "allocator_free_bytes": free,
+        "malloc_in_use_bytes": round(in_use),
+        "pymalloc_in_use_bytes": round(small),
+    }
+    used = format_bytes(in_use + small, signed=True)
+    evidence = [Evidence(f"{who} keeps {format_bytes(free)} more without using it; what is in use: {used}", figures)]
+    if pin is not None:
+        counts = {"first_length": float(pin.length[0]), "last_length": float(pin.length[-1])}
+        text = f"{holder_name(pin)} went from {format_count(pin.length[0])} to {format_count(pin.length[-1])} members"
+        evidence.append(Evidence(f"{text}: each can keep the memory around it from being given back", counts))
+    if line is not None:
+        evidence.append(Evidence(f"{line.file}:{line.line} {line.kind}: {line.text}", {"line": line.line}))
+    return evidence
+
+
+def _doubts(of_python: bool, pin: Place | None) -> list[str]:
+    doubts = []
+    if pin is not None:
+        doubts.append("where its members lie in memory was not looked at: that they pin it is the likely reason")
+    if not of_python:
+        doubts.append("malloc counts as free also what it has given back to the kernel")
+    return doubts
+
+
+def _series(recording: Recording, process: ProcessGrowth, of_python: bool) -> list[Series]:
+    columns = (
+        ("pymalloc_bytes", "pymalloc_in_use_bytes") if of_python else ("malloc_system_bytes", "malloc_in_use_bytes")
+    )
+    rows = rows_of(recording.tables["sentinels"], process)
+    rows = rows[rows[list(columns)].notna().all(axis=1)].iloc[:2000]
+    time_s = rows["time_s"].astype("float64").tolist()
+    names = ("kept by the allocator", "in use")
+    return [Series(name, time_s, rows[column].astype("float64").tolist()) for name, column in zip(names, columns)]

@@ -1,0 +1,104 @@
+"""Mapped files: told apart from a leak, since the kernel takes their pages back when it needs them.
+
+Looks for:     resident pages of mapped files that grow, and pages of them that were changed and are private.
+Why:           memory-mapped datasets and checkpoints raise the resident size that tools show, and frighten people.
+Decides by:    a finding only for private copies of mapped files: the process wrote to them, so they cannot be taken
+               back; min_private_bytes and min_share of the growth. All else is ruled out as a leak, with the figures.
+Mistaken when: the few readings of the mappings miss when it happened.
+Do:            map the file read-only, or copy only what has to change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
+from ..units import MiB, format_bytes
+from ._growth import ProcessGrowth, TreeGrowth, level_at, rows_of, severity_of, tree_growth
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..storage import Recording
+
+NEEDS = ("process_samples",)
+_KIND = "mapped-files"
+_FILES = ("file", "deleted-file")
+_LEAST_SHOWN_BYTES = 16 * MiB  # below, nobody wonders
+
+
+def findings(
+    recording: Recording,
+    *,
+    min_private_bytes: int = 16 * MiB,  # relocated code of libraries takes a few
+    min_share: float = 0.2,  # of the tree's growth
+) -> Iterator[Finding | RuledOut | Skipped]:
+    """Yield one finding per file of which private copies pile up, or what mapped files did."""
+    growth = tree_growth(recording)
+    found = False
+    for process in growth.processes if growth.leaking else ():
+        for path, gained in _private_copies(rows_of(recording.tables["memory_maps"], process)):
+            if gained >= max(min_private_bytes, min_share * growth.growth_bytes):
+                found = True
+                yield _finding(growth, process, path, gained)
+    if not found:
+        yield _harmless(growth, recording)
+
+
+def _private_copies(maps: pd.DataFrame) -> list[tuple[str, int]]:
+    """[(path, bytes)]: how much more of each file was changed at the last reading than at the first."""
+    maps = maps[maps["map_kind"].isin(_FILES) & maps["map_path"].notna()]
+    if not len(maps):
+        return []
+    dirty = maps.pivot_table(index="map_path", columns="time_s", values="map_private_dirty_bytes", aggfunc="sum")
+    levels = dirty.fillna(0).to_numpy(dtype=np.float64)
+    gained = sorted(zip((levels[:, -1] - levels[:, 0]).astype(int).tolist(), map(str, dirty.index)), reverse=True)
+    return [(path, bytes) for bytes, path in gained if bytes > 0]
+
+
+def _finding(growth: TreeGrowth, process: ProcessGrowth, path: str, gained: int) -> Finding:
+    bytes = min(gained, max(process.growth_bytes, 0))
+    figure = {"private_dirty_bytes": gained}
+    return Finding(
+        kind=_KIND,
+        title=f"{process.name} changes pages of the mapped file {path}: {format_bytes(gained)} are its own copies now",
+        severity=severity_of(growth, bytes),
+        confidence=0.8,
+        bytes=bytes,
+        subject=Subject(pid=process.pid, process=process.name, role=process.role, holder=path),
+        bytes_per_hour=round(bytes / max(growth.end_s - growth.start_s, 1e-9) * 3600, 1),
+        evidence=[Evidence(f"{format_bytes(gained)} more of {path} are private and changed than at first", figure)],
+        doubts=["it ends when every page of the file has been changed once"],
+        remedy=["map the file read-only, or copy only the part that has to change"],
+    )
+
+
+def _harmless(growth: TreeGrowth, recording: Recording) -> RuledOut:
+    """What mapped files did, said so that nobody takes it for a leak."""
+    gains = [(_file_gain(process, growth), process) for process in growth.processes]
+    gain, process = max(gains, key=lambda pair: pair[0], default=(0, None))
+    if process is None or gain < _LEAST_SHOWN_BYTES:
+        return RuledOut(_KIND, "resident pages of mapped files do not grow", {"grown_bytes": max(gain, 0)})
+    text = f"{process.label} has {format_bytes(gain)} more of mapped files resident"
+    largest = _largest_file(rows_of(recording.tables["memory_maps"], process))
+    if largest:
+        text += f", most of {largest}"
+    return RuledOut(
+        _KIND, f"{text}: not a leak, the kernel takes these pages back when it needs them", {"grown_bytes": gain}
+    )
+
+
+def _file_gain(process: ProcessGrowth, growth: TreeGrowth) -> int:
+    start, end = (level_at(process.time_s, process.file_bytes, at) for at in (growth.start_s, growth.end_s))
+    return round(end - start)
+
+
+def _largest_file(maps: pd.DataFrame) -> str | None:
+    files = maps[maps["map_kind"].isin(_FILES) & maps["map_path"].notna()]
+    if not len(files):
+        return None
+    last = files[files["time_s"] == files["time_s"].max()]
+    return str(last.loc[last["map_rss_bytes"].astype("float64").idxmax(), "map_path"])

@@ -1,0 +1,194 @@
+"""Memory that a C or C++ library asks for and never gives back, named by the call under which it grows.
+
+Looks for:     growth of what malloc has handed out that no Python object, array or tensor explains.
+Why:           a bug or a cache inside a library does not show in any list of objects.
+Decides by:    the ledger: min_share of what a process gained is native, and malloc's memory in use itself rises; the
+               line is the one under which the agent saw most of it happen.
+Mistaken when: a cache of the library is still filling and has a limit; or another thread does the work.
+Do:            look whether the library has a newer version or a limit for its cache, or call it in a process that
+               ends now and then.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
+from ..units import MiB, format_bytes
+from ._growth import ProcessGrowth, TreeGrowth, no_growth, rows_of, severity_of, text_of, tree_growth
+from ._growth_stacks import GrowthLine, growth_lines
+from ._ledger import growth_of, ledger
+from ._native_caches import Cache, known_cache
+from ._retained import sources_of
+from ._trend import FLAT, judge
+from .unexplained_growth import _suspects
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..storage import Recording
+
+NEEDS = ("process_samples", "sentinels")
+AFTER_OTHERS = True
+_KIND = "native-growth"
+_TELLS_WHEN = ("eval-accumulation",)  # not what holds it
+
+
+def findings(
+    recording: Recording,
+    *,
+    so_far: Sequence[Finding] = (),
+    min_native_share: float = 0.5,  # of the process's growth: below, something else is the news
+    min_native_bytes: int = 4 * MiB,  # what allocators and imports leave behind in a short run
+    min_process_share: float = 0.1,  # of the tree's growth
+    min_line_share: float = 0.2,  # of the growth seen under lines: below, no line stands out
+    max_explained_share: float = 0.5,  # by other findings, of the process's growth
+) -> Iterator[Finding | RuledOut | Skipped]:
+    """Yield one finding per process whose growth is native and nobody else's."""
+    growth = tree_growth(recording)
+    if not growth.leaking:
+        yield no_growth(_KIND, growth)
+        return
+    reasons: list[RuledOut | Skipped] = []
+    found = False
+    for process in growth.processes:
+        if process.growth_bytes < max(min_native_bytes, min_process_share * growth.growth_bytes):
+            continue
+        native = growth_of(ledger(recording), "native", process.label)
+        figures = {"native_bytes": native, "growth_bytes": process.growth_bytes}
+        if not len(rows_of(recording.tables["sentinels"], process)["malloc_in_use_bytes"].dropna()):
+            reasons.append(Skipped(_KIND, f"malloc's figures of {process.label} are not known"))
+        elif native < max(min_native_bytes, min_native_share * process.growth_bytes) or _is_flat(recording, process):
+            text = f"of the growth of {process.label} {format_bytes(native)} are memory of C or C++ code"
+            reasons.append(RuledOut(_KIND, text, figures))
+        elif _explained(so_far, process) >= max_explained_share * process.growth_bytes:
+            reasons.append(RuledOut(_KIND, f"other findings explain the growth of {process.label}", figures))
+        else:
+            lines = growth_lines(recording, growth, process, sources_of(recording))
+            line = lines[0] if lines and lines[0].share >= min_line_share else None
+            opaque = _opaque_in(line, recording, process)
+            if opaque is not None and _is_standard(opaque):
+                text = f"{opaque['variable']}, a {opaque['type_name']}, may hold it: see unexplained-growth"
+                reasons.append(RuledOut(_KIND, text, figures))
+            else:
+                found = True
+                yield _finding(recording, growth, process, native, lines[:3] if line is not None else [], opaque)
+    if not found:
+        yield from reasons[:1] or [RuledOut(_KIND, "no process that grows has native memory to grow", {})]
+
+
+def _is_flat(recording: Recording, process: ProcessGrowth) -> bool:
+    """Memory in use does not rise: whatever the process gained, a native leak it is not."""
+    rows = rows_of(recording.tables["sentinels"], process)
+    rows = rows[rows["malloc_in_use_bytes"].notna() & (rows["time_s"] <= process.exit_s)]
+    time_s, in_use = (rows[column].to_numpy(dtype=np.float64) for column in ("time_s", "malloc_in_use_bytes"))
+    return judge(time_s, in_use, started_s=process.first_step_s).verdict == FLAT
+
+
+def _explained(so_far: Sequence[Finding], process: ProcessGrowth) -> int:
+    own = [f for f in so_far if f.subject.pid in (process.pid, None) and f.kind not in _TELLS_WHEN and not f.wasted]
+    return sum(f.bytes for f in own)
+
+
+def _opaque_in(line: GrowthLine | None, recording: Recording, process: ProcessGrowth) -> pd.Series[Any] | None:
+    """An object of the user's whose inside cannot be seen, and that the line names."""
+    for row in _suspects(rows_of(recording.tables["holders"], process), most=100) if line is not None else ():
+        variable = text_of(row, "variable")
+        if variable and line is not None and re.search(rf"\b{re.escape(variable)}\b", line.text):
+            return row
+    return None
+
+
+def _is_standard(opaque: pd.Series[Any]) -> bool:
+    """Of the standard library: a database, a pickler. It does not leak, it holds what it was given."""
+    return str(opaque["type_name"]).split(".")[0].lstrip("_") in sys.stdlib_module_names
+
+
+def _finding(
+    recording: Recording,
+    growth: TreeGrowth,
+    process: ProcessGrowth,
+    native: int,
+    lines: Sequence[GrowthLine],
+    opaque: pd.Series[Any] | None,
+) -> Finding:
+    line = lines[0] if lines else None
+    library = line.library if line is not None else None
+    cache = known_cache(recording, growth, process, native, line)
+    bytes = max(0, min(process.growth_bytes, native))
+    where = f" under {line.function or 'the script'}()" if line is not None and line.function != "<module>" else ""
+    by = f"inside {cache.name}" if cache is not None else (f"inside {library}" if library else "of C or C++ code")
+    return Finding(
+        kind=_KIND,
+        title=f"Memory {by} grows{where}: {format_bytes(bytes)} that no Python object holds",
+        severity=severity_of(growth, bytes),
+        confidence=round(0.5 + 0.4 * line.share, 2) if line is not None else 0.5,
+        bytes=bytes,
+        subject=Subject(
+            pid=process.pid,
+            process=process.name,
+            role=process.role,
+            holder=cache.name if cache is not None else (f"native memory of {library}" if library else "native memory"),
+            file=line.file if line is not None else None,
+            line=line.line if line is not None else None,
+            function=line.function if line is not None else None,
+            library=cache.library if cache is not None else library,
+            variable=text_of(opaque, "variable"),
+            type=text_of(opaque, "type_name"),
+        ),
+        bytes_per_hour=round(bytes / max(growth.end_s - growth.start_s, 1e-9) * 3600, 1),
+        evidence=_evidence(recording, process, native, lines, cache),
+        doubts=_doubts(line, cache),
+        remedy=cache.remedy if cache is not None else [],
+        series=_series(recording, process),
+    )
+
+
+def _evidence(
+    recording: Recording,
+    process: ProcessGrowth,
+    native: int,
+    lines: Sequence[GrowthLine],
+    cache: Cache | None,
+) -> list[Evidence]:
+    rows = ledger(recording)
+    figures = {account: growth_of(rows, account, process.label) for account in ("python-objects", "arrays", "tensors")}
+    held = format_bytes(sum(figures.values()), signed=True)
+    evidence = [
+        Evidence(
+            f"malloc handed out {format_bytes(native)} more than Python objects, arrays and tensors "
+            f"(together {held}) explain",
+            {"native_bytes": native, **figures},
+        )
+    ]
+    for line in lines:
+        if line is lines[0] or line.share >= 0.1:
+            text = f"{line.file}:{line.line}: {line.share:.0%} of the growth that was watched happened here"
+            seen = {"line": line.line, "share": round(line.share, 3), "looks": line.sample_count}
+            evidence.append(Evidence(f"{text}: {line.text}" if line.text else text, seen))
+    if cache is not None:
+        evidence.append(cache.evidence)
+    return evidence
+
+
+def _doubts(line: GrowthLine | None, cache: Cache | None) -> list[str]:
+    doubts = []
+    if line is None:
+        doubts.append("no line stood out where it grew: a thread of the library may do it")
+    elif line.share < 0.5:
+        doubts.append("the growth was seen under several lines: this one has the most, not most of it")
+    if cache is not None and cache.is_bounded:
+        doubts.append("a cache ends growing when it is full")
+    return doubts
+
+
+def _series(recording: Recording, process: ProcessGrowth) -> list[Series]:
+    rows = rows_of(recording.tables["sentinels"], process)
+    rows = rows[rows["malloc_in_use_bytes"].notna()].iloc[:2000]
+    values = rows["malloc_in_use_bytes"].astype("float64").tolist()
+    return [Series("memory handed out by malloc", rows["time_s"].astype("float64").tolist(), values)]
