@@ -16,6 +16,7 @@ DEFAULTS = {
     "take_interval_s": 30.0,  # never more often than this once the schedule has stretched
     "take_pause_s": 0.25,  # a walk that would pause the job longer is cut and marked truncated
     "takes": True,  # False: sentinels only
+    "probe": False,  # try remedies at the end of the process whatever they cost
     "sources": True,  # record the text of the user's modules so that a report can name lines
     "framework_logs": False,  # add our callbacks to the frameworks' own; wanted only where the user asked
     "recorder_pid": None,

@@ -97,8 +97,11 @@ def _has(library, name):
 
 
 def _would_be_noticed():
-    """The job listens to its collections: by callbacks, or by debug flags that print or keep what is found."""
-    return bool(gc.callbacks or gc.get_debug())
+    """The job listens to its collections, by callbacks or debug flags, or has switched them off.
+
+    With the collector on, the interpreter collects as the next thing it does, and so the same finalizers run.
+    """
+    return bool(gc.callbacks or gc.get_debug() or not gc.isenabled())
 
 
 def _has_children():

@@ -8,7 +8,7 @@ import sys
 import time
 from time import monotonic
 
-from . import config, cuda, gradients, imports, journal, names, peak, phases, quiet, safepoint, sentinels
+from . import config, cuda, experiments, gradients, imports, journal, names, peak, phases, quiet, safepoint, sentinels
 from .memory import rss_bytes
 from .probes import compile_counters
 from .take import Take
@@ -432,6 +432,10 @@ class Agent(object):
             self._add_counters()
             self._add("sentinels", dict(sentinels.row(), step=self.step()))
             self._write()
+            if self.takes or self.options["probe"]:
+                for row in experiments.run(self.options["probe"], sentinels.malloc_figures()[1]):
+                    self._add("experiments", row)
+                    self._write()  # each by itself: the finalizers that a collection runs might not come back
         except Exception:
             pass
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from leakscope.agent.memory import rss_bytes
+
+from .staging import rows, run, stage
 
 MiB = 2**20
 BEGIN = """
@@ -74,7 +77,11 @@ LARGE = "held = bytearray(220_000_000)\n"
 
 
 def test_a_large_process_is_tried_without_being_asked() -> None:
-    assert [row["experiment"] for row in tried(LARGE, "")] == ["malloc_trim", "gc.collect"]
+    assert [row["experiment"] for row in tried(LARGE + "gc.enable()\n", "")] == ["malloc_trim", "gc.collect"]
+
+
+def test_a_program_that_switched_collecting_off_is_left_to_end_without() -> None:
+    assert [row["experiment"] for row in tried(LARGE, "")] == ["malloc_trim"]
 
 
 @pytest.mark.parametrize(
@@ -120,3 +127,10 @@ sys.modules.update({"torch.cuda": cuda, "torch._C": binding})
     found = {row["experiment"]: row for row in tried(stand_in)}
     assert found["torch.cuda.empty_cache"]["text"] == "reserved on the devices: 12000 bytes before, 3000 after"
     assert "torch.cuda.empty_cache" not in {row["experiment"] for row in tried(stand_in + LARGE, "")}
+
+
+def test_the_agent_tries_them_as_the_process_ends(tmp_path: Path) -> None:
+    journal = stage(tmp_path, probe=True)
+    done = run(journal, "-c", "import atexit; atexit.register(print, 'at exit'); print('done')")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\nat exit\n", "")
+    assert [row["experiment"] for row in rows(journal)["experiments"]] == ["malloc_trim", "gc.collect"]
