@@ -118,6 +118,29 @@ class BudgetRow:
 
 
 @dataclass(frozen=True)
+class ProcessRow:
+    """All processes of one role that ran one program; memory at the moment these had most, added up.
+
+    **Units** seconds since the recording began, bytes; ``lifetime_s`` is the median, ``busy_share`` of one core each.
+    ``rss_bytes`` counts pages that processes share once for each of them: it is shown because other tools show it.
+    """
+
+    process: str
+    role: str
+    count: int
+    most_at_once: int
+    lifetime_s: float
+    busy_share: float
+    pss_bytes: int
+    private_bytes: int
+    rss_bytes: int
+    thread_count: int
+    fd_count: int
+    first_s: float
+    last_s: float
+
+
+@dataclass(frozen=True)
 class Verdict:
     """``leaking``: True = grows without end in sight, False = looked and it does not, None = cannot tell."""
 
@@ -161,6 +184,7 @@ class Report:
     ruled_out: Sequence[RuledOut] = ()
     skipped: Sequence[Skipped] = ()
     tensor_budget: Sequence[BudgetRow] = ()
+    processes: Sequence[ProcessRow] = ()
 
 
 def in_order(findings: Sequence[Finding]) -> list[Finding]:

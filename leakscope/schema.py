@@ -99,7 +99,7 @@ TABLES: dict[str, Table] = {
             _c("comm", "str", "", "command name the kernel shows (15 bytes)"),
             _c("cmdline", "str", "", "command line, arguments joined by spaces and quoted for a shell"),
             _c("exe", "str", "", "path of the executable"),
-            _c("role", "str", "", "trainer, python, dataloader-worker, compile-worker, resource-tracker, shell, other"),
+            _c("role", "str", "", "trainer, launcher, dataloader-worker, compile-worker, python-fork, shell, other"),
             _c("rank", "int", "", "RANK of a distributed job, where the environment says"),
             _c("cgroup", "str", "", "cgroup path (v2, or the memory controller of v1)"),
             _c("born_mono_ns", "int", "ns", "first seen, CLOCK_MONOTONIC"),
@@ -320,6 +320,7 @@ TABLES: dict[str, Table] = {
             _OWNER_LINE,
             _c("recompile_reason", "str", "", "the newest reason dynamo gave"),
             _STEP,
+            _c("compile_worker_pids", "str", "", "pids of compile workers forked by this process, comma separated"),
         )),
         Table("loaders", "agent", "A DataLoader iterator that was alive in one take", (
             *_PROCESS, *_TAKE,
@@ -377,15 +378,21 @@ TABLES: dict[str, Table] = {
         Table("descriptors", "recorder", "Open descriptors of one process of one kind and path at one instant", (
             *_PROCESS,
             _c("fd_kind", "str", "", "file, deleted-file, socket, pipe, device, shared-memory, eventfd, other"),
-            _c("fd_path", "str", "", "path, digits replaced by N; null for what has none"),
+            _c("fd_path", "str", "", "path, digits as N; folder/* for many files of one folder; null: has none"),
             _c("open_count", "int", "", "descriptors"),
         )),
-        Table("shared_segments", "recorder", "One segment of shared memory at one instant", (
-            _c("segment_kind", "str", "", "dev-shm, sysv"),
-            _c("segment_name", "str", "", "file name in /dev/shm, or the id of a System V segment"),
-            _c("segment_bytes", "int", "bytes", "memory it takes"),
-            _c("creator_pid", "int", "", "process that made it, where the kernel says; 0 = unknown"),
-            _c("mapped_by", "str", "", "pids of the recorded tree that map it, comma separated; empty = nobody"),
+        Table("unreaped", "recorder", "Children of one process that ended and that it never waited for", (
+            *_PROCESS,
+            _c("zombie_count", "int", "", "ended children whose exit status nobody has asked for"),
+            _c("zombie_comm", "str", "", "command name of most of them"),
+        )),
+        Table("shared_segments", "recorder", "Segments of shared memory of one kind and name at one instant", (
+            _c("segment_kind", "str", "", "dev-shm; deleted: without a name, still mapped; sysv"),
+            _c("segment_name", "str", "", "how their names begin, the changing rest as *: psm_*"),
+            _c("segment_count", "int", "", "segments"),
+            _c("segment_bytes", "int", "bytes", "memory they take; deleted: address space, an upper bound"),
+            _c("unmapped_bytes", "int", "bytes", "of them, segments that no process of the recorded tree maps"),
+            _c("mapped_by", "str", "", "pids of the recorded tree that map one, comma separated; empty = nobody"),
         )),
         Table("growth_stacks", "agent", "What a thread was doing while memory handed out by malloc grew", (
             *_PROCESS,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import BadInput
 from ..findings import Finding, Report, RuledOut, Skipped, in_order
-from . import _attached, _budget, _experiments, _ledger, _verdict
+from . import _attached, _budget, _experiments, _ledger, _processes, _verdict
 
 if TYPE_CHECKING:
     from ..storage import Recording
@@ -74,6 +74,7 @@ def analyze(
         ruled_out=sorted(ruled_out, key=lambda r: (r.kind, r.reason)),
         skipped=[skip for skip in skipped if not only or skip.kind in only],
         tensor_budget=_budget.tensor_budget(recording),
+        processes=_processes.process_rows(recording),
     )
 
 

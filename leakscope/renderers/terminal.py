@@ -17,7 +17,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ..findings import BudgetRow, Evidence, Finding, LedgerRow, RecordingFacts, Report, Subject, Verdict
+from ..findings import BudgetRow, Evidence, Finding, LedgerRow, ProcessRow, RecordingFacts, Report, Subject, Verdict
 from ..units import format_bytes, format_duration
 
 SUFFIX = ".txt"
@@ -25,6 +25,7 @@ _WIDEST = 110  # longer lines are hard to read
 _SEVERITY_STYLES = {"critical": "bold red", "warning": "bold yellow", "note": "bold cyan"}
 _TRAILING_BLANKS = re.compile(r"(?m)(?: |\x1b\[[0-9;]*m)+$")  # with the colours that begin and end among them
 _MOST_BUDGETS = 6  # columns of the table of tensors
+_MISLEADING = 1.2  # summed RSS over PSS: less is a shared library or two
 _SMALL_BYTES = 1024 * 1024  # accounts that moved by less are added up in one row
 
 
@@ -60,6 +61,9 @@ def _parts(report: Report) -> Iterator[RenderableType]:
     if report.ledger:
         yield _heading("Where the growth went")
         yield Padding(_ledger(report.ledger), (0, 0, 0, 2))
+    if sum(row.count for row in report.processes) > 1:
+        yield _heading("Processes, when they had most memory")
+        yield Padding(_processes(report.processes), (0, 0, 0, 2))
     if report.tensor_budget:
         yield _heading("What the tensors are")
         yield Padding(_budget(report.tensor_budget), (0, 0, 0, 2))
@@ -93,7 +97,7 @@ def _verdict(verdict: Verdict) -> ConsoleRenderable:
 
 def _run_line(recording: RecordingFacts) -> Text:
     ended = {
-        "exit": f"exit status {recording.exit_code}",
+        "exit": f"exit status {recording.exit_code}" if recording.exit_code is not None else "its end was not recorded",
         "signal": f"ended by signal {recording.signal}",
         "oom-killed": "killed for lack of memory",
     }.get(recording.ended, "the end was not recorded")
@@ -208,6 +212,22 @@ def _budget(rows: Sequence[BudgetRow]) -> Table:
     for account in accounts:
         cells = [figures[column].get(account) for column in columns]
         table.add_row(_clean(account), *(Text("" if c is None else format_bytes(c)) for c in cells))
+    return table
+
+
+def _processes(rows: Sequence[ProcessRow]) -> Table:
+    """A role a row. Summed RSS is there because other tools show it, with the factor by which it says too much."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table.add_column("process", overflow="fold")
+    for name in ("count", "lived", "core", "real (PSS)", "private", "summed RSS"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in rows:
+        count = f"{row.count}" if row.count == row.most_at_once else f"{row.count} ({row.most_at_once} at once)"
+        factor = row.rss_bytes / row.pss_bytes if row.pss_bytes else 1.0
+        summed = format_bytes(row.rss_bytes) + (f" ({factor:.1f}x)" if factor >= _MISLEADING else "")
+        figures = (count, format_duration(row.lifetime_s), f"{row.busy_share:.0%}", format_bytes(row.pss_bytes))
+        process = _clean(f"{row.process} ({row.role})")
+        table.add_row(process, *map(Text, figures), Text(format_bytes(row.private_bytes)), Text(summed, style="dim"))
     return table
 
 

@@ -64,6 +64,9 @@ CONTRACT = record(
     ruled_out=every(record(kind=TEXT, reason=TEXT, figures=FIGURES)),
     skipped=every(record(kind=TEXT, reason=TEXT)),
     tensor_budget=every(record(process=TEXT, device=TEXT, moment={"enum": ["end", "peak"]}, account=TEXT, bytes=WHOLE)),
+    processes=every(record(
+        process=TEXT, role=TEXT, count=WHOLE, most_at_once=WHOLE, lifetime_s=NUMBER, busy_share=NUMBER, pss_bytes=WHOLE,
+        private_bytes=WHOLE, rss_bytes=WHOLE, thread_count=WHOLE, fd_count=WHOLE, first_s=NUMBER, last_s=NUMBER)),
 )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ The counters exist since torch 2.0; the history of compilations (bounded, the ne
 """
 
 import sys
+import types
 from collections import Counter, deque
 
 from .. import names
@@ -35,7 +36,8 @@ def _row():
     # dict.get: both are dicts that make an entry for whoever asks for one.
     frames, stats = (dict.get(counters, name, {}) for name in ("frames", "stats"))
     looked_at = dict.get(frames, "total", 0)
-    if not looked_at:
+    workers = _forked_workers()
+    if not looked_at and not workers:
         return None
     function, file, line, reason = _most_often(_history(utils))
     return {
@@ -46,7 +48,21 @@ def _row():
         "owner_file": file,
         "owner_line": line,
         "recompile_reason": reason or _older_reason(utils),
+        "compile_worker_pids": ",".join(map(str, workers)) or None,
     }
+
+
+def _forked_workers():
+    """Pids of compile workers that are forks of this process; those of a sidecar have a command line that says so."""
+    pools = names.getattr_plain(sys.modules.get("torch._inductor.async_compile"), "_pool_set")
+    slot = names.namespace_of(type(pools)).get("_dict")
+    if type(slot) is types.MemberDescriptorType:  # torch 2.6 and later: a set that keeps its order, by a dict
+        pools = slot.__get__(pools)
+    pids = []
+    for pool in list(pools) if type(pools) in (set, dict) else ():
+        workers = names.getattr_plain(pool, "_processes")  # of a concurrent.futures.ProcessPoolExecutor, by pid
+        pids += [pid for pid in list(workers) if type(pid) is int] if type(workers) is dict else []
+    return pids
 
 
 def _recompile_count():

@@ -1,0 +1,214 @@
+"""Workers of torch.compile that stay alive, and what they really cost.
+
+Looks for:     processes in which torch's inductor compiles: a sidecar with its workers, or forks of the trainer.
+Why:           there are up to 32 of them, mostly idle. Forks of the trainer also keep every page alive that it has
+               rewritten since: memory grows although no process allocates any.
+Decides by:    what they gained, or what forks keep, min_share of the tree's growth or more; or what idle ones hold.
+               By PSS and private memory: their resident memory counts shared pages once for each worker.
+Mistaken when: a compilation is only about to begin: workers that are needed again are no waste.
+Do:            set TORCHINDUCTOR_COMPILE_THREADS=1 (compile in the trainer itself), or a small number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
+from ..units import MiB, format_bytes, format_duration
+from ._growth import TreeGrowth, severity_of, tree_growth
+from ._processes import COMPILE_WORKER, Process, added_bytes, copied_bytes, processes
+from ._retained import sources_of
+from ._source_lines import Line, Source
+from ._starts import calls, mentions
+
+if TYPE_CHECKING:
+    from ..storage import Recording
+
+NEEDS = ("processes", "process_samples")
+_KIND = "compile-workers"
+_ROLES = (COMPILE_WORKER, "compile-sidecar")
+_SETTLED_S = 2.0  # a worker's own start-up
+_KNOBS = ("TORCHINDUCTOR_WORKER_START", "worker_start_method", "TORCHINDUCTOR_COMPILE_THREADS", "compile_threads")
+_STARTERS = ("wait_pool_ready", "warm_pool", "maybe_warm_pool", "compile")
+
+
+class _Team(NamedTuple):
+    """All compile workers alive at the end of the judged window. **Units** bytes, at that moment.
+
+    ``kept``: pages of the trainer's past that only forked workers hold any more, gained in the window.
+    """
+
+    workers: list[Process]
+    ever: int
+    born_s: float
+    parent: Process | None
+    is_forked: bool
+    is_idle: bool
+    pss: float
+    private: float
+    rss: float
+    added: float
+    kept: float
+
+    @property
+    def cost(self) -> float:
+        """What ending them all frees at least. Forks share with the trainer: its pages stay."""
+        return self.private if self.is_forked else self.pss
+
+
+def findings(
+    recording: Recording,
+    *,
+    min_share: float = 0.15,  # of the growth of the tree: less is not what it suffers from
+    min_bytes: int = 16 * MiB,  # interpreters drift by a few
+    min_idle_bytes: int = 128 * MiB,  # the sidecar alone, with torch in it, is 80: not worth a word
+    min_idle_share: float = 0.1,  # of what the whole tree holds
+) -> Iterator[Finding | RuledOut | Skipped]:
+    """Yield one finding if compile workers grow, keep old pages, or idle at a price; else what they cost."""
+    growth = tree_growth(recording)
+    everyone = processes(recording)
+    ever = [p for p in everyone if p.role in _ROLES]
+    if not ever:
+        yield RuledOut(_KIND, "no compile worker was ever alive")
+        return
+    alive = [p for p in ever if p.born_s <= growth.end_s <= p.died_s + 1.0]
+    if not alive:
+        yield RuledOut(_KIND, f"{len(ever)} compile workers were alive, and ended again", {"worker_count": len(ever)})
+        return
+    team = _team(growth, everyone, alive, len(ever))
+    gained = team.added + team.kept
+    held = float(growth.held_bytes[-1]) if growth.held_bytes.size else 0.0
+    figures = {"worker_count": len(alive), "pss_bytes": round(team.pss), "private_bytes": round(team.private)}
+    if growth.leaking and gained >= max(min_bytes, min_share * growth.growth_bytes):
+        yield _growing(growth, team, round(gained), sources_of(recording))
+    elif team.is_idle and team.cost >= max(min_idle_bytes, min_idle_share * held):
+        yield _idle(growth, team, sources_of(recording))
+    else:
+        state = "idle" if team.is_idle else "at work"
+        cost = f"{format_bytes(team.pss)} together, {format_bytes(team.private)} of it private"
+        yield RuledOut(_KIND, f"{len(alive)} compile workers, {state}, neither grow nor cost much: {cost}", figures)
+
+
+def _team(growth: TreeGrowth, everyone: Sequence[Process], alive: list[Process], ever: int) -> _Team:
+    pids = {p.pid for p in alive}
+    parent = next((p for p in everyone for w in alive if p.pid == w.ppid and p.pid not in pids), None)
+    born_s = min(p.born_s for p in alive)
+    start_s, end_s = max(growth.start_s, max(p.born_s for p in alive) + _SETTLED_S), growth.end_s
+    forked = [p for p in alive if p.is_fork]
+    kept = sum(copied_bytes(p, start_s, end_s) for p in forked)
+    if forked and parent is not None:
+        kept += copied_bytes(parent, start_s, end_s)  # no longer shared with the workers: they have the old pages
+    late_s = growth.end_s - (growth.end_s - start_s) / 3
+
+    def total(column: str) -> float:
+        return sum(p.value_at(column, end_s) for p in alive)
+
+    return _Team(
+        workers=alive,
+        ever=ever,
+        born_s=born_s,
+        parent=parent,
+        is_forked=bool(forked),
+        is_idle=all(p.is_idle(late_s, end_s) for p in alive),
+        pss=total("pss_bytes"),
+        private=total("uss_bytes"),
+        rss=total("rss_bytes"),
+        added=sum(added_bytes(p, start_s, end_s) for p in alive),
+        kept=kept,
+    )
+
+
+def _growing(growth: TreeGrowth, team: _Team, gained: int, sources: Sequence[Source]) -> Finding:
+    count = len(team.workers)
+    evidence = [*_evidence(team)]
+    if team.kept > team.added:
+        title = f"{count} compile workers keep {format_bytes(team.kept)} of the trainer's old memory alive"
+        text = (
+            f"{format_bytes(team.kept)} stopped being shared between the trainer and its forked workers: the trainer "
+            "rewrote its pages, and the workers still hold the old ones"
+        )
+        evidence.insert(0, Evidence(text, {"kept_bytes": round(team.kept)}))
+    else:
+        title = f"{count} compile workers grow: {format_bytes(team.added, signed=True)} in all"
+        evidence.insert(0, Evidence(f"they gained {format_bytes(team.added)}", {"gained_bytes": round(team.added)}))
+    remedy = [
+        f"TORCHINDUCTOR_COMPILE_THREADS=1 compiles without workers: keeps about {format_bytes(gained)} from growing"
+    ]
+    if team.is_forked:
+        remedy.append("TORCHINDUCTOR_WORKER_START=subprocess starts workers that share nothing with the trainer")
+    hours = max(growth.end_s - growth.start_s, 1e-9) / 3600
+    return _finding(
+        team, title, sources, evidence, remedy, gained, severity=severity_of(growth, gained),
+        bytes_per_hour=round(gained / hours, 1),
+    )  # fmt: skip
+
+
+def _idle(growth: TreeGrowth, team: _Team, sources: Sequence[Source]) -> Finding:
+    waited = format_duration(growth.end_s - team.born_s)
+    title = f"{len(team.workers)} compile workers idle and hold {format_bytes(team.cost)}, {waited} after their start"
+    remedy = [f"TORCHINDUCTOR_COMPILE_THREADS=1 compiles without workers: frees about {format_bytes(team.cost)}"]
+    return _finding(team, title, sources, list(_evidence(team)), remedy, round(team.cost), severity="note", wasted=True)
+
+
+def _finding(
+    team: _Team, title: str, sources: Sequence[Source], evidence: list[Evidence], remedy: list[str], bytes: int, *,
+    severity: str, bytes_per_hour: float | None = None, wasted: bool = False,
+) -> Finding:  # fmt: skip
+    line = _line(sources)
+    if line is not None:
+        evidence.append(Evidence(f"{line.file}:{line.line} is where they come from: {line.text}", {"line": line.line}))
+    owner = team.parent or team.workers[0]
+    how = "forked from the trainer" if team.is_forked else "of its sidecar process"
+    return Finding(
+        kind=_KIND,
+        title=title,
+        severity=severity,
+        confidence=0.9,
+        bytes=bytes,
+        subject=Subject(
+            pid=owner.pid,
+            process=owner.name,
+            role=owner.role,
+            holder=f"{len(team.workers)} compile workers {how} (AsyncCompile)",
+            variable="AsyncCompile",
+            type="process",
+            file=line.file if line is not None else None,
+            line=line.line if line is not None else None,
+            function=line.function if line is not None else None,
+            library="torch._inductor",
+        ),
+        bytes_per_hour=bytes_per_hour,
+        evidence=evidence,
+        doubts=[] if team.is_idle else ["they were at work towards the end: what they hold then may be given back"],
+        remedy=remedy,
+        series=[
+            Series(p.label, p.growth.time_s.tolist()[:500], p.growth.held_bytes.tolist()[:500])
+            for p in team.workers[:4]
+            if p.growth is not None
+        ],
+        wasted=wasted,
+    )
+
+
+def _evidence(team: _Team) -> Iterator[Evidence]:
+    count = len(team.workers)
+    state = "idle at the end" if team.is_idle else "at work at the end"
+    figures = {"worker_count": count, "ever": team.ever, "since_s": round(team.born_s, 1), "is_idle": team.is_idle}
+    yield Evidence(f"{count} alive since {format_duration(team.born_s)} after the start, {state}", figures)
+    factor = team.rss / max(team.pss, 1.0)
+    text = (
+        f"they hold {format_bytes(team.pss)} (PSS), {format_bytes(team.private)} of it private; their summed RSS of "
+        f"{format_bytes(team.rss)} counts shared pages several times ({factor:.1f}x)"
+    )
+    memory = {"pss_bytes": round(team.pss), "private_bytes": round(team.private), "rss_bytes": round(team.rss)}
+    yield Evidence(text, memory)
+
+
+def _line(sources: Sequence[Source]) -> Line | None:
+    """Where the user set how they start, or else where he asked for a compilation."""
+    line = mentions(sources, *_KNOBS)
+    if line is not None:
+        return line
+    made = [call for name in _STARTERS for call in calls(sources, name) if name != "compile" or call.module == "torch"]
+    return made[0].line if made else None

@@ -1,0 +1,163 @@
+"""Open files, sockets and pipes that pile up.
+
+Looks for:     a process whose number of open descriptors keeps rising.
+Why:           at the limit (often 1024) every open() fails with "too many open files"; and what each stands for, a
+               buffer, a socket, a shared segment, stays in memory.
+Decides by:    min_descriptors more at the end, still rising then, by min_fraction of what there were.
+Mistaken when: a cache of open files is bounded and still being filled.
+Do:            close what was opened: open it in a with statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
+from ._growth import ProcessGrowth, rows_of, tree_growth
+from ._retained import sources_of
+from ._source_lines import Line
+from ._starts import calls
+from ._trend import CANNOT_TELL, GROWING, Floats, judge
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+
+    from ..storage import Recording
+    from ._source_lines import Source
+
+NEEDS = ("process_samples",)
+_KIND = "fd-pileup"
+_LOOK_S = 0.5  # the recorder looks no sooner than after 2 s
+# The calls that open what a kind stands for; a shared segment is the shared-memory finding's own.
+_OPENERS = {
+    "file": ("open", "NamedTemporaryFile", "memmap", "connect", "FileIO", "File"),
+    "deleted-file": ("TemporaryFile", "SpooledTemporaryFile", "NamedTemporaryFile", "open"),
+    "socket": ("socket", "create_connection", "socketpair", "connect", "urlopen", "Session", "Client"),
+    "pipe": ("pipe", "Popen", "Pipe", "Queue"),
+    "shared-memory": ("SharedMemory", "share_memory_", "memfd_create"),
+}
+_NAMES = {
+    "file": "open files",
+    "deleted-file": "deleted files that are still open",
+    "socket": "sockets",
+    "pipe": "pipes",
+    "shared-memory": "descriptors of shared memory",
+    "device": "descriptors of devices",
+}
+
+
+def findings(
+    recording: Recording,
+    *,
+    min_descriptors: int = 16,  # a library opens a handful when it is first used
+    min_fraction: float = 0.3,  # of the usual number: 16 more beside 500 is no pile
+) -> Iterator[Finding | RuledOut | Skipped]:
+    """Yield one finding per process whose descriptors pile up, or the most that were seen."""
+    growth = tree_growth(recording)
+    sources = sources_of(recording)
+    most = 0
+    found = undecided = False
+    for process in growth.processes:
+        inventory = rows_of(recording.tables["descriptors"], process)
+        count = _counts(process, rows_of(recording.tables["process_samples"], process), inventory)
+        if not count.size:
+            continue
+        most = max(most, int(count.max()))
+        at_work = process.time_s <= process.exit_s  # at its end a process closes what it has
+        time_s, count = process.time_s[at_work], count[at_work]
+        if count.size < 2 or np.ptp(count) < min_descriptors:
+            continue
+        trend = judge(time_s, count, min_growth_bytes=min_descriptors, min_growth_fraction=min_fraction)
+        undecided = undecided or trend.verdict == CANNOT_TELL
+        if trend.verdict == GROWING:
+            found = True
+            yield _finding(process, time_s, count, inventory, sources)
+    if found:
+        return
+    if undecided:
+        yield Skipped(_KIND, growth.reason)
+    elif most:
+        yield RuledOut(_KIND, f"open descriptors do not pile up: at most {most}", {"most_descriptors": most})
+
+
+def _counts(process: ProcessGrowth, samples: pd.DataFrame, inventory: pd.DataFrame) -> Floats:
+    """Descriptors at the times of the process's samples; between two looks in a straight line."""
+    plain = samples[samples["fd_count"].notna()]
+    sums = inventory["open_count"].astype(float).groupby(_look_of(inventory)).sum()
+    starts = inventory["time_s"].groupby(_look_of(inventory)).min()
+    at_s = np.concatenate([plain["time_s"].to_numpy(dtype=np.float64), starts.to_numpy(dtype=np.float64)])
+    count = np.concatenate([plain["fd_count"].to_numpy(dtype=np.float64), sums.to_numpy(dtype=np.float64)])
+    if not at_s.size:
+        return np.empty(0)
+    order = np.argsort(at_s, kind="stable")
+    return np.asarray(np.interp(process.time_s, at_s[order], count[order]), dtype=np.float64)
+
+
+def _look_of(inventory: pd.DataFrame) -> pd.Series[int]:
+    """Number of the look each row belongs to: rows of one look are written within moments, looks seconds apart."""
+    return (inventory["time_s"].diff() > _LOOK_S).astype(int).cumsum()
+
+
+def _finding(
+    process: ProcessGrowth, time_s: Floats, count: Floats, inventory: pd.DataFrame, sources: Sequence[Source]
+) -> Finding:
+    risen = round(float(count[-1] - np.median(count[:3])))
+    kind, path, gained = _most_gained(inventory)
+    what = _NAMES.get(kind or "", f"descriptors of {kind}" if kind else "descriptors")
+    figures = {"first_count": round(float(count[0])), "last_count": round(float(count[-1]))}
+    opened = f"{process.label} had {figures['first_count']} descriptors at first and {figures['last_count']} at the end"
+    evidence = [Evidence(opened, figures)]
+    if kind is not None:
+        place = f" like {path}" if path else ""
+        evidence.append(Evidence(f"{gained} more of them were {what}{place}", {"open_count": gained}))
+    line = _opening_line(sources, kind)
+    if line is not None:
+        evidence.append(Evidence(f"{line.file}:{line.line} opens such: {line.text}", {"line": line.line}))
+    return Finding(
+        kind=_KIND,
+        title=f"{what[:1].upper()}{what[1:]} pile up: {risen} more than at the start, none of them closed",
+        severity="warning",
+        confidence=0.9 if kind is not None else 0.8,
+        bytes=0,
+        subject=Subject(
+            pid=process.pid,
+            process=process.name,
+            role=process.role,
+            holder=f"{risen} {what}",
+            path=path,
+            type=kind,
+            file=line.file if line is not None else None,
+            line=line.line if line is not None else None,
+            function=line.function if line is not None else None,
+        ),
+        evidence=evidence,
+        doubts=[] if line is not None else ["the line that opens them was not found in the recorded sources"],
+        remedy=["close each when it is done with: a with statement does so also when an error is raised"],
+        series=[Series("descriptors", time_s.tolist()[:2000], count.tolist()[:2000], "s", "descriptors")],
+    )
+
+
+def _most_gained(inventory: pd.DataFrame) -> tuple[str | None, str | None, int]:
+    """Kind and path that multiplied most between the first look and the last."""
+    if not len(inventory):
+        return None, None, 0
+    looks = _look_of(inventory)
+    last, first = inventory[looks == looks.max()], inventory[looks == looks.min()]
+    keys = ["fd_kind", "fd_path"]
+    after = last.groupby(keys, dropna=False)["open_count"].sum()
+    before = first.groupby(keys, dropna=False)["open_count"].sum()
+    gained = after.sub(before.reindex(after.index).fillna(0)).astype(float)
+    kind, path = gained.index.to_list()[int(np.argmax(gained.to_numpy()))]
+    return str(kind), path if isinstance(path, str) else None, int(gained.max())
+
+
+def _opening_line(sources: Sequence[Source], kind: str | None) -> Line | None:
+    names = _OPENERS.get(kind or "")
+    made = calls(sources, *names) if names else []
+    kept = [call for call in made if not call.line.text.startswith(("with ", "async with "))]
+    return kept[0].line if kept else None

@@ -1,0 +1,195 @@
+"""Child processes that are started again and again and never end, or end and are never waited for.
+
+Looks for:     children of one program, or ended children nobody waited for (zombies), whose number keeps rising.
+Why:           each child costs its own memory, and even a zombie a place in the table of processes: at the limit of
+               processes nothing can be started any more.
+Decides by:    min_processes more at the end, still rising then, by min_fraction of what there were.
+Mistaken when: a pool is filled to its size only towards the end of the recording.
+Do:            end and wait for the old child before another is started, or let one pool do the work.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
+from ..units import format_bytes
+from ._growth import TreeGrowth, level_at, rows_of, severity_of, tree_growth
+from ._processes import COMPILE_WORKER, Process, alive_counts, processes
+from ._retained import sources_of
+from ._source_lines import Line
+from ._starts import process_start_line
+from ._trend import GROWING, Floats, judge
+
+if TYPE_CHECKING:
+    from ..storage import Recording
+
+NEEDS = ("processes", "process_samples")
+_KIND = "process-pileup"
+_OWN_KINDS = (COMPILE_WORKER, "compile-sidecar", "launcher", "trainer")
+_PASSING_LIFE = 0.5  # of the run: who lives shorter (a shell, the first of a double fork) has started nothing himself
+
+
+class _Pile(NamedTuple):
+    """Children of one program and parent, and how many lived at each moment of the run."""
+
+    parent: Process | None
+    members: list[Process]
+    alive: Floats
+
+
+def findings(
+    recording: Recording,
+    *,
+    min_processes: int = 8,  # a pool or a set of loader workers may be completed late, by a few
+    min_fraction: float = 0.3,  # of the usual number: 8 more beside 100 is no pile
+) -> Iterator[Finding | RuledOut | Skipped]:
+    """Yield one finding per parent and program whose children pile up, and per parent that leaves zombies."""
+    growth = tree_growth(recording)
+    sources = sources_of(recording)
+    everyone = processes(recording)
+    time_s = growth.time_s
+    found, undecided = False, False
+    most = 0
+
+    def piles_up(count: Floats) -> bool | None:
+        if not count.size or np.ptp(count) < min_processes:
+            return False
+        trend = judge(time_s, count, min_growth_bytes=min_processes, min_growth_fraction=min_fraction)
+        return None if trend.verdict == "cannot-tell" else trend.verdict == GROWING
+
+    for pile in _piles(everyone, time_s):
+        most = max(most, int(pile.alive.max(initial=0)))
+        answer = piles_up(pile.alive)
+        if answer:
+            found = True
+            first = pile.members[0]
+            is_python = first.role in ("python-fork", "python-spawn", "dataloader-worker")
+            yield _finding(growth, pile, time_s, process_start_line(sources, first.command, is_python))
+        undecided = undecided or answer is None
+    for parent in everyone:
+        count, name = _zombies(recording, parent, time_s)
+        answer = piles_up(count)
+        if answer:
+            found = True
+            line = process_start_line(sources, name, is_python_child=name.startswith("python"))
+            yield _zombie_finding(parent, count, time_s, name, line)
+        undecided = undecided or answer is None
+    if found:
+        return
+    if undecided:
+        yield Skipped(_KIND, growth.reason)
+    else:
+        figures = {"process_count": len(everyone), "most_at_once": most}
+        yield RuledOut(_KIND, f"children do not pile up: {len(everyone)} processes, at most {most} alike", figures)
+
+
+def _piles(everyone: list[Process], time_s: Floats) -> Iterator[_Pile]:
+    by_pid = {process.pid: process for process in everyone}
+    groups: dict[tuple[int, str, str], list[Process]] = defaultdict(list)
+    run_s = float(np.ptp(time_s)) if time_s.size else 0.0
+    for process in everyone:
+        if process.role not in _OWN_KINDS:
+            groups[_starter(process, by_pid, run_s), process.role, process.name].append(process)
+    for (ppid, _, _), members in groups.items():
+        yield _Pile(by_pid.get(ppid), members, alive_counts(members, time_s))
+
+
+def _starter(process: Process, by_pid: dict[int, Process], run_s: float) -> int:
+    """The nearest ancestor that stayed: shells and double forks only pass a command on."""
+    ppid = process.ppid
+    for _ in range(8):
+        parent = by_pid.get(ppid)
+        if parent is None or min(parent.died_s, process.born_s + run_s) - parent.born_s >= _PASSING_LIFE * run_s:
+            break
+        ppid = parent.ppid
+    return ppid
+
+
+def _zombies(recording: Recording, parent: Process, time_s: Floats) -> tuple[Floats, str]:
+    """Number of its zombies at each moment, and what they were."""
+    if parent.growth is None or not time_s.size:
+        return np.empty(0), ""
+    rows = rows_of(recording.tables["unreaped"], parent.growth)
+    if not len(rows):
+        return np.empty(0), ""
+    at_s = rows["time_s"].to_numpy(dtype=np.float64)
+    count = np.concatenate([[0.0], rows["zombie_count"].to_numpy(dtype=np.float64)])
+    names = Counter(rows["zombie_comm"].dropna())
+    return np.interp(time_s, np.concatenate([[time_s[0]], at_s]), count), names.most_common(1)[0][0] if names else ""
+
+
+def _finding(growth: TreeGrowth, pile: _Pile, time_s: Floats, line: Line | None) -> Finding:
+    started = int(pile.alive[-3:].max() - np.median(pile.alive[:3]))
+    first = pile.members[0]
+    bytes = _bytes(growth, pile)
+    by = f" by {pile.parent.label}" if pile.parent is not None else ""
+    alive = int(pile.alive[-1])
+    figures = {"first_count": int(pile.alive[0]), "last_count": alive, "started": len(pile.members)}
+    evidence = [Evidence(f"{len(pile.members)} were started{by}, {alive} were alive at the end", figures)]
+    if first.command:
+        evidence.append(Evidence(f"their command: {first.command[:200]}"))
+    if bytes:
+        each = format_bytes(bytes / max(started, 1))
+        evidence.append(Evidence(f"about {each} of memory for each, shared pages counted once", {"bytes": bytes}))
+    title = f"Processes of {first.name} pile up: {started} more than at the start, still running"
+    return _built(pile.parent or first, title, first.name, bytes, started, line, evidence, time_s, pile.alive, growth)
+
+
+def _zombie_finding(parent: Process, count: Floats, time_s: Floats, name: str, line: Line | None) -> Finding:
+    risen = int(count[-1] - count[0])
+    evidence = [
+        Evidence(
+            f"{parent.label} had {int(count[-1])} ended children ({name}) at the end that it never waited for",
+            {"zombie_count": int(count[-1])},
+        )
+    ]
+    title = f"Ended processes of {name} pile up: nobody waited for {risen} of them"
+    return _built(parent, title, f"{name} (zombies)", 0, risen, line, evidence, time_s, count, None)
+
+
+def _built(
+    parent: Process, title: str, what: str, bytes: int, count: int, line: Line | None, evidence: list[Evidence],
+    time_s: Floats, counts: Floats, growth: TreeGrowth | None,
+) -> Finding:  # fmt: skip
+    if line is not None:
+        evidence.append(Evidence(f"{line.file}:{line.line} starts processes: {line.text}", {"line": line.line}))
+    hours = max(float(np.ptp(time_s)), 1e-9) / 3600
+    ended = growth is None
+    wait = "wait for each child: Popen.wait(), Process.join() or subprocess.run()"
+    return Finding(
+        kind=_KIND,
+        title=title,
+        severity="warning" if growth is None else severity_of(growth, bytes),
+        confidence=0.9,
+        bytes=bytes,
+        subject=Subject(
+            pid=parent.pid,
+            process=parent.name,
+            role=parent.role,
+            holder=f"{count} processes of {what}",
+            type="process",
+            file=line.file if line is not None else None,
+            line=line.line if line is not None else None,
+            function=line.function if line is not None else None,
+        ),
+        bytes_per_hour=round(bytes / hours, 1),
+        evidence=evidence,
+        doubts=[] if line is not None else ["the line that starts them was not found in the recorded sources"],
+        remedy=[wait if ended else f"end the old child before a new one is started, and {wait}"],
+        series=[Series("processes", time_s.tolist()[:2000], counts.tolist()[:2000], "s", "processes")],
+    )
+
+
+def _bytes(growth: TreeGrowth, pile: _Pile) -> int:
+    """What they held more at the end of the judged window than at its start."""
+    if not growth.leaking:
+        return 0
+    own = [p.growth for p in pile.members if p.growth is not None]
+    ends = (sum(level_at(p.time_s, p.held_bytes, at_s) for p in own) for at_s in (growth.start_s, growth.end_s))
+    start, end = ends
+    return max(0, round(end - start))

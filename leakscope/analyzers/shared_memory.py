@@ -1,0 +1,157 @@
+"""Segments of shared memory that are made again and again and not freed.
+
+Looks for:     files in /dev/shm, deleted ones that are still mapped, and System V segments, whose sum keeps rising.
+Why:           a segment lives until it is unlinked *and* nobody maps it. One that is closed but not unlinked is in no
+               process's memory: every figure of the job stays flat while the machine runs full, also after its end.
+Decides by:    growth of the segments' own sum by min_bytes, going on at the end; by the name they have in common.
+Mistaken when: another program of the same user makes segments of the same name at the same time.
+Do:            unlink() each segment when its last reader is done; keep one segment and write into it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
+from ..units import MiB, format_bytes
+from ._growth import TreeGrowth, severity_of, tree_growth
+from ._processes import Process, processes
+from ._retained import sources_of
+from ._source_lines import Line, Source
+from ._starts import calls
+from ._trend import CANNOT_TELL, GROWING, Floats, Trend, judge
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..storage import Recording
+
+NEEDS = ("shared_segments", "process_samples")
+_KIND = "shared-memory"
+_UNMAPPED = 0.5  # of the segments' sum: nobody has them, though they have names
+# Who makes segments of a name, and by which call.
+_MAKERS = {
+    "psm_": ("multiprocessing.shared_memory", ("SharedMemory", "ShareableList")),
+    "torch_": ("torch.multiprocessing", ("share_memory_", "share_memory", "put", "send")),
+    "sem.": ("multiprocessing", ("Lock", "Semaphore", "Queue", "Event", "Value", "Array")),
+    "": (None, ("SharedMemory", "ShareableList", "memmap", "open", "save")),
+}
+
+
+def findings(
+    recording: Recording,
+    *,
+    min_bytes: int = 8 * MiB,  # queues and locks take a few pages each
+) -> Iterator[Finding | RuledOut | Skipped]:
+    """Yield one finding per kind and name of segments that pile up, or how much there was."""
+    growth = tree_growth(recording)
+    everyone = processes(recording)
+    sources = sources_of(recording)
+    time_s = growth.time_s
+    most = 0
+    found = undecided = False
+    for _, rows in recording.tables["shared_segments"].groupby(["segment_kind", "segment_name"]):
+        kind, name = str(rows["segment_kind"].iloc[0]), str(rows["segment_name"].iloc[0])
+        size = _at(rows, "segment_bytes", time_s)
+        most = max(most, round(float(size.max(initial=0))))
+        if not size.size or np.ptp(size) < min_bytes or not _is_the_jobs(rows, name, everyone, sources):
+            continue
+        trend = judge(time_s, size, min_growth_bytes=min_bytes)
+        undecided = undecided or trend.verdict == CANNOT_TELL
+        if trend.verdict == GROWING:
+            found = True
+            yield _finding(growth, kind, name, rows, time_s, trend, everyone, sources)
+    if found:
+        return
+    if undecided:
+        yield Skipped(_KIND, growth.reason)
+    else:
+        reason = f"shared segments do not pile up: at most {format_bytes(most)} of one name"
+        yield RuledOut(_KIND, reason, {"most_bytes": most})
+
+
+def _at(rows: pd.DataFrame, column: str, time_s: Floats) -> Floats:
+    """A column at each moment: what was last seen, and 0 before (rows are written when something changed)."""
+    rows = rows.sort_values("time_s", kind="stable")
+    values = np.concatenate([[0.0], rows[column].to_numpy(dtype=np.float64)])
+    seen = np.searchsorted(rows["time_s"].to_numpy(dtype=np.float64), time_s, side="right")
+    return np.asarray(values[seen], dtype=np.float64)
+
+
+def _is_the_jobs(rows: pd.DataFrame, name: str, everyone: Sequence[Process], sources: Sequence[Source]) -> bool:
+    """A process of the tree was seen with one, or the job is known to make such segments."""
+    if rows["mapped_by"].fillna("").ne("").any() or rows["segment_kind"].iloc[0] != "dev-shm":
+        return True
+    if any(process.role in ("resource-tracker", "shm-manager") for process in everyone) and name.startswith("psm_"):
+        return True
+    return _making_line(sources, name) is not None
+
+
+def _finding(
+    growth: TreeGrowth, kind: str, name: str, rows: pd.DataFrame, time_s: Floats, trend: Trend,
+    everyone: Sequence[Process], sources: Sequence[Source],
+) -> Finding:  # fmt: skip
+    size, count, unmapped = (
+        _at(rows, column, time_s) for column in ("segment_bytes", "segment_count", "unmapped_bytes")
+    )
+    at_end = int(np.searchsorted(time_s, trend.end_s, side="right")) - 1
+    forgotten = unmapped[at_end] >= _UNMAPPED * max(size[at_end], 1.0)
+    mapping = {int(pid) for text in rows["mapped_by"].dropna() for pid in text.split(",") if pid}
+    owner = next((p for p in everyone if p.pid in mapping), next((p for p in everyone if p.role == "trainer"), None))
+    line = _making_line(sources, name)
+    where = f"/dev/shm/{name}" if kind == "dev-shm" else name
+    made = round(float(count[at_end] - count[0]))
+    state = {"deleted": "unlinked but still mapped", "sysv": "never removed"}.get(
+        kind, "closed but never unlinked: no process maps them" if forgotten else "still mapped and never unlinked"
+    )
+    figures = {"segment_count": int(count[at_end]), "segment_bytes": int(size[at_end])}
+    text = f"{made} segments {where} were made and not freed, {format_bytes(size[at_end])} at the end"
+    evidence = [Evidence(text, figures)]
+    if forgotten:
+        share = f"{format_bytes(unmapped[at_end])} of them are in no process's memory: RSS and PSS do not show them"
+        evidence.append(Evidence(share, {"unmapped_bytes": int(unmapped[at_end])}))
+    if line is not None:
+        evidence.append(Evidence(f"{line.file}:{line.line} makes such segments: {line.text}", {"line": line.line}))
+    hours = max(trend.end_s - trend.start_s, 1e-9) / 3600
+    unlink = (
+        "call unlink() when the last reader is done with a segment"
+        if forgotten or kind == "sysv"
+        else ("drop the old segments: close() and unlink() them, or clone() a tensor before it is kept")
+    )
+    return Finding(
+        kind=_KIND,
+        title=f"Shared memory piles up: {made} segments {where}, {state}",
+        severity="critical" if forgotten else severity_of(growth, trend.growth_bytes),
+        confidence=0.95 if mapping else 0.85,
+        bytes=trend.growth_bytes,
+        subject=Subject(
+            pid=owner.pid if owner is not None else None,
+            process=owner.name if owner is not None else None,
+            role=owner.role if owner is not None else None,
+            holder=f"{made} segments {where}",
+            path=where,
+            type="shared memory segment",
+            file=line.file if line is not None else None,
+            line=line.line if line is not None else None,
+            function=line.function if line is not None else None,
+            library=next((maker for start, (maker, _) in _MAKERS.items() if name.startswith(start)), None),
+        ),
+        bytes_per_hour=round(trend.growth_bytes / hours, 1),
+        evidence=evidence,
+        doubts=[] if mapping else ["no process of the job was seen with one of them: looks are seconds apart"],
+        remedy=[f"{unlink}: keeps about {format_bytes(trend.growth_bytes / hours)} an hour from piling up"],
+        series=[Series(f"segments {where}", time_s.tolist()[:2000], size.tolist()[:2000])],
+    )
+
+
+def _making_line(sources: Sequence[Source], name: str) -> Line | None:
+    """The call that makes such segments: of ``SharedMemory``, one that creates comes before one that opens."""
+    names = next(names for start, (_, names) in _MAKERS.items() if name.startswith(start))
+    made = calls(sources, *names)
+    creating = [call for call in made if any(keyword.arg == "create" for keyword in call.node.keywords)]
+    own = [call for call in made if name.rstrip("*_-.") and any(name.rstrip("*_-.") in word for word in call.words)]
+    chosen = creating or own or (made if name.startswith(("psm_", "torch_")) else [])
+    return chosen[0].line if chosen else None

@@ -1,0 +1,131 @@
+"""The table of processes, compile workers, and children that pile up: by counts, PSS and private memory, not RSS."""
+
+from __future__ import annotations
+
+import pytest
+
+from leakscope.analyzers import analyze
+from tests.builders import RecordingBuilder
+
+MiB = 1024**2
+COUNT = 80
+PID = 100
+SIDECAR = "python /site-packages/torch/_inductor/compile_worker/__main__.py --workers=4"
+
+
+def recorded(tmp_path, rss=None, **columns):
+    """A trainer sampled for 20 s; its own memory is flat unless ``rss`` says otherwise."""
+    builder = RecordingBuilder(tmp_path).process(PID)
+    return builder.samples(PID, rss or [500 * MiB] * COUNT, every_s=0.25, **columns)
+
+
+def with_children(builder, births, life_s, command="convert page.pdf", role="other", each=4 * MiB):
+    for number, born_s in enumerate(births):
+        died_s = born_s + life_s if born_s + life_s < 20.0 else None
+        columns = {"comm": command.split()[0], "cmdline": command}
+        builder.process(200 + number, role, ppid=PID, born_s=born_s, died_s=died_s, **columns)
+        samples = max(2, int((min(20.0, born_s + life_s) - born_s) / 0.25))
+        builder.samples(200 + number, [each] * samples, every_s=0.25, from_s=born_s)
+    return builder
+
+
+def looked(builder, kind):
+    report = analyze(builder.open(), only=[kind])
+    return report.findings, report.ruled_out
+
+
+def test_children_that_never_end_are_found_with_their_command_and_cost(tmp_path):
+    builder = with_children(recorded(tmp_path), [0.5 * n for n in range(38)], life_s=99)
+    (finding,), _ = looked(builder, "process-pileup")
+    assert "convert" in finding.title
+    assert finding.evidence[0].figures["last_count"] == 38
+    assert finding.bytes > 60 * MiB
+    assert finding.severity == "critical"
+
+
+def test_the_line_that_starts_them_is_named(tmp_path):
+    text = "import subprocess\ndef work(page):\n    subprocess.run(['ls'])\n    subprocess.Popen(['convert', page])\n"
+    builder = with_children(recorded(tmp_path), [0.5 * n for n in range(38)], life_s=99)
+    (finding,), _ = looked(builder.source(PID, "/home/me/scan.py", text), "process-pileup")
+    assert (finding.subject.file, finding.subject.line) == ("/home/me/scan.py", 4)
+
+
+@pytest.mark.parametrize(
+    ("births", "life_s"),
+    [
+        ([0.25 * n for n in range(78)], 0.5),  # one a step, each ends
+        ([2.0 + 0.01 * n for n in range(16)], 99),  # a pool that stays
+        ([4.0 * epoch + 0.1 * n for epoch in range(5) for n in range(8)], 3.5),  # loader workers anew each epoch
+    ],
+    ids=["each-step", "pool", "each-epoch"],
+)
+def test_innocent_children_are_ruled_out(tmp_path, births, life_s):
+    findings, (ruled_out,) = looked(with_children(recorded(tmp_path), births, life_s), "process-pileup")
+    assert not findings
+    assert ruled_out.figures["process_count"] == len(births) + 1
+
+
+def test_ended_children_nobody_waits_for_are_found(tmp_path):
+    builder = recorded(tmp_path)
+    for look in range(1, 10):
+        builder.row("unreaped", 2.0 * look, PID, zombie_count=5 * look, zombie_comm="convert")
+    (finding,), _ = looked(builder, "process-pileup")
+    assert "nobody waited" in finding.title
+    assert finding.bytes == 0
+
+
+def with_compile_workers(builder, cpu=0.0, each=60 * MiB, rss=300 * MiB):
+    builder.process(300, "compile-sidecar", ppid=PID, born_s=2.0, cmdline=SIDECAR)
+    for pid in range(300, 305):
+        if pid > 300:
+            builder.process(pid, "compile-worker", ppid=300, born_s=2.0, cmdline=SIDECAR)
+        shares = {"pss_bytes": each, "pss_anon_bytes": each, "uss_bytes": 4 * MiB}
+        used = [1.0 + cpu * n * 0.25 for n in range(72)]
+        builder.samples(pid, [rss] * 72, every_s=0.25, from_s=2.0, cpu_s=used, **shares)
+    return builder
+
+
+def test_idle_compile_workers_are_waste_by_their_pss(tmp_path):
+    (finding,), _ = looked(with_compile_workers(recorded(tmp_path)), "compile-workers")
+    assert finding.wasted
+    assert finding.bytes == pytest.approx(5 * 60 * MiB, rel=0.05)
+    assert "TORCHINDUCTOR_COMPILE_THREADS" in finding.remedy[0]
+    assert any("5.0x" in evidence.text for evidence in finding.evidence)
+
+
+@pytest.mark.parametrize("changes", [{"cpu": 0.9}, {"each": 4 * MiB}], ids=["working", "cheap"])
+def test_compile_workers_at_work_or_cheap_are_ruled_out(tmp_path, changes):
+    findings, (ruled_out,) = looked(with_compile_workers(recorded(tmp_path), **changes), "compile-workers")
+    assert not findings
+    assert ruled_out.figures["worker_count"] == 5
+
+
+def test_forked_workers_that_keep_the_trainers_old_pages(tmp_path):
+    """The trainer rewrites 300 MiB that it shares with two workers: its own copy is new, theirs is the old one."""
+    share = [0.4 + 0.6 * n / COUNT for n in range(COUNT)]
+    pss = [int(600 * MiB * s) for s in share]
+    builder = recorded(tmp_path, rss=[600 * MiB] * COUNT, pss_bytes=pss, pss_anon_bytes=pss)
+    for pid in (301, 302):
+        builder.process(pid, "python-fork", ppid=PID, born_s=0.25)
+        half = [int(200 * MiB * s) for s in share]
+        builder.samples(pid, [500 * MiB] * COUNT, every_s=0.25, pss_bytes=half, pss_anon_bytes=half, uss_bytes=4 * MiB)
+    builder.row("compile_counters", 3.0, PID, unique_graph_count=1, compile_worker_pids="301,302")
+    (finding,), _ = looked(builder, "compile-workers")
+    assert "old memory" in finding.title
+    assert finding.bytes > 200 * MiB
+    assert finding.subject.variable == "AsyncCompile"
+
+
+def test_without_compile_workers_it_says_so(tmp_path):
+    _, (ruled_out,) = looked(recorded(tmp_path), "compile-workers")
+    assert ruled_out.reason == "no compile worker was ever alive"
+
+
+def test_the_report_lists_processes_by_role(tmp_path):
+    builder = with_compile_workers(recorded(tmp_path))
+    rows = {row.role: row for row in analyze(builder.open()).processes}
+    workers = rows["compile-worker"]
+    assert (workers.count, workers.most_at_once) == (4, 4)
+    assert workers.rss_bytes == 5 * workers.pss_bytes
+    assert workers.busy_share < 0.1
+    assert rows["trainer"].pss_bytes == 500 * MiB

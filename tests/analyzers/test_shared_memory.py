@@ -1,0 +1,68 @@
+"""Segments of shared memory that pile up, also those that are in no process's memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from leakscope.analyzers import analyze
+
+from .leaks import PID, trainer
+
+MiB = 1024**2
+LOOKS = 40  # every half second
+SOURCE = """from multiprocessing import shared_memory
+def publish(data):
+    segment = shared_memory.SharedMemory(create=True, size=len(data))
+    segment.close()
+"""
+
+
+def with_segments(builder, sizes, mapped_by="", name="psm_*", kind="dev-shm"):
+    for look, size in enumerate(sizes):
+        columns = {"segment_kind": kind, "segment_name": name, "mapped_by": mapped_by}
+        unmapped = 0 if mapped_by else size * MiB
+        builder.row(
+            "shared_segments",
+            0.5 * look,
+            segment_count=size,
+            segment_bytes=size * MiB,
+            unmapped_bytes=unmapped,
+            **columns,
+        )
+    return builder
+
+
+def looked(builder):
+    report = analyze(builder.open(), only=["shared-memory"])
+    return report.findings, report.ruled_out
+
+
+def test_segments_nobody_maps_are_found_though_the_job_is_flat(tmp_path):
+    builder = with_segments(trainer(tmp_path, leak=0), range(LOOKS)).source(PID, "/home/me/publish.py", SOURCE)
+    (finding,), _ = looked(builder)
+    assert "never unlinked" in finding.title
+    assert finding.severity == "critical"
+    assert finding.bytes > 25 * MiB
+    assert (finding.subject.file, finding.subject.line) == ("/home/me/publish.py", 3)
+
+
+def test_mapped_segments_belong_to_who_maps_them(tmp_path):
+    (finding,), _ = looked(with_segments(trainer(tmp_path, leak=0), range(LOOKS), mapped_by=str(PID)))
+    assert finding.subject.pid == PID
+    assert not finding.doubts
+
+
+def test_strangers_segments_are_not_the_jobs(tmp_path):
+    findings, _ = looked(with_segments(trainer(tmp_path, leak=0), range(LOOKS), name="cache*"))
+    assert not findings
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [[40] * LOOKS, [20 + 20 * (n % 2) for n in range(LOOKS)], [min(60, 30 * n) for n in range(LOOKS)]],
+    ids=["steady", "each-batch-anew", "buffers-made-once"],
+)
+def test_innocent_segments_are_ruled_out(tmp_path, sizes):
+    findings, (ruled_out,) = looked(with_segments(trainer(tmp_path, leak=0), sizes, mapped_by=str(PID)))
+    assert not findings
+    assert ruled_out.figures["most_bytes"] == max(sizes) * MiB
