@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _PACKAGES = re.compile(r"(?:site|dist)-packages/([^/.]+)")
 # A thread that stands here grows nothing: what grew while it was seen here, grew between two looks.
 _WAITS = re.compile(r"\b(sleep|wait|join|acquire|select|poll|recv|accept|input)\w*\(")
+_MIN_BELOW = 0.2  # of what was seen at a call: grew below it, so it is the function called that grows
 _IMPORTS = re.compile(r"^\s*(?:from\s+([\w.]+)\s+import\s+(.+)|import\s+(.+))$", re.MULTILINE)
 
 
@@ -52,6 +53,7 @@ def growth_lines(
     ends = rows.groupby("stack", sort=False).tail(1)
     earlier = rows[rows["time_s"] < growth.start_s].groupby("stack")["grown_bytes"].last()
     ends = ends.assign(bytes=ends["grown_bytes"] - ends["stack"].map(earlier).fillna(0))
+    below = _grown_below(ends)
     lines = []
     for _, seen in ends.groupby(["owner_file", "owner_line"]):
         file, line = str(seen["owner_file"].iloc[0]), int(seen["owner_line"].iloc[0])
@@ -59,10 +61,23 @@ def growth_lines(
         # Memory is asked for by a call. A line without one was seen because Python changes threads there.
         if text and ("(" not in text or _WAITS.search(text)):
             continue
+        # Threads change where functions begin and loops turn: growth in a function shows at the call of it as well.
+        if below.get(f"{file}:{line}", 0.0) >= _MIN_BELOW * float(seen["bytes"].sum()):
+            continue
         lines.append(_line(file, line, text, seen, texts))
     positive = sum(line.bytes for line in lines if line.bytes > 0)
     ordered = sorted(lines, key=lambda line: (-line.bytes, line.file, line.line))
     return [_with_share(line, positive) for line in ordered if line.bytes > 0]
+
+
+def _grown_below(ends: pd.DataFrame) -> dict[str, float]:
+    """{file:line: bytes} of calls: what grew in the user's functions that they led to."""
+    below: dict[str, float] = {}
+    for stack, file, line, grown in zip(ends["stack"], ends["owner_file"], ends["owner_line"], ends["bytes"]):
+        calls = {call.rsplit(" ", 1)[0] for call in str(stack).split("\n")}
+        for call in calls - {f"{file}:{int(line)}"} if grown > 0 else ():
+            below[call] = below.get(call, 0.0) + float(grown)
+    return below
 
 
 def _line(file: str, line: int, text: str, seen: pd.DataFrame, texts: dict[str, list[str]]) -> GrowthLine:

@@ -24,7 +24,8 @@ _FIELDS = {
     b"Size:": "map_size_bytes",
     b"Rss:": "map_rss_bytes",
     b"Pss:": "map_pss_bytes",
-    b"Private_Dirty:": "map_private_dirty_bytes",
+    # Of a file: copies made on write. Its Private_Dirty counts page cache too that is only not written back yet.
+    b"Anonymous:": "map_private_dirty_bytes",
     b"Swap:": "map_swap_bytes",
 }
 _read_s: dict[tuple[int, int], float] = {}  # when each process was last read

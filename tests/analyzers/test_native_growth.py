@@ -1,0 +1,107 @@
+"""Native growth: claimed only where nobody holds it, and named by the line under which it was seen to grow."""
+
+from __future__ import annotations
+
+from leakscope.analyzers import analyze
+from leakscope.analyzers.native_growth import findings as look
+from leakscope.findings import Finding, RuledOut, Subject
+
+from .leaks import PID, MiB, sentinels, trainer
+
+FILE = "/home/me/train.py"
+SOURCE = """import codec
+import time
+
+def step(frames):
+    packed = codec.pack(frames)
+    time.sleep(0.1)
+
+def main():
+    step([])
+"""
+
+
+def takes(builder, slope=0, holders=()):
+    for number, at_s in enumerate((4, 9, 17), 1):
+        held = {"python_bytes": 8 * MiB + slope * at_s, "array_bytes": 0, "tensor_bytes": 0}
+        builder.take(PID, number, at_s, holders=list(holders), **held)
+    return builder
+
+
+def seen(builder, line, share=1.0, function="step", below=""):
+    stack = f"{FILE}:9 main\n{FILE}:{line} {function}{below}"
+    place = {"function": function, "owner_file": FILE, "owner_line": line, "stack": stack}
+    for at_s in (5, 10, 15, 20):
+        builder.row("growth_stacks", at_s, PID, sample_count=at_s, grown_bytes=int(share * MiB * at_s), **place)
+    return builder
+
+
+def leaking(folder, **sentinel_columns):
+    builder = takes(sentinels(trainer(folder), **sentinel_columns))
+    return builder.source(PID, FILE, SOURCE)
+
+
+def test_it_names_the_line_the_function_and_the_library(tmp_path):
+    report = analyze(seen(leaking(tmp_path), 5).open())
+    first = report.findings[0]
+    assert first.kind == "native-growth"
+    assert (first.subject.file, first.subject.line, first.subject.function) == (FILE, 5, "step")
+    assert first.subject.library == "codec"
+    assert first.confidence > 0.8
+    assert not [f for f in report.findings if f.kind == "unexplained-growth"]
+
+
+def test_a_line_that_waits_is_never_named(tmp_path):
+    (finding,) = analyze(seen(seen(leaking(tmp_path), 6, 5.0), 5).open(), only=["native-growth"]).findings
+    assert finding.subject.line == 5
+
+
+def test_a_call_is_passed_over_for_what_grew_below_it(tmp_path):
+    builder = seen(leaking(tmp_path), 5)
+    stack = {"function": "main", "owner_file": FILE, "owner_line": 9, "stack": f"{FILE}:9 main"}
+    builder.row("growth_stacks", 19, PID, sample_count=9, grown_bytes=60 * MiB, **stack)
+    (finding,) = analyze(builder.open(), only=["native-growth"]).findings
+    assert finding.subject.line == 5
+
+
+def test_without_a_look_it_is_native_all_the_same_but_less_sure(tmp_path):
+    (finding,) = analyze(leaking(tmp_path).open(), only=["native-growth"]).findings
+    assert finding.subject.line is None and finding.confidence <= 0.5 and finding.doubts
+
+
+def test_it_yields_to_findings_that_explain_half_of_the_growth(tmp_path):
+    recording = seen(leaking(tmp_path), 5).open()
+    held = Finding("retained-objects", "t", "critical", 0.9, 120 * MiB, Subject(pid=PID))
+    (ruled_out,) = look(recording, so_far=[held])
+    assert isinstance(ruled_out, RuledOut)
+
+
+def test_a_database_of_the_standard_library_holds_what_it_was_given(tmp_path):
+    holder = {
+        "path": "main() codec", "root_kind": "frame", "variable": "codec", "owner": "main", "is_user": True,
+        "opaque": True, "type_name": "sqlite3.Connection",
+    }  # fmt: skip
+    builder = takes(sentinels(trainer(tmp_path)), holders=[holder]).source(PID, FILE, SOURCE)
+    report = analyze(seen(builder, 5).open(), only=["native-growth", "unexplained-growth"])
+    assert [f.kind for f in report.findings] == ["unexplained-growth"]
+
+
+def test_silent_while_memory_in_use_is_flat_or_python_holds_it(tmp_path):
+    for name, recording in (
+        ("flat", takes(sentinels(trainer(tmp_path), in_use=0), 0)),
+        ("python", None),
+    ):
+        (tmp_path / name).mkdir()
+        builder = recording or takes(sentinels(trainer(tmp_path / name)), 10 * MiB)
+        assert not analyze(seen(builder, 5).open(), only=["native-growth"]).findings, name
+
+
+def test_silent_where_nothing_grows(tmp_path):
+    report = analyze(seen(sentinels(trainer(tmp_path, leak=0), in_use=0), 5).open(), only=["native-growth"])
+    assert not report.findings and report.ruled_out
+
+
+def test_arrow_is_named_by_what_its_pool_says(tmp_path):
+    pool = [10 * MiB * second for second in range(20)]
+    (finding,) = analyze(seen(leaking(tmp_path, native_cache_bytes=pool), 5).open(), only=["native-growth"]).findings
+    assert finding.subject.library == "pyarrow" and "Arrow" in finding.title
