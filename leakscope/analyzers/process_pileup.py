@@ -85,7 +85,8 @@ def findings(
         yield Skipped(_KIND, growth.reason)
     else:
         figures = {"process_count": len(everyone), "most_at_once": most}
-        yield RuledOut(_KIND, f"children do not pile up: {len(everyone)} processes, at most {most} alike", figures)
+        seen = f"{len(everyone)} processes in all, at most {most} alike at once" if most else "none were seen"
+        yield RuledOut(_KIND, f"children do not pile up: {seen}", figures)
 
 
 def _piles(everyone: list[Process], time_s: Floats) -> Iterator[_Pile]:

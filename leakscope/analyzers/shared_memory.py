@@ -29,8 +29,10 @@ if TYPE_CHECKING:
 
     from ..storage import Recording
 
-NEEDS = ("shared_segments", "process_samples")
+NEEDS = ("process_samples",)
+AFTER_OTHERS = True  # segments that are still mapped are held by somebody: the holder is the better answer
 _KIND = "shared-memory"
+_HELD = 0.5  # of the segments' growth: a holder that grew by less holds something else
 _UNMAPPED = 0.5  # of the segments' sum: nobody has them, though they have names
 # Who makes segments of a name, and by which call.
 _MAKERS = {
@@ -44,6 +46,7 @@ _MAKERS = {
 def findings(
     recording: Recording,
     *,
+    so_far: Sequence[Finding] = (),
     min_bytes: int = 8 * MiB,  # queues and locks take a few pages each
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per kind and name of segments that pile up, or how much there was."""
@@ -63,14 +66,16 @@ def findings(
         undecided = undecided or trend.verdict == CANNOT_TELL
         if trend.verdict == GROWING:
             found = True
-            yield _finding(growth, kind, name, rows, time_s, trend, everyone, sources)
+            yield _finding(growth, kind, name, rows, time_s, trend, everyone, sources, so_far)
     if found:
         return
     if undecided:
         yield Skipped(_KIND, growth.reason)
-    else:
+    elif most:
         reason = f"shared segments do not pile up: at most {format_bytes(most)} of one name"
         yield RuledOut(_KIND, reason, {"most_bytes": most})
+    else:
+        yield RuledOut(_KIND, "no segment of shared memory was seen")
 
 
 def _at(rows: pd.DataFrame, column: str, time_s: Floats) -> Floats:
@@ -92,7 +97,7 @@ def _is_the_jobs(rows: pd.DataFrame, name: str, everyone: Sequence[Process], sou
 
 def _finding(
     growth: TreeGrowth, kind: str, name: str, rows: pd.DataFrame, time_s: Floats, trend: Trend,
-    everyone: Sequence[Process], sources: Sequence[Source],
+    everyone: Sequence[Process], sources: Sequence[Source], so_far: Sequence[Finding],
 ) -> Finding:  # fmt: skip
     size, count, unmapped = (
         _at(rows, column, time_s) for column in ("segment_bytes", "segment_count", "unmapped_bytes")
@@ -115,6 +120,9 @@ def _finding(
         evidence.append(Evidence(share, {"unmapped_bytes": int(unmapped[at_end])}))
     if line is not None:
         evidence.append(Evidence(f"{line.file}:{line.line} makes such segments: {line.text}", {"line": line.line}))
+    holder = None if forgotten else _holder(so_far, mapping, trend.growth_bytes)
+    if holder is not None:
+        evidence.append(Evidence(f"they are likely held by {holder.subject.holder}, which grew alike"))
     hours = max(trend.end_s - trend.start_s, 1e-9) / 3600
     unlink = (
         "call unlink() when the last reader is done with a segment"
@@ -124,7 +132,7 @@ def _finding(
     return Finding(
         kind=_KIND,
         title=f"Shared memory piles up: {made} segments {where}, {state}",
-        severity="critical" if forgotten else severity_of(growth, trend.growth_bytes),
+        severity=_severity(growth, trend.growth_bytes, forgotten, holder),
         confidence=0.95 if mapping else 0.85,
         bytes=trend.growth_bytes,
         subject=Subject(
@@ -145,6 +153,18 @@ def _finding(
         remedy=[f"{unlink}: keeps about {format_bytes(trend.growth_bytes / hours)} an hour from piling up"],
         series=[Series(f"segments {where}", time_s.tolist()[:2000], size.tolist()[:2000])],
     )
+
+
+def _holder(so_far: Sequence[Finding], mapping: set[int], bytes: int) -> Finding | None:
+    """What was found to keep objects in a process that maps the segments, and in like amount."""
+    kept = (f for f in so_far if f.kind == "retained-objects" and f.subject.pid in mapping)
+    return next((f for f in kept if f.bytes >= _HELD * bytes), None)
+
+
+def _severity(growth: TreeGrowth, bytes: int, forgotten: bool, holder: Finding | None) -> str:
+    if holder is not None:
+        return "warning"
+    return "critical" if forgotten else severity_of(growth, bytes)
 
 
 def _making_line(sources: Sequence[Source], name: str) -> Line | None:

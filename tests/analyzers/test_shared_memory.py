@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from leakscope.analyzers import analyze
+from leakscope.analyzers import analyze, shared_memory
+from leakscope.findings import Finding, Subject
 
 from .leaks import PID, trainer
 
@@ -66,3 +67,17 @@ def test_innocent_segments_are_ruled_out(tmp_path, sizes):
     findings, (ruled_out,) = looked(with_segments(trainer(tmp_path, leak=0), sizes, mapped_by=str(PID)))
     assert not findings
     assert ruled_out.figures["most_bytes"] == max(sizes) * MiB
+
+
+def test_a_job_without_segments_says_so(tmp_path):
+    _, (ruled_out,) = looked(trainer(tmp_path, leak=0))
+    assert ruled_out.reason == "no segment of shared memory was seen"
+
+
+def test_a_holder_that_was_found_is_the_better_answer(tmp_path):
+    subject = Subject(pid=PID, holder="Learner.trajectories (list)")
+    kept = Finding("retained-objects", "kept", "critical", 0.9, 30 * MiB, subject)
+    builder = with_segments(trainer(tmp_path), range(LOOKS), mapped_by=str(PID))
+    (finding,) = shared_memory.findings(builder.open(), so_far=[kept])
+    assert finding.severity == "warning"
+    assert any("Learner.trajectories" in evidence.text for evidence in finding.evidence)
