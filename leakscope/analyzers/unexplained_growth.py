@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..findings import Evidence, Finding, LedgerRow, RuledOut, Skipped, Subject
 from ..units import format_bytes
 from ._growth import ProcessGrowth, TreeGrowth, int_of, no_growth, rows_of, severity_of, text_of, tree_growth
-from ._ledger import ledger
+from ._ledger import accounted_share, ledger
 from ._retained import sources_of
 from ._source_lines import Holder, Line, adding_lines
 
@@ -51,6 +51,7 @@ def findings(
     *,
     so_far: Sequence[Finding] = (),
     min_explained_share: float = 0.5,  # named holders never cover all: allocators round up, and keep some
+    min_accounted_share: float = 0.9,  # below, the report says what the ledger lacks
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding when the others leave more than half of the growth unexplained."""
     growth = tree_growth(recording)
@@ -63,9 +64,24 @@ def findings(
     if explained >= min_explained_share * growth.growth_bytes:
         share = explained / max(growth.growth_bytes, 1)
         figures = {"explained_bytes": explained, "growth_bytes": growth.growth_bytes}
-        yield RuledOut(_KIND, f"the findings explain {share:.0%} of the growth", figures)
+        lacking = _lacking(recording, process, min_accounted_share)
+        yield RuledOut(_KIND, f"the findings explain {share:.0%} of the growth{lacking}", figures)
         return
     yield _finding(recording, growth, process, growth.growth_bytes - explained)
+
+
+def _lacking(recording: Recording, process: ProcessGrowth, min_accounted_share: float) -> str:
+    """What the ledger could not put into an account, and what would tell; empty where it closes well enough."""
+    share = accounted_share(ledger(recording), process.label)
+    if share >= min_accounted_share:
+        return ""
+    if not len(rows_of(recording.tables["sentinels"], process)):
+        why = "the process was not seen from inside (--agent off, -I, or not Python)"
+    elif len(rows_of(recording.tables["takes"], process)) < 2:
+        why = "there were not two inventories: a longer recording would tell"
+    else:
+        why = "objects the inventories did not reach, or memory of libraries outside malloc"
+    return f"; {1 - share:.0%} of what {process.label} gained stand in no account: {why}"
 
 
 def _finding(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, bytes: int) -> Finding:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from leakscope.analyzers import analyze
 from leakscope.analyzers._growth import tree_growth
-from leakscope.analyzers._ledger import growth_of, ledger
+from leakscope.analyzers._ledger import accounted_share, growth_of, ledger
 from tests.builders import RecordingBuilder
 
 from .leaks import LEAK_BYTES_PER_S, PID, MiB, sentinels, trainer
@@ -74,3 +74,18 @@ def test_the_growth_column_sums_to_the_growth_of_the_tree(tmp_path_factory, anon
     assert sum(row.growth_bytes for row in rows) == report.verdict.growth_bytes
     own = sum(row.growth_bytes for row in rows if row.account != "mapped-files")
     assert own == tree_growth(recording).growth_bytes
+
+
+def test_pools_that_stay_half_empty_are_kept_free_not_objects(tmp_path):
+    arenas = [4 * MiB + LEAK_BYTES_PER_S * s for s in range(20)]
+    columns = {"pymalloc_bytes": arenas, "pymalloc_in_use_bytes": [3 * MiB] * 20}
+    rows = ledger(with_takes(sentinels(trainer(tmp_path), in_use=0, **columns), "python_bytes", 0).open())
+    assert rows[0].account == "allocator-free"
+    assert accounted_share(rows, rows[0].process) > 0.9
+
+
+def test_small_objects_that_no_inventory_reached_are_python_objects(tmp_path):
+    arenas = [4 * MiB + LEAK_BYTES_PER_S * s for s in range(20)]
+    columns = {"pymalloc_bytes": arenas, "pymalloc_in_use_bytes": [b - MiB for b in arenas]}
+    rows = ledger(with_takes(sentinels(trainer(tmp_path), in_use=0, **columns), "python_bytes", 0).open())
+    assert rows[0].account == "python-objects"

@@ -70,3 +70,9 @@ def test_it_yields_to_findings_that_explain_half_of_the_growth(tmp_path):
 def test_silent_where_nothing_grows(tmp_path):
     report = analyze(trainer(tmp_path, leak=0).open(), only=["unexplained-growth"])
     assert not report.findings and report.ruled_out
+
+
+def test_it_says_what_the_ledger_lacks(tmp_path):
+    recording = trainer(tmp_path).open()
+    (ruled_out,) = look(recording, so_far=[Finding("retained-objects", "t", "critical", 0.9, 150 * MiB, Subject())])
+    assert "stand in no account" in ruled_out.reason and "--agent off" in ruled_out.reason
