@@ -8,7 +8,21 @@ import sys
 import time
 from time import monotonic
 
-from . import config, cuda, experiments, gradients, imports, journal, names, peak, phases, quiet, safepoint, sentinels
+from . import (
+    config,
+    cuda,
+    experiments,
+    gradients,
+    imports,
+    journal,
+    names,
+    native,
+    peak,
+    phases,
+    quiet,
+    safepoint,
+    sentinels,
+)
 from .memory import rss_bytes
 from .probes import compile_counters
 from .take import Take
@@ -59,6 +73,7 @@ class Agent(object):
         self.phases = phases.Phases(self._phase_began)
         self.peak = peak.Peak(self._look_at_peak)
         self.pending = safepoint.PendingCall(self._take_on_main_thread)
+        self.stacks = native.GrowthStacks()
         self.user_step = None
         self.wanted = None  # the reason of a take that is due and waits for its safe point
         self.wanted_at = 0.0
@@ -128,6 +143,7 @@ class Agent(object):
                     next_sentinel = now + self.options["sentinel_interval_s"]
                     self._add("sentinels", dict(sentinels.row(), step=self.step()))
                 self.phases.tick()
+                self.stacks.tick(wake)
                 if self.takes:
                     self._consider(now)
                 if now >= next_flush or (self.inbox and self.inbox[-1][0] == "takes"):
@@ -283,7 +299,11 @@ class Agent(object):
 
     def _add_counters(self):
         """What is only counted, and so can be read from any thread: takes are too rare for a trend."""
-        for table, rows in (("phases", self.phases.rows()), ("compile_counters", compile_counters.rows(None))):
+        for table, rows in (
+            ("phases", self.phases.rows()),
+            ("compile_counters", compile_counters.rows(None)),
+            ("growth_stacks", self.stacks.rows()),
+        ):
             for row in rows:
                 self._add(table, dict(row, step=self.step()))
 

@@ -8,7 +8,6 @@ only where the call was watched from its beginning to its end: counted is from o
 """
 
 import _thread
-import os
 import sys
 from time import monotonic, thread_time
 
@@ -21,7 +20,6 @@ CLOSE_LOOK_S = 0.00001  # after one that saw the program at work
 PATIENCE_S = 0.03  # how long a burst waits for a main thread that sleeps
 HAND_OVER_S = 0.0001  # for which the main thread then waits: else its work may be done before the first look
 BURST_S = 0.1  # where the job keeps the GIL for long, a burst ends after so much
-SWITCH_S = 0.00002  # a loop that works for 0.2 ms and then sleeps would be seen asleep only, at Python's own 5 ms
 COST_FACTOR = 200  # the next burst is not before 200 times the CPU time of the last: 0.5 %
 STRETCH = 0.01  # of the time gone by: after an hour a burst each 36 s
 MAX_FRAMES = 24
@@ -38,14 +36,11 @@ class GrowthStacks(object):
         self._was_rising = False
         self._began = monotonic()
         self._due_at = 0.0
-        self._usual_switch_s = None
         self._working = _thread.allocate_lock()  # released by the main thread as it goes on
         self._working.acquire()
         self._nobody = _thread.allocate_lock()  # never released: to wait for a time, whatever became of time.sleep
         self._nobody.acquire()
         self._goes_on = safepoint.PendingCall(self._main_goes_on)
-        # A child that is forked while the interval is short would keep it for life.
-        os.register_at_fork(before=self._switch_as_usual)
 
     def tick(self, wake):
         """A burst of looks if memory in use has grown since the last tick; ends early when ``wake`` is released."""
@@ -57,10 +52,7 @@ class GrowthStacks(object):
         if not rising or now < self._due_at:
             return
         began = thread_time()
-        try:
-            self._burst(wake, now + BURST_S)
-        finally:
-            self._switch_as_usual()
+        self._burst(wake, now + BURST_S)
         cost_s = thread_time() - began
         self._due_at = now + max(COST_FACTOR * cost_s, STRETCH * (now - self._began))
 
@@ -102,12 +94,10 @@ class GrowthStacks(object):
 
     def _wait(self, wake, is_quiet):
         """Until the next look: where nothing happens, until the main thread goes on. False if the agent has to stop."""
-        self._switch_fast()
         if is_quiet and self._goes_on.ask() and self._working.acquire(timeout=PATIENCE_S):
             woken = wake.acquire(False)
         else:
             woken = wake.acquire(timeout=LOOK_S if is_quiet else CLOSE_LOOK_S)
-        self._switch_as_usual()
         if woken:
             wake.release()  # it is for the thread's own loop
         return not woken
@@ -139,15 +129,6 @@ class GrowthStacks(object):
         if len(self._stacks) > MAX_STACKS:
             ordered = sorted(self._stacks.items(), key=lambda item: -abs(item[1][0]))
             self._stacks = dict(ordered[: MAX_STACKS // 2])
-
-    def _switch_fast(self):
-        self._usual_switch_s = sys.getswitchinterval()
-        sys.setswitchinterval(SWITCH_S)
-
-    def _switch_as_usual(self):
-        usual_s, self._usual_switch_s = self._usual_switch_s, None
-        if usual_s is not None:
-            sys.setswitchinterval(usual_s)
 
 
 def _credit(shares):

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from ..storage import Recording
 
 _LEAST_CPU_S = 0.001
-_DEVICE_LEAKS = ("gpu-retention",)
+# What may leak while the memory of the processes is flat, and how the headline says so.
+_ELSEWHERE = {"gpu-retention": "GPU memory leaks", "shared-memory": "Shared memory leaks"}
 # Worse than any growth: the job is about to crash, or trains nothing.
 _NOT_ABOUT_GROWTH = ("refcount-drift", "unhealthy-training")
 
@@ -62,9 +63,9 @@ def verdict(recording: Recording, findings: Sequence[Finding]) -> Verdict:
     killed = how == "oom-killed" or any(f.kind == "oom-kill" for f in findings)
     wasted = sum(f.bytes for f in findings if f.wasted)
     steps = _steps(recording, growth)
-    on_device = any(f.kind in _DEVICE_LEAKS for f in findings)  # host memory may be flat meanwhile
+    elsewhere = any(f.kind in _ELSEWHERE and not f.wasted for f in findings)
     return Verdict(
-        leaking=True if on_device else growth.leaking,
+        leaking=True if elsewhere else growth.leaking,
         killed=killed,
         headline=_headline(growth, findings, killed, wasted, signal, duration(recording)),
         growth_bytes=gained,
@@ -83,9 +84,9 @@ def _headline(
     duration_s: float,
 ) -> str:
     first = next((f for f in findings if not f.wasted and not _is_danger(f)), None)
-    on_device = next((f for f in findings if f.kind in _DEVICE_LEAKS), None)
-    if on_device is not None and not growth.leaking:
-        text = f"GPU memory leaks: {_lower(on_device.title)}."
+    elsewhere = next((f for f in findings if f.kind in _ELSEWHERE and not f.wasted), None)
+    if elsewhere is not None and not growth.leaking:
+        text = f"{_ELSEWHERE[elsewhere.kind]}: {_lower(elsewhere.title)}."
     elif growth.leaking is None:
         text = f"Cannot tell whether memory leaks: {growth.reason}."
     elif growth.leaking:
