@@ -17,7 +17,19 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ..findings import BudgetRow, Evidence, Finding, LedgerRow, ProcessRow, RecordingFacts, Report, Subject, Verdict
+from ..findings import (
+    BudgetRow,
+    Evidence,
+    Finding,
+    LedgerRow,
+    ProcessRow,
+    RecordingFacts,
+    Report,
+    RuledOut,
+    Skipped,
+    Subject,
+    Verdict,
+)
 from ..units import format_bytes, format_duration
 
 SUFFIX = ".txt"
@@ -69,8 +81,8 @@ def _parts(report: Report) -> Iterator[RenderableType]:
         yield Padding(_budget(report.tensor_budget), (0, 0, 0, 2))
     if report.ruled_out:
         yield _heading("Ruled out")
-        yield _list([_joined(r.kind, r.reason) for r in report.ruled_out])
-    blind = [_joined(s.kind, s.reason) for s in report.skipped]
+        yield _list([_joined(kinds, reason) for reason, kinds in _by_reason(report.ruled_out)])
+    blind = [_joined(kinds, reason) for reason, kinds in _by_reason(report.skipped)]
     blind += [_clean(note) for note in report.recording.notes]
     if not report.recording.complete:
         blind.append(Text("the recording is not complete: what happened after its last row is not known"))
@@ -249,6 +261,16 @@ def _heading(text: str) -> Group:
 
 def _evidence(evidence: Evidence) -> Text:
     return _clean(evidence.text)
+
+
+def _by_reason(entries: Sequence[RuledOut | Skipped]) -> list[tuple[str, str]]:
+    """(reason, kinds): what several kinds have in common is said once."""
+    kinds: dict[str, list[str]] = {}
+    for one in entries:
+        known = kinds.setdefault(one.reason, [])
+        if one.kind not in known:
+            known.append(one.kind)
+    return [(reason, ", ".join(names)) for reason, names in kinds.items()]
 
 
 def _joined(kind: str, reason: str) -> Text:

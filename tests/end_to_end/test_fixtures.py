@@ -24,7 +24,7 @@ def as_parameters() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def reports(request, tmp_path_factory) -> Reports:
-    """Reports of the programs that are asked for in this session, made together before the first test looks."""
+    """Reports of the programs that this run of pytest asks for, made together before the first test looks."""
     selected = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
     given = [parameters.get("program") for parameters in selected]
     wanted = [program.path for program in given if isinstance(program, Program)]

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from leakscope.errors import BadInput
-from leakscope.findings import Subject
+from leakscope.findings import RuledOut, Subject
 from leakscope.renderers import names, render
 
 from .reports import EMPTY, FULL, RETAINED
@@ -110,3 +110,11 @@ def test_an_unknown_format_is_refused_with_those_there_are():
     assert {"json", "terminal"} <= set(names())
     with pytest.raises(BadInput, match="there is no format 'xml'"):
         render(FULL, "xml")
+
+
+def test_what_several_kinds_have_in_common_is_said_once():
+    reason = "memory does not keep growing: varies around 386 MiB"
+    report = dataclasses.replace(FULL, ruled_out=[RuledOut(k, reason, {}) for k in ("fragmentation", "native-growth")])
+    text = render(report, "terminal", width=100, color=False)
+    assert text.count(reason) == 1
+    assert f"fragmentation, native-growth: {reason}" in text
