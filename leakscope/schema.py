@@ -271,8 +271,8 @@ TABLES: dict[str, Table] = {
             _PHASE,
             _c("entry_count", "int", "", "times the phase was entered"),
             _c("phase_s", "float", "s", "time spent in it"),
-            _c("gained_bytes", "int", "bytes", "resident memory at each leaving less at each entering, added up"),
-            _c("peak_gain_bytes", "int", "bytes", "most that resident memory rose above its entry in one passage"),
+            _c("gained_bytes", "int", "bytes", "malloc in use at each leaving less at each entering, added up"),
+            _c("peak_gain_bytes", "int", "bytes", "most that the same rose above its entry in one passage"),
             _STEP,
         )),
         Table("tensors", "agent", "Live tensors of one owner, device and type in one take, each storage once", (

@@ -3,7 +3,7 @@
 Known without a word from the user: ``nn.Module.train`` and ``eval`` are called round every evaluation, an optimizer
 step means training, ``torch.save`` and ``safetensors.torch.save_file`` mean saving, and a DataLoader's iterator hands
 out batches. These functions get a wrapper when their module is imported. A wrapper calls the original with the same
-arguments, lets everything it raises pass, and itself only counts, looks at the clock and reads ``/proc/self/statm``.
+arguments, lets everything it raises pass, and itself only counts, looks at the clock and asks malloc what is in use.
 """
 
 import functools
@@ -11,6 +11,7 @@ import sys
 from time import monotonic
 
 from . import names
+from .allocators import malloc_in_use_bytes
 from .memory import rss_bytes
 
 START_UP, TRAIN, EVAL, SAVE = "start-up", "train", "eval", "save"
@@ -33,8 +34,8 @@ class Phases(object):
         self._mark = mark
         self._marked_at = 0.0
         self._entered_at = monotonic()
-        self._entered_rss = rss_bytes() or 0
-        self._peak_rss = self._entered_rss
+        self._entered_bytes = held_bytes()
+        self._peak_bytes = self._entered_bytes
         self._totals = {}
         self._depth = 0
         self._calls = 0
@@ -57,9 +58,7 @@ class Phases(object):
 
     def tick(self):
         """Now and then, from the agent's thread: the peak inside a passage."""
-        rss = rss_bytes()
-        if rss is not None and rss > self._peak_rss:
-            self._peak_rss = rss
+        self._peak_bytes = max(self._peak_bytes, held_bytes())
 
     def enter(self, phase, said=False):
         """``said``: by the user. Whoever names phases himself is not corrected by what we see."""
@@ -70,15 +69,15 @@ class Phases(object):
         _add(self._totals, self.current, *self._passage())
         self.current = phase
         self._entered_at = monotonic()
-        self._entered_rss = self._peak_rss = rss_bytes() or self._entered_rss
+        self._entered_bytes = self._peak_bytes = held_bytes()
         if said or self._entered_at - self._marked_at >= MARK_EVERY_S:
             self._marked_at = self._entered_at
             self._mark(phase)
 
     def _passage(self):
-        rss = rss_bytes() or self._entered_rss
-        peak = max(self._peak_rss, rss)
-        return monotonic() - self._entered_at, rss - self._entered_rss, peak - self._entered_rss
+        held = held_bytes()
+        peak = max(self._peak_bytes, held)
+        return monotonic() - self._entered_at, held - self._entered_bytes, peak - self._entered_bytes
 
     # ---- who tells
 
@@ -159,6 +158,14 @@ class Phases(object):
                 self.enter(before)
 
         setattr(module, name, functools.update_wrapper(save, original))
+
+
+def held_bytes():
+    """What malloc has handed out, 6 us; where it does not say, resident memory.
+
+    What evaluation keeps may lie in memory that training had freed: then resident memory grows later, in training.
+    """
+    return malloc_in_use_bytes() or rss_bytes() or 0
 
 
 def _add(totals, phase, seconds, gained, peak):

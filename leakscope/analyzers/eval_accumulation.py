@@ -1,6 +1,6 @@
 """Evaluation (or saving, or a phase the user named) that leaves memory behind each time it runs.
 
-Looks for:     phases after which resident memory is higher than before them, again and again.
+Looks for:     phases after which more memory is in use than before them, again and again.
 Why:           outputs, losses with their graphs or metric states gathered in evaluation and never let go.
 Decides by:    bytes gained between entering and leaving a phase, added up by the agent over all its passages, against
                what the process gained in the same time; the holder is the one the other analyzers found.
@@ -96,6 +96,7 @@ def _phases(
     recording: Recording, process: ProcessGrowth, start_s: float, end_s: float, max_entries_per_step: float
 ) -> Iterator[_Passages]:
     rows = rows_of(recording.tables["phases"], process)
+    rows = rows[rows["time_s"] < process.exit_s]  # as a program ends it lets go of all, whatever phase that is in
     for phase in sorted(set(rows["phase"].dropna()) - set(_NEVER_BLAMED)):
         own = rows[rows["phase"] == phase]
         before = own[own["time_s"] < start_s].tail(1)

@@ -47,9 +47,8 @@ def test_training_evaluation_and_saving_are_told_apart(tmp_path: Path) -> None:
         "eval": 8,
         "save": 4,
     }
-    # The first evaluation and the first save also load code.
-    assert 30 * MiB < found["eval"]["gained_bytes"] < 50 * MiB
-    assert found["train"]["gained_bytes"] < 25 * MiB
+    assert 28 * MiB < found["eval"]["gained_bytes"] < 40 * MiB  # of the 32 MiB kept, less what the last step held
+    assert found["train"]["gained_bytes"] < 10 * MiB
     assert found["start-up"]["gained_bytes"] > 50 * MiB
 
 
