@@ -22,6 +22,7 @@ HAND_OVER_S = 0.0001  # for which the main thread then waits: else its work may 
 BURST_S = 0.1  # where the job keeps the GIL for long, a burst ends after so much
 COST_FACTOR = 200  # the next burst is not before 200 times the CPU time of the last: 0.5 %
 STRETCH = 0.01  # of the time gone by: after an hour a burst each 36 s
+AT_WORK = 0.1  # a line seen idle at fewer looks than this is no place to wait
 MAX_FRAMES = 24
 MAX_STACKS = 256
 MAX_ROWS = 40
@@ -121,14 +122,24 @@ class GrowthStacks(object):
                 ends.append(known)
         if not grown or not ends:
             return []
-        waits = [known[2] / (known[1] or 1) for known in ends]
-        chosen = [known for known, wait in zip(ends, waits) if wait == min(waits)]
+        least = min(map(_waiting, ends))
+        if least > AT_WORK:  # done and over between two looks: by a line near by that was seen at work
+            near = {tuple(known[3:5]) for known in ends}
+            workers = [k for k in self._stacks.values() if tuple(k[3:5]) in near and _waiting(k) < least / 2]
+            ends = workers or ends
+            least = min(map(_waiting, ends))
+        chosen = [known for known in ends if _waiting(known) == least]
         return [(known, grown / len(chosen)) for known in chosen]
 
     def _forget_some(self):
         if len(self._stacks) > MAX_STACKS:
             ordered = sorted(self._stacks.items(), key=lambda item: -abs(item[1][0]))
             self._stacks = dict(ordered[: MAX_STACKS // 2])
+
+
+def _waiting(known):
+    """Of the looks at a place, the share at which nothing went on there."""
+    return known[2] / (known[1] or 1)
 
 
 def _credit(shares):
