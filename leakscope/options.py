@@ -54,6 +54,11 @@ class RecordOptions(NamedTuple):
     probe: bool = False
     sources: bool = True
     framework_logs: bool = False
+    alerts: Sequence[str] = ()
+    on_alert: str | None = None
+    webhooks: Sequence[str] = ()
+    tee: bool = False
+    native: bool = False
     flush_s: float = 5.0
     fsync_s: float | None = 30.0  # 0: at every flush
     pss_interval_s: float | None = None
@@ -145,6 +150,17 @@ RECORD_OPTIONS: tuple[Option, ...] = (
            "Do not record the source text of the job's modules.", None, False),
     Option(("--framework-logs",), "framework_logs", "", "",
            "Add memory figures to the logs of transformers' Trainer and of Lightning (changes what they print).", None),
+    Option(("--alert",), "alerts", "RULE", "",
+           "Say so when rss>40GB, growth>100MB/min, oom_eta<30min, workers>16 or oom; repeatable.", str),
+    Option(("--on-alert",), "on_alert", "COMMAND", "",
+           "Run this in a shell at each alert, with the alert as JSON on its standard input.", str),
+    Option(("--webhook",), "webhooks", "URL", "",
+           "Send each alert there (Slack, Discord, or plain JSON); repeatable.", str),
+    Option(("--tee",), "tee", "", "",
+           "Keep the end of what the job writes to stderr also where that is a terminal or a pipe.", None),
+    Option(("--native",), "native", "", "",
+           "Where memory grows outside Python, look at the native calls with memray for a while (needs memray there).",
+           None),
     Option(("--pss-interval",), "pss_interval_s", "TIME", "auto",
            "Time between readings of proportional memory. auto: 10s, more where it costs more.", _period_or_auto),
     Option(("--flush",), "flush_s", "TIME", "5s",
@@ -158,6 +174,7 @@ RECORD_OPTIONS: tuple[Option, ...] = (
     Option(("-h", "--help"), "help", "", "",
            "Show this text.", None),
 )  # fmt: skip
+_SEVERAL = ("pids", "alerts", "webhooks")
 _BY_FLAG = {flag: option for option in RECORD_OPTIONS for flag in option.flags}
 
 
@@ -166,7 +183,7 @@ def parse_record(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -
 
     Options end at ``--`` or at the first word that is none: what follows is the command. **Errors** BadInput.
     """
-    values: dict[str, Any] = {"labels": {}, "pids": ()}
+    values: dict[str, Any] = {"labels": {}, "pids": (), "alerts": (), "webhooks": ()}
     for option in RECORD_OPTIONS:
         if option.variable in environ and option.field != "help":
             _from_environment(values, option, environ[option.variable])
@@ -220,7 +237,7 @@ def _from_environment(values: dict[str, Any], option: Option, text: str) -> None
         elif text.lower() not in _FALSE:
             raise BadInput(f"{option.variable}: {text!r} is neither 1 nor 0")
     else:
-        for part in text.split() if option.field in ("labels", "pids") else [text]:
+        for part in text.split() if option.field in ("labels", "pids", "webhooks") else [text]:
             _set(values, option, option.variable, part)
 
 
@@ -234,8 +251,8 @@ def _set(values: dict[str, Any], option: Option, origin: str, text: str | None) 
         raise BadInput(f"{origin}: {error}") from None
     if option.field == "labels":
         values["labels"][value[0]] = value[1]
-    elif option.field == "pids":
-        values["pids"] = tuple(dict.fromkeys([*values["pids"], value]))
+    elif option.field in _SEVERAL:
+        values[option.field] = tuple(dict.fromkeys([*values[option.field], value]))
     else:
         values[option.field] = value
 

@@ -61,6 +61,10 @@ _PSI_FULL_AVG10 = _c("psi_full_avg10", "float", "%", "memory pressure: share in 
 _OOM_KILL_COUNT = _c(
     "oom_kill_count", "int", "", "oom_kill of /proc/vmstat (host) or memory.events (cgroup), since boot or creation"
 )
+_LIMIT_BYTES = _c(
+    "limit_bytes", "int", "bytes",
+    "memory.max / memory.limit_in_bytes, the soft rlimit, or the size of the file system; null = no limit",
+)  # fmt: skip
 _TEXT = _c("text", "str", "", "one line for a person")
 _STEP = _c("step", "int", "", "training step: optimizer steps or the user's marks; null = none seen")
 _ALLOCATED_BLOCKS = _c("allocated_blocks", "int", "", "sys.getallocatedblocks(): small-object allocator blocks in use")
@@ -139,7 +143,7 @@ TABLES: dict[str, Table] = {
         Table("cgroup_samples", "recorder", "Memory of one cgroup of the job or above it at one instant", (
             _c("cgroup", "str", "", "cgroup path"),
             _c("current_bytes", "int", "bytes", "memory.current / memory.usage_in_bytes, page cache included"),
-            _c("limit_bytes", "int", "bytes", "memory.max / memory.limit_in_bytes; null = no limit"),
+            _LIMIT_BYTES,
             _c("high_bytes", "int", "bytes", "memory.high; null = none"),
             _c("cgroup_anon_bytes", "int", "bytes", "anon of memory.stat"),
             _c("cgroup_file_bytes", "int", "bytes", "file of memory.stat: page cache, reclaimable"),
@@ -149,6 +153,25 @@ TABLES: dict[str, Table] = {
             _PSI_SOME_AVG10,
             _PSI_FULL_AVG10,
         )),
+        Table("limit_samples", "recorder", "Use of a limit that is no cgroup's and not the machine's, at one instant", (
+            *_PROCESS,
+            _c("limit_name", "str", "", "rlimit-as, rlimit-data, dev-shm"),
+            _c("used_bytes", "int", "bytes", "what counts against it: VmSize, VmData, what lies in /dev/shm"),
+            _LIMIT_BYTES,
+        )),
+        Table("kernel_log", "recorder", "A line of the kernel's log, or of a killer in user space", (
+            _c("log_source", "str", "", "kmsg, journal, file"),
+            _c("kernel_time_s", "float", "s", "the line's own time since boot (CLOCK_MONOTONIC of the kernel's log)"),
+            _c("log_boot_id", "str", "", "boot the line belongs to, where the source says; null = this one"),
+            _TEXT,
+        )),
+        Table("crash_text", "agent", "Last words of a process as it failed", (
+            *_PROCESS,
+            _c("crash_source", "str", "", "exception, thread-exception, faulthandler, stderr"),
+            _c("exception_type", "str", "", "qualified name of the exception's class"),
+            _c("last_words", "str", "", "the text, many lines, at most 64 KiB: its end"),
+            _STEP,
+        )),
         Table("recorder_samples", "recorder", "What recording cost so far", (
             _CPU_S,
             _RSS_BYTES,
@@ -156,7 +179,8 @@ TABLES: dict[str, Table] = {
             _c("journal_bytes", "int", "bytes", "bytes in the recorder's journal so far"),
         )),
         Table("events", "recorder", "Something that happened once: start, end, signal, alert, lost output", (
-            _c("event", "str", "", "start, end, signal, output-lost, oom-kill-counter, pressure, stopped, continued"),
+            _c("event", "str", "", "start, end, signal, output-lost, oom-kill-counter, pressure, alert, stopped, "
+               "continued"),
             *_PROCESS,
             _TEXT,
             _c("value", "float", "", "figure belonging to the event, unit by event"),

@@ -17,13 +17,16 @@ ABOVE = {"__init__", "__main__", "cli", "jupyter", "deep"}  # they may import ev
 # Room -> rooms of ours it may import.
 ROOMS = {
     "agent": set(),
-    "recorder": FOUNDATION | {"agent", "options"},
+    "recorder": FOUNDATION | {"agent", "options", "alerts"},
+    "oom": FOUNDATION,  # reads logs, with or without a recording
+    "alerts": {"errors", "units"},  # the rules a user writes
+    "doctor": FOUNDATION | {"recorder"},
     "storage": FOUNDATION | {"agent"},
     "importers": FOUNDATION | {"storage"},
-    "analyzers": FOUNDATION | {"storage"},
+    "analyzers": FOUNDATION | {"storage", "oom"},
     "renderers": {"findings", "units", "version", "errors"},
     "integrations": FOUNDATION,
-    "options": {"errors", "units"},
+    "options": {"errors", "units", "alerts"},
 }
 # Room -> third-party packages it may import. One that is not listed here imports the standard library only.
 PACKAGES = {
