@@ -154,3 +154,13 @@ def record(arguments: tuple[str, ...]) -> int:
     from .recorder import main as start  # __main__ goes there at once, so that the recorder stays free of click
 
     return start(arguments)
+
+
+@cli.command()
+@click.option("-f", "--format", "format_name", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def doctor(format_name: str) -> None:
+    """Say which evidence this host and this user can give, and what to do about the gaps."""
+    from . import doctor as examination
+
+    groups = examination.examine()
+    click.echo(examination.as_json(groups) if format_name == "json" else examination.as_text(groups), nl=False)

@@ -1,0 +1,91 @@
+"""Interpreters the agent can work in, and packages and drivers leakscope uses where they are."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from glob import glob
+
+from ._check import Check, answer_of, limited, missing, ok
+
+TITLE = "Programs"
+_OLDEST = (3, 8)
+_MARK = "leakscope_doctor"
+_QUESTION = f"""
+import sys
+gil = getattr(sys, "_is_gil_enabled", lambda: True)()
+print(*sys.version_info[:2], int(gil), int(hasattr(sys, "{_MARK}")), sys.executable)
+"""
+_REPORT = ("pyarrow", "pandas", "numpy", "rich", "click")
+
+
+def checks(root: str) -> Iterator[Check]:
+    yield from _interpreters()
+    yield _packages()
+    yield _optional("matplotlib", "charts", "pip install 'leakscope-recorder[plots]'")
+    yield _gpu(root)
+
+
+def _interpreters() -> Iterator[Check]:
+    """This one, and what the names in use stand for in this shell."""
+    found = [sys.executable, *filter(None, map(shutil.which, ("python", "python3")))]
+    with tempfile.TemporaryDirectory(prefix="leakscope-doctor-") as folder:
+        with open(os.path.join(folder, "sitecustomize.py"), "w") as file:
+            file.write(f"import sys; sys.{_MARK} = True\n")
+        checks = [_interpreter(path, folder) for path in dict.fromkeys(found)]
+    yield from dict.fromkeys(checks)  # several names, shims among them, often stand for one interpreter
+
+
+def _interpreter(path: str, folder: str) -> Check:
+    """By asking it: a wrapper may drop PYTHONPATH or start it with -I."""
+    inherited = os.environ.get("PYTHONPATH", "")
+    environ = {**os.environ, "PYTHONPATH": folder + (os.pathsep + inherited if inherited else "")}
+    answer = answer_of([path, "-c", _QUESTION], environ)
+    words = answer[0].split(None, 4) if answer else []
+    if len(words) < 5:
+        return missing("python", f"{path} does not run")
+    version, has_gil, is_reached, itself = (int(words[0]), int(words[1])), words[2], words[3], words[4].strip()
+    name = "python {}.{}".format(*version)
+    outside = f"{itself}: recorded from outside only"
+    if version < _OLDEST:
+        return limited(name, f"{outside}, the agent needs {_OLDEST[0]}.{_OLDEST[1]}")
+    if has_gil == "0":
+        return limited(name, f"{outside}, it is free-threaded", "PYTHON_GIL=1, or a usual build")
+    if is_reached == "0":
+        return limited(name, f"{outside}, it ignores PYTHONPATH", "start it without -I, -E and -S")
+    return ok(name, f"{itself}: seen from inside (not with -I, -E or -S)")
+
+
+def _packages() -> Check:
+    lacking = [package for package in _REPORT if importlib.util.find_spec(package) is None]
+    if lacking:
+        text = f"{', '.join(lacking)} not installed: recording works and leaves a journal, reports do not"
+        return missing("reports", text, f"pip install {' '.join(lacking)}")
+    return ok("reports", f"{', '.join(_REPORT)} are installed")
+
+
+def _optional(package: str, name: str, remedy: str) -> Check:
+    if importlib.util.find_spec(package) is None:
+        return missing(name, f"{package} is not installed: nothing else needs it", remedy)
+    return ok(name, f"{package} is installed")
+
+
+def _gpu(root: str) -> Check:
+    """Device files come with the driver, its library separately: containers often have the one and not the other."""
+    has_device = bool(glob(f"{root}/dev/nvidia[0-9]*"))
+    try:
+        nvml = ctypes.CDLL("libnvidia-ml.so.1")
+        works = nvml.nvmlInit_v2() == 0
+    except (OSError, AttributeError):
+        works = False
+    if works:
+        return ok("GPU", "the driver's library (NVML) tells the memory of each GPU and of processes on it")
+    if has_device:
+        text = "there is an NVIDIA GPU, but NVML does not answer: allocator figures only, no other processes"
+        return limited("GPU", text, "in a container: NVIDIA_DRIVER_CAPABILITIES=compute,utility")
+    return missing("GPU", "no NVIDIA GPU here")
