@@ -44,7 +44,18 @@ for _ in range(int(sys.argv[1])):
     loss = torch.nn.functional.mse_loss(model(data), data)
     optimizer.zero_grad(); loss.backward(); optimizer.step()
 """
+PROCESSES = """
+import os, sys, time
+shared = bytearray(100_000_000)
+for _ in range(int(sys.argv[1])):
+    if os.fork() == 0:
+        own = bytearray(2_000_000)
+        time.sleep(float(sys.argv[2]))
+        os._exit(0)
+time.sleep(float(sys.argv[2]))
+"""
 PASS = "pass"
+WORKLOADS = ("start", "torch", "objects", "processes")
 
 
 class Result(NamedTuple):
@@ -160,6 +171,18 @@ def workload(name: str, program: str, budget: float, folder: Path, options: argp
     return results + (peers(name, program, rounds, folder) if options.peers and name == "objects" else [])
 
 
+def many_processes(folder: Path, count: int, seconds: float) -> list[Result]:
+    """What the recorder itself takes for ``count`` processes at one sample a second, their start left out."""
+    output = folder / "processes.parquet"
+    record = [sys.executable, "-m", "leakscope", "record", "--quiet", "--interval", "1s", "-o", str(output), "--"]
+    spent_by([*record, sys.executable, "-c", PROCESSES, str(count), str(seconds)])
+    cost = cost_of(output)
+    return [
+        Result(f"{count} processes: recorder's memory", cost.rss_bytes / 1e6, "MB", 20.0),
+        Result(f"{count} processes: recorder's CPU", cost.cpu_fraction * 100, "% of a core", 5.0),
+    ]
+
+
 def _bare_s(pairs: Sequence[tuple[Spent, Spent]]) -> float:
     return statistics.median(plain.wall_s for plain, _ in pairs)
 
@@ -202,11 +225,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=60.0, help="bare length of a workload (default 60)")
     parser.add_argument("--repeats", type=int, default=3, help="runs of each workload, bare and recorded (default 3)")
-    parser.add_argument("--only", choices=["start", "torch", "objects"], action="append", help="repeatable")
+    parser.add_argument("--only", choices=WORKLOADS, action="append", help="repeatable")
     parser.add_argument("--no-peers", dest="peers", action="store_false", help="leave out tracemalloc and memray")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     options = parser.parse_args()
-    wanted = options.only or ["start", "torch", "objects"]
+    wanted = options.only or WORKLOADS
     results: list[Result] = []
     with tempfile.TemporaryDirectory() as folder:
         if "start" in wanted:
@@ -215,6 +238,8 @@ def main() -> None:
             results += workload("torch", TORCH, 1.01, Path(folder), options)
         if "objects" in wanted:
             results += workload("objects", OBJECTS, 1.03, Path(folder), options)
+        if "processes" in wanted:
+            results += many_processes(Path(folder), 200, options.seconds)
     document: list[dict[str, Any]] = [{**r._asdict(), "kept": r.kept} for r in results]
     print(json.dumps(document, indent=1) if options.json else as_table(results))
 

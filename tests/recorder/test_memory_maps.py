@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import mmap
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from leakscope.recorder.sources import memory_maps
 from leakscope.recorder.tree import Tree
+
+from .runs import until
 
 MiB = 1 << 20
 
@@ -56,4 +61,27 @@ def test_a_young_process_and_one_just_read_are_left_alone() -> None:
         list(tree.update(12.5, 12_500_000_000))
         assert not list(memory_maps.rows(tree))
     finally:
+        child.communicate()
+
+
+def _are_found(tree: Tree, count: int) -> bool:
+    tree.update(10.0, 10_000_000_000)
+    return len(tree.living) == count
+
+
+def test_many_new_processes_get_their_turns_in_several_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_maps, "ROUND_S", 0.0)  # one a round, however fast this machine is
+    script = "import os, sys\nfor _ in range(4): os.fork() or os.execlp('sleep', 'sleep', '60')\nsys.stdin.read()"
+    child = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, start_new_session=True)
+    try:
+        tree = Tree(child.pid, os.getpid())
+        until(lambda: _are_found(tree, 5))
+        seen = []
+        for second in range(12, 17):
+            tree.now_s = float(second)
+            (pid,) = {row["pid"] for row in memory_maps.rows(tree)}
+            seen.append(pid)
+        assert sorted(seen) == sorted(tree.living), "each got its turn before anyone a second one"
+    finally:
+        os.killpg(child.pid, signal.SIGKILL)
         child.communicate()

@@ -14,11 +14,13 @@ from time import perf_counter
 from weakref import WeakKeyDictionary
 
 from ..tree import Process, Row, Tree
+from ._turns import in_turn
 
 TABLE = "descriptors"
 PERIOD_S = 2.0
 LATER_PERIOD_S, EARLY_S = 5.0, 60.0  # a short run has its trend in its first minute
-COST_FACTOR = 200  # half a percent of a core at most, however many descriptors there are
+COST_FACTOR = 200  # of the last looks at the whole tree: half a percent of a core, however many descriptors there are
+ROUND_S = 0.02  # and no more than this at once
 MOST_LINKS = 1000  # read of one process; of more, every second, third, ... and their count is multiplied
 MOST_NAMES = 3  # files of one folder told apart by name; of more, the folder is the name
 _DIGITS = re.compile(r"\d+")
@@ -28,11 +30,12 @@ Kind = tuple[str, "str | None"]
 
 
 class _Known:
-    """What was seen in the last look at a process."""
+    """What was seen in the last look at a process, and what it took."""
 
     def __init__(self) -> None:
         self.count = -1
-        self.next_s = 0.0
+        self.looked_s = float("-inf")
+        self.cost_s = 0.0
 
 
 _known: WeakKeyDictionary[Process, _Known] = WeakKeyDictionary()
@@ -40,15 +43,15 @@ _known: WeakKeyDictionary[Process, _Known] = WeakKeyDictionary()
 
 def rows(tree: Tree) -> Iterator[Row]:
     """One row a process, kind and path, where the number of descriptors changed. **Cost** 2 us a descriptor."""
-    for process in tree:
-        known = _known.setdefault(process, _Known())
-        if tree.now_s < known.next_s:
-            continue
+    known = {process: _known.setdefault(process, _Known()) for process in tree}
+    tree_cost_s = sum(seen.cost_s for seen in known.values())
+    waiting = [process for process, seen in known.items() if _is_due(process, seen, tree.now_s, tree_cost_s)]
+    for process in in_turn(waiting, lambda process: known[process].looked_s, ROUND_S):
+        seen = known[process]
+        seen.looked_s = tree.now_s
         before = perf_counter()
-        counts = _look(process.pid, known)
-        age_s = tree.now_s - process.born_s
-        period_s = PERIOD_S if age_s < EARLY_S else LATER_PERIOD_S
-        known.next_s = tree.now_s + max(period_s, COST_FACTOR * (perf_counter() - before))
+        counts = _look(process.pid, seen)
+        seen.cost_s = perf_counter() - before
         for (kind, path), count in counts.items():
             yield {
                 "pid": process.pid,
@@ -57,6 +60,11 @@ def rows(tree: Tree) -> Iterator[Row]:
                 "fd_path": path,
                 "open_count": count,
             }
+
+
+def _is_due(process: Process, seen: _Known, now_s: float, tree_cost_s: float) -> bool:
+    period_s = PERIOD_S if now_s - process.born_s < EARLY_S else LATER_PERIOD_S
+    return now_s - seen.looked_s >= max(period_s, COST_FACTOR * tree_cost_s)
 
 
 def _look(pid: int, known: _Known) -> Counter[Kind]:

@@ -12,6 +12,7 @@ from time import perf_counter
 
 from .. import proc
 from ..tree import Process, Row, Tree
+from ._turns import in_turn
 
 TABLE = "memory_maps"
 EARLY_S = 60.0
@@ -20,33 +21,41 @@ PERIOD_S = 1.0  # how often the source is asked; each process has its own period
 LATER_PERIOD_S = 60.0
 COST_FACTOR = 400  # of the last reading of the whole tree: 0.25 % of a core
 SHOWN_BYTES = 1 << 20  # a file with less resident is added to the others of its kind
-_FIELDS = {
-    b"Size:": "map_size_bytes",
-    b"Rss:": "map_rss_bytes",
-    b"Pss:": "map_pss_bytes",
+ROUND_S = 0.03  # and no more than this at once
+# What is read of each mapping, in the order of the kernel's lines.
+_FIELDS = (
+    (b"\nSize:", "map_size_bytes"),
+    (b"\nRss:", "map_rss_bytes"),
+    (b"\nPss:", "map_pss_bytes"),
     # Of a file: copies made on write. Its Private_Dirty counts page cache too that is only not written back yet.
-    b"Anonymous:": "map_private_dirty_bytes",
-    b"Swap:": "map_swap_bytes",
-}
+    (b"\nAnonymous:", "map_private_dirty_bytes"),
+    (b"\nSwap:", "map_swap_bytes"),
+)
+_NAMES = ("map_count", *(name for _, name in _FIELDS))
 _read_s: dict[tuple[int, int], float] = {}  # when each process was last read
 _cost_s: dict[tuple[int, int], float] = {}
 
 
 def rows(tree: Tree) -> Iterator[Row]:
     """Rows of the processes whose reading is due, some 20 a process."""
-    living = {(process.pid, process.stat.start_ticks): process for process in tree}
+    living = {_key(process): process for process in tree}
     for known in (_read_s, _cost_s):
         for gone in known.keys() - living.keys():
             del known[gone]
     tree_cost_s = sum(_cost_s.values())
-    for key, process in living.items():
-        if _is_due(key, process, tree.now_s, tree_cost_s):
-            _read_s[key] = tree.now_s
-            before = perf_counter()
-            kinds = _by_kind(process.pid)
-            _cost_s[key] = perf_counter() - before
-            for (kind, path), figures in kinds.items():
-                yield {"pid": key[0], "start_ticks": key[1], "map_kind": kind, "map_path": path, **figures}
+    waiting = [process for key, process in living.items() if _is_due(key, process, tree.now_s, tree_cost_s)]
+    for process in in_turn(waiting, lambda process: _read_s.get(_key(process), float("-inf")), ROUND_S):
+        key = _key(process)
+        _read_s[key] = tree.now_s
+        before = perf_counter()
+        kinds = _by_kind(process.pid)
+        _cost_s[key] = perf_counter() - before
+        for (kind, path), figures in kinds.items():
+            yield {"pid": key[0], "start_ticks": key[1], "map_kind": kind, "map_path": path, **figures}
+
+
+def _key(process: Process) -> tuple[int, int]:
+    return process.pid, process.stat.start_ticks
 
 
 def _is_due(key: tuple[int, int], process: Process, now_s: float, tree_cost_s: float) -> bool:
@@ -59,14 +68,21 @@ def _is_due(key: tuple[int, int], process: Process, now_s: float, tree_cost_s: f
 def _by_kind(pid: int) -> dict[tuple[str, str | None], Row]:
     """{(kind, path): figures}; files with little resident memory go without a path. Empty where it is not readable."""
     found: dict[tuple[str, str | None], Row] = {}
-    figures: Row = {}
-    for line in (proc.read(f"/proc/{pid}/smaps") or b"").splitlines():
-        name, _, rest = line.partition(b" ")
-        if not name.endswith(b":"):  # 7f00-7f10 r-xp 00000000 08:01 123  /path
-            figures = found.setdefault(_kind_and_path(rest), dict.fromkeys(_FIELDS.values(), 0) | {"map_count": 0})
-            figures["map_count"] += 1
-        elif name in _FIELDS:
-            figures[_FIELDS[name]] += int(rest.split()[0]) * 1024
+    data = proc.read(f"/proc/{pid}/smaps") or b""
+    start = 0
+    while start < len(data):  # 7f00-7f10 r-xp 00000000 08:01 123  /path, its figures, and VmFlags at the end
+        last = data.find(b"\nVmFlags:", start)
+        end = data.find(b"\n", last + 1) if last >= 0 else len(data)
+        head = data[start : data.find(b"\n", start, end)].partition(b" ")[2]
+        figures = found.setdefault(_kind_and_path(head), dict.fromkeys(_NAMES, 0))
+        figures["map_count"] += 1
+        at = start
+        for field, name in _FIELDS:
+            place = data.find(field, at, end)
+            if place >= 0:  # a kernel without swap has no Swap
+                at = place + len(field)
+                figures[name] += int(data[at : data.find(b" kB", at)]) * 1024
+        start = end + 1
     return _small_together(found)
 
 
