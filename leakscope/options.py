@@ -72,6 +72,11 @@ class RecordOptions(NamedTuple):
         """Whether it looks at what runs already instead of starting a command."""
         return bool(self.pids) or self.system
 
+    def to_write_down(self) -> dict[str, Any]:
+        """What a recording says it was asked to do: addresses of webhooks are secrets, and commands may hold some."""
+        asked = {name: value for name, value in self._asdict().items() if name not in ("command", "labels", "help")}
+        return {**asked, "on_alert": self.on_alert is not None, "webhooks": len(self.webhooks)}
+
 
 def _period(text: str) -> float:
     seconds = parse_duration(text)
@@ -114,6 +119,26 @@ def _pid(text: str) -> int:
     return int(text)
 
 
+def _rule(text: str) -> str:
+    from .alerts import parse_rule  # 2 ms that nobody waits for who has no rule
+
+    parse_rule(text)
+    return text
+
+
+def _url(text: str) -> str:
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(text)
+        known = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        known = False
+    if not known or not (text.isascii() and text.isprintable()) or " " in text:
+        raise BadInput("not an address that alerts can be sent to: write it like https://hooks.slack.com/services/...")
+    return text
+
+
 def _output(text: str) -> str:
     if not text:
         raise BadInput("the name is empty")
@@ -151,11 +176,11 @@ RECORD_OPTIONS: tuple[Option, ...] = (
     Option(("--framework-logs",), "framework_logs", "", "",
            "Add memory figures to the logs of transformers' Trainer and of Lightning (changes what they print).", None),
     Option(("--alert",), "alerts", "RULE", "",
-           "Say so when rss>40GB, growth>100MB/min, oom_eta<30min, workers>16 or oom; repeatable.", str),
+           "Say so when rss>40GB, growth>100MB/min, oom_eta<30min, workers>16 or oom; repeatable.", _rule),
     Option(("--on-alert",), "on_alert", "COMMAND", "",
            "Run this in a shell at each alert, with the alert as JSON on its standard input.", str),
     Option(("--webhook",), "webhooks", "URL", "",
-           "Send each alert there (Slack, Discord, or plain JSON); repeatable.", str),
+           "Send each alert there (Slack, Discord, or plain JSON); repeatable.", _url),
     Option(("--tee",), "tee", "", "",
            "Keep the end of what the job writes to stderr also where that is a terminal or a pipe.", None),
     Option(("--native",), "native", "", "",
@@ -203,6 +228,9 @@ def parse_record(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -
         raise BadInput("record takes one of these: a command, -p PID, --system or --find-training")
     if not (any(asked) or options.help):
         raise BadInput("record needs a command, such as: leakscope record -- python train.py")
+    if (options.on_alert or options.webhooks) and not (options.alerts or options.help):
+        flag = "--on-alert" if options.on_alert else "--webhook"
+        raise BadInput(f"{flag} needs a rule that says when, such as --alert 'rss>90%'")
     return options
 
 
@@ -237,7 +265,7 @@ def _from_environment(values: dict[str, Any], option: Option, text: str) -> None
         elif text.lower() not in _FALSE:
             raise BadInput(f"{option.variable}: {text!r} is neither 1 nor 0")
     else:
-        for part in text.split() if option.field in ("labels", "pids", "webhooks") else [text]:
+        for part in text.split() if option.field in ("labels", "pids", "alerts", "webhooks") else [text]:
             _set(values, option, option.variable, part)
 
 

@@ -29,6 +29,7 @@ class StatusLine:
     """One line rewritten in place, at most once a second, while stderr is a terminal that shows this process group."""
 
     def __init__(self, enabled: bool) -> None:
+        self._speaks = enabled
         self._enabled = enabled and os.isatty(_STDERR)
         self._shown = False
         self._next_s = 0.0
@@ -43,6 +44,12 @@ class StatusLine:
         _write("\r" + status_text(elapsed_s, figures, limit)[: width - 1] + "\x1b[K")
         self._shown = True
 
+    def interrupt(self, line: str) -> None:
+        """A line that stays, above the one that is rewritten; left out where nobody reads: it must not block."""
+        self.erase()
+        if self._speaks and _is_writable():
+            say(line)
+
     def erase(self) -> None:
         if self._shown and _can_write():
             _write(_CLEAR_LINE)
@@ -52,12 +59,11 @@ class StatusLine:
 def status_text(elapsed_s: float, figures: Figures, limit: Limit | None) -> str:
     """``leakscope 1.2 GiB, +310 MiB, +12.0 MiB/min, 5 processes, limit in 32 min 10 s, 4 min 05 s``."""
     parts = [format_bytes(figures.last_bytes), format_bytes(figures.growth_bytes, signed=True)]
-    rate = figures.bytes_per_s
-    if rate is not None:
+    if (rate := figures.bytes_per_s) is not None:
         parts.append(f"{format_bytes(rate * 60, signed=True)}/min")
     parts.append("1 process" if figures.process_count == 1 else f"{figures.process_count} processes")
-    if rate is not None and rate > 0 and limit is not None and limit.room_bytes / rate < _SHOWN_LIMIT_S:
-        parts.append(f"limit in {format_duration(max(0, limit.room_bytes) / rate)}")
+    if limit is not None and limit.seconds_left is not None and limit.seconds_left < _SHOWN_LIMIT_S:
+        parts.append(f"limit in {format_duration(limit.seconds_left)}")
     parts.append(format_duration(round(elapsed_s)))
     return "leakscope " + ", ".join(parts)
 
@@ -91,7 +97,15 @@ def signal_name(number: int) -> str:
 def _can_write() -> bool:
     """In the foreground (else a terminal may stop us) and not held by ^S."""
     try:
-        return os.tcgetpgrp(_STDERR) == os.getpgrp() and bool(select.select([], [_STDERR], [], 0)[1])
+        return os.tcgetpgrp(_STDERR) == os.getpgrp() and _is_writable()
+    except OSError:
+        return False
+
+
+def _is_writable() -> bool:
+    """A pipe that is full would hold up the recorder."""
+    try:
+        return bool(select.select([], [_STDERR], [], 0)[1])
     except OSError:
         return False
 

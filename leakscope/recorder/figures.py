@@ -9,6 +9,60 @@ from .tree import Tree
 RATE_WINDOW_S = 60.0
 STARTING_S = 2.0  # a program that is still being loaded does not grow
 _LEAST_RATE_S = 5.0  # below this a rate is noise
+STEADY_WINDOW_S = 120.0
+LEAST_STEADY_S = 20.0  # most models are loaded in less
+_WARM_UP_S, _WARM_UP_FRACTION = 5.0, 0.2  # imports, the first batches, the optimizer's state
+_STRETCHES = 6
+_MOST_IN_ONE = 0.5  # of the rise in one stretch: more is a step, and a step is no growth
+_LEAST_AT_END = 0.4  # of the usual rise in the last stretch: less, and it is coming to an end
+
+
+class Course:
+    """The last two minutes of a figure, one value a second: whether it rises, and how fast."""
+
+    def __init__(self) -> None:
+        self._first_s: float | None = None
+        self._floors: deque[tuple[float, int]] = deque()  # (second, lowest value seen in it)
+
+    def add(self, now_s: float, value: int) -> None:
+        if self._first_s is None:
+            self._first_s = now_s
+        if self._floors and now_s - self._floors[-1][0] < 1.0:
+            second, lowest = self._floors.pop()
+            self._floors.append((second, min(lowest, value)))
+            return
+        self._floors.append((now_s, value))
+        while self._floors[0][0] < now_s - STEADY_WINDOW_S and len(self._floors) > 2 * _STRETCHES:
+            self._floors.popleft()
+
+    def steady_rate(self, least_s: float = LEAST_STEADY_S) -> float | None:
+        """Rise of the floor in a second; None unless it rose all along, for ``least_s`` or more after the start-up.
+
+        By floors, since batches come and go. What rises in a step, or less and less, is not steady: no forecast.
+        """
+        if self._first_s is None:
+            return None
+        now_s = self._floors[-1][0]
+        begin_s = self._first_s + max(_WARM_UP_S, _WARM_UP_FRACTION * (now_s - self._first_s))
+        begin_s = max(begin_s, self._floors[0][0])
+        width_s = (now_s - begin_s) / _STRETCHES
+        if now_s - begin_s < least_s:
+            return None
+        lowest: dict[int, tuple[float, int]] = {}  # of each stretch
+        for floor in self._floors:
+            if floor[0] >= begin_s:
+                stretch = min(_STRETCHES - 1, int((floor[0] - begin_s) / width_s))
+                lowest[stretch] = min(floor, lowest.get(stretch, floor), key=lambda floor: floor[1])
+        floors = list(lowest.values())
+        rises = [after - before for (_, before), (_, after) in zip(floors, floors[1:])]
+        if len(floors) < _STRETCHES or min(rises) <= 0:
+            return None
+        total = sum(rises)
+        if max(rises) > _MOST_IN_ONE * total or rises[-1] < _LEAST_AT_END * total / len(rises):
+            return None
+        # Median of the slopes of all pairs: one stretch that was still loading does not make the rate.
+        slopes = sorted((b - a) / (t - s) for i, (t, b) in enumerate(floors) for s, a in floors[:i])
+        return slopes[len(slopes) // 2]
 
 
 class Figures:
@@ -21,6 +75,7 @@ class Figures:
         self.process_count = 0
         self._first_s: float | None = None
         self._recent: deque[tuple[float, int]] = deque()
+        self.course = Course()
 
     def look_at(self, tree: Tree) -> None:
         processes = list(tree)
@@ -34,6 +89,7 @@ class Figures:
             self.first_bytes = memory_bytes
         self.last_bytes = memory_bytes
         self.peak_bytes = max(self.peak_bytes, memory_bytes)
+        self.course.add(tree.now_s, memory_bytes)
         self._recent.append((tree.now_s, memory_bytes))
         while self._recent[0][0] < tree.now_s - RATE_WINDOW_S:
             self._recent.popleft()

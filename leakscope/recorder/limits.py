@@ -1,24 +1,30 @@
-"""How near memory is to the limits that kill: the cgroups of the job and the machine. Runs in the recorder.
+"""How near memory is to the limits that end a job. Runs in the recorder.
 
-Page cache does not count as used: the kernel takes it back before it kills.
+The cgroups of the job and those above them, the machine, the rlimits of each process, /dev/shm, each GPU. Page cache
+does not count as used: the kernel takes it back before it kills.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
+from .figures import LEAST_STEADY_S, Course
 from .tree import Row
 
 LEVELS = (0.85, 0.95)
 HYSTERESIS_FRACTION = 0.05  # a level is announced again only after use fell this much below it
+_LEAST_WATCHED_S = 8.0
+_FORGET_S = 30.0  # GPUs are read every 2 s; what was not seen for so long is gone
 
 
 class Limit(NamedTuple):
-    """One limit at one instant."""
+    """One limit at one instant. ``seconds_left`` is None unless its use grows steadily."""
 
     name: str
     used_bytes: int
     limit_bytes: int
+    seconds_left: float | None = None
 
     @property
     def room_bytes(self) -> int:
@@ -27,6 +33,15 @@ class Limit(NamedTuple):
     @property
     def used_fraction(self) -> float:
         return self.used_bytes / self.limit_bytes
+
+    @property
+    def is_memory(self) -> bool:
+        """All that the job holds counts against it: the machine's or a cgroup's."""
+        return self.name == "host" or self.name.startswith("cgroup ")
+
+    @property
+    def is_gpu(self) -> bool:
+        return self.name.startswith("gpu:")
 
 
 class Alarm(NamedTuple):
@@ -37,31 +52,76 @@ class Alarm(NamedTuple):
     value: float
 
 
+class _Known(NamedTuple):
+    """A limit as last seen, when that was, and how its use went."""
+
+    limit: Limit
+    seen_s: float
+    course: Course
+
+
 class Limits:
-    """Looks at rows of ``host_samples`` and ``cgroup_samples`` and says when a level is passed or the kernel killed."""
+    """Looks at rows of one instant and says when a level is passed or the kernel killed."""
 
     def __init__(self) -> None:
-        self.nearest: Limit | None = None
         self.host_available_bytes: int | None = None
         self.kill_count = 0
+        self.new_kill_count = 0  # of the last look, among the job's own
+        self._known: dict[str, _Known] = {}
         self._reached: dict[str, float] = {}
         self._kills: dict[str, int] = {}
 
-    def look_at(self, host: list[Row], cgroups: list[Row]) -> list[Alarm]:
-        """Alarms that these rows of one instant give."""
+    def __iter__(self) -> Iterator[Limit]:
+        return (known.limit for known in self._known.values())
+
+    @property
+    def nearest(self) -> Limit | None:
+        """The one that will be reached first; of the job's whole memory, where nothing grows steadily."""
+        growing = [limit for limit in self if limit.seconds_left is not None]
+        if growing:
+            return min(growing, key=lambda limit: limit.seconds_left or 0.0)
+        return min((limit for limit in self if limit.is_memory), key=lambda limit: limit.room_bytes, default=None)
+
+    def look_at(
+        self,
+        host: list[Row],
+        cgroups: list[Row],
+        others: Iterable[Row] = (),
+        gpus: Iterable[Row] = (),
+        *,
+        now_s: float = 0.0,
+        own_cgroups: Collection[str] = (),
+    ) -> list[Alarm]:
+        """Alarms that these rows give; a table that was not read in this round has none.
+
+        ``others`` are rows of ``limit_samples``; ``own_cgroups`` are those the job's processes are in themselves.
+        """
         alarms = []
+        self.new_kill_count = 0
+        own = {f"cgroup {path}" for path in own_cgroups}
+        counted = own & {_name(row) for row in cgroups if row.get("oom_kill_count") is not None}
         for row in (*host, *cgroups):
-            alarms += self._look_for_kills(_name(row), row.get("oom_kill_count"))
+            alarms += self._look_for_kills(_name(row), row.get("oom_kill_count"), counted or {"host"})
         if host:
             self.host_available_bytes = host[0]["mem_available_bytes"]
         limits = [limit for row in (*host, *cgroups) if (limit := _limit(row)) is not None]
-        if limits:
-            self.nearest = min(limits, key=lambda limit: limit.room_bytes)
+        limits += [*_nearest_each(others), *_devices(gpus)]
         for limit in limits:
-            alarms += self._look_for_pressure(limit)
+            self._follow(limit, now_s)
+            if not limit.is_gpu:  # a GPU that is full is well used
+                alarms += self._look_for_pressure(limit)
+        for name in [name for name, known in self._known.items() if known.seen_s < now_s - _FORGET_S]:
+            del self._known[name]
         return alarms
 
-    def _look_for_kills(self, name: str, count: int | None) -> list[Alarm]:
+    def _follow(self, limit: Limit, now_s: float) -> None:
+        known = self._known.get(limit.name)
+        course = known.course if known is not None else Course()
+        course.add(now_s, limit.used_bytes)
+        self._known[limit.name] = _Known(limit._replace(seconds_left=_seconds_left(limit, course)), now_s, course)
+
+    def _look_for_kills(self, name: str, count: int | None, ours: Collection[str]) -> list[Alarm]:
+        """``ours``: whose kills are the job's. The machine's count, where the cgroups of the job have none."""
         if count is None:
             return []
         new = count - self._kills.setdefault(name, count)
@@ -69,6 +129,8 @@ class Limits:
         if new <= 0:
             return []
         self.kill_count = max(self.kill_count, new)
+        if name in ours:
+            self.new_kill_count += new
         return [Alarm("oom-kill-counter", f"the kernel's OOM killer ended {new} process(es): {name}", float(new))]
 
     def _look_for_pressure(self, limit: Limit) -> list[Alarm]:
@@ -83,6 +145,15 @@ class Limits:
         return []
 
 
+def _seconds_left(limit: Limit, course: Course) -> float | None:
+    """A forecast reaches twice as far as was watched at most, until ``LEAST_STEADY_S`` were."""
+    rate = course.steady_rate(_LEAST_WATCHED_S)
+    if rate is None:
+        return None
+    seconds = max(0, limit.room_bytes) / rate
+    return seconds if course.steady_rate(min(LEAST_STEADY_S, max(_LEAST_WATCHED_S, seconds / 2))) else None
+
+
 def _name(row: Row) -> str:
     return f"cgroup {row['cgroup']}" if "cgroup" in row else "host"
 
@@ -95,3 +166,26 @@ def _limit(row: Row) -> Limit | None:
         return None
     cache_bytes = max(0, (row["cgroup_file_bytes"] or 0) - (row["cgroup_shmem_bytes"] or 0))
     return Limit(_name(row), max(0, row["current_bytes"] - cache_bytes), row["limit_bytes"])
+
+
+def _nearest_each(rows: Iterable[Row]) -> Iterator[Limit]:
+    """Of each kind the process with the least room: a thousand workers have the same rlimit."""
+    nearest: dict[str, Row] = {}
+    for row in rows:
+        known = nearest.get(row["limit_name"])
+        if known is None or row["limit_bytes"] - row["used_bytes"] < known["limit_bytes"] - known["used_bytes"]:
+            nearest[row["limit_name"]] = row
+    for name, row in nearest.items():
+        of = f" of process {row['pid']}" if row.get("pid") is not None else ""
+        yield Limit(name + of, row["used_bytes"], row["limit_bytes"])
+
+
+def _devices(rows: Iterable[Row]) -> Iterator[Limit]:
+    """Of a GPU that is divided, the part with the least room."""
+    nearest: dict[str, Limit] = {}
+    for row in rows:
+        total_bytes, used_bytes = row.get("gpu_total_bytes"), row.get("gpu_used_bytes")
+        if total_bytes and used_bytes is not None:
+            limit = Limit(f"gpu:{row['gpu_index']}", used_bytes, total_bytes)
+            nearest[limit.name] = min(limit, nearest.get(limit.name, limit), key=lambda limit: limit.room_bytes)
+    yield from nearest.values()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import console, finalizing, launch, proc, sources
 from .figures import Figures
@@ -17,6 +17,9 @@ from .launch import Happening
 from .limits import Alarm, Limits
 from .output import Output
 from .tree import Row, Tree
+
+if TYPE_CHECKING:
+    from .alerting import Alerting
 
 EARLY_INTERVAL_S, EARLY_S, INTERVAL_S = 0.25, 60.0, 1.0  # short runs are common, and a trend needs points
 OWN_PERIOD_S = 10.0
@@ -39,6 +42,7 @@ class Sampler:
         fsync_s: float | None,
         asks_agents: bool,
         status_line: console.StatusLine,
+        alerting: Alerting | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``interval_s`` None adapts to the age of the recording; ``fsync_s`` None never, 0 at every flush."""
@@ -53,6 +57,7 @@ class Sampler:
         self._flush_s, self._fsync_s = flush_s, fsync_s
         self._asks_agents = asks_agents
         self._status_line = status_line
+        self._alerting = alerting
         self._clock = clock
         self._began_s = self._next_s = now_s = clock()
         # The first flush comes early: a command that is killed at once leaves something to read.
@@ -84,6 +89,8 @@ class Sampler:
                 code = launch.exit_code_of(value)
                 self.tree.note_exit(pid, code if code >= 0 else None, -code if code < 0 else None)
                 self._helper = None if pid == self._helper else self._helper
+                if self._alerting is not None:
+                    self._alerting.note_exit(pid)
             elif pid == self.tree.root_pid:
                 verb = {"signal": "passed on", "stopped": "stopped by", "continued": "continued by"}[kind]
                 self.event(kind, f"{verb} {console.signal_name(value)}", float(value), pid)
@@ -156,8 +163,14 @@ class Sampler:
             for row in rows:
                 self._add(table, row)
         self.figures.look_at(self.tree)
-        for alarm in self.limits.look_at(found.get("host_samples", []), found.get("cgroup_samples", [])):
+        host = found.get("host_samples", [])
+        others = found.get("limit_samples", ()), found.get("gpu_samples", ())
+        for alarm in self.limits.look_at(
+            host, found.get("cgroup_samples", []), *others, now_s=now_s, own_cgroups=self.tree.cgroups
+        ):
             self._raise(alarm)
+        if self._alerting is not None:
+            self._alert(self._alerting, now_s, found.get("process_samples", []), host)
         self._sample_duration_s = self._clock() - now_s
 
     def _ask(self, source: ModuleType, now_s: float) -> list[Row]:
@@ -190,6 +203,15 @@ class Sampler:
                 self.output.request_take(alarm.text)
             except OSError as error:
                 self._lost_reason = error.strerror or str(error)
+
+    def _alert(self, alerting: Alerting, now_s: float, processes: list[Row], host: list[Row]) -> None:
+        from .alerting import Sample  # loaded by whoever made ``alerting``
+
+        for alert in alerting.look_at(now_s, Sample(self.tree, self.figures, self.limits, processes, host)):
+            self.event("alert", alert.text, alert.value, self.tree.root_pid)
+            self._status_line.interrupt(f"alert: {alert.text}")
+        for pid in alerting.helpers:
+            self.tree.leave_out(pid)
 
     def _own_row(self) -> dict[str, Any]:
         statm = proc.read("/proc/self/statm")

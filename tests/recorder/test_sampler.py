@@ -147,11 +147,11 @@ def test_figures_leave_out_loading_and_the_end() -> None:
 
 def test_status_line() -> None:
     figures = figures_of(*range(100, 160))
-    limit = Limit("host", 0, 600 * MIB)
+    limit = Limit("host", 0, 600 * MIB, seconds_left=600.0)
     assert console.status_text(75, figures, limit) == (
         "leakscope 159 MiB, +58.0 MiB, +60.0 MiB/min, 1 process, limit in 10 min 00 s, 75.0 s"
     )
-    assert "limit" not in console.status_text(10, figures_of(*[100] * 60), limit)
+    assert "limit" not in console.status_text(75, figures, limit._replace(seconds_left=None))
 
 
 @pytest.mark.parametrize(

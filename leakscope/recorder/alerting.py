@@ -1,0 +1,248 @@
+"""Alerts while recording: compares what was just sampled with the user's rules. Runs in the recorder.
+
+A rule speaks once, and again only after its figure was on the good side for ``QUIET_S``. What follows from an alert (a
+command, a webhook) is done by a helper process (``delivery.py``), which is never waited for while sampling.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from ..alerts import Rule, parse_rule
+from ..options import RecordOptions
+from ..units import format_bytes
+from .figures import Figures
+from .limits import Limit, Limits
+from .tree import Row, Tree
+
+QUIET_S = 30.0
+LAST_WAIT_S = 5.0  # for helpers, when the job has ended: an OOM kill is often seen only then
+_HELPER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "delivery.py")
+_WORKERS = frozenset(("dataloader-worker", "compile-worker", "python-fork", "python-spawn"))
+
+
+class Sample(NamedTuple):
+    """What the rules are about, at one instant."""
+
+    tree: Tree
+    figures: Figures
+    limits: Limits
+    processes: Sequence[Row]  # of process_samples
+    host: Sequence[Row]  # of host_samples
+
+
+class Reading(NamedTuple):
+    """The figure of one rule, and in words what it is the figure of."""
+
+    value: float
+    text: str
+
+
+class Alert(NamedTuple):
+    """A rule that came to hold."""
+
+    rule: Rule
+    value: float
+    text: str
+
+    def message(self) -> dict[str, Any]:
+        """What a command or a webhook is told of it. **Units** of ``value`` as of ``Rule.threshold``."""
+        told = {"rule": self.rule.text, "text": self.text, "value": self.value, "threshold": self.rule.threshold}
+        return {**told, "time_unix_s": round(time.time(), 3)}
+
+
+class Alerting:
+    """The rules of one recording and what each did so far."""
+
+    def __init__(self, rules: Sequence[str], deliver: Callable[[Alert], int | None]) -> None:
+        """``deliver`` starts what follows from an alert and returns the pid of the helper, if there is one."""
+        self._rules = [parse_rule(rule) for rule in rules]
+        self._deliver = deliver
+        self._quiet_since_s: dict[str, float | None] = {}  # of those that spoke: None while they still hold
+        self._helpers: dict[str, int] = {}
+
+    @property
+    def helpers(self) -> set[int]:
+        return set(self._helpers.values())
+
+    def look_at(self, now_s: float, sample: Sample) -> Iterator[Alert]:
+        """The alerts of this instant; each one's helper, if it has any, runs already."""
+        for rule in self._rules:
+            reading = _READERS[rule.metric](rule, sample)
+            if self._speaks(rule, reading, now_s) and reading is not None:
+                alert = Alert(rule, reading.value, f"{rule.text}: {reading.text}")
+                if rule.text not in self._helpers:  # one at a time: a command that hangs must not multiply
+                    pid = self._deliver(alert)
+                    if pid is not None:
+                        self._helpers[rule.text] = pid
+                yield alert
+
+    def note_exit(self, pid: int) -> None:
+        """A child of the recorder was reaped."""
+        self._helpers = {rule: helper for rule, helper in self._helpers.items() if helper != pid}
+
+    def finish(self) -> None:
+        """Let the last deliveries end, for a while; then they go on by themselves, each with a time limit."""
+        deadline_s = time.monotonic() + LAST_WAIT_S
+        while self._helpers and time.monotonic() < deadline_s:
+            for pid in self.helpers:
+                with suppress(ChildProcessError):
+                    if os.waitpid(pid, os.WNOHANG)[0] == 0:
+                        continue
+                self.note_exit(pid)
+            time.sleep(0.02)
+
+    def _speaks(self, rule: Rule, reading: Reading | None, now_s: float) -> bool:
+        if rule.text in self._quiet_since_s:
+            if not rule.is_over(None if reading is None else reading.value):
+                self._quiet_since_s[rule.text] = None
+                return False
+            since_s = self._quiet_since_s[rule.text]
+            if since_s is None:
+                self._quiet_since_s[rule.text] = now_s
+            elif now_s - since_s >= QUIET_S:
+                del self._quiet_since_s[rule.text]
+            return False
+        if reading is None or not rule.holds(reading.value):
+            return False
+        self._quiet_since_s[rule.text] = None
+        return True
+
+
+def alerting_of(options: RecordOptions, job_pid: int | None, output_path: str) -> Alerting | None:
+    """What ``options`` ask for; None without a rule."""
+    if not options.alerts:
+        return None
+    facts = {"host": os.uname().nodename, "pid": job_pid, "recording": output_path}
+
+    def deliver(alert: Alert) -> int | None:
+        if options.on_alert is None and not options.webhooks:
+            return None
+        message = {**facts, **alert.message()}
+        return start_helper(message, command=options.on_alert, webhooks=options.webhooks, quiet=options.quiet)
+
+    return Alerting(options.alerts, deliver)
+
+
+def start_helper(message: dict[str, Any], *, command: str | None, webhooks: Sequence[str], quiet: bool) -> int | None:
+    """Run ``delivery.py``; returns its pid. What it needs goes through a pipe: a webhook's address is a secret."""
+    order = json.dumps({"alert": message, "command": command, "webhooks": list(webhooks)}).encode()
+    reading, writing = os.pipe2(os.O_CLOEXEC)
+    try:
+        os.set_blocking(writing, False)
+        os.write(writing, order)  # a pipe takes 64 KiB at once
+        return os.posix_spawn(
+            sys.executable,
+            [sys.executable, "-I", "-S", _HELPER],
+            os.environ,
+            file_actions=[
+                (os.POSIX_SPAWN_DUP2, reading, 0),
+                (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+                *([(os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)] if quiet else []),
+            ],
+            setpgroup=0,  # ^C is for the job
+            setsigmask=(),
+            setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
+        )
+    except OSError:  # no processes left, for one: the alert stands in the recording all the same
+        return None
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+def _rss(rule: Rule, sample: Sample) -> Reading | None:
+    return _memory(rule, sample, sum(process.rss_bytes for process in sample.tree), "resident")
+
+
+def _pss(rule: Rule, sample: Sample) -> Reading | None:
+    return _memory(
+        rule, sample, sum(process.memory_bytes for process in sample.tree), "held, shared pages counted once,"
+    )
+
+
+def _memory(rule: Rule, sample: Sample, bytes: int, what: str) -> Reading | None:
+    """A share of the smallest limit, never more than what the limit itself counts: workers share pages."""
+    where = f"{what} in {_processes(sample.tree)}"
+    if not rule.is_fraction:
+        return Reading(bytes, f"{rule.show(bytes)} {where}")
+    limit = min((x for x in sample.limits if x.is_memory), key=lambda limit: limit.limit_bytes, default=None)
+    if limit is None:
+        return None
+    fraction = min(bytes, limit.used_bytes) / limit.limit_bytes
+    return Reading(fraction, f"{fraction:.0%} of {format_bytes(limit.limit_bytes)} ({limit.name}) {where}")
+
+
+def _swap(rule: Rule, sample: Sample) -> Reading | None:
+    bytes = sum(row["swap_bytes"] or 0 for row in sample.processes)
+    if not rule.is_fraction:
+        return Reading(bytes, f"{rule.show(bytes)} of the job's memory is in swap")
+    total_bytes = sample.host[0]["swap_total_bytes"] if sample.host else None
+    if not total_bytes:
+        return None
+    return Reading(bytes / total_bytes, f"{bytes / total_bytes:.0%} of the swap is taken by the job")
+
+
+def _gpu(rule: Rule, sample: Sample) -> Reading | None:
+    """The device with most in use, by whomever: what the next allocation meets."""
+
+    def value(limit: Limit) -> float:
+        return limit.used_fraction if rule.is_fraction else limit.used_bytes
+
+    fullest = max((limit for limit in sample.limits if limit.is_gpu), key=value, default=None)
+    if fullest is None:
+        return None
+    total = format_bytes(fullest.limit_bytes)
+    return Reading(value(fullest), f"{rule.show(value(fullest))} in use on {fullest.name} ({total})")
+
+
+def _growth(rule: Rule, sample: Sample) -> Reading | None:
+    rate = sample.figures.course.steady_rate()
+    return None if rate is None else Reading(rate, f"memory grows steadily by {rule.show(rate)}")
+
+
+def _oom_eta(rule: Rule, sample: Sample) -> Reading | None:
+    limit = sample.limits.nearest
+    if limit is None or limit.seconds_left is None:
+        return None
+    used = f"{limit.used_fraction:.0%} of {format_bytes(limit.limit_bytes)} is used"
+    return Reading(limit.seconds_left, f"{limit.name} is full in {rule.show(limit.seconds_left)} at this rate ({used})")
+
+
+def _workers(rule: Rule, sample: Sample) -> Reading:
+    count = sum(process.role in _WORKERS for process in sample.tree)
+    return Reading(count, "1 worker process" if count == 1 else f"{count} worker processes")
+
+
+def _process_count(rule: Rule, sample: Sample) -> Reading:
+    return Reading(len(sample.tree.living), _processes(sample.tree))
+
+
+def _oom(rule: Rule, sample: Sample) -> Reading:
+    count = sample.limits.new_kill_count
+    return Reading(count, f"the kernel's OOM killer ended {'a process' if count == 1 else f'{count} processes'}")
+
+
+def _processes(tree: Tree) -> str:
+    count = len(tree.living)
+    return "1 process" if count == 1 else f"{count} processes"
+
+
+_READERS: dict[str, Callable[[Rule, Sample], Reading | None]] = {
+    "rss": _rss,
+    "pss": _pss,
+    "swap": _swap,
+    "gpu": _gpu,
+    "growth": _growth,
+    "oom_eta": _oom_eta,
+    "workers": _workers,
+    "processes": _process_count,
+    "oom": _oom,
+}
