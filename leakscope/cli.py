@@ -164,3 +164,26 @@ def doctor(format_name: str) -> None:
 
     groups = examination.examine()
     click.echo(examination.as_json(groups) if format_name == "json" else examination.as_text(groups), nl=False)
+
+
+@cli.command()
+@click.argument("log", metavar="FILE", type=click.Path(allow_dash=True))
+@click.option("-f", "--format", "format_name", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def oom(log: str, format_name: str) -> None:
+    """Say who was killed for memory, by which limit, and who held it.
+
+    FILE is any log with evidence, or - for standard input: dmesg, journalctl, syslog, kubectl, earlyoom, ...
+    """
+    import json
+
+    from . import oom as reader
+
+    try:
+        data = sys.stdin.buffer.read() if log == "-" else Path(log).read_bytes()
+    except OSError as error:
+        raise BadInput(f"{log}: {error.strerror or error}") from None
+    reading = reader.read(data)
+    if format_name == "json":
+        click.echo(json.dumps(reader.as_json(reading), indent=1, ensure_ascii=False))
+    else:
+        click.echo(reader.as_text(reading), nl=False)

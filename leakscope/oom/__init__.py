@@ -1,0 +1,22 @@
+"""Evidence of OOM kills: reads any log a person can get hold of and says who was killed, by what limit, and why.
+
+Judges only what the text says; None stands wherever it does not. Standard library only: the analyzer of recordings
+and the command `leakscope oom` both use it.
+"""
+
+from __future__ import annotations
+
+from . import carriers, kernel, notes, userspace
+from .events import Invocation, OomEvent, Reading, Task, as_json
+from .telling import as_text, describe
+
+__all__ = ["Invocation", "OomEvent", "Reading", "Task", "as_json", "as_text", "describe", "read"]
+
+
+def read(data: bytes | str) -> Reading:
+    """What a log says about OOM kills. Any text or bytes will do; nothing in it is an error."""
+    records = list(carriers.records(data))
+    kernel_reader = kernel.Reader(records)
+    events = userspace.add(records, carriers.objects(data), kernel_reader.events)
+    invocations = kernel_reader.invocations
+    return Reading(events, invocations, notes.notes(records, events, invocations))

@@ -1,0 +1,230 @@
+"""Kernel records -> kills: collects each report's parts until a kill line, which alone is already an event.
+
+Any part can be missing: headers are rate-limited, logs are cut, other messages stand between. A part is given
+to a kill only where nothing speaks against it; each report serves one kill.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from . import kill_lines, tables
+from .events import Invocation, OomEvent
+from .kill_lines import KillLine
+from .records import Record
+from .report import Report, event_of
+
+_INVOKED = re.compile(r"(\S.{0,63}?) invoked\s+oom-killer(?::\s*gfp_mask=.*|:?)$")
+_ORDER = re.compile(r"\border=(-?\d+)")
+_TASK_IN = re.compile(r"Task in (.+) killed as a result of limit of (.+)$")
+_GROUP = re.compile(r"Tasks in (.+) are going to be killed due\b")
+_GROUP_START = re.compile(r"Tasks in (\S+) are going to be killed")
+_KEY = re.compile(
+    r"(?:Memory cgroup out|Out) of [Mm]emory|Killed process|oom-kill:|oom_reaper:|\[\s*pid\s*\]|\[\s*\d+\]\s|"
+    r"Task in |Tasks in |.{1,63} invoked oom-killer"
+)
+# A slow serial console needs minutes for a report. A part that is older than this belongs to another kill.
+_LONGEST_REPORT_S = 300.0
+_SAME_KILL_S = 2.0  # a pid is not used again so soon: the same line printed again
+
+
+class Reader:
+    """Feeds on the records in order; then `events` and `invocations` hold the result."""
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        self.events: list[OomEvent] = []
+        self.invocations: list[Invocation] = []
+        self._records = records
+        self._report: Report | None = None
+        self._intent: tuple[Record, KillLine] | None = None
+        self._group: str | None = None
+        self._by_pid: dict[int, int] = {}  # pid -> its latest event
+        for index, record in enumerate(records):
+            if record.is_kernel is not False and record.text:
+                self._read(index, record)
+        self._close_intent()
+        self._close_report()
+
+    def _following(self, index: int) -> Iterator[str]:
+        """The lines a record may have been wrapped into: bare ones that start nothing of their own."""
+        for record in self._records[index + 1 : index + 8]:
+            if record.stamped or not record.text or _KEY.match(record.text):
+                return
+            yield record.text
+
+    def _read(self, index: int, record: Record) -> None:
+        text = record.text
+        following = self._following
+        if "invoked" in text and self._read_invocation(record, following(index)):
+            return
+        if text[0] in "OMK":
+            if found := kill_lines.intent(text, following(index)):
+                self._close_intent()
+                self._intent = (record, found)
+                return
+            trusted = record.stamped or self._intent is not None
+            if found := kill_lines.kill_line(text, following(index), trusted):
+                self._add(record, found)
+                return
+        if text.startswith("Linux version "):  # a new boot
+            self._close_intent()
+            self._close_report()
+            self._group = None
+        elif text.startswith("Tasks in ") and _GROUP_START.match(text):
+            self._start_group(" ".join([text, *following(index)]))
+        elif (report := self._report) is not None or text.startswith(("[", "oom-kill:", "Task in", "memory: usage")):
+            if text[0] == "[" and self._read_table(record, index):
+                return
+            if found_line := kill_lines.oom_kill_line(text, following(index)):
+                if report and report.oom_kill and report.oom_kill.pid != found_line.pid:
+                    self._close_report()
+                self._open(record).oom_kill = found_line
+            elif text.startswith("Task in ") and (match := _TASK_IN.match(" ".join([text, *following(index)]))):
+                self._open(record).task_in = (match[1], match[2].split()[0])
+            elif text.startswith("memory: usage"):
+                self._open(record).read_usage(text)
+            elif report:
+                report.read_detail(text)
+
+    def _open(self, record: Record) -> Report:
+        if self._report is None:
+            self._report = Report(record)
+        return self._report
+
+    def _read_invocation(self, record: Record, following: Iterator[str]) -> bool:
+        text = record.text
+        if text.endswith(" invoked"):
+            text = f"{text} {next(following, '')}"
+        match = _INVOKED.match(text)
+        if match is None:
+            return False
+        self._close_intent()
+        self._close_report()
+        order = _ORDER.search(" ".join([text, *following]))
+        self._report = Report(record, match[1], int(order[1]) if order else None)
+        return True
+
+    def _read_table(self, record: Record, index: int) -> bool:
+        columns = tables.header(record.text, self._following(index))
+        if columns is not None:
+            report = self._open(record)
+            if report.rows:  # the start of another report, whose first lines are missing
+                self._close_report()
+                report = self._open(record)
+            report.columns = columns
+            return True
+        known = self._report.columns if self._report else None
+        row = tables.row(record.text, self._following(index), known or ())
+        if row is not None:
+            self._open(record).rows.append(row)
+        return row is not None
+
+    def _start_group(self, text: str) -> None:
+        match = _GROUP.match(text)
+        if match and self.events:
+            self._group = match[1]
+            self.events[-1] = replace(self.events[-1], group_kill=True)
+
+    def _close_report(self) -> None:
+        report, self._report = self._report, None
+        if report is None or report.invoked_by is None:
+            return
+        start = report.start
+        found = Invocation(start.line_number, start.time, report.invoked_by, report.tasks_in_dump(), report.end)
+        same = (found.time, found.invoked_by)
+        if (
+            found.time is None
+            or start.kernel_time_s is None
+            or same not in ((other.time, other.invoked_by) for other in self.invocations[-20:])
+        ):
+            self.invocations.append(found)
+
+    def _close_intent(self) -> None:
+        pending, self._intent = self._intent, None
+        if pending is not None:
+            self._add(*pending, is_intent=True)
+
+    def _add(self, record: Record, found: KillLine, is_intent: bool = False) -> None:
+        chosen = self._take_intent(record, found) if not is_intent else found
+        report = self._take_report(record, found, chosen)
+        event = event_of(record, found, chosen, report)
+        if is_intent:
+            event = replace(event, pid_is_intended_only=True)
+        if self._group and found.prefix and not report:
+            event = replace(event, group_kill=True, oom_cgroup=self._group)
+        else:
+            self._group = None
+        before = self._by_pid.get(found.pid)
+        if before is not None and _is_same(self.events[before], event):
+            self.events[before] = _merged(self.events[before], event)
+            return
+        self._by_pid[found.pid] = len(self.events)
+        self.events.append(event)
+
+    def _take_intent(self, record: Record, found: KillLine) -> KillLine | None:
+        """The line that announced this kill. To 5.0 a child could die instead, so its pid may be another."""
+        if self._intent is None:
+            return None
+        announced, chosen = self._intent
+        if found.prefix is None and (chosen.pid == found.pid or _near(announced, record)):
+            self._intent = None
+            return chosen
+        self._close_intent()
+        return None
+
+    def _take_report(self, record: Record, found: KillLine, chosen: KillLine | None) -> Report | None:
+        report = self._report
+        if report is None or not _near(report.start, record):
+            self._close_report()
+            return None
+        pids = {found.pid, *([chosen.pid] if chosen else [])}
+        if report.oom_kill and report.oom_kill.pid is not None:
+            if report.oom_kill.pid not in pids:
+                return None
+        elif report.columns and report.rows and not any(pids & {row.task.pid, row.task.tgid} for row in report.rows):
+            return None
+        self._report = None
+        return report
+
+
+def _near(first: Record, second: Record) -> bool:
+    if first.boot != second.boot:
+        return False
+    if first.kernel_time_s is None or second.kernel_time_s is None:
+        return True
+    return -1.0 <= second.kernel_time_s - first.kernel_time_s <= _LONGEST_REPORT_S
+
+
+def _is_same(old: OomEvent, new: OomEvent) -> bool:
+    """Whether two lines tell of one kill: printed on two channels, pasted twice, or first of a group kill."""
+    if old.boot and new.boot and old.boot != new.boot:
+        return False
+    if old.comm is not None and new.comm is not None and old.comm != new.comm:
+        return False
+    if new.group_kill and old.group_kill and old.oom_cgroup in (None, new.oom_cgroup):
+        return True
+    if old.kernel_time_s is not None and new.kernel_time_s is not None:
+        return abs(old.kernel_time_s - new.kernel_time_s) <= _SAME_KILL_S
+    if old.time_kind == new.time_kind and old.time != new.time:
+        return False
+    return old.total_vm_kb is not None and _sizes(old) == _sizes(new)
+
+
+def _sizes(event: OomEvent) -> tuple[int | None, ...]:
+    return event.total_vm_kb, event.anon_rss_kb, event.file_rss_kb
+
+
+def _merged(old: OomEvent, new: OomEvent) -> OomEvent:
+    """The first printing, and what only the second says (a cut line and a whole one; one without its report)."""
+    added: dict[str, Any] = {
+        name: value for name, value in vars(new).items() if value not in (None, (), {}) and not vars(old)[name]
+    }
+    added = {name: value for name, value in added.items() if vars(old)[name] in (None, (), {})}
+    if new.constraint_basis == "oom-kill line" and old.constraint_basis == "message prefix":
+        added.update(constraint=new.constraint, constraint_basis=new.constraint_basis)
+    if not new.pid_is_intended_only:
+        added.update(pid_is_intended_only=False)
+    return replace(old, **added, printed_times=old.printed_times + 1)

@@ -1,0 +1,180 @@
+"""The lines of a kernel report that name a victim: the kill line, the one that announces it, and oom-kill:..."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+# "(oom_kill_allocating_task)", and words a vendor may add there, stand between the words and the colon.
+_PREFIX = r"(?P<prefix>Memory cgroup out of memory|Out of [Mm]emory)(?: \([\w ]{1,40}\))?:\s+"
+_KILLED = re.compile(rf"(?:{_PREFIX})?Killed\s+process\s+(?P<pid>\d+)(?:,\s+UID\s+(?P<uid>\d+),)?\s*(?P<rest>\(.*)")
+_INTENT = re.compile(
+    rf"{_PREFIX}[Kk]ill\s+process\s+(?P<pid>\d+)(?:,\s+UID\s+(?P<uid>\d+),)?\s*\((?P<comm>.*)\)(?P<rest>.*)"
+)
+_STARTED = re.compile(r"(?:Memory cgroup out|Out) of [Mm]emory(?: \(\w+\))?:|Killed\s+process\s")
+_FIELD = re.compile(r",?([A-Za-z][A-Za-z_-]*):(-?\d[\d,]*)(kB)?")
+_REST = re.compile(r",?(?:[A-Za-z][A-Za-z_-]*(?::-?[\d,]*k?)?)?(?:[.>…]|\.\.\.)?")
+_ORDER = ("total-vm", "anon-rss", "file-rss", "shmem-rss", "UID", "pgtables", "oom_score_adj")
+_LONGEST_COMM = 64  # 15 in the kernel; wrapping and vendors make it longer
+
+_KILL_BY_OOM = re.compile(r"oom-kill:\s*constraint=(?:CONSTRAINT_)?(?P<word>\w+)")
+_TAIL = re.compile(r",task=(?P<task>.*),pid=(?P<pid>\d+),uid=(?P<uid>\d+)$")
+_CUT_TAIL = re.compile(r",task=(?P<task>.*),pid=(?P<pid>\d+),")
+_OOM_CGROUP = re.compile(r",oom_memcg=(.*?),task_memcg=")
+_CGROUP = re.compile(r",task_memcg=(.*?),task=")
+_CPUSET = re.compile(r",cpuset=(.*?),mems_allowed=([\d,-]*\d)(?=,[a-z]|$)")
+
+
+class KillLine(NamedTuple):
+    prefix: str | None
+    pid: int
+    comm: str | None
+    uid: int | None
+    sizes: dict[str, int]
+    oom_score_adj: int | None
+
+
+class OomKillLine(NamedTuple):
+    word: str
+    pid: int | None
+    uid: int | None
+    task: str | None
+    cgroup: str | None
+    oom_cgroup: str | None
+    cpuset: str | None
+    mems_allowed: str | None
+
+
+def kill_line(text: str, more: Iterable[str], trusted: bool) -> KillLine | None:
+    """What a kill line says, joined with the lines it was wrapped into; None where it is not one.
+
+    ``trusted``: the carrier or the line before shows that the kernel wrote it; without that a bare line
+    "Killed process 7 (x)" may be prose, and counts only with its prefix or its sizes.
+    """
+    if not _STARTED.match(text):
+        return None
+    following = iter(more)
+    match = _KILLED.match(text)
+    if match is None and len(text) < 80 and not _INTENT.match(text):
+        match = _joined(_KILLED, text, following)
+    if match is None:
+        return None
+    rest = match["rest"]
+    for _ in range(6):
+        parsed = _comm_and_fields(rest)
+        if parsed is None or "oom_score_adj" in parsed[1]:
+            break
+        line = next(following, None)
+        if line is None or _comm_and_fields(f"{rest} {line}") is None:
+            break
+        rest = f"{rest} {line}"
+    parsed = _comm_and_fields(rest)
+    trusted = trusted or match["prefix"] is not None
+    if parsed is None:
+        if not trusted or ")" in rest or len(rest) > _LONGEST_COMM:
+            return None
+        parsed = None, {}  # cut inside the name
+    comm, fields = parsed
+    if not fields and not trusted:
+        return None
+    uid = match["uid"] if match["uid"] is not None else fields.get("UID")
+    adj = fields.get("oom_score_adj")
+    sizes = {name: value for name, value in fields.items() if name not in ("UID", "oom_score_adj")}
+    return KillLine(match["prefix"], int(match["pid"]), comm, None if uid is None else int(uid), sizes, adj)
+
+
+def _joined(pattern: re.Pattern[str], text: str, following: Iterator[str]) -> re.Match[str] | None:
+    spaced = glued = text
+    for _ in range(3):
+        line = next(following, None)
+        if line is None:
+            return None
+        spaced, glued = f"{spaced} {line}", glued + line
+        match = pattern.match(spaced) or pattern.match(glued)
+        if match:
+            return match
+    return None
+
+
+def _comm_and_fields(rest: str) -> tuple[str | None, dict[str, int]] | None:
+    """``(comm) total-vm:..``: the last parenthesis that leaves a list of fields, or the start of one, ends it."""
+    for end in range(min(len(rest), _LONGEST_COMM) - 1, 0, -1):
+        if rest[end] == ")":
+            fields = _fields(rest[end + 1 :])
+            if fields is not None:
+                return rest[1:end], fields
+    return None
+
+
+def _fields(tail: str) -> dict[str, int] | None:
+    """Blanks do not count: wrapping puts them anywhere, also into numbers, and every number has its name before it."""
+    dense = re.sub(r"\s+", "", tail)
+    fields: dict[str, int] = {}
+    position = 0
+    while match := _FIELD.match(dense, position):
+        name, number, unit = match.groups()
+        if name not in _ORDER or name in fields:
+            break
+        if unit is None and name not in ("UID", "oom_score_adj"):
+            break  # cut inside the number
+        if name == "UID" and match.end() == len(dense):
+            break  # likewise: nothing shows where it ends
+        fields[name] = int(number.replace(",", ""))
+        position = match.end()
+    rest = dense[position:]
+    if "file-rss" in fields:
+        return fields  # enough to be sure; another message may have been glued on
+    return fields if _is_start_of_field(rest) else None
+
+
+def _is_start_of_field(rest: str) -> bool:
+    if not _REST.fullmatch(rest):
+        return False
+    name, colon, _ = rest.strip(",.>…").partition(":")
+    return name in _ORDER if colon else any(known.startswith(name) for known in _ORDER)
+
+
+def intent(text: str, more: Iterable[str]) -> KillLine | None:
+    """The line before the kill in kernels to 5.0: "Kill process P (C) score S or sacrifice child"."""
+    if not text.startswith(("Out of", "Memory cgroup out")):
+        return None
+    match = _INTENT.match(text)
+    if match is None and len(text) < 100 and "ill" in text:
+        match = _joined(_INTENT, text, iter(more))
+    if match is None:
+        return None
+    rest = re.sub(r"\s+", "", match["rest"])
+    if rest and not rest.startswith("score") and not "score".startswith(rest):
+        return None
+    comm = match["comm"].split(") score", 1)[0] if len(match["comm"]) > _LONGEST_COMM else match["comm"]
+    uid = match["uid"]
+    return KillLine(match["prefix"], int(match["pid"]), comm, None if uid is None else int(uid), {}, None)
+
+
+def oom_kill_line(text: str, more: Iterable[str]) -> OomKillLine | None:
+    """``oom-kill:constraint=..,task=C,pid=P,uid=U``, read from the right since C can hold anything."""
+    start = _KILL_BY_OOM.match(text)
+    if start is None:
+        return None
+    tail = _TAIL.search(text)
+    if tail is None:
+        whole = text
+        for line, _ in zip(more, range(4)):
+            whole += line
+            if tail := _TAIL.search(whole):
+                text, start = whole, _KILL_BY_OOM.match(whole) or start
+                break
+    tail_or_cut = tail or _CUT_TAIL.search(text)
+    cpuset = _CPUSET.search(text)
+    oom_cgroup, cgroup = _OOM_CGROUP.search(text), _CGROUP.search(text)
+    return OomKillLine(
+        start["word"],
+        int(tail_or_cut["pid"]) if tail_or_cut else None,
+        int(tail["uid"]) if tail else None,
+        tail_or_cut["task"] if tail_or_cut else None,
+        cgroup[1] if cgroup else None,
+        oom_cgroup[1] if oom_cgroup else None,
+        cpuset[1] if cpuset else None,
+        cpuset[2] if cpuset else None,
+    )
