@@ -10,6 +10,7 @@ from ..units import format_bytes, format_duration
 from ._growth import TreeGrowth, tree_growth
 from ._inside import not_looked_at
 from ._ledger import ledger
+from ._oom_kills import kills
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from ..storage import Recording
 
 _LEAST_CPU_S = 0.001
+_KILL = "oom-kill"
 # What may leak while the memory of the processes is flat, and how the headline says so.
 _ELSEWHERE = {"gpu-retention": "GPU memory leaks", "shared-memory": "Shared memory leaks"}
 # Worse than any growth: the job is about to crash, or trains nothing.
@@ -27,6 +29,8 @@ def facts(recording: Recording) -> RecordingFacts:
     """What was recorded, and what recording it cost (fractions of one core and of the job's time)."""
     tables = recording.tables
     how, exit_code, signal = recording.ended
+    if how == "signal" and kills(recording).of_root:
+        how = "oom-killed"
     duration_s = duration(recording)
     return RecordingFacts(
         path=str(recording.path),
@@ -59,15 +63,15 @@ def verdict(recording: Recording, findings: Sequence[Finding]) -> Verdict:
     growth = tree_growth(recording)
     gained = sum(row.growth_bytes for row in ledger(recording))
     hours = (growth.end_s - growth.start_s) / 3600
-    how, _, signal = recording.ended
-    killed = how == "oom-killed" or any(f.kind == "oom-kill" for f in findings)
+    _, _, signal = recording.ended
+    kill = next((f for f in findings if f.kind == _KILL and kills(recording).sure), None)
     wasted = sum(f.bytes for f in findings if f.wasted)
     steps = _steps(recording, growth)
     elsewhere = any(f.kind in _ELSEWHERE and not f.wasted for f in findings)
     return Verdict(
         leaking=True if elsewhere else growth.leaking,
-        killed=killed,
-        headline=_headline(growth, findings, killed, wasted, signal, duration(recording)),
+        killed=kill is not None,
+        headline=_headline(growth, findings, kill, wasted, signal),
         growth_bytes=gained,
         growth_bytes_per_hour=round(gained / hours, 1) if hours > 0 else None,
         growth_bytes_per_step=round(gained / steps, 1) if steps else None,
@@ -78,20 +82,19 @@ def verdict(recording: Recording, findings: Sequence[Finding]) -> Verdict:
 def _headline(
     growth: TreeGrowth,
     findings: Sequence[Finding],
-    killed: bool,
+    kill: Finding | None,
     wasted: int,
     signal: int | None,
-    duration_s: float,
 ) -> str:
-    first = next((f for f in findings if not f.wasted and not _is_danger(f)), None)
+    amount = f"{format_bytes(growth.growth_bytes)} in {format_duration(growth.end_s - growth.start_s)}"
+    rate = f"{format_bytes(growth.growth_bytes_per_hour)} an hour"
+    first = next((f for f in findings if not f.wasted and f.kind != _KILL and not _is_danger(f)), None)
     elsewhere = next((f for f in findings if f.kind in _ELSEWHERE and not f.wasted), None)
     if elsewhere is not None and not growth.leaking:
         text = f"{_ELSEWHERE[elsewhere.kind]}: {_lower(elsewhere.title)}."
     elif growth.leaking is None:
         text = f"Cannot tell whether memory leaks: {growth.reason}."
     elif growth.leaking:
-        amount = f"{format_bytes(growth.growth_bytes)} in {format_duration(growth.end_s - growth.start_s)}"
-        rate = f"{format_bytes(growth.growth_bytes_per_hour)} an hour"
         who = growth.main.name if growth.main else "the job"
         text = f"Memory leaks: {who} gained {amount} ({rate}) and was still growing."
         if first is not None:
@@ -104,8 +107,10 @@ def _headline(
     danger = next((f for f in findings if _is_danger(f) and f.severity != "note"), None)
     if danger is not None:
         text = f"{text} Also: {_lower(danger.title)}." if growth.leaking else f"{danger.title}. {text}"
-    if killed:
-        return f"Killed for lack of memory after {format_duration(duration_s)}. {text}"
+    if kill is not None and first is not None and kill.subject == first.subject and growth.leaking:
+        return f"{kill.title}. The job gained {amount} ({rate})."
+    if kill is not None:
+        return f"{kill.title}. {text}"
     if signal is not None:
         return f"{text} The job was ended by signal {signal}."
     return text

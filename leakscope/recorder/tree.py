@@ -8,10 +8,12 @@ no zombie is not seen.
 from __future__ import annotations
 
 import shlex
+import signal
 from collections.abc import Collection, Iterator
 from typing import Any
 
 from . import proc
+from .exits import Exits
 from .roles import role_of
 
 Row = dict[str, Any]
@@ -94,6 +96,7 @@ class Tree:
         self.now_s = 0.0
         self.living: dict[int, Process] = {}
         self.seen_count = 0
+        self.sigkill_count = 0  # processes that SIGKILL ended, as far as that is known
         self.cgroups: dict[str, None] = {}  # of all processes so far: their counters tell of a kill only afterwards
         self._recorder_pid = recorder_pid
         self._roots_to_come = {*attached_pids} if root_pid is None else {root_pid, *attached_pids}
@@ -101,7 +104,8 @@ class Tree:
         self._helpers: set[int] = set()
         self._last_pid: int | None = None
         self._scanned_s = float("-inf")
-        self._exits: dict[int, tuple[int | None, int | None]] = {}
+        self._reaped: dict[int, tuple[int | None, int | None]] = {}  # by the recorder
+        self._exits = Exits()  # of those that others reap
 
     def __iter__(self) -> Iterator[Process]:
         return iter(list(self.living.values()))
@@ -113,7 +117,7 @@ class Tree:
     def note_exit(self, pid: int, exit_code: int | None, exit_signal: int | None) -> None:
         """What the recorder learnt when it reaped ``pid``; the process is dead at the next update."""
         if pid in self.living:
-            self._exits[pid] = exit_code, exit_signal
+            self._reaped[pid] = exit_code, exit_signal
         self._known.discard(pid)
         self._helpers.discard(pid)
 
@@ -128,10 +132,11 @@ class Tree:
                 self._known = {self._recorder_pid, *self.living}
             self._last_pid, self._scanned_s = last_pid, now_s
             rows += self._find_new(now_ns)
+            self._exits.keep(self.living.keys())
         return rows
 
     def _look_again(self, process: Process, now_ns: int) -> list[Row]:
-        stat = None if process.pid in self._exits else proc.stat(process.pid)
+        stat = None if process.pid in self._reaped else proc.stat(process.pid)
         if stat is not None and stat.is_dead and stat.ppid == self._recorder_pid:
             return []  # the recorder is about to reap it and will know how it ended
         if stat is None or stat.is_dead or stat.start_ticks != process.stat.start_ticks:
@@ -143,7 +148,9 @@ class Tree:
 
     def _bury(self, process: Process, now_ns: int) -> Row:
         process.died_mono_ns = now_ns
-        process.exit_code, process.exit_signal = self._exits.pop(process.pid, (None, None))
+        seen = self._exits.status(process.pid)
+        process.exit_code, process.exit_signal = self._reaped.pop(process.pid, seen)
+        self.sigkill_count += process.exit_signal == signal.SIGKILL
         self.living.pop(process.pid, None)
         return process.row()
 
@@ -176,6 +183,8 @@ class Tree:
             process.stat.is_dead and process.ppid != self._recorder_pid
         ):  # it came and went between two looks, and its parent has not reaped it
             rows.append(self._bury(process, now_ns))
+        elif process.ppid != self._recorder_pid:
+            self._exits.watch(process.pid)
         return rows
 
     def _identify(self, process: Process) -> list[Row]:

@@ -1,0 +1,140 @@
+"""What filled the memory of a process that was killed: what the other analyzers found, else what it held last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..findings import Finding, Subject
+from ..units import format_bytes, format_duration
+from ._growth import tree_growth
+from ._holders import Place
+from ._oom_members import Member
+from ._retained import holder_name, sources_of
+from ._source_lines import Holder, adding_lines
+
+if TYPE_CHECKING:
+    from ..storage import Recording
+
+# What names a holder of host memory: growth first, then what lay there from the start.
+_GROWS = frozenset((
+    "retained-objects", "retained-graph", "cyclic-garbage", "native-growth", "fragmentation", "eval-accumulation",
+    "thread-pileup", "process-pileup", "shared-memory", "recompilation", "refcount-drift",
+))  # fmt: skip
+_LIES_THERE = frozenset(("duplicate-model", "dataset-copies", "dataloader-workers", "compile-workers"))
+_NAMING_EDGES = frozenset(("local", "global", "attribute", "class-attribute", "cell", "default", "cache"))
+_LEAST_SHARE = 0.1  # of what the process held: less did not kill it
+_MOST_OF_IT = 0.5
+
+
+@dataclass(frozen=True)
+class Culprit:
+    """``clause`` goes on from "the kernel killed train.py"; ``finding`` is where the report says more, if it does."""
+
+    clause: str
+    subject: Subject
+    bytes: int
+    share: float
+    finding: Finding | None = None
+
+
+def culprit(recording: Recording, hog: Member, so_far: Sequence[Finding]) -> Culprit | None:
+    """None: nothing that has a name explains what it held."""
+    held = hog.held_bytes
+    if not held:
+        return None
+    for kinds in (_GROWS, _LIES_THERE):
+        own = [f for f in so_far if f.kind in kinds and f.subject.pid == hog.pid and f.bytes >= _LEAST_SHARE * held]
+        if own:
+            return _of_finding(recording, max(own, key=lambda f: f.bytes * f.confidence), held)
+    return _held_most(recording, hog, held)
+
+
+def _of_finding(recording: Recording, finding: Finding, held: int) -> Culprit:
+    weighed = [s.y[-1] for s in finding.series[:1] if s.y and s.name.startswith("bytes held by")]  # with its beginning
+    share = min(1.0, max([finding.bytes, *weighed]) / held)
+    growth = tree_growth(recording)
+    seconds = growth.end_s - growth.start_s
+    if finding.kind in _GROWS and finding.subject.holder and finding.bytes_per_hour and not finding.wasted:
+        rate = f"{format_bytes(finding.bytes_per_hour / 3600)}/s"
+        clause = f"{_name(finding.subject.holder)} grew {rate} over the last {format_duration(seconds)}: "
+        clause += f"{share:.0%} of what it held"
+    else:
+        clause = f"{finding.title[:1].lower()}{finding.title[1:]}: {share:.0%} of what it held"
+    return Culprit(clause, finding.subject, finding.bytes, share, finding)
+
+
+def _name(holder: str) -> str:
+    """Without the type, which the finding itself tells."""
+    return holder.rpartition(" (")[0] or holder
+
+
+def _held_most(recording: Recording, hog: Member, held: int) -> Culprit | None:
+    """The innermost name of the user's that held most of the memory at the last inventory: it need not have grown."""
+    takes = recording.tables["takes"]
+    takes = takes[(takes["pid"] == hog.pid) & (takes["start_ticks"].fillna(hog.start_ticks) == hog.start_ticks)]
+    if not len(takes):
+        return None
+    last = takes.sort_values("take").iloc[-1]
+    rows = recording.tables["holders"]
+    rows = rows[(rows["pid"] == hog.pid) & (rows["take"] == last["take"])]
+    rows = rows[rows["is_user"].fillna(False).astype(bool) & rows["edge_kind"].isin(_NAMING_EDGES)]
+    rows = rows[rows["deep_bytes"].fillna(0) >= _MOST_OF_IT * held]
+    if not len(rows):
+        return None
+    records: list[dict[str, Any]] = rows.to_dict("records")
+    row = min(records, key=lambda r: (r["deep_bytes"], -len(r["path"])))
+    size = int(row["deep_bytes"])
+    zeros = np.zeros(1)
+    name = holder_name(Place(row["path"], row["type_name"], row, zeros, zeros, zeros, zeros, zeros))
+    share = min(1.0, size / held)
+    clause = f"{_name(name)} held most: {format_bytes(size)}, {share:.0%} of it, at the last inventory"
+    return Culprit(clause, _subject(recording, hog, row, name), size, share)
+
+
+def _subject(recording: Recording, hog: Member, row: dict[str, Any], name: str) -> Subject:
+    known = {key: value if isinstance(value, str) else None for key, value in row.items()}
+    lines = adding_lines(
+        sources_of(recording),
+        Holder(
+            variable=known["variable"] or row["path"],
+            owner=known["owner"],
+            owner_module=known["owner_module"],
+            owner_file=known["owner_file"],
+            edge_kind=known["edge_kind"] or "attribute",
+            type_name=row["type_name"],
+            key=None,
+        ),
+    )
+    line = lines[0] if lines else None
+    try:
+        owner_line = int(row["owner_line"])
+    except (TypeError, ValueError):
+        owner_line = None
+    return Subject(
+        pid=hog.pid,
+        process=hog.name,
+        role=hog.role,
+        device="cpu",
+        holder=name,
+        variable=known["variable"],
+        path=row["path"],
+        type=row["type_name"],
+        file=line.file if line is not None else known["owner_file"],
+        line=line.line if line is not None else owner_line,
+        function=line.function if line is not None else None,
+        module=known["owner_module"],
+    )
+
+
+def hog_of(victim: Member | None, others: Sequence[Member], at_s: float | None) -> Member | None:
+    """Who held most when it happened: the victim, unless another process of the job held more than twice as much."""
+    when = at_s if at_s is not None else (victim.died_s if victim is not None else float("inf"))
+    alive = [m for m in others if m.born_s <= when and m.died_s >= when - 1.0]
+    most = max(alive, key=lambda m: m.held_bytes or 0, default=None)
+    if victim is not None and (most is None or (most.held_bytes or 0) <= 2 * (victim.held_bytes or 0)):
+        return victim
+    return most

@@ -1,0 +1,283 @@
+"""A process that the kernel ended for lack of memory: who, by which limit, what it held, and what had filled it.
+
+Looks for:     a kill in the kernel's log that fits a process of the job, or OOM counters that rose while one was ended.
+Why:           SIGKILL leaves no last words: the log, the counters and the curve before it are all there is.
+Decides by:    the log's line with name, cgroup and size; else the counter of the job's own cgroup; else, as a mere
+               possibility, the machine's counter. A counter that stood still clears the kernel.
+Mistaken when: somebody sends SIGKILL to the job just as the kernel kills another process of the same cgroup.
+Do:            mend what grew, or raise the limit that was hit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
+from ..units import KiB, format_bytes, format_duration
+from ._growth import tree_growth
+from ._oom_counters import Counter, above, nearest
+from ._oom_culprit import Culprit, culprit, hog_of
+from ._oom_kills import SURE, Kill, Kills, at_s, kills
+from ._oom_members import Member
+
+if TYPE_CHECKING:
+    from ..storage import Recording
+
+NEEDS = ("processes",)
+AFTER_OTHERS = True
+_KIND = "oom-kill"
+_SHOWN = 5
+_CONSTRAINTS = {
+    "global": "the machine ran out of memory",
+    "cpuset": "the NUMA nodes of its cpuset ran out of memory (others may have had free memory)",
+    "mempolicy": "the NUMA nodes it was bound to ran out of memory (others may have had free memory)",
+}
+
+
+def findings(
+    recording: Recording,
+    *,
+    so_far: Sequence[Finding] = (),
+    min_near_fraction: float = 0.9,  # the kernel kills at 100 %: below, the last look a second before is no hint
+) -> Iterator[Finding | RuledOut | Skipped]:
+    """Yield one finding for all processes that were killed, and who was ended by SIGKILL but not by the kernel."""
+    seen = kills(recording)
+    if seen.found:
+        yield _finding(recording, seen, so_far)
+    for member, counter in seen.cleared[:_SHOWN]:
+        yield _cleared(recording, member, counter)
+    if seen.unclear:
+        who = ", ".join(m.label for m in seen.unclear[:_SHOWN])
+        text = f"{who} was ended by SIGKILL; who sent it is not known: no OOM counter and no kernel log was readable"
+        yield Skipped(_KIND, text)
+    if not seen.found and not seen.cleared and not seen.unclear:
+        yield _nothing(recording, seen, min_near_fraction)
+
+
+def _finding(recording: Recording, seen: Kills, so_far: Sequence[Finding]) -> Finding:
+    kill = seen.found[0]
+    sure = seen.sure or (kill,)
+    moment = at_s(kill, recording)
+    hog = hog_of(kill.victim, seen.members, moment)
+    blamed = culprit(recording, hog, so_far) if hog is not None else None
+    step = _step(recording, hog, moment)
+    return Finding(
+        kind=_KIND,
+        title=_title(recording, kill, sure, hog, blamed, step),
+        severity="critical" if kill.confidence >= SURE and kill.victim is not None else "warning",
+        confidence=kill.confidence,
+        bytes=max(_held_bytes(kill), blamed.bytes if blamed is not None else 0),
+        subject=blamed.subject if blamed is not None else _subject(hog),
+        evidence=list(_evidence(recording, seen, kill, sure, hog, blamed)),
+        doubts=list(_doubts(seen, kill, hog)),
+        remedy=list(_remedy(kill, hog, blamed, recording)),
+        series=_curve(recording, hog),
+    )
+
+
+def _title(
+    recording: Recording, kill: Kill, sure: Sequence[Kill], hog: Member | None, blamed: Culprit | None, step: int | None
+) -> str:
+    killer = "The kernel" if kill.event is None or kill.event.is_kernel else kill.event.killer
+    whom = _name(kill)
+    if len(sure) > 1:
+        whom += f" and {len(sure) - 1} more process{'es' if len(sure) > 2 else ''} of the job"
+    verb = "may have killed" if kill.confidence < SURE else "killed"
+    text = f"{killer} {verb} {whom}{_at_limit(recording, kill)}"
+    if step is not None:
+        text += f" (step {step:,})"
+    if hog is not None and hog is not kill.victim:
+        text += f"; {hog.label} held most"
+    return f"{text}; {blamed.clause}" if blamed is not None else text
+
+
+def _name(kill: Kill) -> str:
+    if kill.victim is not None:
+        role = " (a loader worker)" if kill.victim.role == "dataloader-worker" else ""
+        return kill.victim.label + role
+    return f"{kill.event.comm}[{kill.event.pid}]" if kill.event is not None else "a process of the job's cgroup"
+
+
+def _at_limit(recording: Recording, kill: Kill) -> str:
+    """`` at the cgroup limit 900 MiB``, as far as it is known."""
+    constraint = kill.event.constraint if kill.event is not None else None
+    if constraint in _CONSTRAINTS:
+        return f" as {_CONSTRAINTS[constraint]}"
+    limit = _limit(recording, kill)
+    if limit is not None:
+        return f" at the cgroup limit {format_bytes(limit)}"
+    return " at the limit of a cgroup" if constraint == "memcg" else " for lack of memory"
+
+
+def _limit(recording: Recording, kill: Kill) -> int | None:
+    """The limit that was hit: the log's, else that of the cgroup the counters speak of."""
+    event, counter = kill.event, kill.counter
+    if event is not None:
+        if event.constraint != "memcg":
+            return None
+        if event.limit_kb is not None:
+            return event.limit_kb * KiB
+        own = [c for c in above(recording, event.oom_cgroup) if c.name == f"cgroup {event.oom_cgroup}"]
+        return own[0].limit_bytes if own else None
+    if counter is None or kill.victim is None or kill.victim.cgroup is None:
+        return None
+    if counter.hit_count == 0:  # not its own limit: one above it, or the whole machine
+        return None
+    if counter.hit_count:
+        return counter.limit_bytes
+    limits = [c for c in above(recording, kill.victim.cgroup) if c.limit_bytes]  # version 1 does not say whose it was
+    tightest = min(limits, key=lambda c: c.limit_bytes or 0, default=None)
+    return tightest.limit_bytes if tightest is not None and (tightest.used_fraction or 0) >= 0.5 else None
+
+
+def _held_bytes(kill: Kill) -> int:
+    """What the victim held by the log, which saw it last; else at the last look."""
+    event = kill.event
+    if event is not None and event.anon_rss_kb is not None:
+        return (event.anon_rss_kb + (event.shmem_rss_kb or 0)) * KiB
+    return (kill.victim.held_bytes or 0) if kill.victim is not None else 0
+
+
+def _subject(hog: Member | None) -> Subject:
+    return Subject() if hog is None else Subject(pid=hog.pid, process=hog.name, role=hog.role, device="cpu")
+
+
+def _step(recording: Recording, hog: Member | None, moment: float | None) -> int | None:
+    """The training step it had come to: its own, or where it counts none, that of the one process that does."""
+    rows = recording.tables["sentinels"]
+    rows = rows[rows["step"].notna()]
+    if moment is not None:
+        rows = rows[rows["time_s"] <= moment + 1.0]
+    own = rows[rows["pid"] == hog.pid] if hog is not None else rows
+    if not len(own) and rows["pid"].nunique() == 1:
+        own = rows
+    return int(own["step"].max()) if len(own) else None
+
+
+def _evidence(
+    recording: Recording,
+    seen: Kills,
+    kill: Kill,
+    sure: Sequence[Kill],
+    hog: Member | None,
+    blamed: Culprit | None,
+) -> Iterator[Evidence]:
+    if kill.event is not None:
+        from ..oom import describe  # the sentences of `leakscope oom`
+
+        for sentence in describe(kill.event)[:_SHOWN]:
+            yield Evidence(sentence)
+    if hog is not None and hog is not kill.victim:
+        figures = {"held_bytes": hog.held_bytes, "victim_bytes": _held_bytes(kill)}
+        text = f"{hog.label} held {format_bytes(hog.held_bytes or 0)}, the victim {format_bytes(_held_bytes(kill))}"
+        yield Evidence(f"who was killed is not who held most: {text}", figures)
+    if blamed is not None and blamed.finding is not None:
+        yield Evidence(f"{blamed.finding.title} ({blamed.finding.kind}, below)", {"bytes": blamed.finding.bytes})
+        yield from blamed.finding.evidence[:2]
+    rise = _curve(recording, hog)
+    if rise:
+        first, last = rise[0].y[0], rise[0].y[-1]
+        text = f"{rise[0].name} went from {format_bytes(first)} to {format_bytes(last)} in"
+        span_s = rise[0].x[-1] - rise[0].x[0]
+        yield Evidence(f"{text} {format_duration(span_s)}", {"first_bytes": first, "last_bytes": last})
+    for one in sure[:_SHOWN]:
+        yield from _of_kill(recording, one)
+    earlier = [e for e, _ in seen.earlier if kill.victim is not None and e.comm == kill.victim.comm]
+    if earlier:
+        last_s = max(at for e, at in seen.earlier if e in earlier)
+        day = time.strftime("%Y-%m-%d %H:%M", time.gmtime(last_s))
+        text = f"the journal has {len(earlier)} earlier kills of a {earlier[0].comm}, the last {day} UTC"
+        yield Evidence(text, {"earlier_kills": len(earlier)})
+
+
+def _of_kill(recording: Recording, kill: Kill) -> Iterator[Evidence]:
+    """How it is known."""
+    moment = at_s(kill, recording)
+    when = f" {format_duration(moment)} into the recording" if moment is not None and moment > 0 else ""
+    if kill.event is not None:
+        yield Evidence(f"the kernel's log says so{when}: {kill.event.text}", {"pid": kill.event.pid})
+    counter = kill.counter
+    if counter is not None and counter.new_count:
+        figures = {"first_count": counter.first, "last_count": counter.last, "limit_hits": counter.hit_count}
+        text = f"the kernel's count of OOM kills in {counter.name} rose from {counter.first} to {counter.last}"
+        if counter.hit_count == 0:
+            text += ", while its own limit was not hit: it was one above it, or the whole machine"
+        yield Evidence(text, figures)
+    if kill.victim is not None and kill.victim.was_sigkilled:
+        yield Evidence(f"{kill.victim.label} was ended by SIGKILL", {"exit_signal": kill.victim.exit_signal})
+    near = nearest(recording, kill.victim.cgroup) if kill.victim is not None else None
+    if near is not None and near.used_bytes is not None and near.limit_bytes is not None:
+        text = f"at most {format_bytes(near.used_bytes)} of the limit {format_bytes(near.limit_bytes)} of {near.name}"
+        yield Evidence(f"{text} were seen in use", {"used_bytes": near.used_bytes, "limit_bytes": near.limit_bytes})
+
+
+def _doubts(seen: Kills, kill: Kill, hog: Member | None) -> Iterator[str]:
+    if kill.confidence < SURE:
+        yield "no log could be read: the kernel killed somebody on this machine and somebody sent SIGKILL to the job"
+    elif kill.event is None and kill.victim is not None:
+        yield "the kernel's log was not readable: that this process was the one follows from the counter and the signal"
+    if kill.rivals:
+        yield f"it may also have been {' or '.join(m.label for m in kill.rivals[:3])}"
+    if kill.victim is None:
+        yield "the recorder had not seen that process: it may not have been the job's"
+    if hog is not None and hog.is_root is False and kill.victim is None:
+        yield "what else was in the cgroup is not known"
+    yield from seen.remarks
+
+
+def _remedy(kill: Kill, hog: Member | None, blamed: Culprit | None, recording: Recording) -> Iterator[str]:
+    if blamed is not None and blamed.finding is not None:
+        yield from blamed.finding.remedy
+    elif blamed is not None:
+        place = f" ({blamed.subject.file}:{blamed.subject.line})" if blamed.subject.line else ""
+        yield f"hold less in {blamed.subject.holder}{place}: it was {blamed.share:.0%} of what the process held"
+    if kill.event is None and kill.confidence < 0.95:
+        yield "to see the kernel's own words: sudo journalctl -k -o short-monotonic | leakscope oom -"
+
+
+def _curve(recording: Recording, hog: Member | None) -> list[Series]:
+    """Memory of the one that held most, until its end."""
+    process = next((p for p in tree_growth(recording).processes if hog is not None and p.pid == hog.pid), None)
+    if process is None or process.time_s.size < 2:
+        return []
+    every = process.time_s.size // 1000 + 1
+    y = [round(float(v)) for v in process.held_bytes[::-1][::every][::-1]]
+    x = [round(float(v), 3) for v in process.time_s[::-1][::every][::-1]]
+    return [Series(f"memory of {process.label}", x, y)]
+
+
+def _cleared(recording: Recording, member: Member, counter: Counter) -> RuledOut:
+    near = nearest(recording, member.cgroup)
+    text = f"{member.label} was ended by SIGKILL, but not by the kernel for lack of memory: its count of OOM kills in "
+    text += f"{counter.name} "
+    text += f"stayed at {counter.last}" if counter.stood_still else f"rose by {counter.new_count}, all of them others"
+    figures: dict[str, object] = {"exit_signal": member.exit_signal, "oom_kill_count": counter.last}
+    if near is not None and near.used_fraction is not None:
+        text += f"; at most {near.used_fraction:.0%} of the nearest limit was in use ({near.name})"
+        figures |= {"used_bytes": near.used_bytes, "limit_bytes": near.limit_bytes}
+    return RuledOut(_KIND, text, figures)
+
+
+def _nothing(recording: Recording, seen: Kills, min_near_fraction: float) -> RuledOut | Skipped:
+    how, _, _ = recording.ended
+    near = nearest(recording, next((m.cgroup for m in seen.members if m.is_root), None))
+    if how == "lost":
+        text = "the recorder did not see the end"
+        if near is not None and (near.used_fraction or 0.0) >= min_near_fraction:
+            text += (
+                f"; memory was at {near.used_fraction:.0%} of the limit of {near.name} then, and a kill of the whole "
+                "group takes the recorder too: sudo journalctl -k | leakscope oom -"
+            )
+        return Skipped(_KIND, text)
+    host = seen.host
+    figures = {"first_count": host.first, "last_count": host.last, "elsewhere": host.new_count}
+    if host.stood_still:
+        return RuledOut(_KIND, f"the kernel killed nobody on this machine: its count stayed at {host.last}", figures)
+    if host.is_known:
+        text = f"the kernel killed {host.new_count} process(es) on this machine, none of them seen to be the job's"
+        return RuledOut(_KIND, text, figures)
+    if any(m.ended_unseen for m in seen.members):
+        return Skipped(_KIND, "how some processes ended is not known, and no OOM counter was readable")
+    return RuledOut(_KIND, "no process of the job was ended by SIGKILL", figures)
