@@ -7,24 +7,31 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 _SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ksh", "fish", "tcsh", "csh", "busybox"))
-_LAUNCHERS = frozenset(("torchrun", "accelerate", "deepspeed", "mpirun", "mpiexec", "horovodrun", "srun"))
-_LAUNCHER_MODULES = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch")
+# What only starts the job: for several ranks, in an environment, with a limit.
+_LAUNCHERS = frozenset((
+    "torchrun", "accelerate", "accelerate-launch", "deepspeed", "fabric", "composer", "mpirun", "mpiexec", "horovodrun",
+    "srun", "uv", "conda", "mamba", "micromamba", "pixi", "poetry", "pipenv", "pdm", "hatch", "timeout", "time", "sudo",
+    "tini", "dumb-init", "docker-init",
+))  # fmt: skip
+_LAUNCHER_MODULE = re.compile(
+    r"torch\.distributed\.(run|launch)|accelerate\.commands\.(launch|accelerate_cli)|deepspeed\.launcher\.\w+"
+    r"|lightning\.fabric\.cli|lightning_fabric\.cli|composer\.cli\.launcher|horovod\.runner(\.\w+)*|conda"
+)
 _TRAINER_PARENTS = frozenset(("trainer", "python", "python-fork", "python-spawn", "dataloader-worker"))
-_LOGGERS = re.compile(r"(wandb|tensorboard|mlflow|gpu_stats$|aim$)")
+# In full: a user's script may well be called wandb_sweep.py.
+_LOGGER = re.compile(r"wandb(-core|-xpu|-service.*)?|gpu_stats|tensorboard(_data_server)?|mlflow|aim")
 # Helpers of multiprocessing, of its copy for dill ("multiprocess", used by datasets.map), and of joblib's loky.
 _HELPERS = (
-    (
-        re.compile(r"(multiprocess(ing)?|loky\.backend)\.(resource|semaphore)_tracker"),
-        "resource-tracker",
-    ),
+    (re.compile(r"(multiprocess(ing)?|loky\.backend)\.(resource|semaphore)_tracker"), "resource-tracker"),
     (re.compile(r"multiprocess(ing)?\.forkserver"), "forkserver"),
     (re.compile(r"multiprocess(ing)?\.spawn|loky\.backend\.popen_loky"), "python-spawn"),
-    (re.compile(r"multiprocessing\.managers"), "shm-manager"),
 )
 _COMPILE = re.compile(r"torch[/.]_inductor[/.]compile_worker")
+# The interpreter's options that have a value, alone or at the end of a cluster such as -um.
+_WITH_VALUE = re.compile(r"-[bBdEhiIOPqRsSuvVx?]*([mcWX])(.*)", re.DOTALL)
 
 
 def role_of(
@@ -40,7 +47,7 @@ def role_of(
         return "launcher"
     if program == "torch_shm_manager":
         return "shm-manager"
-    if _LOGGERS.match(program):
+    if _LOGGER.fullmatch(program) or parent_role == "logger":
         return "logger"
     if not program.startswith(("python", "pypy")):
         return "other"
@@ -48,22 +55,37 @@ def role_of(
 
 
 def _python_role(arguments: Sequence[str], parent_role: str | None, is_fork: bool) -> str:
-    rest = arguments[1:]
-    line = " ".join(rest)
-    if _COMPILE.search(line):
+    how, what = _what_it_runs(arguments)
+    if _COMPILE.search(what):
         return "compile-worker" if is_fork else "compile-sidecar"
     if is_fork and parent_role in ("forkserver", "python-spawn"):
         return "python-fork"
-    for pattern, role in _HELPERS:
-        if pattern.search(line):
+    for pattern, role in _HELPERS if how in ("m", "c") else ():
+        if pattern.search(what):
             return role
-    started = [os.path.basename(argument) for argument in rest[:3]]
-    if any(module in rest for module in _LAUNCHER_MODULES) or any(name in _LAUNCHERS for name in started):
+    name = os.path.basename(what)
+    if name in _LAUNCHERS if how == "script" else how == "m" and _LAUNCHER_MODULE.fullmatch(what):
         return "launcher"
-    if any(_LOGGERS.match(name) for name in started):
+    if _LOGGER.fullmatch(name if how == "script" else what.partition(".")[0]):
         return "logger"
     if parent_role in _TRAINER_PARENTS or parent_role in ("forkserver", "launcher"):
         if is_fork:
             return "python-fork"
         return "trainer" if parent_role == "launcher" else "python"
     return "trainer"
+
+
+def _what_it_runs(arguments: Sequence[str]) -> tuple[str, str]:
+    """("m", module), ("c", text) or ("script", path) of an interpreter; what follows is the program's own."""
+    words: Iterator[str] = iter(arguments[1:])
+    for word in words:
+        option = _WITH_VALUE.fullmatch(word)
+        if option:
+            value = option[2] or next(words, "")
+            if option[1] in "mc":
+                return option[1], value
+        elif word == "--check-hash-based-pycs":
+            next(words, None)
+        elif not word.startswith("-") or word == "-":
+            return "script", word
+    return "script", ""

@@ -5,10 +5,6 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-import pytest
-
-from leakscope.recorder.roles import role_of
-
 from .runs import PYTHON, TIMEOUT_S, environment, record, rows, start, until
 
 FORKS = """
@@ -103,65 +99,6 @@ def test_an_interval_is_obeyed_and_duration_ends_the_recording_only(tmp_path: Pa
     assert times_s[-1] - times_s[0] < 0.7
     end = rows(journal, "events")[-1]
     assert (end["event"], end["value"]) == ("end", None)
-
-
-@pytest.mark.parametrize(
-    ("comm", "arguments", "parent_role", "parent_arguments", "role"),
-    [
-        ("python", ["python", "train.py"], None, None, "trainer"),
-        ("python3.11", ["/usr/bin/python3.11", "-m", "train"], "shell", ["bash", "run.sh"], "trainer"),
-        ("python", ["python", "train.py"], "trainer", ["python", "train.py"], "python-fork"),
-        ("pt_data_worker", ["python", "train.py"], "trainer", ["python", "train.py"], "dataloader-worker"),
-        ("python", ["python", "tool.py"], "trainer", ["python", "train.py"], "python"),
-        ("torchrun", ["/env/bin/python", "/env/bin/torchrun", "train.py"], None, None, "launcher"),
-        ("python", ["python", "-m", "torch.distributed.run", "train.py"], None, None, "launcher"),
-        ("python", ["python", "-u", "train.py"], "launcher", ["python", "torchrun", "train.py"], "trainer"),
-        (
-            "python",
-            ["python", "-c", "from multiprocessing.resource_tracker import main;main(5)"],
-            "trainer",
-            ["python", "train.py"],
-            "resource-tracker",
-        ),
-        (
-            "python",
-            ["python", "-c", "from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=5)"],
-            "trainer",
-            ["python", "train.py"],
-            "python-spawn",
-        ),
-        (
-            "python",
-            ["python", "/site-packages/torch/_inductor/compile_worker/__main__.py", "--workers=2"],
-            "trainer",
-            ["python", "train.py"],
-            "compile-sidecar",
-        ),
-        (
-            "python",
-            ["python", "/site-packages/torch/_inductor/compile_worker/__main__.py", "--workers=2"],
-            "compile-sidecar",
-            ["python", "/site-packages/torch/_inductor/compile_worker/__main__.py", "--workers=2"],
-            "compile-worker",
-        ),
-        (
-            "python",
-            ["python", "-c", "from multiprocessing.forkserver import main; main(5)"],
-            "forkserver",
-            ["python", "-c", "from multiprocessing.forkserver import main; main(5)"],
-            "python-fork",
-        ),
-        ("torch_shm_manag", ["/torch/bin/torch_shm_manager"], "trainer", ["python", "train.py"], "shm-manager"),
-        ("wandb-core", ["/wandb/bin/wandb-core", "--port-filename=x"], "trainer", ["python", "train.py"], "logger"),
-        ("bash", ["-bash"], None, None, "shell"),
-        ("nvidia-smi", ["nvidia-smi"], "trainer", ["python", "train.py"], "other"),
-        ("kworker", [], None, None, "other"),
-    ],
-)
-def test_roles(
-    comm: str, arguments: list[str], parent_role: str | None, parent_arguments: list[str] | None, role: str
-) -> None:
-    assert role_of(comm, arguments, parent_role, parent_arguments) == role
 
 
 def test_twenty_processes_in_a_small_recorder(tmp_path: Path) -> None:
