@@ -141,6 +141,87 @@ class ProcessRow:
 
 
 @dataclass(frozen=True)
+class Band:
+    """One layer of a stacked chart: bytes at each moment of its timeline."""
+
+    name: str
+    value_bytes: Sequence[int]
+    estimated: bool = False
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Something to mark on the timeline: ``kind`` is phase, take, mark, event, pressure, alert or death."""
+
+    kind: str
+    time_s: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Memory of the process tree over the run, twice divided: by account and by process (each sums to the total).
+
+    **Units** seconds since the recording began, bytes; pages that processes share are counted once. ``step`` is the
+    training step at each moment, None where no process said. Thinned for drawing, but no band's peak is lost;
+    ``left_out`` counts the moments of a kind that were too many to mark.
+    """
+
+    time_s: Sequence[float]
+    total_bytes: Sequence[int]
+    accounts: Sequence[Band]
+    processes: Sequence[Band]
+    step: Sequence[int | None] = ()
+    moments: Sequence[Moment] = ()
+    left_out: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class HeapTake:
+    """An inventory to look at or to compare with. ``truncated``: it was cut short, its figures are lower bounds."""
+
+    take: int
+    time_s: float
+    step: int | None
+    reason: str
+    truncated: bool
+
+
+@dataclass(frozen=True)
+class HeapHolder:
+    """What was found at one path, in each of the heap's takes: bytes with all that was first reached through it.
+
+    ``parent`` is the index of the nearest path above it that is shown, None at the top.
+    """
+
+    path: str
+    parent: int | None
+    type: str
+    bytes: Sequence[int]
+    count: Sequence[int]
+
+
+@dataclass(frozen=True)
+class HeapView:
+    """The heap of one process by holder; parents stand before their members. ``left_out_count`` paths were smaller."""
+
+    process: str
+    takes: Sequence[HeapTake]
+    holders: Sequence[HeapHolder]
+    left_out_count: int = 0
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """A few lines of the user's source, as it was loaded, round a line that a finding names."""
+
+    file: str
+    line: int
+    first_line: int
+    lines: Sequence[str]
+
+
+@dataclass(frozen=True)
 class Verdict:
     """``leaking``: True = grows without end in sight, False = looked and it does not, None = cannot tell."""
 
@@ -185,6 +266,9 @@ class Report:
     skipped: Sequence[Skipped] = ()
     tensor_budget: Sequence[BudgetRow] = ()
     processes: Sequence[ProcessRow] = ()
+    timeline: Timeline | None = None
+    heap: Sequence[HeapView] = ()
+    excerpts: Sequence[Excerpt] = ()
 
 
 def in_order(findings: Sequence[Finding]) -> list[Finding]:

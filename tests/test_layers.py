@@ -34,7 +34,7 @@ PACKAGES = {
     "storage": {"pyarrow", "pandas", "numpy"},
     "importers": {"pyarrow", "pandas", "numpy"},
     "analyzers": {"numpy", "pandas"},
-    "renderers": {"rich", "matplotlib"},
+    "renderers": {"rich", "matplotlib", "jinja2", "markupsafe"},
     "integrations": {"torch", "transformers", "lightning", "pytest"},
 }
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import BadInput
 from ..findings import Finding, Report, RuledOut, Skipped, in_order
-from . import _attached, _budget, _experiments, _ledger, _processes, _verdict
+from . import _attached, _budget, _excerpts, _experiments, _heap_view, _ledger, _processes, _timeline, _verdict
 
 if TYPE_CHECKING:
     from ..storage import Recording
@@ -75,6 +75,9 @@ def analyze(
         skipped=[skip for skip in skipped if not only or skip.kind in only],
         tensor_budget=_budget.tensor_budget(recording),
         processes=_processes.process_rows(recording),
+        timeline=_timeline.timeline(recording),
+        heap=_heap_view.heap_views(recording),
+        excerpts=_excerpts.excerpts(recording, findings),
     )
 
 

@@ -16,16 +16,23 @@ from ..findings import Report
 
 SUFFIX = ".json"
 SCHEMA = "leakscope.report/1"
+_PACKED = ("timeline", "heap")  # thousands of numbers that nobody reads line by line
 
 
 def render(report: Report) -> str:
-    """One JSON object, indented, ending with a newline."""
-    return json.dumps(as_dict(report), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    """One JSON object, indented but for what is drawn, ending with a newline."""
+    entries = [f'  "{name}": {_text(value, name in _PACKED)}' for name, value in as_dict(report).items()]
+    return "{\n" + ",\n".join(entries) + "\n}\n"
 
 
 def as_dict(report: Report) -> dict[str, Any]:
     """The contract as plain values: for programs that have the report at hand."""
     return {"schema": SCHEMA, **_plain(report)}
+
+
+def _text(value: Any, packed: bool) -> str:
+    text = json.dumps(value, indent=None if packed else 2, ensure_ascii=False, allow_nan=False)
+    return text.replace("\n", "\n  ")  # JSON writes the line ends of strings as \\n: these are its own
 
 
 def _plain(value: Any) -> Any:

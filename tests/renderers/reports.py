@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from leakscope.findings import (
+    Band,
     BudgetRow,
     Evidence,
+    Excerpt,
     Finding,
+    HeapHolder,
+    HeapTake,
+    HeapView,
     LedgerRow,
+    Moment,
     RecordingFacts,
     Report,
     RuledOut,
     Series,
     Skipped,
     Subject,
+    Timeline,
     Verdict,
 )
 
@@ -91,6 +98,38 @@ FULL = Report(
         BudgetRow("train.py[4242]", "cpu", "end", "user-held", 600 * MiB),
         BudgetRow("train.py[4242]", "cpu", "peak", "model", 400 * MiB),
         BudgetRow("train.py[4242]", "cpu", "peak", "activations", 900 * MiB),
+    ],
+    timeline=Timeline(
+        time_s=[0.0, 10.0, 20.0],
+        total_bytes=[200 * MiB, 500 * MiB, 842 * MiB],
+        accounts=[
+            Band("tensors", [10 * MiB, 300 * MiB, 610 * MiB], estimated=True),
+            Band("other-private", [190 * MiB, 200 * MiB, 232 * MiB]),
+        ],
+        processes=[Band("train.py[4242]", [200 * MiB, 500 * MiB, 842 * MiB])],
+        step=[None, 2400, 5000],
+        moments=[
+            Moment("phase", 10.0, "eval begins at step 2,400"),
+            Moment("take", 12.0, "inventory 1 of train.py[4242] (schedule, 80 ms)"),
+            Moment("death", 20.0, "worker[4250] was ended by SIGKILL"),
+        ],
+        left_out={"phase": 7},
+    ),
+    heap=[
+        HeapView(
+            "train.py[4242]",
+            [HeapTake(1, 5.0, 1200, "schedule", False), HeapTake(2, 18.0, 4500, "schedule", True)],
+            [
+                HeapHolder("main() trainer", None, "train.Trainer", [50 * MiB, 600 * MiB], [1, 1]),
+                HeapHolder("main() config", None, "dict", [70 * MiB, 70 * MiB], [1, 1]),
+                HeapHolder("main() trainer.history", 0, "list", [20 * MiB, 570 * MiB], [1, 1]),
+                HeapHolder("main() trainer.history[*]", 2, "torch.Tensor", [20 * MiB, 569 * MiB], [120, 5000]),
+            ],
+            left_out_count=31,
+        )
+    ],
+    excerpts=[
+        Excerpt("train.py", 88, 87, ["    for batch in data:", "        self.history.append(loss)", "    done()"])
     ],
 )
 EMPTY = Report(

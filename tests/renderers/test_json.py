@@ -35,6 +35,7 @@ def nullable(*types):
 
 TEXT, WHOLE, NUMBER, YES_NO = ({"type": name} for name in ("string", "integer", "number", "boolean"))
 FIGURES = {"type": "object"}
+BANDS = every(record(name=TEXT, value_bytes=every(WHOLE), estimated=YES_NO))
 CONTRACT = record(
     schema={"const": "leakscope.report/1"},
     recording=record(
@@ -67,6 +68,16 @@ CONTRACT = record(
     processes=every(record(
         process=TEXT, role=TEXT, count=WHOLE, most_at_once=WHOLE, lifetime_s=NUMBER, busy_share=NUMBER, pss_bytes=WHOLE,
         private_bytes=WHOLE, rss_bytes=WHOLE, thread_count=WHOLE, fd_count=WHOLE, first_s=NUMBER, last_s=NUMBER)),
+    timeline={"anyOf": [{"type": "null"}, record(
+        time_s=every(NUMBER), total_bytes=every(WHOLE), accounts=BANDS, processes=BANDS,
+        step=every(nullable("integer")), moments=every(record(kind=TEXT, time_s=NUMBER, text=TEXT)),
+        left_out=FIGURES)]},
+    heap=every(record(
+        process=TEXT, left_out_count=WHOLE,
+        takes=every(record(take=WHOLE, time_s=NUMBER, step=nullable("integer"), reason=TEXT, truncated=YES_NO)),
+        holders=every(record(
+            path=TEXT, parent=nullable("integer"), type=TEXT, bytes=every(WHOLE), count=every(WHOLE))))),
+    excerpts=every(record(file=TEXT, line=WHOLE, first_line=WHOLE, lines=every(TEXT))),
 )  # fmt: skip
 
 

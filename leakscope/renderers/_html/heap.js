@@ -1,0 +1,24 @@
+// The heap: compares any two inventories of a process and sorts by size or by growth. Without it, last against first.
+document.querySelectorAll(".heap").forEach((view, number) => {
+  const bytes = DATA.heap[number].bytes;
+  const choice = (name) => Number(view.querySelector(`[data-take="${name}"]`).value);
+
+  function update() {
+    const [shown, base] = [choice("shown"), choice("base")];
+    const byGrowth = view.querySelector("[data-sort]").value === "growth";
+    const size = (item) => bytes[item.dataset.holder][shown];
+    const growth = (item) => size(item) - bytes[item.dataset.holder][base];
+    const key = byGrowth ? growth : size;
+    view.querySelectorAll("[data-holder]").forEach((item) => {
+      item.querySelector(".size").textContent = formatBytes(size(item));
+      const grown = item.querySelector(".grown");
+      grown.textContent = formatBytes(growth(item), true);
+    });
+    view.querySelectorAll("ul").forEach((list) => {
+      list.append(...[...list.children].sort((a, b) => key(b) - key(a) || a.dataset.holder - b.dataset.holder));
+    });
+  }
+
+  view.querySelectorAll("select").forEach((select) => select.addEventListener("change", update));
+  view.querySelector(".controls").hidden = false;
+});

@@ -1,0 +1,179 @@
+"""The report as one page: a file to keep, to mail, to open without a network. Charts, sources and the heap inside.
+
+The page asks nobody for anything: script and style are in it, allowed by their hashes alone, and every string of the
+job is escaped. Without JavaScript, and on paper, the charts are still pictures and every figure is there.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import textwrap
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from ..findings import BudgetRow, Excerpt, HeapView, RecordingFacts, Report, RuledOut, Skipped, Timeline
+from ..units import format_bytes, format_count, format_duration
+from ..version import __version__
+from ._html import charts
+
+SUFFIX = ".html"
+_FOLDER = Path(__file__).with_name("_html")
+_SCRIPTS = ("uplot/uPlot.iife.min.js", "page.js", "timeline.js", "heap.js")
+_STYLES = ("uplot/uPlot.min.css", "page.css")
+_KIB = 1024  # the chart's unit: finer than a pixel, and a third shorter to write
+
+
+def render(report: Report) -> str:
+    """A whole HTML document. The same report gives the same bytes each time."""
+    licence = (_FOLDER / "uplot/LICENSE").read_text(encoding="utf-8")
+    script = Markup(f"/* uPlot:\n{licence}*/\n{_bundle(_SCRIPTS)}")
+    style = Markup(_bundle(_STYLES))
+    return (
+        _environment()
+        .get_template("report.html")
+        .render(
+            report=report,
+            script=script,
+            style=style,
+            script_hash=_hash(script),
+            style_hash=_hash(style),
+            data=Markup(_embedded(_data(report))),
+            ended=_ended(report.recording),
+            timeline_charts=_timeline_charts(report.timeline),
+            excerpts={(e.file, e.line): _excerpt(e) for e in report.excerpts},
+            budgets=list(_budgets(report.tensor_budget)),
+            ruled_out=_by_reason(report.ruled_out),
+            skipped=_by_reason(report.skipped),
+            version=__version__,
+        )
+    )
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(_FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_harmless,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        bytes=format_bytes, growth=_growth, count=format_count, duration=format_duration, lines=charts.lines, tree=_tree
+    )
+    return environment
+
+
+def _harmless(value: Any) -> Any:
+    """A string of the job's as it may be shown: what is invisible, or turns a line round, is written out."""
+    if not isinstance(value, str) or isinstance(value, Markup) or value.isprintable():
+        return value
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in value)
+
+
+def _growth(value: float) -> str:
+    return format_bytes(value, signed=True)
+
+
+def _bundle(names: Sequence[str]) -> str:
+    return "\n".join((_FOLDER / name).read_text(encoding="utf-8") for name in names)
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _embedded(data: dict[str, Any]) -> str:
+    """JSON that no HTML parser can leave early: nothing in it opens or closes a tag."""
+    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _data(report: Report) -> dict[str, Any]:
+    """What the scripts draw; all else stands in the page itself."""
+    return {
+        "timeline": _timeline_data(report.timeline) if report.timeline else None,
+        "heap": [{"bytes": [h.bytes for h in view.holders]} for view in report.heap],
+    }
+
+
+def _timeline_data(timeline: Timeline) -> dict[str, Any]:
+    views = [
+        [{"name": _harmless(b.name), "kib": [value // _KIB for value in b.value_bytes]} for b in bands]
+        for bands in (timeline.accounts, timeline.processes)
+    ]
+    lanes = [
+        {"kind": lane.kind, "name": lane.name, "moments": [[at_s, _harmless(t.label)] for at_s, t in own]}
+        for lane in charts.lanes(timeline)
+        for own in [zip([m.time_s for m in timeline.moments if m.kind == lane.kind], lane.ticks)]
+    ]
+    return {"time_s": timeline.time_s, "step": timeline.step, "views": views, "lanes": lanes}
+
+
+def _timeline_charts(timeline: Timeline | None) -> list[tuple[str, charts.Chart]]:
+    if timeline is None or len(timeline.time_s) < 2:
+        return []
+    first, most, last = timeline.total_bytes[0], max(timeline.total_bytes), timeline.total_bytes[-1]
+    figures = f"{format_bytes(first)} at the start, at most {format_bytes(most)}, {format_bytes(last)} at the end"
+    return [
+        (by, charts.stacked(timeline, bands, f"Memory of the process tree by {by}: {figures}"))
+        for by, bands in (("account", timeline.accounts), ("process", timeline.processes))
+    ]
+
+
+def _ended(recording: RecordingFacts) -> str:
+    if recording.ended == "exit" and recording.exit_code is not None:
+        return f"exit status {recording.exit_code}"
+    if recording.ended == "signal":
+        return f"ended by signal {recording.signal}"
+    return "killed for lack of memory" if recording.ended == "oom-killed" else "its end was not recorded"
+
+
+def _excerpt(excerpt: Excerpt) -> list[tuple[int, str, bool]]:
+    """(number, text, is meant) of each line, without the indent they have in common."""
+    text = textwrap.dedent("\n".join(line.expandtabs(4).replace("\n", " ") for line in excerpt.lines))
+    numbered = enumerate(text.split("\n"), excerpt.first_line)
+    return [(number, line, number == excerpt.line) for number, line in numbered]
+
+
+def _budgets(rows: Sequence[BudgetRow]) -> Iterator[tuple[str, list[tuple[str, dict[str, int]]]]]:
+    """For each process and device: the accounts, with their bytes at each moment."""
+    for process, device in dict.fromkeys((row.process, row.device) for row in rows):
+        accounts: dict[str, dict[str, int]] = {}
+        for row in rows:
+            if (row.process, row.device) == (process, device):
+                accounts.setdefault(row.account, {})[row.moment] = row.bytes
+        yield f"{process} on {device}", list(accounts.items())
+
+
+def _by_reason(entries: Sequence[RuledOut | Skipped]) -> list[tuple[str, str]]:
+    """(kinds, reason): what several kinds have in common is said once."""
+    kinds: dict[str, dict[str, None]] = {}
+    for one in entries:
+        kinds.setdefault(one.reason, {})[one.kind] = None
+    return [(", ".join(names), reason) for reason, names in kinds.items()]
+
+
+def _tree(view: HeapView) -> list[dict[str, Any]]:
+    """The holders as nodes with their members, the largest at the last take first; a label leaves out the way to it."""
+    nodes = [{"index": i, "holder": h, "label": h.path, "members": []} for i, h in enumerate(view.holders)]
+    roots = []
+    for node, holder in zip(nodes, view.holders):
+        if holder.parent is None:
+            roots.append(node)
+            continue
+        above = view.holders[holder.parent].path
+        if holder.path.startswith(above) and holder.path != above:
+            node["label"] = holder.path[len(above) :].lstrip()
+        nodes[holder.parent]["members"].append(node)  # type: ignore[attr-defined]
+    for some in (roots, *(node["members"] for node in nodes)):
+        some.sort(key=lambda node: (-node["holder"].bytes[-1], node["index"]))  # type: ignore[attr-defined]
+    return roots

@@ -1,0 +1,176 @@
+"""The timeline, the heap view and the excerpts: what is drawn closes with what was measured, and no peak is lost."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from leakscope.analyzers import analyze
+from leakscope.analyzers._heap_view import heap_views
+from leakscope.analyzers._timeline import timeline as timeline_of
+from leakscope.renderers import render
+
+from ..builders import RecordingBuilder
+
+MiB = 1024**2
+
+
+def grows(count: int, by: int = MiB, start: int = 100 * MiB) -> list[int]:
+    return [start + i * by for i in range(count)]
+
+
+def trained(tmp_path) -> RecordingBuilder:
+    """One process that grows for a minute, with inventories that see tensors grow with it."""
+    builder = RecordingBuilder(tmp_path).process(100, cmdline="python train.py")
+    builder.samples(100, grows(60))
+    builder.sentinels(
+        100, step=list(range(0, 600, 10)), malloc_in_use_bytes=grows(60, start=60 * MiB), malloc_free_bytes=10 * MiB
+    )
+    for number, at_s in ((1, 10.0), (2, 30.0), (3, 50.0)):
+        held = int(at_s) * MiB
+        builder.take(
+            100,
+            number,
+            at_s,
+            tensor_bytes=held,
+            array_bytes=0,
+            python_bytes=MiB,
+            holders=[
+                {"path": "main() trainer", "root_kind": "frame", "edge_kind": "local", "type_name": "train.Trainer",
+                 "object_count": 1.0, "deep_bytes": held + 2 * MiB, "is_user": True},
+                {"path": "main() trainer.history", "parent_path": "main() trainer", "root_kind": "frame",
+                 "edge_kind": "attribute", "type_name": "list", "object_count": 1.0, "deep_bytes": held,
+                 "is_user": True},
+            ],
+        )  # fmt: skip
+    return builder.ends(60.0)
+
+
+def test_accounts_and_processes_both_add_up_to_the_total(tmp_path):
+    builder = trained(tmp_path).process(200, role="dataloader-worker", born_s=20.0, died_s=40.0)
+    builder.samples(200, [50 * MiB] * 20, from_s=20.0, shmem_bytes=20 * MiB, anon_bytes=30 * MiB, file_bytes=5 * MiB)
+    timeline = timeline_of(builder.open())
+    for bands in (timeline.accounts, timeline.processes):
+        total = np.sum([band.value_bytes for band in bands], axis=0)
+        assert np.abs(total - timeline.total_bytes).max() <= len(bands)  # each is rounded
+    assert [band.name for band in timeline.processes] == ["train.py[100]", "train.py[200]"]
+
+
+def test_a_process_is_nothing_before_its_birth_and_after_its_death(tmp_path):
+    builder = trained(tmp_path).process(200, born_s=20.0, died_s=40.0)
+    builder.samples(200, [50 * MiB] * 20, from_s=20.0)
+    timeline = timeline_of(builder.open())
+    worker = dict(zip(timeline.time_s, timeline.processes[1].value_bytes))
+    assert worker[10.0] == worker[45.0] == 0
+    assert worker[30.0] == 50 * MiB
+
+
+def test_tensors_are_drawn_from_inventory_to_inventory(tmp_path):
+    timeline = timeline_of(trained(tmp_path).open())
+    tensors = next(band for band in timeline.accounts if band.name == "tensors")
+    at = dict(zip(timeline.time_s, tensors.value_bytes))
+    assert tensors.estimated
+    assert at[20.0] == pytest.approx(20 * MiB, rel=0.01)
+    assert at[59.0] == pytest.approx(50 * MiB, rel=0.01)
+
+
+def test_estimates_never_exceed_the_memory_there_was(tmp_path):
+    builder = RecordingBuilder(tmp_path).process(100).samples(100, [100 * MiB] * 30)
+    builder.take(100, 1, 5.0, tensor_bytes=900 * MiB, python_bytes=100 * MiB)
+    builder.take(100, 2, 25.0, tensor_bytes=900 * MiB, python_bytes=100 * MiB)
+    timeline = timeline_of(builder.ends(30.0).open())
+    assert max(timeline.total_bytes) == 100 * MiB
+    assert max(max(band.value_bytes) for band in timeline.accounts) <= 100 * MiB
+
+
+def test_every_moment_knows_its_step(tmp_path):
+    timeline = timeline_of(trained(tmp_path).open())
+    assert timeline.step[timeline.time_s.index(30.0)] == 300
+
+
+def test_a_long_run_is_thinned_and_keeps_every_peak(tmp_path):
+    """One sample in five thousand is high: once of the whole, once of a small process while the whole is low."""
+    main, small = [500 * MiB] * 5000, [10 * MiB] * 5000
+    main[1234] = 900 * MiB
+    small[4321], main[4321] = 60 * MiB, 450 * MiB
+    builder = RecordingBuilder(tmp_path).process(100, cmdline="python train.py").process(200, cmdline="python a.py")
+    builder.samples(100, main).samples(200, small)
+    timeline = timeline_of(builder.ends(5000.0).open())
+    assert len(timeline.time_s) < 1200
+    assert max(timeline.total_bytes) == 910 * MiB
+    assert [max(band.value_bytes) for band in timeline.processes] == [900 * MiB, 60 * MiB]
+    assert (timeline.time_s[0], timeline.time_s[-1]) == (0.0, 4999.0)
+
+
+def test_many_processes_are_some_bands_and_the_rest(tmp_path):
+    builder = RecordingBuilder(tmp_path)
+    for pid in range(100, 130):
+        builder.process(pid).samples(pid, [pid * MiB] * 10)
+    bands = timeline_of(builder.ends(10.0).open()).processes
+    assert bands[0].name == "train.py[129]"
+    assert bands[-1].name == "19 other processes"
+    assert bands[-1].value_bytes[5] == sum(range(100, 119)) * MiB
+
+
+def test_what_happened_is_marked_in_order(tmp_path):
+    builder = trained(tmp_path).mark(100, 12.0, step=120, phase="eval").mark(100, 5.0, text="loaded data")
+    builder.event("alert", 33.0, text="rss over 1 GiB").event("pressure", 40.0, text="85 % of the cgroup")
+    builder.process(300, cmdline="python worker.py", died_s=45.0, exit_signal=9)
+    moments = [(m.kind, m.time_s, m.text) for m in timeline_of(builder.open()).moments]
+    assert moments == sorted(moments, key=lambda m: m[1])
+    assert ("mark", 5.0, "loaded data") in moments
+    assert ("phase", 12.0, "eval begins at step 120") in moments
+    assert ("alert", 33.0, "alert: rss over 1 GiB") in moments
+    assert ("pressure", 40.0, "pressure: 85 % of the cgroup") in moments
+    assert ("death", 45.0, "worker.py[300] was ended by SIGKILL") in moments
+    assert ("take", 10.0, "inventory 1 of train.py[100] (schedule, 10 ms)") in moments
+
+
+def test_moments_are_bounded_and_the_report_says_how_many_are_missing(tmp_path):
+    builder = trained(tmp_path)
+    for number in range(500):
+        builder.mark(100, number / 10, step=number, phase="eval")
+    timeline = timeline_of(builder.open())
+    shown = [m for m in timeline.moments if m.kind == "phase"]
+    assert len(shown) + timeline.left_out["phase"] == 500
+    assert (shown[0].time_s, shown[-1].time_s) == (0.0, 49.9)
+
+
+def test_without_samples_there_is_no_timeline(tmp_path):
+    report = analyze(RecordingBuilder(tmp_path).process(100).ends(1.0).open())
+    assert report.timeline is None and not report.heap and not report.excerpts
+    assert "Cannot tell" in render(report, "html")
+
+
+def test_the_heap_lists_holders_with_their_figures_at_every_take(tmp_path):
+    view = heap_views(trained(tmp_path).open())[0]
+    assert view.process == "train.py[100]"
+    assert [take.take for take in view.takes] == [1, 2, 3]
+    trainer, history = view.holders
+    assert (trainer.path, trainer.parent) == ("main() trainer", None)
+    assert (history.path, view.holders[history.parent].path) == ("main() trainer.history", "main() trainer")
+    assert list(history.bytes) == [10 * MiB, 30 * MiB, 50 * MiB]
+
+
+def test_the_heap_is_bounded_to_the_largest_paths(tmp_path):
+    builder = RecordingBuilder(tmp_path).process(100).samples(100, grows(30))
+    for number in range(1, 31):
+        holders = [
+            {"path": f"main() x{i}", "root_kind": "frame", "edge_kind": "local", "type_name": "list",
+             "object_count": 1.0, "deep_bytes": i * 1000 * number, "is_user": True}
+            for i in range(400)
+        ]  # fmt: skip
+        builder.take(100, number, number - 0.5, holders=holders)
+    view = heap_views(builder.ends(30.0).open())[0]
+    assert len(view.holders) == 200 and view.left_out_count == 200
+    assert len(view.takes) == 12
+    assert (view.takes[0].take, view.takes[-1].take) == (1, 30)
+    assert view.holders[0].path == "main() x399"
+
+
+def test_a_finding_comes_with_the_lines_round_its_place(tmp_path):
+    source = "class Trainer:\n    def fit(self):\n        for batch in data:\n            self.history.append(batch)\n"
+    report = analyze(trained(tmp_path).source(100, "train.py", source).open())
+    finding = next(f for f in report.findings if f.subject.line)
+    excerpt = next(e for e in report.excerpts if (e.file, e.line) == (finding.subject.file, finding.subject.line))
+    assert excerpt.lines[excerpt.line - excerpt.first_line] == "            self.history.append(batch)"

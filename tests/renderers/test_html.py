@@ -1,0 +1,233 @@
+"""The page: offline, small, the same each time, and harmless whatever the job calls its things."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from leakscope.findings import (
+    Band,
+    Evidence,
+    Excerpt,
+    HeapHolder,
+    HeapTake,
+    HeapView,
+    LedgerRow,
+    Moment,
+    ProcessRow,
+    Report,
+    RuledOut,
+    Series,
+    Skipped,
+    Subject,
+    Timeline,
+)
+from leakscope.renderers import render
+
+from .reports import EMPTY, FULL, RETAINED, MiB
+
+HOSTILE = "</script><script>alert(1)</script><!--\"'`&amp;{{7*7}}\u2028\u202eexe.\x00\udce9<img src=x onerror=alert(2)>"
+OUTSIDE = ("src", "href", "srcset", "action", "data", "poster", "background", "xlink:href")
+
+
+class Page(HTMLParser):
+    """What a browser makes of a page: its tags with their attributes, and its text without scripts and styles."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.scripts: list[str] = []
+        self._inside = ""
+        self.feed(html)
+        self.text = " ".join(" ".join(self.words).split())
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self._inside = tag
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_endtag(self, tag):
+        self._inside = ""
+
+    def handle_data(self, data):
+        if self._inside == "script":
+            self.scripts[-1] += data
+        elif self._inside != "style":
+            self.words.append(data)
+
+    def count(self, tag):
+        return sum(name == tag for name, _ in self.tags)
+
+
+def hostile() -> Report:
+    """A report in which the job chose every string, and chose badly."""
+    name = HOSTILE
+    finding = dataclasses.replace(
+        RETAINED,
+        title=name,
+        subject=Subject(**{f.name: name for f in dataclasses.fields(Subject) if f.name not in ("pid", "line")}, line=3),
+        evidence=[Evidence(name)],
+        doubts=[name],
+        remedy=[name],
+        series=[Series(name, [0, 1], [2, 3], "s", name)],
+    )
+    holder = HeapHolder(name, None, name, [1, 2], [1, 1])
+    take = HeapTake(1, 0.0, None, name, False)
+    band = Band(name, [1, 2])
+    return dataclasses.replace(
+        FULL,
+        recording=dataclasses.replace(FULL.recording, path=name, command=[name], notes=[name], started_at=name),
+        verdict=dataclasses.replace(FULL.verdict, headline=name, limit=name),
+        findings=[finding],
+        ledger=[LedgerRow(name, name, 0, 1, 1)],
+        ruled_out=[RuledOut(name, name)],
+        skipped=[Skipped(name, name)],
+        processes=[ProcessRow(name, name, 1, 1, 1.0, 0.5, 1, 1, 1, 1, 1, 0.0, 1.0)],
+        timeline=Timeline([0.0, 1.0], [1, 2], [band], [band], [], [Moment("mark", 0.5, name)], {name: 3}),
+        heap=[HeapView(name, [take, take], [holder, dataclasses.replace(holder, path=name + name, parent=0)])],
+        excerpts=[Excerpt(name, 3, 3, [name])],
+    )
+
+
+def wave(count: int, processes: int) -> Report:
+    """A long day: every band a noisy curve of its own."""
+
+    def curve(seed: int) -> list[int]:
+        return [int((2 + math.sin(i / 7 + seed)) * 3e9 + i * 1237 * seed) for i in range(count)]
+
+    bands = [Band(f"worker_{n}.py[{10_000_000 + n}]", curve(n)) for n in range(processes)]
+    total = [sum(values) for values in zip(*(b.value_bytes for b in bands))]
+    time_s = [round(i * 86400 / count, 2) for i in range(count)]
+    moments = [Moment("phase", t, "eval begins at step 123,456") for t in time_s[::14]]
+    timeline = Timeline(time_s, total, bands[:7], bands, [i * 100 for i in range(count)], moments)
+    series = [Series(f"bytes held by {n}", list(range(2000)), curve(n)[:2000]) for n in range(4)]
+    findings = [dataclasses.replace(RETAINED, series=series, title=f"finding {n}") for n in range(12)]
+    return dataclasses.replace(FULL, timeline=timeline, findings=findings)
+
+
+@pytest.mark.parametrize("report", [FULL, EMPTY], ids=["full", "empty"])
+def test_two_runs_give_the_same_bytes(report):
+    assert render(report, "html") == render(report, "html")
+
+
+def test_everything_a_report_says_is_in_the_page_without_javascript():
+    text = Page(render(FULL, "html")).text
+    for said in (
+        "Leaking", FULL.verdict.headline, "python train.py", "21.4 s", "+642 MiB", "cgroup full in", "12 min 00 s",
+        "Trainer.history keeps every loss tensor", "97% sure", "the list grew from 120 to 5,000 members",
+        "sizes are estimated from a sample of the members", "store loss.item(): frees about 600 MiB",
+        "self.history.append(loss)", "200 MiB wasted once", "mapped-files", "+600 MiB",
+        "eval begins at step 2,400", "worker[4250] was ended by SIGKILL", "7 more moments of kind phase",
+        "main() trainer", ".history", "× 5,000", "+549 MiB", "31 smaller places",
+        "activations", "900 MiB", "cyclic-garbage", "calling gc.collect() will not help",
+        "gpu-fragmentation", "no GPU in this recording", "output was lost after 3 s", "0.6% of a core",
+    ):  # fmt: skip
+        assert said in text, said
+
+
+def test_a_report_of_nothing_is_a_page_that_says_so():
+    text = Page(render(EMPTY, "html")).text
+    assert "Cannot tell" in text
+    assert "The recording is not complete" in text
+    assert "Recording cost: not measured." in text
+
+
+@pytest.mark.parametrize("leaking, word", [(True, "Leaking"), (False, "Not leaking"), (None, "Cannot tell")])
+def test_the_three_verdicts_do_not_look_alike(leaking, word):
+    verdict = dataclasses.replace(FULL.verdict, leaking=leaking)
+    assert f"<strong>{word}</strong>" in render(dataclasses.replace(FULL, verdict=verdict), "html")
+
+
+def test_the_page_asks_nobody_for_anything():
+    page = Page(render(FULL, "html"))
+    outside = [(tag, name, value) for tag, attrs in page.tags for name, value in attrs.items() if name in OUTSIDE]
+    assert all(value.startswith("#") for _, _, value in outside)
+    assert not [tag for tag, _ in page.tags if tag in ("link", "iframe", "object", "embed", "base", "img")]
+    style = re.search(r"<style>(.*?)</style>", render(FULL, "html"), re.S)[1]
+    assert "@import" not in style and "url(" not in style
+
+
+def test_the_policy_allows_the_page_its_own_script_and_nothing_else():
+    page = Page(render(FULL, "html"))
+    policy = next(a["content"] for tag, a in page.tags if tag == "meta" and "content-security" in str(a).lower())
+    assert policy.startswith("default-src 'none'")
+    assert "unsafe" not in policy and "*" not in policy
+    assert not [a for _, a in page.tags if "style" in a or any(name.startswith("on") for name in a)]
+
+
+def test_a_hostile_job_writes_no_markup():
+    plain, bad = Page(render(FULL, "html")), Page(render(hostile(), "html"))
+    assert bad.count("script") == plain.count("script") == 2
+    assert bad.count("img") == 0
+    assert not [name for _, attrs in bad.tags for name in attrs if name.startswith("on")]
+    assert "alert(1)" not in bad.scripts[1]
+    assert "49" not in re.findall(r"`&amp;(.{0,4})", bad.text)  # its braces are text, not a template
+
+
+def test_a_hostile_job_hides_nothing():
+    html = render(hostile(), "html")
+    assert not re.search("[\u2028\u202e\x00\udce9]", html)
+    assert "\\u202eexe" in Page(html).text
+    html.encode("utf-8")
+
+
+def test_the_licence_of_what_is_bundled_is_in_the_page():
+    assert "Permission is hereby granted, free of charge" in Page(render(FULL, "html")).scripts[1]
+
+
+def test_a_day_of_twenty_processes_stays_under_a_megabyte():
+    assert len(render(wave(1700, 13), "html").encode()) < 1_000_000
+
+
+def test_the_static_chart_keeps_a_peak_of_one_moment():
+    report = wave(1700, 3)
+    total = [5_000_000_000] * 1700
+    total[801] = 9_000_000_000
+    band = Band("tensors", total)
+    timeline = dataclasses.replace(report.timeline, total_bytes=total, accounts=[band], processes=[band])
+    html = render(dataclasses.replace(report, timeline=timeline, findings=[]), "html")
+    path = re.search(r'class="area c0" d="M([^Z]*)Z"', html)[1]
+    heights = [float(point.split()[1]) for point in path.split("L")]
+    assert min(heights) < 0.6 * heights[0]
+
+
+@pytest.mark.parametrize(
+    "series",
+    [
+        Series("one point", [1.0], [2.0]),
+        Series("none", [], []),
+        Series("not numbers", [0.0, 1.0, 2.0], [float("nan"), float("inf"), 3.0]),
+        Series("one moment", [1.0, 1.0], [2.0, 3.0]),
+    ],
+    ids=lambda one: one.name,
+)
+def test_what_is_no_curve_is_not_drawn(series):
+    finding = dataclasses.replace(RETAINED, series=[series])
+    html = render(dataclasses.replace(FULL, findings=[finding], timeline=None), "html")
+    assert '<svg class="chart"' not in html
+
+
+@pytest.mark.parametrize("values", [[0, 0], [5, 5], [-3, 4], [1e15, 1e15 + 1], [0.001, 0.002]], ids=str)
+def test_any_curve_can_be_drawn(values):
+    finding = dataclasses.replace(RETAINED, series=[Series("curve", [0, 1], values, "s", "count")])
+    html = render(dataclasses.replace(FULL, findings=[finding], timeline=None), "html")
+    assert 0 < html.count('class="grid"') < 12
+    assert "nan" not in re.search(r'class="line c0" d="(.*?)"', html)[1]
+
+
+def test_members_stand_below_what_holds_them_the_largest_first():
+    html = render(FULL, "html")
+    tree = html[html.index('<ul class="tree">') :]
+    assert tree.index("main() trainer") < tree.index(".history") < tree.index("[*]") < tree.index("main() config")
+
+
+def test_memory_of_a_run_that_takes_megabytes_is_never_shown_as_nothing():
+    band = Band("tensors", [3 * MiB, 4 * MiB])
+    timeline = Timeline([0.0, 1.0], [3 * MiB, 4 * MiB], [band], [band])
+    assert "4.0 MiB" in Page(render(dataclasses.replace(FULL, timeline=timeline), "html")).text
