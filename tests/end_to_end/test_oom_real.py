@@ -1,0 +1,193 @@
+"""Real OOM kills in a small memory cgroup, recorded from inside it: who died, by which limit, what had filled it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from .programs import LONGEST_S, record_command, report
+
+pytestmark = pytest.mark.oom_real
+
+MiB = 1 << 20
+LEAK = """
+import time
+
+class Preprocessor:
+    def __init__(self):
+        self.features = []
+
+    def add(self):
+        self.features.append(b"x" * 400_000)
+
+def main():
+    preprocessor = Preprocessor()
+    while True:
+        preprocessor.add()
+        time.sleep(0.03)
+
+main()
+"""
+SUDDEN = "rows = []\nwhile True: rows.append(b'x' * 1_000_000)\n"
+WORKER = """
+import os, time
+if os.fork() == 0:
+    time.sleep(1)
+    held = []
+    while True:
+        held.append(b"x" * 1_000_000)
+os.wait()
+time.sleep(0.5)
+"""
+KILLED_BY_HAND = "import os, signal, time\ntime.sleep(0.5)\nos.kill(os.getpid(), signal.SIGKILL)\n"
+
+
+class Cgroup(NamedTuple):
+    """A memory cgroup of our own. ``name`` as the kernel prints it."""
+
+    folder: Path
+    is_v2: bool
+
+    @property
+    def name(self) -> str:
+        return f"/{self.folder.name}"
+
+    def limit(self, limit_bytes: int) -> None:
+        names = (
+            ("memory.max", "memory.swap.max")
+            if self.is_v2
+            else ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes")
+        )
+        (self.folder / names[0]).write_text(str(limit_bytes))
+        with suppress(OSError):  # swap is not accounted everywhere
+            (self.folder / names[1]).write_text("0" if self.is_v2 else str(limit_bytes))
+
+    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        """Run a command inside it."""
+
+        def enter() -> None:
+            (self.folder / "cgroup.procs").write_text(str(os.getpid()))
+
+        return subprocess.run(command, preexec_fn=enter, capture_output=True, text=True, timeout=LONGEST_S)
+
+    def remove(self) -> None:
+        for pid in (self.folder / "cgroup.procs").read_text().split():
+            with suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+        deadline = time.monotonic() + 20
+        while self.folder.exists():
+            with suppress(OSError):  # busy until its last page is given back
+                self.folder.rmdir()
+            assert time.monotonic() < deadline, f"{self.folder} cannot be removed"
+            time.sleep(0.05)
+
+
+@pytest.fixture
+def cgroup() -> Iterator[Cgroup]:
+    if sys.platform != "linux":
+        pytest.skip("not Linux")
+    if os.geteuid() != 0:
+        pytest.skip("not root")
+    is_v2 = Path("/sys/fs/cgroup/cgroup.controllers").exists()
+    parent = Path("/sys/fs/cgroup" if is_v2 else "/sys/fs/cgroup/memory")
+    controllers = parent / "cgroup.subtree_control"
+    if (is_v2 and "memory" not in controllers.read_text().split()) or not parent.is_dir():
+        pytest.skip("no memory controller here")
+    made = Cgroup(parent / f"leakscope-test-{os.getpid()}", is_v2)
+    try:
+        made.folder.mkdir()
+    except OSError as error:
+        pytest.skip(f"no cgroup can be made here: {error.strerror}")
+    try:
+        meminfo = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+        if int(meminfo["MemAvailable"].split()[0]) < 1_000_000:
+            pytest.skip("less than 1 GB of memory is available")
+        if Path("/proc/sys/vm/panic_on_oom").read_text().strip() != "0":
+            pytest.skip("the kernel is set to panic when memory runs out")
+        yield made
+    finally:
+        made.remove()
+
+
+def record(cgroup: Cgroup, folder: Path, program: str, limit_bytes: int) -> tuple[int, dict[str, Any]]:
+    """(exit status, report) of a program that was recorded inside the cgroup, recorder and all."""
+    (folder / "train.py").write_text(program)
+    cgroup.limit(limit_bytes)
+    output = folder / "run.parquet"
+    done = cgroup.run(*record_command(output, sys.executable, folder / "train.py"))
+    assert not done.stderr, "the recorder had to say something"
+    return done.returncode, report(output)
+
+
+@pytest.mark.slow
+def test_a_leak_is_named_as_what_filled_the_process_that_was_killed(cgroup: Cgroup, tmp_path: Path) -> None:
+    status, result = record(cgroup, tmp_path, LEAK, 250 * MiB)
+    assert status == -signal.SIGKILL
+    assert result["recording"]["ended"] == "oom-killed"
+    assert result["verdict"]["killed"] is True
+    first = result["findings"][0]
+    assert first["kind"] == "oom-kill"
+    assert "train.py[" in first["title"]
+    assert "250 MiB" in first["title"]
+    assert "Preprocessor.features grew" in first["title"]
+    assert result["verdict"]["headline"].startswith(first["title"])
+    assert first["subject"]["variable"] == "features"
+    assert "self.features.append" in LEAK.splitlines()[first["subject"]["line"] - 1]
+    assert "retained-objects" in [finding["kind"] for finding in result["findings"]]
+
+
+def test_a_sudden_death_is_told_too(cgroup: Cgroup, tmp_path: Path) -> None:
+    status, result = record(cgroup, tmp_path, SUDDEN, 150 * MiB)
+    assert status == -signal.SIGKILL
+    first = result["findings"][0]
+    assert (first["kind"], first["severity"]) == ("oom-kill", "critical")
+    assert "at the cgroup limit 150 MiB" in first["title"]
+    assert first["confidence"] > 0.8
+
+
+def test_a_worker_that_was_killed_though_its_parent_exited_in_order(cgroup: Cgroup, tmp_path: Path) -> None:
+    status, result = record(cgroup, tmp_path, WORKER, 120 * MiB)
+    assert status == 0
+    assert (result["recording"]["ended"], result["recording"]["exit_code"]) == ("exit", 0)
+    assert result["verdict"]["killed"] is True
+    first = result["findings"][0]
+    assert first["kind"] == "oom-kill"
+    assert first["subject"]["role"] == "python-fork"
+    assert "at the cgroup limit 120 MiB" in first["title"]
+
+
+def test_sigkill_by_hand_is_no_lack_of_memory(cgroup: Cgroup, tmp_path: Path) -> None:
+    status, result = record(cgroup, tmp_path, KILLED_BY_HAND, 200 * MiB)
+    assert status == -signal.SIGKILL
+    assert result["recording"]["ended"] == "signal"
+    assert result["verdict"]["killed"] is False
+    assert "oom-kill" not in [finding["kind"] for finding in result["findings"]]
+    (reason,) = [ruled["reason"] for ruled in result["ruled_out"] if ruled["kind"] == "oom-kill"]
+    assert "ended by SIGKILL, but not by the kernel" in reason
+
+
+def test_a_group_that_is_killed_whole_takes_the_recorder_and_the_report_says_so(cgroup: Cgroup, tmp_path: Path) -> None:
+    if not cgroup.is_v2:
+        pytest.skip("memory.oom.group is of cgroup version 2")
+    (cgroup.folder / "memory.oom.group").write_text("1")
+    status, result = record(cgroup, tmp_path, LEAK, 100 * MiB)
+    assert status == -signal.SIGKILL
+    assert result["recording"]["ended"] == "lost"
+    (reason,) = [skip["reason"] for skip in result["skipped"] if skip["kind"] == "oom-kill"]
+    assert "a kill of the whole group takes the recorder too" in reason
+
+
+def test_the_recorder_is_no_better_protected_than_it_was_started(tmp_path: Path) -> None:
+    program = "print(open(f'/proc/{__import__(\"os\").getppid()}/oom_score_adj').read().strip())"
+    command = record_command(tmp_path / "run.parquet", sys.executable, "-c", program)
+    seen = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST_S).stdout.strip()
+    assert seen == Path("/proc/self/oom_score_adj").read_text().strip()
