@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..findings import Finding, RecordingFacts, Verdict
 from ..units import format_bytes, format_duration
+from ._forecast import forecast, nearest
 from ._growth import TreeGrowth, tree_growth
 from ._inside import not_looked_at
 from ._ledger import ledger
@@ -68,6 +69,8 @@ def verdict(recording: Recording, findings: Sequence[Finding]) -> Verdict:
     wasted = sum(f.bytes for f in findings if f.wasted)
     steps = _steps(recording, growth)
     elsewhere = any(f.kind in _ELSEWHERE and not f.wasted for f in findings)
+    ahead = forecast(recording)
+    limit = ahead.limit if ahead is not None else nearest(recording)
     return Verdict(
         leaking=True if elsewhere else growth.leaking,
         killed=kill is not None,
@@ -76,6 +79,8 @@ def verdict(recording: Recording, findings: Sequence[Finding]) -> Verdict:
         growth_bytes_per_hour=round(gained / hours, 1) if hours > 0 else None,
         growth_bytes_per_step=round(gained / steps, 1) if steps else None,
         wasted_bytes=wasted,
+        limit=limit.kind if limit is not None else None,
+        seconds_to_limit=round(ahead.seconds, 1) if ahead is not None else None,
     )
 
 

@@ -15,7 +15,7 @@ from .. import proc
 from ..tree import Process, Row, Tree
 
 TABLE = "limit_samples"
-PERIOD_S = 2.0
+PERIOD_S = 1.0
 RECHECK_S = 60.0  # a program may set its own, and does so early
 SETTLED_S = 10.0
 SHARED_MEMORY = "/dev/shm"

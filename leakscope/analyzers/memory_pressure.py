@@ -1,0 +1,211 @@
+"""Memory that came near to a limit that ends jobs: the machine's, a cgroup's, an rlimit, /dev/shm.
+
+Looks for:     use of a limit above 85 % or 95 %, how long, and when it will be full.
+Why:           at the limit the kernel kills a process, or an allocation fails; at 95 % the next large batch does it.
+Decides by:    use, without page cache which the kernel takes back first, over high_fraction or full_fraction of it.
+Mistaken when: the machine has fast swap and the job may use it, or others free their memory in time.
+Do:            find what grows, or what else runs there; a limit that is lower than need be can be raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..findings import SEVERITIES, Evidence, Finding, RuledOut, Series, Skipped, Subject
+from ..units import format_bytes, format_duration
+from ._forecast import CGROUP, DEV_SHM, HOST, RLIMIT, Forecast, Limit, forecast, limits, nearest
+from ._growth import level_at, tree_growth
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..storage import Recording
+
+NEEDS = ("process_samples",)
+AFTER_OTHERS = True
+_KIND = "memory-pressure"
+_SHOWN_POINTS = 400
+_THEN = {
+    HOST: "when it is full the kernel kills a process",
+    CGROUP: "when it is full the kernel kills a process of it",
+    RLIMIT: "when it is full allocations fail: MemoryError in Python, a crash in much else",
+    DEV_SHM: "when it is full whoever writes to shared memory dies of a bus error",
+}
+
+
+def findings(
+    recording: Recording,
+    *,
+    high_fraction: float = 0.85,  # a batch of unusual length, or one more worker, may take the rest
+    full_fraction: float = 0.95,  # the kernel reclaims all the time by now: the job is slow before it is killed
+    others_fraction: float = 0.5,  # of what is in use: with more in other hands the job is not the one to mend
+    so_far: Sequence[Finding] = (),
+) -> Iterator[Finding | RuledOut | Skipped]:
+    """Yield a finding for the limit of memory that was nearest, for one rlimit and for /dev/shm, if they came near."""
+    known = limits(recording)
+    if not known:
+        yield Skipped(_KIND, "no limit was recorded: neither the machine's nor a cgroup's")
+        return
+    ahead = forecast(recording)
+    groups = [[x for x in known if x.is_of_memory], *([x for x in known if x.kind == k] for k in (RLIMIT, DEV_SHM))]
+    fullest = [max(group, key=lambda limit: limit.peak_fraction) for group in groups if group]
+    near = [limit for limit in fullest if limit.peak_fraction >= high_fraction]
+    for limit in near:
+        own = ahead if ahead is not None and ahead.limit.kind == limit.kind else None
+        yield _Pressure(recording, limit, own, high_fraction, full_fraction, others_fraction).finding(so_far)
+    if not near:
+        yield _ruled_out(recording, fullest, ahead)
+
+
+def _ruled_out(recording: Recording, fullest: Sequence[Limit], ahead: Forecast | None) -> RuledOut | Skipped:
+    limit = nearest(recording) or max(fullest, key=lambda limit: limit.peak_fraction, default=None)
+    if limit is None:
+        return Skipped(_KIND, "no limit on memory was recorded: neither the machine's nor a cgroup's")
+    text = f"at most {limit.peak_fraction:.0%} of the nearest limit, {limit.label}, was used"
+    figures: dict[str, object] = {
+        "used_fraction": round(limit.peak_fraction, 4),
+        "used_bytes": int(limit.used_bytes[limit.peak_at]),
+        "limit_bytes": int(limit.limit_bytes[limit.peak_at]),
+    }
+    if ahead is not None:
+        return RuledOut(_KIND, f"{text}; {ahead.text}", {**figures, **ahead.figures})
+    return RuledOut(_KIND, text, figures)
+
+
+class _Pressure:
+    """One limit that came near, and what is known about it."""
+
+    def __init__(
+        self,
+        recording: Recording,
+        limit: Limit,
+        ahead: Forecast | None,
+        high_fraction: float,
+        full_fraction: float,
+        others_fraction: float,
+    ) -> None:
+        self._recording, self._limit, self._ahead = recording, limit, ahead
+        self._levels = high_fraction, full_fraction
+        self._at = limit.peak_at
+        self._job_bytes = self._held_by_job()
+        used = float(limit.used_bytes[self._at])
+        self._others_bytes = max(0.0, used - self._job_bytes) if limit.is_of_memory else 0.0
+        self._by_others = self._others_bytes > others_fraction * used
+
+    def finding(self, so_far: Sequence[Finding]) -> Finding:
+        limit = self._limit
+        whose = ", most of it outside this job" if self._by_others else ""
+        return Finding(
+            kind=_KIND,
+            title=f"{limit.peak_fraction:.0%} of {limit.label} was used{whose}",
+            severity=self._severity(so_far),
+            confidence=0.95,
+            bytes=0,
+            subject=Subject(pid=limit.pid, device="cpu"),
+            evidence=list(self._evidence()),
+            doubts=list(self._doubts()),
+            remedy=list(self._remedy()),
+            series=[self._series()],
+        )
+
+    def _severity(self, so_far: Sequence[Finding]) -> str:
+        """Never above the finding that names the cause, and below the one that tells of the end it came to."""
+        level = 0 if self._limit.peak_fraction >= self._levels[1] else 1
+        level += self._ahead is None  # it is near, but goes no further
+        causes = [f for f in so_far if not f.wasted]
+        if any(f.kind in ("oom-kill", "crash") for f in causes):
+            level = max(level, 1)
+        elif causes:
+            level = max(level, min(SEVERITIES.index(f.severity) for f in causes))
+        return SEVERITIES[min(level, 2)]
+
+    def _evidence(self) -> Iterator[Evidence]:
+        limit = self._limit
+        used, total = float(limit.used_bytes[self._at]), float(limit.limit_bytes[self._at])
+        high_s, full_s = (_seconds_above(limit, level) for level in self._levels)
+        figures = {
+            "used_bytes": int(used),
+            "limit_bytes": int(total),
+            "used_fraction": round(used / total, 4),
+            "at_s": round(float(limit.time_s[self._at]), 1),
+            "seconds_above_high": round(high_s, 1),
+            "seconds_above_full": round(full_s, 1),
+        }
+        at = format_duration(float(limit.time_s[self._at]))
+        text = f"{format_bytes(used)} of {format_bytes(total)} in use at {at}"
+        text += f", above {self._levels[0]:.0%} for {format_duration(high_s)}"
+        if full_s:
+            text += f", above {self._levels[1]:.0%} for {format_duration(full_s)}"
+        yield Evidence(f"{text}; {_THEN[limit.kind]}", figures)
+        if self._ahead is not None:
+            yield Evidence(self._ahead.text, self._ahead.figures)
+        if limit.is_of_memory:
+            job, others = format_bytes(self._job_bytes), format_bytes(self._others_bytes)
+            shares = {"job_bytes": int(self._job_bytes), "others_bytes": int(self._others_bytes)}
+            rest = "other programs, the kernel, files in memory"
+            yield Evidence(f"the job's processes held {job} of it, the rest ({rest}) {others}", shares)
+        yield from self._waiting()
+
+    def _waiting(self) -> Iterator[Evidence]:
+        """What pressure cost: time, and memory in swap."""
+        if not self._limit.is_of_memory:
+            return
+        tables = self._recording.tables
+        table = tables["host_samples"]
+        if self._limit.kind == CGROUP:
+            cgroups = tables["cgroup_samples"]
+            table = cgroups[cgroups["cgroup"] == self._limit.name.removeprefix("cgroup ")]
+        some, full = _most(table, "psi_some_avg10"), _most(table, "psi_full_avg10")
+        if some:
+            figures = {"psi_some_avg10": some, "psi_full_avg10": full}
+            text = f"tasks waited for memory up to {some:.0f}% of the time"
+            yield Evidence(f"{text}, all of them {full:.0f}%" if full is not None else text, figures)
+        samples = tables["process_samples"]
+        swapped = samples.groupby(["pid", "start_ticks"], dropna=False)["swap_bytes"].max().sum()
+        if swapped:
+            yield Evidence(f"up to {format_bytes(swapped)} of the job lay in swap", {"swap_bytes": int(swapped)})
+
+    def _doubts(self) -> Iterator[str]:
+        if self._limit.kind != HOST:
+            return
+        free = _most(self._recording.tables["host_samples"], "swap_free_bytes")
+        if free:
+            yield f"the machine has swap ({format_bytes(free)} were free): it gets slow before anything is killed"
+
+    def _remedy(self) -> Iterator[str]:
+        limit = self._limit
+        if self._by_others and limit.kind == HOST:
+            others = format_bytes(self._others_bytes)
+            yield f"look at what else runs on the machine, which holds {others}: leakscope record --system -d 1m"
+        if limit.kind == DEV_SHM:
+            yield "give /dev/shm more room (docker run --shm-size), or have fewer loader workers or prefetched batches"
+        if limit.kind == CGROUP and self._ahead is None:
+            host = next((x for x in limits(self._recording) if x.kind == HOST), None)
+            total = float(limit.limit_bytes[self._at])
+            if host is not None and host.least_room_bytes >= total:
+                room = format_bytes(host.least_room_bytes)
+                yield f"the limit of {limit.name} can be raised: the machine always had {room} available"
+
+    def _held_by_job(self) -> float:
+        growth = tree_growth(self._recording)
+        return level_at(growth.time_s, growth.held_bytes, float(self._limit.time_s[self._at]))
+
+    def _series(self) -> Series:
+        limit = self._limit
+        shown = np.unique(np.linspace(0, limit.time_s.size - 1, _SHOWN_POINTS).astype(int))
+        return Series(f"used of {limit.label}", limit.time_s[shown].tolist(), limit.used_bytes[shown].tolist())
+
+
+def _seconds_above(limit: Limit, fraction: float) -> float:
+    """Time in use above a level, each sample standing for the time until the next."""
+    above = limit.used_fraction >= fraction
+    return float(np.diff(limit.time_s)[above[:-1]].sum())
+
+
+def _most(rows: pd.DataFrame, column: str) -> Any:
+    """The largest value; None where there is none."""
+    values = rows[column].dropna()
+    return float(values.max()) if len(values) else None
