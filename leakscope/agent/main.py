@@ -12,9 +12,11 @@ from . import (
     config,
     cuda,
     experiments,
+    fatal_signals,
     gradients,
     imports,
     journal,
+    last_words,
     names,
     native,
     peak,
@@ -90,6 +92,7 @@ class Agent(object):
         self.failures = 0
         self.sources_written = set()
         self.request = None
+        self.fatal_signals = None
         self._identify()
 
     def _identify(self):
@@ -104,7 +107,12 @@ class Agent(object):
             self.note("take-skipped", "takes are switched off")
         elif not self.takes:
             self.note("helper", "holds nothing of the user's: sentinels only")
+        try:
+            self.fatal_signals = fatal_signals.FatalSignals(self.folder, self.pid, self.start_ticks)
+        except (OSError, AttributeError):
+            pass  # too few descriptors, another libc: fatal signals leave no text
         hooks = dict(self.phases.hooks(), **self.steps.hooks())
+        hooks["threading"] = last_words.of_threads(self._add_last_words)
         if self.options["framework_logs"]:
             hooks["transformers.trainer"] = self._add_callbacks
         imports.after_import(hooks)
@@ -313,6 +321,10 @@ class Agent(object):
             for row in peak.rows(self.phases.batch_storages):
                 self._add("tensors", dict(row, take=self.take_number))
 
+    def _add_last_words(self, columns):
+        if columns is not None:
+            self._add("crash_text", dict(columns, step=self.step()))
+
     def note(self, kind, text):
         self._add("agent_notes", {"note": kind, "text": text})
 
@@ -428,6 +440,8 @@ class Agent(object):
             self.main_thread = _thread.get_ident()
             self.began = monotonic()
             self._identify()
+            if self.fatal_signals is not None:
+                self.fatal_signals.forked(self.pid, self.start_ticks)
             self.note("forked", "a forked child takes no inventory: it would copy its parent's pages")
             self._start_thread()
         except Exception:
@@ -437,8 +451,11 @@ class Agent(object):
         """The last take; after an unhandled exception its frames still stand."""
         self.exiting = True
         try:
+            self._add_last_words(last_words.of_main_thread())
             elapsed = monotonic() - self.began
             self.note("exit", "the interpreter shuts down")
+            if self.fatal_signals is not None:
+                self.fatal_signals.leave_to_others()
             if (
                 self.takes
                 and self.pid == os.getpid()
@@ -458,6 +475,8 @@ class Agent(object):
                     self._write()  # each by itself: the finalizers that a collection runs might not come back
         except Exception:
             pass
+        # Python's end would stop it by pthread_exit, which aborts the process if there is no memory for libgcc.
+        self._stop_thread()
 
 
 def _is_helper():

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import LeakscopeError
 from ..options import RecordOptions, parse_record, record_help
@@ -21,7 +21,11 @@ from ..version import __version__
 from . import attach, console, finalizing, launch, naming, proc
 from .output import Output
 from .sampler import Sampler
+from .stderr_file import StderrFile
 from .tree import Tree
+
+if TYPE_CHECKING:
+    from .tee import Tee
 
 FAILED_BEFORE_START = 125  # as timeout(1) and env(1)
 
@@ -62,15 +66,20 @@ def record(options: RecordOptions) -> int:
     if signal_number := launch.asked_to_end(mask):
         output.remove()
         return launch.end_as(signal_number)
+    stderr = _kept_stderr(options, output)
     try:
-        job = launch.Job.start(options.command, _environment(options, output), mask)
+        job = launch.Job.start(
+            options.command, _environment(options, output), mask, stderr.for_job if stderr is not None else None
+        )
     except LeakscopeError:
         output.remove()
         raise
+    if stderr is not None:
+        stderr.started()
     if not options.quiet:
         for note in output.notes:
             console.say(note)
-    _Recording(job, output, options).run()
+    _Recording(job, output, options, stderr).run()
     assert job.wait_status is not None
     return launch.end_as(job.wait_status)
 
@@ -101,8 +110,16 @@ def attach_to(options: RecordOptions) -> int:
 class _Recording:
     """A job that is being recorded: ``run`` returns when it has ended and the file is finished."""
 
-    def __init__(self, job: launch.Job | attach.Onlooker, output: Output, options: RecordOptions) -> None:
+    def __init__(
+        self,
+        job: launch.Job | attach.Onlooker,
+        output: Output,
+        options: RecordOptions,
+        stderr: StderrFile | Tee | None = None,
+    ) -> None:
         self._job = job
+        self._stderr = stderr
+        self._stderr_tail = ""
         self._output = output
         self._options = options
         self._status_line = console.StatusLine(not options.quiet)
@@ -154,6 +171,8 @@ class _Recording:
             status_line=self._status_line,
         )
         self._sampler = self._finished = sampler
+        if (pid := getattr(self._stderr, "pid", None)) is not None:
+            sampler.tree.leave_out(pid)
         sampler.sample()
         sampler.event("start", "recording began", pid=self._job.pid)
 
@@ -181,6 +200,7 @@ class _Recording:
         self._status_line.erase()
         if sampler is not None:
             sampler.finish(self._job.wait_status, self._job.ending_text)
+            self._add_last_words(sampler)
         with suppress(OSError):
             self._output.journal.close()
         self._output.release()
@@ -189,7 +209,18 @@ class _Recording:
             size = self._output.written_bytes()
             self._helper = finalizing.start(self._output.path, *keep, log=self._log, journal_bytes=size)
 
+    def _add_last_words(self, sampler: Sampler) -> None:
+        from . import crash_text
+
+        rows = [*crash_text.of_fatal_signals(self._output.journal_path)]
+        if isinstance(self._job, launch.Job) and self._job.wait_status and self._stderr_tail:
+            rows.append(crash_text.of_stderr(self._stderr_tail, self._job.pid, self._job.start_ticks))
+        for row in rows:
+            sampler._add(crash_text.TABLE, row)
+
     def _end(self) -> None:
+        if self._stderr is not None:
+            self._stderr_tail = self._stderr.tail()  # what we say ourselves comes after it
         elapsed_s = self._finished.elapsed_s if self._finished else 0.0  # without the time that finishing takes
         if not self._is_closed:
             self._close(self._sampler)
@@ -232,6 +263,23 @@ class _Recording:
             return "finishing the file was interrupted"
         complaint = (proc.read_text(self._log) or "").splitlines()
         return complaint[-1].replace("leakscope: ", "", 1) if complaint else "finishing the file failed"
+
+
+def _kept_stderr(options: RecordOptions, output: Output) -> StderrFile | Tee | None:
+    """Where the end of what the job writes to stderr will be found; None if nobody keeps it."""
+    file = StderrFile.before_start()
+    if file is not None or not options.tee:
+        return file
+    from .tee import Tee
+
+    reason = "it is neither a terminal, a pipe nor a file"
+    try:
+        if tee := Tee.before_start():
+            return tee
+    except OSError as error:
+        reason = error.strerror or str(error)
+    output.notes.append(f"--tee: the end of stderr is not kept: {reason}")
+    return None
 
 
 def _meta(options: RecordOptions, now_unix_ns: int, now_mono_ns: int) -> dict[str, Any]:

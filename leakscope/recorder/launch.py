@@ -5,7 +5,7 @@ Runs in the recorder. There is no signal handler: every signal that can be block
 and the signal mask that the recorder was started with.
 
 Refused: a new session or process group (^C and ^Z of the terminal would miss the job), PR_SET_PDEATHSIG (the job must
-outlive a recorder that is killed), pipes or a pty (the job would notice).
+outlive a recorder that is killed), pipes or a pty (the job would notice; ``--tee`` asks for one, on stderr).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -92,22 +92,30 @@ class Job:
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
+        stat = proc.stat(pid)
+        self.start_ticks = stat.start_ticks if stat is not None else None
         self.wait_status: int | None = None
         self._stopped = False
 
     @classmethod
-    def start(cls, command: Sequence[str], environment: Mapping[str, str], mask: set[int]) -> Job:
-        """**Errors** NotStarted."""
+    def start(
+        cls, command: Sequence[str], environment: Mapping[str, str], mask: set[int], stderr: int | None = None
+    ) -> Job:
+        """``stderr`` None: ours. **Errors** NotStarted."""
         defaults = [signal.SIGPIPE, signal.SIGXFSZ]  # Python ignores them, the job must not inherit that
+        actions = [] if stderr is None else [(os.POSIX_SPAWN_DUP2, stderr, 2)]
+
+        def spawn(start: Callable[..., int], program: str, words: list[str]) -> int:
+            return start(program, words, environment, file_actions=actions, setsigmask=mask, setsigdef=defaults)
+
         try:
             try:
-                pid = os.posix_spawnp(command[0], list(command), environment, setsigmask=mask, setsigdef=defaults)
+                pid = spawn(os.posix_spawnp, command[0], list(command))
             except OSError as error:
                 if error.errno != errno.ENOEXEC:
                     raise
                 script = find_program(command[0], environment.get("PATH"))  # no #! line: sh runs it, as for execvp
-                shell = ["/bin/sh", script, *command[1:]]
-                pid = os.posix_spawn(shell[0], shell, environment, setsigmask=mask, setsigdef=defaults)
+                pid = spawn(os.posix_spawn, "/bin/sh", ["/bin/sh", script, *command[1:]])
         except FileNotFoundError:
             raise NotStarted(f"cannot run {command[0]}: not found", 127) from None
         except (OSError, ValueError) as error:  # ValueError: a NUL in an argument

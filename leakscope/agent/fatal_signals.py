@@ -1,0 +1,123 @@
+"""Where each thread stood when a fatal signal came: Python's ``faulthandler``, into a file of ours. Runs in the job.
+
+It is on from the start, before any library sets handlers of its own, so those come on top of it and are served first.
+After its text it gives the signal back to who had it before: the process ends by the same signal, with its core.
+(The kernel's log has no line "segfault at" of a process that catches the signal. With faulthandler it has none.)
+
+The job must find faulthandler as it would be without us, off: programs switch theirs on only if it is (Ray), or
+switch it back to what it was (pytest). As soon as the job uses it, ours is gone and theirs is all there is.
+"""
+
+import _signal
+import ctypes
+import faulthandler
+import os
+import sys
+
+FILE_NAME = "fault-%d-%d.txt"  # pid and start time; the recorder reads it when all is over
+_NUMBERS = tuple(getattr(_signal, name) for name in ("SIGSEGV", "SIGFPE", "SIGABRT", "SIGBUS", "SIGILL"))
+_LEAST_FD = 200  # the job's own files keep the low numbers that they would have
+_ACTION_BYTES = 512  # more than a struct sigaction has on any platform
+_PUBLIC = ("enable", "disable", "is_enabled")
+
+
+class FatalSignals(object):
+    """faulthandler in our hands. ``is_ours`` until the job uses it itself."""
+
+    def __init__(self, folder, pid, start_ticks):
+        """**Errors** OSError where the file cannot be made."""
+        self.is_ours = False
+        self._folder = folder
+        self._fd = -1
+        if faulthandler.is_enabled() or any(_signal.getsignal(n) != _signal.SIG_DFL for n in _NUMBERS):
+            return  # the job's own; or it was started with some of them ignored, and that is to stay
+        self._original = {name: getattr(faulthandler, name) for name in _PUBLIC}
+        self._sigaction = ctypes.CDLL(None).sigaction
+        self._write_to_file_of(pid, start_ticks)
+        handlers = {_handler(action) for action in self._actions().values()}
+        if len(handlers) != 1:  # a libc that keeps it elsewhere: we could not tell its handler from others'
+            self._original["disable"]()
+            os.close(self._fd)
+            return
+        (self._handler,) = handlers
+        self.is_ours = True
+        for name, function in (("enable", self._enable), ("disable", self._disable), ("is_enabled", self._is_enabled)):
+            setattr(faulthandler, name, function)
+
+    def forked(self, pid, start_ticks):
+        """In a child: its text is not its parent's."""
+        if self.is_ours:
+            inherited = self._fd
+            try:
+                self._write_to_file_of(pid, start_ticks)
+            except OSError:
+                self.leave()
+            else:
+                os.close(inherited)
+
+    def leave_to_others(self):
+        """At exit: handlers that libraries set after ours must stay, and Python's end would set them back.
+
+        A virtual machine in the process (Java for HDFS) lives on meanwhile, and takes SIGSEGV every now and then.
+        """
+        if self.is_ours and self._others():
+            self.leave()
+
+    def leave(self):
+        """Switch it off as if it never had been on."""
+        if not self.is_ours:
+            return
+        self.is_ours = False
+        others = self._others()
+        self._original["disable"]()
+        for number, action in others.items():
+            self._sigaction(number, action, None)
+        for name, function in self._original.items():
+            setattr(faulthandler, name, function)
+        os.close(self._fd)
+
+    def _write_to_file_of(self, pid, start_ticks):
+        path = os.path.join(self._folder, FILE_NAME % (pid, start_ticks))
+        self._fd = _high(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600))
+        # Since 3.14 it can walk the C stack too, by functions that may wait for a lock the crashed code holds.
+        more = {"c_stack": False} if sys.version_info >= (3, 14) else {}
+        self._original["enable"](self._fd, all_threads=True, **more)
+
+    def _actions(self):
+        """What is set for each signal now, as it lies in memory."""
+        actions = {}
+        for number in _NUMBERS:
+            actions[number] = ctypes.create_string_buffer(_ACTION_BYTES)
+            self._sigaction(number, None, actions[number])
+        return actions
+
+    def _others(self):
+        """Where a handler stands that is not faulthandler's. (To put that one back would be a crash without end.)"""
+        return {number: action for number, action in self._actions().items() if _handler(action) != self._handler}
+
+    # ---- what the job finds in the module faulthandler
+
+    def _enable(self, *args, **kwargs):
+        self.leave()
+        return self._original["enable"](*args, **kwargs)
+
+    def _disable(self):
+        self.leave()
+        return self._original["disable"]()
+
+    def _is_enabled(self):
+        return not self.is_ours and self._original["is_enabled"]()
+
+
+def _handler(action):
+    """The first field of a struct sigaction; of the others glibc fills in only what it uses."""
+    return ctypes.c_void_p.from_buffer(action).value
+
+
+def _high(descriptor):
+    import fcntl
+
+    try:
+        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _LEAST_FD)
+    finally:
+        os.close(descriptor)
