@@ -30,7 +30,7 @@ $(VENV)/installed-run: pyproject.toml
 
 $(VENV)/installed-test: $(VENV)/installed-run
 	@echo "== $(VENV): installing what the tests need"
-	@$(PIP) --editable '.[test,plots,deep]'
+	@$(PIP) --editable '.[test,plots,deep,native]'
 	@touch $@
 
 demo: $(VENV)/installed-run

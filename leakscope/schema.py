@@ -78,6 +78,10 @@ _OWNER_LINE = _c("owner_line", "int", "", "first line of the owning function or 
 _FUNCTION = _c(
     "function", "str", "", "threads: outermost user function, qualified; compile_counters: compiled most often"
 )
+_STACK = _c("stack", "str", "", "calls from the outermost user frame inward: file:line function, one a line")
+_GROWN_BYTES = _c(
+    "grown_bytes", "int", "bytes", "growth of malloc's memory in use seen there; native_stacks: allocated and kept"
+)
 _PHASE = _c("phase", "str", "", "start-up, train, eval, save, or the user's word")
 _DEVICE = _c("device", "str", "", "cpu, cuda:0, ...")
 _DTYPE = _c("dtype", "str", "", "element type without the torch prefix: float32, bfloat16, ...")
@@ -423,10 +427,21 @@ TABLES: dict[str, Table] = {
             _FUNCTION,
             _OWNER_FILE,
             _OWNER_LINE,
-            _c("stack", "str", "", "functions from the outermost user frame inward: file:line function, one a line"),
+            _STACK,
             _c("sample_count", "int", "", "looks at the stack so far in which it was this"),
-            _c("grown_bytes", "int", "bytes", "bytes by which malloc's memory in use had grown since the look before"),
+            _GROWN_BYTES,
             _STEP,
+        )),
+        Table("native_stacks", "recorder", "Memory kept from a window in which memray watched a process, by call stack", (
+            *_PROCESS,
+            _c("native_function", "str", "", "innermost function of C, C++ or Rust that is not Python's own"),
+            _FUNCTION,
+            _OWNER_FILE,
+            _OWNER_LINE,
+            _STACK,
+            _c("allocation_count", "int", "", "allocations of the window that were not freed in it"),
+            _GROWN_BYTES,
+            _c("window_s", "float", "s", "length of the window"),
         )),
         Table("experiments", "agent", "What a popular remedy would give back, tried once", (
             *_PROCESS,

@@ -17,6 +17,7 @@ DEFAULTS = {
     "take_pause_s": 0.25,  # a walk that would pause the job longer is cut and marked truncated
     "takes": True,  # False: sentinels only
     "probe": False,  # try remedies at the end of the process whatever they cost
+    "native": False,  # a window of memray where memory grows outside Python; wanted only where the user asked
     "sources": True,  # record the text of the user's modules so that a report can name lines
     "framework_logs": False,  # add our callbacks to the frameworks' own; wanted only where the user asked
     "recorder_pid": None,

@@ -11,11 +11,16 @@ import types
 from . import autograd
 
 mro_of = type.__dict__["__mro__"].__get__
-namespace_of = type.__dict__["__dict__"].__get__
+_namespace_of = type.__dict__["__dict__"].__get__
 basicsize_of = type.__dict__["__basicsize__"].__get__
 flags_of = type.__dict__["__flags__"].__get__
 HEAPTYPE = 1 << 9
 _CO_OPTIMIZED = 1
+
+
+def namespace_of(cls):
+    """What the class itself defines; nothing for a class of C that was never made ready."""
+    return _namespace_of(cls) or {}
 
 
 def type_name(cls):

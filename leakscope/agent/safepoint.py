@@ -60,7 +60,12 @@ class PendingCall(object):
     A signal handler of the job may run inside ours, and what it raises is the job's. So the C function that is put on
     the interpreter's list is ``PyObject_IsTrue``, with this object as its argument: it calls ``__bool__`` and hands an
     exception on to the frame that was interrupted. (A ctypes callback would print and swallow it.)
+
+    While one runs no other is asked for: Python 3.11 under a tracer or profiler then never gets past the beginning of
+    a function, since what is pending keeps it from going on and cannot be served.
     """
+
+    _is_running = False  # of the class: any of them
 
     def __init__(self, function):
         self._function = function
@@ -72,20 +77,23 @@ class PendingCall(object):
     def __bool__(self):
         hidden = quiet.hide()  # it may come in the middle of anything, also of what is compiled or traced
         try:
+            PendingCall._is_running = True
             self.asked_at = None
             self._function()
         finally:
+            PendingCall._is_running = False
             quiet.show(hidden)
         return False  # anything else would be an error to the list of pending calls
 
     quiet.keep_out(__bool__)
 
     def ask(self):
-        """False if the interpreter's list of pending calls is full: ask later. The object must outlive the call."""
+        """False if it cannot be now: ask later. The object must outlive the call."""
         if self.asked_at is not None:
             return True
-        self.asked_at = monotonic()
-        if self._add(self._is_true, id(self)) != 0:
+        self.asked_at, add, argument = monotonic(), self._add, id(self)
+        # Threads change places at calls: nothing is called between this look and the call that follows from it.
+        if PendingCall._is_running or add(self._is_true, argument) != 0:
             self.asked_at = None
             return False
         return True

@@ -24,6 +24,7 @@ from ._growth import ProcessGrowth, TreeGrowth, no_growth, rows_of, severity_of,
 from ._growth_stacks import GrowthLine, growth_lines
 from ._ledger import growth_of, ledger
 from ._native_caches import Cache, known_cache
+from ._native_windows import NativeStack, native_stacks
 from ._retained import sources_of
 from ._trend import FLAT, judge
 from .unexplained_growth import _suspects
@@ -119,31 +120,36 @@ def _finding(
 ) -> Finding:
     line = lines[0] if lines else None
     library = line.library if line is not None else None
+    watched = native_stacks(recording, process)
+    top = watched[0] if watched else None
     cache = known_cache(recording, growth, process, native, line)
     bytes = max(0, min(process.growth_bytes, native))
-    where = f" under {line.function or 'the script'}()" if line is not None and line.function != "<module>" else ""
+    function = top.function if top is not None else (line.function if line is not None else None)
+    where = f" under {function}()" if function not in (None, "<module>") else ""
+    if top is not None:
+        where += f", in {top.native_function}()"
     by = f"inside {cache.name}" if cache is not None else (f"inside {library}" if library else "of C or C++ code")
     return Finding(
         kind=_KIND,
         title=f"Memory {by} grows{where}: {format_bytes(bytes)} that no Python object holds",
         severity=severity_of(growth, bytes),
-        confidence=round(0.5 + 0.4 * line.share, 2) if line is not None else 0.5,
+        confidence=_confidence(line, top),
         bytes=bytes,
         subject=Subject(
             pid=process.pid,
             process=process.name,
             role=process.role,
             holder=cache.name if cache is not None else (f"native memory of {library}" if library else "native memory"),
-            file=line.file if line is not None else None,
-            line=line.line if line is not None else None,
-            function=line.function if line is not None else None,
+            file=top.file if top is not None else (line.file if line is not None else None),
+            line=top.line if top is not None else (line.line if line is not None else None),
+            function=function,
             library=cache.library if cache is not None else library,
             variable=text_of(opaque, "variable"),
             type=text_of(opaque, "type_name"),
         ),
         bytes_per_hour=round(bytes / max(growth.end_s - growth.start_s, 1e-9) * 3600, 1),
-        evidence=_evidence(recording, process, native, lines, cache),
-        doubts=_doubts(line, cache),
+        evidence=[*_evidence(recording, process, native, lines, cache), *(stack.evidence for stack in watched)],
+        doubts=_doubts(line, top, cache),
         remedy=cache.remedy if cache is not None else [],
         series=_series(recording, process),
     )
@@ -176,10 +182,21 @@ def _evidence(
     return evidence
 
 
-def _doubts(line: GrowthLine | None, cache: Cache | None) -> list[str]:
+def _confidence(line: GrowthLine | None, top: NativeStack | None) -> float:
+    """By how much of what was watched happened there; memray saw each allocation, the agent looked now and then."""
+    by_look = 0.5 + 0.4 * line.share if line is not None else 0.5
+    return round(max(by_look, 0.5 + 0.45 * top.share if top is not None else 0.0), 2)
+
+
+def _doubts(line: GrowthLine | None, top: NativeStack | None, cache: Cache | None) -> list[str]:
     doubts = []
-    if line is None:
-        doubts.append("no line stood out where it grew: a thread of the library may do it")
+    if top is not None:
+        doubts.append("memray saw what was kept from its window: a cache that is still filling looks the same")
+    elif line is None:
+        doubts.append(
+            "no line stood out where it grew: a thread of the library may do it; `record --native` would show the "
+            "calls inside the library, where memray is installed"
+        )
     elif line.share < 0.5:
         doubts.append("the growth was seen under several lines: this one has the most, not most of it")
     if cache is not None and cache.is_bounded:

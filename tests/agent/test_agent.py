@@ -267,3 +267,30 @@ for _ in range(5):
 """
     done = run(stage(tmp_path), "-W", "always", script(tmp_path, text), python=python)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+PENDING_UNDER_A_PROFILER = """
+import sys, threading, time
+from leakscope.agent import safepoint
+
+def later(): pass
+def inner():
+    asker = threading.Thread(target=second.ask)
+    asker.start()
+    asker.join()
+    for _ in range(1000): later()
+    done.append(1)
+
+done = []
+first, second = safepoint.PendingCall(inner), safepoint.PendingCall(later)
+sys.setprofile(lambda frame, event, argument: None)
+first.ask()
+for _ in range(1000): later()
+print(len(done), second.ask())
+"""
+
+
+def test_a_program_with_a_profiler_gets_past_a_pending_call():
+    """Python 3.11 would hang for good if another were asked for meanwhile."""
+    done = subprocess.run([sys.executable, "-c", PENDING_UNDER_A_PROFILER], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("1 True\n", "")
