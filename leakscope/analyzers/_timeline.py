@@ -47,8 +47,8 @@ def timeline(recording: Recording) -> Timeline | None:
         for account, level in levels.items():
             by_account[account] = by_account.get(account, nothing) + level
     processes = _largest(by_process)
-    accounts = {name: by_account[name] for name in _ACCOUNTS if by_account[name].any()}
-    total = sum(accounts.values(), start=nothing)
+    total = sum(by_account.values(), start=nothing)
+    accounts = _visible(by_account, float(total.max()))
     shown = _thinned(total, [*accounts.values(), *processes.values()])
     moments, left_out = _bounded(sorted(_moments(recording), key=lambda m: (m.time_s, m.kind, m.text)))
     return Timeline(
@@ -110,6 +110,13 @@ def _accounts(recording: Recording, process: ProcessGrowth, time_s: Floats) -> d
 def _series(rows: pd.DataFrame, column: str) -> tuple[Floats, Floats]:
     rows = rows[rows[column].notna()]
     return rows["time_s"].to_numpy(dtype=np.float64), rows[column].to_numpy(dtype=np.float64)
+
+
+def _visible(by_account: dict[str, Floats], high: float, *, min_share: float = 0.002) -> dict[str, Floats]:
+    """Accounts as they are stacked; those that are never ``min_share`` of the peak, half a pixel, join the rest."""
+    thin = [name for name in _ACCOUNTS if by_account[name].max() < min_share * high and name != _REST]
+    rest = sum((by_account[name] for name in thin), start=by_account[_REST])
+    return {name: rest if name == _REST else by_account[name] for name in _ACCOUNTS if name not in thin}
 
 
 def _largest(bands: dict[str, Floats]) -> dict[str, Floats]:

@@ -107,7 +107,10 @@ def _data(report: Report) -> dict[str, Any]:
 
 def _timeline_data(timeline: Timeline) -> dict[str, Any]:
     views = [
-        [{"name": _harmless(b.name), "kib": [value // _KIB for value in b.value_bytes]} for b in bands]
+        [
+            {"name": _harmless(b.name), "slot": slot, "kib": [value // _KIB for value in b.value_bytes]}
+            for b, slot in zip(bands, charts.slots(bands))
+        ]
         for bands in (timeline.accounts, timeline.processes)
     ]
     lanes = [
@@ -126,6 +129,7 @@ def _timeline_charts(timeline: Timeline | None) -> list[tuple[str, charts.Chart]
     return [
         (by, charts.stacked(timeline, bands, f"Memory of the process tree by {by}: {figures}"))
         for by, bands in (("account", timeline.accounts), ("process", timeline.processes))
+        if by == "account" or len(bands) > 1
     ]
 
 
@@ -139,7 +143,7 @@ def _ended(recording: RecordingFacts) -> str:
 
 def _excerpt(excerpt: Excerpt) -> list[tuple[int, str, bool]]:
     """(number, text, is meant) of each line, without the indent they have in common."""
-    text = textwrap.dedent("\n".join(line.expandtabs(4).replace("\n", " ") for line in excerpt.lines))
+    text = textwrap.dedent("\n".join(line.expandtabs(4) for line in excerpt.lines)).rstrip()
     numbered = enumerate(text.split("\n"), excerpt.first_line)
     return [(number, line, number == excerpt.line) for number, line in numbered]
 

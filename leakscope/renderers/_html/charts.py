@@ -16,6 +16,11 @@ _SIDE = 1000
 _BUCKETS = 150  # two points each: finer than a printed line is wide
 _HOUR_S, _DAY_S = 3600, 86400
 _TIME_STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
+_COLOURS = 12
+_ACCOUNT_SLOTS = {  # an account has the same colour in every report
+    "tensors": 0, "arrays": 1, "python-objects": 5, "other-private": 2, "allocator-free": 3, "shared-memory": 7,
+    "mapped-files": 4,
+}  # fmt: skip
 _MOMENT_NAMES = {  # in the order of their lanes
     "alert": "alerts", "death": "ended by a signal", "pressure": "pressure", "event": "events", "mark": "marks",
     "phase": "phases", "take": "inventories",
@@ -69,12 +74,17 @@ def stacked(timeline: Timeline, bands: Sequence[Band], sentence: str) -> Chart:
     x, y = _scale(time_s[0], time_s[-1]), _scale(high, 0.0)
     shapes = []
     floor = [0] * len(shown)
-    for slot, band in enumerate(bands):
+    for band, slot in zip(bands, slots(bands)):
         roof = [below + band.value_bytes[i] for below, i in zip(floor, shown)]
         edge = [*zip(time_s, roof), *reversed(list(zip(time_s, floor)))]
         shapes.append(Shape(band.name, slot, _path((x(at), y(value)) for at, value in edge) + "Z"))
         floor = roof
     return Chart(sentence, shapes, _time_ticks(time_s[0], time_s[-1]), y_ticks, lanes(timeline))
+
+
+def slots(bands: Sequence[Band]) -> list[int]:
+    """The number of each band's colour."""
+    return [_ACCOUNT_SLOTS.get(band.name, number % _COLOURS) for number, band in enumerate(bands)]
 
 
 def lines(series: Sequence[Series]) -> list[Chart]:
@@ -109,7 +119,9 @@ def _lines(curves: Sequence[tuple[str, list[tuple[float, float]]]], x_unit: str,
     first, last = min(points[0][0] for _, points in curves), max(points[-1][0] for _, points in curves)
     x, y = _scale(first, last), _scale(high, low)
     shapes = [
-        Shape(name, slot, _path((x(points[i][0]), y(points[i][1])) for i in _extremes([v for _, v in points])))
+        Shape(
+            name, slot % _COLOURS, _path((x(points[i][0]), y(points[i][1])) for i in _extremes([v for _, v in points]))
+        )
         for slot, (name, points) in enumerate(curves)
     ]
     said = [f"{name}: from {label(points[0][1])} to {label(points[-1][1])}" for name, points in curves]
@@ -157,8 +169,8 @@ def _ticks(
 
 
 def _byte_step(span: float) -> float:
-    """A power of two that divides the span into two to four parts."""
-    return float(2 ** max(0, math.ceil(math.log2(max(span, 1.0) / 4))))
+    """A power of two that divides the span into three to five parts."""
+    return float(2 ** max(0, math.ceil(math.log2(max(span, 1.0) / 5))))
 
 
 def _decimal_step(span: float) -> float:

@@ -1,5 +1,5 @@
 "use strict";
-// What the other two scripts share: the report's data, and sizes as the rest of the page writes them.
+// What the other two scripts share: the report's data, and sizes and times as the rest of the page writes them.
 const DATA = JSON.parse(document.getElementById("data").textContent);
 document.documentElement.classList.add("scripted");
 
@@ -9,4 +9,12 @@ function formatBytes(value, signed) {
   while (size >= 1023.95 && unit < units.length - 1) { size /= 1024; unit += 1; }
   const sign = value < 0 ? "-" : signed && value > 0 ? "+" : "";
   return sign + size.toFixed(unit === 0 || size >= 99.95 ? 0 : 1) + " " + units[unit];
+}
+
+function formatDuration(seconds) {
+  if (seconds < 99.95) return seconds.toFixed(1) + " s";
+  const whole = Math.round(seconds), pad = (number) => String(number).padStart(2, "0");
+  if (whole < 3600) return Math.floor(whole / 60) + " min " + pad(whole % 60) + " s";
+  if (whole < 172800) return Math.floor(whole / 3600) + " h " + pad(Math.floor(whole % 3600 / 60)) + " min";
+  return (seconds / 86400).toFixed(1) + " days";
 }

@@ -3,21 +3,27 @@
   const timeline = DATA.timeline;
   const section = document.getElementById("timeline");
   if (!timeline || !section) return;
-  const KIB = 1024, GUTTER = 80, LANE = 16, HEIGHT = 320, NEAR_PX = 6, COLOURS = 12;
+  const KIB = 1024, GUTTER = 80, LANE = 16, HEIGHT = 320, NEAR_PX = 6;
   const STEPS_S = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800];
   const box = section.querySelector(".plot");
   const readout = section.querySelector(".readout");
   const legend = section.querySelector(".legend");
   const time = timeline.time_s;
-  const state = { view: 0, hidden: [new Set(), new Set()], at: time.length - 1 };
+  const state = { view: 0, hidden: [new Set(), new Set()], at: peak() };
   let plot = null;
+
+  // Where the reader starts: the moment of most memory.
+  function peak() {
+    const total = time.map((_, i) => timeline.views[0].reduce((sum, band) => sum + band.kib[i], 0));
+    return total.indexOf(Math.max(...total));
+  }
 
   function colour(name) {
     return getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
   }
 
   function shownBands() {
-    return timeline.views[state.view].map((band, slot) => ({ ...band, slot })).filter((b) => !state.hidden[state.view].has(b.slot));
+    return timeline.views[state.view].filter((band, number) => !state.hidden[state.view].has(number));
   }
 
   // The highest edge first: each lower one is painted over it.
@@ -42,7 +48,7 @@
   }
 
   function byteTicks(plot, axis, low, high) {
-    const step = 2 ** Math.ceil(Math.log2(Math.max(high - low, 4) / 5));
+    const step = 2 ** Math.ceil(Math.log2(Math.max(high - low, 4) / 6));
     const ticks = [];
     for (let value = Math.ceil(low / step) * step; value <= high; value += step) ticks.push(value);
     return ticks;
@@ -92,13 +98,12 @@
         { ...axis, size: 30, space: 64, incrs: STEPS_S, values: (u, values) => values.map((v) => clock(v, u.scales.x.max - u.scales.x.min)) },
         { ...axis, size: GUTTER, splits: byteTicks, values: (u, values) => values.map((v) => formatBytes(v).replace(".0 ", " ")) },
       ],
-      series: [{}, ...stack.map((edge) => ({ fill: colour("c" + edge.slot % COLOURS), stroke: colour("paper"), width: 0.5, points: { show: false } }))],
-      hooks: { draw: [drawLanes], setCursor: [pointed] },
+      series: [{}, ...stack.map((edge) => ({ fill: colour("c" + edge.slot), stroke: colour("paper"), width: 0.5, points: { show: false } }))],
+      hooks: { draw: [drawLanes, show], setCursor: [pointed] },
     };
     if (plot) plot.destroy();
     plot = new uPlot(options, [time, ...stack.map((edge) => edge.values)], box);
     if (range) plot.setScale("x", range);
-    show();
   }
 
   function pointed(plot) {
@@ -109,7 +114,6 @@
   }
 
   function momentsNear(index) {
-    if (!plot) return [];
     const x = plot.valToPos(time[index], "x");
     return timeline.lanes.flatMap((lane) => lane.moments.filter(([at]) => Math.abs(plot.valToPos(at, "x") - x) <= NEAR_PX).map(([, text]) => text));
   }
@@ -117,13 +121,12 @@
   function show() {
     const index = state.at;
     let total = 0;
-    timeline.views[state.view].forEach((band, slot) => {
-      const value = legend.querySelector(`[data-slot="${slot}"] .value`);
-      if (value) value.textContent = formatBytes(band.kib[index] * KIB);
-      if (!state.hidden[state.view].has(slot)) total += band.kib[index] * KIB;
+    timeline.views[state.view].forEach((band, number) => {
+      legend.querySelector(`[data-band="${number}"] .value`).textContent = formatBytes(band.kib[index] * KIB);
+      if (!state.hidden[state.view].has(number)) total += band.kib[index] * KIB;
     });
     const step = timeline.step[index];
-    const facts = [`${time[index].toFixed(1)} s`];
+    const facts = [formatDuration(time[index])];
     if (step !== null && step !== undefined) facts.push(`step ${step.toLocaleString("en")}`);
     const near = momentsNear(index);
     const more = near.length > 3 ? [`and ${near.length - 3} more`] : [];
@@ -135,17 +138,17 @@
   // The legend stands in the order of the stack, the top band first.
   function buildLegend() {
     legend.replaceChildren();
-    timeline.views[state.view].map((band, slot) => [band, slot]).reverse().forEach(([band, slot]) => {
+    timeline.views[state.view].map((band, number) => [band, number]).reverse().forEach(([band, number]) => {
       const button = document.createElement("button");
       button.type = "button";
-      button.dataset.slot = slot;
-      button.setAttribute("aria-pressed", String(!state.hidden[state.view].has(slot)));
+      button.dataset.band = number;
+      button.setAttribute("aria-pressed", String(!state.hidden[state.view].has(number)));
       const swatch = document.createElementNS("http://www.w3.org/2000/svg", "svg");
       swatch.setAttribute("width", 12);
       swatch.setAttribute("height", 12);
       swatch.setAttribute("aria-hidden", "true");
       const square = document.createElementNS("http://www.w3.org/2000/svg", "rect");
-      square.setAttribute("class", "area c" + slot % COLOURS);
+      square.setAttribute("class", "area c" + band.slot);
       for (const side of ["width", "height"]) square.setAttribute(side, 12);
       square.setAttribute("rx", 2);
       swatch.append(square);
@@ -154,8 +157,8 @@
       button.append(swatch, band.name, value);
       button.addEventListener("click", () => {
         const hidden = state.hidden[state.view];
-        if (!hidden.delete(slot)) hidden.add(slot);
-        button.setAttribute("aria-pressed", String(!hidden.has(slot)));
+        if (!hidden.delete(number)) hidden.add(number);
+        button.setAttribute("aria-pressed", String(!hidden.has(number)));
         build(visible());
       });
       const item = document.createElement("li");
