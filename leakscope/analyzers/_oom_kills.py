@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from ._oom_counters import Counter, of_cgroup, of_host
-from ._oom_match import POSSIBLE, event_s, match, same_cgroup
+from ._oom_match import POSSIBLE, Clock, match, same_cgroup
 from ._oom_members import Member, members
 
 if TYPE_CHECKING:
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 BY_COUNTER, UNSEEN_END, NOT_IN_TREE = 0.9, 0.8, 0.6
 SURE = 0.5  # below, a kill is a possibility and no verdict
 _CACHE = "_oom_kills"
+# The kernel's log has a clock of its own, which runs away from CLOCK_MONOTONIC: by half a second in 1,000 at most. Of
+# lines that were read as they came it is known how far, but for the time between two looks.
+_SLACK_S, _DRIFT, _LOOK_S = 2.0, 0.0005, 5.0
 
 
 @dataclass(frozen=True)
@@ -30,10 +33,12 @@ class Kill:
     """One process that was killed; ``victim`` None: nobody the recorder had seen.
 
     ``event`` is what the log says of it, ``counter`` the counter that rose; ``rivals`` may be meant instead.
+    ``time_s`` is when it happened, in seconds since the recording began.
     """
 
     victim: Member | None
     confidence: float
+    time_s: float | None
     event: OomEvent | None = None
     counter: Counter | None = None
     rivals: tuple[Member, ...] = ()
@@ -77,14 +82,16 @@ def kills(recording: Recording) -> Kills:
 def _kills(recording: Recording) -> Kills:
     host, everyone = of_host(recording), members(recording)
     log = _read_log(recording)
-    start_mono_s = int(recording.meta["start_mono_ns"]) / 1e9
-    matches = match(log.events, everyone, start_mono_s)
+    matches = match(log.events, everyone, log.clock)
     cgroups = {c: of_cgroup(recording, c) for c in sorted({m.cgroup for m in everyone if m.cgroup})}
     # A name and a moment that fit are no more than a possibility, which the counter of its cgroup may rule out.
     matches = [
         m for m in matches if m.confidence > POSSIBLE or not (m.victim.cgroup and cgroups[m.victim.cgroup].is_known)
     ]
-    found = [Kill(m.victim, m.confidence, m.event, cgroups.get(m.victim.cgroup or ""), m.rivals) for m in matches]
+    found = [
+        Kill(m.victim, m.confidence, log.clock.time_s(m.event), m.event, cgroups.get(m.victim.cgroup or ""), m.rivals)
+        for m in matches
+    ]
     strangers = [e for e in log.events if e not in [m.event for m in matches]]
     for name in sorted(cgroups, key=len, reverse=True):  # a cgroup of version 2 also counts what those inside it count
         counter = cgroups[name]
@@ -93,7 +100,7 @@ def _kills(recording: Recording) -> Kills:
         if missing_count > 0 and _is_jobs_own(counter, name):
             inside = [m for m in everyone if _is_in(m.cgroup, name) and m not in [k.victim for k in found]]
             unmatched = [e for e in strangers if same_cgroup(e.cgroup, name)]
-            found += _by_counter(inside, counter, missing_count, unmatched)
+            found += _by_counter(inside, counter, missing_count, unmatched, log.clock)
             strangers = [e for e in strangers if e not in [k.event for k in found]]
     taken = [k.victim for k in found] + [r for k in found for r in k.rivals]
     unnamed_count = host.new_count - len([k for k in found if k.event is not None]) - len(strangers)
@@ -107,7 +114,7 @@ def _kills(recording: Recording) -> Kills:
         if not proof.is_known:
             unclear.append(member)
         elif proof is host and host.new_count and unnamed_count > 0:
-            found.append(Kill(member, POSSIBLE, counter=host))
+            found.append(Kill(member, POSSIBLE, member.died_s, counter=host))
         else:  # it stood still, or all that it counted have their victims
             cleared.append((member, proof))
     found.sort(key=_weight)
@@ -126,17 +133,19 @@ def _is_jobs_own(counter: Counter, cgroup: str | None) -> bool:
 
 
 def _by_counter(
-    inside: Sequence[Member], counter: Counter, missing_count: int, strangers: Sequence[OomEvent]
+    inside: Sequence[Member], counter: Counter, missing_count: int, strangers: Sequence[OomEvent], clock: Clock
 ) -> list[Kill]:
     """Victims of kills that the cgroup counted and no line of the log is matched to: those with most memory."""
-    killed = sorted((m for m in inside if m.was_sigkilled), key=lambda m: -(m.held_bytes or 0))
-    if not killed:
-        unseen = sorted((m for m in inside if m.ended_unseen), key=lambda m: -(m.held_bytes or 0))
-        if unseen:
-            return [Kill(unseen[0], UNSEEN_END, counter=counter, rivals=tuple(unseen[1:4]))]
-        return [Kill(None, NOT_IN_TREE, event=strangers[0] if strangers else None, counter=counter)]
-    chosen, rivals = killed[:missing_count], tuple(killed[missing_count:])
-    return [Kill(victim, BY_COUNTER, counter=counter, rivals=rivals) for victim in chosen]
+    by_size = sorted(inside, key=lambda m: -(m.held_bytes or 0))
+    killed = [m for m in by_size if m.was_sigkilled]
+    if killed:
+        rivals = tuple(killed[missing_count:])
+        return [Kill(m, BY_COUNTER, m.died_s, counter=counter, rivals=rivals) for m in killed[:missing_count]]
+    unseen = [m for m in by_size if m.ended_unseen]
+    if unseen:
+        return [Kill(unseen[0], UNSEEN_END, unseen[0].died_s, counter=counter, rivals=tuple(unseen[1:4]))]
+    stranger = strangers[0] if strangers else None
+    return [Kill(None, NOT_IN_TREE, clock.time_s(stranger) if stranger else None, stranger, counter)]
 
 
 def _weight(kill: Kill) -> tuple[bool, bool, float, int]:
@@ -148,6 +157,7 @@ def _weight(kill: Kill) -> tuple[bool, bool, float, int]:
 
 @dataclass(frozen=True)
 class _Log:
+    clock: Clock
     events: tuple[OomEvent, ...] = ()
     earlier: tuple[tuple[OomEvent, float], ...] = ()
     remarks: tuple[str, ...] = ()
@@ -155,18 +165,19 @@ class _Log:
 
 def _read_log(recording: Recording) -> _Log:
     """The kernel's lines in this recording, read; kills of an earlier boot or of before the start stand apart."""
+    start_s = int(recording.meta["start_mono_ns"]) / 1e9
+    by_uptime = Clock(start_s, _SLACK_S + _DRIFT * start_s)
     rows = recording.tables["kernel_log"]
     if not len(rows):
-        return _Log()
+        return _Log(by_uptime)
     from ..oom import read  # few recordings have such lines
 
-    rows = rows.sort_values("time_mono_ns", kind="stable")
     remarks = tuple(str(text) for text in rows.loc[rows["kernel_time_s"].isna(), "text"].dropna())
     lines = rows[rows["kernel_time_s"].notna()]
     boot = str(recording.meta.get("boot_id") or "").replace("-", "")
     other_boot = lines["log_boot_id"].notna() & (lines["log_boot_id"] != boot)
-    start_s = int(recording.meta["start_mono_ns"]) / 1e9
-    before = other_boot | (lines["kernel_time_s"] < start_s - 2.0 - 0.0005 * start_s)
+    is_late = lines["log_source"] != "kmsg"  # written long before it was read, perhaps
+    before = is_late & (other_boot | (lines["kernel_time_s"] < start_s - by_uptime.slack_s))
     earlier: list[tuple[OomEvent, float]] = []
     for _, row in lines[before].iterrows():
         events = read(_as_text(row["kernel_time_s"], row["text"])).events
@@ -174,16 +185,11 @@ def _read_log(recording: Recording) -> _Log:
     own = lines[~before]
     text = "\n".join(map(_as_text, own["kernel_time_s"], own["text"]))
     killed = tuple(event for event in read(text).events if not event.pid_is_intended_only)
-    return _Log(killed, tuple(earlier), remarks)
+    behind_s = (own["kernel_time_s"] - own["time_s"])[~is_late].astype("float64")
+    clock = Clock(float(behind_s.max()), _SLACK_S + _LOOK_S) if len(behind_s) else by_uptime
+    return _Log(clock, killed, tuple(earlier), remarks)
 
 
 def _as_text(at_s: float, text: object) -> str:
     """A line as dmesg prints it."""
     return f"[{at_s:12.6f}] {'' if pd.isna(text) else text}"  # type: ignore[call-overload]
-
-
-def at_s(kill: Kill, recording: Recording) -> float | None:
-    """When it happened, in seconds since the recording began."""
-    if kill.event is not None:
-        return event_s(kill.event, int(recording.meta["start_mono_ns"]) / 1e9)
-    return kill.victim.died_s if kill.victim is not None else None

@@ -20,10 +20,21 @@ CERTAIN, LIKELY, POSSIBLE = 0.99, 0.8, 0.4
 _DYING_S = (
     10.0  # a victim that writes to a slow disk or has pinned memory takes a while, and is buried at the next look
 )
-_CLOCK_S, _CLOCK_DRIFT = 2.0, 0.0005  # the log's clock against CLOCK_MONOTONIC, the latter of the uptime
 # Between the last look and the kill the process grew on; what was mapped changes less than what was touched.
 _VIRTUAL_TOLERANCE, _ANON_TOLERANCE = 0.05, 0.20
 _MUCH_LESS = 0.5  # than at the last look: that was another process
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The log's clock: what it showed as the recording began, and by how much that may be wrong."""
+
+    zero_s: float
+    slack_s: float
+
+    def time_s(self, event: OomEvent) -> float | None:
+        """When it happened, in seconds since the recording began."""
+        return None if event.kernel_time_s is None else event.kernel_time_s - self.zero_s
 
 
 @dataclass(frozen=True)
@@ -36,13 +47,13 @@ class Match:
     rivals: tuple[Member, ...]
 
 
-def match(events: Sequence[OomEvent], members: Sequence[Member], start_mono_s: float) -> list[Match]:
+def match(events: Sequence[OomEvent], members: Sequence[Member], clock: Clock) -> list[Match]:
     """At most one process for a kill and one kill for a process, the surest first."""
     pairs = [
         (confidence, e, m)
         for e, event in enumerate(events)
         for m, member in enumerate(members)
-        if (confidence := _confidence(event, member, start_mono_s)) > 0
+        if (confidence := _confidence(event, member, clock)) > 0
     ]
     pairs.sort(key=lambda pair: (-pair[0], pair[1], -(members[pair[2]].held_bytes or 0)))
     found: list[Match] = []
@@ -61,11 +72,6 @@ def match(events: Sequence[OomEvent], members: Sequence[Member], start_mono_s: f
     return found
 
 
-def event_s(event: OomEvent, start_mono_s: float) -> float | None:
-    """When it happened, in seconds since the recording began."""
-    return None if event.kernel_time_s is None else event.kernel_time_s - start_mono_s
-
-
 def same_cgroup(printed: str | None, own: str | None) -> bool | None:
     """Whether two paths may name one cgroup: in a container only the end of the path is seen. None: nobody can tell."""
     if not printed or not own or own == "/":
@@ -73,9 +79,9 @@ def same_cgroup(printed: str | None, own: str | None) -> bool | None:
     return printed == own or printed.endswith(own) or own.endswith(printed)
 
 
-def _confidence(event: OomEvent, member: Member, start_mono_s: float) -> float:
+def _confidence(event: OomEvent, member: Member, clock: Clock) -> float:
     """0 where it cannot be this one."""
-    if not _may_have_died_then(event, member, start_mono_s):
+    if not _may_have_died_then(event, member, clock):
         return 0.0
     names, cgroups, sizes = (
         event.comm == member.comm,
@@ -93,14 +99,14 @@ def _confidence(event: OomEvent, member: Member, start_mono_s: float) -> float:
     return LIKELY if sizes else POSSIBLE
 
 
-def _may_have_died_then(event: OomEvent, member: Member, start_mono_s: float) -> bool:
+def _may_have_died_then(event: OomEvent, member: Member, clock: Clock) -> bool:
     if member.died_s == float("inf") or not (member.was_sigkilled or member.ended_unseen):
         return False
-    at_s = event_s(event, start_mono_s)
+    at_s = clock.time_s(event)
     if at_s is None:
         return True
-    slack_s = _CLOCK_S + _CLOCK_DRIFT * (event.kernel_time_s or 0.0)
-    return member.born_s - slack_s <= at_s <= member.died_s + slack_s and at_s >= member.died_s - slack_s - _DYING_S
+    earliest_s = max(member.born_s, member.died_s - _DYING_S)
+    return earliest_s - clock.slack_s <= at_s <= member.died_s + clock.slack_s
 
 
 def _sizes_fit(event: OomEvent, member: Member) -> bool | None:

@@ -19,7 +19,7 @@ from ..units import KiB, format_bytes, format_duration
 from ._growth import tree_growth
 from ._oom_counters import Counter, above, nearest
 from ._oom_culprit import Culprit, culprit, hog_of
-from ._oom_kills import SURE, Kill, Kills, at_s, kills
+from ._oom_kills import SURE, Kill, Kills, kills
 from ._oom_members import Member
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def findings(
 def _finding(recording: Recording, seen: Kills, so_far: Sequence[Finding]) -> Finding:
     kill = seen.found[0]
     sure = seen.sure or (kill,)
-    moment = at_s(kill, recording)
+    moment = kill.time_s
     hog = hog_of(kill.victim, seen.members, moment)
     blamed = culprit(recording, hog, so_far) if hog is not None else None
     step = _step(recording, hog, moment)
@@ -194,7 +194,7 @@ def _evidence(
 
 def _of_kill(recording: Recording, kill: Kill) -> Iterator[Evidence]:
     """How it is known."""
-    moment = at_s(kill, recording)
+    moment = kill.time_s
     when = f" {format_duration(moment)} into the recording" if moment is not None and moment > 0 else ""
     if kill.event is not None:
         yield Evidence(f"the kernel's log says so{when}: {kill.event.text}", {"pid": kill.event.pid})

@@ -1,0 +1,241 @@
+"""Who was killed for lack of memory, how sure that is, and who was not."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leakscope.analyzers import analyze
+from leakscope.findings import Finding, Report
+from tests.builders import START_MONO_NS, RecordingBuilder
+
+MiB = 1024**2
+GiB = 1024**3
+PID, WORKER = 4242, 4300
+END_S = 20.0
+LIMIT = 900 * MiB
+
+
+def job(folder: Path, *, step: int = 40 * MiB, exit_signal: int | None = 9, **process: Any) -> RecordingBuilder:
+    """train.py in the cgroup /job, 100 MiB and ``step`` more each second, ended at 20 s."""
+    builder = RecordingBuilder(folder).process(PID, cmdline="python train.py", **process)
+    builder.samples(PID, [100 * MiB + step * s for s in range(20)], virtual_bytes=[GiB + step * s for s in range(20)])
+    return builder.ends(END_S, signal=exit_signal) if exit_signal else builder.ends(END_S)
+
+
+def counted(builder: RecordingBuilder, *, host: int, own: int | None, oom: int | None = None) -> RecordingBuilder:
+    """Counters of the machine and of /job, which rose by so much at the end."""
+    flat = [0] * 20
+    builder.host([50 * GiB] * 21, 100 * GiB, oom_kill_count=[7 + f for f in [*flat, host]])
+    if own is None:
+        return builder
+    used = [100 * MiB + 40 * MiB * s for s in range(20)] + [10 * MiB]
+    hits = {} if oom is None else {"oom_count": [0] * 20 + [oom]}
+    return builder.cgroup(used, LIMIT, oom_kill_count=[0] * 20 + [own], cgroup_file_bytes=0, **hits)
+
+
+def logged(builder: RecordingBuilder, *lines: str, at_s: float = END_S) -> RecordingBuilder:
+    for i, text in enumerate(lines):
+        kernel_time_s = START_MONO_NS / 1e9 + at_s + i * 1e-6
+        builder.row("kernel_log", at_s + i * 1e-6, log_source="kmsg", kernel_time_s=kernel_time_s, text=text)
+    return builder
+
+
+def kill_lines(
+    pid: int = PID,
+    comm: str = "python",
+    cgroup: str = "/job",
+    limit: str = "/job",
+    vm_mib: int = 1784,
+    anon_mib: int = 860,
+) -> tuple[str, str]:
+    return (
+        f"oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg={limit},"
+        f"task_memcg={cgroup},task={comm},pid={pid},uid=0",
+        f"Memory cgroup out of memory: Killed process {pid} ({comm}) total-vm:{vm_mib * 1024}kB, "
+        f"anon-rss:{anon_mib * 1024}kB, file-rss:4096kB, shmem-rss:0kB, UID:0 pgtables:556kB oom_score_adj:0",
+    )
+
+
+def answer(builder: RecordingBuilder) -> Report:
+    return analyze(builder.open())
+
+
+def found(report: Report) -> Finding:
+    (finding,) = [f for f in report.findings if f.kind == "oom-kill"]
+    return finding
+
+
+def other_answer(report: Report) -> str:
+    assert "oom-kill" not in [f.kind for f in report.findings]
+    assert report.verdict.killed is False
+    (text,) = [r.reason for r in (*report.ruled_out, *report.skipped) if r.kind == "oom-kill"]
+    return text
+
+
+def test_a_line_of_the_log_that_fits_is_certain(tmp_path: Path) -> None:
+    report = answer(logged(counted(job(tmp_path), host=1, own=1), *kill_lines()))
+    kill = found(report)
+    assert kill.confidence >= 0.99
+    assert kill.severity == "critical"
+    assert kill.bytes == 860 * MiB
+    assert "train.py[4242] at the cgroup limit 900 MiB" in kill.title
+    assert report.findings[0] is kill
+    assert report.verdict.killed
+    assert report.verdict.headline.startswith(kill.title)
+    assert report.recording.ended == "oom-killed"
+
+
+def test_the_culprit_of_the_other_analyzers_is_named(tmp_path: Path) -> None:
+    builder = logged(counted(job(tmp_path), host=1, own=1), *kill_lines())
+    for number, at_s in enumerate((4.0, 10.0, 16.0), 1):
+        size = round(80 * MiB + 40 * MiB * at_s)
+        path = "main() trainer.history"
+        attribute = {"variable": "history", "owner": "Trainer", "edge_kind": "attribute", "is_user": True}
+        holders = [
+            {"path": "main()", "root_kind": "frame", "deep_bytes": size, "type_name": "frame", "object_count": 1},
+            {"path": path, "parent_path": "main()", "root_kind": "frame", "deep_bytes": size, "type_name": "list",
+             "object_count": 1, "length": at_s * 100, **attribute},
+            {"path": f"{path}[*]", "parent_path": path, "root_kind": "frame", "deep_bytes": size, "edge_kind": "item",
+             "type_name": "bytes", "object_count": at_s * 100},
+        ]  # fmt: skip
+        builder.take(PID, number, at_s, holders=holders, rss_bytes=100 * MiB + round(40 * MiB * at_s), step=number)
+    builder.sentinels(PID, step=list(range(0, 400, 20)))
+    kill = found(answer(builder))
+    assert "Trainer.history grew" in kill.title
+    assert "(step 380)" in kill.title
+    assert (kill.subject.variable, kill.subject.pid) == ("history", PID)
+
+
+def test_what_was_held_most_is_not_said_to_grow(tmp_path: Path) -> None:
+    """Killed after two seconds: no trend, one inventory."""
+    builder = RecordingBuilder(tmp_path).process(PID, cmdline="python train.py")
+    builder.samples(PID, [800 * MiB, 850 * MiB]).ends(2.0, signal=9)
+    counted(builder, host=1, own=1)
+    holder = {"path": "rows", "root_kind": "module", "deep_bytes": 700 * MiB, "type_name": "list", "object_count": 1,
+              "variable": "rows", "owner": "train", "edge_kind": "global", "is_user": True}  # fmt: skip
+    builder.take(PID, 1, 1.0, holders=[holder], rss_bytes=800 * MiB)
+    report = answer(builder)
+    kill = found(report)
+    assert "train.rows held most: 700 MiB" in kill.title
+    assert "grew" not in kill.title
+    assert kill.subject.variable == "rows"
+    assert report.verdict.leaking is None
+
+
+def test_the_counter_of_its_cgroup_is_enough_without_a_log(tmp_path: Path) -> None:
+    kill = found(answer(counted(job(tmp_path), host=1, own=1, oom=1)))
+    assert 0.8 < kill.confidence < 0.99
+    assert "at the cgroup limit 900 MiB" in kill.title
+    assert any("log was not readable" in doubt for doubt in kill.doubts)
+    assert any("journalctl -k" in remedy for remedy in kill.remedy)
+
+
+def test_a_kill_by_another_limit_than_its_own_is_not_put_down_to_its_own(tmp_path: Path) -> None:
+    kill = found(answer(counted(job(tmp_path), host=1, own=1, oom=0)))
+    assert "900 MiB" not in kill.title
+    assert any("its own limit was not hit" in evidence.text for evidence in kill.evidence)
+
+
+def test_in_a_container_the_pid_is_another_and_name_and_size_tell(tmp_path: Path) -> None:
+    lines = kill_lines(pid=900_001, cgroup="/docker/0123abcd", limit="/docker/0123abcd")
+    kill = found(answer(logged(job(tmp_path, cgroup="/"), *lines)))
+    assert 0.5 < kill.confidence < 0.9
+    assert "train.py[4242]" in kill.title
+
+
+def test_a_pid_that_is_the_same_by_chance_is_not_believed(tmp_path: Path) -> None:
+    lines = kill_lines(comm="java", cgroup="/elsewhere", limit="/elsewhere", vm_mib=9000, anon_mib=8000)
+    text = other_answer(answer(logged(counted(job(tmp_path), host=1, own=0), *lines)))
+    assert "stayed at 0" in text
+
+
+def test_a_worker_that_was_killed_though_the_job_exited_in_order(tmp_path: Path) -> None:
+    builder = job(tmp_path, step=0, exit_signal=None)
+    builder.process(WORKER, role="dataloader-worker", comm="pt_data_worker", died_s=10.0, exit_signal=9)
+    builder.samples(WORKER, [500 * MiB] * 10)
+    logged(counted(builder, host=1, own=1), *kill_lines(WORKER, "pt_data_worker", anon_mib=500), at_s=9.9)
+    report = answer(builder)
+    assert f"[{WORKER}]" in found(report).title
+    assert report.verdict.killed
+    assert report.recording.ended == "exit"
+
+
+def test_who_was_killed_is_not_who_held_most(tmp_path: Path) -> None:
+    builder = job(tmp_path, exit_signal=None)
+    builder.process(WORKER, role="other", cmdline="/bin/pause", comm="pause", died_s=19.5, exit_signal=9)
+    builder.samples(WORKER, [MiB] * 19)
+    kill = found(answer(logged(builder, *kill_lines(WORKER, "pause", vm_mib=1, anon_mib=1), at_s=19.4)))
+    assert "pause[4300]" in kill.title
+    assert "train.py[4242] held most" in kill.title
+    assert kill.subject.pid == PID
+
+
+def test_a_kill_whose_victim_nobody_saw_end(tmp_path: Path) -> None:
+    """Before Linux 6.15 the status of a worker that its parent reaped is not known."""
+    builder = job(tmp_path, step=0, exit_signal=None).process(WORKER, role="python-fork", died_s=10.0)
+    kill = found(answer(counted(builder.samples(WORKER, [500 * MiB] * 10), host=1, own=1)))
+    assert f"[{WORKER}]" in kill.title
+    assert kill.confidence < 0.9
+
+
+def test_several_victims_are_one_finding(tmp_path: Path) -> None:
+    builder = job(tmp_path, step=0, exit_signal=None)
+    for pid in (4301, 4302):
+        builder.process(pid, role="python-fork", died_s=10.0, exit_signal=9).samples(pid, [300 * MiB] * 10)
+    kill = found(answer(counted(builder, host=2, own=2)))
+    assert "and 1 more process of the job" in kill.title
+
+
+@pytest.mark.parametrize("own", [0, None])
+def test_sigkill_and_counters_that_stood_still(tmp_path: Path, own: int | None) -> None:
+    report = answer(counted(job(tmp_path), host=0, own=own))
+    text = other_answer(report)
+    assert "ended by SIGKILL, but not by the kernel" in text
+    assert report.recording.ended == "signal"
+
+
+def test_sigkill_while_somebody_else_was_killed_on_the_machine(tmp_path: Path) -> None:
+    lines = kill_lines(pid=77, comm="java", cgroup="/elsewhere", limit="/elsewhere", vm_mib=9000, anon_mib=8000)
+    other_answer(answer(logged(counted(job(tmp_path), host=1, own=None), *lines)))
+
+
+def test_sigkill_and_a_kill_on_the_machine_that_no_log_explains_is_a_possibility(tmp_path: Path) -> None:
+    report = answer(counted(job(tmp_path), host=1, own=None))
+    kill = found(report)
+    assert kill.confidence < 0.5
+    assert "may have killed" in kill.title
+    assert report.verdict.killed is False
+    assert report.recording.ended == "signal"
+
+
+def test_sigkill_alone_proves_nothing(tmp_path: Path) -> None:
+    assert "who sent it is not known" in other_answer(answer(job(tmp_path)))
+
+
+@pytest.mark.parametrize("exit_signal", [None, signal.SIGSEGV, signal.SIGTERM, signal.SIGABRT])
+def test_another_end_is_none_even_while_the_kernel_kills_others(tmp_path: Path, exit_signal: int | None) -> None:
+    assert "none of them" in other_answer(answer(counted(job(tmp_path, exit_signal=exit_signal), host=3, own=0)))
+
+
+def test_a_kill_long_before_the_end_took_somebody_else(tmp_path: Path) -> None:
+    text = other_answer(answer(logged(counted(job(tmp_path), host=1, own=0), *kill_lines(), at_s=1.0)))
+    assert "stayed at 0" in text
+
+
+def test_when_the_recorder_died_too_the_report_says_how_near_the_limit_it_was(tmp_path: Path) -> None:
+    builder = RecordingBuilder(tmp_path).process(PID).samples(PID, [890 * MiB] * 20)
+    text = other_answer(answer(builder.cgroup([895 * MiB] * 20, LIMIT, oom_kill_count=[0] * 20)))
+    assert "99% of the limit" in text
+
+
+def test_earlier_kills_of_the_same_program_are_told(tmp_path: Path) -> None:
+    builder = logged(counted(job(tmp_path), host=1, own=1), *kill_lines())
+    for number in range(2):
+        builder.row("kernel_log", END_S + 1, log_source="journal", kernel_time_s=100.0 + number, log_boot_id="b" * 32,
+                    text=kill_lines(pid=11)[1])  # fmt: skip
+    kill = found(answer(builder))
+    assert any("2 earlier kills" in evidence.text for evidence in kill.evidence)
