@@ -116,7 +116,9 @@ def _is_kernel(node: dict[str, Any]) -> bool | None:
         return transport in (None, "kernel") and str(facility if facility is not None else 0) == "0"
     if isinstance(node.get("SYSLOG_IDENTIFIER"), str):
         return bool(node["SYSLOG_IDENTIFIER"] == "kernel")
-    return bool(node["fac"] == "kern") if isinstance(node.get("fac"), str) else None
+    if isinstance(node.get("fac"), str):
+        return bool(node["fac"] == "kern")
+    return False if node.keys() & {"level", "levelname", "logger"} else None  # a program's own log
 
 
 def _seconds(node: dict[str, Any]) -> float | None:

@@ -17,9 +17,12 @@ from .kill_lines import KillLine
 from .records import Record
 from .report import Report, event_of
 
-_INVOKED = re.compile(r"(\S.{0,63}?) invoked\s+oom-killer(?::\s*gfp_mask=.*|:?)$")
+# The name of a thread has 15 characters at most. Nothing but its fields may follow, or the line is prose.
+_INVOKED = re.compile(
+    r"((?!#|\*|//|- )[^\s\"'`][^\"'`]{0,14}) invoked\s+oom-killer:?\s*"
+    r"(?:gfp_mask=\S+(?:,?\s+(?:nodemask|order|oom_score_adj|oom_adj)=\S*?)*)?,?(?:\s+\w*)?[>…]?$"
+)
 _ORDER = re.compile(r"\border=(-?\d+)")
-_TASK_IN = re.compile(r"Task in (.+) killed as a result of limit of (.+)$")
 _GROUP = re.compile(r"Tasks in (.+) are going to be killed due\b")
 _GROUP_START = re.compile(r"Tasks in (\S+) are going to be killed")
 _KEY = re.compile(
@@ -62,7 +65,8 @@ class Reader:
             return
         if text[0] in "OMK":
             if found := kill_lines.intent(text, following(index)):
-                self._close_intent()
+                if self._intent is None or self._intent[1].pid != found.pid:  # else printed twice
+                    self._close_intent()
                 self._intent = (record, found)
                 return
             trusted = record.stamped or self._intent is not None
@@ -82,8 +86,8 @@ class Reader:
                 if report and report.oom_kill and report.oom_kill.pid != found_line.pid:
                     self._close_report()
                 self._open(record).oom_kill = found_line
-            elif text.startswith("Task in ") and (match := _TASK_IN.match(" ".join([text, *following(index)]))):
-                self._open(record).task_in = (match[1], match[2].split()[0])
+            elif text.startswith("Task in") and (cgroups := kill_lines.task_in(text, following(index))):
+                self._open(record).task_in = cgroups
             elif text.startswith("memory: usage"):
                 self._open(record).read_usage(text)
             elif report:
@@ -219,12 +223,12 @@ def _sizes(event: OomEvent) -> tuple[int | None, ...]:
 
 def _merged(old: OomEvent, new: OomEvent) -> OomEvent:
     """The first printing, and what only the second says (a cut line and a whole one; one without its report)."""
+    if old.pid_is_intended_only and not new.pid_is_intended_only:
+        old, new = new, old  # done counts more than announced
     added: dict[str, Any] = {
         name: value for name, value in vars(new).items() if value not in (None, (), {}) and not vars(old)[name]
     }
     added = {name: value for name, value in added.items() if vars(old)[name] in (None, (), {})}
     if new.constraint_basis == "oom-kill line" and old.constraint_basis == "message prefix":
         added.update(constraint=new.constraint, constraint_basis=new.constraint_basis)
-    if not new.pid_is_intended_only:
-        added.update(pid_is_intended_only=False)
     return replace(old, **added, printed_times=old.printed_times + 1)

@@ -23,6 +23,7 @@ _TAIL = re.compile(r",task=(?P<task>.*),pid=(?P<pid>\d+),uid=(?P<uid>\d+)$")
 _CUT_TAIL = re.compile(r",task=(?P<task>.*),pid=(?P<pid>\d+),")
 _OOM_CGROUP = re.compile(r",oom_memcg=(.*?),task_memcg=")
 _CGROUP = re.compile(r",task_memcg=(.*?),task=")
+_TASK_IN = re.compile(r"Task\s*in\s*(/.*?)\s*killed\s*as\s*a\s*result\s*of\s*limit\s*of\s*(/.*)$")
 _CPUSET = re.compile(r",cpuset=(.*?),mems_allowed=([\d,-]*\d)(?=,[a-z]|$)")
 
 
@@ -78,6 +79,8 @@ def kill_line(text: str, more: Iterable[str], trusted: bool) -> KillLine | None:
     comm, fields = parsed
     if not fields and not trusted:
         return None
+    if not fields and comm is not None and comm.count("(") > comm.count(")"):
+        comm = None  # cut before its own last parenthesis
     uid = match["uid"] if match["uid"] is not None else fields.get("UID")
     adj = fields.get("oom_score_adj")
     sizes = {name: value for name, value in fields.items() if name not in ("UID", "oom_score_adj")}
@@ -111,17 +114,19 @@ def _fields(tail: str) -> dict[str, int] | None:
     """Blanks do not count: wrapping puts them anywhere, also into numbers, and every number has its name before it."""
     dense = re.sub(r"\s+", "", tail)
     fields: dict[str, int] = {}
-    position = 0
+    position = place = 0
     while match := _FIELD.match(dense, position):
         name, number, unit = match.groups()
-        if name not in _ORDER or name in fields:
-            break
+        if name == "vsz":
+            name = "total-vm"  # so called before 2.6.36
+        if name not in _ORDER[place:] or (not fields and name != "total-vm"):
+            break  # of another message
         if unit is None and name not in ("UID", "oom_score_adj"):
             break  # cut inside the number
         if name == "UID" and match.end() == len(dense):
             break  # likewise: nothing shows where it ends
         fields[name] = int(number.replace(",", ""))
-        position = match.end()
+        position, place = match.end(), _ORDER.index(name) + 1
     rest = dense[position:]
     if "file-rss" in fields:
         return fields  # enough to be sure; another message may have been glued on
@@ -168,6 +173,8 @@ def oom_kill_line(text: str, more: Iterable[str]) -> OomKillLine | None:
     tail_or_cut = tail or _CUT_TAIL.search(text)
     cpuset = _CPUSET.search(text)
     oom_cgroup, cgroup = _OOM_CGROUP.search(text), _CGROUP.search(text)
+    if oom_cgroup and cgroup and not _is_within(cgroup[1], oom_cgroup[1]):
+        oom_cgroup = cgroup = None  # torn
     return OomKillLine(
         start["word"],
         int(tail_or_cut["pid"]) if tail_or_cut else None,
@@ -178,3 +185,26 @@ def oom_kill_line(text: str, more: Iterable[str]) -> OomKillLine | None:
         cpuset[1] if cpuset else None,
         cpuset[2] if cpuset else None,
     )
+
+
+def task_in(text: str, more: Iterable[str]) -> tuple[str, str] | None:
+    """(cgroup of the victim, cgroup of the limit), which to 4.20 a line of its own says.
+
+    The limit is the victim's cgroup or one above it; where it is not, the name goes on in the next line.
+    """
+    whole = text
+    following = iter(more)
+    for _ in range(5):
+        for candidate in (whole, re.sub(r"\s+", "", whole)):
+            match = _TASK_IN.match(candidate)
+            if match and _is_within(match[1], match[2]):
+                return match[1], match[2]
+        line = next(following, None)
+        if line is None:
+            return None
+        whole = f"{whole} {line}"
+    return None
+
+
+def _is_within(cgroup: str, above: str) -> bool:
+    return f"{cgroup}/".startswith(f"{above.rstrip('/')}/")

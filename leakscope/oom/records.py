@@ -37,12 +37,15 @@ _SYSLOG = re.compile(
     r"((?:[^\W\d]\S{1,8} )?(?:[^\W\d]\S{1,9}\s+\d{1,2}|\d{1,2}\.? [^\W\d]\S{1,9}|\d{1,2}月 +\d{1,2})"
     r"(?: \d{4})? \d\d:\d\d:\d\d(?:\.\d+)?(?: \d{4})?)\s+"
 )
-_KERNEL_TAG = re.compile(r"(?:\S+ )?(?:kern\.\w+ )?kernel(?:\[\d+\])?(?:: ?| (?:- ){2,3}(?:\S+ )?)")
+_KERNEL_TAG = re.compile(r"(?:\S+ )?(?:kern\.\w+ )?kernel(?:\[\d+\])?(?:: ?| (?:- ){2,3})")
 _USER_TAG = re.compile(r"(?:[^\s:\[\]]+ )?([\w.@()/-]+)\[\d+\]: ?")
 _HOST_AND_TAG = re.compile(r"[^\s:\[\]()]+ ([\w.@()/-]+): ")
-_HOST = re.compile(r"\S+\s+(?=(?:Memory cgroup out|Out) of memory: Kill|Killed process \d|oom-kill:constraint=)")
+_HOST = re.compile(
+    r"(?!(?:INFO|WARN|WARNING|ERROR|DEBUG|CRITICAL|FATAL)\b)\S+\s+"
+    r"(?=(?:Memory cgroup out|Out) of memory: Kill|Killed process \d|oom-kill:constraint=)"
+)
 _EVENT = re.compile(r".{0,200}?\b(?:Pod)?OOMKilling\s.{0,200}?(?=(?:Memory cgroup out|Out) of memory: Kill)")
-_ANYWHERE = re.compile(r"[^\"'`#*]{0,160}?(?:\bkernel: ?(?=\S)|(?=\[\s*\d+\.\d{6}\]))")
+_ANYWHERE = re.compile(r"(?!//|--|[;%])[^\"'`#*]{0,160}?(?:\bkernel: ?(?=\S)|(?=\[\s*\d+\.\d{6}\]))")
 
 
 def clean(line: str) -> str:

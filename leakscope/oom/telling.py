@@ -48,8 +48,7 @@ def as_text(reading: Reading) -> str:
         while index + 1 < len(events) and _follows(event, events[index + 1]):
             index += 1
             followers.append(events[index])
-        when = event.time if event.time_kind != "kernel_seconds" else f"{event.time} s after boot"
-        head = f"line {event.line_number}" + (f", {when}" if when else "")
+        head = f"line {event.line_number}" + _when(event)
         lines = describe(event)
         if followers:
             lines.insert(2, f"Killed with it: {', '.join(f'{e.comm} ({e.pid})' for e in followers)}.")
@@ -62,6 +61,13 @@ def as_text(reading: Reading) -> str:
     count = len(events)
     head = "No OOM kill." if not count else f"{count} OOM kill{'s' if count > 1 else ''}."
     return "\n\n".join([head, *blocks]) + "\n"
+
+
+def _when(event: OomEvent) -> str:
+    readable = event.time_kind in ("syslog", "iso", "dmesg_T")
+    if event.kernel_time_s is not None and not readable:
+        return f", {event.kernel_time_s:.3f} s after boot"
+    return f", {event.time}" if event.time and readable else ""
 
 
 def _follows(first: OomEvent, event: OomEvent) -> bool:
@@ -139,7 +145,7 @@ def _hog(event: OomEvent, hog_factor: float, shown: int) -> list[str]:
         for name, n in top
         if n
     )
-    said = [f"Most memory was held by: {listed} (of {len(event.tasks)} processes in the table)."] if listed else []
+    said = [f"Most memory was held by: {listed} (processes in the table: {len(event.tasks)})."] if listed else []
     name, most = top[0]
     own = pages[event.comm or ""]
     if event.comm and name != event.comm and most > hog_factor * own:
@@ -189,7 +195,8 @@ def _told_by_a_program(event: OomEvent) -> list[str]:
         target = _named(event) if event.pid is not None else f"cgroup {event.cgroup}" if event.cgroup else None
         if target is None:
             target = f"{event.processes} processes" if event.processes else "a container or process"
-        said = [f"{_KILLERS.get(event.killer, event.killer)} killed {target}, to keep memory free: not the kernel."]
+        verb = "tried to kill" if event.outcome and not event.outcome.startswith("exited") else "killed"
+        said = [f"{_KILLERS.get(event.killer, event.killer)} {verb} {target}, to keep memory free: not the kernel."]
         if event.vm_rss_mib is not None:
             said.append(f"It held {format_bytes(event.vm_rss_mib << 20)} in RAM.")
         said += [f"Reason: {event.reason}."] if event.reason else []

@@ -158,11 +158,14 @@ def _oomd(records: Sequence[Record]) -> list[OomEvent]:
             if index is None:
                 events.append(_told(record, "systemd-oomd", unit=match["unit"], processes=count))
             else:
-                events[index] = replace(events[index], unit=match["unit"], processes=count)
+                seen = events[index].pids
+                pids_said = seen if seen and len(seen) == count else None
+                pid = pids_said[0] if pids_said and count == 1 else None
+                events[index] = replace(events[index], unit=match["unit"], processes=count, pid=pid, pids=pids_said)
         if not _by(record, "systemd-oomd"):
             continue
         if match := _OOMD_TRIES.match(text):
-            pids.append(int(match[1]))
+            pids = sorted({*pids, int(match[1])})
         elif match := _OOMD.match(text):
             event = _oomd_event(record, match, _PRESSURE.search(match["why"]) or pressure, pids)
             if events and events[-1].cgroup == event.cgroup and events[-1].processes is None and match["killed"]:
