@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from ._oom_counters import Counter, of_cgroup, of_host
-from ._oom_match import POSSIBLE, Clock, match, same_cgroup
+from ._oom_match import POSSIBLE, Clock, Match, match, same_cgroup
 from ._oom_members import Member, members
 
 if TYPE_CHECKING:
@@ -88,10 +88,7 @@ def _kills(recording: Recording) -> Kills:
     matches = [
         m for m in matches if m.confidence > POSSIBLE or not (m.victim.cgroup and cgroups[m.victim.cgroup].is_known)
     ]
-    found = [
-        Kill(m.victim, m.confidence, log.clock.time_s(m.event), m.event, cgroups.get(m.victim.cgroup or ""), m.rivals)
-        for m in matches
-    ]
+    found = [_by_log(m, log.clock, cgroups.get(m.victim.cgroup or "")) for m in matches]
     strangers = [e for e in log.events if e not in [m.event for m in matches]]
     for name in sorted(cgroups, key=len, reverse=True):  # a cgroup of version 2 also counts what those inside it count
         counter = cgroups[name]
@@ -121,6 +118,13 @@ def _kills(recording: Recording) -> Kills:
     return Kills(
         tuple(found), tuple(cleared), tuple(unclear), tuple(strangers), log.earlier, log.remarks, host, tuple(everyone)
     )
+
+
+def _by_log(match: Match, clock: Clock, own: Counter | None) -> Kill:
+    """What the log says, the surer where the counter of the victim's cgroup bears it out."""
+    is_counted = own is not None and own.new_count > 0 and match.victim.was_sigkilled
+    confidence = max(match.confidence, BY_COUNTER) if is_counted else match.confidence
+    return Kill(match.victim, confidence, clock.time_s(match.event), match.event, own, match.rivals)
 
 
 def _is_in(cgroup: str | None, name: str) -> bool:

@@ -216,7 +216,7 @@ def _of_kill(recording: Recording, kill: Kill) -> Iterator[Evidence]:
 def _doubts(seen: Kills, kill: Kill, hog: Member | None) -> Iterator[str]:
     if kill.confidence < SURE:
         yield "no log could be read: the kernel killed somebody on this machine and somebody sent SIGKILL to the job"
-    elif kill.event is None and kill.victim is not None:
+    elif kill.event is None and kill.victim is not None and not seen.remarks:
         yield "the kernel's log was not readable: that this process was the one follows from the counter and the signal"
     if kill.rivals:
         yield f"it may also have been {' or '.join(m.label for m in kill.rivals[:3])}"

@@ -132,10 +132,26 @@ def test_the_journal_stands_in(kills: list[int | None], tmp_path: Path, monkeypa
     assert found[-1]["kernel_time_s"] == 100.5
 
 
-def journalctl(folder: Path, monkeypatch: pytest.MonkeyPatch, entries: list[dict[str, object]]) -> None:
-    """Put a command of that name first, which prints these."""
-    (folder / "entries").write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+def test_earlier_kills_are_asked_for_after_a_kill_and_keep_their_own_time(
+    kills: list[int | None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernel_log, "_DEVICE", str(tmp_path / "kmsg"))
+    entry = {"MESSAGE": KILL, "_SOURCE_MONOTONIC_TIMESTAMP": "7000000", "_BOOT_ID": "b1"}
+    journalctl(tmp_path, monkeypatch, [entry], refuses="--since=@*--lines=5")
+    kills[:] = [5, 6]
+    earlier = [row for row in kernel_log.rows(ended_tree()) if row["kernel_time_s"] is not None]
+    assert [(row["text"], row["log_boot_id"]) for row in earlier] == [(KILL, "b1")]
+    assert earlier[0]["time_unix_ns"] == 1795255200 * 10**9
+
+
+def journalctl(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, entries: list[dict[str, object]], refuses: str = "--grep"
+) -> None:
+    """Put a command of that name first, which prints these; without a word for arguments that it ``refuses``."""
+    stamped = [{"__REALTIME_TIMESTAMP": "1795255200000000", **entry} for entry in entries]
+    (folder / "entries").write_text("".join(json.dumps(entry) + "\n" for entry in stamped))
     command = folder / "journalctl"
-    command.write_text(f"#!/bin/sh\n: > {folder}/asked\ncat {folder}/entries\n")
+    refusal = f'case "$*" in *{refuses}*) exit 1;; esac'
+    command.write_text(f"#!/bin/sh\n: > {folder}/asked\n{refusal}\ncat {folder}/entries\n")
     command.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")

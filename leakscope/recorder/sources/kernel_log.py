@@ -12,11 +12,14 @@ import select
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary, finalize
 
 from .. import proc
 from ..tree import Row, Tree
+
+if TYPE_CHECKING:
+    from . import _kernel_journal
 
 TABLE = "kernel_log"
 _DEVICE = "/dev/kmsg"
@@ -127,7 +130,7 @@ class _Log:
             if left_s <= 0 or not _waits_for(self._descriptor, left_s):
                 break
             yield from self.new_rows()
-        if expected and not self._reports.kill_count:
+        if expected:
             yield from self._from_journal(until_s)
 
     def _kills_expected(self, tree: Tree) -> int:
@@ -138,15 +141,16 @@ class _Log:
         return max(0, kills - self._kills_before)
 
     def _from_journal(self, until_s: float) -> Iterator[Row]:
-        """The same lines from systemd's journal, which a member of its group may read where /dev/kmsg is forbidden."""
-        from . import _kernel_journal  # rarely needed
+        """What /dev/kmsg did not give, from systemd's journal, which some may read who are not root; earlier kills."""
+        from . import _kernel_journal as journal  # rarely needed
 
-        found = _kernel_journal.lines_since(self._began_unix_s, until_s)
-        for boot_id, line in found.lines:
-            if self._reports.keeps(line):
-                yield {**_row("journal", line), "log_boot_id": boot_id}
-        if not self._reports.kill_count and self._why_not:
-            yield _remark("kmsg", f"the kernel's log could not be read: {_DEVICE}: {self._why_not}; {found.why_not}")
+        if not self._reports.kill_count:
+            found = journal.entries_since(self._began_unix_s, until_s)
+            yield from (_journal_row(entry) for entry in found.entries if self._reports.keeps(entry.line))
+            if not self._reports.kill_count and self._why_not:
+                text = f"the kernel's log could not be read: {_DEVICE}: {self._why_not}; {found.why_not}"
+                yield _remark("kmsg", text)
+        yield from map(_journal_row, journal.earlier_kills(self._began_unix_s))
 
 
 _logs: WeakKeyDictionary[Tree, _Log] = WeakKeyDictionary()
@@ -182,6 +186,11 @@ def _kills_of_host() -> int | None:
 
 def _row(source: str, line: Line) -> Row:
     return {"log_source": source, "kernel_time_s": line.time_s, "text": line.text}
+
+
+def _journal_row(entry: _kernel_journal.Entry) -> Row:
+    row = {"log_boot_id": entry.boot_id, "time_unix_ns": entry.unix_ns}
+    return {**_row("journal", entry.line), **row}
 
 
 def _remark(source: str, text: str) -> Row:
