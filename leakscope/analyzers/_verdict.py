@@ -22,8 +22,8 @@ _LEAST_CPU_S = 0.001
 _KILL = "oom-kill"
 # What may leak while the memory of the processes is flat, and how the headline says so.
 _ELSEWHERE = {"gpu-retention": "GPU memory leaks", "shared-memory": "Shared memory leaks"}
-# Worse than any growth: the job is about to crash, or trains nothing.
-_NOT_ABOUT_GROWTH = ("refcount-drift", "unhealthy-training")
+# Worse than any growth: the job is about to crash or to be killed, or trains nothing.
+_NOT_ABOUT_GROWTH = ("refcount-drift", "unhealthy-training", "memory-pressure")
 
 
 def facts(recording: Recording) -> RecordingFacts:
@@ -69,7 +69,7 @@ def verdict(recording: Recording, findings: Sequence[Finding]) -> Verdict:
     wasted = sum(f.bytes for f in findings if f.wasted)
     steps = _steps(recording, growth)
     elsewhere = any(f.kind in _ELSEWHERE and not f.wasted for f in findings)
-    ahead = forecast(recording)
+    ahead = forecast(recording) if not kills(recording).of_root else None
     limit = ahead.limit if ahead is not None else nearest(recording)
     return Verdict(
         leaking=True if elsewhere else growth.leaking,

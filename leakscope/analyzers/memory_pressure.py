@@ -18,6 +18,7 @@ from ..findings import SEVERITIES, Evidence, Finding, RuledOut, Series, Skipped,
 from ..units import format_bytes, format_duration
 from ._forecast import CGROUP, DEV_SHM, HOST, RLIMIT, Forecast, Limit, forecast, limits, nearest
 from ._growth import level_at, tree_growth
+from ._oom_kills import kills
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,13 +50,14 @@ def findings(
     if not known:
         yield Skipped(_KIND, "no limit was recorded: neither the machine's nor a cgroup's")
         return
-    ahead = forecast(recording)
+    killed = kills(recording).of_root
+    ahead = forecast(recording) if not killed else None
     groups = [[x for x in known if x.is_of_memory], *([x for x in known if x.kind == k] for k in (RLIMIT, DEV_SHM))]
     fullest = [max(group, key=lambda limit: limit.peak_fraction) for group in groups if group]
     near = [limit for limit in fullest if limit.peak_fraction >= high_fraction]
     for limit in near:
         own = ahead if ahead is not None and ahead.limit.kind == limit.kind else None
-        yield _Pressure(recording, limit, own, high_fraction, full_fraction, others_fraction).finding(so_far)
+        yield _Pressure(recording, limit, own, high_fraction, full_fraction, others_fraction).finding(so_far, killed)
     if not near:
         yield _ruled_out(recording, fullest, ahead)
 
@@ -95,13 +97,14 @@ class _Pressure:
         self._others_bytes = max(0.0, used - self._job_bytes) if limit.is_of_memory else 0.0
         self._by_others = self._others_bytes > others_fraction * used
 
-    def finding(self, so_far: Sequence[Finding]) -> Finding:
+    def finding(self, so_far: Sequence[Finding], killed: bool) -> Finding:
+        """Of a job that was ``killed``, this is a note: what it came to is told by the kill."""
         limit = self._limit
         whose = ", most of it outside this job" if self._by_others else ""
         return Finding(
             kind=_KIND,
             title=f"{limit.peak_fraction:.0%} of {limit.label} was used{whose}",
-            severity=self._severity(so_far),
+            severity="note" if killed else self._severity(so_far),
             confidence=0.95,
             bytes=0,
             subject=Subject(pid=limit.pid, device="cpu"),
@@ -112,13 +115,11 @@ class _Pressure:
         )
 
     def _severity(self, so_far: Sequence[Finding]) -> str:
-        """Never above the finding that names the cause, and below the one that tells of the end it came to."""
+        """By level and growth, never above the finding that names the cause."""
         level = 0 if self._limit.peak_fraction >= self._levels[1] else 1
         level += self._ahead is None  # it is near, but goes no further
         causes = [f for f in so_far if not f.wasted]
-        if any(f.kind in ("oom-kill", "crash") for f in causes):
-            level = max(level, 1)
-        elif causes:
+        if causes:
             level = max(level, min(SEVERITIES.index(f.severity) for f in causes))
         return SEVERITIES[min(level, 2)]
 

@@ -145,7 +145,8 @@ def start_helper(message: dict[str, Any], *, command: str | None, webhooks: Sequ
             file_actions=[
                 (os.POSIX_SPAWN_DUP2, reading, 0),
                 (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
-                *([(os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)] if quiet else []),
+                # Onto itself: inherited also where the recorder had to occupy it.
+                (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0) if quiet else (os.POSIX_SPAWN_DUP2, 2, 2),
             ],
             setpgroup=0,  # ^C is for the job
             setsigmask=(),
@@ -204,8 +205,8 @@ def _gpu(rule: Rule, sample: Sample) -> Reading | None:
 
 
 def _growth(rule: Rule, sample: Sample) -> Reading | None:
-    rate = sample.figures.course.steady_rate()
-    return None if rate is None else Reading(rate, f"memory grows steadily by {rule.show(rate)}")
+    steady = sample.figures.course.steady()
+    return None if steady is None else Reading(steady.rate, f"memory grows steadily by {rule.show(steady.rate)}")
 
 
 def _oom_eta(rule: Rule, sample: Sample) -> Reading | None:

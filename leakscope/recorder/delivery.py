@@ -44,13 +44,16 @@ def run(command: str, alert: dict[str, Any]) -> None:
     os.write(writing, json.dumps(alert).encode() + b"\n")
     os.close(writing)
     told = {f"LEAKSCOPE_ALERT_{name.upper()}": str(alert[name]) for name in ("rule", "text", "value")}
-    pid = os.posix_spawn(
-        "/bin/sh",
-        ["/bin/sh", "-c", command],
-        {**os.environ, **told},
-        file_actions=[(os.POSIX_SPAWN_DUP2, reading, 0), (os.POSIX_SPAWN_DUP2, 2, 1)],
-        setpgroup=0,
-    )
+    try:
+        pid = os.posix_spawn(
+            "/bin/sh",
+            ["/bin/sh", "-c", command],
+            {**os.environ, **told},
+            file_actions=[(os.POSIX_SPAWN_DUP2, reading, 0), (os.POSIX_SPAWN_DUP2, 2, 1)],
+            setpgroup=0,
+        )
+    except OSError as error:
+        return print(f"leakscope: the command of --on-alert could not be run: {error.strerror}", file=sys.stderr)
     os.close(reading)
 
     def end(*_: object) -> None:
@@ -93,8 +96,8 @@ def post(url: str, alert: dict[str, Any]) -> str | None:
 def body(host: str, alert: dict[str, Any]) -> dict[str, Any]:
     """What that host understands."""
     line = f"leakscope on {alert['host']}: {alert['text']}"
-    if host == "hooks.slack.com" or host.endswith(".slack.com"):
-        return {"text": line}
+    if host.endswith((".slack.com", ".slack-gov.com")):
+        return {"text": line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")}
     if any(host == known or host.endswith("." + known) for known in ("discord.com", "discordapp.com")):
         return {"content": line[:_DISCORD_CHARACTERS]}
     return alert

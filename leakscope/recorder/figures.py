@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import NamedTuple
 
 from .tree import Tree
 
@@ -17,6 +18,13 @@ _MOST_IN_ONE = 0.5  # of the rise in one stretch: more is a step, and a step is 
 _LEAST_AT_END = 0.4  # of the usual rise in the last stretch: less, and it is coming to an end
 
 
+class Steady(NamedTuple):
+    """Growth that went on all along: bytes a second, and for how many seconds it was watched."""
+
+    rate: float
+    watched_s: float
+
+
 class Course:
     """The last two minutes of a figure, one value a second: whether it rises, and how fast."""
 
@@ -24,35 +32,40 @@ class Course:
         self._first_s: float | None = None
         self._floors: deque[tuple[float, int]] = deque()  # (second, lowest value seen in it)
 
-    def add(self, now_s: float, value: int) -> None:
+    def add(self, now_s: float, value: int) -> bool:
+        """Whether a new second began: before that, what ``steady`` says has hardly changed."""
         if self._first_s is None:
             self._first_s = now_s
         if self._floors and now_s - self._floors[-1][0] < 1.0:
-            second, lowest = self._floors.pop()
-            self._floors.append((second, min(lowest, value)))
-            return
+            second, lowest = self._floors[-1]
+            self._floors[-1] = second, min(lowest, value)
+            return False
         self._floors.append((now_s, value))
         while self._floors[0][0] < now_s - STEADY_WINDOW_S and len(self._floors) > 2 * _STRETCHES:
             self._floors.popleft()
+        return True
 
-    def steady_rate(self, least_s: float = LEAST_STEADY_S) -> float | None:
-        """Rise of the floor in a second; None unless it rose all along, for ``least_s`` or more after the start-up.
+    def steady(self, least_s: float = LEAST_STEADY_S) -> Steady | None:
+        """How the floor rose; None unless it did so all along, for ``least_s`` or more after the start-up.
 
         By floors, since batches come and go. What rises in a step, or less and less, is not steady: no forecast.
+        **Cost** 40 us.
         """
         if self._first_s is None:
             return None
         now_s = self._floors[-1][0]
         begin_s = self._first_s + max(_WARM_UP_S, _WARM_UP_FRACTION * (now_s - self._first_s))
         begin_s = max(begin_s, self._floors[0][0])
-        width_s = (now_s - begin_s) / _STRETCHES
-        if now_s - begin_s < least_s:
+        watched_s = now_s - begin_s
+        if watched_s < least_s:
             return None
         lowest: dict[int, tuple[float, int]] = {}  # of each stretch
-        for floor in self._floors:
-            if floor[0] >= begin_s:
-                stretch = min(_STRETCHES - 1, int((floor[0] - begin_s) / width_s))
-                lowest[stretch] = min(floor, lowest.get(stretch, floor), key=lambda floor: floor[1])
+        for second, value in self._floors:
+            if second >= begin_s:
+                stretch = min(_STRETCHES - 1, int(_STRETCHES * (second - begin_s) / watched_s))
+                known = lowest.get(stretch)
+                if known is None or value < known[1]:
+                    lowest[stretch] = second, value
         floors = list(lowest.values())
         rises = [after - before for (_, before), (_, after) in zip(floors, floors[1:])]
         if len(floors) < _STRETCHES or min(rises) <= 0:
@@ -62,7 +75,7 @@ class Course:
             return None
         # Median of the slopes of all pairs: one stretch that was still loading does not make the rate.
         slopes = sorted((b - a) / (t - s) for i, (t, b) in enumerate(floors) for s, a in floors[:i])
-        return slopes[len(slopes) // 2]
+        return Steady(slopes[len(slopes) // 2], watched_s)
 
 
 class Figures:

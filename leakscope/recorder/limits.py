@@ -117,8 +117,9 @@ class Limits:
     def _follow(self, limit: Limit, now_s: float) -> None:
         known = self._known.get(limit.name)
         course = known.course if known is not None else Course()
-        course.add(now_s, limit.used_bytes)
-        self._known[limit.name] = _Known(limit._replace(seconds_left=_seconds_left(limit, course)), now_s, course)
+        is_new = course.add(now_s, limit.used_bytes)
+        left_s = _seconds_left(limit, course) if is_new or known is None else known.limit.seconds_left
+        self._known[limit.name] = _Known(limit._replace(seconds_left=left_s), now_s, course)
 
     def _look_for_kills(self, name: str, count: int | None, ours: Collection[str]) -> list[Alarm]:
         """``ours``: whose kills are the job's. The machine's count, where the cgroups of the job have none."""
@@ -147,11 +148,11 @@ class Limits:
 
 def _seconds_left(limit: Limit, course: Course) -> float | None:
     """A forecast reaches twice as far as was watched at most, until ``LEAST_STEADY_S`` were."""
-    rate = course.steady_rate(_LEAST_WATCHED_S)
-    if rate is None:
+    steady = course.steady(_LEAST_WATCHED_S)
+    if steady is None:
         return None
-    seconds = max(0, limit.room_bytes) / rate
-    return seconds if course.steady_rate(min(LEAST_STEADY_S, max(_LEAST_WATCHED_S, seconds / 2))) else None
+    seconds = max(0, limit.room_bytes) / steady.rate
+    return seconds if steady.watched_s >= min(LEAST_STEADY_S, seconds / 2) else None
 
 
 def _name(row: Row) -> str:

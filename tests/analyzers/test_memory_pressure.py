@@ -103,6 +103,24 @@ def test_the_cause_stands_above_the_pressure_it_makes(tmp_path):
     assert "memory-pressure" in kinds[1:]
 
 
+def test_what_stands_in_the_headline(tmp_path):
+    builder = in_cgroup(tmp_path, 970, 1000)
+    title = "97% of cgroup /job (1000 MiB) was used, most of it outside this job"
+    assert looked(builder)[0].headline.startswith(f"{title}. No leak: ")
+
+
+def test_a_job_that_was_killed_has_no_forecast(tmp_path):
+    builder = trainer(tmp_path, leak=LEAK_BYTES_PER_S)
+    kills = {"oom_kill_count": [0] * (LOOKS - 1) + [1], "cgroup_file_bytes": 0, "cgroup_shmem_bytes": 0}
+    builder.cgroup(levels(100, 10), 310 * MiB, every_s=0.25, **kills).ends(RUN_S, signal=9)
+    report = analyze(builder.open())
+    assert (report.verdict.killed, report.verdict.limit, report.verdict.seconds_to_limit) == (True, "cgroup", None)
+    (pressure,) = [f for f in report.findings if f.kind == "memory-pressure"]
+    assert pressure.severity == "note"
+    assert report.findings[0].kind == "oom-kill"
+    assert "was used" not in report.verdict.headline
+
+
 def test_how_long_and_what_it_cost(tmp_path):
     used = [500 * MiB] * 40 + [900 * MiB] * 24 + [970 * MiB] * 8 + [500 * MiB] * 8
     builder = trainer(tmp_path, leak=0, swap_bytes=30 * MiB)

@@ -29,13 +29,15 @@ def course_of(level_mib: Callable[[float], float], duration_s: float, every_s: f
 
 @pytest.mark.parametrize("every_s", [0.25, 1.0, 10.0, 60.0])
 def test_steady_growth_has_its_rate(every_s: float) -> None:
-    rate = course_of(lambda s: 100 + 2 * s, 30 * max(1.0, every_s), every_s).steady_rate()
-    assert rate == pytest.approx(2 * MIB, rel=0.05)
+    steady = course_of(lambda s: 100 + 2 * s, 30 * max(1.0, every_s), every_s).steady()
+    assert steady is not None
+    assert steady.rate == pytest.approx(2 * MIB, rel=0.05)
 
 
 def test_batches_that_come_and_go_do_not_hide_a_leak() -> None:
-    rate = course_of(lambda s: 100 + 2 * s + 50 * (s % 1.5 > 0.7), 60).steady_rate()
-    assert rate == pytest.approx(2 * MIB, rel=0.2)
+    steady = course_of(lambda s: 100 + 2 * s + 50 * (s % 1.5 > 0.7), 60).steady()
+    assert steady is not None
+    assert steady.rate == pytest.approx(2 * MIB, rel=0.2)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +54,7 @@ def test_batches_that_come_and_go_do_not_hide_a_leak() -> None:
 )
 @pytest.mark.parametrize("duration_s", [10, 20, 25, 30, 60, 200])
 def test_what_does_not_grow_steadily_has_no_rate(level_mib: Callable[[float], float], duration_s: float) -> None:
-    assert course_of(level_mib, duration_s).steady_rate() is None
+    assert course_of(level_mib, duration_s).steady() is None
 
 
 def test_memory_of_a_long_recording_stays_small() -> None:
