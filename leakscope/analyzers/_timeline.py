@@ -83,12 +83,12 @@ def _accounts(recording: Recording, process: ProcessGrowth, time_s: Floats) -> d
         )
 
     private = at_moments(process.time_s, process.private_bytes)
-    sentinels = rows_of(recording.tables["sentinels"], process)
+    sentinels = _narrow(recording, process, "sentinels", "malloc_in_use_bytes", "malloc_free_bytes")
     in_use = at_moments(*_series(sentinels, "malloc_in_use_bytes"))
     # malloc counts as free also what it gave back to the kernel: never more than the room there is.
     room = np.maximum(0.0, private - in_use)
     free = np.minimum(at_moments(*_series(sentinels, "malloc_free_bytes"), before=0.0), room)
-    takes = rows_of(recording.tables["takes"], process)
+    takes = _narrow(recording, process, "takes", "take", "reason", *_TAKE_COLUMNS.values())
     takes = without_last(takes, takes)
     estimates = {}
     for account, column in _TAKE_COLUMNS.items():
@@ -105,6 +105,11 @@ def _accounts(recording: Recording, process: ProcessGrowth, time_s: Floats) -> d
     levels[_SHARED] = at_moments(process.time_s, process.shared_bytes)
     levels[_FILES] = at_moments(process.time_s, process.file_bytes)
     return levels
+
+
+def _narrow(recording: Recording, process: ProcessGrowth, table: str, *columns: str) -> pd.DataFrame:
+    """Some columns of a process's rows: a table of a day has forty, and copying them all is what takes time."""
+    return rows_of(recording.tables[table][["pid", "start_ticks", "time_s", *columns]], process)
 
 
 def _series(rows: pd.DataFrame, column: str) -> tuple[Floats, Floats]:
@@ -153,7 +158,7 @@ def _whole(values: Floats) -> list[int]:
 
 def _steps(recording: Recording, processes: tuple[ProcessGrowth, ...], time_s: Floats) -> list[int | None]:
     """The step the process with most steps was in at each moment; empty where nobody counted any."""
-    counted = [_series(rows_of(recording.tables["sentinels"], process), "step") for process in processes]
+    counted = [_series(_narrow(recording, process, "sentinels", "step"), "step") for process in processes]
     at_s, steps = max(counted, key=lambda series: float(series[1].max(initial=-1.0)))
     if not at_s.size:
         return []

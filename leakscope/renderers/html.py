@@ -149,13 +149,13 @@ def _excerpt(excerpt: Excerpt) -> list[tuple[int, str, bool]]:
 
 
 def _budgets(rows: Sequence[BudgetRow]) -> Iterator[tuple[str, list[tuple[str, dict[str, int]]]]]:
-    """For each process and device: the accounts, with their bytes at each moment."""
+    """For each process and device: the accounts, with their bytes at each moment; what is no tensor comes last."""
     for process, device in dict.fromkeys((row.process, row.device) for row in rows):
         accounts: dict[str, dict[str, int]] = {}
         for row in rows:
             if (row.process, row.device) == (process, device):
                 accounts.setdefault(row.account, {})[row.moment] = row.bytes
-        yield f"{process} on {device}", list(accounts.items())
+        yield f"{process} on {device}", sorted(accounts.items(), key=lambda one: one[0] == "not-tensors")
 
 
 def _by_reason(entries: Sequence[RuledOut | Skipped]) -> list[tuple[str, str]]:

@@ -125,7 +125,7 @@ def test_everything_a_report_says_is_in_the_page_without_javascript():
         "self.history.append(loss)", "200 MiB wasted once", "mapped-files", "+600 MiB",
         "eval begins at step 2,400", "worker[4250] was ended by SIGKILL", "7 more moments of kind phase",
         "main() trainer", ".history", "× 5,000", "+549 MiB", "31 smaller places",
-        "activations", "900 MiB", "cyclic-garbage", "calling gc.collect() will not help",
+        "activations", "900 MiB", "1.3 GiB", "cyclic-garbage", "calling gc.collect() will not help",
         "gpu-fragmentation", "no GPU in this recording", "output was lost after 3 s", "0.6% of a core",
     ):  # fmt: skip
         assert said in text, said
