@@ -81,7 +81,7 @@ def test_a_running_process_is_recorded_with_its_children_until_it_ends(tmp_path:
     assert list(processes[processes["is_root"]].index) == [process.pid]
     samples = recording.tables["process_samples"]
     assert samples[samples["pid"] == process.pid]["rss_bytes"].max() > 60_000_000
-    assert (recording.complete, recording.ended) == (True, ("exit", None, None))
+    assert (recording.complete, recording.ended) == (True, ("exit", 3, None))
     report = analyze(recording)
     assert report.recording.notes == ["attached: seen from outside only"]
     assert "Attached: seen from outside only." in report.verdict.headline
