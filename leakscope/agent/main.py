@@ -19,6 +19,7 @@ from . import (
     last_words,
     names,
     native,
+    native_window,
     peak,
     phases,
     quiet,
@@ -76,6 +77,7 @@ class Agent(object):
         self.peak = peak.Peak(self._look_at_peak)
         self.pending = safepoint.PendingCall(self._take_on_main_thread)
         self.stacks = native.GrowthStacks()
+        self.native_window = native_window.NativeWindow(folder, self.note) if options["native"] else None
         self.user_step = None
         self.wanted = None  # the reason of a take that is due and waits for its safe point
         self.wanted_at = 0.0
@@ -89,7 +91,7 @@ class Agent(object):
         self.writing = _thread.allocate_lock()
         self.stopping = False
         self.exiting = False
-        self.failures = 0
+        self.failures = self.failed_takes = 0
         self.sources_written = set()
         self.request = None
         self.fatal_signals = None
@@ -152,6 +154,8 @@ class Agent(object):
                     self._add("sentinels", dict(sentinels.row(), step=self.step()))
                 self.phases.tick()
                 self.stacks.tick(wake)
+                if self.native_window is not None:
+                    self.native_window.tick()
                 if self.takes:
                     self._consider(now)
                 if now >= next_flush or (self.inbox and self.inbox[-1][0] == "takes"):
@@ -266,12 +270,18 @@ class Agent(object):
                 self.inbox.append((table, row))
             summary.update(stamps)
             self.inbox.append(("takes", summary))
+            if self.native_window is not None and not self.exiting:
+                explained = sum(summary[account] for account in ("python_bytes", "array_bytes", "tensor_bytes"))
+                self.native_window.look(in_use, explained, "%d-%d" % (self.pid, self.start_ticks))
         except BaseException as error:
-            self.budget.spend(0.25, monotonic() - self.began)
+            self.last_take_at = monotonic() - self.began
+            self.budget.spend(0.25, self.last_take_at)
             if names.is_foreign(error):
                 self.note("take-interrupted", "a signal handler of the job raised %s" % type(error).__name__)
                 raise
             self.note("failed", "take: %s: %s" % (type(error).__name__, error))
+            self.failed_takes += 1
+            self.takes = self.takes and self.failed_takes < MAX_FAILURES
         finally:
             quiet.show(hidden)
             self.taking = False
@@ -442,6 +452,8 @@ class Agent(object):
             self._identify()
             if self.fatal_signals is not None:
                 self.fatal_signals.forked(self.pid, self.start_ticks)
+            if self.native_window is not None:
+                self.native_window.forget()
             self.note("forked", "a forked child takes no inventory: it would copy its parent's pages")
             self._start_thread()
         except Exception:
@@ -466,6 +478,8 @@ class Agent(object):
                 self.wanted = "exception" if hasattr(sys, "last_traceback") else "exit"
                 self._take("exit")
             self.stopping = True
+            if self.native_window is not None:
+                self.native_window.close()
             self._add_counters()
             self._add("sentinels", dict(sentinels.row(), step=self.step()))
             self._write()

@@ -6,7 +6,6 @@ is replaced for one call between the second and the fourth step, when optimizer 
 
 import gc
 import sys
-from itertools import compress
 from time import thread_time
 
 from . import autograd, names, quiet, tensors
@@ -64,8 +63,7 @@ def rows(batch_storages=()):
     gc.disable()
     try:
         objects = gc.get_objects()
-        wanted = set(map(id, frozenset().union(*kinds.values())))
-        picked = list(compress(objects, map(wanted.__contains__, map(id, map(type, objects)))))
+        picked = tensors.of_types(objects, frozenset().union(*kinds.values()))
         del objects
         alike = {name: [obj for obj in picked if type(obj) in kind] for name, kind in kinds.items()}
         del picked

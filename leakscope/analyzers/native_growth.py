@@ -25,9 +25,9 @@ from ._growth_stacks import GrowthLine, growth_lines
 from ._ledger import growth_of, ledger
 from ._native_caches import Cache, known_cache
 from ._native_windows import NativeStack, native_stacks
+from ._opaque import opaque_holders
 from ._retained import sources_of
 from ._trend import FLAT, judge
-from .unexplained_growth import _suspects
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,7 +98,7 @@ def _explained(so_far: Sequence[Finding], process: ProcessGrowth) -> int:
 
 def _opaque_in(line: GrowthLine | None, recording: Recording, process: ProcessGrowth) -> pd.Series[Any] | None:
     """An object of the user's whose inside cannot be seen, and that the line names."""
-    for row in _suspects(rows_of(recording.tables["holders"], process), most=100) if line is not None else ():
+    for row in opaque_holders(rows_of(recording.tables["holders"], process), most=100) if line is not None else ():
         variable = text_of(row, "variable")
         if variable and line is not None and re.search(rf"\b{re.escape(variable)}\b", line.text):
             return row

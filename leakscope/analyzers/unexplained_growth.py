@@ -17,6 +17,7 @@ from ..findings import Evidence, Finding, LedgerRow, RuledOut, Skipped, Subject
 from ..units import format_bytes
 from ._growth import ProcessGrowth, TreeGrowth, int_of, no_growth, rows_of, severity_of, text_of, tree_growth
 from ._ledger import accounted_share, ledger
+from ._opaque import opaque_holders
 from ._retained import sources_of
 from ._source_lines import Holder, Line, adding_lines
 
@@ -39,11 +40,6 @@ _ACCOUNTS = {
 }
 _OUT_OF_SIGHT = ("native", "unexplained")  # where what an opaque object holds shows up
 _TELLS_WHEN = ("eval-accumulation",)  # not what holds it
-# Opaque, but they hold next to nothing that could pile up.
-_HARMLESS = (
-    "_hashlib.", "_io.", "_random.", "_socket.", "_struct.", "_thread.", "builtins.", "datetime.", "io.", "itertools.",
-    "logging.", "mmap.", "numpy.", "random.", "re.", "select.", "socket.", "ssl.", "threading.", "torch.",
-)  # fmt: skip
 
 
 def findings(
@@ -80,7 +76,7 @@ def _lacking(recording: Recording, process: ProcessGrowth, min_accounted_share: 
     elif len(rows_of(recording.tables["takes"], process)) < 2:
         why = "there were not two inventories: a longer recording would tell"
     else:
-        why = "objects the inventories did not reach, or memory of libraries outside malloc"
+        why = "objects the inventories did not reach, or memory of libraries: `record --native` watches those"
     return f"; {1 - share:.0%} of what {process.label} gained stand in no account: {why}"
 
 
@@ -89,7 +85,7 @@ def _finding(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, b
     rows.sort(key=lambda row: (-row.growth_bytes, row.account))
     account = rows[0].account if rows else "unexplained"
     inside = len(rows_of(recording.tables["takes"], process)) >= 2
-    suspects = _suspects(rows_of(recording.tables["holders"], process)) if account in _OUT_OF_SIGHT else []
+    suspects = opaque_holders(rows_of(recording.tables["holders"], process)) if account in _OUT_OF_SIGHT else []
     first = suspects[0] if suspects else None
     line = _fed_by(recording, first)
     title = f"{process.name} gained {format_bytes(bytes)} in {_ACCOUNTS[account]}"
@@ -145,17 +141,6 @@ def _doubts(suspects: Sequence[pd.Series[Any]], inside: bool, process: ProcessGr
     if suspects:
         return ["the suspicion rests on there being no other place to look: nothing measured what it holds"]
     return ["small objects held in very many places stay below what an inventory can see"]
-
-
-def _suspects(holders: pd.DataFrame, most: int = 3) -> list[pd.Series[Any]]:
-    """Opaque objects of the user's own code in any inventory, the shortest way first."""
-    rows = holders[holders["opaque"].fillna(False).astype(bool) & holders["is_user"].fillna(False).astype(bool)]
-    if not len(rows):
-        return []
-    rows = rows.drop_duplicates("path", keep="last")
-    rows = rows[~rows["type_name"].fillna("").str.startswith(_HARMLESS)]
-    ordered = sorted((row for _, row in rows.iterrows()), key=lambda r: (len(str(r["path"])), str(r["path"])))
-    return ordered[:most]
 
 
 def _name(row: pd.Series[Any]) -> str:

@@ -201,6 +201,8 @@ class _Recording:
         if sampler is not None:
             sampler.finish(self._job.wait_status, self._job.ending_text)
             self._add_last_words(sampler)
+            if self._options.native:
+                self._add_native_stacks(sampler)
         with suppress(OSError):
             self._output.journal.close()
         self._output.release()
@@ -208,6 +210,12 @@ class _Recording:
             keep = ["--keep-journal"] if self._options.keep_journal else []
             size = self._output.written_bytes()
             self._helper = finalizing.start(self._output.path, *keep, log=self._log, journal_bytes=size)
+
+    def _add_native_stacks(self, sampler: Sampler) -> None:
+        from . import native_stacks
+
+        for row in native_stacks.rows(self._output.journal_path):
+            sampler._add(native_stacks.TABLE, row)
 
     def _add_last_words(self, sampler: Sampler) -> None:
         from . import crash_text
@@ -307,7 +315,8 @@ def _meta(options: RecordOptions, now_unix_ns: int, now_mono_ns: int) -> dict[st
 
 def _agent_config(options: RecordOptions, now_mono_ns: int) -> dict[str, Any]:
     return {
-        **({"probe": True} if options.probe else {}),
+        "probe": options.probe,
+        "native": options.native,
         "flush_interval_s": options.flush_s,
         "takes": options.takes,
         "framework_logs": options.framework_logs,
