@@ -122,9 +122,11 @@ def attempt(url: str, content: dict[str, Any]) -> tuple[str, bool]:
         return "", False
     except HTTPError as error:
         return f"HTTP {error.code}", error.code == 429 or error.code >= 500
-    except (OSError, HTTPException, ValueError) as error:
-        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or type(error).__name__
-        return str(reason), True
+    except OSError as error:
+        cause = getattr(error, "reason", error)
+        return getattr(cause, "strerror", None) or str(cause) or type(cause).__name__, True
+    except (HTTPException, ValueError) as error:  # its text may hold the address
+        return type(error).__name__, True
 
 
 if __name__ == "__main__":

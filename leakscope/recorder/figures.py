@@ -90,7 +90,8 @@ class Figures:
         self._recent: deque[tuple[float, int]] = deque()
         self.course = Course()
 
-    def look_at(self, tree: Tree) -> None:
+    def look_at(self, tree: Tree, file_bytes: int = 0) -> None:
+        """``file_bytes``: of the memory of these processes, mapped files. The kernel takes them back: no growth."""
         processes = list(tree)
         memory_bytes = sum(process.memory_bytes for process in processes)
         if not memory_bytes:
@@ -102,7 +103,7 @@ class Figures:
             self.first_bytes = memory_bytes
         self.last_bytes = memory_bytes
         self.peak_bytes = max(self.peak_bytes, memory_bytes)
-        self.course.add(tree.now_s, memory_bytes)
+        self.course.add(tree.now_s, memory_bytes - file_bytes)
         self._recent.append((tree.now_s, memory_bytes))
         while self._recent[0][0] < tree.now_s - RATE_WINDOW_S:
             self._recent.popleft()

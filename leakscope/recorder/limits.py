@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
-from .figures import LEAST_STEADY_S, Course
+from .figures import LEAST_STEADY_S, Course, Steady
 from .tree import Row
 
 LEVELS = (0.85, 0.95)
@@ -91,10 +91,12 @@ class Limits:
         *,
         now_s: float = 0.0,
         own_cgroups: Collection[str] = (),
+        job: Course | None = None,
     ) -> list[Alarm]:
         """Alarms that these rows give; a table that was not read in this round has none.
 
-        ``others`` are rows of ``limit_samples``; ``own_cgroups`` are those the job's processes are in themselves.
+        ``others`` are rows of ``limit_samples``; ``own_cgroups`` are those the job's processes are in themselves, and
+        ``job`` is how their memory went.
         """
         alarms = []
         self.new_kill_count = 0
@@ -106,19 +108,23 @@ class Limits:
             self.host_available_bytes = host[0]["mem_available_bytes"]
         limits = [limit for row in (*host, *cgroups) if (limit := _limit(row)) is not None]
         limits += [*_nearest_each(others), *_devices(gpus)]
+        growth = job.steady(_LEAST_WATCHED_S) if job is not None else None
         for limit in limits:
-            self._follow(limit, now_s)
+            self._follow(limit, now_s, growth if limit.is_memory else None)
             if not limit.is_gpu:  # a GPU that is full is well used
                 alarms += self._look_for_pressure(limit)
         for name in [name for name, known in self._known.items() if known.seen_s < now_s - _FORGET_S]:
             del self._known[name]
         return alarms
 
-    def _follow(self, limit: Limit, now_s: float) -> None:
+    def _follow(self, limit: Limit, now_s: float, growth: Steady | None) -> None:
+        """By its own course; where others are too restless for that, by the job's ``growth``."""
         known = self._known.get(limit.name)
         course = known.course if known is not None else Course()
-        is_new = course.add(now_s, limit.used_bytes)
-        left_s = _seconds_left(limit, course) if is_new or known is None else known.limit.seconds_left
+        if course.add(now_s, limit.used_bytes) or known is None:
+            left_s = _seconds_left(limit, course.steady(_LEAST_WATCHED_S) or growth)
+        else:
+            left_s = known.limit.seconds_left
         self._known[limit.name] = _Known(limit._replace(seconds_left=left_s), now_s, course)
 
     def _look_for_kills(self, name: str, count: int | None, ours: Collection[str]) -> list[Alarm]:
@@ -146,9 +152,8 @@ class Limits:
         return []
 
 
-def _seconds_left(limit: Limit, course: Course) -> float | None:
+def _seconds_left(limit: Limit, steady: Steady | None) -> float | None:
     """A forecast reaches twice as far as was watched at most, until ``LEAST_STEADY_S`` were."""
-    steady = course.steady(_LEAST_WATCHED_S)
     if steady is None:
         return None
     seconds = max(0, limit.room_bytes) / steady.rate

@@ -162,15 +162,21 @@ class Sampler:
         for table, rows in found.items():
             for row in rows:
                 self._add(table, row)
-        self.figures.look_at(self.tree)
-        host = found.get("host_samples", [])
-        others = found.get("limit_samples", ()), found.get("gpu_samples", ())
-        for alarm in self.limits.look_at(
-            host, found.get("cgroup_samples", []), *others, now_s=now_s, own_cgroups=self.tree.cgroups
-        ):
+        processes, host = found.get("process_samples", []), found.get("host_samples", [])
+        self.figures.look_at(self.tree, sum(row["file_bytes"] or 0 for row in processes))
+        alarms = self.limits.look_at(
+            host,
+            found.get("cgroup_samples", []),
+            found.get("limit_samples", ()),
+            found.get("gpu_samples", ()),
+            now_s=now_s,
+            own_cgroups=self.tree.cgroups,
+            job=self.figures.course,
+        )
+        for alarm in alarms:
             self._raise(alarm)
         if self._alerting is not None:
-            self._alert(self._alerting, now_s, found.get("process_samples", []), host)
+            self._alert(self._alerting, now_s, processes, host)
         self._sample_duration_s = self._clock() - now_s
 
     def _ask(self, source: ModuleType, now_s: float) -> list[Row]:

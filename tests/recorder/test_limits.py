@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from leakscope.recorder.figures import Course
+from leakscope.recorder.figures import Course, Figures
 from leakscope.recorder.limits import Limits
 from leakscope.recorder.sources import limits as source
 from leakscope.recorder.tree import Tree
@@ -90,6 +90,26 @@ def test_a_near_limit_is_forecast_sooner_than_a_far_one() -> None:
         raise AssertionError("no forecast")
 
     assert first_forecast_s(400) < 15 < first_forecast_s(10_000) < 30
+
+
+def test_on_a_restless_machine_the_growth_of_the_job_is_what_counts() -> None:
+    limits = Limits()
+    for second in range(60):
+        others_gib = 5 * (second % 2) + 10 * (second % 7 == 0)
+        job = course_of(lambda s: 1000 + 100 * s, second + 1, 1.0)
+        limits.look_at([host(50 + others_gib)], [], now_s=float(second), job=job)
+    assert limits.nearest is not None
+    assert limits.nearest.seconds_left == pytest.approx(45 * 1024 / 100, rel=0.2)
+
+
+def test_pages_of_mapped_files_are_no_growth() -> None:
+    figures, tree = Figures(), Tree(1, 1)
+    for second in range(60):
+        tree.now_s = float(second)
+        tree.living[1] = type("Process", (), {"memory_bytes": (100 + 50 * second) * MIB})()
+        figures.look_at(tree, file_bytes=50 * second * MIB)
+    assert figures.course.steady() is None
+    assert figures.growth_bytes > 0
 
 
 def test_a_full_gpu_or_an_empty_dev_shm_is_no_news() -> None:
