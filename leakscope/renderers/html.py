@@ -114,9 +114,12 @@ def _timeline_data(timeline: Timeline) -> dict[str, Any]:
         for bands in (timeline.accounts, timeline.processes)
     ]
     lanes = [
-        {"kind": lane.kind, "name": lane.name, "moments": [[at_s, _harmless(t.label)] for at_s, t in own]}
+        {
+            "kind": lane.kind,
+            "name": lane.name,
+            "moments": [[at_s, _harmless(tick.label)] for at_s, tick in zip(lane.time_s, lane.ticks)],
+        }
         for lane in charts.lanes(timeline)
-        for own in [zip([m.time_s for m in timeline.moments if m.kind == lane.kind], lane.ticks)]
     ]
     return {"time_s": timeline.time_s, "step": timeline.step, "views": views, "lanes": lanes}
 
@@ -148,14 +151,15 @@ def _excerpt(excerpt: Excerpt) -> list[tuple[int, str, bool]]:
     return [(number, line, number == excerpt.line) for number, line in numbered]
 
 
-def _budgets(rows: Sequence[BudgetRow]) -> Iterator[tuple[str, list[tuple[str, dict[str, int]]]]]:
-    """For each process and device: the accounts, with their bytes at each moment; what is no tensor comes last."""
+def _budgets(rows: Sequence[BudgetRow]) -> Iterator[tuple[str, list[str], list[tuple[str, dict[str, int]]]]]:
+    """For each process and device: its moments, and the bytes of each account at them; what is no tensor comes last."""
     for process, device in dict.fromkeys((row.process, row.device) for row in rows):
+        own = [row for row in rows if (row.process, row.device) == (process, device)]
         accounts: dict[str, dict[str, int]] = {}
-        for row in rows:
-            if (row.process, row.device) == (process, device):
-                accounts.setdefault(row.account, {})[row.moment] = row.bytes
-        yield f"{process} on {device}", sorted(accounts.items(), key=lambda one: one[0] == "not-tensors")
+        for row in own:
+            accounts.setdefault(row.account, {})[row.moment] = row.bytes
+        moments = list(dict.fromkeys(row.moment for row in own))
+        yield f"{process} on {device}", moments, sorted(accounts.items(), key=lambda one: one[0] == "not-tensors")
 
 
 def _by_reason(entries: Sequence[RuledOut | Skipped]) -> list[tuple[str, str]]:

@@ -111,7 +111,7 @@ FULL = Report(
         moments=[
             Moment("phase", 10.0, "eval begins at step 2,400"),
             Moment("take", 12.0, "inventory 1 of train.py[4242] (schedule, 80 ms)"),
-            Moment("death", 20.0, "worker[4250] was ended by SIGKILL"),
+            Moment("death", 20.4, "worker[4250] was ended by SIGKILL"),
         ],
         left_out={"phase": 7},
     ),

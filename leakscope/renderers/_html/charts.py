@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ...findings import Band, Moment, Series, Timeline
+from ...findings import Band, Series, Timeline
 from ...units import format_bytes, format_count
 
 _SIDE = 1000
@@ -46,12 +46,12 @@ class Shape:
 
 @dataclass(frozen=True)
 class Lane:
-    """Moments of one kind: each with its place in percent from the left."""
+    """Moments of one kind. What came before the first sample, or after the last as a kill does, stands at the edge."""
 
     kind: str
     name: str
+    time_s: Sequence[float]
     ticks: Sequence[Tick]
-    left_out: int = 0
 
 
 @dataclass(frozen=True)
@@ -100,13 +100,14 @@ def lines(series: Sequence[Series]) -> list[Chart]:
 
 def lanes(timeline: Timeline) -> list[Lane]:
     """What happened, a row for each kind."""
-    x = _scale(timeline.time_s[0], timeline.time_s[-1], 100.0)
+    first_s, last_s = timeline.time_s[0], timeline.time_s[-1]
+    x = _scale(first_s, last_s, 100.0)
     found = []
     for kind, name in _MOMENT_NAMES.items():
-        own: list[Moment] = [m for m in timeline.moments if m.kind == kind]
+        own = [m for m in timeline.moments if m.kind == kind]
         if own:
-            ticks = [Tick(min(100.0, max(0.0, x(m.time_s))), m.text) for m in own]
-            found.append(Lane(kind, name, ticks, timeline.left_out.get(kind, 0)))
+            time_s = [min(last_s, max(first_s, m.time_s)) for m in own]
+            found.append(Lane(kind, name, time_s, [Tick(x(at), m.text) for at, m in zip(time_s, own)]))
     return found
 
 

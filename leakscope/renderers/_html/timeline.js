@@ -3,7 +3,7 @@
   const timeline = DATA.timeline;
   const section = document.getElementById("timeline");
   if (!timeline || !section) return;
-  const KIB = 1024, GUTTER = 80, LANE = 16, HEIGHT = 320, NEAR_PX = 6;
+  const KIB = 1024, GUTTER = 80, LANE = 16, HEIGHT = 320, NEAR_PX = 6, MOST_RULES = 12;
   const STEPS_S = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800];
   const box = section.querySelector(".plot");
   const readout = section.querySelector(".readout");
@@ -74,7 +74,7 @@
         const x = plot.valToPos(at, "x", true);
         ctx.moveTo(x, middle - 5 * ratio);
         ctx.lineTo(x, middle + 5 * ratio);
-        if (lane.kind === "alert" || lane.kind === "death") {
+        if ((lane.kind === "alert" || lane.kind === "death") && lane.moments.length <= MOST_RULES) {
           ctx.moveTo(x, bbox.top);
           ctx.lineTo(x, bbox.top + bbox.height);
         }
