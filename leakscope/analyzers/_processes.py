@@ -59,11 +59,17 @@ class Process:
         return self.role in ("python-fork", _DATALOADER_WORKER)
 
     def value_at(self, column: str, at_s: float) -> float:
-        """A column of the samples at a moment of its life, between two readings in a straight line; else 0."""
+        """A column of the samples at a moment of its life, or a moment before or after it; else 0."""
         if not self.born_s - _END_S <= at_s <= self.died_s + _END_S:
             return 0.0
+        return float(self.values_at(column, np.clip([at_s], self.born_s, self.died_s))[0])
+
+    def values_at(self, column: str, at_s: Floats) -> Floats:
+        """A column at moments of its life, between two readings in a straight line; 0 before and after."""
         time_s, values = series(self.samples, column)
-        return float(np.interp(at_s, time_s, values)) if time_s.size else 0.0
+        if not time_s.size:
+            return np.zeros_like(at_s)
+        return np.where((self.born_s <= at_s) & (at_s <= self.died_s), np.interp(at_s, time_s, values), 0.0)
 
     def busy_share(self, start_s: float, end_s: float) -> float:
         """Share of a core it used between two moments."""
@@ -97,16 +103,6 @@ def alive_counts(some: Iterable[Process], time_s: Floats) -> Floats:
     return alive.astype(np.float64)
 
 
-def peak_s(some: Sequence[Process], time_s: Floats) -> float:
-    """The moment at which they together had most resident memory."""
-    total = np.zeros_like(time_s)
-    for process in some:
-        at_s, rss = series(process.samples, "rss_bytes")
-        if at_s.size:
-            total += np.interp(time_s, at_s, rss, left=0.0, right=0.0)
-    return float(time_s[int(np.argmax(total))]) if time_s.size else 0.0
-
-
 def copied_bytes(process: Process, start_s: float, end_s: float) -> float:
     """Bytes that stopped being shared between two moments: each side of a fork counts its own copy since then.
 
@@ -126,23 +122,45 @@ def added_bytes(process: Process, start_s: float, end_s: float) -> float:
 
 
 def process_rows(recording: Recording) -> list[ProcessRow]:
-    """One row for each role and program, those with most memory first; figures at the moment it had most."""
+    """One row for each role and program, those with most memory first.
+
+    Figures are of the moment at which the whole tree held most, so that rows add up to what there was; a role that was
+    not alive then shows what it had at its own most.
+    """
     groups: dict[tuple[str, str], list[Process]] = defaultdict(list)
     for process in processes(recording):
         groups[process.role, process.name].append(process)
-    time_s = tree_growth(recording).time_s
-    end_s = float(time_s[-1]) if time_s.size else 0.0
-    rows = [_row(name, role, members, time_s, end_s) for (role, name), members in groups.items()]
+    tree = tree_growth(recording)
+    end_s = float(tree.time_s[-1]) if tree.time_s.size else 0.0
+    peak_s = _most_s(tree.time_s, _without_spikes(tree.held_bytes))
+    rows = [_row(name, role, members, peak_s, end_s) for (role, name), members in groups.items()]
     rows.sort(key=lambda row: (-row.pss_bytes, -row.count, row.process))
     return rows[:_SHOWN]
 
 
-def _row(name: str, role: str, members: list[Process], time_s: Floats, end_s: float) -> ProcessRow:
-    at_s = peak_s(members, time_s)
+def _most_s(time_s: Floats, values: Floats) -> float:
+    return float(time_s[int(np.argmax(values))]) if time_s.size else 0.0
+
+
+def _without_spikes(values: Floats) -> Floats:
+    """The median of each value and its neighbours: processes are read one after the other, also while one forks."""
+    padded = np.pad(values, 2, mode="edge") if values.size else np.empty(0)
+    return np.median([padded[n : n + values.size] for n in range(5)], axis=0)
+
+
+def _own_peak_s(members: Sequence[Process]) -> float:
+    """The moment at which they together had most resident memory."""
+    read = [series(process.samples, "rss_bytes")[0] for process in members]
+    time_s = np.unique(np.concatenate(read)) if read else np.empty(0)
+    return _most_s(time_s, np.sum([process.values_at("rss_bytes", time_s) for process in members], axis=0))
+
+
+def _row(name: str, role: str, members: list[Process], peak_s: float, end_s: float) -> ProcessRow:
+    at_s = peak_s if any(p.born_s <= peak_s <= p.died_s for p in members) else _own_peak_s(members)
     first_s, last_s = min(p.born_s for p in members), min(end_s, max(p.died_s for p in members))
 
     def total(column: str) -> int:
-        return round(sum(p.value_at(column, at_s) for p in members))
+        return round(sum(float(p.values_at(column, np.array([at_s]))[0]) for p in members))
 
     lives = [min(p.died_s, end_s) - p.born_s for p in members]
     busy_s = sum(p.value_at("cpu_s", min(p.died_s, end_s)) for p in members)

@@ -8,8 +8,10 @@ period for them.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from time import perf_counter
+from weakref import WeakKeyDictionary
 
 from .. import proc
 from ..tree import Process, Row, Tree
@@ -22,11 +24,14 @@ EARLY_S = 60.0  # a short run has its trend in its first minute
 EARLY_PSS_PERIOD_S = 2.0
 CHANGE_FRACTION = 0.1  # a change of RSS that makes the last PSS stale
 CHANGE_COST_FACTOR = 20  # even then not without pause: at most 5 %, while memory really moves
+FAMILY_FACTOR = 1.5  # more or fewer that share its pages: at 64 forks one after the other, each is read 10 times
+_family_sizes: WeakKeyDictionary[Process, int] = WeakKeyDictionary()  # when the PSS of each was read
 
 
 def rows(tree: Tree) -> Iterator[Row]:
     """One row a living process. **Cost** 25 us a process, and PSS as the periods above allow."""
     cost_s = sum(process.pss_cost_s for process in tree)
+    families = Counter(_family(process) for process in tree)
     for process in tree:
         status = proc.read(f"/proc/{process.pid}/status") or b""
         rss_bytes = proc.bytes_of(status, b"VmRSS")
@@ -40,7 +45,7 @@ def rows(tree: Tree) -> Iterator[Row]:
             "anon_bytes": proc.bytes_of(status, b"RssAnon"),
             "file_bytes": proc.bytes_of(status, b"RssFile"),
             "shmem_bytes": proc.bytes_of(status, b"RssShmem"),
-            **_shares(process, tree, cost_s),
+            **_shares(process, tree, cost_s, families[_family(process)]),
             "swap_bytes": proc.bytes_of(status, b"VmSwap"),
             "virtual_bytes": proc.bytes_of(status, b"VmSize"),
             "thread_count": process.stat.thread_count,
@@ -50,11 +55,17 @@ def rows(tree: Tree) -> Iterator[Row]:
         }
 
 
-def _shares(process: Process, tree: Tree, tree_cost_s: float) -> Row:
+def _family(process: Process) -> tuple[str, ...]:
+    """What a process has in common with its forks: they share pages, and each counts its part of them."""
+    return tuple(process.arguments)
+
+
+def _shares(process: Process, tree: Tree, tree_cost_s: float, family_size: int) -> Row:
     """PSS and USS where a reading is due and allowed, else nulls."""
     shares: Row = {"pss_bytes": None, "pss_anon_bytes": None, "uss_bytes": None}
-    if not _pss_is_due(process, tree, tree_cost_s):
+    if not _pss_is_due(process, tree, tree_cost_s, family_size):
         return shares
+    _family_sizes[process] = family_size
     process.pss_read_s = tree.now_s
     before = perf_counter()
     data = proc.read(f"/proc/{process.pid}/smaps_rollup")
@@ -71,10 +82,14 @@ def _shares(process: Process, tree: Tree, tree_cost_s: float) -> Row:
     return shares
 
 
-def _pss_is_due(process: Process, tree: Tree, tree_cost_s: float) -> bool:
+def _pss_is_due(process: Process, tree: Tree, tree_cost_s: float, family_size: int) -> bool:
     waited_s = tree.now_s - process.pss_read_s
     if tree.pss_period_s is not None:
         return waited_s >= tree.pss_period_s
+    # After a fork the parent's own part is smaller, with its RSS as it was: the old reading would count pages twice.
+    sizes = sorted((family_size, _family_sizes.get(process, 0)))
+    if sizes[1] >= FAMILY_FACTOR * sizes[0] and waited_s >= CHANGE_COST_FACTOR * process.pss_cost_s:
+        return True
     change_bytes = abs(process.rss_bytes - process.pss_rss_bytes)
     if change_bytes > CHANGE_FRACTION * process.pss_rss_bytes and waited_s >= CHANGE_COST_FACTOR * tree_cost_s:
         return True
