@@ -144,6 +144,13 @@ def test_the_three_verdicts_do_not_look_alike(leaking, word):
     assert f"<strong>{word}</strong>" in render(dataclasses.replace(FULL, verdict=verdict), "html")
 
 
+def test_a_level_run_is_given_no_rate():
+    report = dataclasses.replace(FULL, verdict=dataclasses.replace(FULL.verdict, leaking=False), findings=[])
+    text = Page(render(report, "html")).text
+    assert "+642 MiB" in text
+    assert "An hour" not in text and "A step" not in text
+
+
 def test_the_page_asks_nobody_for_anything():
     page = Page(render(FULL, "html"))
     outside = [(tag, name, value) for tag, attrs in page.tags for name, value in attrs.items() if name in OUTSIDE]
