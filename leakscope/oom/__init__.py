@@ -15,6 +15,7 @@ __all__ = ["Invocation", "OomEvent", "Reading", "Task", "as_json", "as_text", "d
 
 def read(data: bytes | str) -> Reading:
     """What a log says about OOM kills. Any text or bytes will do; nothing in it is an error."""
+    data = carriers.unpacked(data)
     records = list(carriers.records(data))
     kernel_reader = kernel.Reader(records)
     events = userspace.add(records, carriers.objects(data), kernel_reader.events)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,8 @@ _EXPORT_FIELD = re.compile(rb"([A-Z0-9_]+)(=|\n)")
 
 def records(data: bytes | str) -> Iterator[Record]:
     """The records of a log, in its order, whatever carried it."""
+    if isinstance(data, str) and data.startswith(("__CURSOR=", "__REALTIME_TIMESTAMP=")):
+        data = data.encode("utf-8", "replace")
     if isinstance(data, bytes):
         if re.match(rb"(?:__CURSOR|__REALTIME_TIMESTAMP)=", data):
             yield from _of_export(data)
@@ -22,10 +25,21 @@ def records(data: bytes | str) -> Iterator[Record]:
         data = decode(data)
     documents = _documents(data)
     if documents is not None:
-        for line_number, document in documents:
-            yield from _of_object(line_number, document)
-        return
+        messages = [record for number, document in documents for record in _of_object(number, document)]
+        if messages:
+            yield from messages
+            return
     yield from _of_lines(data)
+
+
+def unpacked(data: bytes | str) -> bytes | str:
+    """The log in a rotated file such as kern.log.2.gz, also one that was cut."""
+    if isinstance(data, str) or data[:2] != b"\x1f\x8b":
+        return data
+    try:
+        return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(data)
+    except zlib.error:
+        return data
 
 
 def decode(data: bytes) -> str:

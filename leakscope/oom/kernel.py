@@ -185,10 +185,7 @@ class Reader:
             self._close_report()
             return None
         pids = {found.pid, *([chosen.pid] if chosen else [])}
-        if report.oom_kill and report.oom_kill.pid is not None:
-            if report.oom_kill.pid not in pids:
-                return None
-        elif report.columns and report.rows and not any(pids & {row.task.pid, row.task.tgid} for row in report.rows):
+        if report.oom_kill and report.oom_kill.pid not in (None, *pids):
             return None
         self._report = None
         return report

@@ -14,13 +14,15 @@ _INTENT = re.compile(
 )
 _STARTED = re.compile(r"(?:Memory cgroup out|Out) of [Mm]emory(?: \(\w+\))?:|Killed\s+process\s")
 _FIELD = re.compile(r",?([A-Za-z][A-Za-z_-]*):(-?\d[\d,]*)(kB)?")
+_UID_APART = re.compile(r"\s*,\s*UID\s+(\d+),")  # RHEL 7 from 3.10.0-1127 on
 _REST = re.compile(r",?(?:[A-Za-z][A-Za-z_-]*(?::-?[\d,]*k?)?)?(?:[.>…]|\.\.\.)?")
 _ORDER = ("total-vm", "anon-rss", "file-rss", "shmem-rss", "UID", "pgtables", "oom_score_adj")
+_AFTER_COMM = re.compile(r"\s*(?:[tv,.>…]|$)")  # total-vm or vsz, or a cut
+_LONGEST_TAIL = 600  # the fields take 150 characters, and blanks where a line was wrapped
 _LONGEST_COMM = 64  # 15 in the kernel; wrapping and vendors make it longer
 
 _KILL_BY_OOM = re.compile(r"oom-kill:\s*constraint=(?:CONSTRAINT_)?(?P<word>\w+)")
-_TAIL = re.compile(r",task=(?P<task>.*),pid=(?P<pid>\d+),uid=(?P<uid>\d+)$")
-_CUT_TAIL = re.compile(r",task=(?P<task>.*),pid=(?P<pid>\d+),")
+_TAIL = re.compile(r",pid=(?P<pid>\d+),(?:uid=(?P<uid>\d+)$)?")
 _OOM_CGROUP = re.compile(r",oom_memcg=(.*?),task_memcg=")
 _CGROUP = re.compile(r",task_memcg=(.*?),task=")
 _TASK_IN = re.compile(r"Task\s*in\s*(/.*?)\s*killed\s*as\s*a\s*result\s*of\s*limit\s*of\s*(/.*)$")
@@ -62,12 +64,11 @@ def kill_line(text: str, more: Iterable[str], trusted: bool) -> KillLine | None:
     if match is None:
         return None
     rest = match["rest"]
-    for _ in range(6):
+    for line in following:
         parsed = _comm_and_fields(rest)
-        if parsed is None or "oom_score_adj" in parsed[1]:
-            break
-        line = next(following, None)
-        if line is None or _comm_and_fields(f"{rest} {line}") is None:
+        if parsed is None or ("oom_score_adj" in parsed[1] and not re.fullmatch(r"\d{1,3}", line)):
+            break  # it is whole, unless the last number was torn
+        if _comm_and_fields(f"{rest} {line}") is None:
             break
         rest = f"{rest} {line}"
     parsed = _comm_and_fields(rest)
@@ -103,8 +104,8 @@ def _joined(pattern: re.Pattern[str], text: str, following: Iterator[str]) -> re
 def _comm_and_fields(rest: str) -> tuple[str | None, dict[str, int]] | None:
     """``(comm) total-vm:..``: the last parenthesis that leaves a list of fields, or the start of one, ends it."""
     for end in range(min(len(rest), _LONGEST_COMM) - 1, 0, -1):
-        if rest[end] == ")":
-            fields = _fields(rest[end + 1 :])
+        if rest[end] == ")" and _AFTER_COMM.match(rest, end + 1):
+            fields = _fields(rest[end + 1 : end + _LONGEST_TAIL])
             if fields is not None:
                 return rest[1:end], fields
     return None
@@ -112,7 +113,8 @@ def _comm_and_fields(rest: str) -> tuple[str | None, dict[str, int]] | None:
 
 def _fields(tail: str) -> dict[str, int] | None:
     """Blanks do not count: wrapping puts them anywhere, also into numbers, and every number has its name before it."""
-    dense = re.sub(r"\s+", "", tail)
+    uid = _UID_APART.match(tail)
+    dense = re.sub(r"\s+", "", tail[uid.end() :] if uid else tail)
     fields: dict[str, int] = {}
     position = place = 0
     while match := _FIELD.match(dense, position):
@@ -127,6 +129,8 @@ def _fields(tail: str) -> dict[str, int] | None:
             break  # likewise: nothing shows where it ends
         fields[name] = int(number.replace(",", ""))
         position, place = match.end(), _ORDER.index(name) + 1
+    if uid and fields:
+        fields["UID"] = int(uid[1])
     rest = dense[position:]
     if "file-rss" in fields:
         return fields  # enough to be sure; another message may have been glued on
@@ -162,24 +166,25 @@ def oom_kill_line(text: str, more: Iterable[str]) -> OomKillLine | None:
     start = _KILL_BY_OOM.match(text)
     if start is None:
         return None
-    tail = _TAIL.search(text)
-    if tail is None:
+    tail = _TAIL.match(text, max(text.rfind(",pid="), 0))
+    if tail is None or tail["uid"] is None:
         whole = text
         for line, _ in zip(more, range(4)):
             whole += line
-            if tail := _TAIL.search(whole):
-                text, start = whole, _KILL_BY_OOM.match(whole) or start
+            whole_tail = _TAIL.match(whole, max(whole.rfind(",pid="), 0))
+            if whole_tail and whole_tail["uid"]:
+                text, tail, start = whole, whole_tail, _KILL_BY_OOM.match(whole) or start
                 break
-    tail_or_cut = tail or _CUT_TAIL.search(text)
+    task_at = text.find(",task=")
     cpuset = _CPUSET.search(text)
     oom_cgroup, cgroup = _OOM_CGROUP.search(text), _CGROUP.search(text)
     if oom_cgroup and cgroup and not _is_within(cgroup[1], oom_cgroup[1]):
         oom_cgroup = cgroup = None  # torn
     return OomKillLine(
         start["word"],
-        int(tail_or_cut["pid"]) if tail_or_cut else None,
-        int(tail["uid"]) if tail else None,
-        tail_or_cut["task"] if tail_or_cut else None,
+        int(tail["pid"]) if tail else None,
+        int(tail["uid"]) if tail and tail["uid"] else None,
+        text[task_at + len(",task=") : tail.start()] if tail and task_at >= 0 else None,
         cgroup[1] if cgroup else None,
         oom_cgroup[1] if oom_cgroup else None,
         cpuset[1] if cpuset else None,

@@ -20,7 +20,6 @@ _FRIENDS = (
     ("annot allocate", r"Cannot allocate memory", "an allocation was refused (ENOMEM): a limit such as ulimit -v or "
      "overcommit, no kill"),
     ("Bus error", r"killed by signal: Bus error", "a bus error in a worker: /dev/shm was full, which is no OOM kill"),
-    ("killed by signal", r"is killed by signal: Killed", "a worker got SIGKILL; by whom, this line does not say"),
     ("page allocation", r"page allocation failure|\d-order allocation failed", "a page allocation failed: a warning of "
      "the kernel, nobody is killed by it"),
     ("allocation failure", r"vmalloc: allocation failure", "a vmalloc failed: a warning, nobody is killed by it"),
@@ -34,28 +33,38 @@ _FRIENDS = (
     ("VM: killing", r"VM: killing process", "Linux 2.4 ended a process; its words say no more"),
     ("tasks/oom", r"topic=\"?/tasks/oom", "containerd saw an OOM in one of its containers; the kernel log says whose"),
     ("OUT_OF_ME", r"\bOUT_OF_ME(?:MORY|\+)", "Slurm gives the state OUT_OF_MEMORY"),
-    ("137", r"(?i)\"?exit[ _]?code\"?: ?137\b", "exit status 137 is SIGKILL: whether for memory is unknown"),
     ("callbacks suppressed", r"oom_kill_process: \d+ callbacks suppressed", "the kernel left out reports (rate limit): "
      "kill lines without a table are normal here"),
     ("already exiting", r"OOM victim \d+ .* is already exiting", "a victim was ending already: no kill"),
     ("audit", r"\bsig=31\b", "SIGSYS from seccomp is no OOM kill"),
 )  # fmt: skip
-_COMPILED = tuple((word, re.compile(pattern), what) for word, pattern, what in _FRIENDS)
+# These show a SIGKILL, and not who sent it: the answer is then neither yes nor no.
+_SIGKILLS = (
+    ("killed by signal", r"is killed by signal: Killed", "a worker got SIGKILL; by whom, this line does not say"),
+    ("9/KILL", r"code=killed, status=9/KILL", "a unit's process got SIGKILL; by whom, this line does not say"),
+    ("Killed", r"^(?:\S+: line \d+: +\d+ |\[\d+\]\+? +\d* *)?Killed\b(?! process| /)", "a shell says that "
+     "something got SIGKILL; by whom, it does not say"),
+    ("137", r"(?i)\"?exit[ _]?code\"?: ?137\b", "exit status 137 is SIGKILL: whether for memory is unknown"),
+)  # fmt: skip
+_REAPED = re.compile(r"oom_reaper: reaped process (\d+) \((.{1,32}?)\), now anon-rss")
 
 
 def notes(records: Sequence[Record], events: list[OomEvent], invocations: list[Invocation]) -> list[str]:
-    """Sentences, each with the line it is about; the same kind is said once, with a count."""
-    found = [*_friends(records), *_written_by_others(records), *_about_kills(events, invocations)]
-    if not events and not invocations:
-        found.append(_nothing_found(records))
+    """Sentences, each with the line it is about; the same kind is said once. Without a kill the last is the answer."""
+    found = [*_seen(records, _FRIENDS), *_written_by_others(records), *_about_kills(events, invocations)]
+    found += _reaped(records, events)
+    if not events:
+        sigkills = _seen(records, _SIGKILLS)
+        found += [*sigkills, _answer(records, invocations, bool(sigkills))]
     return found
 
 
-def _friends(records: Sequence[Record]) -> list[str]:
+def _seen(records: Sequence[Record], kinds: Sequence[tuple[str, str, str]]) -> list[str]:
     first: dict[str, tuple[int, int]] = {}
+    compiled = [(word, re.compile(pattern), what) for word, pattern, what in kinds]
     for record in records:
         text = record.text
-        for word, pattern, what in _COMPILED:
+        for word, pattern, what in compiled:
             if word in text and pattern.search(text[:2000]):
                 line_number, count = first.get(what, (record.line_number, 0))
                 first[what] = line_number, count + 1
@@ -75,6 +84,19 @@ def _written_by_others(records: Sequence[Record]) -> list[str]:
     ]
 
 
+def _reaped(records: Sequence[Record], events: list[OomEvent]) -> list[str]:
+    """The kernel frees a victim's memory seconds later, so the end of a kill can stand where its beginning is cut."""
+    known = {event.pid for event in events}
+    found: dict[int, str] = {}
+    for record in records:
+        match = _REAPED.match(record.text) if record.is_kernel is not False else None
+        if match and int(match[1]) not in known:
+            found.setdefault(int(match[1]), f"{match[2]} (pid {match[1]})")
+    if not found:
+        return []
+    return [f"also killed, by kill lines that are not in this text: {', '.join(found.values())}"]
+
+
 def _about_kills(events: list[OomEvent], invocations: list[Invocation]) -> list[str]:
     found = []
     for invocation in invocations:
@@ -91,10 +113,17 @@ def _about_kills(events: list[OomEvent], invocations: list[Invocation]) -> list[
     return found
 
 
-def _nothing_found(records: Sequence[Record]) -> str:
+def _answer(records: Sequence[Record], invocations: list[Invocation], is_sigkill: bool) -> str:
     times = [record.kernel_time_s for record in records if record.is_kernel is not False and record.kernel_time_s]
-    begins = f" It begins {times[0]:.0f} s after boot: older messages are gone." if times and times[0] > 60 else ""
+    if invocations:
+        answer = "The kernel's OOM killer was invoked; whom it killed is not in this text."
+    elif is_sigkill:
+        answer = "Unknown: something was ended by SIGKILL, and this text does not say by whom."
+    else:
+        answer = "No OOM kill in this text."
+    if times and times[0] > 60:
+        answer += f" It begins {times[0]:.0f} s after boot: older messages are gone."
     return (
-        f"no OOM kill in this text.{begins} To be sure, look where the kernel writes: sudo dmesg -T, or, after a "
-        "reboot, sudo journalctl -k -b -1; `grep oom_kill /proc/vmstat` counts kills since boot, for every user"
+        f"{answer} Look where the kernel writes: `sudo dmesg -T`, or after a reboot `sudo journalctl -k -b -1`; "
+        "every user may read how many it killed since boot: `grep oom_kill /proc/vmstat`."
     )

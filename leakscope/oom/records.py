@@ -29,7 +29,7 @@ _KMSG = re.compile(r"(\d{1,4}),\d+,(\d+),[^;]{0,80};")
 _PRIORITY = re.compile(r"<(\d{1,3})>(?:1 )?")
 _FACILITY = re.compile(r"(kern|user|mail|daemon|auth|syslog|lpr|news|uucp|cron|authpriv|ftp|local\d)\s*: ?\w+\s*: ")
 _CALLER = r"(?:\s*\[\s*[TC]\d+(?:@C\d+)?\])?"
-_SECONDS = re.compile(r"\[\s*(\d+\.\d+)\]" + _CALLER + r"\s*")
+_SECONDS = re.compile(r"\[\s*(\d+\.\d+)(?:@\d+)?\]" + _CALLER + r"\s*")
 _RELATIVE = re.compile(r"\[\s*(\+\d+\.\d+)\]\s?")
 _DATE = re.compile(r"\[\s*([^\[\]]{0,40}\d{1,2}:\d\d[^\[\]]{0,30})\]:?" + _CALLER + r"\s*")
 _ISO = re.compile(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z| ?[+-]\d\d:?\d\d)?):?(?:\s+|$)")
@@ -45,6 +45,7 @@ _HOST = re.compile(
     r"(?=(?:Memory cgroup out|Out) of memory: Kill|Killed process \d|oom-kill:constraint=)"
 )
 _EVENT = re.compile(r".{0,200}?\b(?:Pod)?OOMKilling\s.{0,200}?(?=(?:Memory cgroup out|Out) of memory: Kill)")
+_MESSAGE = re.compile(r"MESSAGE=")  # journalctl -o verbose
 _ANYWHERE = re.compile(r"(?!//|--|[;%])[^\"'`#*]{0,160}?(?:\bkernel: ?(?=\S)|(?=\[\s*\d+\.\d{6}\]))")
 
 
@@ -101,6 +102,8 @@ def peel(line_number: int, line: str) -> Record:
             is_kernel, tag = False, match[1]  # the kernel writes no such tag: somebody else's line, even in its log
         elif (may_have_host and (match := _HOST.match(start))) or (match := _EVENT.match(start)):
             tag = "kernel"
+        elif not stamped and (match := _MESSAGE.match(start)):
+            pass
         elif not stamped and (match := _ANYWHERE.match(start)) and match.end():
             is_kernel = True if start[: match.end()].rstrip().endswith("kernel:") else None
         else:

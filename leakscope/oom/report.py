@@ -92,6 +92,8 @@ def event_of(record: Record, found: KillLine, chosen: KillLine | None, report: R
     prefix = found.prefix or (chosen.prefix if chosen else None)
     constraint = None if prefix is None else "memcg" if prefix.startswith("Memory cgroup") else "global"
     basis = None if prefix is None else "message prefix"
+    if prefix is None and report and report.task_in:
+        constraint, basis = "memcg", "message prefix"
     if line and line.word in _CONSTRAINTS:
         constraint, basis = _CONSTRAINTS[line.word], "oom-kill line"
     whole = bool(rows) and all(r.is_whole for r in rows)

@@ -54,12 +54,14 @@ def as_text(reading: Reading) -> str:
             lines.insert(2, f"Killed with it: {', '.join(f'{e.comm} ({e.pid})' for e in followers)}.")
         blocks.append("\n".join([head, *(f"  {line}" for line in lines)]))
         index += 1
-    if reading.notes:
+    notes = reading.notes
+    head = f"{len(events)} OOM kill{'s' if len(events) > 1 else ''}."
+    if not events:
+        head, notes = notes[-1], notes[:-1]
+    if notes:
         blocks.append(
-            "\n".join(["Also in this text:" if events else "In this text:", *(f"  {n}" for n in reading.notes)])
+            "\n".join(["Also in this text:" if events else "In this text:", *(f"  {note}" for note in notes)])
         )
-    count = len(events)
-    head = "No OOM kill." if not count else f"{count} OOM kill{'s' if count > 1 else ''}."
     return "\n\n".join([head, *blocks]) + "\n"
 
 

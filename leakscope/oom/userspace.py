@@ -32,7 +32,7 @@ _OUTCOME = re.compile(
     r"(?P<escalates>escalating to SIGKILL)|(?P<failed>kill failed: .*)|(?P<dry>dryrun, not actually))"
 )
 _OOMD = re.compile(
-    r"(?:(?P<killed>Killed) (?P<cgroup>/\S*)|Marked (?P<marked>/\S*) for killing) due to (?P<why>memory .*)"
+    r"(?:(?P<killed>Killed) (?P<cgroup>/\S*)|Marked (?P<marked>/\S*) for killing) due to (?P<why>(?:memory|swap) .*)"
 )
 _PRESSURE = re.compile(r"[Mm]emory pressure for (?P<cgroup>/\S*) (?:is|being) (?P<why>[\d.]+% > [\d.]+% for > \S+)")
 _OOMD_TRIES = re.compile(r"oomd attempting to kill (\d+) with KILL")
@@ -51,14 +51,15 @@ _RAY_TASK = re.compile(r".{0,200}?\b(?:Task|Actor|actor|task)\b.{0,80}? killed d
 _RAY_PID = re.compile(r"Memory on the node .{0,300}?\bpid=(\d+)")
 _RAY_WORKERS = re.compile(r".{0,300}?\b(\d+) Workers \(tasks / actors\) killed due to memory pressure \(OOM\)")
 _SLURM = re.compile(
-    r".{0,80}?slurmstepd.{0,40}?: error: .{0,80}?Detected \d+ oom[_-]kill event\S* in "
+    r".{0,120}?error: .{0,40}?Detected \d+ oom[_-]kill event\S* in "
     r"(?:StepId=|step )(?P<step>[\w.+]+\w)"
 )
 _STATUS = re.compile(
     r"(?:\"?reason\"?|Reason): *['\"]?OOM ?Killed['\"]?,?$|.{0,300}?\breason:OOM ?Killed\b|"
-    r"\"OOMKilled\": true,?$|\S+ +\d+/\d+ +OOMKilled +\d"
+    r"\"OOMKilled\": true,?$|\S+ +\d+/\d+ +OOMKilled +\d|"
+    r".{0,80}?\bcontainer oom [0-9a-f]{12}"
 )
-_CONTAINER = re.compile(r"(?:[Cc]ontainer[ ]?I[Dd]|containerID)\"?: *\"?(?:\w+://)?([0-9a-f]{12,64})")
+_CONTAINER = re.compile(r"(?:[Cc]ontainer ?I[Dd]\"?:|\bcontainer oom) *\"?(?:\w+://)?([0-9a-f]{12,64})")
 _SIGNALS = {"15": "SIGTERM", "9": "SIGKILL", "TERM": "SIGTERM", "KILL": "SIGKILL"}
 _LINES_APART = 200  # a status and the kernel lines it tells of stand in one stretch of a journal
 
@@ -220,7 +221,7 @@ def _single_lines(records: Sequence[Record]) -> Iterator[OomEvent]:
             yield _told(record, "ray", pid=int(pid_said[1]) if pid_said else None)
         elif "memory pressure (OOM)" in text and (match := _RAY_WORKERS.match(text)) and int(match[1]):
             yield _told(record, "ray", processes=int(match[1]))
-        elif "slurmstepd" in text + (record.tag or "") and (match := _SLURM.match(text)):
+        elif "kill event" in text and (match := _SLURM.match(text)):
             yield _told(
                 record, "kernel", constraint="memcg", constraint_basis="slurm message", slurm_step=match["step"]
             )
@@ -230,7 +231,7 @@ def _container_statuses(records: Sequence[Record]) -> Iterator[OomEvent]:
     """`reason: OOMKilled` in the many shapes kubectl and docker print it; the nearest container id belongs to it."""
     for index, record in enumerate(records):
         if "OOM" in record.text and _STATUS.match(record.text):
-            here = [record, *records[index + 1 : index + 4], *reversed(records[max(index - 8, 0) : index])]
+            here = [record, *reversed(records[max(index - 8, 0) : index]), *records[index + 1 : index + 4]]
             ids = (_CONTAINER.search(other.text) for other in here)
             found = next((match for match in ids if match), None)
             yield _status(record, found[1] if found else None)
