@@ -53,7 +53,10 @@ def job_of(recorder_pid: int) -> psutil.Process:
 
 
 def runs(process: psutil.Process) -> bool:
-    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:  # it went between the two questions
+        return False
 
 
 def wait_until(condition) -> None:
