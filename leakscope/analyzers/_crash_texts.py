@@ -1,0 +1,108 @@
+"""Reading last words: the calls a traceback names, and what was said apart from source lines.
+
+A program may have "out of memory" in its source, where it handles that; so what is searched for known texts is a
+message, never a traceback's quotation of the program. Pure functions: text in, text and frames out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+_FRAME = re.compile(r'^\s*File "(?P<file>[^"\n]+)", line (?P<line>\d+),? in (?P<function>[^\n]+)$')
+_HEAD = "Traceback (most recent call last):"
+_OF_WORKER = f"Original {_HEAD}"  # torch
+_JOINTS = re.compile(
+    r"\n(?:The above exception was the direct cause of the following exception"
+    r"|During handling of the above exception, another exception occurred):\n"
+)
+_NOT_SAID = re.compile(r"^\s*(?:[\^~]+\s*|\[Previous line repeated \d+ more times?\])$")
+_THREAD = re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+.*\(most recent call first\):$")
+_LIBRARY = re.compile(r"/(?:site|dist)-packages/([^/]+)")
+_NOT_USERS = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python\d|\.journal/(?:agent|boot)/|^<frozen|^<__array_f")
+
+
+class Frame(NamedTuple):
+    """One call, as a traceback or faulthandler names it."""
+
+    file: str
+    line: int
+    function: str
+
+    @property
+    def is_user(self) -> bool:
+        return _NOT_USERS.search(self.file) is None
+
+    @property
+    def library(self) -> str | None:
+        """The installed package that the file belongs to."""
+        found = _LIBRARY.search(self.file)
+        return found.group(1).removesuffix(".py") if found else None
+
+
+def frames(text: str) -> list[Frame]:
+    """The calls of the last traceback, or of the thread that crashed: the innermost last."""
+    lines = text.splitlines()
+    heads = [at for at, line in enumerate(lines) if _THREAD.match(line)]
+    crashed = [at for at in heads if lines[at].startswith("Current")]
+    if crashed:
+        return _frames(lines[crashed[-1] + 1 : next((at for at in heads if at > crashed[-1]), len(lines))])[::-1]
+    return _frames(lines)
+
+
+def innermost_user(calls: Sequence[Frame]) -> Frame | None:
+    return next((frame for frame in reversed(calls) if frame.is_user), None)
+
+
+def last_traceback(text: str) -> str:
+    """From where the last exception is reported, with what it was caused by, to the end; "" if there is none."""
+    at = text.rfind(_HEAD)
+    if at < 0:
+        return ""
+    while joints := [found for found in _JOINTS.finditer(text, 0, at) if found.end() >= at - 1]:
+        earlier = text.rfind(_HEAD, 0, joints[-1].start())
+        if earlier < 0:
+            break
+        at = earlier
+    return text[at:]
+
+
+def last_fatal_error(text: str) -> str:
+    """The report of Python giving up, which names the calls; "" if there is none."""
+    at = text.rfind("Fatal Python error:")
+    return text[at:] if at >= 0 else ""
+
+
+def said(text: str) -> str:
+    """What is left without calls, the source lines under them, and marks."""
+    kept = []
+    after_frame = False
+    for line in text.replace("\r\n", "\n").split("\n"):
+        line = line.rsplit("\r", 1)[-1]  # of a progress bar, what it was last
+        is_frame = _FRAME.match(line) is not None
+        if not (is_frame or (after_frame and line.startswith("    ")) or _NOT_SAID.match(line) or _HEAD in line):
+            kept.append(line)
+        after_frame = is_frame
+    return "\n".join(kept)
+
+
+def final(text: str) -> str:
+    """The part of a chain of exceptions that ended the program."""
+    return _JOINTS.split(text)[-1]
+
+
+def message(text: str, exception_type: str | None) -> str:
+    """``ValueError: the first line of what it says``; of an exception that a worker handed over, the worker's."""
+    text = final(text)
+    name = (exception_type or "").removeprefix("__main__.")
+    if _OF_WORKER in text:
+        text, name = text.rpartition(_OF_WORKER)[2], ""
+    lines = [line for line in said(text).strip().splitlines() if line.strip()]
+    line = next((line for line in lines if name and line.startswith(name)), lines[0] if lines else name)
+    return line if len(line) <= 200 else line[:199] + "…"
+
+
+def _frames(lines: Sequence[str]) -> list[Frame]:
+    found = (_FRAME.match(line) for line in lines)
+    return [Frame(f["file"], int(f["line"]), f["function"]) for f in found if f]

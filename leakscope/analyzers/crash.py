@@ -1,0 +1,222 @@
+"""A process that failed: what its last words mean, and where in the program it was.
+
+Looks for:     an exception that nobody caught, a fatal signal, a known fatal text at the end of stderr.
+Why:           many of these look like a lack of memory and are none, and some the other way round.
+Decides by:    the type and message of the exception, or the text with which Python, malloc, torch or C++ give up,
+               weighed against the limits and counters in the recording; the program's own source is not searched.
+Mistaken when: a program quotes a fatal text in a message of its own.
+Do:            as the finding says; an ordinary exception only needs its line mended.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
+from ._crash_cases import Told, tell
+from ._crash_meanings import FATAL_SIGNALS, Meaning, known, of_signal
+from ._crash_texts import Frame, final, frames, innermost_user, last_fatal_error, last_traceback, message, said
+from ._growth import int_of, text_of
+from ._oom_members import Member, members
+
+if TYPE_CHECKING:
+    from ..storage import Recording
+
+NEEDS = ("processes",)
+_KIND = "crash"
+_MOST_NOTES = 5
+_SHELL_OFFSET = 128  # a shell's status for "ended by signal n"
+_ASKED_TO_END = ("SystemExit", "KeyboardInterrupt")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One process that failed, or a thread of it. ``text`` may be empty: then the signal is all that is known."""
+
+    member: Member
+    text: str
+    signal: int | None = None
+    exception_type: str | None = None
+    step: int | None = None
+    in_thread: bool = False
+    time_s: float = 0.0
+
+
+def findings(
+    recording: Recording,
+    *,
+    near_fraction: float = 0.8,  # of a limit, at the last look: half a second later it may have been reached
+) -> Iterator[Finding | RuledOut | Skipped]:
+    """Yield one finding per way to fail (ranks that fail alike are one), or why there is none."""
+    everyone = members(recording)
+    root = next((member for member in everyone if member.is_root), None)
+    stderr = _stderr(recording)
+    failures = _failures(recording, everyone) or _of_root(root, stderr)
+    if not failures:
+        yield _nothing(recording, root)
+        return
+    ended_well = root is not None and root.exit_code == 0
+    groups: dict[object, list[Finding]] = {}
+    for failure in sorted(failures, key=lambda failure: failure.time_s):
+        finding = _finding(recording, failure, stderr, near_fraction)
+        if ended_well and finding.severity == "critical":
+            finding = replace(finding, severity="warning", doubts=[*finding.doubts, "the job as a whole ended well"])
+        key = finding.subject.type, finding.subject.file, finding.subject.line, finding.subject.process
+        groups.setdefault(key, []).append(finding)
+    alike = [_as_one(group) for group in groups.values()]
+    yield from (finding for finding in alike if finding.severity != "note")
+    yield from [finding for finding in alike if finding.severity == "note"][:_MOST_NOTES]
+
+
+def _failures(recording: Recording, everyone: list[Member]) -> list[Failure]:
+    """What the agents wrote down, and processes that a fatal signal ended."""
+    by_key = {(member.pid, member.start_ticks): member for member in everyone}
+    by_ticks = {member.start_ticks: member for member in everyone}  # inside a container a process has another pid
+    found = []
+    told = set()
+    for _, row in recording.tables["crash_text"].sort_values("time_s", kind="stable").iterrows():
+        source, text = text_of(row, "crash_source"), text_of(row, "last_words")
+        pid, ticks = int_of(row, "pid") or 0, int_of(row, "start_ticks") or 0
+        member = by_key.get((pid, ticks)) or by_ticks.get(ticks)
+        if member is None or text is None or source == "stderr" or not _counts(source, member):
+            continue
+        in_thread = source == "thread-exception"
+        kind = text_of(row, "exception_type")
+        if kind not in _ASKED_TO_END:
+            number = _signal(member) if source == "faulthandler" else None
+            at_s = float(row["time_s"])
+            found.append(Failure(member, text, number, kind, int_of(row, "step"), in_thread, at_s))
+        if not in_thread:
+            told.add(member.start_ticks)
+    silent = [member for member in everyone if _signal(member) is not None and member.start_ticks not in told]
+    return found + [Failure(member, "", _signal(member), time_s=member.died_s) for member in silent]
+
+
+def _counts(source: str | None, member: Member) -> bool:
+    """A notebook or a test runner goes on after an exception; a signal may have been survived."""
+    if source == "exception":
+        return member.exit_code != 0
+    return source != "faulthandler" or member.exit_code is None
+
+
+def _signal(member: Member) -> int | None:
+    """The fatal signal that ended it; a shell says 128 + n of its command."""
+    number = member.exit_signal
+    if number is None and member.is_root and member.exit_code is not None:
+        number = member.exit_code - _SHELL_OFFSET
+    return number if number in set(FATAL_SIGNALS) else None
+
+
+def _of_root(root: Member | None, stderr: str) -> list[Failure]:
+    """Where nobody inside said anything: what stands at the end of stderr."""
+    if root is None or root.exit_code == 0 or not stderr:
+        return []
+    if root.exit_signal is not None:  # sent from outside: stderr has nothing to do with it
+        return []
+    text = last_traceback(stderr)
+    if text or known(said(stderr), signal.SIGABRT):
+        last = message(text, None).split(":", 1)[0] if text else None
+        return [] if last in _ASKED_TO_END else [Failure(root, text or stderr, exception_type=last)]
+    return []
+
+
+def _stderr(recording: Recording) -> str:
+    rows = recording.tables["crash_text"]
+    return "".join(rows.loc[rows["crash_source"] == "stderr", "last_words"].dropna())
+
+
+def _meaning(failure: Failure, stderr: str) -> tuple[Meaning | None, str]:
+    """The meaning of a failure, and the text that says so."""
+    words = said(failure.text)
+    if failure.signal is not None:
+        # Python, malloc and C++ say on stderr why they abort; faulthandler knows only where.
+        why = said(stderr)
+        return known(why, failure.signal) or of_signal(failure.signal), why
+    for text in (said(final(failure.text)), words):
+        if found := known(text):
+            return found, text
+    return None, words
+
+
+def _finding(recording: Recording, failure: Failure, stderr: str, near_fraction: float) -> Finding:
+    meaning, words = _meaning(failure, stderr)
+    calls = frames(failure.text) or (frames(last_fatal_error(stderr)) if failure.signal is not None else [])
+    place = innermost_user(calls)
+    if meaning is None:
+        told = _ordinary(failure, place)
+    else:
+        told = tell(recording, failure.member, meaning, words, near_fraction)
+    if not failure.text and not stderr:
+        told = told._replace(doubts=["no last words were recorded: 2> FILE or --tee keeps the end of stderr"])
+    return _with_place(failure, told, meaning, calls, place)
+
+
+def _ordinary(failure: Failure, place: Frame | None) -> Told:
+    what = message(failure.text, failure.exception_type)
+    who = f"A thread of {failure.member.label}" if failure.in_thread else failure.member.label
+    return Told(f"{who} ended by {what}", "note", 0.95, [Evidence(f"nobody caught {what}")])
+
+
+def _with_place(
+    failure: Failure, told: Told, meaning: Meaning | None, calls: list[Frame], place: Frame | None
+) -> Finding:
+    evidence = list(told.evidence)
+    if place is not None:
+        evidence.append(Evidence(f"it was at {place.file}:{place.line} in {place.function}", {"line": place.line}))
+    if calls and calls[-1] != place:
+        inner = calls[-1]
+        evidence.append(Evidence(f"innermost: {inner.file}:{inner.line} in {inner.function}", {"line": inner.line}))
+    if failure.step is not None:
+        evidence.append(Evidence(f"it had come to step {failure.step}", {"step": failure.step}))
+    if failure.signal is not None:
+        name = signal.Signals(failure.signal).name
+        evidence.append(Evidence(f"the process was ended by {name}", {"signal": failure.signal}))
+    return Finding(
+        kind=_KIND,
+        title=told.title,
+        severity=told.severity,
+        confidence=told.confidence,
+        bytes=0,
+        subject=Subject(
+            pid=failure.member.pid,
+            process=failure.member.name,
+            role=failure.member.role,
+            type=meaning.name if meaning is not None and failure.exception_type is None else failure.exception_type,
+            file=place.file if place is not None else None,
+            line=place.line if place is not None else None,
+            function=place.function if place is not None else None,
+            library=calls[-1].library if calls else None,
+        ),
+        evidence=evidence,
+        doubts=told.doubts,
+        remedy=told.remedy,
+    )
+
+
+def _as_one(group: list[Finding]) -> Finding:
+    first = group[0]
+    if len(group) == 1:
+        return first
+    pids = [finding.subject.pid for finding in group]
+    more = Evidence(f"{len(group)} processes or threads failed at the same place", {"pids": pids})
+    return replace(first, evidence=[*first.evidence, more])
+
+
+def _nothing(recording: Recording, root: Member | None) -> RuledOut | Skipped:
+    if root is None or (root.exit_code is None and root.exit_signal is None):
+        return RuledOut(_KIND, "no process was seen to fail")
+    if root.exit_signal is not None:
+        name = signal.Signals(root.exit_signal).name
+        return RuledOut(_KIND, f"{root.label} did not crash: {name} was sent to it", {"signal": root.exit_signal})
+    if root.exit_code == 0:
+        return RuledOut(_KIND, "no process failed", {"exit_code": 0})
+    seen = recording.tables["agent_notes"]
+    figures = {"exit_code": root.exit_code}
+    if (seen["start_ticks"] == root.start_ticks).any():
+        text = f"{root.label} chose to end with status {root.exit_code}: no exception, no fatal signal"
+        return RuledOut(_KIND, text, figures)
+    text = f"{root.label} ended with status {root.exit_code} and its last words were not recorded"
+    return Skipped(_KIND, f"{text}: 2> FILE or --tee keeps the end of stderr")

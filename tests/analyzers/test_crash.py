@@ -1,0 +1,346 @@
+"""What last words mean: known fatal texts, told from ordinary exceptions and from lack of memory."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leakscope import open_recording
+from leakscope.analyzers import analyze
+from leakscope.analyzers._cuda_oom import parse
+from leakscope.findings import Finding, RuledOut, Skipped
+from tests.builders import RecordingBuilder
+
+from .leaks import PID, trainer
+
+MiB, GiB = 1024**2, 1024**3
+PYTHON = sys.executable
+WORKER = 4300
+TRACE = """Traceback (most recent call last):
+  File "/home/me/train.py", line 12, in main
+    step(batch)
+  File "/home/me/train.py", line 7, in step
+    model(batch)
+  File "/usr/lib/python3/dist-packages/torch/nn/modules/module.py", line 1751, in _call_impl
+    return forward_call(*args, **kwargs)
+"""
+
+
+def answers(builder: RecordingBuilder) -> list[Finding | RuledOut | Skipped]:
+    report = analyze(builder.open(), only=["crash"])
+    return [*report.findings, *report.ruled_out, *report.skipped]
+
+
+def with_words(folder: Path, text: str, *, source: str = "exception", type: str | None = None) -> RecordingBuilder:
+    kind = type or text.rpartition("\n")[2].split(":")[0]
+    builder = trainer(folder, leak=0)
+    return builder.row("crash_text", 19.9, PID, crash_source=source, exception_type=kind, last_words=text)
+
+
+def found(folder: Path, text: str) -> Finding:
+    (finding,) = answers(with_words(folder, TRACE + text).ends(exit_code=1))
+    assert isinstance(finding, Finding)
+    return finding
+
+
+def said(finding: Finding) -> str:
+    return " / ".join([finding.title, *(e.text for e in finding.evidence), *finding.doubts, *finding.remedy])
+
+
+# ---- ordinary failures
+
+
+def test_an_ordinary_exception_is_a_note_with_its_line(tmp_path: Path) -> None:
+    finding = found(tmp_path, "ValueError: shapes do not match")
+    assert finding.severity == "note"
+    assert finding.title == "train.py[4242] ended by ValueError: shapes do not match"
+    assert (finding.subject.file, finding.subject.line, finding.subject.function) == ("/home/me/train.py", 7, "step")
+    assert finding.subject.library == "torch"
+
+
+def test_endless_recursion_is_no_lack_of_memory(tmp_path: Path) -> None:
+    finding = found(tmp_path, "RecursionError: maximum recursion depth exceeded")
+    assert finding.severity == "note"
+    assert "no lack of memory" in said(finding)
+
+
+def test_the_programs_source_is_not_searched_for_fatal_texts(tmp_path: Path) -> None:
+    source = '  File "/home/me/train.py", line 9, in step\n    if "CUDA out of memory." in str(e): raise KeyError(1)\n'
+    finding = found(tmp_path, source + "KeyError: 1")
+    assert finding.severity == "note"
+
+
+def test_what_a_loader_worker_handed_over_is_named(tmp_path: Path) -> None:
+    place = '  File "/home/me/data.py", line 30, in __getitem__\n    return self.rows[i]\n'
+    inner = place + "IndexError: list index out of range\n"
+    text = "IndexError: Caught IndexError in DataLoader worker process 0.\n"
+    finding = found(tmp_path, f"{text}Original Traceback (most recent call last):\n{inner}")
+    assert finding.title.endswith("IndexError: list index out of range")
+    assert (finding.subject.file, finding.subject.line) == ("/home/me/data.py", 30)
+
+
+@pytest.mark.parametrize(
+    "ending", [{"exit_code": 0}, {"signal": 15}, {"signal": 2}, {"signal": 9}], ids=["ok", "term", "int", "kill"]
+)
+def test_what_is_no_crash_is_ruled_out(tmp_path: Path, ending: dict[str, Any]) -> None:
+    (answer,) = answers(trainer(tmp_path, leak=0).ends(**ending))
+    assert isinstance(answer, RuledOut)
+
+
+def test_an_exception_that_was_survived_is_no_crash(tmp_path: Path) -> None:
+    """A notebook keeps the last error of a cell, and ends well."""
+    (answer,) = answers(with_words(tmp_path, TRACE + "ValueError: x").ends(exit_code=0))
+    assert isinstance(answer, RuledOut)
+
+
+def test_a_status_without_words_says_how_to_keep_them(tmp_path: Path) -> None:
+    (answer,) = answers(trainer(tmp_path, leak=0).ends(exit_code=3))
+    assert isinstance(answer, Skipped)
+    assert "--tee" in answer.reason
+
+
+def test_a_status_that_the_program_chose_is_no_crash(tmp_path: Path) -> None:
+    (answer,) = answers(trainer(tmp_path, leak=0).note(PID, 0.1, "loaded").ends(exit_code=3))
+    assert isinstance(answer, RuledOut)
+
+
+def test_ranks_that_fail_alike_are_one_finding(tmp_path: Path) -> None:
+    builder = RecordingBuilder(tmp_path).process(1, "launcher", cmdline="torchrun train.py").samples(1, [MiB] * 4)
+    for pid in (10, 11, 12):
+        builder.process(pid, died_s=3.0)
+        text = TRACE + "RuntimeError: CUDA error: device-side assert triggered"
+        builder.row("crash_text", 2.9, pid, crash_source="exception", exception_type="RuntimeError", last_words=text)
+    (finding,) = answers(builder.ends(exit_code=1))
+    assert finding.evidence[-1].figures == {"pids": [10, 11, 12]}
+    assert "no lack of memory" in said(finding)
+
+
+# ---- CUDA
+
+OLD = "CUDA out of memory. Tried to allocate 20.00 MiB (GPU 1; 1.95 GiB total capacity; 763.17 MiB already allocated; "
+NEW = (
+    "CUDA out of memory. Tried to allocate 512.00 MiB. GPU 0 has a total capacity of 8.00 GiB of which 18.62 MiB is "
+    "free. "
+)
+PYTORCH = "Of the allocated memory 6.00 GiB is allocated by PyTorch, "
+UNUSED = "is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting"
+OOMS = {
+    "1.0": (OLD + "6.31 MiB free; 28.83 MiB cached)", 1, 20, 6.31, 28.83),
+    "1.8": (OLD + "6.31 MiB free; 790.00 MiB reserved in total by PyTorch)", 1, 20, 6.31, 26.83),
+    "1.13": (OLD + "0 bytes free; 1.50 GiB allowed; 790.00 MiB reserved in total by PyTorch) If", 1, 20, 0, 26.83),
+    "2.1": (NEW.replace("capacity", "capacty") + f"{PYTORCH}and 600.00 MiB {UNUSED}", 0, 512, 18.62, 600),
+    "2.4": (NEW + "Process 77 has 1.00 GiB memory in use. Including non-PyTorch memory, this process has 6.98 GiB "
+            f"memory in use. 7.00 GiB allowed; {PYTORCH}and 600.00 MiB {UNUSED}", 0, 512, 18.62, 600),
+    "2.13": (f"{NEW}Including non-PyTorch memory, this process has 6.98 GiB memory in use. {PYTORCH}with 12.00 MiB "
+             f"allocated in private pools (e.g., CUDA Graphs), and 20.00 MiB {UNUSED}", 0, 512, 18.62, 20),
+    "rocm": (NEW.replace("CUDA", "HIP") + f"{PYTORCH}and 20.00 MiB {UNUSED}", 0, 512, 18.62, 20),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("version", OOMS)
+def test_the_figures_of_every_torch_are_read(version: str) -> None:
+    text, device, requested, free, unallocated = OOMS[version]
+    oom = parse(f"torch.OutOfMemoryError: {text}")
+    assert oom is not None
+    mib = [oom.requested_bytes, oom.free_bytes, oom.unallocated_bytes]
+    assert [None if b is None else round(b / MiB, 2) for b in mib] == [requested, free, unallocated]
+    assert oom.device == device
+    assert oom.total_bytes
+    assert oom.allocated_bytes
+
+
+def test_fragmentation_is_named_only_where_it_could_have_helped(tmp_path: Path) -> None:
+    broken, whole = (
+        found(tmp_path / v, f"torch.OutOfMemoryError: {OOMS[v][0]}") for v in _folders(tmp_path, "2.1", "2.13")
+    )
+    assert "expandable_segments:True" in broken.remedy[0]
+    assert not whole.remedy
+    assert "not fragmentation" in said(whole)
+    assert whole.title == "GPU 0 ran out of memory in train.py[4242]: 512 MiB asked for, 18.6 MiB free"
+    assert whole.severity == "critical"
+
+
+def test_what_others_hold_on_the_gpu_is_named(tmp_path: Path) -> None:
+    finding = found(tmp_path, f"torch.OutOfMemoryError: {OOMS['2.4'][0]}")
+    assert "other processes held 1.0 GiB" in said(finding)
+
+
+def _folders(folder: Path, *names: str) -> list[str]:
+    for name in names:
+        (folder / name).mkdir()
+    return list(names)
+
+
+@pytest.mark.parametrize(
+    "text", ["CUDA error: out of memory", "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `x`"]
+)
+def test_gpu_memory_without_figures(tmp_path: Path, text: str) -> None:
+    assert found(tmp_path, f"RuntimeError: {text}").title.startswith("GPU memory ran out")
+
+
+# ---- memory of the host
+
+
+def test_a_limit_of_the_process_is_named(tmp_path: Path) -> None:
+    builder = with_words(tmp_path, TRACE + "MemoryError", type="MemoryError")
+    use = {"limit_name": "rlimit-as", "used_bytes": [380 * MiB, 390 * MiB], "limit_bytes": 400 * MiB}
+    (finding,) = answers(builder.series("limit_samples", PID, from_s=18.0, **use).ends(exit_code=1))
+    assert "limited to 400 MiB (ulimit -v)" in finding.title
+    assert finding.remedy
+
+
+def test_a_limit_that_was_far_away_is_a_doubt(tmp_path: Path) -> None:
+    builder = with_words(tmp_path, TRACE + "MemoryError", type="MemoryError")
+    use = {"limit_name": "rlimit-as", "used_bytes": [90 * MiB, 100 * MiB], "limit_bytes": 400 * MiB}
+    (finding,) = answers(builder.series("limit_samples", PID, from_s=18.0, **use).ends(exit_code=1))
+    assert "limited to" not in finding.title
+    assert finding.doubts
+
+
+def test_more_than_the_machine_has_is_named(tmp_path: Path) -> None:
+    text = "numpy.core._exceptions._ArrayMemoryError: Unable to allocate 7.45 TiB for an array with shape (1000000,)"
+    builder = with_words(tmp_path, TRACE + text).host([8 * GiB] * 20, 16 * GiB)
+    (finding,) = answers(builder.ends(exit_code=1))
+    assert finding.title == "train.py[4242] was refused memory: the machine has 16.0 GiB"
+
+
+BUS_ERROR = (
+    "RuntimeError: DataLoader worker (pid 4300) is killed by signal: Bus error. It is possible that dataloader's"
+)
+SHM = "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).\n"
+
+
+@pytest.mark.parametrize(("used", "is_full"), [(63, True), (10, False)])
+def test_a_full_dev_shm_is_told_from_the_mere_guess_of_torch(tmp_path: Path, used: int, is_full: bool) -> None:
+    builder = with_words(tmp_path, f"{TRACE}{SHM}{BUS_ERROR}", type="RuntimeError")
+    use = {"limit_name": "dev-shm", "used_bytes": [0, used * MiB, 0], "limit_bytes": 64 * MiB}
+    (finding,) = answers(builder.series("limit_samples", None, from_s=15.0, **use).ends(exit_code=1))
+    assert ("/dev/shm was full" in finding.title) is is_full
+    assert bool(finding.remedy) is is_full
+    assert bool(finding.doubts) is not is_full
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_who_killed_a_worker_is_told_by_the_kernels_counter(tmp_path: Path, count: int) -> None:
+    text = "RuntimeError: DataLoader worker (pid(s) 4300) exited unexpectedly"
+    builder = with_words(tmp_path, TRACE + text)
+    builder.process(WORKER, "dataloader-worker", died_s=19.0, exit_signal=9)
+    builder.host([GiB] * 21, 16 * GiB, oom_kill_count=[5] * 18 + [5 + count] * 3)
+    (finding,) = answers(builder.ends(exit_code=1))
+    assert ("OOM killer ended train.py[4300]" in said(finding)) is bool(count)
+    assert ("ended nobody" in said(finding)) is not count
+
+
+# ---- fatal signals
+
+SIGNAL_TEXTS = {
+    "none-3.10": ("Fatal Python error: none_dealloc: deallocating None", 6, "None ran out of references"),
+    "none-3.11": ("Fatal Python error: none_dealloc: deallocating None: bug likely", 6, "None ran out of references"),
+    "heap": ("double free or corruption (!prev)", 6, "damaged the heap"),
+    "bad-alloc": ("terminate called after throwing an instance of 'std::bad_alloc'\n  what():  x", 6, "refused memory"),
+    "c++": ("terminate called after throwing an instance of 'c10::Error'\n  what():  no", 6, "caught: c10::Error"),
+    "unrelated": ("CUDA out of memory. (it was handled)", 11, "segmentation fault"),
+    "nothing": ("", 11, "segmentation fault"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SIGNAL_TEXTS)
+def test_a_fatal_signal_is_explained_by_what_stderr_says(tmp_path: Path, name: str) -> None:
+    text, number, expected = SIGNAL_TEXTS[name]
+    builder = trainer(tmp_path, leak=0)
+    if text:
+        builder.row("crash_text", 20.0, PID, crash_source="stderr", last_words=f"step 1\n{text}\n")
+    (finding,) = answers(builder.ends(signal=number))
+    assert expected in finding.title
+    assert finding.severity == "critical"
+    assert any("--tee" in doubt for doubt in finding.doubts) is not text
+
+
+def test_the_place_of_a_fatal_signal_is_the_crashed_threads(tmp_path: Path) -> None:
+    text = """Fatal Python error: Segmentation fault
+
+Thread 0x00007f01 (most recent call first):
+  File "/home/me/other.py", line 1 in wait
+
+Current thread 0x00007f02 (most recent call first):
+  File "/opt/venv/lib/python3.11/site-packages/decord/ffi.py", line 9 in call
+  File "/home/me/data.py", line 44 in read
+  File "/home/me/train.py", line 3 in <module>
+
+Thread 0x00007f03 (most recent call first):
+  File "/home/me/last.py", line 1 in wait
+"""
+    builder = trainer(tmp_path, leak=0).row("crash_text", 20.0, PID, crash_source="faulthandler", last_words=text)
+    (finding,) = answers(builder.ends(signal=11))
+    assert (finding.subject.file, finding.subject.line, finding.subject.library) == ("/home/me/data.py", 44, "decord")
+
+
+# ---- real programs
+
+
+def recorded(folder: Path, program: str, *options: str) -> list[Finding]:
+    """Findings about a real program, its stderr in a file as batch systems have it."""
+    (folder / "train.py").write_text(program)
+    command = [PYTHON, "-m", "leakscope", "record", "-q", *options, "--", PYTHON, "train.py"]
+    with (folder / "log").open("w") as log:
+        subprocess.run(command, cwd=folder, stdout=log, stderr=log, timeout=120, check=False)
+    return list(analyze(open_recording(folder / "run.parquet"), only=["crash"]).findings)
+
+
+@pytest.mark.parametrize("options", [[], ["--agent", "off"]], ids=["inside", "outside"])
+def test_real_an_exception(tmp_path: Path, options: list[str]) -> None:
+    (finding,) = recorded(tmp_path, "def work(x):\n    return 1 / x\nwork(0)\n", *options)
+    assert finding.severity == "note"
+    assert finding.title.endswith("ended by ZeroDivisionError: division by zero")
+    assert finding.subject.line == 2
+
+
+def test_real_a_segfault(tmp_path: Path) -> None:
+    (finding,) = recorded(tmp_path, "import ctypes\ndef read():\n    ctypes.string_at(0)\nread()\n")
+    assert "segmentation fault" in finding.title
+    assert (finding.subject.line, finding.subject.function) == (3, "read")
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="None is immortal")
+def test_real_none_runs_out_of_references(tmp_path: Path) -> None:
+    program = (
+        "import ctypes\ndrop = ctypes.pythonapi.Py_DecRef\ndrop.argtypes = [ctypes.py_object]\nwhile True: drop(None)\n"
+    )
+    (finding,) = recorded(tmp_path, program)
+    assert "None ran out of references" in finding.title
+    assert finding.subject.line == 4
+    assert "3.12" in finding.remedy[0]
+
+
+def test_real_a_limit_of_the_address_space(tmp_path: Path) -> None:
+    program = """
+import resource, time
+resource.setrlimit(resource.RLIMIT_AS, (600 << 20,) * 2)
+kept = [bytearray(400 << 20)]
+time.sleep(2.5)  # the limit is looked at once a second
+kept.append(bytearray(400 << 20))
+"""
+    (finding,) = recorded(tmp_path, program)
+    assert "was refused memory" in finding.title
+    assert "ulimit -v" in said(finding)
+
+
+@pytest.mark.torch
+def test_real_a_loader_worker_that_is_killed(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    program = """
+import os, signal, torch
+class Data(torch.utils.data.Dataset):
+    def __len__(self): return 100
+    def __getitem__(self, i):
+        if i == 20: os.kill(os.getpid(), signal.SIGKILL)
+        return torch.zeros(4)
+for batch in torch.utils.data.DataLoader(Data(), batch_size=4, num_workers=1): pass
+"""
+    (finding,) = recorded(tmp_path, program)
+    assert finding.title.startswith("A DataLoader worker of train.py")
+    assert finding.subject.file == str(tmp_path / "train.py")
