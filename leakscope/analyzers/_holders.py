@@ -75,12 +75,19 @@ def heaps(recording: Recording, pid: int, start_s: float, end_s: float) -> Itera
     may tell more.
     """
     takes = recording.tables["takes"]
-    takes = takes[takes["pid"] == pid]
+    takes = _since_training_began(takes[takes["pid"] == pid], end_s)
     whole = takes[~takes["truncated"].fillna(False).astype(bool)]
     inside = whole[(whole["time_s"] >= start_s) & (whole["time_s"] <= end_s + 1)]
     if 2 <= len(inside[~inside["reason"].isin(_LAST_REASONS)]) < len(takes):
         yield from _heap(recording, _takes(whole, start_s, end_s), pid)
     yield from _heap(recording, _takes(takes, start_s, end_s), pid)
+
+
+def _since_training_began(takes: pd.DataFrame, end_s: float) -> pd.DataFrame:
+    """Without those before the first optimizer step, where two remain: it makes the optimizer's state, once."""
+    trained = takes[takes["step"].notna()]
+    regular = trained[~trained["reason"].isin(_LAST_REASONS) & (trained["time_s"] <= end_s + 1)]
+    return trained if len(regular) >= 2 else takes
 
 
 def heap(recording: Recording, pid: int, start_s: float, end_s: float) -> Heap | None:
