@@ -25,6 +25,7 @@ _GROWS = frozenset((
     "thread-pileup", "process-pileup", "shared-memory", "recompilation", "refcount-drift",
 ))  # fmt: skip
 _LIES_THERE = frozenset(("duplicate-model", "dataset-copies", "dataloader-workers", "compile-workers"))
+_OF_ALL_ALIKE = frozenset(("dataloader-workers", "compile-workers"))  # their bytes are those of all such processes
 _NAMING_EDGES = frozenset(("local", "global", "attribute", "class-attribute", "cell", "default", "cache"))
 _LEAST_SHARE = 0.1  # of what the process held: less did not kill it
 _MOST_OF_IT = 0.5
@@ -47,23 +48,31 @@ def culprit(recording: Recording, hog: Member, so_far: Sequence[Finding]) -> Cul
     if not held:
         return None
     for kinds in (_GROWS, _LIES_THERE):
-        own = [f for f in so_far if f.kind in kinds and f.subject.pid == hog.pid and f.bytes >= _LEAST_SHARE * held]
+        own = [f for f in so_far if f.kind in kinds and _is_about(f, hog) and f.bytes >= _LEAST_SHARE * held]
         if own:
-            return _of_finding(recording, max(own, key=lambda f: f.bytes * f.confidence), held)
+            return _of_finding(recording, max(own, key=lambda f: f.bytes * f.confidence), hog, held)
     return _held_most(recording, hog, held)
 
 
-def _of_finding(recording: Recording, finding: Finding, held: int) -> Culprit:
+def _is_about(finding: Finding, hog: Member) -> bool:
+    """Of workers that are all alike a finding names one."""
+    subject = finding.subject
+    alike = (subject.role, subject.process) == (hog.role, hog.name) and finding.kind in _OF_ALL_ALIKE
+    return subject.pid == hog.pid or alike
+
+
+def _of_finding(recording: Recording, finding: Finding, hog: Member, held: int) -> Culprit:
     weighed = [s.y[-1] for s in finding.series[:1] if s.y and s.name.startswith("bytes held by")]  # with its beginning
     share = min(1.0, max([finding.bytes, *weighed]) / held)
     growth = tree_growth(recording)
     seconds = growth.end_s - growth.start_s
-    if finding.kind in _GROWS and finding.subject.holder and finding.bytes_per_hour and not finding.wasted:
+    if finding.subject.holder and finding.bytes_per_hour and not finding.wasted:
         rate = f"{format_bytes(finding.bytes_per_hour / 3600)}/s"
-        clause = f"{_name(finding.subject.holder)} grew {rate} over the last {format_duration(seconds)}: "
-        clause += f"{share:.0%} of what it held"
+        clause = f"{_name(finding.subject.holder)} grew {rate} over the last {format_duration(seconds)}"
     else:
-        clause = f"{finding.title[:1].lower()}{finding.title[1:]}: {share:.0%} of what it held"
+        clause = f"{finding.title[:1].lower()}{finding.title[1:]}"
+    if finding.kind not in _OF_ALL_ALIKE:
+        clause += f": {share:.0%} of what it held"
     return Culprit(clause, finding.subject, finding.bytes, share, finding)
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import KiB, format_bytes, format_duration
 from ._growth import tree_growth
-from ._oom_counters import Counter, above, nearest
+from ._oom_counters import Counter, above, nearest, of_cgroup
 from ._oom_culprit import Culprit, culprit, hog_of
 from ._oom_kills import SURE, Kill, Kills, kills
 from ._oom_members import Member
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..storage import Recording
 
 NEEDS = ("processes",)
-AFTER_OTHERS = True
+AFTER_OTHERS = 2  # the very last: those that add up what others explained must not count the memory that was killed
 _KIND = "oom-kill"
 _SHOWN = 5
 _CONSTRAINTS = {
@@ -46,8 +46,8 @@ def findings(
     seen = kills(recording)
     if seen.found:
         yield _finding(recording, seen, so_far)
-    for member, counter in seen.cleared[:_SHOWN]:
-        yield _cleared(recording, member, counter)
+    if seen.cleared:
+        yield _cleared(recording, [member for member, _ in seen.cleared], seen.cleared[0][1])
     if seen.unclear:
         who = ", ".join(m.label for m in seen.unclear[:_SHOWN])
         text = f"{who} was ended by SIGKILL; who sent it is not known: no OOM counter and no kernel log was readable"
@@ -71,8 +71,8 @@ def _finding(recording: Recording, seen: Kills, so_far: Sequence[Finding]) -> Fi
         bytes=max(_held_bytes(kill), blamed.bytes if blamed is not None else 0),
         subject=blamed.subject if blamed is not None else _subject(hog),
         evidence=list(_evidence(recording, seen, kill, sure, hog, blamed)),
-        doubts=list(_doubts(seen, kill, hog)),
-        remedy=list(_remedy(kill, hog, blamed, recording)),
+        doubts=list(_doubts(seen, kill)),
+        remedy=list(_remedy(kill, blamed)),
         series=_curve(recording, hog),
     )
 
@@ -213,7 +213,7 @@ def _of_kill(recording: Recording, kill: Kill) -> Iterator[Evidence]:
         yield Evidence(f"{text} were seen in use", {"used_bytes": near.used_bytes, "limit_bytes": near.limit_bytes})
 
 
-def _doubts(seen: Kills, kill: Kill, hog: Member | None) -> Iterator[str]:
+def _doubts(seen: Kills, kill: Kill) -> Iterator[str]:
     if kill.confidence < SURE:
         yield "no log could be read: the kernel killed somebody on this machine and somebody sent SIGKILL to the job"
     elif kill.event is None and kill.victim is not None and not seen.remarks:
@@ -222,12 +222,10 @@ def _doubts(seen: Kills, kill: Kill, hog: Member | None) -> Iterator[str]:
         yield f"it may also have been {' or '.join(m.label for m in kill.rivals[:3])}"
     if kill.victim is None:
         yield "the recorder had not seen that process: it may not have been the job's"
-    if hog is not None and hog.is_root is False and kill.victim is None:
-        yield "what else was in the cgroup is not known"
     yield from seen.remarks
 
 
-def _remedy(kill: Kill, hog: Member | None, blamed: Culprit | None, recording: Recording) -> Iterator[str]:
+def _remedy(kill: Kill, blamed: Culprit | None) -> Iterator[str]:
     if blamed is not None and blamed.finding is not None:
         yield from blamed.finding.remedy
     elif blamed is not None:
@@ -248,12 +246,14 @@ def _curve(recording: Recording, hog: Member | None) -> list[Series]:
     return [Series(f"memory of {process.label}", x, y)]
 
 
-def _cleared(recording: Recording, member: Member, counter: Counter) -> RuledOut:
-    near = nearest(recording, member.cgroup)
-    text = f"{member.label} was ended by SIGKILL, but not by the kernel for lack of memory: its count of OOM kills in "
-    text += f"{counter.name} "
+def _cleared(recording: Recording, ended: Sequence[Member], counter: Counter) -> RuledOut:
+    near = nearest(recording, ended[0].cgroup)
+    who = ", ".join(member.label for member in ended[:_SHOWN])
+    who += f" and {len(ended) - _SHOWN} more" if len(ended) > _SHOWN else ""
+    text = f"{who} {'were' if len(ended) > 1 else 'was'} ended by SIGKILL, but not by the kernel for lack of memory: "
+    text += f"its count of OOM kills in {counter.name} "
     text += f"stayed at {counter.last}" if counter.stood_still else f"rose by {counter.new_count}, all of them others"
-    figures: dict[str, object] = {"exit_signal": member.exit_signal, "oom_kill_count": counter.last}
+    figures: dict[str, object] = {"sigkill_count": len(ended), "oom_kill_count": counter.last}
     if near is not None and near.used_fraction is not None:
         text += f"; at most {near.used_fraction:.0%} of the nearest limit was in use ({near.name})"
         figures |= {"used_bytes": near.used_bytes, "limit_bytes": near.limit_bytes}
@@ -275,9 +275,10 @@ def _nothing(recording: Recording, seen: Kills, min_near_fraction: float) -> Rul
     figures = {"first_count": host.first, "last_count": host.last, "elsewhere": host.new_count}
     if host.stood_still:
         return RuledOut(_KIND, f"the kernel killed nobody on this machine: its count stayed at {host.last}", figures)
+    if any(m.ended_unseen and not of_cgroup(recording, m.cgroup or "").stood_still for m in seen.members):
+        return Skipped(_KIND, "how some processes ended is not known, and no counter says that none of them was killed")
     if host.is_known:
-        text = f"the kernel killed {host.new_count} process(es) on this machine, none of them seen to be the job's"
-        return RuledOut(_KIND, text, figures)
-    if any(m.ended_unseen for m in seen.members):
-        return Skipped(_KIND, "how some processes ended is not known, and no OOM counter was readable")
+        names = ", ".join(f"{event.comm}[{event.pid}]" for event in seen.elsewhere[:_SHOWN])
+        text = f"the kernel killed {host.new_count} on this machine, none of them the job's"
+        return RuledOut(_KIND, text + (f": {names}" if names else ""), figures)
     return RuledOut(_KIND, "no process of the job was ended by SIGKILL", figures)
