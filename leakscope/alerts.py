@@ -1,4 +1,4 @@
-"""The rules of ``--alert``: what a user writes, such as ``rss>40GB``, as figures that can be compared.
+"""What a user writes for ``--alert`` and ``--webhook``: rules such as ``rss>40GB`` as figures to compare, addresses.
 
 Standard library only: it is read before the job starts.
 """
@@ -46,6 +46,11 @@ class Rule(NamedTuple):
         """Too little is what it warns of: only so with the time that is left."""
         return self.metric == "oom_eta"
 
+    @property
+    def is_of_trend(self) -> bool:
+        """Its figure is known only while memory grows steadily."""
+        return self.metric in ("growth", "oom_eta")
+
     def holds(self, value: float) -> bool:
         return value < self.threshold if self.is_below else value > self.threshold
 
@@ -83,6 +88,19 @@ def parse_rule(text: str) -> Rule:
     if rule is None:
         raise BadInput(f"{text!r} is not a rule: write {_ONE_EACH[metric].format(metric)}")
     return rule
+
+
+def check_address(text: str) -> None:
+    """**Errors** BadInput for what is no http address; it is not repeated, since it may hold a secret."""
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(text)
+        known = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        known = False
+    if not known or not (text.isascii() and text.isprintable()) or " " in text:
+        raise BadInput("not an address that alerts can be sent to: write it like https://hooks.slack.com/services/...")
 
 
 def _parsed(text: str, metric: str, sign: str, number: str, unit: str) -> Rule | None:

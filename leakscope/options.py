@@ -127,15 +127,9 @@ def _rule(text: str) -> str:
 
 
 def _url(text: str) -> str:
-    from urllib.parse import urlsplit
+    from .alerts import check_address
 
-    try:
-        parts = urlsplit(text)
-        known = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
-    except ValueError:
-        known = False
-    if not known or not (text.isascii() and text.isprintable()) or " " in text:
-        raise BadInput("not an address that alerts can be sent to: write it like https://hooks.slack.com/services/...")
+    check_address(text)
     return text
 
 

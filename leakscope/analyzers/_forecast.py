@@ -109,12 +109,13 @@ def nearest(recording: Recording) -> Limit | None:
 
 def forecast(recording: Recording) -> Forecast | None:
     """The limit that will be reached first; None where nothing grows towards one."""
-    growth = tree_growth(recording)
-    found = [_forecast(recording, limit, growth) for limit in limits(recording)]
+    found = [forecast_of(recording, limit) for limit in limits(recording)]
     return min((f for f in found if f is not None), key=lambda f: f.seconds, default=None)
 
 
-def _forecast(recording: Recording, limit: Limit, growth: TreeGrowth) -> Forecast | None:
+def forecast_of(recording: Recording, limit: Limit) -> Forecast | None:
+    """When this one will be reached; None where nothing grows towards it."""
+    growth = tree_growth(recording)
     if limit.is_of_memory:
         trend = _tree_trend(growth)
     else:

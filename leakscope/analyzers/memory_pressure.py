@@ -16,7 +16,7 @@ import numpy as np
 
 from ..findings import SEVERITIES, Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import format_bytes, format_duration
-from ._forecast import CGROUP, DEV_SHM, HOST, RLIMIT, Forecast, Limit, forecast, limits, nearest
+from ._forecast import CGROUP, DEV_SHM, HOST, RLIMIT, Forecast, Limit, forecast, forecast_of, limits, nearest
 from ._growth import level_at, tree_growth
 from ._oom_kills import kills
 
@@ -51,15 +51,14 @@ def findings(
         yield Skipped(_KIND, "no limit was recorded: neither the machine's nor a cgroup's")
         return
     killed = kills(recording).of_root
-    ahead = forecast(recording) if not killed else None
     groups = [[x for x in known if x.is_of_memory], *([x for x in known if x.kind == k] for k in (RLIMIT, DEV_SHM))]
     fullest = [max(group, key=lambda limit: limit.peak_fraction) for group in groups if group]
     near = [limit for limit in fullest if limit.peak_fraction >= high_fraction]
     for limit in near:
-        own = ahead if ahead is not None and ahead.limit.kind == limit.kind else None
+        own = forecast_of(recording, limit) if not killed else None
         yield _Pressure(recording, limit, own, high_fraction, full_fraction, others_fraction).finding(so_far, killed)
     if not near:
-        yield _ruled_out(recording, fullest, ahead)
+        yield _ruled_out(recording, fullest, forecast(recording) if not killed else None)
 
 
 def _ruled_out(recording: Recording, fullest: Sequence[Limit], ahead: Forecast | None) -> RuledOut | Skipped:

@@ -1,6 +1,6 @@
 """Alerts while recording: compares what was just sampled with the user's rules. Runs in the recorder.
 
-A rule speaks once, and again only after its figure was on the good side for ``QUIET_S``. What follows from an alert (a
+A rule speaks once, and again only after its figure was on the good side for a while. What follows from an alert (a
 command, a webhook) is done by a helper process (``delivery.py``), which is never waited for while sampling.
 """
 
@@ -18,11 +18,12 @@ from typing import Any, NamedTuple
 from ..alerts import Rule, parse_rule
 from ..options import RecordOptions
 from ..units import format_bytes
-from .figures import Figures
+from .figures import STEADY_WINDOW_S, Figures
 from .limits import Limit, Limits
 from .tree import Row, Tree
 
 QUIET_S = 30.0
+_QUIET_OF_TRENDS_S = STEADY_WINDOW_S  # a leak that falters is the same leak
 LAST_WAIT_S = 5.0  # for helpers, when the job has ended: an OOM kill is often seen only then
 _HELPER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "delivery.py")
 _WORKERS = frozenset(("dataloader-worker", "compile-worker", "python-fork", "python-spawn"))
@@ -107,7 +108,7 @@ class Alerting:
             since_s = self._quiet_since_s[rule.text]
             if since_s is None:
                 self._quiet_since_s[rule.text] = now_s
-            elif now_s - since_s >= QUIET_S:
+            elif now_s - since_s >= (_QUIET_OF_TRENDS_S if rule.is_of_trend else QUIET_S):
                 del self._quiet_since_s[rule.text]
             return False
         if reading is None or not rule.holds(reading.value):

@@ -132,6 +132,12 @@ def test_growth_does_not_speak_of_loading() -> None:
     assert said(quiet("growth>300MiB/min"), leak) == []
 
 
+def test_a_leak_that_falters_is_told_once() -> None:
+    steps = [3.0 if s % 60 < 45 or s < 120 else 0.0 for s in range(240)]
+    levels = [100 + sum(steps[:s]) for s in range(240)]
+    assert len(said(quiet("growth>100MiB/min"), levels)) == 1
+
+
 def test_the_time_left_is_that_of_the_limit() -> None:
     job, alerting = Job(), quiet("oom_eta<60s")
     alerts = []
