@@ -6,7 +6,7 @@ and the command `leakscope oom` both use it.
 
 from __future__ import annotations
 
-from . import carriers, kernel, notes, userspace
+from . import carriers, kernel, killers, notes, programs, witnesses
 from .events import Invocation, OomEvent, Reading, Task, as_json
 from .telling import as_text, describe
 
@@ -17,7 +17,8 @@ def read(data: bytes | str) -> Reading:
     """What a log says about OOM kills. Any text or bytes will do; nothing in it is an error."""
     data = carriers.unpacked(data)
     records = list(carriers.records(data))
-    kernel_reader = kernel.Reader(records)
-    events = userspace.add(records, carriers.objects(data), kernel_reader.events)
-    invocations = kernel_reader.invocations
-    return Reading(events, invocations, notes.notes(records, events, invocations))
+    reader = kernel.Reader(records)
+    told = [*killers.events(records), *witnesses.events(records, carriers.objects(data))]
+    events = programs.once([*told, *witnesses.add_units(records, reader.events)])
+    events.sort(key=lambda event: event.line_number)
+    return Reading(events, reader.invocations, notes.notes(records, events, reader.invocations))

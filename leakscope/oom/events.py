@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 SCHEMA = "leakscope.oom/1"
@@ -76,6 +76,16 @@ class OomEvent:
     unit: str | None = None
     container_id: str | None = None
     slurm_step: str | None = None
+
+
+def merged(old: OomEvent, new: OomEvent) -> OomEvent:
+    """The first printing, and what only the second says (a cut line and a whole one; one without its report)."""
+    if old.pid_is_intended_only and not new.pid_is_intended_only:
+        old, new = new, old  # done counts more than announced
+    added = {name: value for name, value in vars(new).items() if vars(old)[name] in (None, (), {})}
+    if new.constraint_basis == "oom-kill line" and old.constraint_basis == "message prefix":
+        added.update(constraint=new.constraint, constraint_basis=new.constraint_basis)
+    return replace(old, **added, printed_times=old.printed_times + 1)
 
 
 @dataclass(frozen=True)

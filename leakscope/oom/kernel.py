@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from . import kill_lines, tables
-from .events import Invocation, OomEvent
+from .events import Invocation, OomEvent, merged
 from .kill_lines import KillLine
 from .records import Record
 from .report import Report, event_of
@@ -31,6 +30,7 @@ _KEY = re.compile(
 )
 # A slow serial console needs minutes for a report. A part that is older than this belongs to another kill.
 _LONGEST_REPORT_S = 300.0
+_LONGEST_GROUP_KILL_S = 30.0  # its lines follow each other at the pace of the console
 _SAME_KILL_S = 2.0  # a pid is not used again so soon: the same line printed again
 
 
@@ -43,8 +43,8 @@ class Reader:
         self._records = records
         self._report: Report | None = None
         self._intent: tuple[Record, KillLine] | None = None
-        self._group: str | None = None
-        self._by_pid: dict[int, int] = {}  # pid -> its latest event
+        self._group: tuple[Record, str] | None = None
+        self._by_pid: dict[int, list[int]] = {}  # pid -> its events
         for index, record in enumerate(records):
             if record.is_kernel is not False and record.text:
                 self._read(index, record)
@@ -78,7 +78,7 @@ class Reader:
             self._close_report()
             self._group = None
         elif text.startswith("Tasks in ") and _GROUP_START.match(text):
-            self._start_group(" ".join([text, *following(index)]))
+            self._start_group(record, " ".join([text, *following(index)]))
         elif (report := self._report) is not None or text.startswith(("[", "oom-kill:", "Task in", "memory: usage")):
             if text[0] == "[" and self._read_table(record, index):
                 return
@@ -106,6 +106,9 @@ class Reader:
         if match is None:
             return False
         self._close_intent()
+        before = self._report
+        if before and not before.has_parts() and (before.start.time, before.invoked_by) == (record.time, match[1]):
+            return True  # the line was printed twice
         self._close_report()
         order = _ORDER.search(" ".join([text, *following]))
         self._report = Report(record, match[1], int(order[1]) if order else None)
@@ -123,13 +126,13 @@ class Reader:
         known = self._report.columns if self._report else None
         row = tables.row(record.text, self._following(index), known or ())
         if row is not None:
-            self._open(record).rows.append(row)
+            self._open(record).add(row)
         return row is not None
 
-    def _start_group(self, text: str) -> None:
+    def _start_group(self, record: Record, text: str) -> None:
         match = _GROUP.match(text)
         if match and self.events:
-            self._group = match[1]
+            self._group = record, match[1]
             self.events[-1] = replace(self.events[-1], group_kill=True)
 
     def _close_report(self) -> None:
@@ -157,15 +160,16 @@ class Reader:
         event = event_of(record, found, chosen, report)
         if is_intent:
             event = replace(event, pid_is_intended_only=True)
-        if self._group and found.prefix and not report:
-            event = replace(event, group_kill=True, oom_cgroup=self._group)
+        if self._group and found.prefix and not report and _near(self._group[0], record, _LONGEST_GROUP_KILL_S):
+            event = replace(event, group_kill=True, oom_cgroup=self._group[1])
         else:
             self._group = None
-        before = self._by_pid.get(found.pid)
-        if before is not None and _is_same(self.events[before], event):
-            self.events[before] = _merged(self.events[before], event)
-            return
-        self._by_pid[found.pid] = len(self.events)
+        before = self._by_pid.setdefault(found.pid, [])
+        for index in reversed(before[-4:]):  # a few, as a log with many boots may hold a pid often
+            if _is_same(self.events[index], event):
+                self.events[index] = merged(self.events[index], event)
+                return
+        before.append(len(self.events))
         self.events.append(event)
 
     def _take_intent(self, record: Record, found: KillLine) -> KillLine | None:
@@ -191,12 +195,12 @@ class Reader:
         return report
 
 
-def _near(first: Record, second: Record) -> bool:
+def _near(first: Record, second: Record, within_s: float = _LONGEST_REPORT_S) -> bool:
     if first.boot != second.boot:
         return False
     if first.kernel_time_s is None or second.kernel_time_s is None:
         return True
-    return -1.0 <= second.kernel_time_s - first.kernel_time_s <= _LONGEST_REPORT_S
+    return -1.0 <= second.kernel_time_s - first.kernel_time_s <= within_s
 
 
 def _is_same(old: OomEvent, new: OomEvent) -> bool:
@@ -216,16 +220,3 @@ def _is_same(old: OomEvent, new: OomEvent) -> bool:
 
 def _sizes(event: OomEvent) -> tuple[int | None, ...]:
     return event.total_vm_kb, event.anon_rss_kb, event.file_rss_kb
-
-
-def _merged(old: OomEvent, new: OomEvent) -> OomEvent:
-    """The first printing, and what only the second says (a cut line and a whole one; one without its report)."""
-    if old.pid_is_intended_only and not new.pid_is_intended_only:
-        old, new = new, old  # done counts more than announced
-    added: dict[str, Any] = {
-        name: value for name, value in vars(new).items() if value not in (None, (), {}) and not vars(old)[name]
-    }
-    added = {name: value for name, value in added.items() if vars(old)[name] in (None, (), {})}
-    if new.constraint_basis == "oom-kill line" and old.constraint_basis == "message prefix":
-        added.update(constraint=new.constraint, constraint_basis=new.constraint_basis)
-    return replace(old, **added, printed_times=old.printed_times + 1)

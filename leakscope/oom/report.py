@@ -32,6 +32,7 @@ class Report:
     order: int | None = None
     columns: tuple[str, ...] | None = None
     rows: list[Row] = field(default_factory=list)
+    _threads: set[int] = field(default_factory=set)
     oom_kill: OomKillLine | None = None
     task_in: tuple[str, str] | None = None
     usage_kb: int | None = None
@@ -40,6 +41,15 @@ class Report:
     accounts_in: str = "pages"
     page_kb: int | None = None
     end: str | None = None
+
+    def add(self, row: Row) -> None:
+        if row.task.pid not in self._threads:  # else the line was printed twice
+            self._threads.add(row.task.pid)
+            self.rows.append(row)
+
+    def has_parts(self) -> bool:
+        """Whether more than its first line was seen."""
+        return bool(self.columns is not None or self.rows or self.oom_kill or self.task_in or self.usage_kb)
 
     def tasks_in_dump(self) -> int | None:
         return None if self.columns is None and not self.rows else len(self.rows)

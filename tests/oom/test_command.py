@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import select
 import subprocess
 import sys
 import time
@@ -60,12 +62,10 @@ def cgroup() -> Iterator[Path]:
         swap.write_text(str(100 << 20))
     yield path
     deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        try:
+    while path.exists() and time.monotonic() < deadline:
+        with contextlib.suppress(OSError):  # busy until the kernel has uncharged its pages
             path.rmdir()
-            return
-        except OSError:  # busy until the kernel has uncharged its pages
-            time.sleep(0.1)
+        time.sleep(0.1)
 
 
 def test_a_real_kill(cgroup: Path):
@@ -75,24 +75,24 @@ def test_a_real_kill(cgroup: Path):
         join = f"open('{cgroup}/cgroup.procs', 'w').write('0')"
         hog = subprocess.Popen([sys.executable, "-c", f"{join}\na = []\nwhile True: a.append(bytearray(4 << 20))"])
         assert hog.wait(60) == -9
-        events = wait_for_kill(kmsg, hog.pid)
+        event = kill_in(cgroup.name, kmsg)
     finally:
         os.close(kmsg)
-    (event,) = events
-    assert event.constraint == "memcg" and event.oom_cgroup == f"/{cgroup.name}"
-    if event.has_report:  # the kernel prints ten reports in five seconds, and other jobs of the host may use them up
-        assert event.limit_kb == 100 << 10 and event.page_kb is not None
+    if event is None:
+        pytest.skip("the kernel left its report out: it prints ten in five seconds, for all jobs of the host")
+    assert event.constraint == "memcg" and event.limit_kb == 100 << 10 and event.page_kb is not None
 
 
-def wait_for_kill(kmsg: int, pid: int) -> list[oom.OomEvent]:
+def kill_in(cgroup: str, kmsg: int) -> oom.OomEvent | None:
+    """The kill in a cgroup: other jobs of the host may be killed meanwhile, and pids differ in a container."""
     records = b""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 15
     while time.monotonic() < deadline:
-        try:
-            records += os.read(kmsg, 8192)
-        except BlockingIOError:
-            found = [event for event in oom.read(records).events if event.pid == pid]
-            if found:
-                return found
-            time.sleep(0.1)
-    return []
+        if select.select([kmsg], [], [], 0.2)[0]:
+            with contextlib.suppress(BrokenPipeError, BlockingIOError):
+                records += os.read(kmsg, 8192)
+            continue
+        for event in oom.read(records).events:
+            if (event.oom_cgroup or "").endswith(cgroup):
+                return event
+    return None
