@@ -25,7 +25,7 @@ _CACHE = "_processes"
 _IDLE_SHARE = 0.05  # of a core: a worker that waits in a poll loop uses less
 _END_S = 1.0  # helpers end a moment before or after the process they work for
 _SHOWN = 12
-_DATALOADER_WORKER, COMPILE_WORKER = "dataloader-worker", "compile-worker"
+DATALOADER_WORKER, COMPILE_WORKER = "dataloader-worker", "compile-worker"
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +56,7 @@ class Process:
         """A copy of its parent's memory: it shares pages until somebody writes to them."""
         if self.role == COMPILE_WORKER:
             return "_inductor" not in self.command
-        return self.role in ("python-fork", _DATALOADER_WORKER)
+        return self.role in ("python-fork", DATALOADER_WORKER)
 
     def value_at(self, column: str, at_s: float) -> float:
         """A column of the samples at a moment of its life, or a moment before or after it; else 0."""
@@ -215,7 +215,7 @@ def _roles_told(recording: Recording) -> dict[int, str]:
     """Roles of forks that only their parent knows, by pid as the job sees it."""
     told = {}
     tables = (
-        ("loaders", "worker_pids", _DATALOADER_WORKER),
+        ("loaders", "worker_pids", DATALOADER_WORKER),
         ("compile_counters", "compile_worker_pids", COMPILE_WORKER),
     )
     for table, column, role in tables:

@@ -21,6 +21,7 @@ import numpy as np
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import MiB, format_bytes, format_count
 from ._growth import ProcessGrowth, TreeGrowth, int_of, level_at, rows_of, severity_of, text_of, tree_growth
+from ._processes import DATALOADER_WORKER, Process, processes
 from ._retained import sources_of
 from ._source_lines import Holder, Line, Source, adding_lines
 from ._trend import GROWING, Floats
@@ -32,9 +33,8 @@ if TYPE_CHECKING:
     from ..storage import Recording
 
 NEEDS = ("process_samples", "processes")
-AFTER_OTHERS = True  # a worker that is no fork takes inventories: then the holder has been found already
+AFTER_OTHERS = 1  # a worker that is no fork takes inventories: then the holder has been found already
 _KIND = "dataloader-workers"
-_ROLE = "dataloader-worker"
 _WARM_UP_S = 2.0  # a worker's imports and first batches
 _WARM_UP_LIFE = 0.2  # of a worker that lived shorter
 _LAST_S = 2.0  # before the end of the window: workers end a moment before their parent
@@ -119,24 +119,23 @@ def findings(
 
 
 def _groups(recording: Recording, growth: TreeGrowth, code: Code) -> list[_Group]:
-    loaders = recording.tables["loaders"]
-    known = {pid for pids in loaders["worker_pids"] for pid in _pids(pids)}
-    parents: dict[int, list[ProcessGrowth]] = defaultdict(list)
-    for process in growth.processes:
-        row = _born(recording, process)
-        if process.role == _ROLE or process.pid in known or int_of(row, "ns_pid") in known:
-            parents[int_of(row, "ppid") or 0].append(process)
+    parents: dict[int, list[Process]] = defaultdict(list)
+    for process in processes(recording):
+        if process.role == DATALOADER_WORKER and process.growth is not None:
+            parents[process.ppid].append(process)
     return [_group(recording, growth, code, parent, workers) for parent, workers in sorted(parents.items())]
 
 
-def _born(recording: Recording, process: ProcessGrowth) -> pd.Series[Any] | None:
-    rows = rows_of(recording.tables["processes"], process)
-    return rows.iloc[0] if len(rows) else None
+def _alive(workers: list[Process], end_s: float) -> list[Process]:
+    """Those there at the end, or a moment before it; of several generations, one each epoch, the last."""
+    late = [worker for worker in workers if worker.died_s >= end_s - _LAST_S]
+    last_s = max((worker.born_s for worker in late), default=0.0)
+    return [worker for worker in late if worker.died_s > last_s]  # one look sees the old end and the new begin
 
 
-def _group(recording: Recording, growth: TreeGrowth, code: Code, ppid: int, workers: list[ProcessGrowth]) -> _Group:
-    workers.sort(key=lambda worker: (worker.time_s[0], worker.pid))
-    alive = [worker for worker in workers if worker.time_s[-1] >= growth.end_s - _LAST_S]
+def _group(recording: Recording, growth: TreeGrowth, code: Code, ppid: int, workers: list[Process]) -> _Group:
+    ever = [worker.growth for worker in workers if worker.growth is not None]
+    alive = [worker.growth for worker in _alive(workers, growth.end_s) if worker.growth is not None]
     loader = _loader_of(recording.tables["loaders"], {worker.pid for worker in workers})
     trainer = int_of(loader, "pid") or ppid  # workers of a fork server are its children, not the trainer's
     parent = growth.process(ppid)
@@ -148,7 +147,7 @@ def _group(recording: Recording, growth: TreeGrowth, code: Code, ppid: int, work
         copied.append(_gains(recording, growth, parent, alive[0])[1])  # no longer shared with whoever has copied it
     return _Group(
         parent=parent,
-        ever=tuple(workers),
+        ever=tuple(ever),
         alive=tuple(alive),
         own=tuple(own for own, _ in gains),
         copied=tuple(copied),
@@ -327,7 +326,7 @@ def _subject(group: _Group, suspect: _Suspect) -> Subject:
         known,
         pid=most.pid,
         process=most.name,
-        role=_ROLE,
+        role=DATALOADER_WORKER,
         device="cpu",
         holder=f"{suspect.name} in {workers}" if suspect.name else workers,
         type=known.type or text_of(group.loader, "dataset_type"),
@@ -359,8 +358,11 @@ def _evidence(
     each = [format_bytes(gained, signed=True) for gained in group.by_worker[:8]]
     figures = {"worker_count": len(group.alive), "gained_bytes": group.gained, "explained_share": round(share, 3)}
     alike = ", all alike" if len(each) > 1 and _are_alike(group) else ""
-    text = f"since they started up the workers gained {', '.join(each)}{alike}: {share:.0%} of all growth"
-    yield Evidence(text, figures)
+    text = f"since they started up the workers gained {', '.join(each)}{alike}"
+    of_parent = sum(group.copied[len(group.alive) :])
+    if of_parent >= MiB:
+        text += f", and their parent {format_bytes(of_parent, signed=True)} that it no longer shares with them"
+    yield Evidence(f"{text}: {share:.0%} of all growth", figures)
     own, copied = int(sum(group.own)), int(sum(group.copied))
     text = f"{format_bytes(own)} are pages the workers added themselves, {format_bytes(copied)} are copies of pages "
     yield Evidence(text + "they shared with their parent", {"own_bytes": own, "copied_bytes": copied})

@@ -162,6 +162,19 @@ def test_workers_of_an_epoch_take_their_memory_with_them(tmp_path):
     assert not results or results[0].figures["worker_count"] == 5
 
 
+def test_of_several_generations_at_the_end_only_the_last_is_alive(tmp_path):
+    builder = RecordingBuilder(tmp_path).process(PID).samples(PID, [400 * MiB] * COUNT, every_s=0.25)
+    for number in range(60):  # three a generation, each for a second: several end just before the end
+        epoch = number // 3
+        died_s = epoch + 1.0 if epoch < 19 else None
+        builder.process(5000 + number, role="dataloader-worker", born_s=epoch, died_s=died_s)
+        builder.samples(5000 + number, [20 * MiB] * 4, every_s=0.25, from_s=epoch + 0.1)
+    _, findings, (ruled_out,) = looked(builder.ends(at_s=20.0))
+    assert not findings
+    assert (ruled_out.figures["worker_count"], ruled_out.figures["workers_started"]) == (3, 60)
+    assert "60 were started in all" in ruled_out.reason
+
+
 def test_without_workers_there_is_nothing_to_say(tmp_path):
     builder = RecordingBuilder(tmp_path).process(PID).samples(PID, [400 * MiB] * COUNT, every_s=0.25)
     _, findings, (ruled_out,) = looked(builder.ends())
