@@ -191,8 +191,17 @@ class Reader:
         pids = {found.pid, *([chosen.pid] if chosen else [])}
         if report.oom_kill and report.oom_kill.pid not in (None, *pids):
             return None
+        if report.oom_kill and _contradicts(found.prefix or (chosen.prefix if chosen else None), report.oom_kill.word):
+            return None
         self._report = None
         return report
+
+
+def _contradicts(prefix: str | None, constraint: str) -> bool:
+    """Whether the line and the report are of two kills, as in two logs that were mixed."""
+    if prefix is None or constraint not in ("NONE", "MEMCG"):
+        return False
+    return prefix.startswith("Memory cgroup") != (constraint == "MEMCG")
 
 
 def _near(first: Record, second: Record, within_s: float = _LONGEST_REPORT_S) -> bool:
