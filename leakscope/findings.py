@@ -272,5 +272,7 @@ class Report:
 
 
 def in_order(findings: Sequence[Finding]) -> list[Finding]:
-    """Findings by severity, then by the bytes they account for times our confidence, largest first."""
-    return sorted(findings, key=lambda f: (SEVERITIES.index(f.severity), -f.bytes * f.confidence, f.title))
+    """Findings by severity, a kill before what led to it, then by bytes times our confidence, largest first."""
+    return sorted(
+        findings, key=lambda f: (SEVERITIES.index(f.severity), f.kind != "oom-kill", -f.bytes * f.confidence, f.title)
+    )

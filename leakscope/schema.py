@@ -112,8 +112,8 @@ TABLES: dict[str, Table] = {
             _c("cgroup", "str", "", "cgroup path (v2, or the memory controller of v1)"),
             _c("born_mono_ns", "int", "ns", "first seen, CLOCK_MONOTONIC"),
             _c("died_mono_ns", "int", "ns", "first missed, CLOCK_MONOTONIC; null while alive"),
-            _c("exit_code", "int", "", "exit status where the recorder reaped it; null otherwise"),
-            _c("exit_signal", "int", "", "signal that ended it where the recorder reaped it"),
+            _c("exit_code", "int", "", "exit status, where the kernel told; null otherwise"),
+            _c("exit_signal", "int", "", "signal that ended it, where the kernel told"),
             _c("is_root", "bool", "", "the command that was recorded"),
         )),
         Table("process_samples", "recorder", "Memory of one process at one instant", (
@@ -432,7 +432,7 @@ TABLES: dict[str, Table] = {
             _GROWN_BYTES,
             _STEP,
         )),
-        Table("native_stacks", "recorder", "Memory kept from a window in which memray watched a process, by call stack", (
+        Table("native_stacks", "recorder", "Memory kept from a window in which memray watched, by call stack", (
             *_PROCESS,
             _c("native_function", "str", "", "innermost function of C, C++ or Rust that is not Python's own"),
             _FUNCTION,

@@ -30,7 +30,9 @@ ROOMS = {
 }
 # Room -> third-party packages it may import. One that is not listed here imports the standard library only.
 PACKAGES = {
-    "agent": {"sitecustomize"},  # the job's own, which ours stands in front of
+    # sitecustomize: the job's own, which ours stands in front of. memray: only for who asks for it by --native.
+    "agent": {"sitecustomize", "memray"},
+    "recorder": {"memray"},  # in the script that the job's interpreter runs
     "storage": {"pyarrow", "pandas", "numpy"},
     "importers": {"pyarrow", "pandas", "numpy"},
     "analyzers": {"numpy", "pandas"},

@@ -2,7 +2,7 @@
 
 An analyzer is a file in this folder without a leading underscore. It has ``NEEDS``, the tables without which it cannot
 look, and ``findings(recording, **thresholds)``, which yields ``Finding``, ``RuledOut`` and ``Skipped``. One that
-declares ``AFTER_OTHERS = True`` runs last and gets ``so_far``, the findings the others made.
+declares ``AFTER_OTHERS`` (1, or a later turn) runs after the others and gets ``so_far``, the findings they made.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _analyzers(skipped: list[Skipped]) -> dict[str, ModuleType]:
             modules[kind] = importlib.import_module(f"{__name__}.{name}")
         except ImportError as error:
             skipped.append(_failed(kind, error))
-    return dict(sorted(modules.items(), key=lambda item: getattr(item[1], "AFTER_OTHERS", False)))
+    return dict(sorted(modules.items(), key=lambda item: getattr(item[1], "AFTER_OTHERS", 0)))
 
 
 def _failed(kind: str, error: Exception) -> Skipped:
@@ -100,7 +100,7 @@ def _failed(kind: str, error: Exception) -> Skipped:
 def _arguments(analyzer: ModuleType, thresholds: Mapping[str, Any], findings: list[Finding]) -> dict[str, Any]:
     known = inspect.signature(analyzer.findings).parameters
     arguments = {name: value for name, value in thresholds.items() if name in known}
-    if getattr(analyzer, "AFTER_OTHERS", False):
+    if getattr(analyzer, "AFTER_OTHERS", 0):
         arguments["so_far"] = tuple(findings)
     return arguments
 

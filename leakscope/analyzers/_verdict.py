@@ -74,7 +74,7 @@ def verdict(recording: Recording, findings: Sequence[Finding]) -> Verdict:
     return Verdict(
         leaking=True if elsewhere else growth.leaking,
         killed=kill is not None,
-        headline=_headline(growth, findings, kill, wasted, signal),
+        headline=_headline(growth, gained, findings, kill, wasted, signal),
         growth_bytes=gained,
         growth_bytes_per_hour=round(gained / hours, 1) if hours > 0 else None,
         growth_bytes_per_step=round(gained / steps, 1) if steps else None,
@@ -86,13 +86,15 @@ def verdict(recording: Recording, findings: Sequence[Finding]) -> Verdict:
 
 def _headline(
     growth: TreeGrowth,
+    gained: int,
     findings: Sequence[Finding],
     kill: Finding | None,
     wasted: int,
     signal: int | None,
 ) -> str:
-    amount = f"{format_bytes(growth.growth_bytes)} in {format_duration(growth.end_s - growth.start_s)}"
-    rate = f"{format_bytes(growth.growth_bytes_per_hour)} an hour"
+    length_s = growth.end_s - growth.start_s
+    amount = f"{format_bytes(gained)} in {format_duration(length_s)}"
+    rate = f"{format_bytes(gained / max(length_s, 1e-9) * 3600)} an hour"
     first = next((f for f in findings if not f.wasted and f.kind != _KILL and not _is_danger(f)), None)
     elsewhere = next((f for f in findings if f.kind in _ELSEWHERE and not f.wasted), None)
     if elsewhere is not None and not growth.leaking:
@@ -109,7 +111,8 @@ def _headline(
     waste = next((f for f in findings if f.wasted), None)
     if waste is not None and not growth.leaking:
         text += f" But {format_bytes(wasted)} are wasted: {_lower(waste.title)}."
-    danger = next((f for f in findings if _is_danger(f) and f.severity != "note"), None)
+    past = ("memory-pressure",) if kill is not None else ()  # the kill says it all
+    danger = next((f for f in findings if _is_danger(f) and f.severity != "note" and f.kind not in past), None)
     if danger is not None:
         text = f"{text} Also: {_lower(danger.title)}." if growth.leaking else f"{danger.title}. {text}"
     if kill is not None and first is not None and kill.subject == first.subject and growth.leaking:

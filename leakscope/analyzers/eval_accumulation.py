@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..storage import Recording
 
 NEEDS = ("process_samples", "phases")
-AFTER_OTHERS = True  # the holder of what evaluation gathers is theirs to name
+AFTER_OTHERS = 1  # the holder of what evaluation gathers is theirs to name
 KIND = "eval-accumulation"
 _NEVER_BLAMED = ("train", "start-up")
 

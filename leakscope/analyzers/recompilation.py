@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..storage import Recording
 
 NEEDS = ("process_samples", "takes")
-AFTER_OTHERS = True
+AFTER_OTHERS = 1
 _KIND = "recompilation"
 
 

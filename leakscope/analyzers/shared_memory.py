@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ..storage import Recording
 
 NEEDS = ("process_samples",)
-AFTER_OTHERS = True  # segments that are still mapped are held by somebody: the holder is the better answer
+AFTER_OTHERS = 1  # segments that are still mapped are held by somebody: the holder is the better answer
 _KIND = "shared-memory"
 _HELD = 0.5  # of the segments' growth: a holder that grew by less holds something else
 _UNMAPPED = 0.5  # of the segments' sum: nobody has them, though they have names

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..storage import Recording
 
 NEEDS = ("process_samples",)
-AFTER_OTHERS = True
+AFTER_OTHERS = 1
 _KIND = "unexplained-growth"
 _ACCOUNTS = {
     "tensors": "tensors",

@@ -22,9 +22,10 @@ from . import attach, console, finalizing, launch, naming, proc
 from .output import Output
 from .sampler import Sampler
 from .stderr_file import StderrFile
-from .tree import Tree
+from .tree import Row, Tree
 
 if TYPE_CHECKING:
+    from .alerting import Alerting
     from .tee import Tee
 
 FAILED_BEFORE_START = 125  # as timeout(1) and env(1)
@@ -128,6 +129,7 @@ class _Recording:
         self._is_closed = False
         self._helper: int | None = None
         self._helper_status: int | None = None
+        self._alerting: Alerting | None = None
 
     def run(self) -> None:
         with self._guarded():
@@ -161,6 +163,10 @@ class _Recording:
 
     def _begin(self) -> None:
         options = self._options
+        if options.alerts:
+            from .alerting import alerting_of
+
+            self._alerting = alerting_of(options, self._job.pid, self._output.path)
         sampler = Sampler(
             self._output,
             self._tree(),
@@ -169,6 +175,7 @@ class _Recording:
             fsync_s=options.fsync_s,
             asks_agents=options.agent,
             status_line=self._status_line,
+            alerting=self._alerting,
         )
         self._sampler = self._finished = sampler
         if (pid := getattr(self._stderr, "pid", None)) is not None:
@@ -200,9 +207,8 @@ class _Recording:
         self._status_line.erase()
         if sampler is not None:
             sampler.finish(self._job.wait_status, self._job.ending_text)
-            self._add_last_words(sampler)
-            if self._options.native:
-                self._add_native_stacks(sampler)
+            for table, row in self._last_rows():
+                sampler.add(table, row)
         with suppress(OSError):
             self._output.journal.close()
         self._output.release()
@@ -211,20 +217,19 @@ class _Recording:
             size = self._output.written_bytes()
             self._helper = finalizing.start(self._output.path, *keep, log=self._log, journal_bytes=size)
 
-    def _add_native_stacks(self, sampler: Sampler) -> None:
-        from . import native_stacks
+    def _last_rows(self) -> Iterator[tuple[str, Row]]:
+        """What can only be told when the job is over: its last words, and what memray saw."""
+        from . import crash_text  # nobody waits for it at the start
 
-        for row in native_stacks.rows(self._output.journal_path):
-            sampler._add(native_stacks.TABLE, row)
-
-    def _add_last_words(self, sampler: Sampler) -> None:
-        from . import crash_text
-
-        rows = [*crash_text.of_fatal_signals(self._output.journal_path)]
+        for row in crash_text.of_fatal_signals(self._output.journal_path):
+            yield crash_text.TABLE, row
         if isinstance(self._job, launch.Job) and self._job.wait_status and self._stderr_tail:
-            rows.append(crash_text.of_stderr(self._stderr_tail, self._job.pid, self._job.start_ticks))
-        for row in rows:
-            sampler._add(crash_text.TABLE, row)
+            yield crash_text.TABLE, crash_text.of_stderr(self._stderr_tail, self._job.pid, self._job.start_ticks)
+        if self._options.native:
+            from . import native_stacks
+
+            for row in native_stacks.rows(self._output.journal_path):
+                yield native_stacks.TABLE, row
 
     def _end(self) -> None:
         if self._stderr is not None:
@@ -234,6 +239,8 @@ class _Recording:
             self._close(self._sampler)
         if self._helper is not None and self._helper_status is None:
             self._helper_status = finalizing.wait(self._helper)
+        if self._alerting is not None:
+            self._alerting.finish()
         if self._finished is None:
             return
         if self._options.summary and not self._options.quiet:
@@ -293,7 +300,6 @@ def _kept_stderr(options: RecordOptions, output: Output) -> StderrFile | Tee | N
 def _meta(options: RecordOptions, now_unix_ns: int, now_mono_ns: int) -> dict[str, Any]:
     """What is known about the run before it begins; the file's footer repeats it."""
     system = os.uname()
-    asked = {name: value for name, value in options._asdict().items() if name not in ("command", "labels", "help")}
     return {
         "format_version": SCHEMA_VERSION,
         "command": list(options.command),
@@ -307,7 +313,7 @@ def _meta(options: RecordOptions, now_unix_ns: int, now_mono_ns: int) -> dict[st
         "recorder_pid": os.getpid(),
         "leakscope_version": __version__,
         "labels": dict(options.labels),
-        "options": asked,
+        "options": options.to_write_down(),
         "attached": options.attaches,
         "python": sys.executable,
     }

@@ -21,7 +21,8 @@ _FILE = re.compile(r"native-(\d+)-(\d+)\.memray")
 # What Python itself asks for memory with; below it stands whoever wanted it.
 _PYTHONS_OWN = re.compile(r"(?:Objects|Python|Modules|Parser|\./Include|Include)/")
 _NOBODYS = re.compile(
-    r"_?Py(?:[A-Z]\w*)?_\w+|(?:__(?:libc|GI__)_*)?(?:m|c|re)alloc\w*|posix_memalign|aligned_alloc|mmap\w*|operator new.*"
+    r"_?Py(?:[A-Z]\w*)?_\w+|(?:__(?:libc|GI__)_*)?(?:m|c|re)alloc\w*|posix_memalign|aligned_alloc|mmap\w*"
+    r"|operator new.*"
 )
 _NOT_USERS = re.compile(r"/(?:site|dist)-packages/|/lib/python3|\.journal/agent/|^<frozen|^<unknown>")
 

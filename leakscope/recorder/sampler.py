@@ -80,7 +80,7 @@ class Sampler:
     def event(self, event: str, text: str, value: float | None = None, pid: int | None = None) -> None:
         process = self.tree.living.get(pid) if pid is not None else None
         ticks = process.stat.start_ticks if process else None
-        self._add("events", {"event": event, "pid": pid, "start_ticks": ticks, "text": text, "value": value})
+        self.add("events", {"event": event, "pid": pid, "start_ticks": ticks, "text": text, "value": value})
 
     def take_in(self, happenings: list[Happening]) -> None:
         """Write down what woke the recorder."""
@@ -109,7 +109,7 @@ class Sampler:
         self._look_round(now_s)
         if now_s >= self._next_own_s:
             self._next_own_s = now_s + OWN_PERIOD_S
-            self._add("recorder_samples", self._own_row())
+            self.add("recorder_samples", self._own_row())
         if now_s >= self._next_flush_s:
             self._next_flush_s = now_s + self._flush_s
             self.flush()
@@ -121,7 +121,7 @@ class Sampler:
     ) -> None:
         """The last rows: who died, who was killed, what recording cost, how it ended (None: the command goes on)."""
         self._look_round(self._clock())
-        self._add("recorder_samples", self._own_row())
+        self.add("recorder_samples", self._own_row())
         code = None if wait_status is None else launch.exit_code_of(wait_status)
         text = ending_text(code, self.elapsed_s, self.limits.kill_count)
         self.event("end", text, None if code is None else float(code), self.tree.root_pid)
@@ -157,11 +157,11 @@ class Sampler:
 
     def _look_round(self, now_s: float) -> None:
         for row in self.tree.update(now_s, time.monotonic_ns()):
-            self._add("processes", row)
+            self.add("processes", row)
         found = {source.TABLE: self._ask(source, now_s) for source in list(self._sources)}
         for table, rows in found.items():
             for row in rows:
-                self._add(table, row)
+                self.add(table, row)
         processes, host = found.get("process_samples", []), found.get("host_samples", [])
         self.figures.look_at(self.tree, sum(row["file_bytes"] or 0 for row in processes))
         alarms = self.limits.look_at(
@@ -191,7 +191,7 @@ class Sampler:
             self.event("source-failed", f"no more {source.TABLE}: {type(error).__name__}: {error}")
             return []
 
-    def _add(self, table: str, row: Row) -> None:
+    def add(self, table: str, row: Row) -> None:
         self.output.journal.add(
             table,
             {
