@@ -105,15 +105,17 @@ def _finding(
     at_end = int(np.searchsorted(time_s, trend.end_s, side="right")) - 1
     forgotten = unmapped[at_end] >= _UNMAPPED * max(size[at_end], 1.0)
     mapping = {int(pid) for text in rows["mapped_by"].dropna() for pid in text.split(",") if pid}
+    if kind == "sysv":
+        mapping.add(int(name.rpartition(" ")[2]))  # the kernel knows who made it
     owner = next((p for p in everyone if p.pid in mapping), next((p for p in everyone if p.role == "trainer"), None))
     line = _making_line(sources, name)
-    where = f"/dev/shm/{name}" if kind == "dev-shm" else name
+    where = {"dev-shm": f"/dev/shm/{name}", "sysv": f"of System V, {name}"}.get(kind, name)
     made = round(float(count[at_end] - count[0]))
     state = {"deleted": "unlinked but still mapped", "sysv": "never removed"}.get(
         kind, "closed but never unlinked: no process maps them" if forgotten else "still mapped and never unlinked"
     )
     figures = {"segment_count": int(count[at_end]), "segment_bytes": int(size[at_end])}
-    text = f"{made} segments {where} were made and not freed, {format_bytes(size[at_end])} at the end"
+    text = f"{made} segments {where}: not freed, {format_bytes(size[at_end])} at the end"
     evidence = [Evidence(text, figures)]
     if forgotten:
         share = f"{format_bytes(unmapped[at_end])} of them are in no process's memory: RSS and PSS do not show them"
@@ -124,11 +126,12 @@ def _finding(
     if holder is not None:
         evidence.append(Evidence(f"they are likely held by {holder.subject.holder}, which grew alike"))
     hours = max(trend.end_s - trend.start_s, 1e-9) / 3600
-    unlink = (
-        "call unlink() when the last reader is done with a segment"
-        if forgotten or kind == "sysv"
-        else ("drop the old segments: close() and unlink() them, or clone() a tensor before it is kept")
-    )
+    if kind == "sysv":
+        unlink = "remove each segment when its last reader is done: shmctl(IPC_RMID), or ipcrm -m"
+    elif forgotten:
+        unlink = "call unlink() when the last reader is done with a segment"
+    else:
+        unlink = "drop the old segments: close() and unlink() them, or clone() a tensor before it is kept"
     return Finding(
         kind=_KIND,
         title=f"Shared memory piles up: {made} segments {where}, {state}",

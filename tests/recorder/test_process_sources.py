@@ -79,6 +79,45 @@ def test_a_new_segment_nobody_of_the_tree_maps(tree: Tree) -> None:
     assert gone["leakscopetest_*"]["segment_bytes"] == 0
 
 
+SYSTEM_V = """
+import ctypes, sys
+libc = ctypes.CDLL(None)
+libc.shmat.restype, libc.shmdt.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+size = 3_000_000
+numbers = [libc.shmget(0, ctypes.c_size_t(size), 0o1600) for _ in range(3)]
+print("made" if min(numbers) >= 0 else "refused", flush=True)
+places = []
+for number in numbers:
+    places.append(libc.shmat(number, None, 0))
+    ctypes.memset(places[-1], 1, size)
+libc.shmdt(places[0])
+print("attached", flush=True)
+sys.stdin.read()
+for number in numbers:
+    libc.shmctl(number, 0, None)  # IPC_RMID
+"""
+
+
+def test_system_v_segments_belong_to_who_made_them() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", SYSTEM_V], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        made = process.stdout.readline().strip()
+        process.stdout.readline()
+        tree = Tree(process.pid, os.getpid())
+        tree.update(time.monotonic(), time.monotonic_ns())
+        found = {row["segment_kind"]: row for row in shared_segments.rows(tree)}
+        process.communicate()
+    if made == "refused":
+        pytest.skip("no System V segments can be made here")
+    assert found["sysv"]["segment_name"] == f"made by {process.pid}"
+    assert found["sysv"]["segment_count"] == 3
+    assert found["sysv"]["segment_bytes"] >= 9_000_000
+    assert 3_000_000 <= found["sysv"]["unmapped_bytes"] < 6_000_000, "two of them are attached"
+    assert found["sysv"]["mapped_by"] == str(process.pid)
+
+
 @pytest.mark.parametrize(
     ("name", "pattern"),
     [

@@ -26,6 +26,7 @@ MOST_SEGMENTS = 20_000  # listed; more are as good as a pile
 _FIXED = re.compile(r"[A-Za-z]+(?:[._-][A-Za-z]+(?=[._-]))*[._-]?")
 _TORCH = re.compile(r"torch_(\d+)_")  # its second part is the pid of the process that made it
 _DELETED = b" (deleted)"
+_SYSTEM_V_MAP = b" /SYSV"
 
 Name = tuple[str, str]  # kind and pattern
 
@@ -50,6 +51,7 @@ class _Known:
         self.seen: object = None  # /dev/shm and shared memory of the tree as they were when maps were read
         self.mapped: dict[str, set[int]] = {}  # name to pids
         self.deleted: dict[str, tuple[int, set[int]]] = {}  # name to (bytes, pids)
+        self.attached: dict[int, set[int]] = {}  # number of a System V segment to pids
         self.next_s = 0.0
 
 
@@ -105,9 +107,10 @@ def _look(tree: Tree, known: _Known) -> dict[Name, _Group]:
             _add(groups["dev-shm", pattern_of(name)], size, pids)
     for name, (size, pids) in known.deleted.items():
         _add(groups["deleted", pattern_of(name)], size, pids)
-    for creator, size in _system_v():
-        if creator in known.pids:
-            _add(groups["sysv", f"made by {creator}"], size, set())
+    for number, creator, size in _system_v():
+        pids = known.attached.get(number, set())
+        if pids or creator in known.pids:
+            _add(groups["sysv", f"made by {creator}"], size, pids)
     return dict(groups)
 
 
@@ -145,12 +148,14 @@ def _shared_bytes(pid: int) -> int | None:
 
 
 def _read_maps(tree: Tree, known: _Known) -> None:
-    known.mapped, known.deleted = {}, {}
+    known.mapped, known.deleted, known.attached = {}, {}, {}
     prefix = FOLDER.encode() + b"/"
     for process in tree:
         for line in (proc.read(f"/proc/{process.pid}/maps") or b"").splitlines():
             before, found, name = line.partition(prefix)
             if not found:
+                if _SYSTEM_V_MAP in line:  # its number is where others have their inode
+                    known.attached.setdefault(int(line.split(None, 5)[4]), set()).add(process.pid)
                 continue
             if not name.endswith(_DELETED):
                 known.mapped.setdefault(name.decode("utf-8", "replace"), set()).add(process.pid)
@@ -161,10 +166,11 @@ def _read_maps(tree: Tree, known: _Known) -> None:
             known.deleted[text] = max(size, end - start), pids | {process.pid}
 
 
-def _system_v() -> Iterator[tuple[int, int]]:
-    """(pid of its maker, resident bytes) of each System V segment."""
+def _system_v() -> Iterator[tuple[int, int, int]]:
+    """(number, pid of its maker, resident bytes) of each System V segment."""
     lines = (proc.read_text(SYSTEM_V) or "").splitlines()
     names = lines[0].split() if lines else []
     for line in lines[1:]:
         values = dict(zip(names, line.split()))
-        yield int(values.get("cpid", 0)), int(values.get("rss", values.get("size", 0)))
+        size = values.get("rss", values.get("size", 0))
+        yield int(values.get("shmid", -1)), int(values.get("cpid", 0)), int(size)
