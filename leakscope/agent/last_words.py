@@ -4,8 +4,8 @@ Nothing is hooked for the main thread: Python itself keeps an exception that nob
 whatever ``sys.excepthook`` the job has set, and at exit it is read there. A thread's exception is kept nowhere, so
 ``threading.excepthook`` is ours until the job sets its own; it first does what the one before it does.
 
-The text is not made by the module ``traceback``: that asks the job's loaders for source, and fills ``linecache``. An
-exception's message is read only if no code of the job answers, or Python has just printed it.
+The text is not made by the module ``traceback``: that asks the job's loaders for source, fills ``linecache``, and lets
+the exception's own ``__str__`` answer.
 """
 
 import mmap
@@ -39,7 +39,7 @@ def of_main_thread():
     if not _is_exception(value) or KeyboardInterrupt in names.mro_of(type(value)):
         return None  # ^C is no crash
     _reserve.close()
-    return _columns("exception", value, sys.excepthook is sys.__excepthook__)
+    return _columns("exception", value)
 
 
 def of_threads(report):
@@ -55,7 +55,7 @@ def of_threads(report):
                 value = args.exc_value
                 if left[0] and _is_exception(value) and SystemExit not in names.mro_of(type(value)):
                     left[0] -= 1
-                    report(_columns("thread-exception", value, True))
+                    report(_columns("thread-exception", value))
             except Exception:
                 pass
 
@@ -70,13 +70,13 @@ def _is_exception(value):
     return BaseException in names.mro_of(type(value))
 
 
-def _columns(source, value, was_printed):
-    data = _text(value, was_printed).encode("utf-8", "replace")
+def _columns(source, value):
+    data = _text(value).encode("utf-8", "replace")
     text = data[-MAX_BYTES:].decode("utf-8", "ignore")
     return {"crash_source": source, "exception_type": names.type_name(type(value)), "last_words": text}
 
 
-def _text(value, was_printed):
+def _text(value):
     """As Python prints it, with what caused it and what was being handled before it."""
     parts = []
     files = {}
@@ -84,14 +84,14 @@ def _text(value, was_printed):
     joint = ""
     while value is not None and id(value) not in seen and len(seen) < _MAX_CHAIN:
         seen.add(id(value))
-        parts.append(_one(value, files, was_printed) + joint)
+        parts.append(_one(value, files) + joint)
         cause = _cause_of(value)
         joint = _MEANWHILE if cause is None else _CAUSED
         value = cause if cause is not None or _is_context_hidden(value) else _context_of(value)
     return "".join(reversed(parts))
 
 
-def _one(value, files, was_printed):
+def _one(value, files):
     trace = _trace_of(value)
     lines = [] if trace is None else ["Traceback (most recent call last):"]
     before, repeats = None, 0
@@ -109,7 +109,7 @@ def _one(value, files, was_printed):
             lines.append("  [Previous line repeated %d more times]" % (repeats - _MAX_REPEATS + 1))
     name = names.type_name(type(value))
     name = name[len("__main__.") :] if name.startswith("__main__.") else name
-    message = _message(value, was_printed)
+    message = _message(value)
     return "\n".join(lines + [name + ": " + message if message else name, ""])
 
 
@@ -117,19 +117,21 @@ def _function(code):
     return getattr(code, "co_qualname", code.co_name)  # before 3.11 a method is known without its class
 
 
-def _message(value, was_printed):
-    """What str() says; only if that runs no code of the job, or ran it a moment ago to print the same."""
+def _message(value):
+    """What str() says where that runs no code of the job."""
     for base in names.mro_of(type(value)):
         method = names.namespace_of(base).get("__str__")
         if method is not None:
             break
-    is_plain = type(method) is types.WrapperDescriptorType and all(type(a) in _PLAIN for a in _args_of(value))
-    if not is_plain and not was_printed:
-        return "(its message was not read: that would run code of the program)"
+    args = _args_of(value)
     try:
-        return str.__str__(str(value))
+        if type(method) is types.WrapperDescriptorType and all(type(arg) in _PLAIN for arg in args):
+            return str.__str__(str(value))
+        if type(method) is types.WrapperDescriptorType and len(args) == 1 and str in names.mro_of(type(args[0])):
+            return str.__str__(args[0])  # a KeyError of a loader worker, as torch hands it on
     except Exception:
-        return "(its message cannot be read)"
+        pass  # half made: UnicodeDecodeError.__new__ without its arguments
+    return "(its message was not read: that would run code of the program)"
 
 
 def _source_line(file, number, files):

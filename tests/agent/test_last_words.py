@@ -92,8 +92,6 @@ def test_words_are_kept_when_memory_is_gone(tmp_path: Path, kept: str) -> None:
 
 def test_no_message_is_asked_of_the_programs_own_code(tmp_path: Path) -> None:
     program = """
-import sys
-sys.excepthook = lambda *_: None
 class Own(Exception):
     def __str__(self):
         print("asked")
@@ -101,10 +99,18 @@ class Own(Exception):
 raise Own
 """
     journal = stage(tmp_path)
-    assert run(journal, written(tmp_path, program)).stdout == ""
+    assert run(journal, written(tmp_path, program)).stdout == "asked\n"  # by Python, to print it
     (row,) = words(journal)
     assert row["exception_type"] == "__main__.Own"
     assert "mine" not in row["last_words"]
+
+
+def test_a_message_of_a_string_of_another_class_is_read(tmp_path: Path) -> None:
+    """So torch hands on a KeyError of a loader worker."""
+    journal = stage(tmp_path)
+    run(journal, "-c", "class Text(str):\n    def __repr__(self): return self\nraise KeyError(Text('of a worker'))")
+    (row,) = words(journal)
+    assert row["last_words"].endswith("KeyError: of a worker\n")
 
 
 def test_a_long_text_keeps_its_end(tmp_path: Path) -> None:

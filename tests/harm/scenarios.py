@@ -688,6 +688,57 @@ def compiled() -> Any:
     return answers
 
 
+# ---- failing
+
+
+@scenario
+def failing_threads() -> Any:
+    """What a thread that fails prints, and that nobody holds on to its exception."""
+    import re
+    import threading
+
+    class Failure(Exception):
+        asked = 0
+
+        def __str__(self) -> str:
+            Failure.asked += 1
+            return "no more data"
+
+    alive = []
+
+    def work() -> None:
+        error = Failure()
+        alive.append(weakref.ref(error))
+        raise error
+
+    take()
+    with mock.patch("sys.stderr", io.StringIO()) as printed:
+        for _ in range(3):
+            thread = threading.Thread(target=work, name="T")
+            thread.start()
+            thread.join()
+    take()
+    gc.collect()  # an exception and its frame hold each other
+    calls = re.sub(r'File ".*/', 'File "', printed.getvalue())
+    return [calls, Failure.asked, [ref() is None for ref in alive], threading.excepthook.__module__ != __name__]
+
+
+@scenario
+def crash_reports() -> Any:
+    """faulthandler is off until the program switches it on, and then it is the program's alone."""
+    import faulthandler
+    import tempfile
+
+    answers = [faulthandler.is_enabled()]
+    take()
+    with tempfile.TemporaryFile() as file:
+        faulthandler.enable(file)
+        answers.append(faulthandler.is_enabled())
+        take()
+        answers += [faulthandler.disable(), faulthandler.is_enabled(), faulthandler.disable()]
+    return answers
+
+
 def answer(name: str) -> Any:
     try:
         return SCENARIOS[name]()
