@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -134,7 +135,7 @@ def _worker(recording: Recording, told: Told, parts: dict[str, str | None]) -> T
             return told._replace(title=title, confidence=kill.confidence, evidence=[Evidence(text)])
     title = f"{told.title}: ended by signal {by}" if by else told.title
     gone = [member for member in seen.members if member.pid in pids and member.exit_signal is not None]
-    ends = [Evidence(f"{member.label} was ended by signal {member.exit_signal}") for member in gone]
+    ends = [Evidence(f"{member.label} was ended by {_name(member.exit_signal)}") for member in gone]
     evidence, doubts = [*told.evidence, *ends], []
     if by == "Killed" or any(member.was_sigkilled for member in gone):
         if seen.host.stood_still:
@@ -142,3 +143,7 @@ def _worker(recording: Recording, told: Told, parts: dict[str, str | None]) -> T
         elif not seen.host.is_known:
             doubts.append("whether the OOM killer did it is not in this recording")
     return told._replace(title=title, evidence=evidence, doubts=doubts)
+
+
+def _name(number: int | None) -> str:
+    return signal.Signals(number).name if number in signal.valid_signals() else f"signal {number}"
