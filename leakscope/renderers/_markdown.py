@@ -1,0 +1,76 @@
+"""Strings of the job inside markdown: shown as they are, never read as markup, nobody is pinged, nothing is linked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from ._words import printable
+
+# Forges link and ping by looking for these in the text that is left once markup is gone: escaping does not keep them
+# from it, an invisible space does. In order: mentions and addresses, issues, addresses of pages, emoji; commits.
+_LINKED = re.compile(
+    r"@(?=[\w-])|#(?=\d)|\bgh-(?=\d)|\w:(?=//)|\bwww(?=\.)|:(?=(?:[+-]1|[a-z][\w+-]*):)",
+    re.IGNORECASE,
+)
+_COMMIT = re.compile(r"\b(?=\d*[a-f])[0-9a-f]{7,40}\b", re.IGNORECASE)
+_APART = "\u200b"  # zero-width space
+_MARKUP = re.compile(r"[\\`*_\[\]~$]")
+_BLOCK = re.compile(r"(?:[-+=#]|\d+(?=[.)]))")  # at the start of a line: lists, headings, rules
+_BACKTICKS = re.compile("`+")
+
+
+def text(string: str, most: int = 300) -> str:
+    """A sentence, cut after ``most`` characters."""
+    string = _clipped(string.strip(), most)
+    block = _BLOCK.match(string)
+    string = _LINKED.sub(lambda match: match[0] + _APART, string)
+    string = _COMMIT.sub(lambda match: re.sub("(.{6})", rf"\1{_APART}", match[0]), string)
+    string = string.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    string = _MARKUP.sub(lambda match: "\\" + match[0], string)
+    if block is None:
+        return string
+    end = block.end() if block[0].isdigit() else 0
+    return string[:end] + "\\" + string[end:]
+
+
+def code(string: str, most: int = 300) -> str:
+    """A name, path or command to be copied: nothing in it is changed, but it is cut after ``most`` characters."""
+    string = _clipped(string, most)
+    if not string:
+        return ""
+    fence = _fence(string, 1)
+    padding = " " if string.startswith(("`", " ")) or string.endswith(("`", " ")) else ""
+    return f"{fence}{padding}{string}{padding}{fence}"
+
+
+def block(lines: Iterable[str], language: str) -> str:
+    """Lines of a source as they are, up to 200 columns of each."""
+    shown = [_clipped(line.expandtabs(4), 200) for line in lines]
+    fence = _fence("\n".join(shown), 3)
+    return "\n".join([fence + language, *shown, fence])
+
+
+def head(titles: Sequence[str]) -> str:
+    """The first two lines of a table. Columns whose title begins with a blank are figures."""
+    return row(titles) + "\n" + row(["---:" if title.startswith(" ") else "---" for title in titles])
+
+
+def row(cells: Iterable[str]) -> str:
+    """A line of a table; cells are markdown already. Pipes part cells even inside code, unless they are escaped."""
+    return "| " + " | ".join(cell.strip().replace("|", "\\|") for cell in cells) + " |"
+
+
+def folded(summary: str, body: str) -> str:
+    """A part that is shown on a click; ``summary`` is our own words."""
+    return f"<details><summary>{summary}</summary>\n\n{body}\n\n</details>"
+
+
+def _clipped(string: str, most: int) -> str:
+    string = printable(string[: most + 1])
+    return string if len(string) <= most else string[: most - 1] + "…"
+
+
+def _fence(string: str, least: int) -> str:
+    longest = max((len(run) for run in _BACKTICKS.findall(string)), default=0)
+    return "`" * max(least, longest + 1)

@@ -1,0 +1,34 @@
+"""Where a finding points to in the sources, for tools that show it beside the line."""
+
+from __future__ import annotations
+
+import os.path
+from typing import NamedTuple
+
+from ..findings import Finding, Report
+
+
+class Place(NamedTuple):
+    """``file`` is relative if it lies below the folder the job was started in, otherwise as it was recorded."""
+
+    file: str
+    line: int
+
+
+def place(report: Report, finding: Finding) -> Place | None:
+    """The line a user would edit; None where no line of a file is known (``<stdin>`` and ``<string>`` are none)."""
+    file, line = finding.subject.file, finding.subject.line
+    if not file or not line or file.startswith("<"):
+        return None
+    folder = cwd(report)
+    if folder is None:
+        return Place(os.path.normpath(file), int(line))
+    whole = os.path.normpath(os.path.join(folder, file))
+    inside = whole.startswith(folder.rstrip("/") + "/")
+    return Place(os.path.relpath(whole, folder) if inside else whole, int(line))
+
+
+def cwd(report: Report) -> str | None:
+    """The folder the job was started in; None where the report does not say."""
+    folder: str | None = getattr(report.recording, "cwd", None)
+    return os.path.normpath(folder) if folder and os.path.isabs(folder) else None

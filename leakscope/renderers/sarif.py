@@ -1,0 +1,112 @@
+"""The report as SARIF 2.1.0, for tools that show results at lines of the sources: code scanning, editors.
+
+Only findings with a line are results, since these tools show or take no others; the rest are notifications of the run.
+Files below the folder the job was started in are named relative to it (``SRCROOT``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import quote
+
+from ..findings import Finding, Report
+from ..version import __version__
+from ._kinds import Kind, kinds
+from ._places import Place, cwd, place
+from ._words import amount, printable
+
+SUFFIX = ".sarif"
+_LEVELS = {"critical": "error", "warning": "warning", "note": "note"}
+_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+def render(report: Report) -> str:
+    """One JSON object with one run, indented, ending with a newline."""
+    placed = [(finding, where) for finding in report.findings if (where := place(report, finding)) is not None]
+    others = [finding for finding in report.findings if place(report, finding) is None]
+    rules = sorted({finding.kind for finding, _ in placed})
+    run: dict[str, Any] = {
+        "tool": {"driver": {"name": "leakscope", "version": __version__, "rules": [_rule(name) for name in rules]}},
+        "invocations": [_invocation(report, others)],
+        "columnKind": "unicodeCodePoints",
+        "results": [_result(finding, where, rules) for finding, where in placed],
+    }
+    folder = cwd(report)
+    if folder is not None:
+        run["originalUriBaseIds"] = {"SRCROOT": {"uri": f"file://{_quoted(folder.rstrip('/'))}/"}}
+    log = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
+    return json.dumps(log, indent=2, ensure_ascii=False) + "\n"
+
+
+def _rule(name: str) -> dict[str, Any]:
+    """What the kind means, from its analyzer; a kind of another version of leakscope has its name only."""
+    kind = kinds().get(name)
+    if kind is None:
+        return {"id": printable(name)}
+    return {
+        "id": name,
+        "shortDescription": {"text": kind.summary},
+        "fullDescription": {"text": f"Looks for {kind.looks_for} {_sentence(kind.why)}".strip()},
+        "help": {"text": _help(kind)},
+    }
+
+
+def _help(kind: Kind) -> str:
+    parts = {"Decided by": kind.decides_by, "Mistaken when": kind.mistaken_when, "What to do": kind.do}
+    return "\n\n".join(f"{name}: {said}" for name, said in parts.items() if said)
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _result(finding: Finding, where: Place, rules: Sequence[str]) -> dict[str, Any]:
+    location: dict[str, Any] = {
+        "physicalLocation": {"artifactLocation": _artifact(where), "region": {"startLine": where.line}}
+    }
+    if finding.subject.function:
+        location["logicalLocations"] = [{"fullyQualifiedName": printable(finding.subject.function), "kind": "function"}]
+    return {
+        "ruleId": printable(finding.kind),
+        "ruleIndex": rules.index(finding.kind),
+        "level": _LEVELS.get(finding.severity, "warning"),
+        "message": {"text": _message(finding)},
+        "locations": [location],
+        "rank": round(100 * float(finding.confidence), 1),
+        "partialFingerprints": {"leakscope/v1": _fingerprint(finding, where)},
+        "properties": {"bytes": int(finding.bytes)},
+    }
+
+
+def _artifact(where: Place) -> dict[str, str]:
+    if os.path.isabs(where.file):
+        return {"uri": f"file://{_quoted(where.file)}"}
+    return {"uri": _quoted(where.file), "uriBaseId": "SRCROOT"}
+
+
+def _quoted(path: str) -> str:
+    return quote(path, errors="replace")  # lone surrogates: a name that was no text
+
+
+def _message(finding: Finding) -> str:
+    held = [f"path: {finding.subject.path}"] if finding.subject.path else []
+    lines = map(printable, [finding.title, amount(finding), *held, *finding.remedy])
+    return "\n".join(lines).replace("](", "]\u200b(")  # what SARIF would take for a link
+
+
+def _fingerprint(finding: Finding, where: Place) -> str:
+    """The same from run to run, also when lines move: what holds, and where; no line, no figure, no process."""
+    subject = finding.subject
+    parts = (finding.kind, where.file, subject.function, subject.variable or subject.holder, subject.type)
+    joined = "\0".join(part or "" for part in parts)
+    return hashlib.sha256(joined.encode("utf-8", "replace")).hexdigest()[:32]
+
+
+def _invocation(report: Report, others: Sequence[Finding]) -> dict[str, Any]:
+    said = [{"level": "note", "message": {"text": printable(report.verdict.headline)}}]
+    said += [{"level": _LEVELS.get(f.severity, "warning"), "message": {"text": _message(f)}} for f in others]
+    return {"executionSuccessful": True, "toolExecutionNotifications": said}
