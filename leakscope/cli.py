@@ -187,3 +187,58 @@ def oom(log: str, format_name: str) -> None:
         click.echo(json.dumps(reader.as_json(reading), indent=1, ensure_ascii=False))
     else:
         click.echo(reader.as_text(reading), nl=False)
+
+
+@cli.command()
+@click.argument("before", type=click.Path(path_type=Path))
+@click.argument("after", type=click.Path(path_type=Path))
+@click.option(
+    "-f",
+    "--format",
+    "format_name",
+    type=click.Choice(["terminal", "markdown", "json"]),
+    default="terminal",
+    show_default=True,
+)
+def compare(before: Path, after: Path, format_name: str) -> int:
+    """Say whether a fix worked, from a recording made before it and one made after.
+
+    Exits with 0 if it is better or the same, 1 if it is worse, 4 if nobody can tell.
+    """
+    from . import comparing
+    from .storage import open_recording
+
+    result = comparing.compare(open_recording(before), open_recording(after))
+    click.echo(comparing.render(result, format_name), nl=False)
+    return comparing.EXIT_STATUS[result.verdict]
+
+
+@cli.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--max-growth", metavar="RATE", help="5MB/1000steps, 20KB/step or 50MB/hour.")
+@click.option("--max-rss", metavar="SIZE", help="Most memory of all processes together, shared pages counted once.")
+@click.option("--max-workers", metavar="COUNT", help="Most data loader workers at once.")
+@click.option("--no-duplicates", is_flag=True, help="No model may be in memory twice.")
+@click.option("--no-oom", is_flag=True, help="No process may have been killed for memory.")
+@click.option("--no-findings", multiple=True, metavar="KIND", help="No finding of this kind; repeatable.")
+@click.option(
+    "--baseline", type=click.Path(path_type=Path), metavar="RUN", help="Must not be worse than this recording."
+)
+@click.option(
+    "--inconclusive", metavar="[pass|fail]", help="What a rule without an answer counts as.  [default: exit 4]"
+)
+@click.option("-f", "--format", "format_name", type=click.Choice(["terminal", "json"]), default="terminal")
+def check(run: Path, format_name: str, **options: Any) -> int:
+    """Hold a recording to rules: a gate for CI. Without any rule it must not leak.
+
+    Rules not given here come from [tool.leakscope.check] in the pyproject.toml of the working folder. Exits with 0 if
+    all are kept, 1 if one is broken, 4 if the recording cannot tell.
+    """
+    from . import checking
+    from .storage import open_recording
+
+    rules = checking.read_rules({name.replace("_", "-"): value for name, value in options.items()}, Path.cwd())
+    baseline = open_recording(rules.baseline) if rules.baseline is not None else None
+    result = checking.check(open_recording(run), rules, baseline)
+    click.echo(checking.render(result, format_name), nl=False)
+    return result.exit_status

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "leakscope"
-FOUNDATION = {"schema", "findings", "errors", "units", "version"}
+FOUNDATION = {"schema", "findings", "errors", "units", "sizes", "version"}
 ABOVE = {"__init__", "__main__", "cli", "jupyter", "deep"}  # they may import every room
 
 # Room -> rooms of ours it may import.
@@ -24,6 +24,9 @@ ROOMS = {
     "storage": FOUNDATION | {"agent"},
     "importers": FOUNDATION | {"storage"},
     "analyzers": FOUNDATION | {"storage", "oom"},
+    "comparing": FOUNDATION | {"storage", "analyzers"},
+    "checking": FOUNDATION | {"storage", "analyzers", "comparing"},
+    "pytest_plugin": FOUNDATION | {"agent", "storage", "analyzers"},  # measures inside the tests' own process
     "renderers": {"findings", "units", "version", "errors"},
     "integrations": FOUNDATION,
     "options": {"errors", "units", "alerts"},
@@ -36,6 +39,8 @@ PACKAGES = {
     "storage": {"pyarrow", "pandas", "numpy"},
     "importers": {"pyarrow", "pandas", "numpy"},
     "analyzers": {"numpy", "pandas"},
+    "comparing": {"numpy"},
+    "pytest_plugin": {"pytest"},
     "renderers": {"rich", "matplotlib", "jinja2", "markupsafe"},
     "integrations": {"torch", "transformers", "lightning", "pytest"},
 }

@@ -1,0 +1,175 @@
+"""Each rule held against a recording: kept, broken, or cannot tell, with one line that says why and where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..analyzers import analyze
+from ..comparing import compare, workers_at_once
+from ..comparing._comparison import CANNOT_TELL as UNDECIDED
+from ..comparing._comparison import WORSE
+from ..comparing._pace import Pace, pace_of
+from ..findings import Finding, Report
+from ..units import format_bytes, format_count
+from ._rules import Growth, Rules
+
+if TYPE_CHECKING:
+    from ..storage import Recording
+
+KEPT, BROKEN, CANNOT_TELL = "kept", "broken", "cannot-tell"
+_LOADER_WORKER, _DUPLICATES = "dataloader-worker", "duplicate-model"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One rule. ``file`` and ``line``: the place to edit, where a finding behind it names one."""
+
+    rule: str
+    outcome: str
+    text: str
+    file: str | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class Check:
+    """All rules and the ``exit_status`` they make: 0 kept, 1 broken, 4 cannot tell; ``recording`` is its path."""
+
+    recording: str
+    outcome: str
+    exit_status: int
+    outcomes: tuple[Outcome, ...]
+
+
+def check(recording: Recording, rules: Rules, baseline: Recording | None = None) -> Check:
+    """Hold a recording to the rules; without any rule it must not leak."""
+    report = analyze(recording)
+    outcomes = tuple(_outcomes(recording, report, rules, baseline))
+    found = {outcome.outcome for outcome in outcomes}
+    worst = BROKEN if BROKEN in found else CANNOT_TELL if CANNOT_TELL in found else KEPT
+    undecided = {"pass": 0, "fail": 1, None: 4}[rules.inconclusive]
+    status = {KEPT: 0, BROKEN: 1, CANNOT_TELL: undecided}[worst]
+    return Check(report.recording.path, worst, status, outcomes)
+
+
+def _outcomes(recording: Recording, report: Report, rules: Rules, baseline: Recording | None) -> Iterator[Outcome]:
+    if rules.max_growth is not None:
+        yield _growth(recording, report, rules.max_growth)
+    if rules.max_rss_bytes is not None:
+        yield _peak(report, rules.max_rss_bytes)
+    if rules.max_workers is not None:
+        yield _workers(report, rules.max_workers)
+    for kind in dict.fromkeys(rules.no_findings):
+        yield _no_finding(recording, report, kind)
+    if baseline is not None:
+        yield _against(recording, report, baseline)
+    if rules.asks_nothing:
+        yield _no_leak(report)
+
+
+def _growth(recording: Recording, report: Report, limit: Growth) -> Outcome:
+    rule = f"max-growth {limit.text}"
+    pace = pace_of(recording, by_step=limit.unit == "step")
+    if pace is None or not pace.is_measured:
+        reason = "fewer than 20 steps were counted" if pace is None else pace.reason
+        return Outcome(rule, CANNOT_TELL, f"cannot tell the growth: {reason}")
+    scale = limit.per * (1.0 if limit.unit == "step" else 3600.0)
+    unit = _unit(limit)
+    low, middle, high = (value * scale for value in (pace.low, pace.slope, pace.high))
+    if pace.grows and low > limit.bytes:
+        place = _first(report, lambda finding: not finding.wasted)
+        text = f"memory grows by {format_bytes(middle)} {unit} ({format_bytes(low)} to {format_bytes(high)})"
+        return _broken(rule, text, place)
+    drift = pace.floor * scale
+    if pace.grows is None:
+        return Outcome(rule, CANNOT_TELL, f"cannot tell the growth: {pace.reason}")
+    most = high if pace.grows else max(high, drift)
+    if most <= limit.bytes:
+        return Outcome(rule, KEPT, f"memory grows by {format_bytes(most)} {unit} at most")
+    if pace.grows:
+        text = f"memory grows by {format_bytes(low)} to {format_bytes(high)} {unit}: a longer run would tell"
+        return Outcome(rule, CANNOT_TELL, text)
+    return Outcome(rule, CANNOT_TELL, _too_short(pace, limit, most))
+
+
+def _too_short(pace: Pace, limit: Growth, seen: float) -> str:
+    text = f"this run is too short: it would not show a leak below {format_bytes(seen)} {_unit(limit)}"
+    if limit.bytes <= 0:
+        return text
+    needed = pace.floor * pace.range / limit.bytes * limit.per
+    longer = f"{format_count(needed)} steps" if limit.unit == "step" else f"{needed:,.1f} hours"
+    return f"{text}; about {longer} after start-up would"
+
+
+def _unit(limit: Growth) -> str:
+    if limit.unit == "step":
+        return "a step" if limit.per == 1 else f"in {format_count(limit.per)} steps"
+    return "an hour" if limit.per == 1 else f"in {limit.per:,.3g} hours"
+
+
+def _peak(report: Report, limit_bytes: float) -> Outcome:
+    rule = f"max-rss {format_bytes(limit_bytes)}"
+    if report.timeline is None:
+        return Outcome(rule, CANNOT_TELL, "the recording has no memory samples")
+    peak = max(report.timeline.total_bytes)
+    text = f"all processes together held {format_bytes(peak)} at most"
+    if peak <= limit_bytes:
+        return Outcome(rule, KEPT, text)
+    return _broken(rule, text, _first(report, lambda finding: finding.bytes > 0))
+
+
+def _workers(report: Report, limit: int) -> Outcome:
+    count = workers_at_once(report, _LOADER_WORKER)
+    text = f"{format_count(count)} data loader workers ran at once"
+    return Outcome(f"max-workers {limit}", KEPT if count <= limit else BROKEN, text)
+
+
+def _no_finding(recording: Recording, report: Report, kind: str) -> Outcome:
+    rule = f"no {kind}"
+    found = _first(report, lambda finding: finding.kind == kind)
+    if found is not None:
+        return _broken(rule, found.title, found, named=True)
+    skipped = next((skip for skip in report.skipped if skip.kind == kind), None)
+    if skipped is not None and kind == _DUPLICATES and _saw_no_model(recording):
+        return Outcome(rule, KEPT, "no model was in memory")
+    if skipped is not None:
+        return Outcome(rule, CANNOT_TELL, f"could not be looked for: {skipped.reason}")
+    return Outcome(rule, KEPT, "none was found")
+
+
+def _saw_no_model(recording: Recording) -> bool:
+    """Inventories that look at tensors ran, and met no weights: a program without a model has no second one."""
+    takes = recording.tables["takes"]
+    return not len(recording.tables["weights"]) and bool((takes["safe_point"] != "agent-thread").any())
+
+
+def _against(recording: Recording, report: Report, baseline: Recording) -> Outcome:
+    comparison = compare(baseline, recording, (analyze(baseline), report))
+    rule = f"no worse than {baseline.path}"
+    text = f"{comparison.verdict.replace('-', ' ')}: {comparison.reason}"
+    if comparison.verdict == WORSE:
+        return _broken(rule, text, _first(report, lambda finding: not finding.wasted), named=True)
+    return Outcome(rule, CANNOT_TELL if comparison.verdict == UNDECIDED else KEPT, text)
+
+
+def _no_leak(report: Report) -> Outcome:
+    outcome = {True: BROKEN, False: KEPT, None: CANNOT_TELL}[report.verdict.leaking]
+    text = report.verdict.headline.rstrip(".")
+    if outcome == BROKEN:
+        return _broken("no leak", text, _first(report, lambda finding: not finding.wasted), named=True)
+    return Outcome("no leak", outcome, text)
+
+
+def _first(report: Report, wanted: Callable[[Finding], bool]) -> Finding | None:
+    return next((f for f in report.findings if f.severity != "note" and wanted(f)), None)
+
+
+def _broken(rule: str, text: str, finding: Finding | None, named: bool = False) -> Outcome:
+    """``named``: the text says already what the finding is about."""
+    if finding is None:
+        return Outcome(rule, BROKEN, text)
+    if not named:
+        text = f"{text}; {finding.title}"
+    return Outcome(rule, BROKEN, text, finding.subject.file, finding.subject.line)

@@ -1,0 +1,68 @@
+"""Did the fix work? Two recordings of one program, laid over each other: better, same, worse, or no way to tell.
+
+Runs afterwards, like the analyzers, whose reports and trends it uses. ``_pace`` measures each run over the range that
+both passed through, ``_verdict`` weighs the two, ``_holders`` says which findings went and which came.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..analyzers import analyze
+from ..analyzers._growth import tree_growth
+from ._comparison import EXIT_STATUS, Comparison, Side
+from ._holders import finding_changes, worker_changes, workers_at_once
+from ._pace import Pace, paces
+from ._render import FORMATS, render
+from ._verdict import decide
+
+if TYPE_CHECKING:
+    from ..findings import Report
+    from ..storage import Recording
+
+__all__ = ["EXIT_STATUS", "FORMATS", "Comparison", "compare", "render", "workers_at_once"]
+
+
+def compare(before: Recording, after: Recording, reports: tuple[Report, Report] | None = None) -> Comparison:
+    """The whole answer; ``reports`` are those of the two, where somebody has them already."""
+    first, second = reports or (analyze(before), analyze(after))
+    pair = paces(before, after)
+    changes = finding_changes(first, second)
+    decision = decide(pair, changes, first, second)
+    return Comparison(
+        verdict=decision.verdict,
+        reason=decision.reason,
+        aligned_by=pair.unit,
+        range_start=round(pair.start, 1),
+        range_end=round(pair.end, 1),
+        smallest_leak_bytes_per_step=pair.smallest if pair.unit == "step" else None,
+        smallest_leak_bytes_per_hour=pair.smallest_per_hour,
+        before=_side(before, first, pair.before),
+        after=_side(after, second, pair.after),
+        findings=changes,
+        workers=worker_changes(first, second),
+        doubts=decision.doubts,
+    )
+
+
+def _side(recording: Recording, report: Report, pace: Pace) -> Side:
+    peak = max(report.timeline.total_bytes, default=0) if report.timeline is not None else 0
+    return Side(
+        path=report.recording.path,
+        command=report.recording.command,
+        duration_s=report.recording.duration_s,
+        ended=report.recording.ended,
+        headline=report.verdict.headline,
+        process_count=len(tree_growth(recording).processes),
+        grows=pace.grows,
+        reason=pace.reason,
+        growth_bytes_per_step=pace.per_step(pace.slope),
+        growth_bytes_per_step_low=pace.per_step(pace.low),
+        growth_bytes_per_step_high=pace.per_step(pace.high),
+        growth_bytes_per_hour=pace.per_hour(pace.slope),
+        growth_bytes_per_hour_low=pace.per_hour(pace.low),
+        growth_bytes_per_hour_high=pace.per_hour(pace.high),
+        peak_bytes=int(peak),
+        peak_in_range_bytes=pace.peak_bytes,
+        wasted_bytes=report.verdict.wasted_bytes,
+    )

@@ -1,0 +1,89 @@
+"""What a comparison says: frozen values, whose field names are those of the JSON contract ``leakscope.compare/1``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+BETTER, SAME, WORSE, CANNOT_TELL = "better", "same", "worse", "cannot-tell"
+EXIT_STATUS = {BETTER: 0, SAME: 0, WORSE: 1, CANNOT_TELL: 4}
+GONE, STILL, NEW = "gone", "still", "new"
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two runs. ``grows`` (in the common range): True, False, or None with the ``reason`` nobody can tell.
+
+    **Units** bytes, bytes per step (None where the runs are not aligned by steps) and per hour; low and high bound the
+    rate at 95 %. ``peak_bytes`` is of the whole run, pages that processes share counted once; ``peak_in_range_bytes``
+    of the common range and without mapped files.
+    """
+
+    path: str
+    command: Sequence[str]
+    duration_s: float
+    ended: str
+    headline: str
+    process_count: int
+    grows: bool | None
+    reason: str
+    growth_bytes_per_step: float | None
+    growth_bytes_per_step_low: float | None
+    growth_bytes_per_step_high: float | None
+    growth_bytes_per_hour: float | None
+    growth_bytes_per_hour_low: float | None
+    growth_bytes_per_hour_high: float | None
+    peak_bytes: int
+    peak_in_range_bytes: int
+    wasted_bytes: int
+
+
+@dataclass(frozen=True)
+class FindingChange:
+    """A finding of either report, or of both. ``change`` is gone, still or new; bytes and place are None where absent.
+
+    ``file`` and ``line`` are those of the newer run in which it stands.
+    """
+
+    change: str
+    kind: str
+    what: str
+    severity: str
+    wasted: bool
+    before_bytes: int | None
+    after_bytes: int | None
+    file: str | None
+    line: int | None
+
+
+@dataclass(frozen=True)
+class WorkerChange:
+    """Processes of one role beside the trainer: most at once, and private bytes of one of them on average."""
+
+    role: str
+    before_count: int
+    after_count: int
+    before_bytes_each: int
+    after_bytes_each: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """``verdict`` is better, same, worse or cannot-tell; ``aligned_by`` is step or second, the unit of the range.
+
+    The range counts from each run's own first step, or from the end of its start-up. ``smallest_leak``: a difference
+    below it would not have been seen in this pair; None where nothing could be measured.
+    """
+
+    verdict: str
+    reason: str
+    aligned_by: str
+    range_start: float
+    range_end: float
+    smallest_leak_bytes_per_step: float | None
+    smallest_leak_bytes_per_hour: float | None
+    before: Side
+    after: Side
+    findings: Sequence[FindingChange] = ()
+    workers: Sequence[WorkerChange] = ()
+    doubts: Sequence[str] = ()

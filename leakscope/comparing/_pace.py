@@ -1,0 +1,210 @@
+"""How fast each of two runs grew over the range that both passed through: by training step, or else by time.
+
+A leak of so much a step looks smaller per hour in a run that is merely slower, so time is only the second choice.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..analyzers._growth import TreeGrowth, tree_growth
+from ..analyzers._trend import (
+    CANNOT_TELL,
+    FLAT,
+    GROWING,
+    Floats,
+    Trend,
+    bucket_medians,
+    judge,
+    retained,
+    slope_interval,
+)
+from ..units import MiB
+
+if TYPE_CHECKING:
+    from ..storage import Recording
+
+STEP, SECOND = "step", "second"
+_LEAST_STEPS = 20  # fewer are too coarse a clock
+_BUCKETS = 24
+_TAIL = 0.1  # of a run: nobody knows whether what came last will be given back
+_LEAST_SAMPLES = 8
+_PEAK_QUANTILE = 0.98  # the very highest reading may be a fork that was seen half done
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Growth of one run in the common range. **Units** slopes are bytes per step or per second, as the pair's unit is.
+
+    ``low`` and ``high`` bound ``slope`` at 95 %; ``floor`` is the slope that clean programs reach by drifting;
+    ``range`` is how many steps or seconds were looked at.
+    """
+
+    trend: Trend
+    slope: float = 0.0
+    low: float = 0.0
+    high: float = 0.0
+    floor: float = 0.0
+    range: float = 0.0
+    peak_bytes: int = 0
+    seconds_per_step: float | None = None
+
+    @property
+    def grows(self) -> bool | None:
+        return {GROWING: True, FLAT: False, CANNOT_TELL: None}[self.trend.verdict]
+
+    @property
+    def reason(self) -> str:
+        return self.trend.reason
+
+    @property
+    def is_measured(self) -> bool:
+        return self.floor > 0
+
+    def per_step(self, slope: float) -> float | None:
+        return round(slope, 1) if self.is_measured and self.seconds_per_step is not None else None
+
+    def per_hour(self, slope: float) -> float | None:
+        return round(slope / (self.seconds_per_step or 1.0) * 3600, 1) if self.is_measured else None
+
+
+@dataclass(frozen=True)
+class PacePair:
+    """Both runs over the range from ``start`` to ``end``, in ``unit``: since the first step, or since start-up."""
+
+    unit: str
+    start: float
+    end: float
+    before: Pace
+    after: Pace
+
+    @property
+    def resolution(self) -> float:
+        """Differences of slope below this are drift and noise."""
+        noise = math.hypot(self.before.high - self.before.low, self.after.high - self.after.low) / 2
+        return max(noise, self.before.floor, self.after.floor)
+
+    @property
+    def smallest(self) -> float | None:
+        return round(self.resolution, 1) if self.before.is_measured and self.after.is_measured else None
+
+    @property
+    def smallest_per_hour(self) -> float | None:
+        return self.after.per_hour(self.resolution) if self.smallest is not None else None
+
+
+def pace_of(recording: Recording, *, by_step: bool) -> Pace | None:
+    """One run by itself, after its start-up; None where it has too few steps to go by."""
+    curve = _curve(recording)
+    x = curve.by_step() if by_step else curve.by_time()
+    return None if x is None else _pace(curve, x, float(x[curve.at_work].min()), float(x.max()), by_step)
+
+
+def paces(before: Recording, after: Recording) -> PacePair:
+    """Both runs by step, if both counted enough of them in common; else by time."""
+    curves = _curve(before), _curve(after)
+    for unit in (STEP, SECOND):
+        axes = [curve.by_step() if unit == STEP else curve.by_time() for curve in curves]
+        known = [x for x in axes if x is not None and x.size]
+        if len(known) < 2:
+            continue
+        start = max(float(x[curve.at_work].min()) for x, curve in zip(known, curves))
+        end = min(float(x.max()) for x in known)
+        if unit == STEP and end - start < _LEAST_STEPS:
+            continue
+        sides = [_pace(curve, x, start, end, unit == STEP) for curve, x in zip(curves, known)]
+        return PacePair(unit, start, max(start, end), *sides)
+    nothing = Pace(Trend(CANNOT_TELL, "a recording has no memory samples"))
+    return PacePair(SECOND, 0.0, 0.0, nothing, nothing)
+
+
+@dataclass(frozen=True, eq=False)
+class _Curve:
+    """Memory of one run. ``steps``: (when, how many since the first) by the process that counted most, or None."""
+
+    time_s: Floats
+    held_bytes: Floats
+    start_s: float  # of the judged window: start-up is over
+    steps: tuple[Floats, Floats] | None
+
+    @property
+    def at_work(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        use: np.ndarray[tuple[int], np.dtype[np.bool_]] = self.time_s >= self.start_s
+        return use if use.any() else np.ones_like(use)
+
+    def by_time(self) -> Floats:
+        return self.time_s - self.start_s
+
+    def by_step(self) -> Floats | None:
+        """The step at each sample, fractions between two readings; before the first one 0."""
+        return None if self.steps is None or not self.time_s.size else np.interp(self.time_s, *self.steps)
+
+
+def _curve(recording: Recording) -> _Curve:
+    growth = tree_growth(recording)
+    time_s, held = _series(growth)
+    return _Curve(time_s, held, growth.trend.start_s, _steps(recording))
+
+
+def _series(growth: TreeGrowth) -> tuple[Floats, Floats]:
+    """The whole tree; where a growing process hides behind others that shrink or come and go, that process."""
+    if growth.leaking and growth.trend.verdict == FLAT and growth.main is not None:
+        return growth.main.time_s, growth.main.held_bytes
+    return growth.time_s, growth.held_bytes
+
+
+def _steps(recording: Recording) -> tuple[Floats, Floats] | None:
+    """A run that goes on from a checkpoint counts on from there: so the first step seen is 0."""
+    rows = recording.tables["sentinels"]
+    rows = rows[rows["step"].notna() & rows["pid"].notna()]
+    if not len(rows):
+        return None
+    spans = rows.groupby("pid")["step"].agg(lambda step: step.max() - step.min())
+    own = rows[rows["pid"] == spans.astype(float).idxmax()].sort_values("time_s")
+    count = np.maximum.accumulate(own["step"].to_numpy(dtype=np.float64))
+    if count[-1] - count[0] < _LEAST_STEPS:
+        return None
+    return own["time_s"].to_numpy(dtype=np.float64), count - count[0]
+
+
+def _pace(
+    curve: _Curve,
+    x: Floats,
+    start: float,
+    end: float,
+    by_step: bool,
+    *,
+    min_growth_bytes: int = 10 * MiB,  # as for a single run: clean programs drift by up to 5 MiB
+    min_growth_fraction: float = 0.02,
+) -> Pace:
+    use = (x >= start) & (x <= end)
+    x, y, time_s = x[use], curve.held_bytes[use], curve.time_s[use]
+    if x.size < _LEAST_SAMPLES or x[-1] <= x[0]:
+        return Pace(Trend(CANNOT_TELL, "too little of both runs can be laid over each other"))
+    seconds_each = float(time_s[-1] - time_s[0]) / float(x[-1] - x[0])
+    trend = judge(
+        (x - start) * seconds_each,
+        y,
+        warm_up_fraction=0.0,
+        min_warm_up_s=0.0,
+        min_growth_bytes=min_growth_bytes,
+        min_growth_fraction=min_growth_fraction,
+    )
+    kept_until = x <= x[-1] - _TAIL * (x[-1] - x[0])
+    buckets = bucket_medians(x[kept_until], retained(y)[kept_until], _BUCKETS)
+    slope, low, high, _ = slope_interval(*buckets) if buckets[0].size >= _LEAST_SAMPLES else (0.0, 0.0, 0.0, 0.0)
+    least = max(float(min_growth_bytes), min_growth_fraction * float(np.median(y)))
+    return Pace(
+        trend,
+        slope,
+        low,
+        high,
+        floor=least / float(x[-1] - x[0]),
+        range=float(x[-1] - x[0]),
+        peak_bytes=int(np.quantile(y, _PEAK_QUANTILE)),
+        seconds_per_step=seconds_each if by_step else None,
+    )

@@ -1,0 +1,159 @@
+"""Who holds what a test keeps: two inventories of the heap, some runs of the test apart. Only after it failed.
+
+The inventory is the agent's walk, begun at modules, suspended generators (a fixture that yields is one) and the test's
+fixtures. The two become a small recording, so that the analyzers name the holder and its line as they do in a report.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import AsyncGeneratorType, CoroutineType, GeneratorType, SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ..agent import names, openers, roots
+from ..agent.journal import Journal
+from ..agent.probes import holders
+from ..agent.walk import Walk
+from ..schema import SCHEMA_VERSION
+from ..units import format_bytes
+
+if TYPE_CHECKING:
+    from ..storage import Recording
+
+_BUDGET_S = 10.0  # of CPU for an inventory; a million objects take about one
+_MIN_SHARE = 0.2  # of the growth: below, a holder is not what the test fails for
+_MOST_SOURCES = 300
+_SHOWN = 3
+_FIXTURE = "fixture "
+_SUSPENDED = (GeneratorType, CoroutineType, AsyncGeneratorType)
+_UNSEEN = (
+    "No module, class, closure, cache, generator or fixture of your code was seen to hold it: a library may, or memory "
+    "outside Python."
+)
+Row = dict[str, Any]
+
+
+def find_holders(run: Callable[[], object], repeats: int, growth_bytes: float, item: pytest.Function) -> list[str]:
+    """A line or two for each holder, largest first; or the sentence that says none was seen."""
+    before = _inventory(item)
+    try:
+        for _ in range(repeats):
+            run()
+    except (Exception, pytest.fail.Exception, pytest.skip.Exception) as error:
+        return [f"Who holds it is not known: a further run raised {type(error).__name__}."]
+    gc.collect()
+    after = _inventory(item)
+    with TemporaryDirectory(prefix="leakscope-") as folder:
+        recording = _as_recording(Path(folder), (before, after))
+        found = sorted(_growing(recording, growth_bytes * repeats), reverse=True)
+    return [f"{text} (+{format_bytes(size / repeats)} a run)" for size, text in found[:_SHOWN]] or [_UNSEEN]
+
+
+def _inventory(item: pytest.Function) -> list[Row]:
+    """Rows of the table ``holders``. The collector waits meanwhile, as in a take of the agent."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        objects = gc.get_objects()
+        census = Counter(map(type, objects))
+        suspended = [obj for obj in objects if type(obj) in _SUSPENDED and _is_users(obj)]
+        del objects
+        walk = Walk(time.thread_time() + _BUDGET_S)
+        # Not roots.feed: it would begin at the frames, which here are pytest's and ours.
+        roots._hide_namespaces(walk)
+        roots._user_modules(walk)
+        roots._unreached(walk, suspended)
+        del suspended
+        for name, value in item.funcargs.items():
+            if not type(value).__module__.startswith(("_pytest", "pytest")):
+                named = (name, None, item.module.__name__, str(item.path), None, True)
+                walk.root("frame", f"{_FIXTURE}{name}", openers.GLOBAL, value, named)
+        walk.run()
+        walk.finish(census)
+        return list(holders.rows(SimpleNamespace(walk=walk)))
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _is_users(suspended: Any) -> bool:
+    """pytest's own hooks are suspended generators, too, and lead to all that it knows."""
+    codes = (getattr(suspended, name, None) for name in ("gi_code", "cr_code", "ag_code"))
+    return any(code is not None and names.is_user_file(code.co_filename) for code in codes)
+
+
+def _as_recording(folder: Path, inventories: tuple[list[Row], ...]) -> Recording:
+    """The inventories as takes, a second apart, and the sources of the user's modules."""
+    from ..storage import open_recording
+
+    output = folder / "run.parquet"
+    journal_folder = folder / f"{output.name}.journal"
+    journal_folder.mkdir()
+    meta = {"format_version": SCHEMA_VERSION, "start_mono_ns": 0, "command": sys.argv}
+    (journal_folder / "meta.json").write_text(json.dumps(meta), encoding="utf-8")
+    journal = Journal(str(journal_folder), "pytest")
+    process = {"pid": os.getpid(), "start_ticks": 0}
+    for number, rows in enumerate(inventories, start=1):
+        take = {**process, "time_mono_ns": number * 10**9, "take": number}
+        journal.add("takes", {**take, "reason": "user", "truncated": False})
+        for row in rows:
+            journal.add("holders", {**take, **row})
+    for module, file in _user_files():
+        try:
+            text = Path(file).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            continue
+        journal.add("sources", {**process, "time_mono_ns": 0, "module": module, "file": file, "source_text": text})
+    journal.close()
+    return open_recording(output)
+
+
+def _user_files() -> list[tuple[str, str]]:
+    found = {}
+    for module in list(sys.modules):
+        file = names.module_file(module)
+        if names.is_user_module(module, file) and file is not None and file.endswith(".py"):
+            found[file] = module
+    return [(module, file) for file, module in list(found.items())[:_MOST_SOURCES]]
+
+
+def _growing(recording: Recording, growth_bytes: float) -> Iterator[tuple[float, str]]:
+    """(bytes gained between the inventories, who and where)."""
+    from ..analyzers._holders import accumulations, heap, user_place
+    from ..analyzers._retained import holder_name, sources_of
+    from ..analyzers._source_lines import Holder, adding_lines
+
+    inventory = heap(recording, os.getpid(), 0.0, 10.0)
+    if inventory is None:
+        return
+    sources = sources_of(recording)
+    for holder in accumulations(inventory.roots, _MIN_SHARE * growth_bytes):
+        if holder.place is None:
+            continue
+        place = user_place(holder.place)
+        known = {key: value if isinstance(value, str) else None for key, value in place.row.items()}
+        lines = adding_lines(
+            sources,
+            Holder(
+                variable=known["variable"] or place.path,
+                owner=known["owner"],
+                owner_module=known["owner_module"],
+                owner_file=known["owner_file"],
+                edge_kind=known["edge_kind"] or "attribute",
+                type_name=place.type_name,
+            ),
+        )
+        text = f"{_FIXTURE if place.path.startswith(_FIXTURE) else ''}{holder_name(place)} keeps it"
+        if lines:
+            text += f", {lines[0].file}:{lines[0].line}: {lines[0].text.strip()}"
+        yield holder.growth_bytes, text
