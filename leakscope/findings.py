@@ -119,7 +119,9 @@ class BudgetRow:
 
 @dataclass(frozen=True)
 class ProcessRow:
-    """All processes of one role that ran one program; memory at the moment these had most, added up.
+    """All processes of one role that ran one program; memory at the moment the whole tree held most, added up.
+
+    A role that was not alive then is shown at its own most.
 
     **Units** seconds since the recording began, bytes; ``lifetime_s`` is the median, ``busy_share`` of one core each.
     ``rss_bytes`` counts pages that processes share once for each of them: it is shown because other tools show it.

@@ -176,7 +176,8 @@ RECORD_OPTIONS: tuple[Option, ...] = (
     Option(("--webhook",), "webhooks", "URL", "",
            "Send each alert there (Slack, Discord, or plain JSON); repeatable.", _url),
     Option(("--tee",), "tee", "", "",
-           "Keep the end of what the job writes to stderr also where that is a terminal or a pipe.", None),
+           "Keep the end of what the job writes to stderr also where that is a terminal or a pipe. A process of ours "
+           "then passes it on: stdout and stderr may change order by some lines.", None),
     Option(("--native",), "native", "", "",
            "Where memory grows outside Python, look at the native calls with memray for a while (needs memray there).",
            None),

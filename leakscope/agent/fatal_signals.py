@@ -14,9 +14,10 @@ import faulthandler
 import os
 import sys
 
+from . import journal
+
 FILE_NAME = "fault-%d-%d.txt"  # pid and start time; the recorder reads it when all is over
 _NUMBERS = tuple(getattr(_signal, name) for name in ("SIGSEGV", "SIGFPE", "SIGABRT", "SIGBUS", "SIGILL"))
-_LEAST_FD = 200  # the job's own files keep the low numbers that they would have
 _ACTION_BYTES = 512  # more than a struct sigaction has on any platform
 _PUBLIC = ("enable", "disable", "is_enabled")
 
@@ -37,7 +38,7 @@ class FatalSignals(object):
         handlers = {_handler(action) for action in self._actions().values()}
         if len(handlers) != 1:  # a libc that keeps it elsewhere: we could not tell its handler from others'
             self._original["disable"]()
-            os.close(self._fd)
+            journal.close(self._fd, self._file)
             return
         (self._handler,) = handlers
         self.is_ours = True
@@ -47,13 +48,18 @@ class FatalSignals(object):
     def forked(self, pid, start_ticks):
         """In a child: its text is not its parent's."""
         if self.is_ours:
-            inherited = self._fd
+            inherited, file = self._fd, self._file
             try:
                 self._write_to_file_of(pid, start_ticks)
             except OSError:
                 self.leave()
             else:
-                os.close(inherited)
+                journal.close(inherited, file)
+
+    def tick(self):
+        """A daemon closes every descriptor it finds: the text must not go to what then gets the number."""
+        if self.is_ours and journal.identity(self._fd) != self._file:
+            self.leave()
 
     def leave_to_others(self):
         """At exit: handlers that libraries set after ours must stay, and Python's end would set them back.
@@ -74,11 +80,12 @@ class FatalSignals(object):
             self._sigaction(number, action, None)
         for name, function in self._original.items():
             setattr(faulthandler, name, function)
-        os.close(self._fd)
+        journal.close(self._fd, self._file)
 
     def _write_to_file_of(self, pid, start_ticks):
         path = os.path.join(self._folder, FILE_NAME % (pid, start_ticks))
-        self._fd = _high(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600))
+        self._fd = journal.high(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600))
+        self._file = journal.identity(self._fd)
         # Since 3.14 it can walk the C stack too, by functions that may wait for a lock the crashed code holds.
         more = {"c_stack": False} if sys.version_info >= (3, 14) else {}
         self._original["enable"](self._fd, all_threads=True, **more)
@@ -112,12 +119,3 @@ class FatalSignals(object):
 def _handler(action):
     """The first field of a struct sigaction; of the others glibc fills in only what it uses."""
     return ctypes.c_void_p.from_buffer(action).value
-
-
-def _high(descriptor):
-    import fcntl
-
-    try:
-        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _LEAST_FD)
-    finally:
-        os.close(descriptor)

@@ -153,6 +153,8 @@ class Agent(object):
                     next_sentinel = now + self.options["sentinel_interval_s"]
                     self._add("sentinels", dict(sentinels.row(), step=self.step()))
                 self.phases.tick()
+                if self.fatal_signals is not None:
+                    self.fatal_signals.tick()
                 self.stacks.tick(wake)
                 if self.native_window is not None:
                     self.native_window.tick()
@@ -454,7 +456,8 @@ class Agent(object):
                 self.fatal_signals.forked(self.pid, self.start_ticks)
             if self.native_window is not None:
                 self.native_window.forget()
-            self.note("forked", "a forked child takes no inventory: it would copy its parent's pages")
+            text = "forked by %s: it takes no inventory, which would copy its parent's pages"
+            self.note("forked", text % names.forker(sys._getframe()))
             self._start_thread()
         except Exception:
             pass

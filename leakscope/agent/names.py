@@ -138,6 +138,27 @@ def module_file(module):
     return file
 
 
+# Who forks processes in numbers, by the files their functions are in; the outermost that is known counts.
+_FORKERS = (
+    (os.sep + os.path.join("datasets", "arrow_dataset.py"), "datasets"),
+    (os.sep + os.path.join("torch", "utils", "data", "dataloader.py"), "a DataLoader"),
+    (os.sep + os.path.join("multiprocessing", "pool.py"), "a pool"),
+    (os.sep + os.path.join("multiprocess", "pool.py"), "a pool"),
+    (os.sep + os.path.join("concurrent", "futures", "process.py"), "a pool"),
+)
+
+
+def forker(frame):
+    """Who forked the process, by the calls that led there; "the program" if nobody known did."""
+    found = "the program"
+    while frame is not None:
+        for file, name in _FORKERS:
+            if frame.f_code.co_filename.endswith(file):
+                found = name
+        frame = frame.f_back
+    return found
+
+
 def is_user_module(module, file):
     if module == "__main__":
         return file is None or is_user_file(file)

@@ -26,6 +26,9 @@ _IDLE_SHARE = 0.05  # of a core: a worker that waits in a poll loop uses less
 _END_S = 1.0  # helpers end a moment before or after the process they work for
 _SHOWN = 12
 DATALOADER_WORKER, COMPILE_WORKER = "dataloader-worker", "compile-worker"
+# By what the agent in a forked child says of who forked it.
+_FORKED_BY = {"datasets": "datasets-worker", "a DataLoader": DATALOADER_WORKER, "a pool": "pool-worker"}
+_FORKS = ("python-fork", *_FORKED_BY.values())
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +59,7 @@ class Process:
         """A copy of its parent's memory: it shares pages until somebody writes to them."""
         if self.role == COMPILE_WORKER:
             return "_inductor" not in self.command
-        return self.role in ("python-fork", DATALOADER_WORKER)
+        return self.role in _FORKS
 
     def value_at(self, column: str, at_s: float) -> float:
         """A column of the samples at a moment of its life, or a moment before or after it; else 0."""
@@ -213,7 +216,12 @@ def _processes(recording: Recording) -> list[Process]:
 
 def _roles_told(recording: Recording) -> dict[int, str]:
     """Roles of forks that only their parent knows, by pid as the job sees it."""
-    told = {}
+    told: dict[int, str] = {}
+    notes = recording.tables["agent_notes"]
+    for pid, text in notes[notes["note"] == "forked"][["pid", "text"]].itertuples(index=False):
+        by = str(text).partition(":")[0].removeprefix("forked by ")
+        if by in _FORKED_BY:
+            told[int(pid)] = _FORKED_BY[by]
     tables = (
         ("loaders", "worker_pids", DATALOADER_WORKER),
         ("compile_counters", "compile_worker_pids", COMPILE_WORKER),

@@ -78,7 +78,7 @@ def judge(
     if started_s is not None and t[-1] - started_s - min_warm_up_s >= max(min_window_s, _LEAST_AT_WORK * duration_s):
         warm_up_s = max(warm_up_s, started_s - float(t[0]) + min_warm_up_s)
     needed_s = max(min_window_s / (1 - warm_up_fraction), min_window_s + min_warm_up_s)
-    use = t >= t[0] + min(warm_up_s, duration_s)
+    use = t >= min(t[0] + warm_up_s, float(t[-1]))  # at least the last one, whatever rounding does
     t, y = t[use], y[use]
     window = Trend(CANNOT_TELL, "", float(t[0]), float(t[-1]), int(max(0.0, _growth(y))))
     if duration_s < needed_s:

@@ -23,7 +23,7 @@ _KILL = "oom-kill"
 # What may leak while the memory of the processes is flat, and how the headline says so.
 _ELSEWHERE = {"gpu-retention": "GPU memory leaks", "shared-memory": "Shared memory leaks"}
 # Worse than any growth: the job is about to crash or to be killed, or trains nothing.
-_NOT_ABOUT_GROWTH = ("refcount-drift", "unhealthy-training", "memory-pressure")
+_NOT_ABOUT_GROWTH = ("refcount-drift", "unhealthy-training", "memory-pressure", "crash")
 
 
 def facts(recording: Recording) -> RecordingFacts:

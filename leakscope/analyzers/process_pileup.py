@@ -68,7 +68,7 @@ def findings(
         if answer:
             found = True
             first = pile.members[0]
-            is_python = first.role in ("python-fork", "python-spawn", "dataloader-worker")
+            is_python = first.is_fork or first.role == "python-spawn"
             yield _finding(growth, pile, time_s, process_start_line(sources, first.command, is_python))
         undecided = undecided or answer is None
     for parent in everyone:

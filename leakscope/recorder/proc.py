@@ -36,10 +36,10 @@ def read(path: str) -> bytes | None:
     except OSError:
         return None
     try:
-        data = os.read(descriptor, _READ_BYTES)
+        parts = []
         while part := os.read(descriptor, _READ_BYTES):  # the kernel hands out long files page by page
-            data += part
-        return data
+            parts.append(part)
+        return b"".join(parts)
     except OSError:
         return None
     finally:

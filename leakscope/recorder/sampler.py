@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .alerting import Alerting
 
 EARLY_INTERVAL_S, EARLY_S, INTERVAL_S = 0.25, 60.0, 1.0  # short runs are common, and a trend needs points
+COST_FACTOR, MOST_INTERVAL_S = 40.0, 5.0  # a round takes a fortieth of the time, while there is one each five seconds
 OWN_PERIOD_S = 10.0
 CHECKPOINT_PERIOD_S = 60.0
 CHECKPOINT_BYTES = 1024 * 1024
@@ -102,7 +103,7 @@ class Sampler:
     def sample(self) -> None:
         """One round: the tree, every source, and what follows from them."""
         now_s = self._clock()
-        interval_s = self._interval_s or (EARLY_INTERVAL_S if now_s - self._began_s < EARLY_S else INTERVAL_S)
+        interval_s = self._interval_s or self._fair_interval_s(now_s)
         self._next_s = max(
             self._next_s + interval_s, now_s + interval_s / 2
         )  # late rounds are left out, not made up for
@@ -115,6 +116,11 @@ class Sampler:
             self.flush()
             self._checkpoint_if_due(now_s)
         self._status_line.show(now_s, self.elapsed_s, self.figures, self.limits.nearest)
+
+    def _fair_interval_s(self, now_s: float) -> float:
+        """As often as a trend needs points, less often where a round is dear: hundreds of processes."""
+        usual_s = EARLY_INTERVAL_S if now_s - self._began_s < EARLY_S else INTERVAL_S
+        return max(usual_s, min(COST_FACTOR * self._sample_duration_s, MOST_INTERVAL_S))
 
     def finish(
         self, wait_status: int | None, ending_text: Callable[[int | None, float, int], str] = console.ending_text

@@ -40,12 +40,14 @@ class Process:
         self.exe: str | None = None
         self.ns_pid: int | None = None
         self.rank: int | None = None
+        self.local_rank: int | None = None
         self.cgroup: str | None = None
         self.next_look_s = now_s
         self.looked_comm = ""
         self.rss_bytes = 0
         self.pss_bytes: int | None = None
         self.pss_rss_bytes = 0  # rss when pss was read
+        self.pss_family_size = 0  # processes that shared its pages when its PSS was read
         self.pss_cost_s = 0.0
         self.pss_read_s = float("-inf")
         self.fds_read_s = float("-inf")
@@ -68,6 +70,7 @@ class Process:
             "exe": self.exe,
             "role": self.role,
             "rank": self.rank,
+            "local_rank": self.local_rank,
             "cgroup": self.cgroup,
             "born_mono_ns": self.born_mono_ns,
             "died_mono_ns": self.died_mono_ns,
@@ -197,9 +200,19 @@ class Tree:
         role = role_of(
             process.stat.comm, arguments, parent.role if parent else None, parent.arguments if parent else None
         )
+        rank, local_rank = (_number(proc.environment_value(process.pid, name)) for name in ("RANK", "LOCAL_RANK"))
+        if role in ("python", "python-fork") and (rank, local_rank) != _ranks_of(parent):
+            role = "trainer"  # Lightning starts the other ranks by its own command line
         if (arguments, exe, role) == (process.arguments, process.exe, process.role):
             return []
         process.arguments, process.exe, process.role = arguments, exe, role
-        rank = proc.environment_value(process.pid, "RANK")
-        process.rank = int(rank) if rank and rank.isdigit() else None
+        process.rank, process.local_rank = rank, local_rank
         return [process.row()]
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text and text.isdigit() else None
+
+
+def _ranks_of(process: Process | None) -> tuple[int | None, int | None]:
+    return (process.rank, process.local_rank) if process is not None else (None, None)

@@ -74,7 +74,7 @@ def _parts(report: Report) -> Iterator[RenderableType]:
         yield _heading("Where the growth went")
         yield Padding(_ledger(report.ledger), (0, 0, 0, 2))
     if sum(row.count for row in report.processes) > 1:
-        yield _heading("Processes, when they had most memory")
+        yield _heading("Processes, when the job had most memory")
         yield Padding(_processes(report.processes), (0, 0, 0, 2))
     if report.tensor_budget:
         yield _heading("What the tensors are")

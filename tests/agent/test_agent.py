@@ -294,3 +294,22 @@ def test_a_program_with_a_profiler_gets_past_a_pending_call():
     """Python 3.11 would hang for good if another were asked for meanwhile."""
     done = subprocess.run([sys.executable, "-c", PENDING_UNDER_A_PROFILER], capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("1 True\n", "")
+
+
+CLOSES_ALL = """
+import os, sys, time
+time.sleep(1.5)  # the journal is open
+os.closerange(3, 4096)
+files = [open(f"{sys.argv[1]}/{number}", "w+") for number in range(400)]
+time.sleep(2)
+assert len(files) == 400 and not any(os.fstat(file.fileno()).st_size for file in files)
+"""
+
+
+def test_what_closes_every_descriptor_gets_files_that_nobody_else_writes_to(tmp_path):
+    """As daemons do: the journal's number is then that of another file."""
+    (tmp_path / "files").mkdir()
+    journal = stage(tmp_path, flush_interval_s=0.3)
+    done = run(journal, "-c", CLOSES_ALL, str(tmp_path / "files"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [note["note"] for note in rows(journal)["agent_notes"]] == ["loaded", "exit"]

@@ -129,3 +129,13 @@ def test_the_report_lists_processes_by_role(tmp_path):
     assert workers.rss_bytes == 5 * workers.pss_bytes
     assert workers.busy_share < 0.1
     assert rows["trainer"].pss_bytes == 500 * MiB
+
+
+def test_workers_are_called_by_who_forked_them(tmp_path):
+    builder = recorded(tmp_path)
+    for pid, forker in ((601, "datasets"), (602, "a pool"), (603, "the program")):
+        builder.process(pid, ppid=PID, role="python-fork", cmdline="python train.py", comm="python")
+        builder.samples(pid, rss=[4 * MiB] * 40)
+        builder.row("agent_notes", 1.0, pid, note="forked", text=f"forked by {forker}: it takes no inventory")
+    roles = {row.role for row in analyze(builder.open()).processes}
+    assert {"datasets-worker", "pool-worker", "python-fork"} <= roles

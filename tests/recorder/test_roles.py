@@ -94,3 +94,21 @@ def test_pools_of_every_start_method(tmp_path: Path) -> None:
     last = {row["pid"]: row["role"] for row in rows(tmp_path / "run.parquet.journal", "processes")}
     found = Counter(last.values())
     assert found == {"trainer": 1, "python-fork": 4, "python-spawn": 2, "resource-tracker": 1, "forkserver": 1}
+
+
+RANKS = """
+import os, subprocess, sys, time
+if "LOCAL_RANK" not in os.environ:
+    subprocess.run([sys.executable, *sys.argv], env={**os.environ, "LOCAL_RANK": "1"}, check=True)
+else:
+    time.sleep(0.6)
+"""
+
+
+def test_a_rank_that_the_program_starts_by_its_own_command_line_trains(tmp_path: Path) -> None:
+    """As Lightning starts the other ranks of a machine."""
+    (tmp_path / "train.py").write_text(RANKS)
+    result = record(tmp_path, "-q", "-i", "50ms", "--agent", "off", PYTHON, "train.py")
+    assert result.returncode == 0, result.stderr
+    last = {row["pid"]: row for row in rows(tmp_path / "run.parquet.journal", "processes")}
+    assert [(row["role"], row["local_rank"]) for row in last.values()] == [("trainer", None), ("trainer", 1)]

@@ -119,13 +119,18 @@ def test_pss_is_read_less_often_where_it_is_dear(output: Output, job: subprocess
     def is_due(after_s: float, cost_s: float = 0.001, age_s: float = 100.0) -> bool:
         tree.now_s = process.born_s + age_s
         process.pss_read_s = tree.now_s - after_s
-        return process_memory._pss_is_due(process, tree, cost_s)
+        return process_memory._pss_is_due(process, tree, cost_s, family_size)
 
+    family_size = process.pss_family_size = 1
     assert [is_due(9), is_due(11)] == [False, True]
     assert [is_due(11, cost_s=0.12), is_due(13, cost_s=0.12)] == [False, True]
     assert [is_due(1, age_s=30), is_due(3, age_s=30)] == [False, True]
     process.rss_bytes = 111 * MIB
     assert [is_due(1), is_due(1, cost_s=0.12), is_due(3, cost_s=0.12)] == [True, False, True]
+    process.rss_bytes = 100 * MIB
+    family_size = 2  # it forked: what both hold counts half for each
+    assert is_due(1)
+    family_size = 1
     tree.pss_period_s = 5.0
     assert [is_due(4), is_due(6)] == [False, True]
 

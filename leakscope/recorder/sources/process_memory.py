@@ -11,7 +11,6 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from time import perf_counter
-from weakref import WeakKeyDictionary
 
 from .. import proc
 from ..tree import Process, Row, Tree
@@ -25,7 +24,6 @@ EARLY_PSS_PERIOD_S = 2.0
 CHANGE_FRACTION = 0.1  # a change of RSS that makes the last PSS stale
 CHANGE_COST_FACTOR = 20  # even then not without pause: at most 5 %, while memory really moves
 FAMILY_FACTOR = 1.5  # more or fewer that share its pages: at 64 forks one after the other, each is read 10 times
-_family_sizes: WeakKeyDictionary[Process, int] = WeakKeyDictionary()  # when the PSS of each was read
 
 
 def rows(tree: Tree) -> Iterator[Row]:
@@ -65,7 +63,7 @@ def _shares(process: Process, tree: Tree, tree_cost_s: float, family_size: int) 
     shares: Row = {"pss_bytes": None, "pss_anon_bytes": None, "uss_bytes": None}
     if not _pss_is_due(process, tree, tree_cost_s, family_size):
         return shares
-    _family_sizes[process] = family_size
+    process.pss_family_size = family_size
     process.pss_read_s = tree.now_s
     before = perf_counter()
     data = proc.read(f"/proc/{process.pid}/smaps_rollup")
@@ -87,7 +85,7 @@ def _pss_is_due(process: Process, tree: Tree, tree_cost_s: float, family_size: i
     if tree.pss_period_s is not None:
         return waited_s >= tree.pss_period_s
     # After a fork the parent's own part is smaller, with its RSS as it was: the old reading would count pages twice.
-    sizes = sorted((family_size, _family_sizes.get(process, 0)))
+    sizes = sorted((family_size, process.pss_family_size))
     if sizes[1] >= FAMILY_FACTOR * sizes[0] and waited_s >= CHANGE_COST_FACTOR * process.pss_cost_s:
         return True
     change_bytes = abs(process.rss_bytes - process.pss_rss_bytes)
