@@ -16,7 +16,7 @@ help:
 	@echo "make demo   record a small PyTorch training with a leak for 40 s and print the report"
 	@echo "make test   lint, type check and tests"
 	@echo "make lint   ruff and mypy only"
-	@echo "make docs   renew the tables of README.md from the program"
+	@echo "make docs   renew docs/ and the tables of README.md from the program"
 	@echo "make bench  what recording costs, beside its budgets (15 minutes; BENCH='--seconds 10' is shorter)"
 	@echo "make clean  remove $(VENV) and demo-output"
 
@@ -52,7 +52,7 @@ test: lint
 
 docs: $(VENV)/installed-test
 	@$(RUN) -m tests.test_docs
-	@git diff --stat -- README.md
+	@git status --short -- README.md docs
 
 bench: $(VENV)/installed-test
 	@echo "== what recording costs"

@@ -1,11 +1,10 @@
-"""README says what the program does: options, tables and findings are compared with the code, exit codes are tried out.
+"""README and docs/ say what the program does: they are compared with the code, exit codes are tried out.
 
-``python -m tests.test_docs`` (``make docs``) writes the sections anew.
+``python -m tests.test_docs`` (``make docs``) writes README's sections and the pages of docs/ anew.
 """
 
 from __future__ import annotations
 
-import ast
 import re
 import subprocess
 import sys
@@ -17,12 +16,13 @@ import pytest
 
 import leakscope
 from leakscope import cli, options, schema
+from tests import docs_pages
 from tests.analyzers.leaks import trainer
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 CHANGELOG = ROOT / "CHANGELOG.md"
-ANALYZERS = ROOT / "leakscope" / "analyzers"
+DOCS = ROOT / "docs"
 
 
 def record_options() -> str:
@@ -44,19 +44,11 @@ def tables() -> str:
     return _table(("table", "written by", "a row is"), rows)
 
 
-def findings() -> str:
-    """The analyzers by the first line of their docstrings, read without importing them."""
-    rows = []
-    for file in sorted(ANALYZERS.glob("[a-z]*.py")):
-        docstring = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
-        rows.append((_code(file.stem.replace("_", "-")), docstring.partition("\n")[0]))
-    return _table(("finding", "what it says"), rows)
-
-
 SECTIONS: dict[str, Callable[[], str]] = {
     "record-options": record_options,
     "report-options": report_options,
-    "findings": findings,
+    "findings": lambda: docs_pages.kinds_table("docs/"),
+    "outputs": docs_pages.outputs_table,
     "tables": tables,
 }
 
@@ -83,13 +75,54 @@ def _shown(name: str) -> str:
 def write() -> None:
     text = README.read_text(encoding="utf-8")
     for name, generate in SECTIONS.items():
-        text = text.replace(_shown(name), generate())
+        match = _section(name).search(text)
+        text = text[: match.start(2)] + generate() + text[match.end(2) :]
     README.write_text(text, encoding="utf-8")
+    pages = docs_pages.pages()
+    for name, page in pages.items():
+        (DOCS / name).parent.mkdir(parents=True, exist_ok=True)
+        (DOCS / name).write_text(page, encoding="utf-8")
+    for name in _written() - pages.keys():
+        (DOCS / name).unlink()
+
+
+def _written() -> set[str]:
+    return {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")}
 
 
 @pytest.mark.parametrize("name", SECTIONS)
 def test_readme_says_what_the_program_has(name):
     assert _shown(name) == SECTIONS[name](), "README.md is behind the program: run `make docs`"
+
+
+def test_the_pages_say_what_the_program_has():
+    pages = docs_pages.pages()
+    assert _written() == pages.keys(), "docs/ is behind the program: run `make docs`"
+    behind = [name for name, page in pages.items() if (DOCS / name).read_text(encoding="utf-8") != page]
+    assert not behind, "docs/ is behind the program: run `make docs`"
+
+
+def test_every_kind_has_a_page_with_all_its_sections():
+    for name, page in docs_pages.pages().items():
+        if name.startswith("kinds/"):
+            sections = re.split(r"^## (.+)$", page, flags=re.MULTILINE)[1:]
+            assert sections[::2] == [
+                "What it looks like", "Why it matters", "How it is decided", "When it is mistaken", "What to do",
+                "How to refute it",
+            ], name  # fmt: skip
+            assert all(len(words.split()) > 3 for words in sections[1::2]), name
+
+
+@pytest.mark.parametrize("page", ["README.md", *(f"docs/{name}" for name in docs_pages.pages())])
+def test_links_lead_somewhere(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for target in re.findall(r"\]\((?!https?:)([^)\s]*)\)", re.sub(r"`[^`\n]*`", "", text)):
+        path, _, anchor = target.partition("#")
+        linked = (ROOT / page).parent / path if path else ROOT / page
+        assert linked.exists(), f"{page} links to {target}"
+        if anchor:
+            headings = re.findall(r"^#+ (.+)$", linked.read_text(encoding="utf-8"), re.MULTILINE)
+            assert anchor in {re.sub(r"[^\w -]", "", h).lower().replace(" ", "-") for h in headings}, target
 
 
 def _exit_codes() -> Iterator[tuple[str, str]]:

@@ -23,15 +23,17 @@ _BACKTICKS = re.compile("`+")
 def text(string: str, most: int = 300) -> str:
     """A sentence, cut after ``most`` characters."""
     string = _clipped(string.strip(), most)
-    block = _BLOCK.match(string)
+    opening = _BLOCK.match(string)
+    number = opening.end() if opening and opening[0].isdigit() else 0
+    return string[:number] + ("\\" if opening else "") + escaped(string[number:])
+
+
+def escaped(string: str) -> str:
+    """A part of a sentence, of any length."""
     string = _LINKED.sub(lambda match: match[0] + _APART, string)
     string = _COMMIT.sub(lambda match: re.sub("(.{6})", rf"\1{_APART}", match[0]), string)
     string = string.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    string = _MARKUP.sub(lambda match: "\\" + match[0], string)
-    if block is None:
-        return string
-    end = block.end() if block[0].isdigit() else 0
-    return string[:end] + "\\" + string[end:]
+    return _MARKUP.sub(lambda match: "\\" + match[0], string)
 
 
 def code(string: str, most: int = 300) -> str:

@@ -1,7 +1,8 @@
 """Annotations for a workflow of GitHub: errors and warnings at the lines of the sources, the answer as a notice.
 
 A finding whose line is not known is a notice too: GitHub would pin it to the workflow's file, where an error misleads.
-GitHub shows the first ten of each level; findings come in order, so these are the ten that matter.
+GitHub shows the first ten of each level; findings come in order, so these are the ten that matter. As a step of a job:
+``leakscope report run.parquet -f github``.
 """
 
 from __future__ import annotations

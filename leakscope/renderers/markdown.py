@@ -1,7 +1,8 @@
 """The report for an issue, a pull request or a job's summary: the answer first, details folded.
 
 At most 65,536 characters, which is what GitHub takes, whatever the report holds: each part has its own room, and says
-how much of it is left out. No string of the job is read as markup, pings a person or links to an issue.
+how much of it is left out. No string of the job is read as markup, pings a person or links to an issue. In a workflow
+of GitHub: ``leakscope report run.parquet -f markdown >> "$GITHUB_STEP_SUMMARY"``.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def render(report: Report) -> str:
     if report.ledger:
         parts += ["### Where the growth went", _ledger(report.ledger)]
     if sum(process.count for process in report.processes) > 1:
-        parts.append(folded("Processes, when they had most memory", _processes(report.processes)))
+        parts.append(folded("Processes, when the job had most memory", _processes(report.processes)))
     if report.tensor_budget:
         parts.append(folded("What the tensors are", _budget(report.tensor_budget)))
     ruled_out = by_reason(report.ruled_out)

@@ -1,7 +1,8 @@
 """The report as SARIF 2.1.0, for tools that show results at lines of the sources: code scanning, editors.
 
 Only findings with a line are results, since these tools show or take no others; the rest are notifications of the run.
-Files below the folder the job was started in are named relative to it (``SRCROOT``).
+Files below the folder the job was started in are named relative to it (``SRCROOT``). For GitHub's upload-sarif action:
+``leakscope report run.parquet -o leakscope.sarif``.
 """
 
 from __future__ import annotations

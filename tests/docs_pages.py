@@ -1,0 +1,223 @@
+"""The pages of docs/, written from the program: docstrings of the analyzers and renderers, schemas, help texts.
+
+Nothing is written by hand there: what a page should say better, the docstring it comes from says better.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+from leakscope import cli, options
+from leakscope.renderers import names
+from leakscope.renderers._kinds import Kind, kinds
+from leakscope.renderers._markdown import code, escaped, head, row
+from leakscope.storage import describe
+
+ROOT = Path(__file__).parent.parent
+FIXTURES = ROOT / "fixtures"
+REPORT_SCHEMA = ROOT / "leakscope" / "report-schema.json"
+_HELP_COLUMNS = 100
+_CODE = re.compile(r"`([^`]+)`|([\w.]*\w_\w[\w.=:]*\w(?:\(\))?|\b__\w+__\b|\b[a-z][\w.]*\(\))")
+
+
+class Threshold(NamedTuple):
+    name: str
+    default: str
+    reason: str
+
+
+def pages() -> dict[str, str]:
+    """Path below docs/ and text of every page."""
+    return {
+        "index.md": _index(),
+        "commands.md": _commands(),
+        "outputs.md": _outputs(),
+        "recording.md": describe.as_markdown(),
+        "report.md": _report(),
+        **{f"kinds/{kind.name}.md": _kind(kind) for kind in kinds().values()},
+    }
+
+
+def table(titles: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    return "\n".join([head(titles), *map(row, rows)]) + "\n"
+
+
+def kinds_table(folder: str) -> str:
+    """Every kind with what it claims; ``folder`` leads from the page to docs/."""
+    rows = [(f"[`{kind.name}`]({folder}kinds/{kind.name}.md)", prose(kind.summary)) for kind in kinds().values()]
+    return table(("finding", "what it says"), rows)
+
+
+def outputs_table() -> str:
+    rows = [(code(name), code(f"-o FILE{suffix}"), summary) for name, suffix, summary, _ in _renderers()]
+    return table(("format", "or by the file's name", "what for"), rows)
+
+
+def prose(sentences: str) -> str:
+    """A docstring's words with its identifiers as code."""
+    parts, end = [], 0
+    for match in _CODE.finditer(sentences):
+        parts += [escaped(sentences[end : match.start()]), code(match[1] or match[2])]
+        end = match.end()
+    return "".join([*parts, escaped(sentences[end:])])
+
+
+def _index() -> str:
+    return f"""# leakscope
+
+What it finds, how it decides, and what its files and commands mean. These pages are made from the program by
+`make docs`. How to begin is in the [README](../README.md).
+
+- [Commands](commands.md): every command with its options.
+- [Outputs](outputs.md): the formats of a report.
+- [The report](report.md): every field of `leakscope report --format json`.
+- [The recording](recording.md): every table and column of `run.parquet`.
+
+## Kinds of finding
+
+{kinds_table("")}"""
+
+
+def _kind(kind: Kind) -> str:
+    paragraphs = [
+        f"# `{kind.name}`",
+        prose(kind.summary),
+        f"## What it looks like\n\nLooks for {prose(kind.looks_for)}",
+        f"## Why it matters\n\n{_capital(prose(kind.why))}",
+        f"## How it is decided\n\n{_capital(prose(kind.decides_by))}",
+        prose(kind.remarks),
+        *_thresholds(kind),
+        f"## When it is mistaken\n\n{_capital(prose(kind.mistaken_when))}",
+        f"## What to do\n\n{_capital(prose(kind.do))}",
+        f"## How to refute it\n\n{_refute(kind)}",
+        "[All kinds](../index.md#kinds-of-finding)",
+    ]
+    return "\n\n".join(part for part in paragraphs if part) + "\n"
+
+
+def _thresholds(kind: Kind) -> Iterator[str]:
+    needs, thresholds = _analyzer(kind)
+    if needs:
+        links = " and ".join(f"[`{name}`](../recording.md#{name})" for name in needs)
+        yield f"It needs a recording with {links}; without, it is listed under *Not looked at*."
+    if thresholds:
+        rows = [(code(t.name), code(t.default), prose(t.reason)) for t in thresholds]
+        yield table(("threshold", "default", "reason"), rows).rstrip()
+
+
+def _refute(kind: Kind) -> str:
+    lines = [
+        "- Read *Doubts* in the finding and *When it is mistaken* above: if that is your case, the finding is wrong.",
+        "- Do what *What to do* says, record the same command again and compare the same figures: if they stay as they"
+        " were, the finding was wrong, or not all of it.",
+    ]
+    _, thresholds = _analyzer(kind)
+    if thresholds:
+        first = thresholds[0]
+        lines.append(
+            "- If a threshold does not fit your program, try another: "
+            f'`leakscope.analyze(leakscope.open_recording("run.parquet"), thresholds={{"{first.name}": ...}})`.'
+        )
+    pairs = [f"[{folder.name}](../../fixtures/{folder.name})" for folder in _fixtures(kind)]
+    if pairs:
+        lines.append(
+            "- Record a program that has it, `leaky.py`, and its twin that looks alike and has not, `clean.py`, and"
+            f" compare with yours: {', '.join(pairs)}."
+        )
+    return "\n".join(lines)
+
+
+def _fixtures(kind: Kind) -> list[Path]:
+    stem = kind.name.replace("-", "_")
+    pairs = sorted(folder for folder in FIXTURES.iterdir() if (folder / "leaky.py").exists())
+    return [folder for folder in pairs if folder.name == stem or folder.name.startswith(stem + "_")]
+
+
+def _analyzer(kind: Kind) -> tuple[tuple[str, ...], list[Threshold]]:
+    """NEEDS of the analyzer, and its thresholds with the reasons that stand behind them."""
+    module = importlib.import_module(f"leakscope.analyzers.{kind.name.replace('-', '_')}")
+    source = inspect.getsource(module)
+    lines, thresholds = source.splitlines(), []
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.FunctionDef) and node.name == "findings":
+            for argument, default in zip(node.args.kwonlyargs, node.args.kw_defaults):
+                if argument.arg != "so_far" and default is not None:
+                    reason = lines[argument.lineno - 1].partition("#")[2].strip()
+                    thresholds.append(Threshold(argument.arg, ast.unparse(default), reason))
+    return module.NEEDS, thresholds
+
+
+def _renderers() -> Iterator[tuple[str, str, str, str]]:
+    """(name, suffix, first sentence, the rest) of every format."""
+    for name in names():
+        module = importlib.import_module(f"leakscope.renderers.{name}")
+        first, _, rest = inspect.getdoc(module).replace("``", "`").partition("\n\n")
+        yield name, module.SUFFIX, " ".join(first.split()), rest
+
+
+def _outputs() -> str:
+    sections = ["# Outputs", "`leakscope report RUN --format NAME`, or `-o FILE`, whose name implies the format."]
+    for name, suffix, summary, rest in _renderers():
+        sections += [f"## `{name}`", f"{summary} File names end in `{suffix}`.", rest]
+    return "\n\n".join(part for part in sections if part) + "\n"
+
+
+def _commands() -> str:
+    sections = ["# Commands"]
+    for name in sorted(cli.cli.commands):
+        command = cli.cli.commands[name]
+        context = click.Context(
+            command,
+            info_name=f"leakscope {name}",
+            terminal_width=_HELP_COLUMNS,
+            help_option_names=["-h", "--help"],
+        )
+        shown = options.record_help() if name == "record" else command.get_help(context)
+        sections += [f"## `leakscope {name}`", f"```\n{shown.rstrip()}\n```"]
+    return "\n\n".join(sections) + "\n"
+
+
+def _report() -> str:
+    schema = json.loads(REPORT_SCHEMA.read_text(encoding="utf-8"))
+    sections = [
+        f"# The report, `{schema['title']}`",
+        schema["description"],
+        "`leakscope schema report` prints the same as a JSON Schema.",
+        _fields(schema),
+    ]
+    for name, definition in schema["$defs"].items():
+        sections += [f"## {name}", _fields(definition)]
+    return "\n\n".join(section.rstrip() for section in sections) + "\n"
+
+
+def _fields(definition: dict[str, Any]) -> str:
+    rows = [(code(name), _type(field), field["description"]) for name, field in definition["properties"].items()]
+    return table(("field", "type", "meaning"), rows)
+
+
+def _type(field: dict[str, Any]) -> str:
+    if "$ref" in field:
+        name = field["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name})"
+    if "anyOf" in field:
+        return " or ".join(map(_type, field["anyOf"]))
+    if "enum" in field:
+        return ", ".join(map(code, field["enum"]))
+    if "const" in field:
+        return code(field["const"])
+    if field["type"] == "array":
+        return f"list of {_type(field['items'])}"
+    return field["type"] if isinstance(field["type"], str) else " or ".join(field["type"])
+
+
+def _capital(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]
