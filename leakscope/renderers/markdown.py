@@ -92,8 +92,8 @@ def _where(subject: Subject) -> Iterator[tuple[str, str]]:
         yield "where", code(subject.file + (f":{subject.line}" if subject.line else "")) + function
     held_by = subject.holder or subject.variable
     if held_by:
-        yield "held by", code(held_by) + (f" of {code(subject.type, 100)}" if subject.type else "")
-    elif subject.type:
+        yield "held by", code(held_by)
+    if subject.type:
         yield "type", code(subject.type, 100)
     if subject.path:
         yield "path", code(subject.path)
