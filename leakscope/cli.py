@@ -139,12 +139,20 @@ def finalize(run: Path, keep_journal: bool, checkpoint: bool, quiet: bool) -> No
 
 
 @cli.command()
-@click.argument("format_name", metavar="[markdown|json]", type=click.Choice(["markdown", "json"]), default="markdown")
-def schema(format_name: str) -> None:
-    """Print every table and column of a recording: type, unit, meaning."""
+@click.argument(
+    "what", metavar="[markdown|json|report]", type=click.Choice(["markdown", "json", "report"]), default="markdown"
+)
+def schema(what: str) -> None:
+    """Print every table and column of a recording: type, unit, meaning.
+
+    As markdown or json. `report` is the JSON Schema of what `leakscope report -f json` says.
+    """
+    if what == "report":
+        click.echo(Path(__file__).with_name("report-schema.json").read_text(encoding="utf-8"), nl=False)
+        return
     from .storage import describe
 
-    click.echo(describe.as_markdown() if format_name == "markdown" else describe.as_json(), nl=False)
+    click.echo(describe.as_markdown() if what == "markdown" else describe.as_json(), nl=False)
 
 
 @cli.command(add_help_option=False, context_settings={"ignore_unknown_options": True})
