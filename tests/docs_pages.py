@@ -117,8 +117,8 @@ def _thresholds(kind: Kind) -> Iterator[str]:
 def _refute(kind: Kind) -> str:
     lines = [
         "- Read *Doubts* in the finding and *When it is mistaken* above: if that is your case, the finding is wrong.",
-        "- Do what *What to do* says, record the same command again and compare the same figures: if they stay as they"
-        " were, the finding was wrong, or not all of it.",
+        "- Do what *What to do* says and record the same command again: if the finding comes back as it was, it was"
+        " wrong, or not all of it.",
     ]
     _, thresholds = _analyzer(kind)
     if thresholds:

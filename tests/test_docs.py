@@ -113,6 +113,11 @@ def test_every_kind_has_a_page_with_all_its_sections():
             assert all(len(words.split()) > 3 for words in sections[1::2]), name
 
 
+def test_every_output_has_a_suffix_of_its_own():
+    suffixes = re.findall(r"FILE(\.\w+)", docs_pages.outputs_table())
+    assert len(set(suffixes)) == len(suffixes) > 5
+
+
 @pytest.mark.parametrize("page", ["README.md", *(f"docs/{name}" for name in docs_pages.pages())])
 def test_links_lead_somewhere(page):
     text = (ROOT / page).read_text(encoding="utf-8")
