@@ -14,12 +14,12 @@ from .version import __version__
 
 if TYPE_CHECKING:
     from .analyzers import analyze
+    from .jupyter import open_recording
     from .renderers import render
-    from .storage import open_recording
 
 __all__ = ["__version__", "analyze", "mark", "open_recording", "render"]
 
-_HOMES = {"analyze": ".analyzers", "open_recording": ".storage", "render": ".renderers"}
+_HOMES = {"analyze": ".analyzers", "open_recording": ".jupyter", "render": ".renderers"}
 
 
 def mark(step: int | None = None, phase: str | None = None, label: str | None = None) -> None:
@@ -32,6 +32,13 @@ def mark(step: int | None = None, phase: str | None = None, label: str | None = 
         return
     with suppress(Exception):  # a training run must not end because of a note about it
         agent.mark(step, phase, label)
+
+
+def load_ipython_extension(ipython: Any) -> None:
+    """``%load_ext leakscope`` in a notebook: adds ``%%leakscope``, which shows what a cell leaves behind."""
+    from . import jupyter
+
+    jupyter.load_ipython_extension(ipython)
 
 
 def __getattr__(name: str) -> Any:

@@ -21,6 +21,7 @@ ROOMS = {
     "oom": FOUNDATION,  # reads logs, with or without a recording
     "alerts": {"errors", "units"},  # the rules a user writes
     "doctor": FOUNDATION | {"recorder"},
+    "watching": FOUNDATION | {"agent", "recorder", "storage"},
     "storage": FOUNDATION | {"agent"},
     "importers": FOUNDATION | {"storage"},
     "analyzers": FOUNDATION | {"storage", "oom"},
@@ -29,6 +30,7 @@ ROOMS = {
     "pytest_plugin": FOUNDATION | {"agent", "storage", "analyzers"},  # measures inside the tests' own process
     "renderers": {"findings", "units", "version", "errors"},
     "integrations": FOUNDATION,
+    "plots": FOUNDATION | {"storage"},
     "options": {"errors", "units", "alerts"},
 }
 # Room -> third-party packages it may import. One that is not listed here imports the standard library only.
@@ -41,7 +43,9 @@ PACKAGES = {
     "analyzers": {"numpy", "pandas"},
     "comparing": {"numpy"},
     "pytest_plugin": {"pytest"},
+    "watching": {"rich"},
     "renderers": {"rich", "matplotlib", "jinja2", "markupsafe"},
+    "plots": {"matplotlib", "numpy", "pandas"},
     "integrations": {"torch", "transformers", "lightning", "pytest"},
 }
 

@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pyarrow as pa
@@ -18,6 +18,10 @@ from ..errors import LeakscopeError, UnreadableRecording
 from .arrow import FOOTER_KEY, arrow_schema
 from .finalize import JOURNAL_SUFFIX, finalize, is_journal, is_live, journal_of, living_writers
 from .merge import check_version, merge
+from .window import Window, as_text, limited, window_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _MAGIC = b"PAR1"
 _PANDAS_TYPES = {
@@ -33,12 +37,14 @@ class Tables(Mapping[str, pd.DataFrame]):
     **Shape** the columns schema.py names for the table, after ``time_s`` (seconds since the recording began) and the
     three clocks; sorted by process and time; ``processes`` has one row per (pid, start_ticks), the last one written.
     A table nobody wrote to is empty, with its columns. Frames are shared by all who ask: do not change them.
+    ``window`` limits all of them to what lies between two moments, in seconds since the recording began.
     """
 
-    def __init__(self, file: pq.ParquetFile, start_mono_ns: int, where: str) -> None:
+    def __init__(self, file: pq.ParquetFile, start_mono_ns: int, where: str, window: Window | None = None) -> None:
         self._file = file
         self._start_mono_ns = start_mono_ns
         self._where = where
+        self._window = window
         self._frames: dict[str, pd.DataFrame] = {}
         self._groups = _groups_by_table(file, where)
 
@@ -71,6 +77,30 @@ class Tables(Mapping[str, pd.DataFrame]):
         """Names of the tables that have rows."""
         return [name for name in self if name in self._groups]
 
+    def row_counts(self) -> dict[str, int]:
+        """Rows of each table that has any; only what a window or repeated rows leave out is read for it."""
+        metadata, counts = self._file.metadata, {}
+        for name in self.written():
+            if self._window is None and name != "processes":
+                counts[name] = sum(metadata.row_group(g).num_rows for g in self._groups[name])
+            else:
+                counts[name] = len(self[name])
+        return {name: count for name, count in counts.items() if count}
+
+    def columns_of(self, name: str) -> list[str]:
+        """Columns of a written table in which something was written; read only if the file itself does not tell."""
+        metadata, found = self._file.metadata, []
+        for index, column in enumerate(self._file.schema_arrow.names):
+            groups = [metadata.row_group(g) for g in self._groups[name]]
+            statistics = [group.column(index).statistics for group in groups]
+            if None in statistics:
+                written = column in self[name] and bool(self[name][column].notna().any())
+            else:
+                written = any(s.null_count < group.num_rows for s, group in zip(statistics, groups))
+            if written:
+                found.append(column)
+        return found
+
     def _read(self, name: str) -> pd.DataFrame:
         names, optional = self._columns_of(name)
         try:
@@ -91,7 +121,7 @@ class Tables(Mapping[str, pd.DataFrame]):
         )
         if name == "processes":
             frame = frame.drop_duplicates(["pid", "start_ticks"], keep="last", ignore_index=True)
-        return frame
+        return frame if self._window is None else limited(name, frame, self._window, self._start_mono_ns)
 
     def _columns_of(self, name: str) -> tuple[list[str], list[str]]:
         """All columns to read, and those of them that are dropped when empty: the ones schema.py does not name."""
@@ -109,12 +139,25 @@ class Recording:
     ``complete`` is False when anything is known to be missing; ``notes`` says what, in sentences for a person.
     """
 
-    def __init__(self, path: Path, file: pq.ParquetFile, footer: dict[str, Any], notes: list[str]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        file: pq.ParquetFile,
+        footer: dict[str, Any],
+        notes: list[str],
+        window: Window | None = None,
+    ) -> None:
         self.path = path
         self.meta = footer
         self.complete = bool(footer.get("complete", False))
         self.notes = [*map(str, footer.get("notes", [])), *notes]
-        self.tables = Tables(file, footer["start_mono_ns"], str(path))
+        self.tables = Tables(file, footer["start_mono_ns"], str(path), window)
+        self._file, self._added_notes, self._window = file, notes, window
+
+    @classmethod
+    def of(cls, other: Recording) -> Self:
+        """The same recording, as one of a class that can do more with it."""
+        return cls(other.path, other._file, other.meta, other._added_notes, other._window)
 
     def __repr__(self) -> str:
         return f"<Recording {self.path}: {', '.join(self.names()) or 'no rows'}>"
@@ -131,6 +174,23 @@ class Recording:
         """
         how, code, signal = self.meta.get("ended") or ("lost", None, None)
         return how, code, signal
+
+    def between(
+        self,
+        time_s: tuple[float | None, float | None] | None = None,
+        *,
+        step: tuple[int | None, int | None] | None = None,
+    ) -> Self:
+        """A part of the recording, with the same clock: from one moment or training step to another, None = no end.
+
+        Steps are told by readings a second or so apart, and the part begins and ends at such readings.
+        **Errors** BadInput for an empty part, and for steps where none was recorded.
+        """
+        window = window_of(self.tables, time_s, step)
+        if self._window is not None:
+            window = max(window[0], self._window[0]), min(window[1], self._window[1])
+        notes = [*self._added_notes, f"a part of the recording only: {as_text(window)}"]
+        return type(self)(self.path, self._file, self.meta, notes, window)
 
 
 def open_recording(path: str | os.PathLike[str]) -> Recording:

@@ -1,0 +1,64 @@
+"""A part of a recording: from one moment to another, or from one training step to another."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Optional
+
+import pandas as pd
+
+from ..errors import BadInput
+
+Window = tuple[float, float]  # seconds since the recording began, both included; may be infinite
+Span = tuple[Optional[float], Optional[float]]  # as a user says it: None = no end on this side
+
+
+def window_of(tables: Mapping[str, pd.DataFrame], time_s: Span | None, step: Span | None) -> Window:
+    """**Errors** BadInput unless exactly one of the two is given, and for what cannot be found."""
+    if (time_s is None) == (step is None):
+        raise BadInput("say either time_s=(first, last) or step=(first, last)")
+    return _ordered(time_s) if time_s is not None else _moments_of(tables, _ordered(step or (None, None)))
+
+
+def limited(name: str, frame: pd.DataFrame, window: Window, start_mono_ns: int) -> pd.DataFrame:
+    """Rows of a table that lie in the window; of processes those that lived in it, of sources those loaded by then."""
+    first_s, last_s = window
+    if name == "processes":
+        born_s = (frame["born_mono_ns"] - start_mono_ns).astype("Float64") / 1e9
+        died_s = (frame["died_mono_ns"] - start_mono_ns).astype("Float64") / 1e9
+        kept = ~((born_s > last_s).fillna(False) | (died_s < first_s).fillna(False))
+    elif name == "sources":
+        kept = frame["time_s"] <= last_s
+    else:
+        kept = frame["time_s"].between(first_s, last_s)
+    return frame[kept.to_numpy(dtype=bool)].reset_index(drop=True)
+
+
+def as_text(window: Window) -> str:
+    """``from 10.0 s to 20.0 s``, or as much of it as has an end."""
+    first = f"from {window[0]:.1f} s" if math.isfinite(window[0]) else "from the start"
+    return f"{first} to {window[1]:.1f} s" if math.isfinite(window[1]) else first
+
+
+def _ordered(span: Span) -> Window:
+    first, last = span
+    pair = (-math.inf if first is None else float(first), math.inf if last is None else float(last))
+    if not pair[0] <= pair[1]:
+        raise BadInput(f"{first} to {last} is empty: the first comes after the last")
+    return pair
+
+
+def _moments_of(tables: Mapping[str, pd.DataFrame], steps: Window) -> Window:
+    """From the first reading at or past a step to the last one that is not past another."""
+    told = [tables[table][["time_s", "step"]].astype("Float64").dropna() for table in ("sentinels", "takes", "marks")]
+    rows = pd.concat(told, ignore_index=True).astype("float64")
+    if rows.empty:
+        raise BadInput("no training step was recorded: limit it by time_s=(first, last)")
+    started = rows.loc[rows["step"] >= steps[0], "time_s"].min()
+    ended = rows.loc[rows["step"] <= steps[1], "time_s"].max()
+    if not started <= ended:
+        raise BadInput(
+            f"no reading lies in these steps: they run from {rows['step'].min():,.0f} to {rows['step'].max():,.0f}"
+        )
+    return float(started), float(ended)
