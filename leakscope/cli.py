@@ -250,3 +250,32 @@ def check(run: Path, format_name: str, **options: Any) -> int:
     result = checking.check(open_recording(run), rules, baseline)
     click.echo(checking.render(result, format_name), nl=False)
     return result.exit_status
+
+
+@cli.command()
+@click.argument("run", type=click.Path(path_type=Path), required=False)
+@click.option("-p", "--pid", "pids", type=int, multiple=True, metavar="PID", help="A running process; repeatable.")
+@click.option(
+    "-i", "--interval", metavar="TIME", help="Time between frames; without a terminal: print a line so often."
+)
+@click.option("--replay", is_flag=True, help="Show how an ended recording went.")
+@click.option("--speed", type=click.FloatRange(min=0, min_open=True), help="So many times as fast; implies --replay.")
+def watch(run: Path | None, pids: tuple[int, ...], interval: str | None, replay: bool, speed: float | None) -> int:
+    """Watch a run in the terminal while it goes on; q quits, the run goes on.
+
+    RUN is a recording. Of one that has ended the end is shown. With -p, a process and its children are looked at
+    without a recording.
+    """
+    from . import watching
+    from .units import parse_duration
+
+    if (run is None) == (not pids):
+        raise BadInput("say what to watch: either a recording or -p PID")
+    interval_s = parse_duration(interval) if interval is not None else None
+    if interval_s is not None and interval_s < watching.LEAST_INTERVAL_S:
+        raise BadInput(f"--interval {interval} is too short: {watching.LEAST_INTERVAL_S} s is the least")
+    if run is None:
+        if replay or speed is not None:
+            raise BadInput("--replay and --speed are for a recording, not for -p PID")
+        return watching.watch_processes(pids, interval_s=interval_s)
+    return watching.watch_recording(run, interval_s=interval_s, speed=speed or (1.0 if replay else None))

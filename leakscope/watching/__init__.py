@@ -1,0 +1,146 @@
+"""Watch a run while it goes on, or see again how one went: a frame a second in a terminal. Runs beside the job.
+
+It reads what the recorder writes and asks nothing of it. Where processes are only looked at from outside, it reads
+/proc as the recorder does. pyarrow and pandas (100 MB) are loaded only for a recording that has ended: who watches a
+job is often short of memory.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..errors import BadInput
+from ..recorder.console import status_text
+from . import screen
+from .feeds import JOURNAL_SUFFIX, Feed, JournalFeed, OutsideFeed, RecordingFeed, is_recording, journal_of
+from .frame import Line, frame
+from .scene import Scene
+
+REFRESH_S = 1.0
+LEAST_INTERVAL_S = 0.1  # more often costs the job time and shows nothing new
+_OLD_S = 2.0  # younger news need no date
+_INTERRUPTED = 130
+
+
+def watch_recording(path: Path, *, interval_s: float | None = None, speed: float | None = None) -> int:
+    """Watch the recording at ``path``, or where it has ended show its end; ``speed`` plays it once more.
+
+    Returns the exit status. **Errors** UnreadableRecording; BadInput for a replay of what still goes on.
+    """
+    output = path.with_name(path.name[: -len(JOURNAL_SUFFIX)]) if path.name.endswith(JOURNAL_SUFFIX) else path
+    if is_recording(journal_of(output)):
+        if speed is not None:
+            raise BadInput(f"{output} is still being recorded: watch it without --replay and --speed")
+        viewer = _Viewer(JournalFeed(output), "recording", f"leakscope report {output}", interval_s)
+        return viewer.run()
+    from ..storage import open_recording
+
+    recording = open_recording(output)
+    if not (screen.is_screen() or interval_s is not None):
+        speed = None  # a file does not see it go by
+    feed = RecordingFeed(recording, speed)
+    viewer = _Viewer(feed, "ended" if speed is None else "replay", f"leakscope report {output}", interval_s)
+    viewer.notes = recording.notes
+    return viewer.run() if speed is not None else viewer.show_once()
+
+
+def watch_processes(pids: Sequence[int], *, interval_s: float | None = None) -> int:
+    """Watch running processes and their children from outside. Returns the exit status. **Errors** BadInput."""
+    return _Viewer(OutsideFeed(pids), "watching", None, interval_s).run()
+
+
+class _Viewer:
+    """Shows one feed until it is over or the user has seen enough."""
+
+    def __init__(self, feed: Feed, state: str, advice: str | None, interval_s: float | None) -> None:
+        self.notes: list[str] = []
+        self._feed, self._state, self._advice, self._interval_s = feed, state, advice, interval_s
+        self._scene = Scene(feed.start_mono_ns)
+        self._news_s = time.monotonic()
+
+    def run(self) -> int:
+        try:
+            if screen.is_screen():
+                status = self._on_screen()
+            elif self._interval_s is not None:
+                status = self._line_by_line(self._interval_s)
+            else:
+                return self.show_once()
+        except KeyboardInterrupt:
+            return _INTERRUPTED
+        finally:
+            self._feed.close()
+        return status
+
+    def show_once(self) -> int:
+        """The present state, and how it ended if it did."""
+        while self._look() and self._state == "recording" and not self._feed.is_over:
+            pass  # the journal of a long run is read in parts
+        self._print_frame()
+        if self._state == "ended" or self._scene.ending_text:
+            self._print_ending()
+        return 0
+
+    def _on_screen(self) -> int:
+        with screen.Screen() as terminal:
+            while not self._feed.is_over:
+                began_s = time.monotonic()
+                self._look()
+                width, height = terminal.size
+                lines = self._frame(width, height - 1)
+                terminal.show([*lines, Line("q quits", "faint")])
+                if "q" in terminal.wait_for_key(began_s + (self._interval_s or REFRESH_S) - time.monotonic()).lower():
+                    return 0
+        self._look()  # what came while the end was read
+        self._print_frame()
+        self._print_ending()
+        return 0
+
+    def _line_by_line(self, interval_s: float) -> int:
+        next_s = time.monotonic()
+        while not self._feed.is_over:
+            self._look()
+            scene = self._scene
+            print(status_text(scene.now_s + self._age_s(), scene.figures, scene.limits.nearest), flush=True)
+            next_s = max(next_s + interval_s, time.monotonic())
+            if not self._feed.is_over:
+                time.sleep(max(0.0, next_s - time.monotonic()))
+        self._print_ending()
+        return 0
+
+    def _look(self) -> bool:
+        has_news = self._scene.take_in(self._feed.poll())
+        if has_news:
+            self._news_s = time.monotonic()
+        return has_news
+
+    def _age_s(self) -> float:
+        """How long ago the newest row came; what has ended grows no older."""
+        goes_on = self._state in ("recording", "watching") and not self._feed.is_over
+        return time.monotonic() - self._news_s if goes_on else 0.0
+
+    def _frame(self, width: int, height: int = 0) -> list[Line]:
+        age_s = self._age_s()
+        state = "ended" if self._feed.is_over else self._state
+        if age_s >= _OLD_S:
+            state += f", seen {age_s:.0f} s ago"
+        return frame(self._scene, self._feed.command, state, age_s=age_s, width=width, height=height)
+
+    def _print_frame(self) -> None:
+        colour = screen.has_colour()
+        for line in self._frame(screen.Screen().size[0] if screen.is_screen() else 80):
+            print(screen.styled(line, colour))
+
+    def _print_ending(self) -> None:
+        text = self._scene.ending_text
+        if self._state == "watching":
+            text = "the process has ended; how is not known from outside"
+        print(f"\n{text or 'the recorder is gone: how the command ended was not recorded'}")
+        for note in self.notes:
+            print(f"note: {note}")
+        if self._advice:
+            print(f"what grew, and who holds it: {self._advice}")
+        sys.stdout.flush()

@@ -1,0 +1,195 @@
+"""Where the rows that are watched come from: a recording that goes on, one that has ended, processes seen from outside.
+
+A feed has ``poll``, which gives what is new, ``is_over``, and says in ``command`` what is watched.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shlex
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..errors import BadInput, UnreadableRecording
+from ..recorder import attach, proc
+from ..recorder.sources import cgroup_memory, gpu_memory, host_memory, limits, process_memory
+from ..recorder.tree import Tree
+from ..schema import SCHEMA_VERSION
+from .cursor import Cursor, Row
+from .scene import TABLES
+
+if TYPE_CHECKING:
+    from ..storage import Recording
+
+JOURNAL_SUFFIX = ".journal"
+_READ_ON_S = 0.5  # of a long run the whole journal must be read first: keys and the screen are not kept waiting
+_QUIET_S = 15.0  # without news, only then the lock is tried: who tries it stands in the way of others for an instant
+_SOURCES = (process_memory, host_memory, cgroup_memory, limits, gpu_memory)
+
+
+class Feed(Protocol):
+    """What ``watch`` looks at. ``start_mono_ns`` None: the first row is the beginning."""
+
+    command: str
+    start_mono_ns: int | None
+
+    @property
+    def is_over(self) -> bool: ...
+
+    def poll(self) -> Iterable[tuple[str, Row]]: ...
+
+    def close(self) -> None: ...
+
+
+def journal_of(output: Path) -> Path:
+    return output.with_name(output.name + JOURNAL_SUFFIX)
+
+
+def is_recording(journal: Path) -> bool:
+    """Whether a recorder holds the journal's lock."""
+    try:
+        descriptor = os.open(journal / "lock", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+class JournalFeed:
+    """A recording that goes on: the journal is read on, nothing is asked of the recorder. Cost by what is new."""
+
+    def __init__(self, output: Path) -> None:
+        self._journal = journal_of(output)
+        self._cursor = Cursor(str(self._journal))
+        self._news_s = time.monotonic()
+        self._ended = False
+        meta = _meta(self._journal)
+        self.command, self.start_mono_ns = command_of(meta), start_of(meta)
+
+    @property
+    def is_over(self) -> bool:
+        """The recorder wrote its last row, or is gone."""
+        return self._ended
+
+    def poll(self) -> Iterator[tuple[str, Row]]:
+        was_there = self._journal.exists()  # asked before reading: what was written last is read all the same
+        for table, row in self._cursor.read_on(_READ_ON_S):
+            self._news_s = time.monotonic()
+            self._ended |= table == "events" and row.get("event") == "end"
+            yield table, row
+        if not was_there or (time.monotonic() - self._news_s > _QUIET_S and not is_recording(self._journal)):
+            self._ended = True
+
+    def close(self) -> None:
+        self._cursor.close()
+
+
+class RecordingFeed:
+    """A recording that has ended: all of it at once, or as it went, ``speed`` times as fast."""
+
+    def __init__(self, recording: Recording, speed: float | None = None) -> None:
+        self.command, self.start_mono_ns = command_of(recording.meta), start_of(recording.meta)
+        self._rows = deque(sorted(_rows(recording), key=lambda each: each[1]["time_mono_ns"]))
+        self._speed = speed
+        self._first_ns = self._rows[0][1]["time_mono_ns"] if self._rows else 0
+        self._began_s = time.monotonic()
+
+    @property
+    def is_over(self) -> bool:
+        return not self._rows
+
+    def poll(self) -> Iterator[tuple[str, Row]]:
+        played_s = (time.monotonic() - self._began_s) * self._speed if self._speed else float("inf")
+        until_ns = self._first_ns + played_s * 1e9
+        while self._rows and self._rows[0][1]["time_mono_ns"] <= until_ns:
+            yield self._rows.popleft()
+
+    def close(self) -> None:
+        self._rows.clear()
+
+
+class OutsideFeed:
+    """Processes and their children without a recording, read from outside: no steps, no inventories."""
+
+    start_mono_ns: int | None = None
+
+    def __init__(self, pids: Sequence[int]) -> None:
+        """**Errors** BadInput for a pid that does not run."""
+        for pid in pids:
+            stat = proc.stat(pid) if pid > 0 else None
+            if stat is None or stat.is_dead:
+                raise BadInput(f"there is no process {pid} to watch")
+        self.command = shlex.join(attach.commands(pids))
+        self._tree = Tree(None, os.getpid(), attached_pids=pids)
+        self._due_s = dict.fromkeys(_SOURCES, 0.0)
+        self._looked = False
+
+    @property
+    def is_over(self) -> bool:
+        return self._looked and not self._tree.living
+
+    def poll(self) -> Iterator[tuple[str, Row]]:
+        now_s = time.monotonic()
+        for row in self._tree.update(now_s, time.monotonic_ns()):
+            yield "processes", _dated(row)
+        self._looked = True
+        for source in _SOURCES:
+            if now_s >= self._due_s[source]:
+                self._due_s[source] = now_s + getattr(source, "PERIOD_S", 0.0)
+                for row in source.rows(self._tree):
+                    yield source.TABLE, _dated(row)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def command_of(meta: dict[str, Any]) -> str:
+    """The command as a person types it."""
+    return shlex.join(map(str, meta.get("command") or ()))
+
+
+def start_of(meta: dict[str, Any]) -> int | None:
+    start = meta.get("start_mono_ns")
+    return start if type(start) is int and start > 0 else None
+
+
+def _dated(row: Row) -> Row:
+    return {"time_mono_ns": time.monotonic_ns(), **row}
+
+
+def _meta(journal: Path) -> dict[str, Any]:
+    try:
+        meta = json.loads((journal / "meta.json").read_bytes())
+    except (OSError, ValueError):
+        return {}
+    if not isinstance(meta, dict):
+        return {}
+    version = meta.get("format_version", SCHEMA_VERSION)
+    if type(version) is not int or version > SCHEMA_VERSION:
+        raise UnreadableRecording(
+            f"{journal} has format {version}, this leakscope reads up to {SCHEMA_VERSION}: upgrade leakscope"
+        )
+    return meta
+
+
+def _rows(recording: Recording) -> Iterator[tuple[str, Row]]:
+    for table in TABLES:
+        frame = recording.tables[table]
+        frame = frame[frame["time_mono_ns"].notna()].drop(columns=["time_s", "time_unix_ns", "time_boot_ns"])
+        rows: list[Row] = frame.astype(object).where(frame.notna(), None).to_dict("records")  # type: ignore[assignment]
+        for row in rows:
+            row["table"] = table
+            # A process has one row in a recording, its last: it was there from its birth on.
+            if table == "processes" and row["died_mono_ns"] is not None and row["born_mono_ns"] is not None:
+                yield table, {**row, "died_mono_ns": None, "time_mono_ns": row["born_mono_ns"]}
+            yield table, row

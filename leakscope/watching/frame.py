@@ -1,0 +1,201 @@
+"""One frame: a scene as lines of text that fit a terminal. Pure: no clock, no terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from textwrap import wrap
+from typing import NamedTuple
+
+from rich.cells import cell_len, set_cell_size
+
+from ..recorder.limits import Limit
+from ..units import format_bytes, format_count, format_duration
+from .scene import Member, Scene
+
+HEAD, ALARM, FAINT, PLAIN = "head", "alarm", "faint", "plain"
+_MOST_HOLDERS = 6
+_MOST_EVENTS = 4
+_LEAST_ROWS = 2  # of a table, where the terminal is low
+_LABEL_WIDTH, _TIME_WIDTH = 8, 12
+_COLUMNS = (11, 11, 9, 7)  # widths of the figures beside a name
+_LEAST_NAME_WIDTH, _MOST_NAME_WIDTH = 20, 72
+_FAR_S = 24 * 3600.0  # a limit farther away than a day is no news
+
+
+class Line(NamedTuple):
+    """One line and how it is to stand out."""
+
+    text: str
+    style: str = PLAIN
+
+
+class _Section(NamedTuple):
+    head: Line
+    lines: list[Line]
+
+
+def frame(
+    scene: Scene, command: str, state: str, *, age_s: float = 0.0, width: int = 80, height: int = 0
+) -> list[Line]:
+    """The lines, each at most ``width`` cells wide; at most ``height`` of them (0: as many as there are).
+
+    ``state`` is said at the top. ``age_s`` is how long ago the newest row came: the run is that much older.
+    """
+    top = [
+        *_head(scene, command, state, age_s, width),
+        Line(""),
+        *_memory(scene, width),
+        *_limits(scene),
+        *_steps(scene),
+    ]
+    sections = [_processes(scene, width), _holders(scene, age_s, width), _events(scene, width)]
+    sections = [section for section in sections if section.lines]
+    _shorten(sections, height - len(top) if height else 0)
+    lines = list(top)
+    for section in sections:
+        lines += [Line(""), section.head, *section.lines]
+    return [Line(_fit(line.text, width).rstrip(), line.style) for line in lines][: height or None]
+
+
+def _head(scene: Scene, command: str, state: str, age_s: float, width: int) -> Iterator[Line]:
+    right = f"{_clock(scene.now_s + age_s)}  {state}"
+    room = max(10, width - cell_len(right) - 2)
+    yield Line(f"{_fit(command or 'leakscope watch', room)}  {right}", HEAD)
+
+
+def _memory(scene: Scene, width: int) -> Iterator[Line]:
+    figures = scene.figures
+    if figures.first_bytes is None:
+        yield _labelled("memory", "not yet read")
+        return
+    parts = [
+        format_bytes(figures.last_bytes),
+        f"peak {format_bytes(figures.peak_bytes)}",
+        f"{format_bytes(figures.growth_bytes, signed=True)} so far",
+    ]
+    if (rate := figures.bytes_per_s) is not None:
+        parts.append(f"{format_bytes(rate * 60, signed=True)}/min")
+    yield _labelled("memory", "   ".join(parts))
+    if bars := scene.history.sparkline(min(100, width - _LABEL_WIDTH - 1)):
+        yield _labelled("", bars)
+
+
+def _limits(scene: Scene) -> Iterator[Line]:
+    nearest = scene.limits.nearest
+    if nearest is not None:
+        left_s = nearest.seconds_left
+        near = left_s is not None and left_s < _FAR_S
+        when = f"; full in {format_duration(left_s or 0)} at this rate" if near else ""
+        text = f"{nearest.name}: {_used(nearest)}, {format_bytes(max(0, nearest.room_bytes))} left{when}"
+        yield _labelled("limit", text, ALARM if near else PLAIN)
+    for limit in sorted(scene.limits):
+        if limit.is_gpu and limit is not nearest:
+            yield _labelled("gpu", f"{limit.name}: {_used(limit)}")
+
+
+def _used(limit: Limit) -> str:
+    return f"{limit.used_fraction:.0%} of {format_bytes(limit.limit_bytes)} used"
+
+
+def _steps(scene: Scene) -> Iterator[Line]:
+    pace = scene.fastest()
+    if pace is not None:
+        per_s = pace.per_s
+        rate = "" if per_s is None else f"   {per_s:.{1 if per_s >= 1 else 2}f} steps/s"
+        yield _labelled("step", format_count(pace.step) + rate)
+
+
+def _processes(scene: Scene, width: int) -> _Section:
+    """One line for all processes of one role that run the same; of a job that has ended, those of its last moment."""
+    groups: dict[tuple[str, str], list[Member]] = {}
+    for member in list(scene) or scene.last_alive():
+        groups.setdefault((member.role, member.program), []).append(member)
+    ordered = sorted(groups.items(), key=lambda each: -sum(member.memory_bytes for member in each[1]))
+    return _Section(
+        Line(_row(width, "PROCESSES", "memory", "growth", "threads", "cpu"), FAINT),
+        [Line(_process_row(width, role, program, members)) for (role, program), members in ordered],
+    )
+
+
+def _process_row(width: int, role: str, program: str, members: Sequence[Member]) -> str:
+    which = f"×{len(members)}" if len(members) > 1 else f"[{members[0].pid}]"
+    shares = [member.cpu_fraction for member in members if member.cpu_fraction is not None]
+    return _row(
+        width,
+        _fit(f"{role} {program}", _name_width(width) - len(which) - 1).rstrip() + f" {which}",
+        format_bytes(sum(member.memory_bytes for member in members)),
+        format_bytes(sum(member.growth_bytes for member in members), signed=True),
+        str(sum(member.thread_count for member in members)),
+        f"{sum(shares):.0%}" if shares else "",
+    )
+
+
+def _holders(scene: Scene, age_s: float, width: int) -> _Section:
+    taken_s = scene.inventories.newest_s()
+    ago = "" if taken_s is None else f" {_clock(scene.now_s + age_s - taken_s)} ago"
+    holders = scene.inventories.largest()
+    are_of_many = len({holder.process for holder in holders}) > 1
+    rows = []
+    for holder in holders[:_MOST_HOLDERS]:
+        owner = f"[{holder.process[0]}] " if are_of_many else ""
+        path = _end_of(holder.path, _name_width(width) - len(owner))
+        length = "" if holder.length is None else format_count(holder.length)
+        growth = "" if holder.growth_bytes is None else format_bytes(holder.growth_bytes, signed=True)
+        rows.append(Line(_row(width, owner + path, format_bytes(holder.bytes), growth, length)))
+    return _Section(Line(_row(width, f"LARGEST HOLDERS{ago}", "holds", "growth", "members"), FAINT), rows)
+
+
+def _events(scene: Scene, width: int) -> _Section:
+    lines = []
+    for event in list(scene.events)[-_MOST_EVENTS:]:
+        parts = wrap(event.text, max(20, width - _TIME_WIDTH - 2)) or [""]
+        times = [_clock(event.at_s), *[""] * len(parts)]
+        lines += [Line(f"{time:>{_TIME_WIDTH}}  {part}", ALARM) for time, part in zip(times, parts)]
+    return _Section(Line("EVENTS", FAINT), lines)
+
+
+def _shorten(sections: list[_Section], room: int) -> None:
+    """Cut the longest tables until all fit; what is left out is counted in a line of its own."""
+    if room <= 0:
+        return
+    whole = [len(section.lines) for section in sections]
+    while sum(len(section.lines) + 2 for section in sections) > room:
+        longest = max(sections, key=lambda section: len(section.lines))
+        if len(longest.lines) <= _LEAST_ROWS:
+            break
+        longest.lines.pop()
+    for section, count in zip(sections, whole):
+        if len(section.lines) < count:
+            section.lines[-1] = Line(f"and {count - len(section.lines) + 1} more", FAINT)
+
+
+def _clock(seconds: float) -> str:
+    """In whole seconds: it counts up before the reader's eyes."""
+    whole = round(max(0.0, seconds))
+    return f"{whole} s" if whole < 100 else format_duration(whole)
+
+
+def _labelled(label: str, text: str, style: str = PLAIN) -> Line:
+    return Line(f"{label:<{_LABEL_WIDTH}} {text}", style)
+
+
+def _row(width: int, name: str, *figures: str) -> str:
+    """A name and right-aligned columns: two of bytes, then narrower ones."""
+    return _fit(name, _name_width(width)) + "".join(f" {text:>{cells}}" for text, cells in zip(figures, _COLUMNS))
+
+
+def _name_width(width: int) -> int:
+    return max(_LEAST_NAME_WIDTH, min(_MOST_NAME_WIDTH, width - sum(_COLUMNS) - len(_COLUMNS)))
+
+
+def _end_of(path: str, width: int) -> str:
+    """Of a long path the end says most."""
+    return path if cell_len(path) <= width else "…" + path[-(width - 1) :]
+
+
+def _fit(text: str, width: int) -> str:
+    """Exactly ``width`` cells; control characters of a command line would move the cursor."""
+    text = "".join(c if c.isprintable() else " " for c in text)
+    if cell_len(text) > width:
+        return set_cell_size(text, max(0, width - 1)) + "…"
+    return set_cell_size(text, width)

@@ -1,0 +1,240 @@
+"""What is to be seen of a run at this moment, from the rows of its tables as they come."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+from ..recorder.console import signal_name
+from ..recorder.figures import STARTING_S, STEADY_WINDOW_S, Figures
+from ..recorder.limits import Limits
+from ..recorder.tree import Tree
+from .cursor import Row
+from .history import History
+from .inventories import Inventories, Process
+
+_CPU_WINDOW_S = 2.0  # the kernel counts CPU time in ticks of 10 ms
+_PACE_WINDOW_S = 60.0
+_FORECAST_S = 1.5 * STEADY_WINDOW_S  # how far back rows matter for a limit
+_ROUND_S = 0.2  # the processes of one round are read within
+_MOST_EVENTS = 50
+_SHOWN_EVENTS = ("alert", "pressure", "oom-kill-counter", "output-lost", "source-failed")
+_PARTS_OF_A_ROUND = ("process_samples", "host_samples", "cgroup_samples", "limit_samples", "gpu_samples")
+TABLES = (*_PARTS_OF_A_ROUND, "processes", "sentinels", "marks", "takes", "holders", "events", "crash_text")
+
+
+@dataclass
+class Member:
+    """One process as last seen. ``cpu_fraction`` is of one core; ``memory_bytes`` as in ``recorder.tree.Process``."""
+
+    pid: int
+    role: str = "other"
+    program: str = "?"
+    is_root: bool = False
+    died: bool = False
+    first_s: float | None = None
+    last_s: float = 0.0
+    first_bytes: int = 0
+    rss_bytes: int = 0
+    pss_bytes: int | None = None
+    pss_rss_bytes: int = 0
+    thread_count: int = 0
+    cpu_fraction: float | None = None
+    _cpu_from: tuple[float, float] | None = None
+
+    @property
+    def memory_bytes(self) -> int:
+        if self.pss_bytes is None:
+            return self.rss_bytes
+        return max(0, self.pss_bytes + self.rss_bytes - self.pss_rss_bytes)
+
+    @property
+    def growth_bytes(self) -> int:
+        return self.memory_bytes - self.first_bytes
+
+    def look_at(self, now_s: float, sample: Row) -> None:
+        self.rss_bytes = sample.get("rss_bytes") or 0
+        if sample.get("pss_bytes") is not None:
+            self.pss_bytes, self.pss_rss_bytes = sample["pss_bytes"], self.rss_bytes
+        self.thread_count = sample.get("thread_count") or 0
+        self.last_s = now_s
+        if self.first_s is None:
+            self.first_s = now_s
+        if now_s - self.first_s < STARTING_S:
+            self.first_bytes = self.memory_bytes
+        cpu_s = sample.get("cpu_s")
+        if cpu_s is None:
+            return
+        if self._cpu_from is None:
+            self._cpu_from = now_s, cpu_s
+        elif now_s - self._cpu_from[0] >= _CPU_WINDOW_S:
+            from_s, from_cpu_s = self._cpu_from
+            self.cpu_fraction = max(0.0, cpu_s - from_cpu_s) / (now_s - from_s)
+            self._cpu_from = now_s, cpu_s
+
+
+class Pace:
+    """The training steps of one process. ``per_s`` is over the last minute."""
+
+    def __init__(self) -> None:
+        self._readings: deque[tuple[float, int]] = deque()
+
+    def add(self, now_s: float, step: int) -> None:
+        self._readings.append((now_s, step))
+        while self._readings[0][0] < now_s - _PACE_WINDOW_S:
+            self._readings.popleft()
+
+    @property
+    def step(self) -> int:
+        return self._readings[-1][1]
+
+    @property
+    def per_s(self) -> float | None:
+        (first_s, first), (last_s, last) = self._readings[0], self._readings[-1]
+        return (last - first) / (last_s - first_s) if last_s > first_s and last >= first else None
+
+
+@dataclass(frozen=True)
+class Event:
+    """One line about something that went wrong or was to be told."""
+
+    at_s: float
+    text: str
+
+
+@dataclass
+class Scene:
+    """The state that a frame is made of. Times are seconds since the recording began."""
+
+    start_mono_ns: int | None = None  # None: the first row is the beginning
+    now_s: float = 0.0
+    ending_text: str | None = None
+    members: dict[Process, Member] = field(default_factory=dict)
+    paces: dict[Process, Pace] = field(default_factory=dict)
+    events: deque[Event] = field(default_factory=lambda: deque(maxlen=_MOST_EVENTS))
+    figures: Figures = field(default_factory=Figures)
+    limits: Limits = field(default_factory=Limits)
+    history: History = field(default_factory=History)
+    inventories: Inventories = field(default_factory=Inventories)
+    _round: dict[str, list[Row]] = field(default_factory=dict)
+    _round_keys: set[tuple[object, ...]] = field(default_factory=set)
+    _cgroups: dict[str, None] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[Member]:
+        """The living processes that have been sampled."""
+        return (member for member in self.members.values() if not member.died and member.first_s is not None)
+
+    def last_alive(self) -> list[Member]:
+        """The processes of the last round of samples that had any."""
+        sampled = [member for member in self.members.values() if member.first_s is not None]
+        last_s = max((member.last_s for member in sampled), default=0.0)
+        return [member for member in sampled if member.last_s > last_s - _ROUND_S]
+
+    def take_in(self, rows: Iterable[tuple[str, Row]]) -> bool:
+        """Rows that came together, in any order; whether there were any."""
+        dated = [(time_ns, table, row) for table, row in rows if type(time_ns := row.get("time_mono_ns")) is int]
+        if not dated:
+            return False
+        dated.sort(key=lambda each: each[0])
+        if self.start_mono_ns is None:
+            self.start_mono_ns = dated[0][0]
+        end_s = self._seconds(dated[-1][0])
+        for time_ns, table, row in dated:
+            if table in TABLES:
+                self._take_in(table, row, self._seconds(time_ns), end_s)
+        self._close_round(end_s)
+        return True
+
+    def fastest(self) -> Pace | None:
+        """The process that is farthest: of several ranks any will do."""
+        return max(self.paces.values(), key=lambda pace: pace.step, default=None)
+
+    def _seconds(self, time_ns: int) -> float:
+        return (time_ns - (self.start_mono_ns or 0)) / 1e9
+
+    def _take_in(self, table: str, row: Row, now_s: float, end_s: float) -> None:
+        process = row.get("pid") or 0, row.get("start_ticks") or 0
+        if table in _PARTS_OF_A_ROUND:
+            key = table, *process, row.get("cgroup"), row.get("limit_name"), row.get("gpu_uuid")
+            if key in self._round_keys:  # it comes a second time: a new round of samples has begun
+                self._close_round(end_s)
+            self._round_keys.add(key)
+            self._round.setdefault(table, []).append(row)
+            self.now_s = max(self.now_s, now_s)
+            if table == "process_samples":
+                self._member(process).look_at(now_s, row)
+        elif table == "processes":
+            if row.get("died_mono_ns") is not None:
+                self._close_round(end_s)  # in which it was still alive
+            self._describe(self._member(process), row, now_s)
+        elif table == "takes" and row.get("take") is not None:
+            self.inventories.add_take(process, row, now_s)
+        elif table == "holders" and row.get("take") is not None:
+            self.inventories.add_holder(process, row)
+        elif table == "events":
+            self._note(row, now_s)
+        elif table == "crash_text":
+            lines = (row.get("last_words") or "").strip().splitlines()
+            text = lines[-1] if lines else row.get("exception_type") or "crashed"
+            self.events.append(Event(now_s, f"process {process[0]}: {text}"))
+        if table in ("sentinels", "takes", "marks") and row.get("step") is not None:
+            self.paces.setdefault(process, Pace()).add(now_s, row["step"])
+
+    def _member(self, process: Process) -> Member:
+        return self.members.setdefault(process, Member(process[0]))
+
+    def _describe(self, member: Member, row: Row, now_s: float) -> None:
+        member.role, member.is_root = row.get("role") or "other", bool(row.get("is_root"))
+        member.program = program_of(row.get("cmdline") or "", row.get("comm") or "?")
+        if row.get("cgroup"):
+            self._cgroups[row["cgroup"]] = None
+        if row.get("died_mono_ns") is None or member.died:
+            return
+        member.died = True
+        if row.get("exit_signal") is not None and not member.is_root:
+            ended_by = f"{member.role} {member.pid} was ended by {signal_name(row['exit_signal'])}"
+            self.events.append(Event(now_s, ended_by))
+
+    def _note(self, row: Row, now_s: float) -> None:
+        event, text = row.get("event"), row.get("text") or ""
+        if event == "end":
+            self.ending_text = text
+            self.now_s = max(self.now_s, now_s)
+        elif event in _SHOWN_EVENTS:
+            self.events.append(Event(now_s, f"{event}: {text}"))
+
+    def _close_round(self, end_s: float) -> None:
+        """What follows from the samples of one instant; for limits only if it is not long past: that is dear."""
+        found, self._round = self._round, {}
+        self._round_keys.clear()
+        if not found:
+            return
+        mapped_bytes = sum(row.get("file_bytes") or 0 for row in found.get("process_samples", ()))
+        if "process_samples" in found:
+            # Of a tree, Figures asks for now_s and the memory of each process: a scene has both.
+            self.figures.look_at(cast("Tree", self), mapped_bytes)
+            self.history.add(self.now_s, self.figures.last_bytes)
+        if self.now_s >= end_s - _FORECAST_S:
+            self.limits.look_at(
+                found.get("host_samples", []),
+                found.get("cgroup_samples", []),
+                found.get("limit_samples", ()),
+                found.get("gpu_samples", ()),
+                now_s=self.now_s,
+                own_cgroups=self._cgroups,
+                job=self.figures.course,
+            )
+
+
+def program_of(command_line: str, comm: str) -> str:
+    """The script or module that an interpreter runs, else the name the kernel shows."""
+    words: Sequence[str] = command_line.split()
+    for before, word in zip(words, words[1:]):
+        if word.endswith(".py"):
+            return os.path.basename(word)
+        if before == "-m":
+            return word
+    return comm

@@ -1,0 +1,156 @@
+"""A frame made from a recording: what a person reads off it, and that it fits."""
+
+from __future__ import annotations
+
+import pytest
+from rich.cells import cell_len
+
+from leakscope.units import GiB, MiB
+from leakscope.watching.feeds import RecordingFeed
+from leakscope.watching.frame import frame
+from leakscope.watching.scene import Scene
+from tests.builders import RecordingBuilder
+
+
+def scene_of(builder: RecordingBuilder) -> tuple[Scene, str]:
+    feed = RecordingFeed(builder.open())
+    scene = Scene(feed.start_mono_ns)
+    scene.take_in(feed.poll())
+    return scene, feed.command
+
+
+def text_of(builder: RecordingBuilder, **options: int) -> str:
+    scene, command = scene_of(builder)
+    return "\n".join(line.text for line in frame(scene, command, "ended", **options))
+
+
+def growing(tmp_path, per_s: int = 10 * MiB, seconds: int = 120, **meta) -> RecordingBuilder:
+    rss = [200 * MiB + per_s * i for i in range(seconds)]
+    cpu_s = [0.5 * i for i in range(seconds)]
+    return RecordingBuilder(tmp_path, **meta).process(100).samples(100, rss, cpu_s=cpu_s, thread_count=7)
+
+
+def holder(path: str, bytes: int, parent: str | None = None, **columns):
+    named = {"edge_kind": "attribute", "is_user": True, "type_name": "list"}
+    return {**named, "path": path, "parent_path": parent, "deep_bytes": bytes, **columns}
+
+
+def line_with(text: str, word: str) -> str:
+    found = [line for line in text.splitlines() if word in line]
+    assert found, f"no line has {word!r}:\n{text}"
+    return found[0]
+
+
+def test_memory_of_the_tree_now_its_peak_and_its_rate(tmp_path):
+    text = text_of(growing(tmp_path))
+    memory = line_with(text, "memory ")
+    assert "1.4 GiB" in memory and "peak 1.4 GiB" in memory and "+600 MiB/min" in memory
+    assert "▁" in text and "█" in text
+
+
+def test_memory_that_is_flat_is_not_drawn_as_a_rise(tmp_path):
+    text = text_of(growing(tmp_path, per_s=4096))
+    assert "▁" not in text
+
+
+def test_what_was_freed_again_stays_in_the_peak(tmp_path):
+    builder = RecordingBuilder(tmp_path).process(100).samples(100, [100 * MiB] * 5 + [900 * MiB] + [100 * MiB] * 5)
+    assert "100 MiB   peak 900 MiB" in text_of(builder)
+
+
+def test_steady_growth_says_when_the_nearest_limit_is_reached(tmp_path):
+    builder = growing(tmp_path).cgroup([(200 + 10 * i) * MiB for i in range(120)], 2 * GiB)
+    builder = builder.series(
+        "host_samples", mem_available_bytes=[60 * GiB] * 120, mem_total_bytes=64 * GiB, oom_kill_count=0
+    )
+    limit = line_with(text_of(builder), "limit ")
+    assert "cgroup /job" in limit and "2.0 GiB" in limit
+    assert "full in 65" in limit or "full in 66" in limit
+
+
+def test_a_single_step_of_memory_gives_no_forecast(tmp_path):
+    steps = [200 * MiB] * 60 + [1200 * MiB] * 60
+    builder = RecordingBuilder(tmp_path).process(100).samples(100, steps).cgroup(steps, 2 * GiB)
+    assert "full in" not in text_of(builder)
+
+
+def test_processes_of_one_role_are_one_line(tmp_path):
+    builder = growing(tmp_path, seconds=10)
+    for pid in (101, 102, 103):
+        builder.process(pid, role="dataloader-worker").samples(pid, [100 * MiB + i * MiB for i in range(10)])
+    text = text_of(builder)
+    assert "trainer train.py [100]" in line_with(text, "trainer")
+    assert "50%" in line_with(text, "trainer")
+    workers = line_with(text, "dataloader-worker")
+    assert "×3" in workers and "327 MiB" in workers
+
+
+def test_a_process_that_died_holds_nothing(tmp_path):
+    builder = growing(tmp_path, seconds=10).process(101, role="python-fork", died_s=5.0).samples(101, [GiB] * 5)
+    text = text_of(builder)
+    assert "python-fork" not in text and "peak 1.2 GiB" in text
+    assert "290 MiB" in line_with(text, "memory ")
+
+
+def test_of_a_job_that_ended_the_last_moment_is_shown(tmp_path):
+    assert "trainer train.py [100]" in text_of(growing(tmp_path, seconds=10).ends(exit_code=1))
+
+
+def test_steps_and_their_pace(tmp_path):
+    builder = growing(tmp_path, seconds=20).sentinels(100, step=[5 * i for i in range(20)])
+    assert "95   5.0 steps/s" in line_with(text_of(builder), "step ")
+
+
+def test_the_holder_is_named_and_neither_what_it_hangs_on_nor_its_members(tmp_path):
+    def heap(history: int, weights: int):
+        return [
+            holder("main() trainer", history + weights, edge_kind="local"),
+            holder("main() trainer.history", history, "main() trainer", length=history // MiB),
+            holder("main() trainer.history[*]", history, "main() trainer.history", edge_kind="item"),
+            holder("main() trainer.history[*].loss", history, "main() trainer.history[*]"),
+            holder("main() trainer.weights", weights, "main() trainer", type_name="Weights"),
+        ]
+
+    builder = growing(tmp_path, seconds=10).take(100, 1, 1.0, holders=heap(100 * MiB, 50 * MiB))
+    builder.take(100, 2, 5.0, holders=heap(300 * MiB, 50 * MiB)).take(100, 3, 9.0, holders=[], reason="exit")
+    text = text_of(builder)
+    shown = [line.split()[:2] for line in text.partition("HOLDERS")[2].splitlines()[1:]]
+    assert shown == [["main()", "trainer.history"], ["main()", "trainer.weights"]]
+    row = line_with(text, "trainer.history")
+    assert "300 MiB" in row and "+200 MiB" in row and row.endswith("300")
+    assert "HOLDERS 4 s ago" in text
+
+
+def test_an_inventory_that_was_cut_short_is_no_base_for_growth(tmp_path):
+    builder = growing(tmp_path, seconds=10).take(100, 1, 1.0, holders=[], truncated=True)
+    builder.take(100, 2, 5.0, holders=[holder("cache", 80 * MiB)])
+    assert "+" not in line_with(text_of(builder), "cache ")
+
+
+def test_alerts_and_children_that_were_killed_are_told(tmp_path):
+    builder = growing(tmp_path, seconds=10).event("alert", 4.0, text="rss>40GB: 41 GB resident in 3 processes")
+    builder.process(101, role="dataloader-worker").samples(101, [MiB] * 3)
+    builder.row("processes", 6.0, 101, role="dataloader-worker", died_mono_ns=1, exit_signal=9)
+    text = text_of(builder)
+    assert "rss>40GB: 41 GB resident" in line_with(text, "4 s  ")
+    assert "dataloader-worker 101 was ended by SIGKILL" in text
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (80, 12), (40, 10), (200, 60), (20, 5)])
+def test_it_fits_the_terminal(tmp_path, width, height):
+    command = ["python", "日本語/train.py", "--name", "a\x1b[2Jb\nc", *["--long"] * 40]
+    builder = growing(tmp_path, seconds=10, command=command)
+    for pid in range(101, 121):
+        builder.process(pid, role="other", comm=f"p{pid}", cmdline=f"p{pid}").samples(pid, [MiB] * 10)
+    for at_s in range(9):
+        builder.event("pressure", at_s, text="memory under pressure: " + "x " * 90)
+    builder.take(100, 1, 1.0, holders=[holder(f"main() {'deeply.' * 20}n{i}", MiB) for i in range(20)])
+    scene, command_line = scene_of(builder)
+    lines = frame(scene, command_line, "recording", width=width, height=height)
+    assert len(lines) <= height
+    assert all(cell_len(line.text) <= width for line in lines)
+    assert all(line.text.isprintable() for line in lines)
+
+
+def test_a_recording_without_samples_says_so(tmp_path):
+    assert "not yet read" in text_of(RecordingBuilder(tmp_path).process(100))

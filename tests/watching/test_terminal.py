@@ -1,0 +1,259 @@
+"""``leakscope watch`` as a person has it: in a terminal beside a real recording, in a pipe, with wrong input."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from leakscope.units import MiB
+from tests.builders import RecordingBuilder
+from tests.recorder.runs import PYTHON, TIMEOUT_S, environment, until
+
+# Grows until it is told to end by a file.
+PROGRAM = """
+import os, sys, time
+history = []
+print("ready", flush=True)
+while not os.path.exists("enough"):
+    history.append(bytearray(200_000))
+    time.sleep(0.02)
+"""
+
+
+class Terminal:
+    """``leakscope watch`` in a terminal of 80 x 24; ``seen`` is all it wrote, without what moves the cursor."""
+
+    def __init__(self, folder: Path, *words: str, **env: str) -> None:
+        self.pid, self._fd = pty.fork()
+        if self.pid == 0:
+            os.chdir(folder)
+            os.execve(PYTHON, [PYTHON, "-m", "leakscope", "watch", *words], environment(TERM="xterm", **env))
+        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        self.raw = ""
+        self._status: int | None = None
+
+    @property
+    def seen(self) -> str:
+        return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", self.raw)
+
+    @property
+    def modes(self) -> list:
+        return termios.tcgetattr(self._fd)
+
+    def press(self, keys: str) -> None:
+        os.write(self._fd, keys.encode())
+
+    def wait_for(self, text: str) -> None:
+        until(lambda: self._read() is not None and text in self.seen)
+
+    def wait_for_frames(self, count: int) -> None:
+        until(lambda: self._read() is not None and self.raw.count("\x1b[H") >= count)
+
+    def wait(self) -> int:
+        """Its exit status."""
+        until(lambda: not self._read())
+        return self._reap()
+
+    def close(self) -> None:
+        if self._status is None:
+            os.kill(self.pid, 9)
+            self._reap()
+        os.close(self._fd)
+
+    def _reap(self) -> int:
+        if self._status is None:
+            self._status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self._status
+
+    def _read(self) -> bool:
+        """Take in what is there; False at its end."""
+        if not select.select([self._fd], [], [], 0.1)[0]:
+            return True
+        try:
+            data = os.read(self._fd, 65536)
+        except OSError:  # it closed the terminal
+            return False
+        self.raw += data.decode("utf-8", "replace")
+        return bool(data)
+
+
+@pytest.fixture
+def terminal(tmp_path) -> Iterator:
+    opened = []
+
+    def open_terminal(*words: str, **env: str) -> Terminal:
+        opened.append(Terminal(tmp_path, *words, **env))
+        return opened[-1]
+
+    yield open_terminal
+    for each in opened:
+        each.close()
+
+
+@pytest.fixture
+def running(tmp_path) -> Iterator[subprocess.Popen]:
+    """A recording that goes on, run.parquet in ``tmp_path``."""
+    (tmp_path / "prog.py").write_text(PROGRAM)
+    words = ["record", "-q", "-o", "run.parquet", "--flush", "200ms", "--", PYTHON, "prog.py"]
+    recorder = subprocess.Popen(
+        [PYTHON, "-m", "leakscope", *words], cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True
+    )
+    assert recorder.stdout is not None and recorder.stdout.readline() == "ready\n"
+    yield recorder
+    (tmp_path / "enough").touch()
+    assert recorder.wait(TIMEOUT_S) == 0
+    recorder.stdout.close()
+
+
+def watch(folder: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [PYTHON, "-m", "leakscope", "watch", *words],
+        cwd=folder,
+        env=environment(**env),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+
+
+def ended_run(folder: Path) -> Path:
+    builder = RecordingBuilder(folder).process(100).samples(100, [(100 + i) * MiB for i in range(30)])
+    return builder.ends(exit_code=3).write()
+
+
+def test_a_run_is_watched_to_its_end(terminal, running, tmp_path):
+    seen = terminal("run.parquet")
+    seen.wait_for("trainer prog.py")
+    seen.wait_for("recording")
+    seen.wait_for_frames(3)
+    (tmp_path / "enough").touch()
+    assert seen.wait() == 0
+    left = seen.seen.rpartition("q quits")[2]
+    assert "trainer prog.py" in left  # the last frame stays on the user's own screen
+    assert "the command exited with status 0" in left
+    assert "leakscope report run.parquet" in left
+
+
+def test_q_quits_and_the_terminal_is_as_it_was(terminal, running):
+    seen = terminal("run.parquet")
+    before = seen.modes
+    seen.wait_for("q quits")
+    seen.press("q")
+    assert seen.wait() == 0
+    assert seen.raw.rstrip().endswith("\x1b[?1049l")
+    assert seen.modes == before
+    assert running.poll() is None
+
+
+def test_interrupt_is_quiet(terminal, running):
+    seen = terminal("run.parquet")
+    before = seen.modes
+    seen.wait_for("q quits")
+    seen.press("\x03")
+    assert seen.wait() == 130
+    assert "Traceback" not in seen.seen and seen.raw.rstrip().endswith("\x1b[?1049l")
+    assert seen.modes == before
+
+
+def test_a_process_without_a_recording(terminal, tmp_path):
+    (tmp_path / "prog.py").write_text(PROGRAM)
+    with subprocess.Popen([PYTHON, "prog.py"], cwd=tmp_path, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None and program.stdout.readline()
+        seen = terminal("-p", str(program.pid))
+        seen.wait_for(f"trainer prog.py [{program.pid}]")
+        (tmp_path / "enough").touch()
+        assert program.wait(TIMEOUT_S) == 0
+        assert seen.wait() == 0
+    assert "the process has ended" in seen.seen
+
+
+def test_no_colour(terminal, tmp_path):
+    ended_run(tmp_path)
+    plain, coloured = terminal("run.parquet", NO_COLOR="1"), terminal("run.parquet")
+    assert plain.wait() == coloured.wait() == 0
+    assert "\x1b[1m" in coloured.raw and "\x1b[" not in plain.raw
+
+
+def test_a_replay_goes_by_and_ends(terminal, tmp_path):
+    ended_run(tmp_path)
+    began_s = time.monotonic()
+    seen = terminal("run.parquet", "--speed", "10")
+    assert seen.wait() == 0
+    assert time.monotonic() - began_s > 2.9  # 29 s at ten times the speed
+    assert "replay" in seen.seen and "the command ended: 3" in seen.seen
+
+
+def test_in_a_pipe_one_look_is_taken(running, tmp_path):
+    done = watch(tmp_path, "run.parquet")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "recording" in done.stdout and "\x1b" not in done.stdout
+    assert running.poll() is None
+
+
+def test_in_a_pipe_a_line_at_each_interval(running, tmp_path):
+    words = [PYTHON, "-m", "leakscope", "watch", "run.parquet", "-i", "200ms"]
+    with subprocess.Popen(words, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        until(lambda: "1 process" in watching.stdout.readline())
+        (tmp_path / "enough").touch()
+        rest = watching.stdout.read()
+        assert watching.wait(TIMEOUT_S) == 0
+    assert "the command exited with status 0" in rest
+
+
+def test_of_an_ended_run_the_end_is_shown(tmp_path):
+    done = watch(tmp_path, str(ended_run(tmp_path)))
+    assert done.returncode == 0
+    assert "peak 129 MiB" in done.stdout and "the command ended: 3" in done.stdout
+
+
+def test_a_recorder_that_was_killed(tmp_path):
+    builder = RecordingBuilder(tmp_path).process(100).samples(100, [MiB] * 5)
+    builder.write_journal()
+    done = watch(tmp_path, "run.parquet")
+    assert done.returncode == 0
+    assert "how the command ended was not recorded" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        ([], 2, "either a recording or -p PID"),
+        (["run.parquet", "-p", "1"], 2, "either a recording or -p PID"),
+        (["none.parquet"], 3, "there is no file none.parquet"),
+        (["-p", "999999999"], 2, "there is no process 999999999"),
+        (["-p", "-1"], 2, "there is no process -1"),
+        (["-p", "1", "--replay"], 2, "not for -p PID"),
+        (["run.parquet", "-i", "soon"], 2, "'soon' is not a duration"),
+        (["run.parquet", "-i", "0"], 2, "too short"),
+        (["run.parquet", "--speed", "0"], 2, "--speed"),
+    ],
+)
+def test_what_cannot_be_watched_gets_one_line(tmp_path, words, status, said):
+    done = watch(tmp_path, *words)
+    assert done.returncode == status
+    assert said in done.stderr and done.stderr.count("\n") == 1 and done.stdout == ""
+
+
+def test_a_running_recording_is_not_replayed(running, tmp_path):
+    done = watch(tmp_path, "run.parquet", "--replay")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "still being recorded" in done.stderr
+
+
+def test_a_reader_that_had_enough(tmp_path):
+    path = ended_run(tmp_path)
+    line = f"{PYTHON} -m leakscope watch {path} --speed 100 -i 100ms | head -1"
+    done = subprocess.run(["bash", "-c", line], env=environment(), capture_output=True, text=True, timeout=TIMEOUT_S)
+    assert done.stderr == "" and done.stdout.startswith("leakscope ")
