@@ -240,7 +240,10 @@ class Verdict:
 
 @dataclass(frozen=True)
 class RecordingFacts:
-    """What was recorded and what recording it cost; ``ended`` is exit, signal, oom-killed or lost."""
+    """What was recorded and what recording it cost; ``ended`` is exit, signal, oom-killed or lost.
+
+    ``cwd``: the folder the job was started in.
+    """
 
     path: str
     command: Sequence[str]
@@ -254,6 +257,7 @@ class RecordingFacts:
     complete: bool
     notes: Sequence[str] = ()
     overhead: Mapping[str, float | None] = field(default_factory=dict)
+    cwd: str | None = None
 
 
 @dataclass(frozen=True)

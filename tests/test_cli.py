@@ -11,7 +11,7 @@ import types
 import pytest
 
 import leakscope
-from leakscope import options, schema
+from leakscope import cli, options, schema
 from leakscope.cli import main
 from leakscope.findings import Finding, RecordingFacts, Report, Subject, Verdict
 from tests.builders import RecordingBuilder
@@ -41,7 +41,8 @@ def asked(monkeypatch):
 
     monkeypatch.setitem(sys.modules, "leakscope.analyzers", types.SimpleNamespace(analyze=analyze))
     monkeypatch.setitem(sys.modules, "leakscope.renderers", types.SimpleNamespace(render=render))
-    for name, suffix in (("json", ".json"), ("terminal", ".txt")):
+    for name in cli._renderers():
+        suffix = {"terminal": ".txt"}.get(name, f".{name}")
         monkeypatch.setitem(sys.modules, f"leakscope.renderers.{name}", types.SimpleNamespace(SUFFIX=suffix))
     return asked
 

@@ -46,6 +46,7 @@ def facts(recording: Recording) -> RecordingFacts:
         complete=recording.complete,
         notes=[*map(str, recording.notes), *not_looked_at(recording)],
         overhead=_overhead(recording, duration_s),
+        cwd=text if isinstance(text := recording.meta.get("cwd"), str) else None,
     )
 
 

@@ -3,6 +3,8 @@
 Run by the recorder as a script, with the interpreter of the job that wrote the file: memray is installed there.
 """
 
+from __future__ import annotations
+
 import json
 import sys
 
@@ -10,7 +12,7 @@ MOST = 40
 MOST_FRAMES = 40
 
 
-def main(path):
+def main(path: str) -> None:
     import memray
 
     reader = memray.FileReader(path)

@@ -30,5 +30,5 @@ def place(report: Report, finding: Finding) -> Place | None:
 
 def cwd(report: Report) -> str | None:
     """The folder the job was started in; None where the report does not say."""
-    folder: str | None = getattr(report.recording, "cwd", None)
+    folder = report.recording.cwd
     return os.path.normpath(folder) if folder and os.path.isabs(folder) else None

@@ -20,10 +20,11 @@ def printable(text: str) -> str:
 def run_facts(recording: RecordingFacts) -> str:
     """``45.9 s, 3 processes, exit status 0``."""
     processes = "1 process" if recording.process_count == 1 else f"{recording.process_count} processes"
-    return f"{format_duration(recording.duration_s)}, {processes}, {_ended(recording)}"
+    return f"{format_duration(recording.duration_s)}, {processes}, {ended(recording)}"
 
 
-def _ended(recording: RecordingFacts) -> str:
+def ended(recording: RecordingFacts) -> str:
+    """``exit status 0``, ``ended by signal 9``."""
     if recording.ended == "exit" and recording.exit_code is not None:
         return f"exit status {recording.exit_code}"
     if recording.ended == "signal":

@@ -18,10 +18,11 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from ..findings import BudgetRow, Excerpt, HeapView, RecordingFacts, Report, RuledOut, Skipped, Timeline
+from ..findings import BudgetRow, Excerpt, HeapView, Report, Timeline
 from ..units import format_bytes, format_count, format_duration
 from ..version import __version__
 from ._html import charts
+from ._words import by_reason, ended, printable
 
 SUFFIX = ".html"
 _FOLDER = Path(__file__).with_name("_html")
@@ -45,12 +46,12 @@ def render(report: Report) -> str:
             script_hash=_hash(script),
             style_hash=_hash(style),
             data=Markup(_embedded(_data(report))),
-            ended=_ended(report.recording),
+            ended=ended(report.recording),
             timeline_charts=_timeline_charts(report.timeline),
             excerpts={(e.file, e.line): _excerpt(e) for e in report.excerpts},
             budgets=list(_budgets(report.tensor_budget)),
-            ruled_out=_by_reason(report.ruled_out),
-            skipped=_by_reason(report.skipped),
+            ruled_out=by_reason(report.ruled_out),
+            skipped=by_reason(report.skipped),
             version=__version__,
         )
     )
@@ -74,9 +75,7 @@ def _environment() -> Environment:
 
 def _harmless(value: Any) -> Any:
     """A string of the job's as it may be shown: what is invisible, or turns a line round, is written out."""
-    if not isinstance(value, str) or isinstance(value, Markup) or value.isprintable():
-        return value
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in value)
+    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _growth(value: float) -> str:
@@ -136,14 +135,6 @@ def _timeline_charts(timeline: Timeline | None) -> list[tuple[str, charts.Chart]
     ]
 
 
-def _ended(recording: RecordingFacts) -> str:
-    if recording.ended == "exit" and recording.exit_code is not None:
-        return f"exit status {recording.exit_code}"
-    if recording.ended == "signal":
-        return f"ended by signal {recording.signal}"
-    return "killed for lack of memory" if recording.ended == "oom-killed" else "its end was not recorded"
-
-
 def _excerpt(excerpt: Excerpt) -> list[tuple[int, str, bool]]:
     """(number, text, is meant) of each line, without the indent they have in common."""
     text = textwrap.dedent("\n".join(line.expandtabs(4) for line in excerpt.lines)).rstrip()
@@ -160,14 +151,6 @@ def _budgets(rows: Sequence[BudgetRow]) -> Iterator[tuple[str, list[str], list[t
             accounts.setdefault(row.account, {})[row.moment] = row.bytes
         moments = list(dict.fromkeys(row.moment for row in own))
         yield f"{process} on {device}", moments, sorted(accounts.items(), key=lambda one: one[0] == "not-tensors")
-
-
-def _by_reason(entries: Sequence[RuledOut | Skipped]) -> list[tuple[str, str]]:
-    """(kinds, reason): what several kinds have in common is said once."""
-    kinds: dict[str, dict[str, None]] = {}
-    for one in entries:
-        kinds.setdefault(one.reason, {})[one.kind] = None
-    return [(", ".join(names), reason) for reason, names in kinds.items()]
 
 
 def _tree(view: HeapView) -> list[dict[str, Any]]:

@@ -25,12 +25,11 @@ from ..findings import (
     ProcessRow,
     RecordingFacts,
     Report,
-    RuledOut,
-    Skipped,
     Subject,
     Verdict,
 )
 from ..units import format_bytes, format_duration
+from ._words import VERDICTS, amount, by_reason, caveats, printable, run_facts
 
 SUFFIX = ".txt"
 _WIDEST = 110  # longer lines are hard to read
@@ -81,11 +80,9 @@ def _parts(report: Report) -> Iterator[RenderableType]:
         yield Padding(_budget(report.tensor_budget), (0, 0, 0, 2))
     if report.ruled_out:
         yield _heading("Ruled out")
-        yield _list([_joined(kinds, reason) for reason, kinds in _by_reason(report.ruled_out)])
-    blind = [_joined(kinds, reason) for reason, kinds in _by_reason(report.skipped)]
-    blind += [_clean(note) for note in report.recording.notes]
-    if not report.recording.complete:
-        blind.append(Text("the recording is not complete: what happened after its last row is not known"))
+        yield _list([_joined(kinds, reason) for kinds, reason in by_reason(report.ruled_out)])
+    blind = [_joined(kinds, reason) for kinds, reason in by_reason(report.skipped)]
+    blind += map(_clean, caveats(report))
     if blind:
         yield _heading("Not looked at")
         yield _list(blind, style="dim")
@@ -94,12 +91,8 @@ def _parts(report: Report) -> Iterator[RenderableType]:
 
 
 def _verdict(verdict: Verdict) -> ConsoleRenderable:
-    word, style = {
-        True: ("LEAKING", "bold white on red"),
-        False: ("NOT LEAKING", "bold black on green"),
-        None: ("CANNOT TELL", "bold black on yellow"),
-    }[verdict.leaking]
-    badges = Text(f" {word} ", style=style)
+    style = {True: "bold white on red", False: "bold black on green", None: "bold black on yellow"}[verdict.leaking]
+    badges = Text(f" {VERDICTS[verdict.leaking]} ", style=style)
     if verdict.killed:
         badges.append(" ").append(" KILLED ", style="bold white on red")
     if verdict.seconds_to_limit is not None:
@@ -108,16 +101,9 @@ def _verdict(verdict: Verdict) -> ConsoleRenderable:
 
 
 def _run_line(recording: RecordingFacts) -> Text:
-    ended = {
-        "exit": f"exit status {recording.exit_code}" if recording.exit_code is not None else "its end was not recorded",
-        "signal": f"ended by signal {recording.signal}",
-        "oom-killed": "killed for lack of memory",
-    }.get(recording.ended, "the end was not recorded")
-    processes = "1 process" if recording.process_count == 1 else f"{recording.process_count} processes"
     command = _clean(" ".join(recording.command)) if recording.command else Text("(attached)")
     command.truncate(60, overflow="ellipsis")
-    facts = f"  ·  {format_duration(recording.duration_s)}, {processes}, {ended}"
-    return _styled(Text.assemble(command, facts), "dim")
+    return _styled(Text.assemble(command, f"  ·  {run_facts(recording)}"), "dim")
 
 
 def _finding(finding: Finding, number: int) -> Iterator[RenderableType]:
@@ -126,15 +112,7 @@ def _finding(finding: Finding, number: int) -> Iterator[RenderableType]:
         (f"{number}. ", "bold"), (f"{finding.severity}: ", style), _styled(_clean(finding.title), "bold")
     )
     yield _hanging(title, 3)
-    amount = [format_bytes(finding.bytes)]
-    if finding.wasted:
-        amount.append("wasted once")
-    if finding.bytes_per_hour:
-        amount.append(f"{format_bytes(finding.bytes_per_hour)} an hour")
-    if finding.bytes_per_step:
-        amount.append(f"{format_bytes(finding.bytes_per_step)} a step")
-    amount.append(f"{finding.confidence:.0%} sure")
-    rows = [*_where(finding.subject), ("amount", Text(", ".join(amount)))]
+    rows = [*_where(finding.subject), ("amount", Text(amount(finding)))]
     rows.append(("kind", _clean(finding.kind)))
     yield Padding(_pairs(rows), (0, 0, 0, 3))
     parts = (
@@ -156,11 +134,8 @@ def _where(subject: Subject) -> Iterator[tuple[str, Text]]:
             place.append_text(Text.assemble("  in ", _clean(subject.function)))
         yield "where", place
     if subject.holder or subject.variable:
-        holder = _clean(subject.holder or subject.variable or "")
-        if subject.type:
-            holder.append_text(_styled(Text.assemble("  of ", _clean(subject.type)), "dim"))
-        yield "held by", holder
-    elif subject.type:
+        yield "held by", _clean(subject.holder or subject.variable or "")
+    if subject.type:
         yield "type", _clean(subject.type)
     if subject.path:
         yield "path", _clean(subject.path)
@@ -263,16 +238,6 @@ def _evidence(evidence: Evidence) -> Text:
     return _clean(evidence.text)
 
 
-def _by_reason(entries: Sequence[RuledOut | Skipped]) -> list[tuple[str, str]]:
-    """(reason, kinds): what several kinds have in common is said once."""
-    kinds: dict[str, list[str]] = {}
-    for one in entries:
-        known = kinds.setdefault(one.reason, [])
-        if one.kind not in known:
-            known.append(one.kind)
-    return [(reason, ", ".join(names)) for reason, names in kinds.items()]
-
-
 def _joined(kind: str, reason: str) -> Text:
     return Text.assemble((f"{_clean(kind)}: ", "bold"), _clean(reason))
 
@@ -310,9 +275,5 @@ def _styled(text: Text, style: str) -> Text:
 
 
 def _clean(text: str) -> Text:
-    """A string of the job's as harmless text: control characters and lone surrogates shown, not sent."""
-    return Text("".join(c if c.isprintable() else _visible(c) for c in text))
-
-
-def _visible(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
+    """A string of the job's as harmless text."""
+    return Text(printable(text))

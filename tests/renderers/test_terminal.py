@@ -19,7 +19,8 @@ python train.py  ·  21.4 s, 3 processes, exit status 0
 
 1. critical: Trainer.history keeps every loss tensor
    where    train.py:88  in Trainer.step
-   held by  Trainer.history (list)  of torch.Tensor float32
+   held by  Trainer.history (list)
+   type     torch.Tensor float32
    path     main() trainer.history[*]
    process  train.py (trainer, pid 4242)
    amount   600 MiB, 120 GiB an hour, 128 KiB a step, 97% sure
