@@ -77,8 +77,7 @@ class _Viewer:
 
     def show_once(self) -> int:
         """The present state, and how it ended if it did."""
-        while self._look() and self._state == "recording" and not self._feed.is_over:
-            pass  # the journal of a long run is read in parts
+        self._look_at_all()
         self._print_frame()
         if self._state == "ended" or self._scene.ending_text:
             self._print_ending()
@@ -92,7 +91,8 @@ class _Viewer:
                 width, height = terminal.size
                 lines = self._frame(width, height - 1)
                 terminal.show([*lines, Line("q quits", "faint")])
-                if "q" in terminal.wait_for_key(began_s + (self._interval_s or REFRESH_S) - time.monotonic()).lower():
+                next_s = began_s + (0.0 if self._feed.is_behind else self._interval_s or REFRESH_S)
+                if "q" in terminal.wait_for_key(next_s - time.monotonic()).lower():
                     return 0
         self._look()  # what came while the end was read
         self._print_frame()
@@ -102,7 +102,7 @@ class _Viewer:
     def _line_by_line(self, interval_s: float) -> int:
         next_s = time.monotonic()
         while not self._feed.is_over:
-            self._look()
+            self._look_at_all()
             scene = self._scene
             print(status_text(scene.now_s + self._age_s(), scene.figures, scene.limits.nearest), flush=True)
             next_s = max(next_s + interval_s, time.monotonic())
@@ -111,11 +111,14 @@ class _Viewer:
         self._print_ending()
         return 0
 
-    def _look(self) -> bool:
-        has_news = self._scene.take_in(self._feed.poll())
-        if has_news:
+    def _look(self) -> None:
+        if self._scene.take_in(self._feed.poll()):
             self._news_s = time.monotonic()
-        return has_news
+
+    def _look_at_all(self) -> None:
+        self._look()
+        while self._feed.is_behind:
+            self._look()
 
     def _age_s(self) -> float:
         """How long ago the newest row came; what has ended grows no older."""
@@ -125,7 +128,9 @@ class _Viewer:
     def _frame(self, width: int, height: int = 0) -> list[Line]:
         age_s = self._age_s()
         state = "ended" if self._feed.is_over else self._state
-        if age_s >= _OLD_S:
+        if self._feed.is_behind:
+            state = "reading what was recorded so far"
+        elif age_s >= _OLD_S:
             state += f", seen {age_s:.0f} s ago"
         return frame(self._scene, self._feed.command, state, age_s=age_s, width=width, height=height)
 

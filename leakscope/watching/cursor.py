@@ -25,15 +25,18 @@ class Cursor:
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._files: dict[str, _File] = {}
+        self.is_behind = False
 
     def read_on(self, most_s: float) -> Iterator[tuple[str, Row]]:
-        """Every (table, row) that is new, for ``most_s`` at most; the rest comes with the next call."""
+        """Every (table, row) that is new; after ``most_s`` no more: ``is_behind``, the next call goes on from there."""
+        self.is_behind = False
         deadline_s = time.monotonic() + most_s
         for file in self._all_files():
             for table, rows in file.blocks():
                 for row in rows:
                     yield table, row
                 if time.monotonic() > deadline_s:
+                    self.is_behind = True
                     return
 
     def close(self) -> None:

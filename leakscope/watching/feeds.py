@@ -21,7 +21,7 @@ from ..recorder.sources import cgroup_memory, gpu_memory, host_memory, limits, p
 from ..recorder.tree import Tree
 from ..schema import SCHEMA_VERSION
 from .cursor import Cursor, Row
-from .scene import TABLES
+from .past import rows_of
 
 if TYPE_CHECKING:
     from ..storage import Recording
@@ -40,6 +40,10 @@ class Feed(Protocol):
 
     @property
     def is_over(self) -> bool: ...
+
+    @property
+    def is_behind(self) -> bool:
+        """There is more to be had at once."""
 
     def poll(self) -> Iterable[tuple[str, Row]]: ...
 
@@ -81,6 +85,10 @@ class JournalFeed:
         """The recorder wrote its last row, or is gone."""
         return self._ended
 
+    @property
+    def is_behind(self) -> bool:
+        return self._cursor.is_behind
+
     def poll(self) -> Iterator[tuple[str, Row]]:
         was_there = self._journal.exists()  # asked before reading: what was written last is read all the same
         for table, row in self._cursor.read_on(_READ_ON_S):
@@ -97,9 +105,11 @@ class JournalFeed:
 class RecordingFeed:
     """A recording that has ended: all of it at once, or as it went, ``speed`` times as fast."""
 
+    is_behind = False
+
     def __init__(self, recording: Recording, speed: float | None = None) -> None:
         self.command, self.start_mono_ns = command_of(recording.meta), start_of(recording.meta)
-        self._rows = deque(sorted(_rows(recording), key=lambda each: each[1]["time_mono_ns"]))
+        self._rows = deque(rows_of(recording))
         self._speed = speed
         self._first_ns = self._rows[0][1]["time_mono_ns"] if self._rows else 0
         self._began_s = time.monotonic()
@@ -122,6 +132,7 @@ class OutsideFeed:
     """Processes and their children without a recording, read from outside: no steps, no inventories."""
 
     start_mono_ns: int | None = None
+    is_behind = False
 
     def __init__(self, pids: Sequence[int]) -> None:
         """**Errors** BadInput for a pid that does not run."""
@@ -180,16 +191,3 @@ def _meta(journal: Path) -> dict[str, Any]:
             f"{journal} has format {version}, this leakscope reads up to {SCHEMA_VERSION}: upgrade leakscope"
         )
     return meta
-
-
-def _rows(recording: Recording) -> Iterator[tuple[str, Row]]:
-    for table in TABLES:
-        frame = recording.tables[table]
-        frame = frame[frame["time_mono_ns"].notna()].drop(columns=["time_s", "time_unix_ns", "time_boot_ns"])
-        rows: list[Row] = frame.astype(object).where(frame.notna(), None).to_dict("records")  # type: ignore[assignment]
-        for row in rows:
-            row["table"] = table
-            # A process has one row in a recording, its last: it was there from its birth on.
-            if table == "processes" and row["died_mono_ns"] is not None and row["born_mono_ns"] is not None:
-                yield table, {**row, "died_mono_ns": None, "time_mono_ns": row["born_mono_ns"]}
-            yield table, row

@@ -1,0 +1,30 @@
+"""Long recordings that have ended: rows are left out, what a person is told is not."""
+
+from __future__ import annotations
+
+from leakscope.units import MiB
+from leakscope.watching.past import rows_of
+from leakscope.watching.scene import Scene
+from tests.builders import RecordingBuilder
+
+
+def test_a_long_recording_keeps_its_peak_its_end_and_its_growth(tmp_path):
+    seconds = 3 * 3600
+    rss = [100 * MiB + i * MiB // 60 for i in range(seconds)]
+    rss[5001] = 3000 * MiB
+    pss = [None] * seconds
+    pss[::600] = [value - 50 * MiB for value in rss[::600]]  # read now and then
+    builder = RecordingBuilder(tmp_path).process(100).samples(100, rss, pss_bytes=pss)
+    rows = rows_of(builder.ends().open())
+    assert len(rows) < seconds / 1.5
+    scene = Scene()
+    scene.take_in(rows)
+    assert scene.figures.first_bytes == 50 * MiB
+    assert scene.figures.peak_bytes == 2950 * MiB
+    assert scene.figures.last_bytes == rss[-1] - 50 * MiB
+    assert scene.figures.bytes_per_s is not None and 0.9 < scene.figures.bytes_per_s * 60 / MiB < 1.1
+
+
+def test_a_short_recording_is_whole(tmp_path):
+    builder = RecordingBuilder(tmp_path).process(100).samples(100, [MiB] * 400, every_s=0.25)
+    assert sum(table == "process_samples" for table, _ in rows_of(builder.open())) == 400
