@@ -12,17 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..analyzers._growth import TreeGrowth, tree_growth
-from ..analyzers._trend import (
-    CANNOT_TELL,
-    FLAT,
-    GROWING,
-    Floats,
-    Trend,
-    bucket_medians,
-    judge,
-    retained,
-    slope_interval,
-)
+from ..analyzers._trend import FLAT, Floats, bucket_medians, retained, slope_interval
 from ..units import MiB
 
 if TYPE_CHECKING:
@@ -40,26 +30,22 @@ _PEAK_QUANTILE = 0.98  # the very highest reading may be a fork that was seen ha
 class Pace:
     """Growth of one run in the common range. **Units** slopes are bytes per step or per second, as the pair's unit is.
 
+    ``grows`` and its ``reason`` are the verdict on the whole run: a cache that is full by the end still fills in a
+    shorter range.
     ``low`` and ``high`` bound ``slope`` at 95 %; ``floor`` is the slope that clean programs reach by drifting;
-    ``range`` is how many steps or seconds were looked at.
+    ``range`` is how many steps or seconds were looked at; ``peak_spread_bytes`` is how much its parts' peaks vary.
     """
 
-    trend: Trend
+    grows: bool | None
+    reason: str
     slope: float = 0.0
     low: float = 0.0
     high: float = 0.0
     floor: float = 0.0
     range: float = 0.0
     peak_bytes: int = 0
+    peak_spread_bytes: int = 0
     seconds_per_step: float | None = None
-
-    @property
-    def grows(self) -> bool | None:
-        return {GROWING: True, FLAT: False, CANNOT_TELL: None}[self.trend.verdict]
-
-    @property
-    def reason(self) -> str:
-        return self.trend.reason
 
     @property
     def is_measured(self) -> bool:
@@ -118,7 +104,7 @@ def paces(before: Recording, after: Recording) -> PacePair:
             continue
         sides = [_pace(curve, x, start, end, unit == STEP) for curve, x in zip(curves, known)]
         return PacePair(unit, start, max(start, end), *sides)
-    nothing = Pace(Trend(CANNOT_TELL, "a recording has no memory samples"))
+    nothing = Pace(None, "a recording has no memory samples")
     return PacePair(SECOND, 0.0, 0.0, nothing, nothing)
 
 
@@ -126,6 +112,7 @@ def paces(before: Recording, after: Recording) -> PacePair:
 class _Curve:
     """Memory of one run. ``steps``: (when, how many since the first) by the process that counted most, or None."""
 
+    growth: TreeGrowth
     time_s: Floats
     held_bytes: Floats
     start_s: float  # of the judged window: start-up is over
@@ -147,7 +134,7 @@ class _Curve:
 def _curve(recording: Recording) -> _Curve:
     growth = tree_growth(recording)
     time_s, held = _series(growth)
-    return _Curve(time_s, held, growth.trend.start_s, _steps(recording))
+    return _Curve(growth, time_s, held, growth.trend.start_s, _steps(recording))
 
 
 def _series(growth: TreeGrowth) -> tuple[Floats, Floats]:
@@ -184,27 +171,39 @@ def _pace(
     use = (x >= start) & (x <= end)
     x, y, time_s = x[use], curve.held_bytes[use], curve.time_s[use]
     if x.size < _LEAST_SAMPLES or x[-1] <= x[0]:
-        return Pace(Trend(CANNOT_TELL, "too little of both runs can be laid over each other"))
+        return Pace(None, "too little of it can be laid over the other")
     seconds_each = float(time_s[-1] - time_s[0]) / float(x[-1] - x[0])
-    trend = judge(
-        (x - start) * seconds_each,
-        y,
-        warm_up_fraction=0.0,
-        min_warm_up_s=0.0,
-        min_growth_bytes=min_growth_bytes,
-        min_growth_fraction=min_growth_fraction,
-    )
-    kept_until = x <= x[-1] - _TAIL * (x[-1] - x[0])
-    buckets = bucket_medians(x[kept_until], retained(y)[kept_until], _BUCKETS)
-    slope, low, high, _ = slope_interval(*buckets) if buckets[0].size >= _LEAST_SAMPLES else (0.0, 0.0, 0.0, 0.0)
+    slope, low, high = _slope(x, y, bool(curve.growth.leaking))
     least = max(float(min_growth_bytes), min_growth_fraction * float(np.median(y)))
     return Pace(
-        trend,
+        curve.growth.leaking,
+        curve.growth.reason,
         slope,
         low,
         high,
         floor=least / float(x[-1] - x[0]),
         range=float(x[-1] - x[0]),
         peak_bytes=int(np.quantile(y, _PEAK_QUANTILE)),
+        peak_spread_bytes=_spread([float(part.max()) for part in np.array_split(y, _LEAST_SAMPLES)]),
         seconds_per_step=seconds_each if by_step else None,
     )
+
+
+def _slope(x: Floats, y: Floats, grows: bool) -> tuple[float, float, float]:
+    """Slope and its bounds of what is not given back: a buffer emptied at each epoch has floors, and they count.
+
+    The floors of mere noise rise, too, towards the end of what was recorded: so for a run that does not grow the usual
+    level counts, where it rises less.
+    """
+    inside = x <= x[-1] - _TAIL * (x[-1] - x[0])
+    slopes = []
+    for values in (retained(y), y)[: 1 if grows else 2]:
+        at, level = bucket_medians(x[inside], values[inside], _BUCKETS)
+        slopes.append(slope_interval(at, level)[:3] if at.size >= _LEAST_SAMPLES else (0.0, 0.0, 0.0))
+    return min(slopes)
+
+
+def _spread(peaks: list[float]) -> int:
+    """Between quartiles: the one evaluation that is higher than all else is no variation."""
+    low, high = np.quantile(peaks, [0.25, 0.75])
+    return int(high - low)

@@ -34,6 +34,7 @@ def decide(
     max_slowdown: float = 4.0,  # without steps, a run up to so much slower or faster is no other leak
     min_peak_bytes: int = 64 * MiB,  # thread pools, import order and the heap's luck differ from run to run
     min_peak_fraction: float = 0.1,
+    peak_spreads: float = 2.0,  # a peak that varies within a run varies from run to run
 ) -> Decision:
     """Weigh two runs."""
     if after.recording.ended == "oom-killed" and before.recording.ended != "oom-killed":
@@ -42,11 +43,18 @@ def decide(
     if one.grows is None or two.grows is None:
         which, unclear = ("before", one) if one.grows is None else ("after", two)
         return Decision(CANNOT_TELL, f"{_not_enough(pair)}: the run {which} ({unclear.reason})")
+    rates = f"{_rate(one, pair)} before, {_rate(two, pair)} after"
     if not (one.grows or two.grows):
-        return _by_level(pair, changes, before, after, min_peak_bytes, min_peak_fraction)
+        peaks = one.peak_bytes, two.peak_bytes
+        spread = peak_spreads * max(one.peak_spread_bytes, two.peak_spread_bytes)
+        enough = max(min_peak_bytes, min_peak_fraction * max(peaks), spread)
+        level = _by_level(peaks, enough, changes, after.verdict.wasted_bytes - before.verdict.wasted_bytes)
+        if level.verdict == SAME and abs(max(one.slope, 0.0) - max(two.slope, 0.0)) > pair.resolution:
+            text = f"{rates}, neither for long enough to call it a leak"
+            return Decision(CANNOT_TELL, f"{_not_enough(pair)}: {text}")
+        return level
     slowdown = max_slowdown if pair.unit != STEP and one.grows and two.grows else 1.0
     doubts = [] if pair.unit == STEP else [_NO_STEPS]
-    rates = f"{_rate(one, pair)} before, {_rate(two, pair)} after"
     if one.grows and _faster(two, one, pair, min_change, slowdown):
         text = "leaks less, but still leaks" if two.grows else "no longer leaks"
         return Decision(BETTER, f"memory {text}: {rates}{_names(changes, GONE)}", doubts)
@@ -82,29 +90,21 @@ def _still_first(changes: Sequence[FindingChange]) -> bool:
 
 
 def _by_level(
-    pair: PacePair,
-    changes: Sequence[FindingChange],
-    before: Report,
-    after: Report,
-    min_peak_bytes: int,
-    min_peak_fraction: float,
+    peaks: tuple[int, int], enough_bytes: float, changes: Sequence[FindingChange], wasted_bytes: int
 ) -> Decision:
-    peaks = pair.before.peak_bytes, pair.after.peak_bytes
-    enough = max(min_peak_bytes, min_peak_fraction * max(peaks))
+    """Neither run grows. ``wasted_bytes``: what is wasted more than before."""
     saved = peaks[0] - peaks[1]
     levels = f"{format_bytes(peaks[0])} before, {format_bytes(peaks[1])} after"
-    waste = {c.change: c for c in reversed(changes) if c.wasted and c.severity != "note"}
-    if saved >= enough:
+    waste = {c.change for c in changes if c.wasted and c.severity != "note"}
+    if saved >= enough_bytes:
         return Decision(BETTER, f"neither run leaks, and the peak is lower: {levels}{_names(changes, GONE)}")
-    if -saved >= enough:
+    if -saved >= enough_bytes:
         return Decision(WORSE, f"neither run leaks, but the peak is higher: {levels}{_names(changes, NEW)}")
-    wasted = after.verdict.wasted_bytes - before.verdict.wasted_bytes
-    if GONE in waste and NEW not in waste and wasted < 0:
-        return Decision(
-            BETTER, f"neither run leaks, and {format_bytes(-wasted)} less are wasted{_names(changes, GONE)}"
-        )
-    if NEW in waste and GONE not in waste and wasted > 0:
-        return Decision(WORSE, f"neither run leaks, but {format_bytes(wasted)} more are wasted{_names(changes, NEW)}")
+    less, more = format_bytes(-wasted_bytes), format_bytes(wasted_bytes)
+    if GONE in waste and NEW not in waste and wasted_bytes < 0:
+        return Decision(BETTER, f"neither run leaks, and {less} less is wasted{_names(changes, GONE)}")
+    if NEW in waste and GONE not in waste and wasted_bytes > 0:
+        return Decision(WORSE, f"neither run leaks, but {more} more is wasted{_names(changes, NEW)}")
     return Decision(SAME, f"neither run leaks, and the peak is alike: {levels}")
 
 

@@ -119,8 +119,11 @@ def _as_recording(folder: Path, inventories: tuple[list[Row], ...]) -> Recording
 
 
 def _user_files() -> list[tuple[str, str]]:
+    """(module, file) of the user's modules; a checkout of leakscope itself looks like one, and is none."""
     found = {}
     for module in list(sys.modules):
+        if module.partition(".")[0] == __name__.partition(".")[0]:
+            continue
         file = names.module_file(module)
         if names.is_user_module(module, file) and file is not None and file.endswith(".py"):
             found[file] = module

@@ -1,0 +1,123 @@
+"""The gate: each rule is kept, broken, or not to be told, and the three have three exit statuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from leakscope.checking import check, read_rules
+from leakscope.cli import main
+from leakscope.errors import BadInput
+from leakscope.storage import Recording, open_recording
+from tests.comparing.runs import MiB, run
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory) -> dict[str, Path]:
+    """A leaking and a clean recording."""
+    folder = tmp_path_factory.mktemp("runs")
+    return {
+        "leaky": run(folder / "a", leak_per_step=0.5 * MiB, workers=3).write(),
+        "clean": run(folder / "b").write(),
+    }
+
+
+@pytest.fixture(scope="module")
+def recordings(runs) -> dict[str, Recording]:
+    return {name: open_recording(path) for name, path in runs.items()}
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    """No pyproject.toml but what a test writes."""
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "rules", "status"),
+    [
+        ("leaky", {}, 1),
+        ("clean", {}, 0),
+        ("leaky", {"max-growth": "5MB/1000steps"}, 1),
+        ("leaky", {"max-growth": "900MB/1000steps"}, 0),
+        ("leaky", {"max-growth": "10GB/hour"}, 1),
+        ("clean", {"max-growth": "90MB/1000steps"}, 0),
+        ("clean", {"max-growth": "5MB/1000steps"}, 4),  # 300 steps cannot show it
+        ("clean", {"max-growth": "5MB/1000steps", "inconclusive": "pass"}, 0),
+        ("clean", {"max-growth": "5MB/1000steps", "inconclusive": "fail"}, 1),
+        ("clean", {"max-rss": "150MB"}, 1),
+        ("clean", {"max-rss": "0.5GB"}, 0),
+        ("leaky", {"max-workers": "2"}, 1),
+        ("leaky", {"max-workers": "3"}, 0),
+        ("leaky", {"no-findings": ("retained-objects",)}, 1),
+        ("clean", {"no-findings": ("fd-pileup", "thread-pileup")}, 0),
+        ("clean", {"no-duplicates": True}, 0),
+        ("clean", {"no-duplicates": True, "max-rss": "1"}, 1),
+    ],
+)
+def test_rules_and_exit_status(recordings, tmp_path, name, rules, status):
+    result = check(recordings[name], read_rules(rules, tmp_path))
+    assert result.exit_status == status, result.outcomes
+
+
+def test_a_broken_rule_names_holder_and_place_in_one_line(runs, capsys):
+    main(["check", str(runs["leaky"]), "--max-growth", "5MB/1000steps", "--max-rss", "1GB"])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2
+    assert lines[0].startswith("BROKEN: max-growth 5MB/1000steps: memory grows by ")
+    assert "Trainer.history (list)" in lines[0]
+    assert lines[0].endswith("(/home/me/train.py:12)")
+    assert lines[1].startswith("ok: max-rss")
+
+
+def test_a_baseline_that_was_better_breaks_the_rule(runs, capsys):
+    assert main(["check", str(runs["leaky"]), "--baseline", str(runs["clean"])]) == 1
+    assert "leaks now" in capsys.readouterr().out
+    assert main(["check", str(runs["clean"]), "--baseline", str(runs["leaky"])]) == 0
+
+
+def test_json_has_every_rule(runs, capsys):
+    main(["check", str(runs["clean"]), "--max-rss", "150MB", "--no-duplicates", "-f", "json"])
+    said = json.loads(capsys.readouterr().out)
+    assert said["schema"] == "leakscope.check/1"
+    assert [(o["rule"], o["outcome"]) for o in said["outcomes"]] == [
+        ("max-rss 143 MiB", "broken"),
+        ("no duplicate-model", "kept"),
+    ]
+
+
+def test_rules_come_from_pyproject_and_options_win(runs, tmp_path):
+    pytest.importorskip("tomllib")
+    (tmp_path / "pyproject.toml").write_text('[tool.leakscope.check]\nmax-rss = "150MB"\nno-duplicates = true\n')
+    assert main(["check", str(runs["clean"])]) == 1
+    assert main(["check", str(runs["clean"]), "--max-rss", "1GB"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"max-growth": "5MB"}, "5MB/1000steps"),
+        ({"max-growth": "5MB/epoch"}, "per step or per time"),
+        ({"max-growth": "fast/step"}, "'fast' is not a size"),
+        ({"max-rss": "4 parsecs"}, "not a size"),
+        ({"max-workers": "-1"}, "not a count"),
+        ({"no-findings": ("leaks",)}, "there is no kind 'leaks'"),
+        ({"inconclusive": "maybe"}, "neither pass nor fail"),
+    ],
+)
+def test_bad_rules_are_named(tmp_path, options, said):
+    with pytest.raises(BadInput, match="--") as raised:
+        read_rules(options, tmp_path)
+    assert said in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["max-rss = [", "[tool.leakscope.check]\nmax-ram = 1\n", "[tool.leakscope]\ncheck = 1\n"]
+)
+def test_a_bad_pyproject_is_one_line_and_status_2(runs, tmp_path, capsys, text):
+    pytest.importorskip("tomllib")
+    (tmp_path / "pyproject.toml").write_text(f"# leakscope\n{text}")
+    assert main(["check", str(runs["clean"])]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1

@@ -1,0 +1,138 @@
+"""Whether a fix worked is said from two recordings, and never out of noise, speed or a shorter run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from leakscope.cli import main
+from leakscope.comparing import Comparison, compare, render
+from leakscope.storage import Recording
+from tests.comparing.runs import MiB, run
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory) -> Callable[[dict, dict], Comparison]:
+    """Two runs compared; each is recorded and analysed once, however many tests ask for it."""
+    folder = tmp_path_factory.mktemp("runs")
+    runs: dict[str, Recording] = {}
+
+    def opened(columns: dict) -> Recording:
+        key = repr(columns)
+        if key not in runs:
+            runs[key] = run(folder / str(len(runs)), **columns).open()
+        return runs[key]
+
+    return lambda before, after: compare(opened(before), opened(after))
+
+
+LEAK = {"leak_per_step": 0.5 * MiB}
+
+
+def test_a_fix_that_works_is_better_and_names_the_holder_that_is_gone(compared):
+    result = compared(LEAK, {})
+    assert result.verdict == "better"
+    assert [(c.change, c.what) for c in result.findings] == [("gone", "Trainer.history (list)")]
+    assert result.before.growth_bytes_per_step == pytest.approx(0.5 * MiB, rel=0.05)
+    assert result.before.growth_bytes_per_step_low <= 0.5 * MiB <= result.before.growth_bytes_per_step_high * 1.01
+    assert result.after.growth_bytes_per_step == pytest.approx(0, abs=0.01 * MiB)
+
+
+def test_a_new_leak_is_worse(compared):
+    result = compared({}, LEAK)
+    assert result.verdict == "worse"
+    assert [c.change for c in result.findings] == ["new"]
+
+
+def test_a_placebo_that_only_slows_the_run_is_the_same_by_step(compared):
+    result = compared(LEAK, {**LEAK, "steps_per_s": 4.0})
+    assert (result.verdict, result.aligned_by) == ("same", "step")
+    assert result.before.growth_bytes_per_hour > 2 * result.after.growth_bytes_per_hour
+
+
+def test_without_steps_a_slower_run_is_no_smaller_leak(compared):
+    slower = {**LEAK, "steps_per_s": 4.0, "counts_steps": False}
+    result = compared({**LEAK, "counts_steps": False}, slower)
+    assert result.aligned_by == "second"
+    assert result.verdict == "cannot-tell"
+    assert "mark(step=...)" in " ".join(result.doubts)
+
+
+def test_half_the_leak_is_better_by_step(compared):
+    result = compared(LEAK, {"leak_per_step": 0.2 * MiB})
+    assert result.verdict == "better"
+    assert "still leaks" in result.reason
+
+
+def test_two_flat_runs_that_shake_are_the_same(compared):
+    result = compared({"noise": 8 * MiB}, {"noise": 8 * MiB, "duration_s": 24.0, "seed": 1})
+    assert result.verdict == "same"
+    assert result.smallest_leak_bytes_per_step > 0
+
+
+def test_a_shorter_run_is_compared_over_the_range_of_both(compared):
+    result = compared({**LEAK, "duration_s": 60.0}, {"duration_s": 20.0})
+    assert result.verdict == "better"
+    assert result.range_end <= 200
+
+
+def test_a_run_of_a_moment_tells_nothing(compared):
+    result = compared(LEAK, {"duration_s": 6.0})
+    assert result.verdict == "cannot-tell"
+    assert "not enough" in result.reason
+
+
+def test_a_run_that_goes_on_from_a_checkpoint_is_aligned_by_its_own_first_step(compared):
+    assert compared(LEAK, {**LEAK, "first_step": 10_000}).verdict == "same"
+
+
+def test_a_holder_is_known_in_a_renamed_checkout_with_shifted_lines(compared):
+    result = compared(LEAK, {**LEAK, "file": "/elsewhere/fixed.py", "line": 60})
+    assert [c.change for c in result.findings] == ["still"]
+    assert (result.findings[0].file, result.findings[0].line) == ("/elsewhere/fixed.py", 62)
+
+
+def test_a_lower_peak_without_a_leak_is_better(compared):
+    result = compared({"level": 900 * MiB}, {"level": 400 * MiB})
+    assert result.verdict == "better"
+    assert "peak" in result.reason
+
+
+def test_workers_are_told_side_by_side(compared):
+    result = compared({"workers": 4}, {"workers": 1})
+    row = next(w for w in result.workers if w.role == "dataloader-worker")
+    assert (row.before_count, row.after_count) == (4, 1)
+    assert row.before_bytes_each == 50 * MiB
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "status", "name"),
+    [(LEAK, {}, 0, "json"), ({}, LEAK, 1, "markdown"), (LEAK, {"duration_s": 5.0}, 4, "terminal")],
+)
+def test_the_exit_status_says_it(tmp_path, capsys, before, after, status, name):
+    one, two = run(tmp_path / "a", **before).write(), run(tmp_path / "b", **after).write()
+    assert main(["compare", str(one), str(two), "-f", name]) == status
+    out = capsys.readouterr().out
+    assert json.loads(out)["schema"] == "leakscope.compare/1" if name == "json" else "peak" in out
+
+
+def test_what_is_shown_names_rates_holder_and_the_smallest_leak(compared):
+    text = render(compared(LEAK, {}), "terminal")
+    assert text.startswith("Better: memory no longer leaks: 512 KiB a step before")
+    assert "gone  Trainer.history (list)" in text
+    assert "/home/me/train.py:12" in text
+    assert "would not have been seen" in text
+
+
+def test_markdown_escapes_names(compared):
+    text = render(compared({**LEAK, "file": "/home/me/<b>_x_.py"}, {}), "markdown")
+    assert "<b>" not in text.replace("\\<b", "")
+    assert "| peak |" in text
+
+
+def test_an_unreadable_recording_is_one_line_and_status_3(tmp_path, capsys):
+    good = run(tmp_path / "a").write()
+    assert main(["compare", str(good), str(tmp_path / "none.parquet")]) == 3
+    assert len(capsys.readouterr().err.splitlines()) == 1
