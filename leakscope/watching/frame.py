@@ -14,6 +14,7 @@ from .scene import Member, Scene
 
 HEAD, ALARM, FAINT, PLAIN = "head", "alarm", "faint", "plain"
 _MOST_HOLDERS = 6
+_LEAST_SHARE = 0.005  # of the job's memory: what holds less is no answer to any question
 _MOST_EVENTS = 4
 _LEAST_ROWS = 2  # of a table, where the terminal is low
 _LABEL_WIDTH, _TIME_WIDTH = 8, 12
@@ -84,8 +85,9 @@ def _limits(scene: Scene) -> Iterator[Line]:
     nearest = scene.limits.nearest
     if nearest is not None:
         left_s = nearest.seconds_left
-        near = left_s is not None and left_s < _FAR_S
-        when = f"; full in {format_duration(left_s or 0)} at this rate" if near else ""
+        # What has ended fills nothing any more.
+        near = left_s is not None and left_s < _FAR_S and scene.ending_text is None
+        when = f"; full in {format_duration(left_s or 0)}" if near else ""
         text = f"{nearest.name}: {_used(nearest)}, {format_bytes(max(0, nearest.room_bytes))} left{when}"
         yield _labelled("limit", text, ALARM if near else PLAIN)
     for limit in sorted(scene.limits):
@@ -133,7 +135,8 @@ def _process_row(width: int, role: str, program: str, members: Sequence[Member])
 def _holders(scene: Scene, age_s: float, width: int) -> _Section:
     taken_s = scene.inventories.newest_s()
     ago = "" if taken_s is None else f" {_clock(scene.now_s + age_s - taken_s)} ago"
-    holders = scene.inventories.largest()
+    least_bytes = _LEAST_SHARE * scene.figures.last_bytes
+    holders = [holder for holder in scene.inventories.largest() if holder.bytes >= least_bytes]
     are_of_many = len({holder.process for holder in holders}) > 1
     rows = []
     for holder in holders[:_MOST_HOLDERS]:

@@ -68,6 +68,11 @@ def test_steady_growth_says_when_the_nearest_limit_is_reached(tmp_path):
     assert "full in 65" in limit or "full in 66" in limit
 
 
+def test_what_has_ended_fills_no_limit(tmp_path):
+    builder = growing(tmp_path).cgroup([(200 + 10 * i) * MiB for i in range(120)], 2 * GiB)
+    assert "full in" not in text_of(builder.ends())
+
+
 def test_a_single_step_of_memory_gives_no_forecast(tmp_path):
     steps = [200 * MiB] * 60 + [1200 * MiB] * 60
     builder = RecordingBuilder(tmp_path).process(100).samples(100, steps).cgroup(steps, 2 * GiB)
