@@ -21,7 +21,7 @@ import pandas as pd
 from .. import schema, storage
 from ..analyzers import analyze
 from ..findings import Report as PlainReport
-from ..renderers import render
+from ..units import format_bytes
 from ._html import recording_html, report_html
 
 if TYPE_CHECKING:
@@ -33,10 +33,11 @@ else:
 
 
 class Report(PlainReport):
-    """A report that shows itself: a fragment of HTML in a notebook, the text of ``leakscope report`` elsewhere."""
+    """A report that shows itself: a fragment of HTML in a notebook, its first lines elsewhere."""
 
     def __repr__(self) -> str:
-        return render(self, "terminal", color=False)
+        found = [f"  {f.severity}, {f.kind}: {f.title} ({format_bytes(f.bytes)})" for f in self.findings]
+        return "\n".join([f"<Report of {self.recording.path}: {self.verdict.headline}>", *found])
 
     def _repr_html_(self) -> str:
         return report_html(self)

@@ -93,10 +93,15 @@ def legend(ax: Axes) -> None:
         )
 
 
-def stack(ax: Axes, x: Sequence[float] | Floats, layers: Sequence[tuple[str, Sequence[float] | Floats]]) -> None:
-    """Layers on top of each other, the first at the bottom."""
+def stack(
+    ax: Axes,
+    x: Sequence[float] | Floats,
+    layers: Sequence[tuple[str, Sequence[float] | Floats]],
+    numbers: Sequence[int] | None = None,
+) -> None:
+    """Layers on top of each other, the first at the bottom; ``numbers`` of their colours, else in their order."""
     floor = np.zeros(len(x))
-    for number, (name, values) in enumerate(layers):
+    for number, (name, values) in zip(numbers or range(len(layers)), layers):
         roof = floor + np.asarray(values, dtype=np.float64)
         ax.fill_between(x, floor, roof, label=short(name), **style(number))
         floor = roof

@@ -11,7 +11,7 @@ from ._axes import TIME_LABEL, axes, bytes_on, legend, line_style, nothing, shor
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_CARRIES = 0.8  # of a holder's change: the member that carries it is the one to show
+_CARRIES = 0.8  # of a holder's change: the member or members that carry it are the ones to show
 _VISIBLE = 0.02  # of the largest change: less is a line on the axis
 
 
@@ -34,26 +34,20 @@ def holders(views: Sequence[HeapView], ax: Axes | None = None, *, process: str |
 
 
 def _accumulating(view: HeapView) -> list[int]:
-    """Indexes by change, largest first: of a way to what grows only the last name, and nothing of what is inside it."""
-    change = [holder.bytes[-1] - holder.bytes[0] for holder in view.holders]
-    carried = set()  # holders whose change is that of one named member
+    """Indexes by change, largest first: down each path as long as members with names of their own carry the change."""
+    change = [abs(holder.bytes[-1] - holder.bytes[0]) for holder in view.holders]
+    members: dict[int | None, list[int]] = {}
     for index, holder in enumerate(view.holders):
-        if holder.parent is None or abs(change[index]) < _CARRIES * abs(change[holder.parent]):
-            continue
-        if not holder.path.startswith(view.holders[holder.parent].path + "["):  # an item has no name of its own
-            carried.add(holder.parent)
-    chosen: set[int] = set()
-    for index in sorted(range(len(change)), key=lambda i: (-abs(change[i]), i)):
-        if index not in carried and change[index] and not _is_inside(view, index, chosen):
-            chosen.add(index)
-    most = max((abs(change[i]) for i in chosen), default=0)
-    return sorted((i for i in chosen if abs(change[i]) >= _VISIBLE * most), key=lambda i: (-abs(change[i]), i))
-
-
-def _is_inside(view: HeapView, index: int, others: set[int]) -> bool:
-    parent = view.holders[index].parent
-    while parent is not None:
-        if parent in others:
-            return True
-        parent = view.holders[parent].parent
-    return False
+        above = view.holders[holder.parent].path if holder.parent is not None else None
+        if above is None or not holder.path.startswith(above + "["):  # an item has no name of its own
+            members.setdefault(holder.parent, []).append(index)
+    ends, open_ends = [], list(members.get(None, ()))
+    while open_ends:
+        index = open_ends.pop()
+        inner = members.get(index, [])
+        if inner and sum(change[i] for i in inner) >= _CARRIES * change[index]:
+            open_ends += inner
+        else:
+            ends.append(index)
+    most = max((change[i] for i in ends), default=0)
+    return sorted((i for i in ends if change[i] and change[i] >= _VISIBLE * most), key=lambda i: (-change[i], i))

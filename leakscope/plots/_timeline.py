@@ -11,6 +11,10 @@ from ._axes import TIME_LABEL, axes, legend, nothing, short, stack
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_ACCOUNT_COLOURS = {  # so that two runs side by side can be compared
+    "tensors": 0, "arrays": 1, "other-private": 2, "allocator-free": 3, "mapped-files": 4, "python-objects": 5,
+    "shared-memory": 7,
+}  # fmt: skip
 _MARKED = {"death": "ended by a signal", "alert": "alert", "pressure": "pressure"}
 _DASHES = {"death": "-", "alert": "--", "pressure": ":"}
 
@@ -29,7 +33,8 @@ def _stacked(timeline: Timeline | None, bands: Sequence[Band], title: str, ax: A
     if timeline is None:
         return nothing(ax, title, "fewer than two samples of memory were recorded")
     ax = axes(ax, title)
-    stack(ax, timeline.time_s, [(f"{b.name} (estimate)" if b.estimated else b.name, b.value_bytes) for b in bands])
+    layers = [(f"{b.name} (estimate)" if b.estimated else b.name, b.value_bytes) for b in bands]
+    stack(ax, timeline.time_s, layers, [_ACCOUNT_COLOURS.get(b.name, number) for number, b in enumerate(bands)])
     first_s, last_s = timeline.time_s[0], timeline.time_s[-1]
     for kind in _MARKED:
         own = [m for m in timeline.moments if m.kind == kind]

@@ -93,7 +93,7 @@ class Tables(Mapping[str, pd.DataFrame]):
         for index, column in enumerate(self._file.schema_arrow.names):
             groups = [metadata.row_group(g) for g in self._groups[name]]
             statistics = [group.column(index).statistics for group in groups]
-            if None in statistics:
+            if any(s is None for s in statistics):  # not "None in": pyarrow's == crashes on None
                 written = column in self[name] and bool(self[name][column].notna().any())
             else:
                 written = any(s.null_count < group.num_rows for s, group in zip(statistics, groups))

@@ -1,0 +1,225 @@
+"""Recordings and reports that show themselves, parts of a recording, and what a cell leaves behind."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+
+import leakscope
+from leakscope import findings
+from leakscope.errors import BadInput
+from leakscope.jupyter import Recording, Report, _cell
+from tests.builders import RecordingBuilder
+
+MiB = 1024**2
+
+
+def a_recording(folder: Path, **meta: Any) -> Recording:
+    """Twenty seconds: a trainer that passes a step a second, and a helper that lives from 2 s to 6 s."""
+    seconds = range(20)
+    builder = (
+        RecordingBuilder(folder, **meta)
+        .process(7)
+        .process(8, role="other", born_s=2.0, died_s=6.0)
+        .samples(7, rss=[(100 + second) * MiB for second in seconds])
+        .samples(8, rss=[MiB] * 4, from_s=2.0)
+        .sentinels(7, step=list(seconds), rss_bytes=[100 * MiB] * 20)
+        .ends(at_s=20.0, exit_code=0)
+    )
+    builder.open()
+    return leakscope.open_recording(builder.path)
+
+
+def test_a_recording_shows_what_is_in_it(tmp_path: Path):
+    html = a_recording(tmp_path)._repr_html_()
+    assert "python train.py" in html
+    assert "exit status 0" in html
+    assert "process_samples" in html
+    assert ">24<" in html, "rows of both processes"
+
+
+def test_what_the_job_is_called_cannot_be_markup(tmp_path: Path):
+    recording = a_recording(tmp_path, command=["python", "<img src=x onerror=alert(1)>\u202e"])
+    html = recording._repr_html_()
+    assert "<img" not in html
+    assert "\u202e" not in html
+    assert "<img" not in recording.report()._repr_html_()
+
+
+def test_describe_names_what_was_written_with_its_unit(tmp_path: Path):
+    described = a_recording(tmp_path).describe().set_index(["table", "column"])
+    assert described.loc[("process_samples", "rss_bytes"), "unit"] == "bytes"
+    assert described.loc[("process_samples", "time_s"), "unit"] == "s"
+    assert ("process_samples", "cpu_s") not in described.index, "nobody wrote it"
+    assert (described["meaning"] != "").all()
+
+
+def test_the_tables_are_tidy(tmp_path: Path):
+    recording = a_recording(tmp_path)
+    for name in recording.names():
+        frame = recording.tables[name]
+        assert frame.columns[0] == "time_s"
+        assert frame["time_s"].dtype == np.float64
+        assert "table" not in frame
+        assert not any(str(dtype) == "object" for dtype in frame.dtypes), name
+
+
+def test_a_part_by_time(tmp_path: Path):
+    part = a_recording(tmp_path).between(time_s=(10, None))
+    assert part.tables.process_samples["time_s"].min() == 10.0
+    assert part.tables.process_samples["time_s"].max() == 19.0
+    assert list(part.tables.processes["pid"]) == [7], "the helper had ended"
+    assert isinstance(part, Recording)
+    assert any("a part of the recording" in note for note in part.report().recording.notes)
+
+
+def test_a_part_by_step_keeps_the_clock_of_the_whole(tmp_path: Path):
+    part = a_recording(tmp_path).between(step=(4, 9))
+    assert list(part.tables.sentinels["step"]) == [4, 5, 6, 7, 8, 9]
+    assert part.tables.sentinels["time_s"].iloc[0] == 4.0
+    assert set(part.tables.processes["pid"]) == {7, 8}
+    assert len(part.between(time_s=(None, 5.0)).tables.sentinels) == 2
+
+
+@pytest.mark.parametrize(
+    ("limits", "says"),
+    [
+        ({}, "either"),
+        ({"time_s": (0, 1), "step": (0, 1)}, "either"),
+        ({"time_s": (5, 1)}, "the first comes after the last"),
+        ({"step": (100, 200)}, "they run from 0 to 19"),
+    ],
+)
+def test_a_part_that_cannot_be(tmp_path: Path, limits: dict[str, Any], says: str):
+    with pytest.raises(BadInput, match=says):
+        a_recording(tmp_path).between(**limits)
+
+
+def test_a_part_by_step_needs_steps(tmp_path: Path):
+    builder = RecordingBuilder(tmp_path).process(7).samples(7, rss=[MiB] * 3).ends(at_s=3.0, exit_code=0)
+    builder.open()
+    with pytest.raises(BadInput, match="no training step was recorded"):
+        leakscope.open_recording(builder.path).between(step=(0, 1))
+
+
+def test_a_report_shows_the_answer_and_is_still_a_report(tmp_path: Path):
+    recording = a_recording(tmp_path)
+    plain = recording.report()
+    finding = findings.Finding(
+        "retained-objects",
+        "history <grows>",
+        "critical",
+        0.97,
+        50 * MiB,
+        findings.Subject(process="train.py[7]", holder="history", file="train.py", line=88),
+        evidence=[findings.Evidence("it held more each time")],
+        remedy=["clear it"],
+    )
+    ledger = [findings.LedgerRow(f"account-{n}", "train.py[7]", 0, n * MiB, n * MiB) for n in range(10)]
+    fields = {field.name: getattr(plain, field.name) for field in dataclasses.fields(plain)}
+    report = Report(**{**fields, "findings": [finding], "ledger": ledger})
+    html = report._repr_html_()
+    for expected in ("history &lt;grows&gt;", "train.py:88", "50.0 MiB", "it held more each time", "clear it"):
+        assert expected in html
+    assert "2 more" in html
+    assert "+45.0 MiB" in html, "the sum of all rows, also of those left out"
+    assert "history <grows>" in repr(report)
+    assert '"leakscope.report/1"' in leakscope.render(report, "json")
+
+
+def test_the_whole_report_is_made_once(tmp_path: Path):
+    recording = a_recording(tmp_path)
+    assert recording.report() is recording.report()
+    assert recording.report(only=["oom-kill"]) is not recording.report()
+
+
+def test_plots_are_drawn_from_a_recording(tmp_path: Path):
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    plot = a_recording(tmp_path).plot
+    assert "timeline" in repr(plot)
+    drawn = [plot.timeline(), plot.processes(), plot.ledger(), plot.holders(), plot.tensors()]
+    assert len({ax.figure for ax in drawn}) == 5
+    pyplot.close("all")
+
+
+# ---- what a cell leaves behind
+
+
+class Trainer:
+    def __init__(self) -> None:
+        self.history: list[bytearray] = []
+
+
+def grown(before: _cell.Heap, after: _cell.Heap) -> _cell.Growth:
+    return _cell.Growth((_cell.Memory(100, None), _cell.Memory(100 + MiB, None)), before, after, 0)
+
+
+def test_the_name_that_grew_is_shown_at_the_end_of_its_path():
+    namespace: dict[str, Any] = {"trainer": Trainer(), "level": [bytearray(1000) for _ in range(1000)]}
+    before = _cell.heap(namespace)
+    namespace["trainer"].history.extend(bytearray(1000) for _ in range(3000))
+    namespace["array"] = np.ones(10**6)
+    growth = grown(before, _cell.heap(namespace))
+    assert [row[0] for row in growth.rows()] == ["array", "trainer.history"]
+    assert growth.rows()[1][2] == "0 → 3,000"
+    assert "+1.0 MiB" in growth.heading()
+    assert "trainer.history" in growth._repr_html_()
+
+
+def test_what_only_the_notebook_keeps_is_named_too():
+    namespace: dict[str, Any] = {"Out": {}, "_": None}
+    before = _cell.heap(namespace)
+    namespace["Out"][3] = namespace["_"] = bytearray(5 * MiB)
+    assert [row[0] for row in grown(before, _cell.heap(namespace)).rows()] == ["Out"]
+
+
+def test_nothing_new_is_nothing_to_show():
+    namespace: dict[str, Any] = {"level": [bytearray(1000) for _ in range(1000)]}
+    before = _cell.heap(namespace)
+    growth = grown(before, _cell.heap(namespace))
+    assert growth.rows() == []
+    assert any("run the cell again" in line for line in growth.lines())
+
+
+IN_IPYTHON = """
+from IPython.core.interactiveshell import InteractiveShell
+
+shell = InteractiveShell.instance()
+shell.run_line_magic("load_ext", "leakscope")
+shell.run_cell("%%leakscope\\nkept = [bytearray(1000) for _ in range(3000)]\\nlen(kept) * 7")
+failed = shell.run_cell("%%leakscope\\nmore = bytearray(9_000_000)\\n1 / 0")
+print(type(failed.error_in_exec).__name__)
+"""
+
+
+def test_the_magic_shows_what_a_cell_leaves_and_its_value(tmp_path: Path):
+    pytest.importorskip("IPython")
+    environment = {**os.environ, "IPYTHONDIR": str(tmp_path), "PYTHONPATH": str(Path(leakscope.__file__).parents[1])}
+    command = [sys.executable, "-c", IN_IPYTHON]
+    shown = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120).stdout
+    assert "kept  +3.0 MiB  0 → 3,000" in shown
+    assert "21000" in shown, "the value of the last line, as without the magic"
+    assert "more  +8.6 MiB" in shown, "a cell that failed is shown as well"
+    assert shown.rstrip().endswith("ZeroDivisionError")
+
+
+def test_other_tools_read_the_file_as_the_readme_says(tmp_path: Path):
+    duckdb = pytest.importorskip("duckdb")
+    with mock.patch.dict(os.environ):  # importing it sets a variable of its allocator
+        polars = pytest.importorskip("polars")
+    path = a_recording(tmp_path).path
+    sql = f"select pid, max(rss_bytes) from '{path}' where \"table\" = 'process_samples' group by pid order by pid"
+    assert duckdb.sql(sql).fetchall() == [(7, 119 * MiB), (8, MiB)]
+    rows = polars.scan_parquet(path).filter(polars.col("table") == "process_samples").select("pid", "rss_bytes")
+    assert len(rows.collect()) == 24

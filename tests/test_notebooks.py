@@ -1,0 +1,43 @@
+"""The notebooks run from top to bottom, in the order they are read, and were committed with what they show."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[1] / "notebooks"
+NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
+LARGEST_RECORDING = 300 * 1024
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs(path: Path):
+    nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed: pip install -e '.[test]'")
+    nbformat = pytest.importorskip("nbformat")
+    pytest.importorskip("ipykernel", reason="there is no kernel to run notebooks: pip install -e '.[test]'")
+    pytest.importorskip("matplotlib")
+    notebook = nbformat.read(path, as_version=4)
+    where = {"metadata": {"path": str(FOLDER)}}
+    nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3", resources=where).execute()
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    assert not [output for output in outputs if output.output_type == "error"]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_was_committed_as_it_ran(path: Path):
+    cells = [cell for cell in json.loads(path.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
+    assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
+    outputs = [output for cell in cells for output in cell["outputs"]]
+    assert not [output for output in outputs if output["output_type"] == "error" or output.get("name") == "stderr"]
+    assert any("image/png" in output.get("data", {}) for output in outputs)
+    assert any("text/html" in output.get("data", {}) for output in outputs)
+
+
+def test_recordings_are_small_and_each_has_its_program():
+    recordings = sorted(FOLDER.glob("recordings/*.parquet"))
+    assert recordings
+    for recording in recordings:
+        assert recording.stat().st_size <= LARGEST_RECORDING, recording
+        assert (FOLDER / "programs" / f"{recording.stem}.py").is_file()
