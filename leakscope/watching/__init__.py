@@ -7,12 +7,13 @@ job is often short of memory.
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..errors import BadInput
+from ..errors import BadInput, LeakscopeError
 from ..recorder.console import status_text
 from . import screen
 from .feeds import JOURNAL_SUFFIX, Feed, JournalFeed, OutsideFeed, RecordingFeed, is_recording, journal_of
@@ -34,7 +35,7 @@ def watch_recording(path: Path, *, interval_s: float | None = None, speed: float
     if is_recording(journal_of(output)):
         if speed is not None:
             raise BadInput(f"{output} is still being recorded: watch it without --replay and --speed")
-        viewer = _Viewer(JournalFeed(output), "recording", f"leakscope report {output}", interval_s)
+        viewer = _Viewer(JournalFeed(output), "recording", output, interval_s)
         return viewer.run()
     from ..storage import open_recording
 
@@ -42,7 +43,7 @@ def watch_recording(path: Path, *, interval_s: float | None = None, speed: float
     if not (screen.is_screen() or interval_s is not None):
         speed = None  # a file does not see it go by
     feed = RecordingFeed(recording, speed)
-    viewer = _Viewer(feed, "ended" if speed is None else "replay", f"leakscope report {output}", interval_s)
+    viewer = _Viewer(feed, "ended" if speed is None else "replay", output, interval_s)
     viewer.notes = recording.notes
     return viewer.run() if speed is not None else viewer.show_once()
 
@@ -55,9 +56,9 @@ def watch_processes(pids: Sequence[int], *, interval_s: float | None = None) -> 
 class _Viewer:
     """Shows one feed until it is over or the user has seen enough."""
 
-    def __init__(self, feed: Feed, state: str, advice: str | None, interval_s: float | None) -> None:
+    def __init__(self, feed: Feed, state: str, output: Path | None, interval_s: float | None) -> None:
         self.notes: list[str] = []
-        self._feed, self._state, self._advice, self._interval_s = feed, state, advice, interval_s
+        self._feed, self._state, self._output, self._interval_s = feed, state, output, interval_s
         self._scene = Scene(feed.start_mono_ns)
         self._news_s = time.monotonic()
 
@@ -140,12 +141,26 @@ class _Viewer:
             print(screen.styled(line, colour))
 
     def _print_ending(self) -> None:
+        if self._output is None:
+            print("\nthe process has ended; how is not known from outside")
+            return
         text = self._scene.ending_text
-        if self._state == "watching":
-            text = "the process has ended; how is not known from outside"
+        if text is None and self._state == "recording":  # it went when we did not look
+            text = _ending_of(self._output)
         print(f"\n{text or 'the recorder is gone: how the command ended was not recorded'}")
         for note in self.notes:
             print(f"note: {note}")
-        if self._advice:
-            print(f"what grew, and who holds it: {self._advice}")
+        print(f"what grew, and who holds it: leakscope report {shlex.quote(str(self._output))}")
         sys.stdout.flush()
+
+
+def _ending_of(output: Path) -> str | None:
+    """What a recording says of its end; None if nothing."""
+    from ..storage import open_recording
+
+    try:
+        events = open_recording(output).tables["events"]
+    except LeakscopeError:
+        return None
+    texts = events.loc[(events["event"] == "end").fillna(False), "text"]
+    return None if texts.empty else str(texts.iloc[-1])

@@ -90,6 +90,10 @@ class Inventories:
     def add_holder(self, process: Process, row: Row) -> None:
         self._take(process, int(row["take"])).add(row)
 
+    def forget(self, process: Process) -> None:
+        self._takes.pop(process, None)
+        self._at_the_end = {each for each in self._at_the_end if each[0] != process}
+
     def newest_s(self) -> float | None:
         """When the newest of them was taken."""
         return max((take.time_s for _, take in self._pairs()), default=None)

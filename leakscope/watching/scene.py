@@ -20,6 +20,7 @@ _CPU_WINDOW_S = 2.0  # the kernel counts CPU time in ticks of 10 ms
 _PACE_WINDOW_S = 60.0
 _FORECAST_S = 1.5 * STEADY_WINDOW_S  # how far back rows matter for a limit
 _ROUND_S = 0.2  # the processes of one round are read within
+_REMEMBERED_S = 10.0  # after a process died: a job's launcher and shell end a little later than its training
 _MOST_EVENTS = 50
 _SHOWN_EVENTS = ("alert", "pressure", "oom-kill-counter", "output-lost", "source-failed")
 _PARTS_OF_A_ROUND = ("process_samples", "host_samples", "cgroup_samples", "limit_samples", "gpu_samples")
@@ -119,6 +120,7 @@ class Scene:
     limits: Limits = field(default_factory=Limits)
     history: History = field(default_factory=History)
     inventories: Inventories = field(default_factory=Inventories)
+    _dead: deque[tuple[float, Process]] = field(default_factory=deque)
     _round: dict[str, list[Row]] = field(default_factory=dict)
     _round_keys: set[tuple[object, ...]] = field(default_factory=set)
     _cgroups: dict[str, None] = field(default_factory=dict)
@@ -169,7 +171,7 @@ class Scene:
         elif table == "processes":
             if row.get("died_mono_ns") is not None:
                 self._close_round(end_s)  # in which it was still alive
-            self._describe(self._member(process), row, now_s)
+            self._describe(process, row, now_s)
         elif table == "takes" and row.get("take") is not None:
             self.inventories.add_take(process, row, now_s)
         elif table == "holders" and row.get("take") is not None:
@@ -186,7 +188,8 @@ class Scene:
     def _member(self, process: Process) -> Member:
         return self.members.setdefault(process, Member(process[0]))
 
-    def _describe(self, member: Member, row: Row, now_s: float) -> None:
+    def _describe(self, process: Process, row: Row, now_s: float) -> None:
+        member = self._member(process)
         member.role, member.is_root = row.get("role") or "other", bool(row.get("is_root"))
         member.program = program_of(row.get("cmdline") or "", row.get("comm") or "?")
         if row.get("cgroup"):
@@ -194,6 +197,7 @@ class Scene:
         if row.get("died_mono_ns") is None or member.died:
             return
         member.died = True
+        self._dead.append((now_s, process))
         if row.get("exit_signal") is not None and not member.is_root:
             ended_by = f"{member.role} {member.pid} was ended by {signal_name(row['exit_signal'])}"
             self.events.append(Event(now_s, ended_by))
@@ -210,6 +214,11 @@ class Scene:
         """What follows from the samples of one instant; for limits only if it is not long past: that is dear."""
         found, self._round = self._round, {}
         self._round_keys.clear()
+        while self._dead and self._dead[0][0] < self.now_s - _REMEMBERED_S:
+            _, process = self._dead.popleft()
+            self.members.pop(process, None)
+            self.paces.pop(process, None)
+            self.inventories.forget(process)
         if not found:
             return
         mapped_bytes = sum(row.get("file_bytes") or 0 for row in found.get("process_samples", ()))

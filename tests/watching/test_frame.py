@@ -97,6 +97,13 @@ def test_a_process_that_died_holds_nothing(tmp_path):
     assert "290 MiB" in line_with(text, "memory ")
 
 
+def test_what_a_process_held_is_forgotten_some_time_after_its_end(tmp_path):
+    builder = growing(tmp_path, seconds=60).process(101, born_s=1.0, died_s=20.0).samples(101, [GiB] * 15)
+    builder.take(101, 1, 5.0, holders=[holder("gone", GiB)]).take(100, 1, 6.0, holders=[holder("here", GiB)])
+    text = text_of(builder)
+    assert "here" in text and "gone" not in text
+
+
 def test_of_a_job_that_ended_the_last_moment_is_shown(tmp_path):
     assert "trainer train.py [100]" in text_of(growing(tmp_path, seconds=10).ends(exit_code=1))
 

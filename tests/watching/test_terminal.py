@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import signal
 import struct
 import subprocess
 import termios
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from leakscope.cli import main
 from leakscope.units import MiB
 from tests.builders import RecordingBuilder
 from tests.recorder.runs import PYTHON, TIMEOUT_S, environment, until
@@ -55,14 +57,14 @@ class Terminal:
         os.write(self._fd, keys.encode())
 
     def wait_for(self, text: str) -> None:
-        until(lambda: self._read() is not None and text in self.seen)
+        until(lambda: self.look() is not None and text in self.seen)
 
     def wait_for_frames(self, count: int) -> None:
-        until(lambda: self._read() is not None and self.raw.count("\x1b[H") >= count)
+        until(lambda: self.look() is not None and self.raw.count("\x1b[H") >= count)
 
     def wait(self) -> int:
         """Its exit status."""
-        until(lambda: not self._read())
+        until(lambda: not self.look())
         return self._reap()
 
     def close(self) -> None:
@@ -76,7 +78,7 @@ class Terminal:
             self._status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         return self._status
 
-    def _read(self) -> bool:
+    def look(self) -> bool:
         """Take in what is there; False at its end."""
         if not select.select([self._fd], [], [], 0.1)[0]:
             return True
@@ -166,6 +168,28 @@ def test_interrupt_is_quiet(terminal, running):
     assert seen.modes == before
 
 
+def test_a_watch_that_is_ended_leaves_the_terminal_as_it_was(terminal, running):
+    seen = terminal("run.parquet")
+    before = seen.modes
+    seen.wait_for("q quits")
+    os.kill(seen.pid, signal.SIGTERM)
+    assert seen.wait() == 128 + signal.SIGTERM
+    assert seen.raw.rstrip().endswith("\x1b[?1049l") and seen.modes == before
+
+
+def test_a_watch_that_is_stopped_and_goes_on(terminal, running):
+    seen = terminal("run.parquet")
+    before = seen.modes
+    seen.wait_for("q quits")
+    seen.press("\x1a")
+    until(lambda: seen.look() and Path(f"/proc/{seen.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
+    assert seen.modes == before  # the shell's own
+    os.kill(seen.pid, signal.SIGCONT)
+    until(lambda: seen.look() and seen.raw.count("\x1b[?1049h") == 2)
+    seen.press("q")
+    assert seen.wait() == 0
+
+
 def test_a_process_without_a_recording(terminal, tmp_path):
     (tmp_path / "prog.py").write_text(PROGRAM)
     with subprocess.Popen([PYTHON, "prog.py"], cwd=tmp_path, stdout=subprocess.PIPE, text=True) as program:
@@ -240,10 +264,11 @@ def test_a_recorder_that_was_killed(tmp_path):
         (["run.parquet", "--speed", "0"], 2, "--speed"),
     ],
 )
-def test_what_cannot_be_watched_gets_one_line(tmp_path, words, status, said):
-    done = watch(tmp_path, *words)
-    assert done.returncode == status
-    assert said in done.stderr and done.stderr.count("\n") == 1 and done.stdout == ""
+def test_what_cannot_be_watched_gets_one_line(tmp_path, monkeypatch, capsys, words, status, said):
+    monkeypatch.chdir(tmp_path)
+    assert main(["watch", *words]) == status
+    told = capsys.readouterr()
+    assert said in told.err and told.err.count("\n") == 1 and told.out == ""
 
 
 def test_a_running_recording_is_not_replayed(running, tmp_path):
