@@ -10,7 +10,8 @@ import pytest
 from hypothesis import settings
 
 # The same examples on every machine: a run that fails does so for whoever looks into it.
-settings.register_profile("same", derandomize=True)
+# And no deadline: what an example takes is the machine's business.
+settings.register_profile("same", derandomize=True, deadline=None)
 settings.load_profile("same")
 
 _PYTESTS_OWN = {"PYTEST_CURRENT_TEST"}

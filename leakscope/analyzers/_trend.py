@@ -30,6 +30,7 @@ Floats = NDArray[np.float64]
 GROWING, FLAT, CANNOT_TELL = "growing", "flat", "cannot-tell"
 _FINE_POINTS = 600  # a day at 1 Hz is reduced to this many medians first; the questions need no finer grain
 _BUCKETS = 24  # enough to see thirds, gaps and steps; few enough that neighbours are nearly independent
+_STEEPER = 2.0  # than the whole rise: seven samples with one step among them give 2.3
 _LEAST_BUCKETS = 8
 _LEAST_AT_WORK = 0.3  # of the run: a job that only begins to work towards its end is judged on all of it
 _RESAMPLES = 200
@@ -86,13 +87,15 @@ def judge(
     if t.size < min_samples:
         return replace(window, reason=f"too few samples: {t.size} after the warm-up, needs {min_samples}")
     t, y = _evenly(t, y)
+    if t.size < _LEAST_BUCKETS:
+        return replace(window, reason=f"samples came too unevenly: only {t.size} stretches of equal time have one")
     t, y, teeth = _cut_at_last_trough(t, y)
     if t.size < _LEAST_BUCKETS:
         return Trend(FLAT, teeth.text(), float(t[0]), float(t[-1]))
     least = max(min_growth_bytes, min_growth_fraction * float(np.median(y)))
     steps: list[str] = []
     for _ in range(2):
-        at, step = _largest_step(y)
+        at, step = _largest_step(t, y)
         if step < max(least, 0.4 * _growth(y)):
             break
         steps.append(f"{format_bytes(step)} at {t[at]:.0f} s")
@@ -315,12 +318,17 @@ def _growth(y: Floats) -> float:
     return float(kept[-_tail(y) - 1] - kept[0]) if y.size > 2 else 0.0
 
 
-def _largest_step(y: Floats) -> tuple[int, float]:
-    """Middle and height of the largest lasting rise within three sample distances: a load is seen half done."""
+def _largest_step(t: Floats, y: Floats) -> tuple[int, float]:
+    """Middle and height of the largest lasting rise within three sample distances: a load is seen half done.
+
+    Where samples are missing, a steady rise comes far in three of them: a step is steeper than the whole.
+    """
     if y.size < 7:
         return 2, 0.0
     kept = retained(y)
-    rises = kept[3:] - kept[:-3]
+    rises, lasted_s = kept[3:] - kept[:-3], t[3:] - t[:-3]
+    usual_per_s = (kept[-1] - kept[0]) / (t[-1] - t[0])
+    rises = np.where(rises >= _STEEPER * usual_per_s * lasted_s, rises, 0.0)
     at = int(np.argmax(rises))
     return at + 2, float(rises[at])
 

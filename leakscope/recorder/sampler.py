@@ -69,7 +69,7 @@ class Sampler:
         self._due_s: dict[ModuleType, float] = {}
         self._helper: int | None = None
         self._checkpoint_s, self._checkpoint_bytes = now_s, 0
-        self._sample_duration_s = 0.0
+        self._sample_duration_s = self._sample_cpu_s = 0.0
 
     @property
     def elapsed_s(self) -> float:
@@ -120,7 +120,7 @@ class Sampler:
     def _fair_interval_s(self, now_s: float) -> float:
         """As often as a trend needs points, less often where a round is dear: hundreds of processes."""
         usual_s = EARLY_INTERVAL_S if now_s - self._began_s < EARLY_S else INTERVAL_S
-        return max(usual_s, min(COST_FACTOR * self._sample_duration_s, MOST_INTERVAL_S))
+        return max(usual_s, min(COST_FACTOR * self._sample_cpu_s, MOST_INTERVAL_S))
 
     def finish(
         self, wait_status: int | None, ending_text: Callable[[int | None, float, int], str] = console.ending_text
@@ -162,6 +162,7 @@ class Sampler:
         return f"{lost_s:.0f} s were not recorded: {self._lost_reason}" if lost_s else None
 
     def _look_round(self, now_s: float) -> None:
+        before_s = time.process_time()
         for row in self.tree.update(now_s, time.monotonic_ns()):
             self.add("processes", row)
         found = {source.TABLE: self._ask(source, now_s) for source in list(self._sources)}
@@ -184,6 +185,7 @@ class Sampler:
         if self._alerting is not None:
             self._alert(self._alerting, now_s, processes, host)
         self._sample_duration_s = self._clock() - now_s
+        self._sample_cpu_s = time.process_time() - before_s  # on a busy machine a round takes long and costs the same
 
     def _ask(self, source: ModuleType, now_s: float) -> list[Row]:
         """Its rows, no more often than it wishes; a source that fails is asked no more, the others go on."""

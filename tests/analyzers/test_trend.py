@@ -174,3 +174,14 @@ def test_what_comes_before_the_work_began_is_no_growth():
 def test_a_job_that_only_begins_to_work_at_its_end_is_judged_on_all_of_it():
     t = np.arange(0, 100, 0.5)
     assert judge(t, (100 + 5 * t) * MiB, started_s=90.0).start_s < 20
+
+
+def test_samples_that_come_late_are_no_steps():
+    """As on a machine that swaps: a steady rise, looked at whenever there was a turn."""
+    words = []
+    for seed in SEEDS:
+        rng = np.random.default_rng(seed)
+        t = np.cumsum(rng.exponential(0.7, 40))
+        words.append(judge(t, 15 * MiB * t + rng.normal(0, MiB, t.size)).verdict)
+    assert words.count(GROWING) >= 0.9 * len(SEEDS)
+    assert FLAT not in words
