@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..storage import Recording
 
 KEPT, BROKEN, CANNOT_TELL = "kept", "broken", "cannot-tell"
+_NO_SAMPLES = "the recording has no memory samples"
 _LOADER_WORKER, _DUPLICATES = "dataloader-worker", "duplicate-model"
 
 
@@ -73,7 +74,9 @@ def _growth(recording: Recording, report: Report, limit: Growth) -> Outcome:
     rule = f"max-growth {limit.text}"
     pace = pace_of(recording, by_step=limit.unit == "step")
     if pace is None or not pace.is_measured:
-        reason = "fewer than 20 steps were counted" if pace is None else pace.reason
+        reason = (
+            pace.reason if pace is not None else "too few steps were counted" if limit.unit == "step" else _NO_SAMPLES
+        )
         return Outcome(rule, CANNOT_TELL, f"cannot tell the growth: {reason}")
     scale = limit.per * (1.0 if limit.unit == "step" else 3600.0)
     unit = _unit(limit)
@@ -112,7 +115,7 @@ def _unit(limit: Growth) -> str:
 def _peak(report: Report, limit_bytes: float) -> Outcome:
     rule = f"max-rss {format_bytes(limit_bytes)}"
     if report.timeline is None:
-        return Outcome(rule, CANNOT_TELL, "the recording has no memory samples")
+        return Outcome(rule, CANNOT_TELL, _NO_SAMPLES)
     peak = max(report.timeline.total_bytes)
     text = f"all processes together held {format_bytes(peak)} at most"
     if peak <= limit_bytes:

@@ -6,24 +6,27 @@ folder: an edit moves lines, and a second checkout has another path.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable
 from dataclasses import replace
 
 from ..findings import Finding, ProcessRow, Report
 from ._comparison import GONE, NEW, STILL, FindingChange, WorkerChange
 
+_COUNT = re.compile(r"^[0-9][0-9,]* ")
 _MAIN_ROLES = ("trainer", "launcher", "shell", "other")
 
 
 def fingerprint(finding: Finding) -> Hashable:
     """What makes two findings the same one.
 
-    A holder counts without its kind: whether objects or graphs are what it keeps may change with a run. A global of
-    the program itself is named after the program's file, which may have been renamed.
+    A holder counts without its kind: whether objects or graphs are what it keeps may change with a run; and without
+    a number in front (``34 processes``). A global of the program itself is named after the program's file, which may
+    have been renamed.
     """
     subject = finding.subject
     if subject.holder:
-        holder = subject.holder
+        holder = _COUNT.sub("", subject.holder)
         stem = (subject.process or "").rsplit("/", 1)[-1].partition(".")[0]
         if subject.module in ("__main__", "__mp_main__") and stem and holder.startswith(f"{stem}."):
             holder = holder[len(stem) + 1 :]

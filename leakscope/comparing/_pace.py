@@ -84,10 +84,12 @@ class PacePair:
 
 
 def pace_of(recording: Recording, *, by_step: bool) -> Pace | None:
-    """One run by itself, after its start-up; None where it has too few steps to go by."""
+    """One run by itself, after its start-up; None where it has too few steps, or no samples, to go by."""
     curve = _curve(recording)
     x = curve.by_step() if by_step else curve.by_time()
-    return None if x is None else _pace(curve, x, float(x[curve.at_work].min()), float(x.max()), by_step)
+    if x is None or not x.size:
+        return None
+    return _pace(curve, x, float(x[curve.at_work].min()), float(x.max()), by_step)
 
 
 def paces(before: Recording, after: Recording) -> PacePair:

@@ -37,7 +37,8 @@ def _terminal(comparison: Comparison) -> str:
     lines += [("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths))).rstrip() for row in rows]
     findings = list(_findings(comparison))
     lines += ["", *(f"  {line}" for line in findings)] if findings else []
-    lines += ["", *(f"  {line}" for line in _closing(comparison))]
+    closing = list(_closing(comparison))
+    lines += ["", *(f"  {line}" for line in closing)] if closing else []
     return "\n".join(lines) + "\n"
 
 
@@ -128,7 +129,8 @@ def _closing(comparison: Comparison) -> Iterator[str]:
         over = f"{format_duration(end - start)} after start-up, by time"
         smallest = comparison.smallest_leak_bytes_per_hour
         unit = "an hour"
-    yield f"Compared over {over}."
+    if end > start:
+        yield f"Compared over {over}."
     if smallest is not None:
         yield f"A difference below {format_bytes(smallest)} {unit} would not have been seen."
     yield from (f"But: {doubt}." for doubt in comparison.doubts)

@@ -42,7 +42,7 @@ def decide(
     one, two = pair.before, pair.after
     if one.grows is None or two.grows is None:
         which, unclear = ("before", one) if one.grows is None else ("after", two)
-        return Decision(CANNOT_TELL, f"{_not_enough(pair)}: the run {which} ({unclear.reason})")
+        return Decision(CANNOT_TELL, f"{_not_enough(pair)}; the run {which}: {unclear.reason}")
     rates = f"{_rate(one, pair)} before, {_rate(two, pair)} after"
     if not (one.grows or two.grows):
         peaks = one.peak_bytes, two.peak_bytes
@@ -118,6 +118,8 @@ def _names(changes: Sequence[FindingChange], change: str) -> str:
 
 def _not_enough(pair: PacePair) -> str:
     span = pair.end - pair.start
+    if span <= 0:
+        return "the runs have nothing in common to go by"
     if pair.unit == STEP:
         return f"not enough to go by in the {format_count(span)} steps that both runs passed"
     return f"not enough to go by in the {format_duration(span)} that both runs lasted after their start-up"

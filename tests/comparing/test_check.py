@@ -11,6 +11,7 @@ from leakscope.checking import check, read_rules
 from leakscope.cli import main
 from leakscope.errors import BadInput
 from leakscope.storage import Recording, open_recording
+from tests.builders import RecordingBuilder
 from tests.comparing.runs import MiB, run
 
 
@@ -60,6 +61,12 @@ def elsewhere(tmp_path, monkeypatch):
 def test_rules_and_exit_status(recordings, tmp_path, name, rules, status):
     result = check(recordings[name], read_rules(rules, tmp_path))
     assert result.exit_status == status, result.outcomes
+
+
+def test_a_recording_without_samples_cannot_tell(tmp_path):
+    empty = RecordingBuilder(tmp_path).process(1).ends(1.0).open()
+    for rules in ({"max-growth": "1MB/step"}, {"max-growth": "1MB/hour"}, {"max-rss": "1GB"}, {}):
+        assert check(empty, read_rules(rules, tmp_path)).exit_status == 4
 
 
 def test_a_broken_rule_names_holder_and_place_in_one_line(runs, capsys):

@@ -8,8 +8,11 @@ from collections.abc import Callable
 import pytest
 
 from leakscope.cli import main
-from leakscope.comparing import Comparison, compare, render
+from leakscope.comparing import FORMATS, Comparison, compare, render
+from leakscope.comparing._holders import fingerprint
+from leakscope.findings import Finding, Subject
 from leakscope.storage import Recording
+from tests.builders import RecordingBuilder
 from tests.comparing.runs import MiB, run
 
 
@@ -92,6 +95,31 @@ def test_a_holder_is_known_in_a_renamed_checkout_with_shifted_lines(compared):
     result = compared(LEAK, {**LEAK, "file": "/elsewhere/fixed.py", "line": 60})
     assert [c.change for c in result.findings] == ["still"]
     assert (result.findings[0].file, result.findings[0].line) == ("/elsewhere/fixed.py", 62)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "alike"),
+    [
+        ("34 processes of python -c", "1,201 processes of python -c", True),
+        ("before.CACHE (dict)", "after.CACHE (dict)", True),
+        ("Trainer.history (list)", "Trainer.losses (list)", False),
+        ("Trainer.history (list)", "Evaluator.history (list)", False),
+    ],
+)
+def test_what_makes_two_findings_the_same_one(before, after, alike):
+    known = [
+        fingerprint(Finding("any", "", "warning", 1.0, 1, Subject(process=process, holder=holder, module="__main__")))
+        for process, holder in (("before.py", before), ("after.py", after))
+    ]
+    assert (known[0] == known[1]) is alike
+
+
+def test_recordings_without_samples_tell_nothing(tmp_path):
+    empty = RecordingBuilder(tmp_path).process(1).ends(1.0).open()
+    result = compare(empty, empty)
+    assert result.verdict == "cannot-tell"
+    for name in FORMATS:
+        assert render(result, name)
 
 
 def test_a_lower_peak_without_a_leak_is_better(compared):
