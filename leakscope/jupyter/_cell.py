@@ -161,10 +161,12 @@ def _feed(walk: Walk, namespace: Mapping[str, object], hidden: frozenset[str]) -
     for name in own:
         _root(walk, name, namespace[name], "__main__", None)
     for module_name, module in list(sys.modules.items()):
-        file = names.module_file(module_name)
-        if module_name != "__main__" and names.is_user_module(module_name, file) and not _is_ours(module_name):
-            for name, value in list(vars(module).items()):
-                if not name.startswith("__"):
+        file, globals_of = names.module_file(module_name), getattr(module, "__dict__", None)
+        if module_name == "__main__" or type(globals_of) is not dict or _is_ours(module_name):
+            continue
+        if names.is_user_module(module_name, file):
+            for name, value in list(globals_of.items()):
+                if type(name) is str and not name.startswith("__"):
                     _root(walk, f"{roots.module_label(module_name, file)}.{name}", value, module_name, file)
     for name in kept:
         _root(walk, name, namespace[name], "__main__", None)

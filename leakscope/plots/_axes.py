@@ -81,7 +81,8 @@ def short(name: str) -> str:
     """A name as it fits beside a chart: the end of a path says most. What cannot be printed is written out."""
     shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in name)
     shown = shown if len(shown) <= _LONGEST_NAME else "…" + shown[1 - _LONGEST_NAME :]
-    return shown.replace("$", r"\$").removeprefix("_")  # to matplotlib, $ begins a formula and a first _ hides a label
+    shown = shown.replace("$", r"\$")  # to matplotlib, $ begins a formula,
+    return f" {shown}" if shown.startswith("_") else shown  # and a first _ hides a label
 
 
 def legend(ax: Axes) -> None:
