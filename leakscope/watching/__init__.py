@@ -23,6 +23,7 @@ from .scene import Scene
 REFRESH_S = 1.0
 LEAST_INTERVAL_S = 0.1  # more often costs the job time and shows nothing new
 _OLD_S = 2.0  # younger news need no date
+_MOST_AGE_S = 3600.0  # a recorder writes more often, whatever --flush says
 _INTERRUPTED = 130
 
 
@@ -114,7 +115,10 @@ class _Viewer:
 
     def _look(self) -> None:
         if self._scene.take_in(self._feed.poll()):
-            self._news_s = time.monotonic()
+            self._news_s = now_s = time.monotonic()
+            row_s = (self._scene.start_mono_ns or 0) / 1e9 + self._scene.now_s
+            if now_s - _MOST_AGE_S < row_s < now_s:  # else the clock of another machine, on a shared file system
+                self._news_s = row_s
 
     def _look_at_all(self) -> None:
         self._look()
