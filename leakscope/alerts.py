@@ -9,14 +9,12 @@ import re
 from typing import NamedTuple
 
 from .errors import BadInput
-from .units import format_duration
+from .units import BYTE_UNITS, format_duration
 
 EXAMPLES = "rss>40GB, rss>90%, growth>100MB/min, oom_eta<30min, workers>16 or oom"
 HYSTERESIS_FRACTION = 0.05  # a rule is over only once its figure is this much on the good side
 
-_SIZES = {"b": 1, **{f"{p}b": 1000**n for n, p in enumerate("kmgt", 1)}}
-_SIZES |= {f"{p}ib": 1024**n for n, p in enumerate("kmgt", 1)}
-_SIZES |= {p: 1024**n for n, p in enumerate("kmgt", 1)}  # as docker, Slurm and systemd read 40G
+_SIZES = {unit: size for unit, size in BYTE_UNITS.items() if unit}  # rss>40 would be bytes, which nobody means
 _TIMES = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "hour": 3600, "d": 86400, "day": 86400}
 _RULE = re.compile(r"\s*([a-z_]+)\s*([<>])\s*([0-9]*\.?[0-9]+)\s*([a-z%]*(?:/[a-z]+)?)\s*", re.IGNORECASE)
 

@@ -10,6 +10,7 @@ History of SCHEMA_VERSION:
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 SCHEMA_VERSION = 1
@@ -107,7 +108,7 @@ TABLES: dict[str, Table] = {
             _c("comm", "str", "", "command name the kernel shows (15 bytes)"),
             _c("cmdline", "str", "", "command line, arguments joined by spaces and quoted for a shell"),
             _c("exe", "str", "", "path of the executable"),
-            _c("role", "str", "", "trainer, launcher, dataloader-worker, compile-worker, python-fork, shell, other, ..."),
+            _c("role", "str", "", "trainer, launcher, dataloader-worker, compile-worker, python-fork, other, ..."),
             _c("rank", "int", "", "RANK of a distributed job, where the environment says"),
             _c("local_rank", "int", "", "LOCAL_RANK: the rank among those of its machine"),
             _c("cgroup", "str", "", "cgroup path (v2, or the memory controller of v1)"),
@@ -467,6 +468,7 @@ TABLES: dict[str, Table] = {
 }  # fmt: skip
 
 
+@lru_cache(maxsize=1)
 def columns() -> dict[str, Column]:
     """Every column of a recording by name, keys first, then in the order of the tables."""
     merged: dict[str, Column] = {}

@@ -1,4 +1,4 @@
-"""Bytes and seconds to text, durations and back. 1 GiB = 2**30; durations in seconds."""
+"""Bytes and seconds to text and back. 1 GiB = 2**30; durations in seconds."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ MiB = 1024**2
 GiB = 1024**3
 
 _TIME_UNITS = {"": 1.0, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+# 5MB is ten to the sixth times five; 5MiB and, as for docker and systemd, 5M are 2**20.
+BYTE_UNITS: dict[str, float] = {"": 1, "b": 1, **{f"{p}b": 1000**n for n, p in enumerate("kmgt", 1)}}
+BYTE_UNITS |= {f"{p}{i}": 1024**n for n, p in enumerate("kmgt", 1) for i in ("", "ib")}
 _QUANTITY = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*([a-zA-Z]*)\s*")
 
 
@@ -24,6 +27,11 @@ def _parse(text: str, units: dict[str, float], what: str, examples: str) -> floa
 def parse_duration(text: str) -> float:
     """Seconds from ``500ms``, ``30s``, ``5m``, ``2h`` or a bare number. **Errors** BadInput."""
     return _parse(text, _TIME_UNITS, "duration", "500ms, 30s, 5m or 2h")
+
+
+def parse_bytes(text: str) -> float:
+    """Bytes from ``4GB``, ``512MiB``, ``20k`` or a bare number. **Errors** BadInput."""
+    return _parse(text, BYTE_UNITS, "size", "500KB, 5MB or 4GiB")
 
 
 def format_bytes(value: float, signed: bool = False) -> str:

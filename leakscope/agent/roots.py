@@ -56,8 +56,8 @@ def _module(walk, name, namespace, file):
             continue
         kind = type(value)
         if kind is types.FunctionType:
-            if value.__globals__ is not namespace:
-                continue  # imported: its own module is its root
+            if value.__globals__ is not namespace and value.__closure__ is None:
+                continue  # imported: its own module is its root; a closure is held by whoever keeps it
         elif type in names.mro_of(kind) and names.namespace_of(value).get("__module__") != name:
             continue
         walk.root("module", shown + "." + variable, openers.GLOBAL, value, (variable, shown, name, file, None, True))
@@ -73,6 +73,7 @@ def module_label(name, file):
 
 def _frames(walk, main_thread, agent_thread):
     threads = {}
+    frame = stack = outermost = None
     frames = sys._current_frames()
     order = sorted(frames, key=lambda ident: ident != main_thread)
     for ident in order:

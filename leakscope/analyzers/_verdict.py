@@ -70,7 +70,8 @@ def verdict(recording: Recording, findings: Sequence[Finding]) -> Verdict:
     wasted = sum(f.bytes for f in findings if f.wasted)
     steps = _steps(recording, growth)
     elsewhere = any(f.kind in _ELSEWHERE and not f.wasted for f in findings)
-    ahead = forecast(recording) if not kills(recording).of_root else None
+    is_over = kills(recording).of_root or any(map(_is_crash, findings))  # the limit was reached, or nobody gets there
+    ahead = forecast(recording) if not is_over else None
     limit = ahead.limit if ahead is not None else nearest(recording)
     return Verdict(
         leaking=True if elsewhere else growth.leaking,
@@ -112,7 +113,7 @@ def _headline(
     waste = next((f for f in findings if f.wasted), None)
     if waste is not None and not growth.leaking:
         text += f" But {format_bytes(wasted)} are wasted: {_lower(waste.title)}."
-    past = ("memory-pressure",) if kill is not None else ()  # the kill says it all
+    past = ("memory-pressure",) if kill is not None or any(map(_is_crash, findings)) else ()  # they say it all
     danger = next((f for f in findings if _is_danger(f) and f.severity != "note" and f.kind not in past), None)
     if danger is not None:
         text = f"{text} Also: {_lower(danger.title)}." if growth.leaking else f"{danger.title}. {text}"
@@ -123,6 +124,10 @@ def _headline(
     if signal is not None:
         return f"{text} The job was ended by signal {signal}."
     return text
+
+
+def _is_crash(finding: Finding) -> bool:
+    return finding.kind == "crash" and finding.severity == "critical"
 
 
 def _is_danger(finding: Finding) -> bool:

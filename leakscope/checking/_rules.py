@@ -12,7 +12,7 @@ from typing import Any
 
 from ..analyzers import KINDS
 from ..errors import BadInput
-from ..sizes import parse_bytes
+from ..units import parse_bytes
 
 _PER_HOUR = {"min": 60.0, "minute": 60.0, "h": 1.0, "hour": 1.0, "day": 1 / 24}
 _PER = re.compile(r"([0-9][0-9_,]*)?\s*([a-z]+)", re.IGNORECASE)

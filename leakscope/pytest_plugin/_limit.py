@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from ..errors import BadInput
-from ..sizes import parse_bytes
+from ..units import parse_bytes
 
 _LEAST_REPEATS = 3  # with fewer, one cache that fills cannot be told from what happens each time
 

@@ -56,6 +56,7 @@ def render(report: Report, *, width: int | None = None, color: bool | None = Non
         emoji=False,
         markup=False,
         legacy_windows=False,
+        force_jupyter=False,  # it would print beside the text it makes
         _environ={},  # the caller has decided; the environment must not decide again
     )
     for part in _parts(report):

@@ -6,6 +6,7 @@ import argparse
 import array
 import functools
 import gc
+import importlib
 import itertools
 import mmap
 import sys
@@ -18,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from leakscope.agent import names, openers
+from leakscope.agent import names, openers, roots
 from leakscope.agent import walk as w
 
 
@@ -317,3 +318,22 @@ def test_the_deadline_cuts_the_walk_and_says_so() -> None:
     walk.root("module", "objects", openers.GLOBAL, objects, None)
     walk.run()
     assert walk.truncated
+
+
+def test_a_closure_of_another_module_is_held_by_who_keeps_it(tmp_path, monkeypatch) -> None:
+    (tmp_path / "services.py").write_text("def counter():\n    seen = []\n    return lambda x: seen.append(x)\n")
+    (tmp_path / "keeper.py").write_text("import services\ncount = services.counter()\nfor i in range(5000): count(i)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    keeper = importlib.import_module("keeper")
+    monkeypatch.setitem(sys.modules, "keeper", keeper)  # and gone afterwards
+    monkeypatch.setitem(sys.modules, "services", keeper.services)
+    walk = w.Walk(time.perf_counter() + 30)
+    roots.feed(walk, threading.get_ident(), None, [])
+    walk.finish(Counter(map(type, gc.get_objects())))
+    (held,) = [node for node in walk.nodes if node.path().startswith("keeper.count") and node.length == 5_000]
+    assert held.cls is list
+
+
+def test_a_process_whose_only_thread_is_the_agents_has_no_frames() -> None:
+    walk = w.Walk(time.perf_counter() + 30)
+    assert roots._frames(walk, None, threading.get_ident()) == {}
