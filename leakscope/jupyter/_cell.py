@@ -24,6 +24,7 @@ from ._html import growth_html
 
 _WALK_S = 5.0  # of CPU time for one walk; more would be a nuisance after every cell
 _LEAST_BYTES = 64 * 1024  # a name that gained less is left out
+_NOISE = 0.1  # of what a name held: large containers are weighed by a sample of their members
 _CARRIES = 0.8  # of a name's growth: the longest path that still carries it is the one to show
 _MOST_ROWS = 10
 _LEAST_OBJECTS = 10
@@ -106,6 +107,11 @@ class Growth:
         known = self.before.holders.get(path)
         return self.after.holders[path].deep_bytes - (known.deep_bytes if known else 0)
 
+    def _noise(self, path: str) -> float:
+        """By how much two estimates of a name differ that has as many members as before."""
+        known = self.before.holders.get(path)
+        return _NOISE * known.deep_bytes if known and known.length == self.after.holders[path].length else 0.0
+
     def _accumulating(self) -> Iterator[str]:
         """From each name that gained, down the path as long as one member carries nearly all of it."""
         members: dict[str | None, list[str]] = {}
@@ -113,7 +119,7 @@ class Growth:
             members.setdefault(holder.parent, []).append(path)
         for path in members.get(None, ()):
             gain = self._gain(path)
-            if gain < _LEAST_BYTES:
+            if gain < max(_LEAST_BYTES, self._noise(path)):
                 continue
             while True:
                 inner = max(members.get(path, ()), key=self._gain, default=None)
