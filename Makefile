@@ -10,11 +10,12 @@ SOURCES := leakscope fixtures tests
 DEMO := demo-output/run.parquet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint docs bench clean
+.PHONY: help demo test torture lint docs bench clean
 
 help:
 	@echo "make demo   record a small PyTorch training with a leak for 40 s and print the report"
 	@echo "make test   lint, type check and tests"
+	@echo "make torture  kills, full disks, storms of signals: each at SEEDS=50 instants (an hour)"
 	@echo "make lint   ruff and mypy only"
 	@echo "make docs   renew docs/ and the tables of README.md from the program"
 	@echo "make bench  what recording costs, beside its budgets (15 minutes; BENCH='--seconds 10' is shorter)"
@@ -49,6 +50,10 @@ lint: $(VENV)/installed-test
 test: lint
 	@echo "== pytest"
 	@$(RUN) -m pytest -q
+
+SEEDS ?= 50
+torture: $(VENV)/installed-test
+	@LEAKSCOPE_TORTURE=$(SEEDS) $(RUN) -m pytest -q tests/torture
 
 docs: $(VENV)/installed-test
 	@$(RUN) -m tests.test_docs

@@ -1,7 +1,7 @@
 """Start the command and be its transparent parent: signals passed on once, stops mirrored, exit status kept.
 
 Runs in the recorder. There is no signal handler: every signal that can be blocked is, and the recorder sleeps in
-``sigtimedwait``, so nothing interrupts a sample and nothing is lost. The job keeps the process group, the descriptors
+``sigwaitinfo``, so nothing interrupts a sample and nothing is lost. The job keeps the process group, the descriptors
 and the signal mask that the recorder was started with.
 
 Refused: a new session or process group (^C and ^Z of the terminal would miss the job), PR_SET_PDEATHSIG (the job must
@@ -207,9 +207,20 @@ def _die_by(number: int) -> None:
 
 
 def _wait(timeout_s: float | None) -> signal.struct_siginfo | None:
+    """The next signal, None when there is none at once; the end of the time is an alarm of the kernel's.
+
+    Not sigtimedwait with a timeout: when a process is stopped and continued in it past its time, Python
+    returns a signal that nobody sent, made of what lay on the stack.
+    """
+    if timeout_s is not None and timeout_s <= 0.0:
+        return signal.sigtimedwait(HANDLED, 0.0)
     if timeout_s is None:
         return signal.sigwaitinfo(HANDLED)
-    return signal.sigtimedwait(HANDLED, max(0.0, timeout_s))
+    signal.setitimer(signal.ITIMER_REAL, timeout_s)
+    try:
+        return signal.sigwaitinfo(HANDLED)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
 
 
 def _has_terminal() -> bool:

@@ -188,7 +188,7 @@ def _is_in_use(journal: str) -> bool:
             parts = name.split("-")
             if parts[0] == "agent" and len(parts) == 4 and parts[1].isdigit():
                 stat = proc.stat(int(parts[1]))
-                if stat is not None and str(stat.start_ticks) == parts[2]:
+                if stat is not None and not stat.is_dead and str(stat.start_ticks) == parts[2]:
                     return True
     return False
 

@@ -200,8 +200,12 @@ def _lock_file(journal: Path) -> Iterator[int | None]:
 
 
 def _start_ticks(pid: str) -> str | None:
-    """Field 22 of /proc/PID/stat, counted after the command name, which may hold spaces and parentheses."""
+    """Field 22 of /proc/PID/stat, counted after the command name, which may hold spaces and parentheses.
+
+    None for a zombie: an orphan stays one for good where process 1 of a container reaps nobody.
+    """
     try:
-        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19]
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        return None if fields[0] in "ZX" else fields[19]
     except (OSError, IndexError):
         return None

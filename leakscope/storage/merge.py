@@ -118,6 +118,7 @@ class _Facts:
     first_mono_ns: int | None = None
     last_mono_ns: int | None = None
     unreadable: dict[str, int] = field(default_factory=dict)
+    gaps: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def look_at(self, table: str, rows: list[Row]) -> None:
@@ -129,6 +130,8 @@ class _Facts:
             for row in rows:
                 if row.get("event") == "end":
                     self.end_seen, self.end_value = True, row.get("value")
+                elif row.get("event") == "output-lost":
+                    self.gaps.append(f"rows are missing: {row.get('text')}")
         elif table == "processes":
             for row in rows:
                 if row.get("is_root") is True:
@@ -145,7 +148,7 @@ class _Facts:
         return ("signal", None, signal) if signal is not None else ("exit", code, None)
 
     def footer(self, meta: Row, state: str, groups: _RowGroups) -> Row:
-        notes = list(self.notes)
+        notes = [*self.notes, *self.gaps]
         if not meta:
             notes.append("meta.json is missing or damaged: command, host and start time are not known")
         if state == "final":
@@ -162,7 +165,7 @@ class _Facts:
             **meta,
             "format_version": schema.SCHEMA_VERSION,
             "state": state,
-            "complete": state == "final" and self.end_seen and not self.unreadable,
+            "complete": state == "final" and self.end_seen and not (self.unreadable or self.gaps),
             "ended": list(self.ended()),
             "last_mono_ns": self.last_mono_ns,
             "unreadable_bytes": sum(self.unreadable.values()),
