@@ -115,7 +115,7 @@ r printf '<%s>\n' '' ' ' $'new\nline' $'\xff\xfe' '--' '-o' '*' '$HOME' '"' "'" 
 r -- echo dashes 2>/dev/null; echo $?
 """,
     "stopped-from-outside": r"""
-timeout --foreground -s TERM 1 r sh -c 'trap "echo asked; exit 6" TERM; sleep 20 & wait'; echo $?
+timeout --foreground -s TERM 1 r sh -c 'trap "echo asked; exit 6" TERM; sleep 3 & wait'; echo $?
 r timeout 0.2 sleep 20; echo $?
 """,
 }
