@@ -226,7 +226,8 @@ def _process(
 
 def _exit_s(notes: pd.DataFrame, key: tuple[int, int]) -> float:
     """When the interpreter began to shut down, by its agent; infinite where it did not say."""
-    own = notes[(notes["pid"] == key[0]) & (notes["start_ticks"].fillna(0) == key[1]) & (notes["note"] == "exit")]
+    exits = notes[notes["note"].eq("exit").fillna(False)]
+    own = exits[exits["pid"].eq(key[0]).fillna(False) & (exits["start_ticks"].fillna(0) == key[1])]
     return float(own["time_s"].iloc[-1]) if len(own) else float("inf")
 
 

@@ -100,7 +100,7 @@ def _heap(recording: Recording, takes: pd.DataFrame, pid: int) -> Iterator[Heap]
         return
     numbers = [int(n) for n in takes["take"]]
     rows = recording.tables["holders"]
-    rows = rows[(rows["pid"] == pid) & rows["take"].isin(numbers)]
+    rows = rows[(rows["pid"] == pid) & rows["take"].isin(numbers) & rows["path"].notna()]
     truncated = takes["truncated"].fillna(False).to_numpy(dtype=bool)
     places = _places(rows, numbers)
     _fill_unseen(places, truncated)

@@ -36,7 +36,7 @@ def _without_inside_view(recording: Recording) -> list[str]:
     seen = recording.tables["agent_notes"]
     known = {(int(p), int(t)) for p, t in zip(seen["pid"].dropna(), seen["start_ticks"].dropna())}
     sentences = []
-    for _, row in recording.tables["processes"].iterrows():
+    for _, row in recording.tables["processes"].dropna(subset=["pid", "start_ticks"]).iterrows():
         key = int(row["pid"]), int(row["start_ticks"])
         if key in known or not _is_python(row) or _life_s(recording, row) < _LEAST_LIFE_S:
             continue

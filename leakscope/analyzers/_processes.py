@@ -228,7 +228,7 @@ def _roles_told(recording: Recording) -> dict[int, str]:
     )
     for table, column, role in tables:
         for text in recording.tables[table][column].dropna().unique():
-            told.update({int(pid): role for pid in str(text).split(",") if pid})
+            told.update({int(pid): role for pid in str(text).split(",") if pid.isascii() and pid.isdigit()})
     return told
 
 

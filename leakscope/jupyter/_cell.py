@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, NamedTuple
 
 from ..agent import names, openers, roots
@@ -212,8 +213,7 @@ def register(ipython: Any) -> None:
 
 
 def _show(ipython: Any, memory: Memory, before: Heap) -> None:
-    from IPython.display import display  # type: ignore[import-not-found]
-
+    display = import_module("IPython.display").display  # it is there when this runs, and has no types
     freed_count = gc.collect()
     now = Memory(rss_bytes(), malloc_in_use_bytes())
     after = heap(ipython.user_ns, frozenset(ipython.user_ns_hidden))

@@ -1,7 +1,8 @@
 """Look at processes that run already: ``record -p PID`` and ``record --system``. Runs in the recorder.
 
-Everything is read from outside, so nothing happens to them. They are not children of the recorder: how they end cannot
-be learnt, their signals are their own, and a grandchild whose parent died before the first look is not found.
+Everything is read from outside, so nothing happens to them. They are not children of the recorder: how they end is
+known only where the kernel tells (exits.py), their signals are their own, and a grandchild whose parent died before the
+first look is not found.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from contextlib import suppress
 from ..errors import LeakscopeError
 from ..units import format_duration
 from . import proc
-from .launch import Happening
+from .launch import Happening, wait
 from .tree import Process, Row, Tree
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)  # each ends the recording in order
+_WAKING = (signal.SIGCHLD, signal.SIGALRM)  # which wake it, and no more
 LOOK_S = 1.0  # a process that is no child of ours ends without a signal to us
 
 # What sys.remote_exec runs in the process: the same as at its start, without touching sys.path or its __main__.
@@ -59,7 +61,7 @@ class Onlooker:
     def pause(self, timeout_s: float | None) -> list[Happening]:
         """Sleep until a signal asks to end, the processes may have ended, or the time is over."""
         timeout_s = LOOK_S if timeout_s is None else min(timeout_s, LOOK_S)
-        info = signal.sigtimedwait({*self._ending, signal.SIGCHLD}, max(0.0, timeout_s))
+        info = wait({*self._ending, *_WAKING}, timeout_s)
         self._asked_to_end = self._asked_to_end or (info is not None and info.si_signo in self._ending)
         self._is_gone = bool(self._start_ticks) and not any(map(self._lives, self._start_ticks))
         return _reaped()
@@ -106,7 +108,7 @@ def block_signals() -> set[int]:
     """Returns those that end the recording: they wait for ``pause``. ^Z stops the recorder as it stops any program."""
     # What was ignored stays so, SIGHUP under nohup: the kernel keeps also an ignored signal for who waits for it.
     ending: set[int] = {number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN}
-    signal.pthread_sigmask(signal.SIG_BLOCK, {*ending, signal.SIGCHLD})
+    signal.pthread_sigmask(signal.SIG_BLOCK, {*ending, *_WAKING})
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     return ending
 

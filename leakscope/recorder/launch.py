@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -131,7 +131,7 @@ class Job:
         """Sleep until something happens or the time is over (None: no limit); pass signals on, reap the dead."""
         happenings = []
         wait_s = timeout_s
-        while info := _wait(wait_s):
+        while info := wait(HANDLED, wait_s):
             wait_s = 0.0
             if info.si_signo != signal.SIGCHLD and info.si_code != SI_KERNEL and self._wants(info.si_signo):
                 with suppress(ProcessLookupError):
@@ -206,19 +206,19 @@ def _die_by(number: int) -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
 
 
-def _wait(timeout_s: float | None) -> signal.struct_siginfo | None:
-    """The next signal, None when there is none at once; the end of the time is an alarm of the kernel's.
+def wait(signals: Collection[int], timeout_s: float | None) -> signal.struct_siginfo | None:
+    """The next of these blocked signals, SIGALRM among them, or None; the end of the time is an alarm of the kernel's.
 
     Not sigtimedwait with a timeout: when a process is stopped and continued in it past its time, Python
     returns a signal that nobody sent, made of what lay on the stack.
     """
     if timeout_s is not None and timeout_s <= 0.0:
-        return signal.sigtimedwait(HANDLED, 0.0)
+        return signal.sigtimedwait(signals, 0.0)
     if timeout_s is None:
-        return signal.sigwaitinfo(HANDLED)
+        return signal.sigwaitinfo(signals)
     signal.setitimer(signal.ITIMER_REAL, timeout_s)
     try:
-        return signal.sigwaitinfo(HANDLED)
+        return signal.sigwaitinfo(signals)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
 
