@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-import signal
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..findings import Evidence
-from ..units import format_bytes, format_count
+from ..units import format_bytes, format_count, signal_name
 from ._crash_meanings import Meaning
 from ._cuda_oom import CudaOom, parse
 from ._memory_refused import refusal, requested_bytes, shared_memory_use
 from ._oom_kills import kills
 from ._oom_members import Member
+from ._processes import DATALOADER_WORKER
 
 if TYPE_CHECKING:
     from ..storage import Recording
@@ -134,8 +134,9 @@ def _worker(recording: Recording, told: Told, parts: dict[str, str | None]) -> T
             title = f"{told.title}: the OOM killer ended it"
             return told._replace(title=title, confidence=kill.confidence, evidence=[Evidence(text)])
     title = f"{told.title}: ended by signal {by}" if by else told.title
-    gone = [member for member in seen.members if member.pid in pids and member.exit_signal is not None]
-    ends = [Evidence(f"{member.label} was ended by {_name(member.exit_signal)}") for member in gone]
+    named = (lambda m: m.pid in pids) if pids else (lambda m: m.role == DATALOADER_WORKER)
+    gone = [member for member in seen.members if named(member) and member.exit_signal is not None]
+    ends = [Evidence(f"{member.label} was ended by {signal_name(member.exit_signal or 0)}") for member in gone]
     evidence, doubts = [*told.evidence, *ends], []
     if by == "Killed" or any(member.was_sigkilled for member in gone):
         if seen.host.stood_still:
@@ -143,7 +144,3 @@ def _worker(recording: Recording, told: Told, parts: dict[str, str | None]) -> T
         elif not seen.host.is_known:
             doubts.append("whether the OOM killer did it is not in this recording")
     return told._replace(title=title, evidence=evidence, doubts=doubts)
-
-
-def _name(number: int | None) -> str:
-    return signal.Signals(number).name if number in signal.valid_signals() else f"signal {number}"

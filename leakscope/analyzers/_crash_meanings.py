@@ -94,6 +94,7 @@ FATAL_SIGNALS = {
     signal.SIGTRAP: "trap",
 }
 _BY_SIGNAL = re.compile("")
+_LOADER = re.compile(r"torch[/\\]utils[/\\]data[/\\]dataloader\.py")
 
 
 def known(text: str, ends_by: int | None = None) -> Meaning | None:
@@ -102,6 +103,13 @@ def known(text: str, ends_by: int | None = None) -> Meaning | None:
         if ends_by in (None, meaning.ends_by) and meaning.pattern.search(text):
             return meaning
     return None
+
+
+def of_broken_pipe(exception_type: str | None, trace: str) -> Meaning | None:
+    """A worker that is gone shows as the end of its pipe where torch or the pool was not told in time."""
+    if exception_type not in ("EOFError", "ConnectionResetError", "BrokenPipeError"):
+        return None
+    return next((m for m in MEANINGS if m.name == "worker-died"), None) if _LOADER.search(trace) else None
 
 
 def of_signal(number: int) -> Meaning:

@@ -6,7 +6,6 @@ arrays, Python objects) is a straight line between two of them, and never more t
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from ..findings import Band, Moment, Timeline
-from ..units import format_duration
+from ..units import format_duration, signal_name
 from ._growth import ProcessGrowth, int_of, process_name, rows_of, tree_growth, without_last
 from ._trend import Floats
 
@@ -188,7 +187,7 @@ def _moments(recording: Recording) -> Iterator[Moment]:
             yield Moment(_EVENT_KINDS.get(event, "event"), at_s, f"{event}: {text or who(pid)}")
     for at_s, pid, number in _rows(processes, "pid", "exit_signal"):
         if number:
-            yield Moment("death", at_s, f"{who(pid)} was ended by {_signal_name(number)}")
+            yield Moment("death", at_s, f"{who(pid)} was ended by {signal_name(number)}")
 
 
 def _rows(frame: pd.DataFrame, *columns: str) -> Iterator[tuple[Any, ...]]:
@@ -196,13 +195,6 @@ def _rows(frame: pd.DataFrame, *columns: str) -> Iterator[tuple[Any, ...]]:
     cells = frame[list(columns)].astype(object)
     times = frame["time_s"].astype("float64").round(2)
     return zip(times.tolist(), *(cells[c].where(cells[c].notna(), None).tolist() for c in columns))
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def _bounded(moments: list[Moment]) -> tuple[list[Moment], dict[str, int]]:

@@ -16,8 +16,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
+from ..units import signal_name
 from ._crash_cases import Told, tell
-from ._crash_meanings import FATAL_SIGNALS, Meaning, known, of_signal
+from ._crash_meanings import FATAL_SIGNALS, Meaning, known, of_broken_pipe, of_signal
 from ._crash_texts import Frame, final, frames, innermost_user, last_fatal_error, last_traceback, message, said
 from ._growth import int_of, text_of
 from ._oom_members import Member, members
@@ -138,7 +139,7 @@ def _meaning(failure: Failure, stderr: str) -> tuple[Meaning | None, str]:
     for text in (said(final(failure.text)), words):
         if found := known(text):
             return found, text
-    return None, words
+    return of_broken_pipe(failure.exception_type, failure.text), words
 
 
 def _finding(recording: Recording, failure: Failure, stderr: str, near_fraction: float) -> Finding:
@@ -172,7 +173,7 @@ def _with_place(
     if failure.step is not None:
         evidence.append(Evidence(f"it had come to step {failure.step}", {"step": failure.step}))
     if failure.signal is not None:
-        name = signal.Signals(failure.signal).name
+        name = signal_name(failure.signal)
         evidence.append(Evidence(f"the process was ended by {name}", {"signal": failure.signal}))
     return Finding(
         kind=_KIND,
@@ -209,7 +210,7 @@ def _nothing(recording: Recording, root: Member | None) -> RuledOut | Skipped:
     if root is None or (root.exit_code is None and root.exit_signal is None):
         return RuledOut(_KIND, "no process was seen to fail")
     if root.exit_signal is not None:
-        name = signal.Signals(root.exit_signal).name
+        name = signal_name(root.exit_signal)
         return RuledOut(_KIND, f"{root.label} did not crash: {name} was sent to it", {"signal": root.exit_signal})
     if root.exit_code == 0:
         return RuledOut(_KIND, "no process failed", {"exit_code": 0})

@@ -205,7 +205,7 @@ def _copied_in_life(recording: Recording, worker: ProcessGrowth) -> float:
 
 def _data(recording: Recording, ppid: int, datasets: Sequence[str]) -> dict[tuple[str, str], float]:
     rows = recording.tables["holders"]
-    rows = rows[(rows["pid"] == ppid) & (rows["edge_kind"] == "attribute") & rows["owner"].isin(datasets)]
+    rows = rows[(rows["pid"] == ppid) & rows["edge_kind"].eq("attribute").fillna(False) & rows["owner"].isin(datasets)]
     objects = rows["deep_bytes"] - rows["array_deep_bytes"].fillna(0) - rows["tensor_deep_bytes"].fillna(0)
     most: dict[tuple[str, str], float] = {}
     for owner, variable, size in zip(rows["owner"], rows["variable"], objects.astype("float64")):

@@ -235,6 +235,19 @@ def test_who_killed_a_worker_is_told_by_the_kernels_counter(tmp_path: Path, coun
     assert ("ended nobody" in said(finding)) is not count
 
 
+def test_the_end_of_its_pipe_is_the_end_of_a_worker(tmp_path: Path) -> None:
+    """Torch hears of a worker's end by a signal, or, a moment before that, by the pipe."""
+    frame = '  File "/usr/lib/python3/torch/utils/data/dataloader.py", line 1310, in _try_get_data\n    raise\n'
+    builder = with_words(tmp_path, TRACE + frame + "EOFError")
+    builder.process(WORKER, "dataloader-worker", died_s=19.0, exit_signal=9)
+    (finding,) = answers(builder.ends(exit_code=1))
+    assert finding.title.startswith("A DataLoader worker of train.py")
+    assert "train.py[4300] was ended by SIGKILL" in said(finding)
+    (tmp_path / "other").mkdir()
+    (other,) = answers(with_words(tmp_path / "other", TRACE + "EOFError").ends(exit_code=1))
+    assert "ended by EOFError" in other.title
+
+
 # ---- fatal signals
 
 SIGNAL_TEXTS = {
