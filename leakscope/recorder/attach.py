@@ -3,6 +3,9 @@
 Everything is read from outside, so nothing happens to them. They are not children of the recorder: how they end is
 known only where the kernel tells (exits.py), their signals are their own, and a grandchild whose parent died before the
 first look is not found.
+
+Refused: to start the agent by way of gdb. Tried on a sleeping Python 3.11: a call that gdb could not finish made the
+job's ``time.sleep`` raise ``OSError: [Errno 514]``, and the job died of it.
 """
 
 from __future__ import annotations
