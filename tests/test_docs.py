@@ -144,6 +144,8 @@ CASES = {
     ("others", "0"): (["report", "run.parquet"], 0),
     ("others", "1"): (["report", "run.parquet", "--exit-code"], 1),
     ("others", "2"): (["report", "--frob"], 2),
+    ("check", "1"): (["check", "run.parquet"], 1),
+    ("check", "4"): (["check", "run.parquet", "--max-growth", "1GB/1000steps"], 4),
     ("others", "3"): (["report", "nowhere.parquet"], 3),
 }
 
