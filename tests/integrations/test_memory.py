@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gc
+import json
 import logging
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -14,6 +17,7 @@ from leakscope.integrations import MemoryCleanup, _discovery
 from leakscope.integrations._memory import MemoryFigures, rss_bytes
 from leakscope.units import MiB
 
+ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(rss_bytes() is None, reason="needs /proc")
 
 
@@ -33,7 +37,7 @@ class Node:
         self.me = self
 
 
-def test_growth_is_counted_from_the_end_of_the_first_step_and_per_step() -> None:
+def grows_by_a_mib_a_step() -> dict[str, float]:
     figures = MemoryFigures()
     kept = [bytearray(b"x" * 50 * MiB)]  # a model
     figures.begin(1)
@@ -42,20 +46,38 @@ def test_growth_is_counted_from_the_end_of_the_first_step_and_per_step() -> None
         figures.begin(step)
         if step % 10 == 0:
             logged = figures.at(step)
+    return logged
+
+
+def grows_once() -> dict[str, float]:
+    figures = MemoryFigures()
+    figures.begin(1)
+    kept = bytearray(b"x" * 64 * MiB)
+    for step in range(2, 1002):
+        logged = figures.at(step)
+    del kept
+    return logged
+
+
+def in_a_fresh_process(function: Callable[[], dict[str, float]]) -> dict[str, float]:
+    """In that of the tests, memory freed by others is used up first."""
+    code = f"import json; from {__name__} import {function.__name__} as f; print(json.dumps(f()))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, check=True)
+    logged: dict[str, float] = json.loads(done.stdout)
+    return logged
+
+
+def test_growth_is_counted_from_the_end_of_the_first_step_and_per_step() -> None:
+    logged = in_a_fresh_process(grows_by_a_mib_a_step)
     assert logged["memory/growth_bytes"] == pytest.approx(39 * MiB, abs=8 * MiB)
     assert logged["memory/growth_bytes_per_step"] == pytest.approx(MiB, rel=0.2)
     assert logged["memory/rss_bytes"] > logged["memory/growth_bytes"]
 
 
 def test_a_warm_up_drops_out_of_the_growth_per_step() -> None:
-    figures = MemoryFigures()
-    figures.begin(1)
-    kept = bytearray(b"x" * 64 * MiB)
-    for step in range(2, 1002):
-        logged = figures.at(step)
+    logged = in_a_fresh_process(grows_once)
     assert logged["memory/growth_bytes"] > 50 * MiB
     assert abs(logged["memory/growth_bytes_per_step"]) < 16 * 1024
-    del kept
 
 
 def test_a_cleanup_that_helps_says_what_it_freed_and_nothing_else(
