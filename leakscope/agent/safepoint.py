@@ -54,6 +54,11 @@ class Budget(object):
         return max(EARLY_INTERVAL_S, EARLY_STRETCH * elapsed_s, min(fair, 1.0 + 0.75 * elapsed_s))
 
 
+# Something while a pending call runs. Not an attribute of the class: with that, Python 3.11 lost a reference to None
+# at each call (50 a second while memory grew, seen in a recording).
+_running = []
+
+
 class PendingCall(object):
     """Run a function once on the main thread between two bytecodes.
 
@@ -65,8 +70,6 @@ class PendingCall(object):
     a function, since what is pending keeps it from going on and cannot be served.
     """
 
-    _is_running = False  # of the class: any of them
-
     def __init__(self, function):
         self._function = function
         self.asked_at = None
@@ -77,11 +80,11 @@ class PendingCall(object):
     def __bool__(self):
         hidden = quiet.hide()  # it may come in the middle of anything, also of what is compiled or traced
         try:
-            PendingCall._is_running = True
+            _running.append(True)
             self.asked_at = None
             self._function()
         finally:
-            PendingCall._is_running = False
+            _running.clear()
             quiet.show(hidden)
         return False  # anything else would be an error to the list of pending calls
 
@@ -93,7 +96,7 @@ class PendingCall(object):
             return True
         self.asked_at, add, argument = monotonic(), self._add, id(self)
         # Threads change places at calls: nothing is called between this look and the call that follows from it.
-        if PendingCall._is_running or add(self._is_true, argument) != 0:
+        if _running or add(self._is_true, argument) != 0:
             self.asked_at = None
             return False
         return True

@@ -313,3 +313,24 @@ def test_what_closes_every_descriptor_gets_files_that_nobody_else_writes_to(tmp_
     done = run(journal, "-c", CLOSES_ALL, str(tmp_path / "files"))
     assert (done.returncode, done.stderr) == (0, "")
     assert [note["note"] for note in rows(journal)["agent_notes"]] == ["loaded", "exit"]
+
+
+PENDING_CALLS = """
+import sys
+from leakscope.agent import safepoint
+
+calls = []
+call = safepoint.PendingCall(lambda: calls.append(1))
+def once():
+    asked = call.ask()
+    for _ in range(50): pass
+for _ in range(100): once()
+before = sys.getrefcount(None)
+for _ in range(1000): once()
+print(len(calls), abs(sys.getrefcount(None) - before) < 20)
+"""
+
+
+def test_pending_calls_leave_the_references_to_none_alone():
+    done = subprocess.run([sys.executable, "-c", PENDING_CALLS], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("1100 True\n", "")
