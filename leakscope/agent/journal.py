@@ -17,7 +17,7 @@ import os
 import struct
 import zlib
 
-_HEADER = struct.Struct("<II")
+HEADER = struct.Struct("<II")
 SEGMENT_BYTES = 8 * 1024 * 1024  # a new file is begun above this, so that a damaged one costs little
 LEAST_FD = 200  # the job's own files keep the low numbers that they would have
 MAX_FRAME_BYTES = 64 * 1024 * 1024  # a longer length field is damage, not data
@@ -44,7 +44,7 @@ def encode_block(table, rows):
     block = {"t": table, "n": len(rows), "c": columns, "d": differences}
     text = json.dumps(block, separators=(",", ":"), allow_nan=False, default=str)
     payload = zlib.compress(text.encode("utf-8", "surrogatepass"), 1)
-    return _HEADER.pack(len(payload), zlib.crc32(payload)) + payload
+    return HEADER.pack(len(payload), zlib.crc32(payload)) + payload
 
 
 def _process_of(row):
@@ -70,10 +70,10 @@ def read_blocks(path):
         size = os.fstat(stream.fileno()).st_size
         offset = 0
         while True:
-            header = stream.read(_HEADER.size)
-            if len(header) < _HEADER.size:
+            header = stream.read(HEADER.size)
+            if len(header) < HEADER.size:
                 break
-            length, crc = _HEADER.unpack(header)
+            length, crc = HEADER.unpack(header)
             if length > MAX_FRAME_BYTES:
                 break
             payload = stream.read(length)
@@ -84,7 +84,7 @@ def read_blocks(path):
             except Exception:  # sound, but no block: what it is instead, nobody can say
                 break
             yield block
-            offset += _HEADER.size + length
+            offset += HEADER.size + length
     return size - offset
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from ..findings import Finding, LedgerRow, Report
+from ..renderers._words import amount, printable
 from ..units import format_bytes, format_count
 
 _VERDICTS = {True: ("LEAKING", "#b3261e"), False: ("NOT LEAKING", "#1b6e35"), None: ("CANNOT TELL", "#7a5b00")}
@@ -65,20 +66,13 @@ def growth_html(heading: str, columns: Sequence[str], rows: Sequence[Sequence[st
 
 def _finding(finding: Finding, number: int) -> Markup:
     subject = finding.subject
-    amount = [format_bytes(finding.bytes)]
-    if finding.wasted:
-        amount.append("wasted once")
-    if finding.bytes_per_hour:
-        amount.append(f"{format_bytes(finding.bytes_per_hour)} an hour")
-    if finding.bytes_per_step:
-        amount.append(f"{format_bytes(finding.bytes_per_step)} a step")
     place = f"{subject.file}:{subject.line}" if subject.file and subject.line else subject.file
     facts = [
         ("where", place),
         ("held by", subject.holder or subject.variable),
         ("path", subject.path),
         ("process", subject.process),
-        ("amount", ", ".join([*amount, f"{finding.confidence:.0%} sure"])),
+        ("amount", amount(finding)),
     ]
     rows = [(name, _shown(value)) for name, value in facts if value]
     texts = (
@@ -126,4 +120,4 @@ def _folded(title: str, body: Markup, is_open: bool = False) -> Markup:
 
 def _shown(text: object) -> str:
     """A string of the job's as it may be shown: what is invisible, or turns a line round, is written out."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in str(text))
+    return printable(str(text))

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-import struct
 import time
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, BinaryIO
 
-from ..agent.journal import MAX_FRAME_BYTES, decode_payload
+from ..agent.journal import HEADER, MAX_FRAME_BYTES, decode_payload
 
 Row = dict[str, Any]
-_HEADER = struct.Struct("<II")  # length and CRC of a frame: see agent/journal.py
 
 
 class Cursor:
@@ -63,14 +61,14 @@ class _File:
         """Whole and sound frames from here on. One that is short or damaged may become whole: it is tried again."""
         while True:
             self._stream.seek(self._offset)
-            header = self._stream.read(_HEADER.size)
-            if len(header) < _HEADER.size:
+            header = self._stream.read(HEADER.size)
+            if len(header) < HEADER.size:
                 return
-            length, crc = _HEADER.unpack(header)
+            length, crc = HEADER.unpack(header)
             payload = self._stream.read(length) if length <= MAX_FRAME_BYTES else b""
             if len(payload) < length or zlib.crc32(payload) != crc:
                 return
-            self._offset += _HEADER.size + length
+            self._offset += HEADER.size + length
             with suppress(ValueError, KeyError, TypeError, zlib.error):
                 yield decode_payload(payload)
 
