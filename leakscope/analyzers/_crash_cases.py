@@ -10,7 +10,9 @@ from ..findings import Evidence
 from ..units import format_bytes, format_count, signal_name
 from ._crash_meanings import Meaning
 from ._cuda_oom import CudaOom, parse
+from ._growth import tree_growth
 from ._memory_refused import refusal, requested_bytes, shared_memory_use
+from ._oom_culprit import culprit
 from ._oom_kills import kills
 from ._oom_members import Member
 from ._processes import DATALOADER_WORKER
@@ -98,10 +100,11 @@ def _refused(recording: Recording, member: Member, told: Told, words: str, near_
     requested = requested_bytes(words)
     why = refusal(recording, member.pid, member.start_ticks, requested, near_fraction)
     title = told.title + (f": {why.by}" if why.by is not None else "")
+    holder = culprit(recording, member, ()) if not tree_growth(recording).leaking else None  # a leak is told elsewhere
     return told._replace(
         title=title,
         confidence=0.95 if why.by is not None else 0.8,
-        evidence=[*told.evidence, *why.evidence],
+        evidence=[*told.evidence, *why.evidence, *([Evidence(holder.clause)] if holder is not None else [])],
         doubts=why.doubts,
         remedy=why.remedy,
     )

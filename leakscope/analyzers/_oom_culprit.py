@@ -1,4 +1,6 @@
-"""What filled the memory of a process that was killed: what the other analyzers found, else what it held last."""
+"""What filled the memory of a process that was killed: what the other analyzers found, else what grew most between its
+inventories, else what it held last.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..findings import Finding, Subject
-from ..units import format_bytes, format_duration
+from ..units import MiB, format_bytes, format_duration
 from ._growth import tree_growth
-from ._holders import Place
+from ._holders import Accumulation, Place, accumulations, heaps, user_place
 from ._oom_members import Member
 from ._retained import holder_name, sources_of
 from ._source_lines import Holder, adding_lines
@@ -28,6 +30,7 @@ _LIES_THERE = frozenset(("duplicate-model", "dataset-copies", "dataloader-worker
 _OF_ALL_ALIKE = frozenset(("dataloader-workers", "compile-workers"))  # their bytes are those of all such processes
 _NAMING_EDGES = frozenset(("local", "global", "attribute", "class-attribute", "cell", "default", "cache"))
 _LEAST_SHARE = 0.1  # of what the process held: less did not kill it
+_LEAST_BYTES = 1 * MiB
 _MOST_OF_IT = 0.5
 
 
@@ -51,7 +54,7 @@ def culprit(recording: Recording, hog: Member, so_far: Sequence[Finding]) -> Cul
         own = [f for f in so_far if f.kind in kinds and _is_about(f, hog) and f.bytes >= _LEAST_SHARE * held]
         if own:
             return _of_finding(recording, max(own, key=lambda f: f.bytes * f.confidence), hog, held)
-    return _held_most(recording, hog, held)
+    return _grew_most(recording, hog, held) or _held_most(recording, hog, held)
 
 
 def _is_about(finding: Finding, hog: Member) -> bool:
@@ -79,6 +82,25 @@ def _of_finding(recording: Recording, finding: Finding, hog: Member, held: int) 
 def _name(holder: str) -> str:
     """Without the type, which the finding itself tells."""
     return holder.rpartition(" (")[0] or holder
+
+
+def _grew_most(recording: Recording, hog: Member, held: int) -> Culprit | None:
+    """What was filling up when it was killed, where the run was too short to call that a leak."""
+    best: tuple[float, Accumulation] | None = None
+    for inventory in heaps(recording, hog.pid, hog.born_s, hog.died_s):
+        for grown in accumulations(inventory.roots, max(_LEAST_SHARE * held, _LEAST_BYTES)):
+            if grown.place is not None and (best is None or grown.growth_bytes > best[1].growth_bytes):
+                best = float(inventory.time_s[-1] - inventory.time_s[0]), grown
+    if best is None or best[1].place is None:
+        return None
+    seconds, place = best[0], best[1].place
+    named = user_place(place)
+    name = holder_name(named)
+    first, last = int(place.deep_bytes[0]), int(place.deep_bytes[-1])
+    share = min(1.0, last / held)
+    clause = f"{_name(name)} grew from {format_bytes(first)} to {format_bytes(last)} in {format_duration(seconds)}"
+    subject = _subject(recording, hog, named.row, name)
+    return Culprit(f"{clause}: at least {share:.0%} of what it held", subject, last, share)
 
 
 def _held_most(recording: Recording, hog: Member, held: int) -> Culprit | None:

@@ -127,6 +127,26 @@ def test_what_was_held_most_is_not_said_to_grow(tmp_path: Path) -> None:
     assert report.verdict.leaking is None
 
 
+def test_what_was_filling_up_when_it_died_early_is_told_before_what_merely_lay_there(tmp_path: Path) -> None:
+    builder = RecordingBuilder(tmp_path).process(PID, cmdline="python train.py")
+    builder.samples(PID, [500 * MiB, 600 * MiB, 700 * MiB, 800 * MiB]).ends(4.0, signal=9)
+    counted(builder, host=1, own=1)
+    rows = {"root_kind": "module", "is_user": True, "edge_kind": "global", "owner": "train", "type_name": "list"}
+    for number, size in enumerate((100 * MiB, 300 * MiB), 1):
+        holders = [
+            {"path": "table", "variable": "table", "deep_bytes": 400 * MiB, "object_count": 1, **rows},
+            {"path": "seen", "variable": "seen", "deep_bytes": size, "object_count": 1, "length": size // MiB, **rows},
+            {"path": "seen[*]", "parent_path": "seen", "root_kind": "module", "deep_bytes": size, "type_name": "bytes",
+             "edge_kind": "item", "object_count": size // MiB},
+        ]  # fmt: skip
+        builder.take(PID, number, float(number), holders=holders, rss_bytes=400 * MiB + size)
+    report = answer(builder)
+    kill = found(report)
+    assert "train.seen grew from 100 MiB to 300 MiB in 1.0 s" in kill.title
+    assert kill.subject.variable == "seen"
+    assert report.verdict.leaking is None
+
+
 def test_the_counter_of_its_cgroup_is_enough_without_a_log(tmp_path: Path) -> None:
     kill = found(answer(counted(job(tmp_path), host=1, own=1, oom=1)))
     assert 0.8 < kill.confidence < 0.99
