@@ -62,6 +62,7 @@ class RecordOptions(NamedTuple):
     flush_s: float = 5.0
     fsync_s: float | None = 30.0  # 0: at every flush
     pss_interval_s: float | None = None
+    max_overhead_fraction: float = 0.01
     duration_s: float | None = None
     labels: Mapping[str, str] = {}
     keep_journal: bool = False
@@ -94,6 +95,16 @@ def _duration(text: str) -> float:
     if seconds <= 0:
         raise BadInput(f"{text!r} is not a duration above zero")
     return seconds
+
+
+def _percent(text: str) -> float:
+    try:
+        percent = float(text[:-1] if text.endswith("%") else text)
+    except ValueError:
+        raise BadInput(f"{text!r} is not a percentage: write it like 0.5%") from None
+    if not 0.01 <= percent <= 50:  # also for nan
+        raise BadInput(f"{text!r} is out of range: 0.01% to 50%; no inventories at all is --no-takes")
+    return percent / 100
 
 
 def _fsync(text: str) -> float | None:
@@ -183,6 +194,9 @@ RECORD_OPTIONS: tuple[Option, ...] = (
            None),
     Option(("--pss-interval",), "pss_interval_s", "TIME", "auto",
            "Time between readings of proportional memory. auto: 10s, more where it costs more.", _period_or_auto),
+    Option(("--max-overhead",), "max_overhead_fraction", "PERCENT", "1%",
+           "What recording may cost: inventories of each process's time, the recorder of a core. The first minutes may "
+           "spend some of it in advance.", _percent),
     Option(("--flush",), "flush_s", "TIME", "5s",
            "What is lost at most if everything is killed at once.", _period),
     Option(("--fsync",), "fsync_s", "TIME|never|always", "30s",

@@ -12,7 +12,6 @@ DEFAULTS = {
     "sentinel_interval_s": 1.0,  # O(1) readings
     "flush_interval_s": 5.0,  # at most this much is lost when the job is killed
     "take_fraction": 0.01,  # of elapsed time that takes may cost in the long run
-    "take_credit_s": 1.2,  # on top of it from the start, so that a run of 20 seconds gets its takes
     "take_interval_s": 30.0,  # never more often than this once the schedule has stretched
     "take_pause_s": 0.25,  # a walk that would pause the job longer is cut and marked truncated
     "takes": True,  # False: sentinels only

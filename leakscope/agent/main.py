@@ -32,6 +32,7 @@ from .take import Take
 
 TICK_S = 0.5
 IMPORTS_S = 20.0  # a job that still imports then is looked into all the same
+EXPERIMENTS_S = 50.0  # the share of it may be spent on them at the end: 0.5 s at 1 %
 MAX_FAILURES = 5  # after which the agent leaves the job alone for good
 # Helpers of the standard library and of tools: they hold nothing of the user's and come in numbers.
 _NO_TAKES = ("multiprocessing.resource_tracker", "torch/_inductor/compile_worker", "torch._inductor.compile_worker")
@@ -71,7 +72,7 @@ class Agent(object):
         self.thread = None
         self.takes = bool(options["takes"]) and not _is_helper()
         self.began = monotonic()
-        self.budget = safepoint.Budget(options["take_fraction"], options["take_credit_s"], options["take_interval_s"])
+        self.budget = safepoint.Budget(options["take_fraction"], options["take_interval_s"])
         self.steps = safepoint.Steps(self._on_step)
         self.phases = phases.Phases(self._phase_began)
         self.peak = peak.Peak(self._look_at_peak)
@@ -201,6 +202,9 @@ class Agent(object):
             enough = max(safepoint.GROWTH_MIN_BYTES, safepoint.GROWTH_FRACTION * self.rss_at_take)
             if grown > enough and elapsed - self.last_take_at > 1.0:
                 return "growth"
+        reason = self.budget.holds_back(elapsed)
+        if reason is not None:
+            self.note("throttled", reason)
         return None
 
     # ---- safe points
@@ -330,8 +334,10 @@ class Agent(object):
     def _look_at_peak(self):
         """The tensors as a backward pass begins: what a step needs at most."""
         if self.wanted is None and not self.taking and self.budget.allows(monotonic() - self.began):
+            began_s = time.thread_time()
             for row in peak.rows(self.phases.batch_storages):
                 self._add("tensors", dict(row, take=self.take_number))
+            self.budget.charge(time.thread_time() - began_s)
 
     def _add_last_words(self, columns):
         if columns is not None:
@@ -471,15 +477,12 @@ class Agent(object):
             self.note("exit", "the interpreter shuts down")
             if self.fatal_signals is not None:
                 self.fatal_signals.leave_to_others()
-            if (
-                self.takes
-                and self.pid == os.getpid()
-                and elapsed > 2.0
-                and not self.taking
-                and self.budget.allows(elapsed)
-            ):
-                self.wanted = "exception" if hasattr(sys, "last_traceback") else "exit"
-                self._take("exit")
+            if self.takes and self.pid == os.getpid() and elapsed > 2.0 and not self.taking:
+                if self.budget.allows(elapsed):
+                    self.wanted = "exception" if hasattr(sys, "last_traceback") else "exit"
+                    self._take("exit")
+                else:
+                    self.note("throttled", "none at the end: " + self.budget.why())
             self.stopping = True
             if self.native_window is not None:
                 self.native_window.close()
@@ -487,7 +490,8 @@ class Agent(object):
             self._add("sentinels", dict(sentinels.row(), step=self.step()))
             self._write()
             if self.takes or self.options["probe"]:
-                for row in experiments.run(self.options["probe"], sentinels.malloc_figures()[1]):
+                limit_s = min(experiments.BUDGET_S, EXPERIMENTS_S * self.options["take_fraction"])
+                for row in experiments.run(self.options["probe"], sentinels.malloc_figures()[1], limit_s):
                     self._add("experiments", row)
                     self._write()  # each by itself: the finalizers that a collection runs might not come back
         except Exception:

@@ -14,6 +14,8 @@ from . import names, quiet
 FIRST_TAKE_S = 1.5
 EARLY_S = 60.0  # short runs are common: in the first minute takes are denser than later
 EARLY_INTERVAL_S = 2.0
+CREDIT_S = 120.0  # the share of this time may be spent in advance (1.2 s at 1 %): a run of 20 seconds gets its takes
+LATE_FACTOR = 2.0  # of its usual interval: a take that costs put off by more than that is worth a word
 EARLY_STRETCH = 0.35  # of the time elapsed: 1.5, 3.5, 5.5, … 10, 14, 18, 25, 34, 45 s for a cheap take
 PATIENCE_S = 5.0  # how long a due take waits for its safe point
 STEPPING_S = 5.0  # a job whose last optimizer step is younger is taken at the next one
@@ -22,36 +24,55 @@ GROWTH_MIN_BYTES = 64 * 1024 * 1024
 
 
 class Budget(object):
-    """What takes may cost: ``fraction`` of the time elapsed and a credit at the start, all in seconds.
+    """What takes may cost: ``fraction`` of the time elapsed, and of ``CREDIT_S`` in advance.
 
     Costs are CPU time: on a crowded machine a take lasts longer, but so does everything else.
     """
 
-    def __init__(self, fraction, credit_s, interval_s):
+    def __init__(self, fraction, interval_s):
         self._fraction = fraction
-        self._credit_s = credit_s
         self._interval_s = interval_s
         self.spent_s = 0.0
         self.last_cost_s = 0.03
-        self._next_s = FIRST_TAKE_S
+        self._next_s = self._late_s = FIRST_TAKE_S
 
     def allows(self, elapsed_s):
-        return self.spent_s + self.last_cost_s <= self._fraction * elapsed_s + self._credit_s
+        return self.spent_s + self.last_cost_s <= self._fraction * (elapsed_s + CREDIT_S)
 
     def is_due(self, elapsed_s):
         return elapsed_s >= self._next_s and self.allows(elapsed_s)
 
-    def spend(self, cost_s, elapsed_s):
+    def charge(self, cost_s):
+        """Pay for what is no take of its own."""
         self.spent_s += cost_s
-        self.last_cost_s = cost_s
-        self._next_s = elapsed_s + self._gap_s(elapsed_s)
 
-    def _gap_s(self, elapsed_s):
-        """100 times what a take costs, but less in the first minute, so that a run of 20 seconds gets three of them."""
-        fair = 100.0 * self.last_cost_s
-        if elapsed_s > EARLY_S:
-            return max(self._interval_s, fair)
-        return max(EARLY_INTERVAL_S, EARLY_STRETCH * elapsed_s, min(fair, 1.0 + 0.75 * elapsed_s))
+    def spend(self, cost_s, elapsed_s):
+        self.charge(cost_s)
+        self.last_cost_s = cost_s
+        usual_s = self._usual_gap_s(elapsed_s)
+        self._next_s = elapsed_s + max(usual_s, self._fair_gap_s(elapsed_s))
+        self._late_s = elapsed_s + LATE_FACTOR * usual_s
+
+    def holds_back(self, elapsed_s):
+        """Why a take that would be due long since has to wait for its money; said once for each, else None."""
+        if elapsed_s < self._late_s or self.is_due(elapsed_s):
+            return None
+        self._late_s = float("inf")
+        return self.why()
+
+    def why(self):
+        """What speaks against a take now."""
+        return "a take costs %.2g s of CPU, %.2g s are spent, and %.3g%% of the time is allowed" % (
+            self.last_cost_s, self.spent_s, 100.0 * self._fraction,
+        )  # fmt: skip
+
+    def _usual_gap_s(self, elapsed_s):
+        return self._interval_s if elapsed_s > EARLY_S else max(EARLY_INTERVAL_S, EARLY_STRETCH * elapsed_s)
+
+    def _fair_gap_s(self, elapsed_s):
+        """So long that the take is paid for; less in the first minute, so that a run of 20 seconds gets three."""
+        fair_s = self.last_cost_s / self._fraction
+        return fair_s if elapsed_s > EARLY_S else min(fair_s, 1.0 + 0.75 * elapsed_s)
 
 
 # Something while a pending call runs. Not an attribute of the class: with that, Python 3.11 lost a reference to None

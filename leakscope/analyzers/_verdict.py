@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..storage import Recording
 
 _LEAST_CPU_S = 0.001
+_THROTTLED = "throttled"  # the note of an agent, the event of the recorder
 _KILL = "oom-kill"
 # What may leak while the memory of the processes is flat, and how the headline says so.
 _ELSEWHERE = {"gpu-retention": "GPU memory leaks", "shared-memory": "Shared memory leaks"}
@@ -157,11 +158,27 @@ def _overhead(recording: Recording, duration_s: float) -> dict[str, float | None
         values = frame[column].dropna()
         return values.max() if len(values) else None
 
-    cpu_s, rss = largest(own, "cpu_s"), largest(own, "rss_bytes")
+    cpu_s, rss, pause_s = largest(own, "cpu_s"), largest(own, "rss_bytes"), largest(takes, "duration_s")
+    events, notes = recording.tables["events"], recording.tables["agent_notes"]
+    interval_s = largest(events[events["event"] == _THROTTLED], "value")
+    asked = recording.meta.get("options")
     spent = takes["duration_s"].dropna()
     known = duration_s > _LEAST_CPU_S
     return {
         "recorder_cpu_fraction": round(float(cpu_s) / duration_s, 5) if cpu_s is not None and known else None,
         "take_fraction": round(float(spent.sum()) / duration_s, 5) if len(spent) and known else None,
         "recorder_rss_bytes": int(rss) if rss is not None else None,
+        "longest_take_s": round(float(pause_s), 4) if pause_s is not None else None,
+        "recording_bytes": _file_bytes(recording),
+        "max_overhead_fraction": asked.get("max_overhead_fraction") if isinstance(asked, dict) else None,
+        "held_back_takes": int((notes["note"] == _THROTTLED).sum()),
+        "longest_interval_s": round(float(interval_s), 2) if interval_s is not None else None,
     }
+
+
+def _file_bytes(recording: Recording) -> int | None:
+    """Size of the file; null while there is none that is whole."""
+    try:
+        return recording.path.stat().st_size if recording.meta.get("state") == "final" else None
+    except OSError:
+        return None

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from .alerting import Alerting
 
 EARLY_INTERVAL_S, EARLY_S, INTERVAL_S = 0.25, 60.0, 1.0  # short runs are common, and a trend needs points
-COST_FACTOR, MOST_INTERVAL_S = 40.0, 5.0  # a round takes a fortieth of the time, while there is one each five seconds
+EARLY_COST_FACTOR = 3.0  # of what is allowed, in the first minute
+MOST_INTERVAL_S = 15.0  # whatever it costs: what happens in between, a kill among it, is seen by nobody
+COST_SMOOTHING = 0.1  # a round in ten reads PSS of large processes: its cost is that of all ten
 OWN_PERIOD_S = 10.0
 CHECKPOINT_PERIOD_S = 60.0
 CHECKPOINT_BYTES = 1024 * 1024
@@ -41,12 +43,15 @@ class Sampler:
         interval_s: float | None,
         flush_s: float,
         fsync_s: float | None,
+        max_cpu_fraction: float = 0.01,
         asks_agents: bool,
         status_line: console.StatusLine,
         alerting: Alerting | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``interval_s`` None adapts to the age of the recording; ``fsync_s`` None never, 0 at every flush."""
+        """``interval_s`` None adapts to the age of the recording and to what a round costs, of which
+        ``max_cpu_fraction`` of a core is allowed; ``fsync_s`` None never, 0 at every flush.
+        """
         self.output = output
         self.tree = tree
         self.figures = Figures()
@@ -55,6 +60,8 @@ class Sampler:
         self._lost_s: float | None = None
         self._lost_reason = ""
         self._interval_s = interval_s
+        self._max_cpu_fraction = max_cpu_fraction
+        self._told_interval_s = 0.0
         self._flush_s, self._fsync_s = flush_s, fsync_s
         self._asks_agents = asks_agents
         self._status_line = status_line
@@ -69,7 +76,7 @@ class Sampler:
         self._due_s: dict[ModuleType, float] = {}
         self._helper: int | None = None
         self._checkpoint_s, self._checkpoint_bytes = now_s, 0
-        self._sample_duration_s = self._sample_cpu_s = 0.0
+        self._sample_duration_s = self._round_cpu_s = 0.0
 
     @property
     def elapsed_s(self) -> float:
@@ -119,8 +126,15 @@ class Sampler:
 
     def _fair_interval_s(self, now_s: float) -> float:
         """As often as a trend needs points, less often where a round is dear: hundreds of processes."""
-        usual_s = EARLY_INTERVAL_S if now_s - self._began_s < EARLY_S else INTERVAL_S
-        return max(usual_s, min(COST_FACTOR * self._sample_cpu_s, MOST_INTERVAL_S))
+        is_early = now_s - self._began_s < EARLY_S
+        fraction = self._max_cpu_fraction * (EARLY_COST_FACTOR if is_early else 1.0)
+        fair_s = min(self._round_cpu_s / fraction, MOST_INTERVAL_S)
+        usual_s = EARLY_INTERVAL_S if is_early else INTERVAL_S
+        if fair_s > 2.0 * max(usual_s, self._told_interval_s):
+            self._told_interval_s = fair_s
+            cost = f"a round over {len(self.tree.living)} processes takes {self._round_cpu_s * 1e3:.0f} ms of CPU"
+            self.event("throttled", f"a sample each {fair_s:.1f} s instead of {usual_s:g} s: {cost}", fair_s)
+        return max(usual_s, fair_s)
 
     def finish(
         self, wait_status: int | None, ending_text: Callable[[int | None, float, int], str] = console.ending_text
@@ -185,7 +199,8 @@ class Sampler:
         if self._alerting is not None:
             self._alert(self._alerting, now_s, processes, host)
         self._sample_duration_s = self._clock() - now_s
-        self._sample_cpu_s = time.process_time() - before_s  # on a busy machine a round takes long and costs the same
+        cost_s = time.process_time() - before_s  # on a busy machine a round takes long and costs the same
+        self._round_cpu_s += (cost_s - self._round_cpu_s) * (COST_SMOOTHING if self._round_cpu_s else 1.0)
 
     def _ask(self, source: ModuleType, now_s: float) -> list[Row]:
         """Its rows, no more often than it wishes; a source that fails is asked no more, the others go on."""

@@ -56,3 +56,33 @@ def caveats(report: Report) -> list[str]:
     """What the recording itself could not see, in sentences."""
     lost = "the recording is not complete: what happened after its last row is not known"
     return [*report.recording.notes, *([] if report.recording.complete else [lost])]
+
+
+def cost(recording: RecordingFacts) -> str:
+    """What recording cost, and how it kept to what was allowed."""
+    figures = recording.overhead
+    cpu, takes, rss = (figures.get(k) for k in ("recorder_cpu_fraction", "take_fraction", "recorder_rss_bytes"))
+    pause_s, size = figures.get("longest_take_s"), figures.get("recording_bytes")
+    at_once = f" (at most {format_duration(pause_s)} at once)" if pause_s is not None else ""
+    known = [
+        f"{cpu:.1%} of a core" if cpu is not None else "",
+        f"{takes:.1%} of the job's time in inventories{at_once}" if takes is not None else "",
+        f"{format_bytes(rss)} of memory" if rss is not None else "",
+        f"a file of {format_bytes(size)}" if size is not None else "",
+    ]
+    text = ", ".join(part for part in known if part) or "not measured"
+    return f"Recording cost: {text}.{_kept_down(recording)}"
+
+
+def _kept_down(recording: RecordingFacts) -> str:
+    """What was done less often than usual for ``--max-overhead``."""
+    figures = recording.overhead
+    limit = figures.get("max_overhead_fraction")
+    held_back, interval_s = figures.get("held_back_takes"), figures.get("longest_interval_s")
+    less = [
+        f"{held_back:.0f} {'inventory' if held_back == 1 else 'inventories'} put off" if held_back else "",
+        f"a sample only each {format_duration(interval_s)}" if interval_s is not None else "",
+    ]
+    if limit is None or not any(less):
+        return ""
+    return f" Held down by --max-overhead {100 * limit:.3g}%: {', '.join(part for part in less if part)}."

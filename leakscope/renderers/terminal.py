@@ -29,7 +29,7 @@ from ..findings import (
     Verdict,
 )
 from ..units import format_bytes, format_duration
-from ._words import VERDICTS, amount, by_reason, caveats, printable, run_facts
+from ._words import VERDICTS, amount, by_reason, caveats, cost, printable, run_facts
 
 SUFFIX = ".txt"
 _WIDEST = 110  # longer lines are hard to read
@@ -88,7 +88,7 @@ def _parts(report: Report) -> Iterator[RenderableType]:
         yield _heading("Not looked at")
         yield _list(blind, style="dim")
     yield ""
-    yield _cost(report.recording)
+    yield Text(cost(report.recording), style="dim")
 
 
 def _verdict(verdict: Verdict) -> ConsoleRenderable:
@@ -217,18 +217,6 @@ def _processes(rows: Sequence[ProcessRow]) -> Table:
         process = _clean(f"{row.process} ({row.role})")
         table.add_row(process, *map(Text, figures), Text(format_bytes(row.private_bytes)), Text(summed, style="dim"))
     return table
-
-
-def _cost(recording: RecordingFacts) -> Text:
-    figures = recording.overhead
-    cpu, takes, rss = (figures.get(k) for k in ("recorder_cpu_fraction", "take_fraction", "recorder_rss_bytes"))
-    known = [
-        f"{cpu:.1%} of a core" if cpu is not None else "",
-        f"{takes:.1%} of the job's time in inventories" if takes is not None else "",
-        f"{format_bytes(rss)} of memory" if rss is not None else "",
-    ]
-    cost = ", ".join(part for part in known if part)
-    return Text(f"Recording cost: {cost or 'not measured'}.", style="dim")
 
 
 def _heading(text: str) -> Group:

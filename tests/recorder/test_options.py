@@ -37,6 +37,17 @@ def test_words_that_mean_no_number() -> None:
     assert parse_record(["--fsync", "always", "true"], {}).fsync_s == 0.0
 
 
+@pytest.mark.parametrize(("text", "fraction"), [("0.1%", 0.001), ("5", 0.05), ("1e1", 0.1)])
+def test_a_share(text: str, fraction: float) -> None:
+    assert parse_record(["--max-overhead", text, "true"], {}).max_overhead_fraction == pytest.approx(fraction)
+
+
+@pytest.mark.parametrize("text", ["", "%", "much", "0", "-1", "51%", "nan", "inf", "1%%"])
+def test_what_is_no_share(text: str) -> None:
+    with pytest.raises(BadInput, match=r"^--max-overhead: "):
+        parse_record(["--max-overhead", text, "true"], {})
+
+
 def test_the_environment_stands_in_and_an_option_wins() -> None:
     environ = {
         "LEAKSCOPE_RECORD_INTERVAL": "5s",

@@ -54,6 +54,7 @@ def output(tmp_path: Path) -> Output:
 
 def make_sampler(output: Output, job: subprocess.Popen[bytes], clock: Clock, **options: Any) -> Sampler:
     settings: dict[str, Any] = {"interval_s": None, "flush_s": 5.0, "fsync_s": None, "asks_agents": True}
+    settings["max_cpu_fraction"] = 0.5  # a slow machine must not make the intervals longer
     tree = Tree(job.pid, os.getpid())
     return Sampler(output, tree, status_line=console.StatusLine(False), clock=clock, **{**settings, **options})
 
@@ -71,6 +72,20 @@ def test_samples_of_two_minutes(
     assert abs(count - expected) <= 2
     sampler.finish(None)
     assert len(rows(Path(output.journal_path), "process_samples")) == count + 1  # and one at the end
+
+
+def test_dear_rounds_come_less_often_and_it_is_said(output: Output, job: subprocess.Popen[bytes], clock: Clock) -> None:
+    sampler = make_sampler(output, job, clock, max_cpu_fraction=1e-4)
+    count = 0
+    while sampler.elapsed_s < 60:
+        sampler.sample()
+        count += 1
+        clock.now_s += sampler.seconds_to_next()
+    assert count < 60  # of the usual 240
+    sampler.finish(None)
+    said = [row for row in rows(Path(output.journal_path), "events") if row["event"] == "throttled"]
+    assert said
+    assert "instead of 0.25 s" in said[0]["text"]
 
 
 def test_a_late_round_is_not_made_up_for(output: Output, job: subprocess.Popen[bytes], clock: Clock) -> None:
