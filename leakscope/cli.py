@@ -9,7 +9,7 @@ import importlib
 import os
 import pkgutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,10 +74,20 @@ def _renderers() -> list[str]:
 
 
 def _format_for(output: Path) -> str:
-    by_suffix = {importlib.import_module(f"leakscope.renderers.{name}").SUFFIX: name for name in _renderers()}
+    return _by_suffix(
+        output, {importlib.import_module(f"leakscope.renderers.{name}").SUFFIX: name for name in _renderers()}
+    )
+
+
+def _by_suffix(output: Path, by_suffix: Mapping[str, str]) -> str:
     if output.suffix not in by_suffix:
         raise BadInput(f"{output}: no format is known by {output.suffix!r} (there are {', '.join(sorted(by_suffix))})")
     return by_suffix[output.suffix]
+
+
+def _not_the_recording(output: Path | None, *recordings: Path) -> None:
+    if output and output.exists() and any(run.exists() and output.samefile(run) for run in recordings):
+        raise BadInput(f"{output} is the recording itself: choose another file")
 
 
 @cli.command()
@@ -99,8 +109,7 @@ def report(
     from .storage import open_recording
 
     format_name = format_name or (_format_for(output) if output else "terminal")
-    if output and output.exists() and run.exists() and output.samefile(run):
-        raise BadInput(f"{output} is the recording itself: choose another file for the report")
+    _not_the_recording(output, run)
     result = analyze(open_recording(run), only=only or None)
     text = render(result, format_name)
     if output:
@@ -204,11 +213,11 @@ def oom(log: str, format_name: str) -> None:
     "-f",
     "--format",
     "format_name",
-    type=click.Choice(["terminal", "markdown", "json"]),
-    default="terminal",
-    show_default=True,
+    type=click.Choice(["terminal", "markdown", "json", "html"]),
+    help="[default: terminal, or by -o]",
 )
-def compare(before: Path, after: Path, format_name: str) -> int:
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to a file; its suffix implies the format.")
+def compare(before: Path, after: Path, format_name: str | None, output: Path | None) -> int:
     """Say whether a fix worked, from a recording made before it and one made after.
 
     Exits with 0 if it is better or the same, 1 if it is worse, 4 if nobody can tell.
@@ -216,8 +225,15 @@ def compare(before: Path, after: Path, format_name: str) -> int:
     from . import comparing
     from .storage import open_recording
 
+    formats = {suffix: name for name, suffix in comparing.FORMATS.items()}
+    format_name = format_name or (_by_suffix(output, formats) if output else "terminal")
+    _not_the_recording(output, before, after)
     result = comparing.compare(open_recording(before), open_recording(after))
-    click.echo(comparing.render(result, format_name), nl=False)
+    text = comparing.render(result, format_name)
+    if output:
+        output.write_text(text, encoding="utf-8")
+    else:
+        click.echo(text, nl=False)
     return comparing.EXIT_STATUS[result.verdict]
 
 

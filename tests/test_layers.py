@@ -25,7 +25,7 @@ ROOMS = {
     "storage": FOUNDATION | {"agent"},
     "importers": FOUNDATION | {"storage"},
     "analyzers": FOUNDATION | {"storage", "oom"},
-    "comparing": FOUNDATION | {"storage", "analyzers"},
+    "comparing": FOUNDATION | {"storage", "analyzers", "renderers"},
     "checking": FOUNDATION | {"storage", "analyzers", "comparing"},
     "pytest_plugin": FOUNDATION | {"agent", "storage", "analyzers"},  # measures inside the tests' own process
     "renderers": {"findings", "units", "version", "errors"},

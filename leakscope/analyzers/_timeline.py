@@ -48,7 +48,7 @@ def timeline(recording: Recording) -> Timeline | None:
     processes = _largest(by_process)
     total = sum(by_account.values(), start=nothing)
     accounts = _visible(by_account, float(total.max()))
-    shown = _thinned(total, [*accounts.values(), *processes.values()])
+    shown = thinned(total, [*accounts.values(), *processes.values()])
     moments, left_out = _bounded(sorted(_moments(recording), key=lambda m: (m.time_s, m.kind, m.text)))
     return Timeline(
         time_s=np.round(time_s[shown], 2).tolist(),
@@ -137,7 +137,7 @@ def _largest(bands: dict[str, Floats]) -> dict[str, Floats]:
     return shown
 
 
-def _thinned(total: Floats, bands: list[Floats]) -> np.ndarray[Any, np.dtype[np.intp]]:
+def thinned(total: Floats, bands: list[Floats]) -> np.ndarray[Any, np.dtype[np.intp]]:
     """Indexes of the moments to draw: first and last, the extremes of the total and the peaks of each band."""
     size = total.size
     if size <= 2 * _TOTAL_BUCKETS:

@@ -1,7 +1,8 @@
 """Did the fix work? Two recordings of one program, laid over each other: better, same, worse, or no way to tell.
 
-Runs afterwards, like the analyzers, whose reports and trends it uses. ``_pace`` measures each run over the range that
-both passed through, ``_verdict`` weighs the two, ``_holders`` says which findings went and which came.
+Runs afterwards, like the analyzers, whose reports and trends it uses. ``_curves`` lays them over each other,
+``_pace`` measures each over the range that both passed through, ``_verdict`` weighs the two, ``_holders`` says which
+findings went and which came.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 from ..analyzers import analyze
 from ..analyzers._growth import tree_growth
 from ._comparison import EXIT_STATUS, Comparison, Side
+from ._curves import overlay
 from ._holders import finding_changes, worker_changes, workers_at_once
 from ._pace import Pace, paces
 from ._render import FORMATS, render
@@ -42,6 +44,7 @@ def compare(before: Recording, after: Recording, reports: tuple[Report, Report] 
         findings=changes,
         workers=worker_changes(first, second),
         doubts=decision.doubts,
+        overlay=overlay(before, after, pair.unit),
     )
 
 

@@ -68,6 +68,18 @@ class WorkerChange:
 
 
 @dataclass(frozen=True)
+class Overlay:
+    """Memory of both runs at each place of a common axis, steps or seconds; None before a run began or after its end.
+
+    **Units** bytes without mapped files, which the kernel takes back. For drawing: it is not part of the JSON.
+    """
+
+    x: Sequence[float]
+    before_bytes: Sequence[int | None]
+    after_bytes: Sequence[int | None]
+
+
+@dataclass(frozen=True)
 class Comparison:
     """``verdict`` is better, same, worse or cannot-tell; ``aligned_by`` is step or second, the unit of the range.
 
@@ -87,3 +99,4 @@ class Comparison:
     findings: Sequence[FindingChange] = ()
     workers: Sequence[WorkerChange] = ()
     doubts: Sequence[str] = ()
+    overlay: Overlay | None = None

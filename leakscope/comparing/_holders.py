@@ -43,11 +43,16 @@ def finding_changes(before: Report, after: Report) -> list[FindingChange]:
 
 
 def _by_fingerprint(report: Report) -> dict[Hashable, Finding]:
+    """Of several findings about one thing the first: it is the report's answer. Over processes they add up."""
     found: dict[Hashable, Finding] = {}
+    seen: set[Hashable] = set()
     for finding in report.findings:
         key = fingerprint(finding)
-        known = found.get(key)  # one for each of several processes
-        found[key] = finding if known is None else replace(known, bytes=known.bytes + finding.bytes)
+        known = found.setdefault(key, finding)
+        place = (key, finding.subject.pid)
+        if known is not finding and place not in seen and finding.kind == known.kind:
+            found[key] = replace(known, bytes=known.bytes + finding.bytes)
+        seen.add(place)
     return found
 
 

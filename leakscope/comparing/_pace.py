@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..analyzers._growth import TreeGrowth, tree_growth
-from ..analyzers._trend import FLAT, Floats, bucket_medians, retained, slope_interval
+from ..analyzers._trend import Floats, bucket_medians, retained, slope_interval
 from ..units import MiB
+from ._curves import LEAST_STEPS, SECOND, STEP, Curve, curve_of
 
 if TYPE_CHECKING:
     from ..storage import Recording
 
-STEP, SECOND = "step", "second"
-_LEAST_STEPS = 20  # fewer are too coarse a clock
 _BUCKETS = 24
 _TAIL = 0.1  # of a run: nobody knows whether what came last will be given back
 _LEAST_SAMPLES = 8
@@ -85,7 +83,7 @@ class PacePair:
 
 def pace_of(recording: Recording, *, by_step: bool) -> Pace | None:
     """One run by itself, after its start-up; None where it has too few steps, or no samples, to go by."""
-    curve = _curve(recording)
+    curve = curve_of(recording)
     x = curve.by_step() if by_step else curve.by_time()
     if x is None or not x.size:
         return None
@@ -94,7 +92,7 @@ def pace_of(recording: Recording, *, by_step: bool) -> Pace | None:
 
 def paces(before: Recording, after: Recording) -> PacePair:
     """Both runs by step, if both counted enough of them in common; else by time."""
-    curves = _curve(before), _curve(after)
+    curves = curve_of(before), curve_of(after)
     for unit in (STEP, SECOND):
         axes = [curve.by_step() if unit == STEP else curve.by_time() for curve in curves]
         known = [x for x in axes if x is not None and x.size]
@@ -102,7 +100,7 @@ def paces(before: Recording, after: Recording) -> PacePair:
             continue
         start = max(float(x[curve.at_work].min()) for x, curve in zip(known, curves))
         end = min(float(x.max()) for x in known)
-        if unit == STEP and end - start < _LEAST_STEPS:
+        if unit == STEP and end - start < LEAST_STEPS:
             continue
         sides = [_pace(curve, x, start, end, unit == STEP) for curve, x in zip(curves, known)]
         return PacePair(unit, start, max(start, end), *sides)
@@ -110,58 +108,8 @@ def paces(before: Recording, after: Recording) -> PacePair:
     return PacePair(SECOND, 0.0, 0.0, nothing, nothing)
 
 
-@dataclass(frozen=True, eq=False)
-class _Curve:
-    """Memory of one run. ``steps``: (when, how many since the first) by the process that counted most, or None."""
-
-    growth: TreeGrowth
-    time_s: Floats
-    held_bytes: Floats
-    start_s: float  # of the judged window: start-up is over
-    steps: tuple[Floats, Floats] | None
-
-    @property
-    def at_work(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        use: np.ndarray[tuple[int], np.dtype[np.bool_]] = self.time_s >= self.start_s
-        return use if use.any() else np.ones_like(use)
-
-    def by_time(self) -> Floats:
-        return self.time_s - self.start_s
-
-    def by_step(self) -> Floats | None:
-        """The step at each sample, fractions between two readings; before the first one 0."""
-        return None if self.steps is None or not self.time_s.size else np.interp(self.time_s, *self.steps)
-
-
-def _curve(recording: Recording) -> _Curve:
-    growth = tree_growth(recording)
-    time_s, held = _series(growth)
-    return _Curve(growth, time_s, held, growth.trend.start_s, _steps(recording))
-
-
-def _series(growth: TreeGrowth) -> tuple[Floats, Floats]:
-    """The whole tree; where a growing process hides behind others that shrink or come and go, that process."""
-    if growth.leaking and growth.trend.verdict == FLAT and growth.main is not None:
-        return growth.main.time_s, growth.main.held_bytes
-    return growth.time_s, growth.held_bytes
-
-
-def _steps(recording: Recording) -> tuple[Floats, Floats] | None:
-    """A run that goes on from a checkpoint counts on from there: so the first step seen is 0."""
-    rows = recording.tables["sentinels"]
-    rows = rows[rows["step"].notna() & rows["pid"].notna()]
-    if not len(rows):
-        return None
-    spans = rows.groupby("pid")["step"].agg(lambda step: step.max() - step.min())
-    own = rows[rows["pid"] == spans.astype(float).idxmax()].sort_values("time_s")
-    count = np.maximum.accumulate(own["step"].to_numpy(dtype=np.float64))
-    if count[-1] - count[0] < _LEAST_STEPS:
-        return None
-    return own["time_s"].to_numpy(dtype=np.float64), count - count[0]
-
-
 def _pace(
-    curve: _Curve,
+    curve: Curve,
     x: Floats,
     start: float,
     end: float,

@@ -1,19 +1,22 @@
-"""A comparison as text for a terminal, as Markdown for a pull request, or as JSON (``leakscope.compare/1``)."""
+"""A comparison as text for a terminal, Markdown for a pull request, JSON (``leakscope.compare/1``), or as a page."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
+import shutil
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
 
 from ..errors import BadInput
-from ..units import format_bytes, format_count, format_duration
-from ._comparison import BETTER, CANNOT_TELL, GONE, SAME, STILL, WORSE, Comparison, FindingChange, Side
-from ._pace import STEP
+from ..renderers._words import printable
+from ..units import format_bytes
+from ._comparison import GONE, STILL, Comparison, FindingChange
+from ._words import WORDS, closing, rows
 
-FORMATS = ("terminal", "markdown", "json")
+FORMATS = {"terminal": ".txt", "markdown": ".md", "json": ".json", "html": ".html"}  # with the suffix of each
 SCHEMA = "leakscope.compare/1"
-_WORDS = {BETTER: "Better", SAME: "Same", WORSE: "Worse", CANNOT_TELL: "Cannot tell"}
+_WIDEST = 110  # longer lines are hard to read
 _SHOWN = 8  # findings; all are in the JSON
 
 
@@ -21,81 +24,64 @@ def render(comparison: Comparison, format_name: str) -> str:
     """**Errors** BadInput for a format that is not one of FORMATS."""
     if format_name not in FORMATS:
         raise BadInput(f"there is no format {format_name!r}: there are {', '.join(FORMATS)}")
+    if format_name == "html":
+        from ._page import html  # jinja2 only for who wants a page
+
+        return html(comparison)
     return {"terminal": _terminal, "markdown": _markdown, "json": _json}[format_name](comparison)
 
 
 def _json(comparison: Comparison) -> str:
-    values = {"schema": SCHEMA, **dataclasses.asdict(comparison)}
+    values = {"schema": SCHEMA, **dataclasses.asdict(dataclasses.replace(comparison, overlay=None))}
+    del values["overlay"]
     text = json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False)
     return text.encode("utf-8", "replace").decode("utf-8") + "\n"  # a file name that is no text has lone surrogates
 
 
 def _terminal(comparison: Comparison) -> str:
-    rows = [("", "before", "after"), *_rows(comparison)]
-    widths = [max(len(row[i]) for row in rows) for i in range(3)]
-    lines = [f"{_WORDS[comparison.verdict]}: {comparison.reason}.", ""]
-    lines += [("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths))).rstrip() for row in rows]
-    findings = list(_findings(comparison))
-    lines += ["", *(f"  {line}" for line in findings)] if findings else []
-    closing = list(_closing(comparison))
-    lines += ["", *(f"  {line}" for line in closing)] if closing else []
-    return "\n".join(lines) + "\n"
+    width = min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns)
+    parts = [
+        _wrapped([f"{WORDS[comparison.verdict]}: {comparison.reason}."], width, ""),
+        _side_by_side([[printable(cell) for cell in row] for row in rows(comparison)], width),
+        _wrapped(_findings(comparison), width, "  "),
+        _wrapped(closing(comparison), width, "  "),
+    ]
+    return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
+
+
+def _wrapped(texts: Iterable[str], width: int, indent: str) -> list[str]:
+    """Paths are not cut in two: somebody will want to copy them."""
+    wrapper = textwrap.TextWrapper(width - len(indent) - 2, break_long_words=False, break_on_hyphens=False)
+    found = []
+    for text in texts:
+        lines = wrapper.wrap(printable(text))
+        found += [f"{indent}{'  ' if number else ''}{line}" for number, line in enumerate(lines)]
+    return found
+
+
+def _side_by_side(table: Sequence[Sequence[str]], width: int) -> list[str]:
+    """Three columns, or where they are too wide each figure on a line of its own."""
+    table = [("", "before", "after"), *table]
+    widths = [max(len(row[i]) for row in table) for i in range(3)]
+    if 2 + sum(widths) + 2 * 2 <= width:
+        return [("  " + "  ".join(cell.ljust(size) for cell, size in zip(row, widths))).rstrip() for row in table]
+    return [line for name, one, two in table[1:] for line in (f"  {name}", f"    before  {one}", f"    after   {two}")]
 
 
 def _markdown(comparison: Comparison) -> str:
-    lines = [f"**{_WORDS[comparison.verdict]}**: {_escaped(comparison.reason)}.", "", "| | before | after |"]
-    lines += ["|---|---|---|", *(f"| {' | '.join(map(_escaped, row))} |" for row in _rows(comparison)), ""]
+    lines = [f"**{WORDS[comparison.verdict]}**: {_escaped(comparison.reason)}.", "", "| | before | after |"]
+    lines += ["|---|---|---|", *(f"| {' | '.join(map(_escaped, row))} |" for row in rows(comparison)), ""]
     findings = [f"- {_escaped(line)}" for line in _findings(comparison)]
     lines += [*findings, ""] if findings else []
-    return "\n".join([*lines, *(_escaped(line) for line in _closing(comparison))]) + "\n"
+    return "\n".join([*lines, *(_escaped(line) for line in closing(comparison))]) + "\n"
 
 
 def _escaped(text: str) -> str:
     """Names of variables and files are not markup."""
+    text = printable(text)
     for mark in "\\`*_<>|[]":
         text = text.replace(mark, f"\\{mark}")
     return text
-
-
-def _rows(comparison: Comparison) -> Iterator[tuple[str, str, str]]:
-    one, two = comparison.before, comparison.after
-    yield "recording", one.path, two.path
-    yield "recorded", format_duration(one.duration_s), format_duration(two.duration_s)
-    yield "keeps growing", _yes_no(one), _yes_no(two)
-    if comparison.aligned_by == STEP:
-        yield "growth per step", _per_step(one), _per_step(two)
-    yield "growth per hour", _per_hour(one), _per_hour(two)
-    yield "peak", format_bytes(one.peak_bytes), format_bytes(two.peak_bytes)
-    if one.wasted_bytes or two.wasted_bytes:
-        yield "wasted", format_bytes(one.wasted_bytes), format_bytes(two.wasted_bytes)
-    for row in comparison.workers:
-        yield (
-            f"{row.role}s at once",
-            _workers(row.before_count, row.before_bytes_each),
-            _workers(row.after_count, row.after_bytes_each),
-        )
-
-
-def _yes_no(side: Side) -> str:
-    return {True: "yes", False: "no", None: "cannot tell"}[side.grows]
-
-
-def _per_step(side: Side) -> str:
-    return _rate(side.growth_bytes_per_step, side.growth_bytes_per_step_low, side.growth_bytes_per_step_high)
-
-
-def _per_hour(side: Side) -> str:
-    return _rate(side.growth_bytes_per_hour, side.growth_bytes_per_hour_low, side.growth_bytes_per_hour_high)
-
-
-def _rate(value: float | None, low: float | None, high: float | None) -> str:
-    if value is None or low is None or high is None:
-        return "not known"
-    return f"{format_bytes(value, signed=True)} ({format_bytes(low)} to {format_bytes(high)})"
-
-
-def _workers(count: int, bytes_each: int) -> str:
-    return f"{count} x {format_bytes(bytes_each)}" if count else "none"
 
 
 def _findings(comparison: Comparison) -> Iterator[str]:
@@ -117,20 +103,3 @@ def _place(change: FindingChange) -> str:
     if change.file is None:
         return ""
     return f" ({change.file}:{change.line})" if change.line is not None else f" ({change.file})"
-
-
-def _closing(comparison: Comparison) -> Iterator[str]:
-    start, end = comparison.range_start, comparison.range_end
-    if comparison.aligned_by == STEP:
-        over = f"steps {format_count(start)} to {format_count(end)}, counted from each run's first"
-        smallest = comparison.smallest_leak_bytes_per_step
-        unit = "a step"
-    else:
-        over = f"{format_duration(end - start)} after start-up, by time"
-        smallest = comparison.smallest_leak_bytes_per_hour
-        unit = "an hour"
-    if end > start:
-        yield f"Compared over {over}."
-    if smallest is not None:
-        yield f"A difference below {format_bytes(smallest)} {unit} would not have been seen."
-    yield from (f"But: {doubt}." for doubt in comparison.doubts)

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from ..findings import Report
 from ..units import MiB, format_bytes, format_count, format_duration
 from ._comparison import BETTER, CANNOT_TELL, GONE, NEW, SAME, STILL, WORSE, FindingChange
-from ._pace import STEP, Pace, PacePair
+from ._curves import STEP
+from ._pace import Pace, PacePair
 
 
 @dataclass(frozen=True)

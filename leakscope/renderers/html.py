@@ -6,94 +6,36 @@ job is escaped. Without JavaScript, and on paper, the charts are still pictures 
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
 import textwrap
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
-
 from ..findings import BudgetRow, Excerpt, HeapView, Report, Timeline
-from ..units import format_bytes, format_count, format_duration
-from ..version import __version__
+from ..units import format_bytes
 from ._html import charts
-from ._words import by_reason, ended, printable
+from ._html.page import harmless, page
+from ._words import by_reason, cost, ended
 
 SUFFIX = ".html"
-_FOLDER = Path(__file__).with_name("_html")
-_SCRIPTS = ("uplot/uPlot.iife.min.js", "page.js", "timeline.js", "heap.js")
-_STYLES = ("uplot/uPlot.min.css", "page.css")
 _KIB = 1024  # the chart's unit: finer than a pixel, and a third shorter to write
 
 
 def render(report: Report) -> str:
     """A whole HTML document. The same report gives the same bytes each time."""
-    licence = (_FOLDER / "uplot/LICENSE").read_text(encoding="utf-8")
-    script = Markup(f"/* uPlot:\n{licence}*/\n{_bundle(_SCRIPTS)}")
-    style = Markup(_bundle(_STYLES))
-    return (
-        _environment()
-        .get_template("report.html")
-        .render(
-            report=report,
-            script=script,
-            style=style,
-            script_hash=_hash(script),
-            style_hash=_hash(style),
-            data=Markup(_embedded(_data(report))),
-            ended=ended(report.recording),
-            timeline_charts=_timeline_charts(report.timeline),
-            excerpts={(e.file, e.line): _excerpt(e) for e in report.excerpts},
-            budgets=list(_budgets(report.tensor_budget)),
-            ruled_out=by_reason(report.ruled_out),
-            skipped=by_reason(report.skipped),
-            version=__version__,
-        )
+    return page(
+        "report.html",
+        ("timeline.js", "heap.js"),
+        _data(report),
+        report=report,
+        ended=ended(report.recording),
+        cost=cost(report.recording),
+        timeline_charts=_timeline_charts(report.timeline),
+        heaps=[(view, _tree(view)) for view in report.heap],
+        excerpts={(e.file, e.line): _excerpt(e) for e in report.excerpts},
+        budgets=list(_budgets(report.tensor_budget)),
+        ruled_out=by_reason(report.ruled_out),
+        skipped=by_reason(report.skipped),
     )
-
-
-@lru_cache(maxsize=1)
-def _environment() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(_FOLDER),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=_harmless,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(
-        bytes=format_bytes, growth=_growth, count=format_count, duration=format_duration, lines=charts.lines, tree=_tree
-    )
-    return environment
-
-
-def _harmless(value: Any) -> Any:
-    """A string of the job's as it may be shown: what is invisible, or turns a line round, is written out."""
-    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-def _growth(value: float) -> str:
-    return format_bytes(value, signed=True)
-
-
-def _bundle(names: Sequence[str]) -> str:
-    return "\n".join((_FOLDER / name).read_text(encoding="utf-8") for name in names)
-
-
-def _hash(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-def _embedded(data: dict[str, Any]) -> str:
-    """JSON that no HTML parser can leave early: nothing in it opens or closes a tag."""
-    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def _data(report: Report) -> dict[str, Any]:
@@ -107,7 +49,7 @@ def _data(report: Report) -> dict[str, Any]:
 def _timeline_data(timeline: Timeline) -> dict[str, Any]:
     views = [
         [
-            {"name": _harmless(b.name), "slot": slot, "kib": [value // _KIB for value in b.value_bytes]}
+            {"name": harmless(b.name), "slot": slot, "kib": [value // _KIB for value in b.value_bytes]}
             for b, slot in zip(bands, charts.slots(bands))
         ]
         for bands in (timeline.accounts, timeline.processes)
@@ -116,7 +58,7 @@ def _timeline_data(timeline: Timeline) -> dict[str, Any]:
         {
             "kind": lane.kind,
             "name": lane.name,
-            "moments": [[at_s, _harmless(tick.label)] for at_s, tick in zip(lane.time_s, lane.ticks)],
+            "moments": [[at_s, harmless(tick.label)] for at_s, tick in zip(lane.time_s, lane.ticks)],
         }
         for lane in charts.lanes(timeline)
     ]

@@ -1,0 +1,72 @@
+"""What every form of a comparison says alike: the figures of both runs, and over what they were compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..units import format_bytes, format_count, format_duration
+from ._comparison import BETTER, CANNOT_TELL, SAME, WORSE, Comparison, Side
+from ._curves import STEP
+
+WORDS = {BETTER: "Better", SAME: "Same", WORSE: "Worse", CANNOT_TELL: "Cannot tell"}
+
+
+def rows(comparison: Comparison) -> Iterator[tuple[str, str, str]]:
+    """What is told of both: its name, before, after."""
+    one, two = comparison.before, comparison.after
+    yield "recording", one.path, two.path
+    yield "recorded", format_duration(one.duration_s), format_duration(two.duration_s)
+    yield "keeps growing", _yes_no(one), _yes_no(two)
+    if comparison.aligned_by == STEP:
+        yield "growth per step", _per_step(one), _per_step(two)
+    yield "growth per hour", _per_hour(one), _per_hour(two)
+    yield "peak", format_bytes(one.peak_bytes), format_bytes(two.peak_bytes)
+    if one.wasted_bytes or two.wasted_bytes:
+        yield "wasted", format_bytes(one.wasted_bytes), format_bytes(two.wasted_bytes)
+    for row in comparison.workers:
+        yield (
+            f"{row.role}s at once",
+            _workers(row.before_count, row.before_bytes_each),
+            _workers(row.after_count, row.after_bytes_each),
+        )
+
+
+def _yes_no(side: Side) -> str:
+    return {True: "yes", False: "no", None: "cannot tell"}[side.grows]
+
+
+def _per_step(side: Side) -> str:
+    return _rate(side.growth_bytes_per_step, side.growth_bytes_per_step_low, side.growth_bytes_per_step_high)
+
+
+def _per_hour(side: Side) -> str:
+    return _rate(side.growth_bytes_per_hour, side.growth_bytes_per_hour_low, side.growth_bytes_per_hour_high)
+
+
+def _rate(value: float | None, low: float | None, high: float | None) -> str:
+    if value is None or low is None or high is None:
+        return "not known"
+    (least, unit), (most, same) = format_bytes(low).split(" "), format_bytes(high).split(" ")
+    return f"{format_bytes(value, signed=True)} ({least}{'' if unit == same else f' {unit}'} to {most} {same})"
+
+
+def _workers(count: int, bytes_each: int) -> str:
+    return f"{count} x {format_bytes(bytes_each)}" if count else "none"
+
+
+def closing(comparison: Comparison) -> Iterator[str]:
+    """The range, what it could not have shown, and what speaks against the verdict."""
+    start, end = comparison.range_start, comparison.range_end
+    if comparison.aligned_by == STEP:
+        over = f"steps {format_count(start)} to {format_count(end)}, counted from each run's first"
+        smallest = comparison.smallest_leak_bytes_per_step
+        unit = "a step"
+    else:
+        over = f"{format_duration(end - start)} after start-up, by time"
+        smallest = comparison.smallest_leak_bytes_per_hour
+        unit = "an hour"
+    if end > start:
+        yield f"Compared over {over}."
+    if smallest is not None:
+        yield f"A difference below {format_bytes(smallest)} {unit} would not have been seen."
+    yield from (f"But: {doubt}." for doubt in comparison.doubts)
