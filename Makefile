@@ -10,7 +10,7 @@ SOURCES := leakscope fixtures tests
 DEMO := demo-output/run.parquet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test torture lint docs bench clean
+.PHONY: help demo test torture lint docs bench leakbench clean
 
 help:
 	@echo "make demo   record a small PyTorch training with a leak for 40 s and print the report"
@@ -19,6 +19,7 @@ help:
 	@echo "make lint   ruff and mypy only"
 	@echo "make docs   renew docs/ and the tables of README.md from the program"
 	@echo "make bench  what recording costs, beside its budgets (15 minutes; BENCH='--seconds 10' is shorter)"
+	@echo "make leakbench  how often reports are right, over all of fixtures/ (LEAKBENCH=name: some of them; SECONDS=14)"
 	@echo "make clean  remove $(VENV) and demo-output"
 
 # Each stamp is a set of installed packages: nothing is installed again until pyproject.toml changes.
@@ -63,5 +64,11 @@ bench: $(VENV)/installed-test
 	@echo "== what recording costs"
 	@$(RUN) tests/bench/bench_record.py $(BENCH)
 
+# Stopped? LEAKBENCH='--keep' goes on with what is not yet recorded, and judges the rest anew.
+SECONDS ?= 14
+leakbench: $(VENV)/installed-test
+	@echo "== $(SECONDS) s of every program of fixtures/, two at a time"
+	@$(RUN) -m tests.leakbench --seconds $(SECONDS) $(LEAKBENCH)
+
 clean:
-	rm -rf $(VENV) demo-output
+	rm -rf $(VENV) demo-output leakbench-output

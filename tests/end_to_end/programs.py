@@ -25,27 +25,36 @@ class Place(NamedTuple):
 class Program(NamedTuple):
     """One file of fixtures/; ``places`` are what is wrong with it, none if it is clean.
 
-    ``grows``: its memory keeps growing; None: it may, or not yet.
+    ``grows``: its memory keeps growing; None: it may, or not yet. ``kinds`` and ``names``: further kinds of finding and
+    further variables that are as right as those of ``places`` (the name that a library gives to the same thing).
+    ``requires``: packages it imports. ``exit_status``: how it ends.
     """
 
     path: Path
     places: tuple[Place, ...]
     grows: bool | None = False
+    kinds: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
+    exit_status: int = 0
 
     @property
     def name(self) -> str:
         return f"{self.path.parent.name}-{self.path.stem}"
 
 
-def programs() -> list[Program]:
-    """All that fixtures/*/truth.json tells of, leaky and clean, in the order of their names."""
+def programs(folder: Path = FIXTURES) -> list[Program]:
+    """All that truth.json in the folders of ``folder`` tells of, leaky and clean, in the order of their names."""
     found = []
-    for truth_path in sorted(FIXTURES.glob("*/truth.json")):
+    for truth_path in sorted(folder.glob("*/truth.json")):
         truth = json.loads(truth_path.read_text())
+        requires = tuple(truth.get("requires", ()))
         if truth["kind"] is not None:
             places = tuple(Place(t["kind"], t["variable"], t["line_text"]) for t in [truth, *truth.get("also", [])])
-            found.append(Program(truth_path.with_name("leaky.py"), places, truth.get("grows", True)))
-        found.append(Program(truth_path.with_name("clean.py"), ()))
+            leaky = Program(truth_path.with_name("leaky.py"), places, truth.get("grows", True), requires=requires)
+            as_right = {field: tuple(truth.get(field, ())) for field in ("kinds", "names")}
+            found.append(leaky._replace(exit_status=truth.get("exit_status", 0), **as_right))
+        found.append(Program(truth_path.with_name("clean.py"), (), requires=requires))
     return found
 
 

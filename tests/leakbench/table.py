@@ -1,0 +1,73 @@
+"""The figures of a run of the bench as Markdown, for README.md and for who ran it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from .score import Score, calibration, share
+
+RESULTS = Path(__file__).with_name("results.json")
+
+MEASURES = (
+    ("leaky: kind of the first finding is right", lambda s: s.kind),
+    ("leaky: it names the right variable", lambda s: s.name),
+    ("leaky: it names the right line", lambda s: s.line),
+    ("leaky: growing or not, told right", lambda s: s.verdict if s.leaky else None),
+    ("clean: a false alarm", lambda s: s.alarm),
+    ("clean: told not to leak", lambda s: None if s.leaky else s.verdict),
+)
+
+
+def write(scores: Sequence[Score], about: dict[str, Any]) -> None:
+    rows = [{name: value for name, value in s._asdict().items() if value is not None} for s in scores]
+    lines = ",\n".join(json.dumps(row) for row in rows)  # a program a line, so that two runs can be compared
+    RESULTS.write_text(f'{{\n"about": {json.dumps(about)},\n"programs": [\n{lines}\n]\n}}\n', encoding="utf-8")
+
+
+def from_results() -> str:
+    """README's section, from the run whose figures are committed."""
+    results = json.loads(RESULTS.read_text(encoding="utf-8"))
+    return markdown([Score(**row) for row in results["programs"]], results["about"])
+
+
+def markdown(scores: Sequence[Score], about: dict[str, Any]) -> str:
+    run = [s for s in scores if not s.not_run]
+    torch = [s for s in run if s.torch]
+    minutes = sum(s.duration_s or 0.0 for s in run) / 60
+    sections = [
+        f"{len(run)} programs, {sum(s.leaky for s in run)} of them leaky, {len(torch)} with PyTorch, recorded on"
+        f" {about['date']} for {about['seconds']:g} s each besides their start ({minutes:.0f} minutes, {about['at_once']} at"
+        f" once): {about['machine']}, Python {about['python']}, torch {about['torch']}.\n",
+        _table(
+            ("", "all", "with PyTorch"),
+            [(name, str(share(run, field)), str(share(torch, field))) for name, field in MEASURES],
+        ),
+        _table(
+            ("confidence of the first finding", "on average", "right kind and name"),
+            [(label, f"{mean:.0%}", str(right)) for label, mean, right in calibration(run)],
+        ),
+    ]
+    missed = [(f"`{s.program}`", s.expected, _cell(s.said + _also_wrong(s))) for s in run if not s.right]
+    if missed:
+        sections.append(_table(("missed", "what is wrong with it", "what the report says first"), missed))
+    left_out = [f"- `{s.program}`: {s.not_run}" for s in scores if s.not_run]
+    if left_out:
+        sections.append("Not run:\n\n" + "\n".join(left_out) + "\n")
+    return "\n".join(sections)
+
+
+def _also_wrong(s: Score) -> str:
+    """What the first finding does not show."""
+    return " (told to leak or not: wrong)" if s.verdict is False and s.kind is not False and not s.alarm else ""
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)

@@ -1,0 +1,102 @@
+"""The programs of the bench are well formed, and its arithmetic is right; nothing is recorded here."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from leakscope import analyzers
+from tests.end_to_end.programs import Place, Program
+from tests.leakbench import BENCH_PROGRAMS, all_programs
+from tests.leakbench.score import Score, calibration, score, share
+from tests.leakbench.table import markdown
+
+FIELDS = {"kind", "variable", "line_text", "grows", "also", "kinds", "names", "function", "requires", "exit_status"}
+
+
+@pytest.mark.parametrize("program", [pytest.param(program, id=program.name) for program in all_programs()])
+def test_a_program_and_its_truth_belong_together(program: Program):
+    source = program.path.read_text()
+    compile(source, str(program.path), "exec")
+    assert "sys.argv" in source or "argparse" in source, "it takes the seconds to run as its first argument"
+    truth = json.loads(program.path.with_name("truth.json").read_text())
+    assert truth.keys() <= FIELDS
+    assert {place.kind for place in program.places} | set(program.kinds) <= set(analyzers.KINDS)
+    for place in program.places:
+        if place.line_text is not None:
+            assert [text.strip() for text in source.splitlines()].count(place.line_text) == 1, place.line_text
+        if place.variable is not None:
+            assert re.search(rf"\b{place.variable}\b", source), place.variable
+    if program.places:
+        assert program.path.with_name("clean.py").read_text() != source
+
+
+def test_there_are_enough_of_them_to_tell():
+    everything = all_programs()
+    assert len({program.path for program in everything}) == len(everything) >= 90
+    assert len({program.name for program in everything}) == len(everything), "recordings bear these names"
+    folders = {path.parent for path in BENCH_PROGRAMS.glob("*/*.py")}
+    assert folders == {program.path.parent for program in everything} & folders, "a folder without truth.json"
+
+
+@pytest.fixture
+def leaky(tmp_path) -> Program:
+    path = tmp_path / "trainer" / "leaky.py"
+    path.parent.mkdir()
+    path.write_text("import torch\nhistory = []\nhistory.append(1)\n")
+    place = Place("retained-objects", "history", "history.append(1)")
+    return Program(path, (place,), True, kinds=("retained-graph",), names=("items",))
+
+
+def report(program: Program, leaking: bool | None, *findings: tuple[str, str | None, int | None]) -> dict[str, Any]:
+    return {
+        "verdict": {"leaking": leaking},
+        "recording": {"duration_s": 14.0},
+        "findings": [
+            {"kind": kind, "confidence": 0.9, "subject": {"variable": name, "file": str(program.path), "line": line}}
+            for kind, name, line in findings
+        ],
+    }
+
+
+def test_only_the_first_finding_counts(leaky):
+    right = score(leaky, report(leaky, True, ("retained-objects", "history", 3)))
+    assert right.right and right.first_is_right and right.torch
+    second = score(leaky, report(leaky, True, ("native-growth", None, 1), ("retained-objects", "history", 3)))
+    assert (second.kind, second.name, second.line, second.verdict) == (False, False, False, True)
+    assert second.said == "native-growth at import torch"
+
+
+def test_other_kinds_and_names_are_as_right(leaky):
+    assert score(leaky, report(leaky, True, ("retained-graph", "items", 3))).right
+
+
+def test_silence_about_a_leak_is_a_miss(leaky):
+    silent = score(leaky, report(leaky, None))
+    assert (silent.kind, silent.name, silent.line, silent.verdict) == (False, False, False, False)
+    assert silent.said == "cannot tell"
+
+
+def test_what_is_found_in_a_clean_program_is_a_false_alarm(leaky):
+    clean = Program(leaky.path, ())
+    assert score(clean, report(clean, False)).right
+    assert score(clean, report(clean, False, ("fragmentation", None, None))).alarm
+    unsure = score(clean, report(clean, None))
+    assert (unsure.alarm, unsure.verdict, unsure.right) == (False, False, False)
+
+
+def test_what_was_not_run_counts_nowhere(leaky):
+    left_out = score(leaky, None, not_run="torch not installed")
+    assert share([left_out], lambda s: s.kind) == (0, 0)
+    text = markdown([left_out], {"seconds": 14, "at_once": 2, "date": "", "machine": "", "python": "", "torch": ""})
+    assert "- `trainer/leaky.py`: torch not installed" in text
+
+
+def test_calibration_counts_false_alarms_as_wrong():
+    right = Score("a", True, False, "", "", kind=True, name=None, confidence=0.97)
+    alarm = Score("b", False, False, "", "", alarm=True, confidence=0.99)
+    low = Score("c", True, False, "", "", kind=True, name=False, confidence=0.5)
+    assert calibration([right, alarm, low]) == [("0% to 50%", 0.5, (0, 1)), ("95% to 100%", 0.98, (1, 2))]
