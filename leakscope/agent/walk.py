@@ -21,7 +21,7 @@ from collections import defaultdict, deque
 from time import thread_time
 
 from . import autograd, openers
-from .names import getattr_plain, is_foreign, is_written_in_c, mro_of, type_name
+from .names import getattr_plain, is_foreign, is_written_in_c, mro_of, namespace_of, type_name
 from .openers import ATOMS, IGNORED, ITEM, KEY
 from .sampling import (
     BIG_ATOM_BYTES,
@@ -103,7 +103,7 @@ class Walk(object):
         self._samplings = 0
         self.storages = {}  # address -> node of the tensor that led there first; None from an autograd graph
         self.landmarks = dict.fromkeys(landmarks)  # id of an object that somebody wants to find -> its node
-        self.tensor_type = self._parameter_type = self.storage_id = None
+        self.tensor_type = self.storage_id = self._use_count = None
         self.array_type = None
         self.large = {}  # node -> container of many members: for the probe that looks for copies of data
         self._divided = {}
@@ -138,6 +138,7 @@ class Walk(object):
             self.tensor_type = tensor
             self._counted_by_references |= {tensor}
             self.storage_id = getattr_plain(binding, "_storage_id")
+            self._use_count = _use_count(binding)
             if self.storage_id is not None:
                 self.graphs = autograd.Graphs(reads_saved, self.storages, self.storage_id, tensor, self._deadline)
 
@@ -232,6 +233,8 @@ class Walk(object):
         if weight > 1.0 and cls in self._counted_by_references:
             # Held r times, each way by which a sample comes to an object stands for weight / r of its kind.
             references = max(1, _getrefcount(obj) - self._own_references)
+            if references > 1 and cls is self.tensor_type and self._use_count is not None and self._use_count(obj) > 1:
+                references -= 1
             weight /= references
         if cls not in ATOMS:
             node = self.node_at(parent, label, edge, cls, root, named)
@@ -374,3 +377,14 @@ class Walk(object):
                 parent.deep += node.deep
                 parent.deep_array += node.deep_array
                 parent.deep_tensor += node.deep_tensor
+
+
+def _use_count(binding):
+    """Where torch holds a reference to the Python object of each tensor that C++ uses too (since 2.10): how to ask."""
+    version = getattr_plain(sys.modules.get("torch.version"), "__version__")
+    try:
+        if tuple(map(int, str.split(version, ".")[:2])) < (2, 10):
+            return None
+        return namespace_of(getattr_plain(binding, "TensorBase"))["_use_count"]
+    except (TypeError, ValueError, KeyError):
+        return None

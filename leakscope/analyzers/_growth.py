@@ -8,6 +8,7 @@ proportional set size where the recorder read it; between two readings the share
 from __future__ import annotations
 
 import shlex
+import signal
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,8 @@ import numpy as np
 import pandas as pd
 
 from ..findings import RuledOut, Skipped
+from ._growth_by_step import judge_by_step
+from ._growth_hidden import hidden_growth
 from ._trend import CANNOT_TELL, FLAT, GROWING, Floats, Trend, judge
 
 if TYPE_CHECKING:
@@ -22,9 +25,9 @@ if TYPE_CHECKING:
 
 _CACHE = "_tree_growth"
 _UNSHARED = 0.9  # measured on a training step whose batches come and go: 0.93 to 1.0 without any sharing
-_LEAST_STEPS = 20  # fewer are too coarse a clock
-_LIKE_BEFORE = 0.35  # of what a step leaked before: levels at three moments are no better known than that
 _SLOWED_DOWN = 0.6  # steps of the last third of the time, over those of the first
+_SLOWED_A_LITTLE = 0.9  # enough where time alone cannot tell
+_NOT_REGAINED = 0.75  # of what there was before a kill: less, and nobody went on with the work
 _NO_SAMPLES = Trend(CANNOT_TELL, "no memory samples in this recording")
 
 
@@ -44,6 +47,7 @@ class ProcessGrowth:
     growth_bytes: int = 0
     exit_s: float = float("inf")
     first_step_s: float | None = None
+    is_hidden: bool = False  # ``growth_bytes`` is what came into use of memory that had been freed before
 
     @property
     def held_bytes(self) -> Floats:
@@ -114,7 +118,7 @@ def _tree_growth(recording: Recording, thresholds: dict[str, Any]) -> TreeGrowth
         return TreeGrowth(None, _NO_SAMPLES.reason, _NO_SAMPLES, 0.0, 0.0, 0, nothing, nothing)
     time_s, held = _sum(processes)
     worker = _largest_at_end(processes)
-    at_work = time_s <= worker.exit_s
+    at_work = time_s <= min(worker.exit_s, _killed_s(recording, processes, time_s, held))
     if at_work.sum() >= 2:
         time_s, held = time_s[at_work], held[at_work]
     trend = judge(time_s, held, started_s=worker.first_step_s, **thresholds)
@@ -126,53 +130,42 @@ def _tree_growth(recording: Recording, thresholds: dict[str, Any]) -> TreeGrowth
         grower = max(lasting, key=lambda p: p.trend.growth_bytes)
         leaking, reason = True, f"{grower.label} {grower.trend.reason}"
         start_s, end_s = grower.trend.start_s, grower.trend.end_s
-    if not leaking and (by_step := _judged_by_step(recording, processes, time_s, held, thresholds)) is not None:
-        leaking, reason = True, f"{by_step.reason}, counted in steps: the job slowed down"
-        start_s, end_s = by_step.start_s, by_step.end_s
+    sentinels = recording.tables["sentinels"]
+    if not leaking:
+        pace = _SLOWED_DOWN if leaking is False else _SLOWED_A_LITTLE
+        by_step = judge_by_step(rows_of(sentinels, worker), time_s, held, pace, thresholds)
+        if by_step is not None:
+            leaking, reason = True, f"{by_step.reason}, counted in steps: the job slowed down"
+            start_s, end_s = by_step.start_s, by_step.end_s
+    hidden = None
+    if not leaking:
+        hidden = hidden_growth(rows_of(sentinels, worker), worker.time_s, worker.held_bytes, thresholds)
+    if hidden is not None:
+        leaking, reason = True, f"what is in use {hidden.reason}, in memory that had been freed before"
+        start_s, end_s = hidden.start_s, hidden.end_s
     measured = [_within(p, start_s, end_s) for p in processes]
+    if hidden is not None:
+        at = processes.index(worker)
+        measured[at] = replace(measured[at], growth_bytes=hidden.growth_bytes, is_hidden=True)
     measured.sort(key=lambda p: (-p.growth_bytes, p.pid))
     growth = sum(p.growth_bytes for p in measured)
     return TreeGrowth(leaking, reason, trend, start_s, end_s, growth, time_s, held, tuple(measured))
 
 
-def _judged_by_step(
-    recording: Recording, processes: list[ProcessGrowth], time_s: Floats, held: Floats, thresholds: dict[str, Any]
-) -> Trend | None:
-    """The trend of a job that slowed down, with training steps for a clock; None unless it then grows.
+def _killed_s(recording: Recording, processes: list[ProcessGrowth], time_s: Floats, held: Floats) -> float:
+    """When SIGKILL took the process with most of the memory for good: what comes after says nothing about a leak.
 
-    A leak of so much a step flattens in time when the machine gets busy. Steps have to go on to the end: a job that
-    stopped stepping is judged by time alone.
+    Infinite where that did not happen, or where memory came back: workers that are killed and started again.
     """
-    worker = _largest_at_end(processes)
-    rows = rows_of(recording.tables["sentinels"], worker)
-    rows = rows[rows["step"].notna()]
-    if len(rows) < 8 or time_s.size < 2:
-        return None
-    at_s, step = rows["time_s"].to_numpy(dtype=np.float64), rows["step"].to_numpy(dtype=np.float64)
-    inside = (time_s >= at_s[0]) & (time_s <= at_s[-1])
-    if inside.sum() < 2:
-        return None
-    time_s, held = time_s[inside], held[inside]
-    steps = np.interp(time_s, at_s, step)
-    first, last = (np.interp(np.quantile(time_s, [a, b]), at_s, step) for a, b in ((0.0, 1 / 3), (2 / 3, 1.0)))
-    if steps[-1] - steps[0] < _LEAST_STEPS or not 0 < last[1] - last[0] < _SLOWED_DOWN * (first[1] - first[0]):
-        return None
-    if not _goes_on_by_step(time_s, held, steps):
-        return None
-    seconds_per_step = (time_s[-1] - time_s[0]) / (steps[-1] - steps[0])
-    trend = judge((steps - steps[0]) * seconds_per_step, held, **thresholds)
-    if trend.verdict != GROWING:
-        return None
-    ends = np.interp(np.array([trend.start_s, trend.end_s]) / seconds_per_step + steps[0], steps, time_s)
-    return replace(trend, start_s=float(ends[0]), end_s=float(ends[1]))
-
-
-def _goes_on_by_step(time_s: Floats, held: Floats, steps: Floats) -> bool:
-    """The slow steps of the last third of the time leak like those before; with a curriculum they only take longer."""
-    ends = [level_at(time_s, held, at) for at in np.quantile(time_s, [0.05, 2 / 3, 0.95])]
-    passed = np.interp(np.quantile(time_s, [0.05, 2 / 3, 0.95]), time_s, steps)
-    before, after = np.diff(ends) / np.maximum(np.diff(passed), 1.0)
-    return bool(after >= _LIKE_BEFORE * before)
+    table = recording.tables["processes"]
+    killed = table[table["exit_signal"].eq(signal.SIGKILL).fillna(False) & table["pid"].notna()]
+    keys = set(zip(killed["pid"].astype(int), killed["start_ticks"].fillna(0).astype(int)))
+    for process in sorted(processes, key=lambda p: float(p.time_s[-1])):
+        end_s, before = float(process.time_s[-1]), float(held[time_s <= process.time_s[-1]][-1])
+        was_most = (process.pid, process.start_ticks) in keys and process.held_bytes[-1] >= 0.5 * before
+        if was_most and held[time_s > end_s].max(initial=0.0) < _NOT_REGAINED * before:
+            return end_s
+    return float("inf")
 
 
 def _first_steps_s(recording: Recording) -> dict[tuple[int, int], float]:

@@ -108,9 +108,10 @@ class _Look:
 def _look(inventory: Heap, process: ProcessGrowth, growth: TreeGrowth, min_share: float, min_bytes: int) -> _Look:
     seconds = float(inventory.time_s[-1] - inventory.time_s[0])
     gained = float(inventory.rss_bytes[-1] - inventory.rss_bytes[0])
-    if not gained > 0:
+    if process.is_hidden or not gained > 0:
         gained = process.growth_bytes * seconds / max(growth.end_s - growth.start_s, 1e-9)
-    free = min(max(float(inventory.free_bytes[-1] - inventory.free_bytes[0]), 0.0), gained)
+    freed = 0.0 if process.is_hidden else float(inventory.free_bytes[-1] - inventory.free_bytes[0])
+    free = min(max(freed, 0.0), gained)
     threshold = max(float(min_bytes), min_share * (gained - free), _MIN_PINNING_SHARE * gained)
     return _Look(inventory, list(accumulations(inventory.roots, threshold)), gained, gained - free)
 

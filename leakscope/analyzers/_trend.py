@@ -96,7 +96,7 @@ def judge(
     steps: list[str] = []
     for _ in range(2):
         at, step = _largest_step(t, y)
-        if step < max(least, 0.4 * _growth(y)):
+        if step < max(0.5 * least, 0.4 * _growth(y)):
             break
         steps.append(f"{format_bytes(step)} at {t[at]:.0f} s")
         y = np.concatenate([y[: at - 1], [y[at - 2]] * 2, y[at + 1 :] - step])

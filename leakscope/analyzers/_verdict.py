@@ -109,6 +109,8 @@ def _headline(
         text = f"Memory leaks: {who} gained {amount} ({rate}) and was still growing."
         if first is not None:
             text = f"Memory leaks: {_lower(first.title)}; the job gained {amount} ({rate})."
+        if growth.main and growth.main.is_hidden:
+            text += " It fills memory that had been freed before: the job will grow when that is used up."
     else:
         text = f"No leak: memory does not keep growing ({growth.reason})."
     waste = next((f for f in findings if f.wasted), None)

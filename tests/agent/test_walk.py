@@ -213,6 +213,16 @@ def test_tensors_count_their_storage_once() -> None:
 
 
 @pytest.mark.torch
+def test_tensors_that_c_holds_too_weigh_no_less() -> None:
+    torch = pytest.importorskip("torch")
+    leaves = [torch.zeros(1000, requires_grad=True) for _ in range(1000)]
+    for leaf in leaves:
+        leaf.grad = torch.ones(1000)
+    nodes = walked(gradients=[leaf.grad for leaf in leaves])
+    assert nodes["gradients"].deep_tensor == pytest.approx(4_000_000, rel=0.05)
+
+
+@pytest.mark.torch
 def test_views_of_one_tensor_in_a_long_list_weigh_it_once() -> None:
     torch = pytest.importorskip("torch")
     base = torch.zeros(2000, 1000)

@@ -107,3 +107,38 @@ def test_a_leak_behind_others_that_shrink_is_found(tmp_path):
 def test_shutdown_does_not_spoil_the_trend(tmp_path):
     recording = trainer(tmp_path).samples(PID, [20 * MiB, 3 * MiB], every_s=0.25, from_s=20.0).open()
     assert tree_growth(recording).leaking is True
+
+
+def test_what_comes_after_the_kill_of_the_largest_process_hides_no_leak(tmp_path):
+    """A loader worker leaks and is killed; its parent takes a while to notice."""
+    builder = RecordingBuilder(tmp_path).process(1).samples(1, [100 * MiB] * 120, every_s=0.25)
+    builder.process(2, role="dataloader-worker", died_s=20.0, exit_signal=9)
+    growth = tree_growth(builder.samples(2, [i * 5 * MiB for i in range(80)], every_s=0.25).ends(30.0).open())
+    assert growth.leaking is True
+    assert growth.main.pid == 2
+
+
+def freed_before(folder, in_use, free, rss):
+    """A process whose resident memory says less than its allocators do, MiB a second."""
+    builder = RecordingBuilder(folder).process(1).samples(1, [m * MiB for m in rss for _ in range(4)], every_s=0.25)
+    builder.sentinels(1, malloc_in_use_bytes=[m * MiB for m in in_use], malloc_free_bytes=[m * MiB for m in free])
+    return tree_growth(builder.ends(len(rss)).open())
+
+
+def test_a_leak_into_memory_that_was_freed_before_is_seen(tmp_path):
+    growth = freed_before(tmp_path, [20 + 5 * i for i in range(24)], [200 - 5 * i for i in range(24)], [230] * 24)
+    assert growth.leaking is True
+    assert growth.main.is_hidden
+    assert growth.growth_bytes == pytest.approx(5 * MiB * (growth.end_s - growth.start_s), rel=0.1)
+    assert "freed before" in growth.reason
+
+
+def test_what_is_asked_for_and_never_touched_is_no_leak(tmp_path):
+    growth = freed_before(tmp_path, [20 + 50 * i for i in range(24)], [1] * 24, [60] * 24)
+    assert growth.leaking is False
+
+
+def test_work_that_comes_and_goes_inside_freed_memory_is_none(tmp_path):
+    teeth = [10 * (i % 6) for i in range(24)]
+    growth = freed_before(tmp_path, [20 + m for m in teeth], [200 - m for m in teeth], [230] * 24)
+    assert growth.leaking is False

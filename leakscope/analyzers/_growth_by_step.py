@@ -1,0 +1,56 @@
+"""The trend of a job with its training steps for a clock: a leak of so much a step flattens in time when a machine gets
+busy. Steps have to go on to the end: a job that stopped stepping is judged by time alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ._trend import GROWING, Floats, Trend, judge
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_LEAST_STEPS = 20  # fewer are too coarse a clock
+_LIKE_BEFORE = 0.35  # of what a step leaked before: levels at three moments are no better known than that
+
+
+def judge_by_step(
+    sentinels: pd.DataFrame, time_s: Floats, held: Floats, max_pace: float, thresholds: dict[str, Any]
+) -> Trend | None:
+    """None unless the memory grows by steps. **Units** of the trend: seconds, as if all steps had taken equally long.
+
+    ``max_pace``: steps of the last third of the time over those of the first; above it time is as good a clock.
+    """
+    rows = sentinels[sentinels["step"].notna()]
+    if len(rows) < 8 or time_s.size < 2:
+        return None
+    at_s, step = rows["time_s"].to_numpy(dtype=np.float64), rows["step"].to_numpy(dtype=np.float64)
+    inside = (time_s >= at_s[0]) & (time_s <= at_s[-1])
+    if inside.sum() < 2:
+        return None
+    time_s, held = time_s[inside], held[inside]
+    steps = np.interp(time_s, at_s, step)
+    first, last = (np.interp(np.quantile(time_s, [a, b]), at_s, step) for a, b in ((0.0, 1 / 3), (2 / 3, 1.0)))
+    if steps[-1] - steps[0] < _LEAST_STEPS or not 0 < last[1] - last[0] < max_pace * (first[1] - first[0]):
+        return None
+    if not _goes_on(time_s, held, steps):
+        return None
+    seconds_per_step = (time_s[-1] - time_s[0]) / (steps[-1] - steps[0])
+    trend = judge((steps - steps[0]) * seconds_per_step, held, **thresholds)
+    if trend.verdict != GROWING:
+        return None
+    ends = np.interp(np.array([trend.start_s, trend.end_s]) / seconds_per_step + steps[0], steps, time_s)
+    return replace(trend, start_s=float(ends[0]), end_s=float(ends[1]))
+
+
+def _goes_on(time_s: Floats, held: Floats, steps: Floats) -> bool:
+    """The slow steps of the last third of the time leak like those before; with a curriculum they only take longer."""
+    moments = np.quantile(time_s, [0.05, 2 / 3, 0.95])
+    nearest = [np.argsort(np.abs(time_s - at), kind="stable")[:3] for at in moments]
+    levels = [float(np.median(held[near])) for near in nearest]
+    before, after = np.diff(levels) / np.maximum(np.diff(np.interp(moments, time_s, steps)), 1.0)
+    return bool(after >= _LIKE_BEFORE * before)
