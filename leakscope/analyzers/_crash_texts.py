@@ -17,6 +17,8 @@ _JOINTS = re.compile(
     r"\n(?:The above exception was the direct cause of the following exception"
     r"|During handling of the above exception, another exception occurred):\n"
 )
+_OF_CHILD = re.compile(r"^Process \S.*:$")  # multiprocessing, before it prints the traceback
+_NOT_ASKED = "(its message was not read"  # agent/last_words.py
 _NOT_SAID = re.compile(r"^\s*(?:[\^~]+\s*|\[Previous line repeated \d+ more times?\])$")
 _THREAD = re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+.*\(most recent call first\):$")
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/([^/]+)")
@@ -32,12 +34,15 @@ class Frame(NamedTuple):
 
     @property
     def is_user(self) -> bool:
-        return _NOT_USERS.search(self.file) is None
+        """Also no Cython: it names its files as they were called where it was built, whosever they are."""
+        return _NOT_USERS.search(self.file) is None and not self.file.endswith((".pyx", ".pxi", ".pxd"))
 
     @property
     def library(self) -> str | None:
         """The installed package that the file belongs to."""
         found = _LIBRARY.search(self.file)
+        if self.file.endswith(".pyx") and "." in self.function:
+            return self.function.split(".", 1)[0]
         return found.group(1).removesuffix(".py") if found else None
 
 
@@ -101,6 +106,35 @@ def message(text: str, exception_type: str | None) -> str:
     lines = [line for line in said(text).strip().splitlines() if line.strip()]
     line = next((line for line in lines if name and line.startswith(name)), lines[0] if lines else name)
     return line if len(line) <= 200 else line[:199] + "…"
+
+
+def exception_of(text: str) -> str:
+    """The type in the last line of a traceback."""
+    return message(text, None).split(":", 1)[0]
+
+
+def with_message(text: str, stderr: str) -> str:
+    """A traceback of the agent's, with what it could not ask the exception where stderr has it."""
+    head, mark, _ = text.rpartition(_NOT_ASKED)
+    name = head.rpartition("\n")[2]
+    lines = [line for line in said(stderr).splitlines() if name and line.startswith(name)]
+    return head + lines[-1].removeprefix(name) if mark and lines else text
+
+
+def of_child_processes(stderr: str) -> list[str]:
+    """The tracebacks that multiprocessing prints of its processes: no hook hears of these exceptions."""
+    lines = stderr.splitlines()
+    heads = [at for at, line in enumerate(lines[1:], 1) if line == _HEAD and _OF_CHILD.match(lines[at - 1])]
+    return [_one_traceback(lines[at:]) for at in heads]
+
+
+def _one_traceback(lines: Sequence[str]) -> str:
+    """To the first line that says an exception, unless it is the cause of another."""
+    for at, line in enumerate(lines):
+        goes_on = not line.strip() or line[0].isspace() or line == _HEAD or _JOINTS.match(f"\n{line}\n")
+        if not (goes_on or _JOINTS.match("\n".join(["", *lines[at + 2 : at + 3], ""]))):
+            return "\n".join(lines[: at + 1])
+    return "\n".join(lines)
 
 
 def _frames(lines: Sequence[str]) -> list[Frame]:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _LEAST_STEPS = 20  # fewer are too coarse a clock
-_LIKE_BEFORE = 0.35  # of what a step leaked before: levels at three moments are no better known than that
+_LIKE_BEFORE = 0.35  # of what a step leaked before: levels of three stretches are no better known than that
+_STRETCHES = ((0.0, 0.15), (0.55, 0.75), (0.85, 1.0))  # of the samples: wide enough that one tooth is not the level
 
 
 def judge_by_step(
@@ -49,8 +50,7 @@ def judge_by_step(
 
 def _goes_on(time_s: Floats, held: Floats, steps: Floats) -> bool:
     """The slow steps of the last third of the time leak like those before; with a curriculum they only take longer."""
-    moments = np.quantile(time_s, [0.05, 2 / 3, 0.95])
-    nearest = [np.argsort(np.abs(time_s - at), kind="stable")[:3] for at in moments]
-    levels = [float(np.median(held[near])) for near in nearest]
-    before, after = np.diff(levels) / np.maximum(np.diff(np.interp(moments, time_s, steps)), 1.0)
+    stretches = [slice(*(round(part * time_s.size) for part in ends)) for ends in _STRETCHES]
+    levels, moments = ([float(np.median(values[s])) for s in stretches] for values in (held, steps))
+    before, after = np.diff(levels) / np.maximum(np.diff(moments), 1.0)
     return bool(after >= _LIKE_BEFORE * before)

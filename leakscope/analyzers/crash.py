@@ -19,7 +19,19 @@ from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
 from ..units import signal_name
 from ._crash_cases import Told, tell
 from ._crash_meanings import FATAL_SIGNALS, Meaning, known, of_broken_pipe, of_signal
-from ._crash_texts import Frame, final, frames, innermost_user, last_fatal_error, last_traceback, message, said
+from ._crash_texts import (
+    Frame,
+    exception_of,
+    final,
+    frames,
+    innermost_user,
+    last_fatal_error,
+    last_traceback,
+    message,
+    of_child_processes,
+    said,
+    with_message,
+)
 from ._growth import int_of, text_of
 from ._oom_members import Member, members
 
@@ -55,7 +67,7 @@ def findings(
     everyone = members(recording)
     root = next((member for member in everyone if member.is_root), None)
     stderr = _stderr(recording)
-    failures = _failures(recording, everyone) or _of_root(root, stderr)
+    failures = _failures(recording, everyone, stderr) or _of_root(root, stderr)
     if not failures:
         yield _nothing(recording, root)
         return
@@ -72,8 +84,8 @@ def findings(
     yield from [finding for finding in alike if finding.severity == "note"][:_MOST_NOTES]
 
 
-def _failures(recording: Recording, everyone: list[Member]) -> list[Failure]:
-    """What the agents wrote down, and processes that a fatal signal ended."""
+def _failures(recording: Recording, everyone: list[Member], stderr: str) -> list[Failure]:
+    """What the agents wrote down, processes that a fatal signal ended, and what multiprocessing said of its own."""
     by_key = {(member.pid, member.start_ticks): member for member in everyone}
     by_ticks = {member.start_ticks: member for member in everyone}  # inside a container a process has another pid
     found = []
@@ -89,11 +101,16 @@ def _failures(recording: Recording, everyone: list[Member]) -> list[Failure]:
         if kind not in _ASKED_TO_END:
             number = _signal(member) if source == "faulthandler" else None
             at_s = float(row["time_s"])
+            text = with_message(text, stderr)
             found.append(Failure(member, text, number, kind, int_of(row, "step"), in_thread, at_s))
         if not in_thread:
             told.add(member.start_ticks)
     silent = [member for member in everyone if _signal(member) is not None and member.start_ticks not in told]
-    return found + [Failure(member, "", _signal(member), time_s=member.died_s) for member in silent]
+    found += [Failure(member, "", _signal(member), time_s=member.died_s) for member in silent]
+    failed = [m for m in everyone if m.exit_code == 1 and not m.is_root and m.start_ticks not in told]
+    for member, text in zip(sorted(failed, key=lambda m: m.died_s), of_child_processes(stderr)):
+        found.append(Failure(member, text, exception_type=exception_of(text), time_s=member.died_s))
+    return found
 
 
 def _counts(source: str | None, member: Member) -> bool:
@@ -119,7 +136,7 @@ def _of_root(root: Member | None, stderr: str) -> list[Failure]:
         return []
     text = last_traceback(stderr)
     if text or known(said(stderr), signal.SIGABRT):
-        last = message(text, None).split(":", 1)[0] if text else None
+        last = exception_of(text) if text else None
         return [] if last in _ASKED_TO_END else [Failure(root, text or stderr, exception_type=last)]
     return []
 

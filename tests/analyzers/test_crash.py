@@ -83,6 +83,29 @@ def test_what_a_loader_worker_handed_over_is_named(tmp_path: Path) -> None:
     assert (finding.subject.file, finding.subject.line) == ("/home/me/data.py", 30)
 
 
+def test_what_a_process_of_multiprocessing_said_on_stderr_is_told(tmp_path: Path) -> None:
+    text = f"epoch 1\nProcess Process-2:\n{TRACE}KeyError: 3\n\n"
+    text += "During handling of the above exception, another exception occurred:\n\n"
+    text += f"{TRACE}ValueError: no such row\ngoing on\n"
+    builder = trainer(tmp_path, leak=0).process(WORKER, role="python-fork", died_s=8.0, exit_code=1)
+    builder.row("crash_text", 20.0, crash_source="stderr", last_words=text)
+    (finding,) = answers(builder.ends(exit_code=0))
+    assert isinstance(finding, Finding)
+    assert finding.title == f"train.py[{WORKER}] ended by ValueError: no such row"
+    assert (finding.severity, finding.subject.line) == ("note", 7)
+
+
+def test_a_message_that_nobody_could_ask_for_is_on_stderr_and_cython_is_no_users_place(tmp_path: Path) -> None:
+    trace = TRACE + '  File "numpy/random/mtrand.pyx", line 446, in numpy.random.mtrand.rand\n'
+    name = "numpy._core._exceptions._ArrayMemoryError"
+    builder = with_words(tmp_path, f"{trace}{name}: (its message was not read: that would run code)\n", type=name)
+    stderr = f"{trace}{name}: Unable to allocate 1.50 GiB for an array\n"
+    (finding,) = answers(builder.row("crash_text", 20.0, crash_source="stderr", last_words=stderr).ends(exit_code=1))
+    assert isinstance(finding, Finding)
+    assert "it asked for 1.5 GiB at once" in said(finding)
+    assert (finding.subject.file, finding.subject.library) == ("/home/me/train.py", "numpy")
+
+
 @pytest.mark.parametrize(
     "ending", [{"exit_code": 0}, {"signal": 15}, {"signal": 2}, {"signal": 9}], ids=["ok", "term", "int", "kill"]
 )
