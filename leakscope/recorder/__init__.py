@@ -215,8 +215,7 @@ class _Recording:
         self._output.release()
         if finalizing.is_possible():
             keep = ["--keep-journal"] if self._options.keep_journal else []
-            size = self._output.written_bytes()
-            self._helper = finalizing.start(self._output.path, *keep, log=self._log, journal_bytes=size)
+            self._helper = finalizing.start(self._output.path, *keep, log=self._log)
 
     def _last_rows(self) -> Iterator[tuple[str, Row]]:
         """What can only be told when the job is over: its last words, and what memray saw."""

@@ -31,16 +31,20 @@ def arrow_schema(extra_columns: Iterable[str] = ()) -> pa.Schema:
     return pa.schema(fields)
 
 
-def parquet_writer(sink: Any, columns: pa.Schema) -> pq.ParquetWriter:
-    """A writer with the encodings of a recording; ``sink`` is a binary stream."""
+def parquet_writer(sink: Any, columns: pa.Schema, *, is_short: bool = False) -> pq.ParquetWriter:
+    """A writer with the encodings of a recording; ``sink`` is a binary stream.
+
+    ``is_short``: few rows. Zstd sets itself up anew for each column of each table, 200 times ten: for a command of no
+    length that was two thirds of the time, and made its file larger.
+    """
+    compression = {"compression": "snappy"} if is_short else {"compression": "zstd", "compression_level": 3}
     # DELTA_BINARY_PACKED because every engine reads it; BYTE_STREAM_SPLIT is smaller, but young readers only.
     return pq.ParquetWriter(
         sink,
         columns,
-        compression="zstd",
-        compression_level=3,
         use_dictionary=[f.name for f in columns if f.type == pa.string()],
         column_encoding={f.name: "DELTA_BINARY_PACKED" for f in columns if f.type == pa.int64()},
+        **compression,
     )
 
 

@@ -17,7 +17,7 @@ import pytest
 from leakscope import open_recording, schema
 from leakscope.agent.journal import Journal
 from leakscope.errors import BadInput, LeakscopeError, UnreadableRecording
-from leakscope.storage import empty
+from leakscope.storage import empty, merge
 from leakscope.storage import finalize as storage
 from leakscope.storage.arrow import ROW_GROUP_ROWS, arrow_schema
 from leakscope.storage.finalize import finalize
@@ -222,10 +222,12 @@ def test_row_groups_hold_one_table_each_and_stay_small(tmp_path):
     assert sorted(g.column(0).statistics.min for g in groups).count("process_samples") == 2
 
 
-def test_the_encodings_every_engine_reads(tmp_path):
+@pytest.mark.parametrize(("long_bytes", "compression"), [(1, "ZSTD"), (1024 * 1024, "SNAPPY")])
+def test_the_encodings_every_engine_reads(tmp_path, monkeypatch, long_bytes, compression):
+    monkeypatch.setattr(merge, "SHORT_BYTES", long_bytes)
     group = pq.ParquetFile(build(tmp_path).write()).metadata.row_group(0)
     columns = {group.column(i).path_in_schema: group.column(i) for i in range(group.num_columns)}
-    assert columns["time_mono_ns"].compression == "ZSTD"
+    assert columns["time_mono_ns"].compression == compression
     assert "DELTA_BINARY_PACKED" in columns["time_mono_ns"].encodings
     assert "RLE_DICTIONARY" in columns["table"].encodings
 
