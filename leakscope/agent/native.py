@@ -165,9 +165,12 @@ def _places():
 def _place(frame):
     """(stack, function, file, line) of a thread: its calls from the outermost user frame on, and the innermost one.
 
-    None if no user's code runs in it. A function that has just been entered did nothing yet: its caller counts.
+    None if no user's code runs in it. A function that has just been entered did nothing yet: its caller counts. What
+    the agent runs on the main thread is no part of it: the line interrupted is, and is known by the same stack.
     """
     calls = []
+    while frame is not None and frame.f_code.co_filename.startswith(names.AGENT):
+        frame = frame.f_back
     while frame is not None and len(calls) < 200:
         code = frame.f_code
         function = getattr(code, "co_qualname", code.co_name)

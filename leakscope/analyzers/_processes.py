@@ -58,7 +58,9 @@ class Process:
     def is_fork(self) -> bool:
         """A copy of its parent's memory: it shares pages until somebody writes to them."""
         if self.role == COMPILE_WORKER:
-            return "_inductor" not in self.command
+            return not any(
+                word in self.command for word in ("_inductor", "multiprocessing.")
+            )  # a sidecar's, or spawned
         return self.role in _FORKS
 
     def value_at(self, column: str, at_s: float) -> float:

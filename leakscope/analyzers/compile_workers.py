@@ -14,10 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import MiB, format_bytes, format_duration
 from ._growth import TreeGrowth, severity_of, tree_growth
-from ._processes import COMPILE_WORKER, Process, added_bytes, copied_bytes, processes
+from ._processes import COMPILE_WORKER, Process, added_bytes, copied_bytes, processes, series
 from ._retained import sources_of
 from ._source_lines import Line, Source
 from ._starts import calls, mentions
@@ -29,12 +31,14 @@ NEEDS = ("processes", "process_samples")
 _KIND = "compile-workers"
 _ROLES = (COMPILE_WORKER, "compile-sidecar")
 _SETTLED_S = 2.0  # a worker's own start-up
+_LAST_S, _LAST_SHARE = 3.0, 0.1  # of the judged window: workers that end in it are ended by the job that ends itself
 _KNOBS = ("TORCHINDUCTOR_WORKER_START", "worker_start_method", "TORCHINDUCTOR_COMPILE_THREADS", "compile_threads")
 _STARTERS = ("wait_pool_ready", "warm_pool", "maybe_warm_pool", "compile")
+_NOTICED_S = 0.5  # after a death it stands in the recording
 
 
 class _Team(NamedTuple):
-    """All compile workers alive at the end of the judged window. **Units** bytes, at that moment.
+    """All compile workers alive as the job ended. **Units** bytes, at ``until_s``, the last moment they all lived.
 
     ``kept``: pages of the trainer's past that only forked workers hold any more, gained in the window.
     """
@@ -42,6 +46,7 @@ class _Team(NamedTuple):
     workers: list[Process]
     ever: int
     born_s: float
+    until_s: float
     parent: Process | None
     is_forked: bool
     is_idle: bool
@@ -72,7 +77,8 @@ def findings(
     if not ever:
         yield RuledOut(_KIND, "no compile worker was ever alive")
         return
-    alive = [p for p in ever if p.born_s <= growth.end_s <= p.died_s + 1.0]
+    last_s = growth.end_s - max(_LAST_S, _LAST_SHARE * (growth.end_s - growth.start_s))
+    alive = [p for p in ever if p.born_s <= growth.end_s and p.died_s >= last_s]
     if not alive:
         yield RuledOut(_KIND, f"{len(ever)} compile workers were alive, and ended again", {"worker_count": len(ever)})
         return
@@ -83,7 +89,7 @@ def findings(
     if growth.leaking and gained >= max(min_bytes, min_share * growth.growth_bytes):
         yield _growing(growth, team, round(gained), sources_of(recording))
     elif team.is_idle and team.cost >= max(min_idle_bytes, min_idle_share * held):
-        yield _idle(growth, team, sources_of(recording))
+        yield _idle(team, sources_of(recording))
     else:
         state = "idle" if team.is_idle else "at work"
         cost = f"{format_bytes(team.pss)} together, {format_bytes(team.private)} of it private"
@@ -94,20 +100,22 @@ def _team(growth: TreeGrowth, everyone: Sequence[Process], alive: list[Process],
     pids = {p.pid for p in alive}
     parent = next((p for p in everyone for w in alive if p.pid == w.ppid and p.pid not in pids), None)
     born_s = min(p.born_s for p in alive)
-    start_s, end_s = max(growth.start_s, max(p.born_s for p in alive) + _SETTLED_S), growth.end_s
+    end_s = min(growth.end_s, *(p.died_s for p in alive))
+    start_s = min(end_s, max(growth.start_s, max(p.born_s for p in alive) + _SETTLED_S))
     forked = [p for p in alive if p.is_fork]
     kept = sum(copied_bytes(p, start_s, end_s) for p in forked)
     if forked and parent is not None:
         kept += copied_bytes(parent, start_s, end_s)  # no longer shared with the workers: they have the old pages
-    late_s = growth.end_s - (growth.end_s - start_s) / 3
+    late_s = end_s - (end_s - start_s) / 3
 
     def total(column: str) -> float:
-        return sum(p.value_at(column, end_s) for p in alive)
+        return sum(_last_reading(p, column, end_s) for p in alive)
 
     return _Team(
         workers=alive,
         ever=ever,
         born_s=born_s,
+        until_s=end_s,
         parent=parent,
         is_forked=bool(forked),
         is_idle=all(p.is_idle(late_s, end_s) for p in alive),
@@ -117,6 +125,12 @@ def _team(growth: TreeGrowth, everyone: Sequence[Process], alive: list[Process],
         added=sum(added_bytes(p, start_s, end_s) for p in alive),
         kept=kept,
     )
+
+
+def _last_reading(process: Process, column: str, at_s: float) -> float:
+    """Not a line to the reading after: once its forks are gone, a process counts all it shared with them."""
+    time_s, values = series(process.samples, column)
+    return float(values[max(0, int(np.searchsorted(time_s, at_s - _NOTICED_S)) - 1)]) if time_s.size else 0.0
 
 
 def _growing(growth: TreeGrowth, team: _Team, gained: int, sources: Sequence[Source]) -> Finding:
@@ -144,8 +158,8 @@ def _growing(growth: TreeGrowth, team: _Team, gained: int, sources: Sequence[Sou
     )  # fmt: skip
 
 
-def _idle(growth: TreeGrowth, team: _Team, sources: Sequence[Source]) -> Finding:
-    waited = format_duration(growth.end_s - team.born_s)
+def _idle(team: _Team, sources: Sequence[Source]) -> Finding:
+    waited = format_duration(team.until_s - team.born_s)
     title = f"{len(team.workers)} compile workers idle and hold {format_bytes(team.cost)}, {waited} after their start"
     remedy = [f"TORCHINDUCTOR_COMPILE_THREADS=1 compiles without workers: frees about {format_bytes(team.cost)}"]
     return _finding(team, title, sources, list(_evidence(team)), remedy, round(team.cost), severity="note", wasted=True)

@@ -3,7 +3,7 @@
 Looks for:     growth in what malloc, or Python's allocator of small objects, keeps without using it.
 Why:           a page, or a pool of 16 KiB, goes back only when nothing in it is in use any more: one survivor in each
                is enough to keep all of it.
-Decides by:    the ledger: min_share of what a process gained is free inside allocators, while what is in use is not;
+Decides by:    the ledger: min_free_share of what a process gained is free inside allocators, and what is in use is not;
                a container whose length keeps growing meanwhile is named as what pins it, if there is only one of size.
 Mistaken when: the process is about to use the memory again; or freed memory was trimmed but still counts as free.
 Do:            keep what lives long apart from what does not: copy the survivors after the rest is freed.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..storage import Recording
 
 NEEDS = ("process_samples", "sentinels")
-AFTER_OTHERS = 1
+AFTER_OTHERS = 3  # that it is free now is how it shows: who filled and dropped it, if known, is the answer
 _KIND = "fragmentation"
 _TELLS_WHEN = ("eval-accumulation",)  # not what holds it
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..storage import Recording
 
 NEEDS = ("process_samples",)
-AFTER_OTHERS = 1
+AFTER_OTHERS = 4
 _KIND = "memory-pressure"
 _SHOWN_POINTS = 400
 _THEN = {

@@ -2,8 +2,9 @@
 
 Looks for:     growth of what malloc has handed out that no Python object, array or tensor explains.
 Why:           a bug or a cache inside a library does not show in any list of objects.
-Decides by:    the ledger: min_share of what a process gained is native, and malloc's memory in use itself rises; the
-               line is the one under which the agent saw most of it happen.
+Decides by:    the ledger: min_native_share of what a process gained is native, and malloc's memory in use itself rises;
+               the line is the one under which the agent saw most of it happen. A known cache that took much and fills
+               ever more slowly is told as waste, though nobody can say that memory leaks.
 Mistaken when: a cache of the library is still filling and has a limit; or another thread does the work.
 Do:            look whether the library has a newer version or a limit for its cache, or call it in a process that
                ends now and then.
@@ -14,16 +15,16 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import MiB, format_bytes
-from ._growth import ProcessGrowth, TreeGrowth, no_growth, rows_of, severity_of, text_of, tree_growth
+from ._growth import ProcessGrowth, TreeGrowth, level_at, no_growth, rows_of, severity_of, text_of, tree_growth
 from ._growth_stacks import GrowthLine, growth_lines
 from ._ledger import growth_of, ledger
-from ._native_caches import Cache, known_cache
+from ._native_caches import Cache, arrow_pool_bytes, known_cache
 from ._native_windows import NativeStack, native_stacks
 from ._opaque import opaque_holders
 from ._retained import sources_of
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from ..storage import Recording
 
 NEEDS = ("process_samples", "sentinels")
-AFTER_OTHERS = 1
+AFTER_OTHERS = 2  # recompilation comes first: what it compiles and drops is native memory, too
 _KIND = "native-growth"
 _TELLS_WHEN = ("eval-accumulation",)  # not what holds it
 
@@ -49,38 +50,85 @@ def findings(
     min_process_share: float = 0.1,  # of the tree's growth
     min_line_share: float = 0.2,  # of the growth seen under lines: below, no line stands out
     max_explained_share: float = 0.5,  # by other findings, of the process's growth
+    min_filled_bytes: int = 64 * MiB,  # by a known cache whose growth slows down: less is what warm-up leaves
+    min_filled_share: float = 0.2,  # of what the process holds
+    min_late_share: float = 0.05,  # of that growth, still added in the last third: else the cache is full and quiet
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per process whose growth is native and nobody else's."""
     growth = tree_growth(recording)
-    if not growth.leaking:
-        yield no_growth(_KIND, growth)
-        return
     reasons: list[RuledOut | Skipped] = []
     found = False
     for process in growth.processes:
         if process.growth_bytes < max(min_native_bytes, min_process_share * growth.growth_bytes):
             continue
-        native = growth_of(ledger(recording), "native", process.label)
-        figures = {"native_bytes": native, "growth_bytes": process.growth_bytes}
-        if not len(rows_of(recording.tables["sentinels"], process)["malloc_in_use_bytes"].dropna()):
+        look = _look(recording, growth, process, min_line_share)
+        figures = {"native_bytes": look.bytes, "growth_bytes": process.growth_bytes}
+        if not growth.leaking:
+            if (
+                look.cache is not None
+                and look.cache.is_bounded
+                and look.bytes >= max(min_filled_bytes, min_filled_share * float(process.held_bytes[-1]))
+                and _late_bytes(growth, process) >= min_late_share * process.growth_bytes
+            ):
+                found = True
+                yield _finding(recording, growth, process, look)
+        elif not len(rows_of(recording.tables["sentinels"], process)["malloc_in_use_bytes"].dropna()):
             reasons.append(Skipped(_KIND, f"malloc's figures of {process.label} are not known"))
-        elif native < max(min_native_bytes, min_native_share * process.growth_bytes) or _is_flat(recording, process):
-            text = f"of the growth of {process.label} {format_bytes(native)} are memory of C or C++ code"
+        elif look.bytes < max(min_native_bytes, min_native_share * process.growth_bytes) or (
+            not look.outside_bytes and _is_flat(recording, process)
+        ):
+            text = f"of the growth of {process.label} {format_bytes(look.bytes)} are memory of C or C++ code"
             reasons.append(RuledOut(_KIND, text, figures))
         elif _explained(so_far, process) >= max_explained_share * process.growth_bytes:
             reasons.append(RuledOut(_KIND, f"other findings explain the growth of {process.label}", figures))
+        elif look.opaque is not None and _is_standard(look.opaque):
+            text = f"{look.opaque['variable']}, a {look.opaque['type_name']}, may hold it: see unexplained-growth"
+            reasons.append(RuledOut(_KIND, text, figures))
         else:
-            lines = growth_lines(recording, growth, process, sources_of(recording))
-            line = lines[0] if lines and lines[0].share >= min_line_share else None
-            opaque = _opaque_in(line, recording, process)
-            if opaque is not None and _is_standard(opaque):
-                text = f"{opaque['variable']}, a {opaque['type_name']}, may hold it: see unexplained-growth"
-                reasons.append(RuledOut(_KIND, text, figures))
-            else:
-                found = True
-                yield _finding(recording, growth, process, native, lines[:3] if line is not None else [], opaque)
-    if not found:
+            found = True
+            yield _finding(recording, growth, process, look)
+    if not growth.leaking and not found:
+        yield no_growth(_KIND, growth)
+    elif not found:
         yield from reasons[:1] or [RuledOut(_KIND, "no process that grows has native memory to grow", {})]
+
+
+class _Look(NamedTuple):
+    """What speaks for native growth of one process. **Units** bytes gained in the judged window.
+
+    ``outside_bytes``: not in use by malloc; free again, around what a cache keeps, or of an allocator of its own.
+    """
+
+    native_bytes: int
+    outside_bytes: int
+    lines: list[GrowthLine]
+    cache: Cache | None
+    opaque: pd.Series[Any] | None
+
+    @property
+    def bytes(self) -> int:
+        return self.native_bytes + self.outside_bytes
+
+
+def _look(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, min_line_share: float) -> _Look:
+    native, free, unexplained = (
+        growth_of(ledger(recording), account, process.label) for account in ("native", "allocator-free", "unexplained")
+    )
+    lines = growth_lines(recording, growth, process, sources_of(recording))
+    lines = lines[:3] if lines and lines[0].share >= min_line_share else []
+    line = lines[0] if lines else None
+    cache = known_cache(recording, growth, process, native, line)
+    outside = free if cache is not None and cache.leaves_free else 0
+    pool = round(arrow_pool_bytes(recording, growth, process))
+    outside += min(pool, unexplained) if pool >= 0.5 * max(unexplained, 1) else 0
+    return _Look(native, max(0, outside), lines, cache, _opaque_in(line, recording, process))
+
+
+def _late_bytes(growth: TreeGrowth, process: ProcessGrowth) -> float:
+    """What was gained in the last third of the judged window."""
+    late_s = growth.end_s - (growth.end_s - growth.start_s) / 3
+    before, after = (level_at(process.time_s, process.held_bytes, at_s) for at_s in (late_s, growth.end_s))
+    return after - before
 
 
 def _is_flat(recording: Recording, process: ProcessGrowth) -> bool:
@@ -110,29 +158,25 @@ def _is_standard(opaque: pd.Series[Any]) -> bool:
     return str(opaque["type_name"]).split(".")[0].lstrip("_") in sys.stdlib_module_names
 
 
-def _finding(
-    recording: Recording,
-    growth: TreeGrowth,
-    process: ProcessGrowth,
-    native: int,
-    lines: Sequence[GrowthLine],
-    opaque: pd.Series[Any] | None,
-) -> Finding:
-    line = lines[0] if lines else None
+def _finding(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, look: _Look) -> Finding:
+    line = look.lines[0] if look.lines else None
     library = line.library if line is not None else None
     watched = native_stacks(recording, process)
     top = watched[0] if watched else None
-    cache = known_cache(recording, growth, process, native, line)
-    bytes = max(0, min(process.growth_bytes, native))
+    cache = look.cache
+    bytes = max(0, min(process.growth_bytes, look.bytes))
     function = top.function if top is not None else (line.function if line is not None else None)
     where = f" under {function}()" if function not in (None, "<module>") else ""
     if top is not None:
         where += f", in {top.native_function}()"
     by = f"inside {cache.name}" if cache is not None else (f"inside {library}" if library else "of C or C++ code")
+    title = f"Memory {by} grows{where}: {format_bytes(bytes)} that no Python object holds"
+    if not growth.leaking:
+        title = f"Memory {by} grew{where}, ever more slowly: {format_bytes(bytes)} that no Python object holds"
     return Finding(
         kind=_KIND,
-        title=f"Memory {by} grows{where}: {format_bytes(bytes)} that no Python object holds",
-        severity=severity_of(growth, bytes),
+        title=title,
+        severity=severity_of(growth, bytes) if growth.leaking else "note",
         confidence=_confidence(line, top),
         bytes=bytes,
         subject=Subject(
@@ -144,41 +188,41 @@ def _finding(
             line=top.line if top is not None else (line.line if line is not None else None),
             function=function,
             library=cache.library if cache is not None else library,
-            variable=text_of(opaque, "variable"),
-            type=text_of(opaque, "type_name"),
+            variable=text_of(look.opaque, "variable"),
+            type=text_of(look.opaque, "type_name"),
         ),
-        bytes_per_hour=round(bytes / max(growth.end_s - growth.start_s, 1e-9) * 3600, 1),
-        evidence=[*_evidence(recording, process, native, lines, cache), *(stack.evidence for stack in watched)],
+        bytes_per_hour=round(bytes / max(growth.end_s - growth.start_s, 1e-9) * 3600, 1) if growth.leaking else None,
+        evidence=[*_evidence(recording, growth, process, look), *(stack.evidence for stack in watched)],
         doubts=_doubts(line, top, cache),
         remedy=cache.remedy if cache is not None else [],
         series=_series(recording, process),
+        wasted=not growth.leaking,
     )
 
 
-def _evidence(
-    recording: Recording,
-    process: ProcessGrowth,
-    native: int,
-    lines: Sequence[GrowthLine],
-    cache: Cache | None,
-) -> list[Evidence]:
+def _evidence(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, look: _Look) -> list[Evidence]:
     rows = ledger(recording)
     figures = {account: growth_of(rows, account, process.label) for account in ("python-objects", "arrays", "tensors")}
     held = format_bytes(sum(figures.values()), signed=True)
-    evidence = [
-        Evidence(
-            f"malloc handed out {format_bytes(native)} more than Python objects, arrays and tensors "
-            f"(together {held}) explain",
-            {"native_bytes": native, **figures},
-        )
-    ]
-    for line in lines:
-        if line is lines[0] or line.share >= 0.1:
+    text = (
+        f"malloc handed out {format_bytes(look.native_bytes)} more than Python objects, arrays and tensors "
+        f"(together {held}) explain"
+    )
+    evidence = [Evidence(text, {"native_bytes": look.native_bytes, **figures})]
+    if look.cache is not None and look.cache.leaves_free and look.outside_bytes:
+        text = f"{format_bytes(look.outside_bytes)} more is free again inside malloc, but lies around what is kept"
+        evidence.append(Evidence(text, {"allocator_free_bytes": look.outside_bytes}))
+    for line in look.lines:
+        if line is look.lines[0] or line.share >= 0.1:
             text = f"{line.file}:{line.line}: {line.share:.0%} of the growth that was watched happened here"
             seen = {"line": line.line, "share": round(line.share, 3), "looks": line.sample_count}
             evidence.append(Evidence(f"{text}: {line.text}" if line.text else text, seen))
-    if cache is not None:
-        evidence.append(cache.evidence)
+    if look.cache is not None:
+        evidence.append(look.cache.evidence)
+    if not growth.leaking:
+        late = _late_bytes(growth, process)
+        text = f"{format_bytes(late)} of it came in the last third of the run: {growth.reason}"
+        evidence.append(Evidence(text, {"late_bytes": round(late)}))
     return evidence
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..storage import Recording
 
 NEEDS = ("processes",)
-AFTER_OTHERS = 2  # the very last: those that add up what others explained must not count the memory that was killed
+AFTER_OTHERS = 5  # the very last: those that add up what others explained must not count the memory that was killed
 _KIND = "oom-kill"
 _SHOWN = 5
 _CONSTRAINTS = {

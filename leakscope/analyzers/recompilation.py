@@ -20,6 +20,11 @@ from numpy.typing import NDArray
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import format_bytes
 from ._growth import ProcessGrowth, TreeGrowth, int_of, rows_of, severity_of, text_of, tree_growth
+from ._growth_stacks import growth_lines
+from ._retained import sources_of
+from ._source_index import Source
+from ._source_lines import Line
+from ._starts import calls
 from ._trend import Floats
 
 if TYPE_CHECKING:
@@ -28,8 +33,9 @@ if TYPE_CHECKING:
     from ..storage import Recording
 
 NEEDS = ("process_samples", "takes")
-AFTER_OTHERS = 1
+AFTER_OTHERS = 1  # but before native-growth and fragmentation: they tell in which account graphs and kernels lie
 _KIND = "recompilation"
+_OWN_LIBRARIES = (None, "torch", "triton")
 
 
 @dataclass(frozen=True)
@@ -73,7 +79,7 @@ def findings(
         if one.time_s.size < 4 or one.seen_until < min_seen:
             yield Skipped(_KIND, f"too few looks at {one.process.label} to tell whether it goes on compiling")
         elif one.after_warm_up >= min_recompiles and one.late >= max(1.0, min_pace * one.middle) and one.middle:
-            yield _finding(growth, one, so_far)
+            yield _finding(recording, growth, one, so_far)
         else:
             yield _ruled_out(one)
 
@@ -87,11 +93,20 @@ def _compiled(process: ProcessGrowth, rows: pd.DataFrame) -> _Compiled | None:
     again = _never_falling(graphs if np.isnan(again).all() else np.nan_to_num(again))
     begin_s = float(process.time_s[0]) if process.first_step_s is None else process.first_step_s
     third_s = (time_s[-1] - begin_s) / 3
-    # From the first inventory after each border: what was compiled before it may belong to the warm-up.
-    first = int(np.searchsorted(time_s, begin_s + third_s))
-    second = min(int(np.searchsorted(time_s, begin_s + 2 * third_s)), time_s.size - 2)
-    middle, late = (again[second] - again[min(first, second)], again[-1] - again[second]) if second >= 0 else (0, 0)
-    return _Compiled(process, rows.iloc[-1], time_s, again, int(_never_falling(graphs)[-1]), int(middle), int(late))
+    first, second = (_count_after(time_s, again, begin_s + n * third_s, third_s / 2) for n in (1, 2))
+    middle, late = round(second - first), round(again[-1] - second)
+    return _Compiled(process, rows.iloc[-1], time_s, again, int(_never_falling(graphs)[-1]), middle, late)
+
+
+def _count_after(time_s: Floats, count: NDArray[Any], at_s: float, within_s: float) -> float:
+    """The count at the first look after a moment: what was compiled before that look may belong to the warm-up.
+
+    In a short run the next look may come so late that it leaves nothing to compare with: then by a straight line.
+    """
+    after = min(int(np.searchsorted(time_s, at_s)), time_s.size - 1)
+    if time_s[after] <= at_s + within_s:
+        return float(count[after])
+    return float(np.interp(at_s, time_s, count))
 
 
 def _never_falling(count: NDArray[Any]) -> NDArray[Any]:
@@ -100,10 +115,11 @@ def _never_falling(count: NDArray[Any]) -> NDArray[Any]:
     return np.cumsum(np.where(steps < 0, count, steps))
 
 
-def _finding(growth: TreeGrowth, one: _Compiled, so_far: Sequence[Finding]) -> Finding:
-    bytes = _unexplained_bytes(growth, one, so_far)
+def _finding(recording: Recording, growth: TreeGrowth, one: _Compiled, so_far: Sequence[Finding]) -> Finding:
+    bytes = _unexplained_bytes(recording, growth, one, so_far)
     function, reason = text_of(one.last, "function"), text_of(one.last, "recompile_reason")
     file, line = text_of(one.last, "owner_file"), int_of(one.last, "owner_line")
+    asked = _asked_for(sources_of(recording), file)
     figures = {"unique_graph_count": one.graphs, "middle_third": one.middle, "last_third": one.late}
     evidence = [
         Evidence(
@@ -114,6 +130,8 @@ def _finding(growth: TreeGrowth, one: _Compiled, so_far: Sequence[Finding]) -> F
     ]
     if function:
         evidence.append(Evidence(f"most often lately: {function} ({file}:{line})", {"line": line}))
+    if asked is not None:
+        evidence.append(Evidence(f"{asked.file}:{asked.line} asks for it: {asked.text}", {"line": asked.line}))
     if reason:
         evidence.append(Evidence(f"the newest reason dynamo gave: {reason}", {"recompile_reason": reason}))
     doubts = []
@@ -132,9 +150,9 @@ def _finding(growth: TreeGrowth, one: _Compiled, so_far: Sequence[Finding]) -> F
             process=one.process.name,
             role=one.process.role,
             holder=f"{one.graphs} compiled graphs",
-            file=file,
-            line=line,
-            function=function,
+            file=asked.file if asked is not None else file,
+            line=asked.line if asked is not None else line,
+            function=asked.function if asked is not None else function,
             library="torch._dynamo",
         ),
         bytes_per_hour=round(bytes / max(growth.end_s - growth.start_s, 1e-9) * 3600, 1),
@@ -145,9 +163,25 @@ def _finding(growth: TreeGrowth, one: _Compiled, so_far: Sequence[Finding]) -> F
     )
 
 
-def _unexplained_bytes(growth: TreeGrowth, one: _Compiled, so_far: Sequence[Finding]) -> int:
-    """Growth of this process that no other finding claims; 0 where nothing leaks."""
+def _asked_for(sources: Sequence[Source], file: str | None) -> Line | None:
+    """The user's call of ``torch.compile``, where what is compiled is no function of the user's: a module of torch."""
+    if any(source.file == file for source in sources):
+        return None
+    return next((call.line for call in calls(sources, "compile") if call.module == "torch"), None)
+
+
+def _unexplained_bytes(
+    recording: Recording, growth: TreeGrowth, one: _Compiled, so_far: Sequence[Finding], min_line_share: float = 0.5
+) -> int:
+    """Growth of this process that no other finding claims; 0 where nothing leaks, or where another library was seen.
+
+    Of native memory and of what malloc keeps free it comes first: graphs and kernels, and what compiling drops, lie
+    there. That many graphs were compiled is counted; that this memory is theirs is not.
+    """
     if not growth.leaking:
+        return 0
+    seen = growth_lines(recording, growth, one.process, sources_of(recording))
+    if seen and seen[0].share >= min_line_share and seen[0].library not in _OWN_LIBRARIES:
         return 0
     explained = sum(f.bytes for f in so_far if f.subject.pid == one.process.pid and not f.wasted)
     return max(0, one.process.growth_bytes - explained)

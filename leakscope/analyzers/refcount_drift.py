@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..storage import Recording
 
 NEEDS = ("process_samples", "sentinels")
-AFTER_OTHERS = 1
+AFTER_OTHERS = 4
 _KIND = "refcount-drift"
 _SIGABRT = 6
 _BUCKETS = 24

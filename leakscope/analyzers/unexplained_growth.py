@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..storage import Recording
 
 NEEDS = ("process_samples",)
-AFTER_OTHERS = 1
+AFTER_OTHERS = 4
 _KIND = "unexplained-growth"
 _ACCOUNTS = {
     "tensors": "tensors",

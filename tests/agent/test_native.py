@@ -82,6 +82,22 @@ def test_the_line_that_asks_for_memory_is_seen():
     assert {function for function, _ in seen} == {"keep"}
 
 
+def test_what_the_agent_runs_on_the_main_thread_is_no_part_of_a_stack(monkeypatch):
+    monkeypatch.setattr(native, "HAND_OVER_S", 60)
+    stacks, seen = native.GrowthStacks(), []
+
+    def look():
+        stacks._working.acquire()  # the main thread is in the agent's code, and waits
+        seen.append(native._places()[threading.main_thread().ident][0])
+        stacks._nobody.release()
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    stacks._main_goes_on()
+    watcher.join()
+    assert seen[0].endswith(" test_what_the_agent_runs_on_the_main_thread_is_no_part_of_a_stack")
+
+
 def test_what_is_given_back_cancels_out():
     assert sum(watched(give_back, lambda tick, seen: tick > 16).values()) < 256 * KiB
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from leakscope.analyzers import analyze
 from leakscope.analyzers.native_growth import findings as look
 from leakscope.findings import Finding, RuledOut, Subject
+from tests.builders import RecordingBuilder
 
 from .leaks import PID, MiB, sentinels, trainer
 
@@ -105,3 +108,69 @@ def test_arrow_is_named_by_what_its_pool_says(tmp_path):
     pool = [10 * MiB * second for second in range(20)]
     (finding,) = analyze(seen(leaking(tmp_path, native_cache_bytes=pool), 5).open(), only=["native-growth"]).findings
     assert finding.subject.library == "pyarrow" and "Arrow" in finding.title
+
+
+def test_arrow_is_named_where_its_pool_has_an_allocator_of_its_own(tmp_path):
+    pool = [10 * MiB * second for second in range(20)]
+    builder = takes(sentinels(trainer(tmp_path), in_use=0, native_cache_bytes=pool))
+    (finding,) = analyze(builder.open(), only=["native-growth"]).findings
+    assert finding.subject.library == "pyarrow"
+    assert finding.bytes > 100 * MiB
+
+
+SLOWING = [round(100 * MiB + 300 * MiB * (1 - 0.965**n)) for n in range(80)]
+
+
+def convolving(builder, shapes, weight="64x32x3x3"):
+    """Inventories that see a batch each, and a model with one weight of this shape."""
+    place = {"device": "cpu", "dtype": "float32", "moment": "take"}
+    for number, (at_s, shape) in enumerate(zip((2, 4, 8, 14, 19), shapes), 1):
+        builder.take(PID, number, at_s, python_bytes=8 * MiB, array_bytes=0, tensor_bytes=0)
+        batch = {"tensor_owner": "user-held", "shape": shape, "storage_bytes": MiB, **place}
+        builder.row("tensors", at_s, PID, take=number, **batch)
+        part = {"tensor_owner": "parameter", "tensor_name": "body.0.weight", "device": "cpu", "dtype": "float32"}
+        builder.row("weights", at_s, PID, take=number, shape=weight, **part)
+    return builder
+
+
+EVER_NEW = [f"2x3x{60 + n}x{90 - n}" for n in range(5)]
+
+
+def kernels(folder, shapes, free=10 * MiB, in_use=0, rss=None, **columns):
+    """A job that keeps what it freed: its memory grows, what malloc has handed out does not."""
+    builder = RecordingBuilder(folder).process(PID, cmdline="/usr/bin/python3 -u /home/me/train.py")
+    builder.samples(PID, rss or [100 * MiB + free * n // 4 for n in range(80)], every_s=0.25)
+    kept = [MiB + free * second for second in range(20)]
+    return convolving(sentinels(builder, in_use=in_use, malloc_free_bytes=kept), shapes, **columns)
+
+
+def test_kernels_for_ever_new_shapes_own_what_lies_free_around_them(tmp_path):
+    report = analyze(kernels(tmp_path, EVER_NEW).open(), only=["native-growth", "fragmentation"])
+    (finding,) = report.findings
+    assert (finding.kind, finding.subject.library) == ("native-growth", "torch")
+    assert "oneDNN" in finding.title and "ONEDNN_PRIMITIVE_CACHE_CAPACITY" in finding.remedy[0]
+    assert finding.bytes > 100 * MiB
+
+
+@pytest.mark.parametrize(
+    ("shapes", "weight"),
+    [(["2x3x40x40", "2x3x56x56"] * 3, "64x32x3x3"), (EVER_NEW, "64x32")],
+    ids=["few-shapes", "no-convolution"],
+)
+def test_few_shapes_or_a_model_without_convolutions_fill_no_kernel_cache(tmp_path, shapes, weight):
+    builder = kernels(tmp_path, shapes, weight=weight)
+    (finding,) = analyze(builder.open(), only=["native-growth", "fragmentation"]).findings
+    assert finding.kind == "fragmentation"
+
+
+def test_a_large_cache_that_fills_ever_more_slowly_is_told_as_waste(tmp_path):
+    """New shapes become rare: nobody can tell whether it ends, but not that nothing happened."""
+    report = analyze(kernels(tmp_path, EVER_NEW, rss=SLOWING).open(), only=["native-growth"])
+    (finding,) = report.findings
+    assert not report.verdict.leaking and finding.wasted and finding.bytes_per_hour is None
+    assert finding.bytes > 64 * MiB
+
+
+def test_a_cache_that_is_full_is_no_waste(tmp_path):
+    full = [100 * MiB + 10 * MiB * min(n, 20) for n in range(80)]
+    assert not analyze(kernels(tmp_path, EVER_NEW, rss=full).open(), only=["native-growth"]).findings

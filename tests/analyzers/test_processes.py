@@ -116,6 +116,20 @@ def test_forked_workers_that_keep_the_trainers_old_pages(tmp_path):
     assert finding.subject.variable == "AsyncCompile"
 
 
+def test_workers_that_the_job_ends_before_itself_are_measured_while_they_lived(tmp_path):
+    """Once its forks are gone the sidecar alone counts all that they shared."""
+    builder = recorded(tmp_path).process(300, "compile-sidecar", ppid=PID, born_s=2.0, cmdline=SIDECAR)
+    for pid in range(300, 305):
+        if pid > 300:
+            builder.process(pid, "compile-worker", ppid=300, born_s=2.0, died_s=18.5, cmdline=SIDECAR)
+        pss = [60 * MiB] * 66 + ([250 * MiB] * 6 if pid == 300 else [])
+        columns = {"pss_bytes": pss, "pss_anon_bytes": pss, "uss_bytes": 4 * MiB, "cpu_s": 1.0}
+        builder.samples(pid, [300 * MiB] * len(pss), every_s=0.25, from_s=2.0, **columns)
+    (finding,), _ = looked(builder, "compile-workers")
+    assert finding.evidence[0].figures["worker_count"] == 5
+    assert finding.bytes == pytest.approx(5 * 60 * MiB, rel=0.05)
+
+
 def test_without_compile_workers_it_says_so(tmp_path):
     _, (ruled_out,) = looked(recorded(tmp_path), "compile-workers")
     assert ruled_out.reason == "no compile worker was ever alive"

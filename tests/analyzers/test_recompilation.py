@@ -7,7 +7,7 @@ import pytest
 from leakscope.analyzers import analyze
 from leakscope.findings import Finding, Subject
 
-from .leaks import LEAK_BYTES_PER_S, PID, RUN_S, MiB, trainer
+from .leaks import LEAK_BYTES_PER_S, PID, RUN_S, MiB, sentinels, trainer
 
 EVERY_S = 1.0
 SIZES = "0/7: tensor 'tokens' size mismatch at index 1. expected 64, actual 91"
@@ -113,3 +113,38 @@ def test_too_few_looks_are_no_answer(tmp_path, again, every_s):
 def test_a_job_without_compile_is_skipped(tmp_path):
     _, _, (skipped,) = looked(trainer(tmp_path).take(PID, 1, 2.0).ends(at_s=RUN_S).open())
     assert skipped.reason == "torch.compile was not used"
+
+
+def test_native_and_freed_memory_is_its_own_before_anybody_else_claims_it(tmp_path):
+    builder = sentinels(compiled(tmp_path, RISING))
+    for number, at_s in enumerate((4, 9, 17), 2):
+        builder.take(PID, number, at_s, python_bytes=8 * MiB, array_bytes=0, tensor_bytes=0)
+    report = analyze(builder.open(), only=["recompilation", "native-growth", "fragmentation"])
+    assert [finding.kind for finding in report.findings] == ["recompilation"]
+
+
+def test_memory_seen_to_grow_under_another_library_is_not_its(tmp_path):
+    builder = compiled(tmp_path, RISING).source(PID, "/home/me/train.py", "import codec\ncodec.pack()\n")
+    place = {"function": "<module>", "owner_file": "/home/me/train.py", "owner_line": 2}
+    stack = {**place, "stack": "/home/me/train.py:2 <module>"}
+    for at_s in (5, 10, 15, 20):
+        builder.row("growth_stacks", at_s, PID, sample_count=at_s, grown_bytes=MiB * at_s, **stack)
+    (finding,), _, _ = looked(builder.open())
+    assert finding.bytes == 0
+
+
+def test_a_module_of_torch_is_shown_where_the_user_compiles_it(tmp_path):
+    text = "import torch\nnet = torch.nn.Linear(2, 2)\nstep = torch.compile(net, dynamic=False)\n"
+    builder = compiled(tmp_path, RISING, owner_file="/site-packages/torch/_dynamo/external_utils.py")
+    (finding,), _, _ = looked(builder.source(PID, "/home/me/train.py", text).open())
+    assert (finding.subject.file, finding.subject.line) == ("/home/me/train.py", 3)
+
+
+def test_a_short_run_whose_last_looks_come_with_its_end(tmp_path):
+    """Looks are five seconds apart: without a straight line between them nothing was left for the last third."""
+    builder = trainer(tmp_path, leak=0).take(PID, 1, 2.0)
+    for at_s, count in ((1, 0), (6, 8), (11, 12), (16, 20), (19, 26), (19.5, 26)):
+        row = {"unique_graph_count": count + 1, "compiled_frame_count": 9, "recompile_count": count}
+        builder.row("compile_counters", at_s, PID, **row)
+    (finding,), _, _ = looked(builder.ends().open())
+    assert finding.kind == "recompilation"
