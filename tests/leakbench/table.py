@@ -36,11 +36,11 @@ def from_results() -> str:
 def markdown(scores: Sequence[Score], about: dict[str, Any]) -> str:
     run = [s for s in scores if not s.not_run]
     torch = [s for s in run if s.torch]
-    minutes = sum(s.duration_s or 0.0 for s in run) / 60
+    minutes = sum(s.duration_s or 0.0 for s in run) / about["at_once"] / 60
     sections = [
         f"{len(run)} programs, {sum(s.leaky for s in run)} of them leaky, {len(torch)} with PyTorch, recorded on"
-        f" {about['date']} for {about['seconds']:g} s each besides their start ({minutes:.0f} minutes, {about['at_once']} at"
-        f" once): {about['machine']}, Python {about['python']}, torch {about['torch']}.\n",
+        f" {about['date']}, {about['at_once']} at once, for {about['seconds']:g} s each and what they take to start"
+        f" ({minutes:.0f} minutes in all): {about['machine']}, Python {about['python']}, torch {about['torch']}.\n",
         _table(
             ("", "all", "with PyTorch"),
             [(name, str(share(run, field)), str(share(torch, field))) for name, field in MEASURES],
