@@ -153,11 +153,16 @@ class Band:
 
 @dataclass(frozen=True)
 class Moment:
-    """Something to mark on the timeline: ``kind`` is phase, take, mark, event, pressure, alert or death."""
+    """Something to mark on the timeline: ``kind`` is phase, take, mark, event, pressure, alert or death.
+
+    A phase has a name (``eval``), and an ``end_s`` where somebody saw it end.
+    """
 
     kind: str
     time_s: float
     text: str
+    phase: str | None = None
+    end_s: float | None = None
 
 
 @dataclass(frozen=True)

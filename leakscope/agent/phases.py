@@ -20,7 +20,7 @@ PART_OF_MODEL = 0.5  # train() or eval() of fewer submodules than this share of 
 
 
 class Phases(object):
-    """Bytes and seconds by phase. ``mark(phase)`` is called when one begins, at most once a second.
+    """Bytes and seconds by phase. ``mark(phase)`` is called when one begins, at most once a second, and when it ends.
 
     A passage is the time between entering a phase and entering the next; nothing is remembered of single passages.
     """
@@ -33,6 +33,7 @@ class Phases(object):
         self.batch_storages = ()
         self._mark = mark
         self._marked_at = 0.0
+        self._is_marked = False
         self._entered_at = monotonic()
         self._entered_bytes = held_bytes()
         self._peak_bytes = self._entered_bytes
@@ -70,9 +71,12 @@ class Phases(object):
         self.current = phase
         self._entered_at = monotonic()
         self._entered_bytes = self._peak_bytes = held_bytes()
-        if said or self._entered_at - self._marked_at >= MARK_EVERY_S:
-            self._marked_at = self._entered_at
+        begins = said or self._entered_at - self._marked_at >= MARK_EVERY_S
+        if begins or self._is_marked:  # of a phase whose beginning was marked the end is, too
             self._mark(phase)
+        if begins:
+            self._marked_at = self._entered_at
+        self._is_marked = begins
 
     def _passage(self):
         held = held_bytes()

@@ -117,11 +117,11 @@ def _inside(
     if "allocator-free" in levels:
         gained -= levels["allocator-free"][1] - levels["allocator-free"][0]
     estimates = _estimates(takes, window, gained)
-    if (
-        small and "python-objects" in estimates
-    ):  # what an inventory did not reach is in Python's own arenas all the same
+    if small and "python-objects" in estimates:
+        # What an inventory did not reach, modules and their code above all, is in Python's own arenas all the same.
         start, end = estimates["python-objects"]
-        estimates["python-objects"] = (start, max(end, start + small[1] - small[0]))
+        begun = max(start, small[0])
+        estimates["python-objects"] = (begun, begun + max(end - start, small[1] - small[0]))
     estimates = _within(estimates, private)
     levels.update(estimates)
     if in_use and estimates:
@@ -131,7 +131,8 @@ def _inside(
         # handed out is theirs.
         outside = small[1] - small[0] if small else gained - (in_use[1] - in_use[0])
         native = max(0.0, in_use[1] - in_use[0] - (explained_end - explained_start - min(max(0.0, outside), objects)))
-        start = max(0.0, min(in_use[0], private[0]) - explained_start)
+        in_arenas = min(small[0], estimates["python-objects"][0]) if small else 0.0
+        start = max(0.0, min(in_use[0], private[0]) - (explained_start - in_arenas))
         levels["native"] = (start, start + native)
     return levels
 

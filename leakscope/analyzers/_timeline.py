@@ -1,20 +1,20 @@
 """Memory of the whole tree over the run, to be drawn: by account, by process, with what happened marked on it.
 
-The accounts are those of the ledger, told at every moment instead of at two. What only an inventory can tell (tensors,
-arrays, Python objects) is a straight line between two of them, and never more than the memory there was.
+The accounts are those of the ledger, told at every moment instead of at two; ``other`` is what it calls unexplained.
+What only an inventory can tell (tensors, arrays, Python objects) is a straight line between two of them, and never more
+than the memory there was; small Python objects are counted all the time, by the arenas they live in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from ..findings import Band, Moment, Timeline
-from ..units import format_duration, signal_name
-from ._growth import ProcessGrowth, int_of, process_name, rows_of, tree_growth, without_last
+from ..findings import Band, Timeline
+from ._growth import ProcessGrowth, rows_of, tree_growth, without_last
+from ._moments import moments
 from ._trend import Floats
 
 if TYPE_CHECKING:
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 _SHOWN_PROCESSES = 11  # with the rest as one more band; more layers cannot be told apart
 _TOTAL_BUCKETS = 400  # two points each, the lowest and the highest: about what a wide screen can show
 _BAND_BUCKETS = 40  # more points for the peaks of single bands, whatever the total does there
-_MOST_MOMENTS = 120  # of one kind
 _TAKE_COLUMNS = {"tensors": "tensor_bytes", "arrays": "array_bytes", "python-objects": "python_bytes"}
-_FREE, _REST, _SHARED, _FILES = "allocator-free", "other-private", "shared-memory", "mapped-files"
-_ACCOUNTS = (*_TAKE_COLUMNS, _REST, _FREE, _SHARED, _FILES)  # as they are stacked, from the bottom
-_EVENT_KINDS = {"alert": "alert", "pressure": "pressure", "oom-kill-counter": "death"}
-_SAID_ELSEWHERE = ("start", "end")
+_MALLOC_COLUMNS = ("malloc_in_use_bytes", "malloc_free_bytes", "pymalloc_bytes", "pymalloc_in_use_bytes")
+_PYTHON = "python-objects"
+_NATIVE, _REST, _FREE, _SHARED, _FILES = "native", "other", "allocator-free", "shared-memory", "mapped-files"
+_ACCOUNTS = (*_TAKE_COLUMNS, _NATIVE, _REST, _FREE, _SHARED, _FILES)  # as they are stacked, from the bottom
+_ESTIMATES = (*_TAKE_COLUMNS, _NATIVE)
 
 
 def timeline(recording: Recording) -> Timeline | None:
@@ -49,14 +49,14 @@ def timeline(recording: Recording) -> Timeline | None:
     total = sum(by_account.values(), start=nothing)
     accounts = _visible(by_account, float(total.max()))
     shown = thinned(total, [*accounts.values(), *processes.values()])
-    moments, left_out = _bounded(sorted(_moments(recording), key=lambda m: (m.time_s, m.kind, m.text)))
+    marked, left_out = moments(recording)
     return Timeline(
         time_s=np.round(time_s[shown], 2).tolist(),
         total_bytes=_whole(total[shown]),
-        accounts=[Band(name, _whole(level[shown]), name in _TAKE_COLUMNS) for name, level in accounts.items()],
+        accounts=[Band(name, _whole(level[shown]), name in _ESTIMATES) for name, level in accounts.items()],
         processes=[Band(name, _whole(level[shown])) for name, level in processes.items()],
         step=_steps(recording, growth.processes, time_s[shown]),
-        moments=moments,
+        moments=marked,
         left_out=left_out,
     )
 
@@ -76,30 +76,34 @@ def _accounts(recording: Recording, process: ProcessGrowth, time_s: Floats) -> d
     gap = float(np.median(np.diff(process.time_s))) / 2 if process.time_s.size > 1 else 0.5
     alive = (time_s >= process.time_s[0] - gap) & (time_s <= process.time_s[-1] + gap)
 
-    def at_moments(at_s: Floats, values: Floats, before: float | None = None) -> Floats:
-        return (
-            np.where(alive, np.interp(time_s, at_s, values, left=before), 0.0) if at_s.size else np.zeros_like(time_s)
-        )
+    def at_moments(at_s: Floats, values: Floats) -> Floats:
+        return np.where(alive, np.interp(time_s, at_s, values), 0.0) if at_s.size else np.zeros_like(time_s)
 
-    private = at_moments(process.time_s, process.private_bytes)
-    sentinels = _narrow(recording, process, "sentinels", "malloc_in_use_bytes", "malloc_free_bytes")
-    in_use = at_moments(*_series(sentinels, "malloc_in_use_bytes"))
-    # malloc counts as free also what it gave back to the kernel: never more than the room there is.
-    room = np.maximum(0.0, private - in_use)
-    free = np.minimum(at_moments(*_series(sentinels, "malloc_free_bytes"), before=0.0), room)
-    takes = _narrow(recording, process, "takes", "take", "reason", *_TAKE_COLUMNS.values())
-    takes = without_last(takes, takes)
-    estimates = {}
-    for account, column in _TAKE_COLUMNS.items():
-        at_s, values = _series(takes, column)
+    def from_birth(rows: pd.DataFrame, column: str) -> Floats:
+        at_s, values = _series(rows, column)
         if at_s.size:  # the process began with none of it
             at_s, values = np.insert(at_s, 0, min(process.time_s[0], at_s[0])), np.insert(values, 0, 0.0)
-        estimates[account] = at_moments(at_s, values)
+        return at_moments(at_s, values)
+
+    private = at_moments(process.time_s, process.private_bytes)
+    sentinels = _narrow(recording, process, "sentinels", *_MALLOC_COLUMNS)
+    in_use, malloc_free, arenas, small = (from_birth(sentinels, column) for column in _MALLOC_COLUMNS)
+    # malloc counts as free also what it gave back to the kernel: never more than the room there is.
+    room = np.maximum(0.0, private - in_use - arenas)
+    free = np.minimum(np.minimum(malloc_free, room) + np.maximum(0.0, arenas - small), private)
+    takes = _narrow(recording, process, "takes", "take", "reason", *_TAKE_COLUMNS.values())
+    takes = without_last(takes, takes)
+    estimates = {account: from_birth(takes, column) for account, column in _TAKE_COLUMNS.items()}
+    if len(takes):
+        estimates[_PYTHON] = np.maximum(estimates[_PYTHON], small)
     said = sum(estimates.values(), start=np.zeros_like(time_s))
     there = private - free
     part = np.where(said > there, there / np.maximum(said, 1.0), 1.0)
     levels = {account: level * part for account, level in estimates.items()}
-    levels[_REST] = np.maximum(0.0, there - said)
+    rest = np.maximum(0.0, there - said)
+    explained = said - np.minimum(small, estimates[_PYTHON])  # arenas are not malloc's
+    native = np.clip(in_use - explained, 0.0, rest) if len(takes) else np.zeros_like(time_s)
+    levels[_NATIVE], levels[_REST] = native, rest - native
     levels[_FREE] = free
     levels[_SHARED] = at_moments(process.time_s, process.shared_bytes)
     levels[_FILES] = at_moments(process.time_s, process.file_bytes)
@@ -163,48 +167,3 @@ def _steps(recording: Recording, processes: tuple[ProcessGrowth, ...], time_s: F
         return []
     last = np.searchsorted(at_s, time_s, side="right") - 1
     return [int(steps[i]) if i >= 0 else None for i in last]
-
-
-def _moments(recording: Recording) -> Iterator[Moment]:
-    tables = recording.tables
-    processes = tables["processes"]
-    names = {int_of(row, "pid"): process_name(row) for _, row in processes.iterrows()}
-
-    def who(pid: Any) -> str:
-        return f"{names.get(pid, 'process')}[{pid}]" if pid is not None else "the job"
-
-    for at_s, step, phase, text in _rows(tables["marks"], "step", "phase", "text"):
-        where = f" at step {step:,}" if step is not None else ""
-        if text:
-            yield Moment("mark", at_s, f"{text}{where}")
-        if phase:
-            yield Moment("phase", at_s, f"{phase} begins{where}")
-    for at_s, pid, take, reason, took_s in _rows(tables["takes"], "pid", "take", "reason", "duration_s"):
-        took = f", {format_duration(took_s)}" if took_s is not None else ""
-        yield Moment("take", at_s, f"inventory {take} of {who(pid)} ({reason}{took})")
-    for at_s, pid, event, text in _rows(tables["events"], "pid", "event", "text"):
-        if event and event not in _SAID_ELSEWHERE:
-            yield Moment(_EVENT_KINDS.get(event, "event"), at_s, f"{event}: {text or who(pid)}")
-    for at_s, pid, number in _rows(processes, "pid", "exit_signal"):
-        if number:
-            yield Moment("death", at_s, f"{who(pid)} was ended by {signal_name(number)}")
-
-
-def _rows(frame: pd.DataFrame, *columns: str) -> Iterator[tuple[Any, ...]]:
-    """Time and these columns of every row, None for what is null."""
-    cells = frame[list(columns)].astype(object)
-    times = frame["time_s"].astype("float64").round(2)
-    return zip(times.tolist(), *(cells[c].where(cells[c].notna(), None).tolist() for c in columns))
-
-
-def _bounded(moments: list[Moment]) -> tuple[list[Moment], dict[str, int]]:
-    """At most so many of a kind, evenly chosen, the first and the last among them; and how many are not there."""
-    shown: list[Moment] = []
-    left_out = {}
-    for kind in sorted({m.kind for m in moments}):
-        own = [m for m in moments if m.kind == kind]
-        if len(own) > _MOST_MOMENTS:
-            left_out[kind] = len(own) - _MOST_MOMENTS
-            own = [own[i] for i in np.linspace(0, len(own) - 1, _MOST_MOMENTS).round().astype(int)]
-        shown += own
-    return sorted(shown, key=lambda m: (m.time_s, m.kind, m.text)), left_out

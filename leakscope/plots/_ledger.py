@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..findings import LedgerRow
 from ..units import format_bytes
-from ._axes import axes, bytes_on, nothing, short, style
+from ._axes import ACCOUNT_COLOURS, axes, bytes_on, nothing, short, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,15 +22,15 @@ def ledger(rows: Sequence[LedgerRow], ax: Axes | None = None, *, most: int = 12)
         return nothing(ax, _TITLE, "no account grew or shrank")
     several = len({row.process for row in rows}) > 1
     bars = [
-        (f"{row.process}: {row.account}" if several else row.account, row.growth_bytes, row.estimated)
+        (f"{row.process}: {row.account}" if several else row.account, row.account, row.growth_bytes, row.estimated)
         for row in moved[:most]
     ]
     if rest := moved[most:]:
-        bars.append((f"{len(rest)} smaller", sum(row.growth_bytes for row in rest), any(r.estimated for r in rest)))
+        bars.append((f"{len(rest)} smaller", "", sum(row.growth_bytes for row in rest), any(r.estimated for r in rest)))
     ax = axes(ax, _TITLE, (9.0, 1.0 + 0.32 * len(bars)))
-    for place, (name, growth_bytes, estimated) in enumerate(bars):
+    for place, (name, account, growth_bytes, estimated) in enumerate(bars):
         label = f"{short(name)} (estimate)" if estimated else short(name)
-        look = {**style(0 if growth_bytes >= 0 else 1), "hatch": "//" if estimated else ""}
+        look = {**style(ACCOUNT_COLOURS.get(account, 7)), "hatch": "//" if estimated else ""}
         bar = ax.barh(label, growth_bytes, **look)
         ax.bar_label(bar, [format_bytes(growth_bytes, signed=True)], padding=3, fontsize="small")
         ax.set_ylim(place + 0.6, -0.6)  # the largest on top

@@ -58,7 +58,8 @@ def _timeline_data(timeline: Timeline) -> dict[str, Any]:
         {
             "kind": lane.kind,
             "name": lane.name,
-            "moments": [[at_s, harmless(tick.label)] for at_s, tick in zip(lane.time_s, lane.ticks)],
+            "spans": [[harmless(name), slot] for name, slot in lane.spans.items()],
+            "moments": [[m.time_s, m.end_s, harmless(m.label), harmless(m.name), m.slot] for m in lane.marks],
         }
         for lane in charts.lanes(timeline)
     ]

@@ -104,12 +104,12 @@ FULL = Report(
         total_bytes=[200 * MiB, 500 * MiB, 842 * MiB],
         accounts=[
             Band("tensors", [10 * MiB, 300 * MiB, 610 * MiB], estimated=True),
-            Band("other-private", [190 * MiB, 200 * MiB, 232 * MiB]),
+            Band("native", [190 * MiB, 200 * MiB, 232 * MiB]),
         ],
         processes=[Band("train.py[4242]", [200 * MiB, 500 * MiB, 842 * MiB])],
         step=[None, 2400, 5000],
         moments=[
-            Moment("phase", 10.0, "eval begins at step 2,400"),
+            Moment("phase", 10.0, "eval begins at step 2,400", "eval", 11.0),
             Moment("take", 12.0, "inventory 1 of train.py[4242] (schedule, 80 ms)"),
             Moment("death", 20.4, "worker[4250] was ended by SIGKILL"),
         ],

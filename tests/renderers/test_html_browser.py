@@ -96,11 +96,11 @@ def test_the_timeline_switches_hides_and_zooms(tmp_path):
         """,
     )
     assert seen["static_hidden"]
-    assert seen["accounts"] == ["other-private", "tensors"]
+    assert seen["accounts"] == ["native", "tensors"]
     assert seen["at_peak"].startswith("842 MiB · 20.0 s · step 5,000")
     assert "worker[4250] was ended by SIGKILL" in seen["at_peak"]
     assert seen["first"].startswith("200 MiB · 0.0 s")
-    assert seen["second"].startswith("500 MiB · 10.0 s · step 2,400 · eval begins")
+    assert seen["second"].startswith("500 MiB · 10.0 s · step 2,400 · eval begins at step 2,400, 1.0 s")
     assert seen["without_top"].startswith("300 MiB")
     assert seen["processes"] == ["train.py[4242]"]
     assert seen["canvases"] == 1

@@ -6,21 +6,23 @@ The template stretches the box to whatever width there is and sets the labels be
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...findings import Band, Series, Timeline
-from ...units import format_bytes, format_count
+from ...findings import Band, Moment, Series, Timeline
+from ...units import format_bytes, format_count, format_duration
 
 _SIDE = 1000
 _BUCKETS = 150  # two points each: finer than a printed line is wide
 _HOUR_S, _DAY_S = 3600, 86400
 _TIME_STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 _COLOURS = 12
-_ACCOUNT_SLOTS = {  # an account has the same colour in every report
-    "tensors": 0, "arrays": 1, "python-objects": 5, "other-private": 2, "allocator-free": 3, "shared-memory": 7,
-    "mapped-files": 4,
+_ACCOUNT_SLOTS = {  # an account has the same colour in every report, in its timeline and its ledger
+    "tensors": 0, "arrays": 1, "python-objects": 5, "native": 2, "allocator-free": 3, "shared-memory": 7,
+    "mapped-files": 4, "other": 11, "unexplained": 11,
 }  # fmt: skip
+_PHASE_SLOTS = {"start-up": 4, "train": 6, "eval": 9, "save": 8}
+_FREE_SLOTS = (10, 1, 7, 3, 2, 5, 0)  # of phases that the program named itself
 _MOMENT_NAMES = {  # in the order of their lanes
     "alert": "alerts", "death": "ended by a signal", "pressure": "pressure", "event": "events", "mark": "marks",
     "phase": "phases", "take": "inventories",
@@ -45,13 +47,30 @@ class Shape:
 
 
 @dataclass(frozen=True)
+class Mark:
+    """Something that happened, in percent from the left; ``width`` and ``slot`` of a phase whose end is known."""
+
+    time_s: float
+    end_s: float | None
+    at: float
+    width: float | None
+    label: str
+    name: str | None
+    slot: int | None
+
+
+@dataclass(frozen=True)
 class Lane:
     """Moments of one kind. What came before the first sample, or after the last as a kill does, stands at the edge."""
 
     kind: str
     name: str
-    time_s: Sequence[float]
-    ticks: Sequence[Tick]
+    marks: Sequence[Mark]
+
+    @property
+    def spans(self) -> dict[str, int]:
+        """Names of what has a beginning and an end, with the number of their colours."""
+        return {m.name: m.slot for m in self.marks if m.name is not None and m.slot is not None}
 
 
 @dataclass(frozen=True)
@@ -87,6 +106,11 @@ def slots(bands: Sequence[Band]) -> list[int]:
     return [_ACCOUNT_SLOTS.get(band.name, number % _COLOURS) for number, band in enumerate(bands)]
 
 
+def account_slot(account: str) -> int | None:
+    """The number of an account's colour; None for one that no timeline shows."""
+    return _ACCOUNT_SLOTS.get(account)
+
+
 def lines(series: Sequence[Series]) -> list[Chart]:
     """Small charts, one for each pair of units, of those series that are curves at all."""
     charts = []
@@ -100,15 +124,29 @@ def lines(series: Sequence[Series]) -> list[Chart]:
 
 def lanes(timeline: Timeline) -> list[Lane]:
     """What happened, a row for each kind."""
-    first_s, last_s = timeline.time_s[0], timeline.time_s[-1]
-    x = _scale(first_s, last_s, 100.0)
+    slots = _phase_slots(timeline)
     found = []
     for kind, name in _MOMENT_NAMES.items():
-        own = [m for m in timeline.moments if m.kind == kind]
+        own = [_mark(moment, timeline, slots) for moment in timeline.moments if moment.kind == kind]
         if own:
-            time_s = [min(last_s, max(first_s, m.time_s)) for m in own]
-            found.append(Lane(kind, name, time_s, [Tick(x(at), m.text) for at, m in zip(time_s, own)]))
+            found.append(Lane(kind, name, own))
     return found
+
+
+def _phase_slots(timeline: Timeline) -> dict[str, int]:
+    named = list(dict.fromkeys(m.phase for m in timeline.moments if m.phase and m.phase not in _PHASE_SLOTS))
+    return {**_PHASE_SLOTS, **{name: _FREE_SLOTS[n % len(_FREE_SLOTS)] for n, name in enumerate(named)}}
+
+
+def _mark(moment: Moment, timeline: Timeline, slots: Mapping[str, int]) -> Mark:
+    first_s, last_s = timeline.time_s[0], timeline.time_s[-1]
+    x = _scale(first_s, last_s, 100.0)
+    at_s = min(last_s, max(first_s, moment.time_s))
+    if moment.end_s is None or moment.phase is None:
+        return Mark(at_s, None, x(at_s), None, moment.text, None, None)
+    end_s = min(last_s, max(at_s, moment.end_s))
+    label = f"{moment.text}, {format_duration(moment.end_s - moment.time_s)}"
+    return Mark(at_s, end_s, x(at_s), x(end_s) - x(at_s), label, moment.phase, slots[moment.phase])
 
 
 def _lines(curves: Sequence[tuple[str, list[tuple[float, float]]]], x_unit: str, y_unit: str) -> Chart:

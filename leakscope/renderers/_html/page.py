@@ -62,7 +62,12 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        bytes=format_bytes, growth=_growth, count=format_count, duration=format_duration, lines=charts.lines
+        bytes=format_bytes,
+        growth=_growth,
+        count=format_count,
+        duration=format_duration,
+        lines=charts.lines,
+        slot=charts.account_slot,
     )
     return environment
 

@@ -32,6 +32,23 @@
     return stack;
   }
 
+  // What lasted: as long as it did, with its name where there is room.
+  function drawSpans(plot, lane, middle) {
+    const { ctx, bbox } = plot, ratio = devicePixelRatio, right = bbox.left + bbox.width;
+    ctx.textAlign = "center";
+    for (const [at, end, , name, slot] of lane.moments) {
+      if (end === null) continue;
+      const from = Math.max(bbox.left, plot.valToPos(at, "x", true)), to = Math.min(right, plot.valToPos(end, "x", true));
+      if (to < bbox.left || from > right) continue;
+      ctx.fillStyle = colour("c" + slot);
+      ctx.fillRect(from, middle - 6 * ratio, Math.max(to - from, 1.5 * ratio), 12 * ratio);
+      if (ctx.measureText(name).width + 8 * ratio > to - from) continue;
+      ctx.fillStyle = colour("ink");
+      ctx.fillText(name, (from + to) / 2, middle);
+    }
+    ctx.textAlign = "right";
+  }
+
   function drawLanes(plot) {
     const { ctx, bbox } = plot, ratio = devicePixelRatio;
     const [low, high] = [plot.scales.x.min, plot.scales.x.max];
@@ -46,9 +63,10 @@
       ctx.fillText(lane.name.replace("ended by a signal", "ended"), bbox.left - 8 * ratio, middle);
       ctx.strokeStyle = colour(colours[lane.kind] || "soft");
       ctx.lineWidth = (lane.kind in { alert: 1, death: 1, pressure: 1 } ? 2 : 1.25) * ratio;
+      drawSpans(plot, lane, middle);
       ctx.beginPath();
-      for (const [at] of lane.moments) {
-        if (at < low || at > high) continue;
+      for (const [at, end] of lane.moments) {
+        if (end !== null || at < low || at > high) continue;
         const x = plot.valToPos(at, "x", true);
         ctx.moveTo(x, middle - 5 * ratio);
         ctx.lineTo(x, middle + 5 * ratio);
@@ -89,7 +107,8 @@
 
   function momentsNear(index) {
     const x = state.plot.valToPos(time[index], "x");
-    return timeline.lanes.flatMap((lane) => lane.moments.filter(([at]) => Math.abs(state.plot.valToPos(at, "x") - x) <= NEAR_PX).map(([, text]) => text));
+    const isNear = (at) => Math.abs(state.plot.valToPos(at, "x") - x) <= NEAR_PX;
+    return timeline.lanes.flatMap((lane) => lane.moments.filter(([at]) => isNear(at)).map(([, , text]) => text));
   }
 
   function show() {
