@@ -14,7 +14,7 @@ import numpy as np
 
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import format_bytes, format_count, format_duration
-from ._growth import ProcessGrowth, TreeGrowth, no_growth, severity_of, tree_growth
+from ._growth import ProcessGrowth, TreeGrowth, level_at, no_growth, severity_of, tree_growth
 from ._holders import Accumulation, Heap, Place, accumulations, heaps, heaviest_leaf, keeps_growing, user_place
 from ._source_lines import Holder, Line, Source, adding_lines
 
@@ -28,6 +28,7 @@ _GRAPH_TYPE = "torch autograd graph"  # as agent/autograd.py names it
 # What is held keeps its freed neighbours from being used again: seven times its own size was measured (gradients of
 # 64 KiB kept between activations of 256 KiB). Below this share of the growth it is not what pins so much.
 _MIN_PINNING_SHARE = 0.03
+_RESIDENT = 1.1  # times what there is: estimates of what is held are no better than that
 
 
 def findings(
@@ -206,7 +207,9 @@ def _finding(
     share = min(max(weighed / max(look.in_use_bytes, 1.0), 0.0), 1.0)
     with_pinned = 1.0 + look.pinned_bytes / max(look.in_use_bytes, 1.0)
     rate = holder.growth_bytes * with_pinned / max(seconds, 1e-9)
-    total = int(min(rate * max(growth.end_s - growth.start_s, seconds), max(process.growth_bytes, holder.growth_bytes)))
+    untouched = _is_untouched(place, inventory, process)
+    most = process.growth_bytes if untouched else max(process.growth_bytes, holder.growth_bytes)
+    total = int(min(rate * max(growth.end_s - growth.start_s, seconds), most))
     steps = _steps(inventory)
     line = lines[0] if lines else None
     name = holder_name(named)
@@ -221,7 +224,7 @@ def _finding(
         bytes_per_step=round(holder.growth_bytes * with_pinned / steps, 1) if steps else None,
         subject=_subject(named, place, kept, process, line, name),
         evidence=list(_evidence(holder, place, look, weighed, seconds, steps, lines)),
-        doubts=list(_doubts(holder, inventory, place, share, line)),
+        doubts=list(_doubts(holder, inventory, place, share, line, untouched)),
         remedy=_remedy(named, place, kept, total, line),
         series=[
             Series(f"bytes held by {name}", _rounded(inventory.time_s), _rounded(place.deep_bytes, 0)),
@@ -373,6 +376,12 @@ def _confidence(inventory: Heap, place: Place, share: float, line: Line | None) 
     return round(min(max(sure, 0.05), 0.97), 2)
 
 
+def _is_untouched(place: Place, inventory: Heap, process: ProcessGrowth) -> bool:
+    """It holds more than there was in memory and swap: zeros and empty tensors that nobody has written to yet."""
+    there = level_at(process.time_s, process.held_bytes, float(inventory.time_s[-1]))
+    return bool(place.deep_bytes[-1] > _RESIDENT * max(there, float(inventory.rss_bytes[-1])))
+
+
 def _limit(place: Place) -> int | None:
     return _whole(place.row["length_limit"])
 
@@ -442,8 +451,12 @@ def _weighed(place: Place, look: _Look, weighed: float, seconds: float, steps: f
         yield Evidence(f"per training step: {format_bytes(weighed / steps)}{members}", figures)
 
 
-def _doubts(holder: Accumulation, inventory: Heap, place: Place, share: float, line: Line | None) -> Iterator[str]:
+def _doubts(
+    holder: Accumulation, inventory: Heap, place: Place, share: float, line: Line | None, untouched: bool
+) -> Iterator[str]:
     limit = _limit(place)
+    if untouched:
+        yield "most of what it holds was never written to: that costs address space, and memory only once it is used"
     if limit is not None:
         yield f"it is bounded to {format_count(limit)} members: it may stop growing there"
     if holder.is_guess and place.type_name == _GRAPH_TYPE:

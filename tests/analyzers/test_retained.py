@@ -252,6 +252,12 @@ def test_a_graph_too_long_to_follow_is_suspected(tmp_path: Path) -> None:
     assert any("longer than an inventory follows" in e.text for e in found.evidence)
 
 
+def test_what_was_never_written_to_is_not_said_to_take_memory(tmp_path: Path) -> None:
+    found = first(recorded(tmp_path, lambda f: history(2400 * MB * f, 2000 * f)))
+    assert found.bytes < 240 * MB
+    assert "never written" in " ".join(found.doubts)
+
+
 def test_a_bounded_cache_is_doubted(tmp_path: Path) -> None:
     found = first(recorded(tmp_path, lambda f: history(240 * MB * f, 2000 * f, length_limit=100_000)))
     assert found.confidence < 0.75
