@@ -72,6 +72,15 @@ def test_a_death_after_the_last_sample_stands_at_the_edge():
     assert ax.get_xlim() == (0.0, 10.0)
 
 
+def test_phases_are_drawn_as_long_as_they_lasted():
+    moments = [findings.Moment("phase", float(at), "", phase, at + 5.0) for at, phase in ((0, "train"), (5, "eval"))]
+    ax = plots.timeline(a_timeline([*moments, findings.Moment("phase", 10.0, "", "save")]))
+    assert labels(ax)[:2] == ["phase: eval", "phase: train"]
+    bars = {bar.get_label(): bar.get_paths()[0].get_extents().intervalx.tolist() for bar in ax.collections}
+    assert (bars["phase: train"], bars["phase: eval"]) == ([0.0, 5.0], [5.0, 10.0])
+    assert ax.get_ylim()[1] < 40 * MiB, "the bars do not stretch the axis"
+
+
 def test_ledger_bars_add_up():
     rows = [findings.LedgerRow("tensors", "train.py[7]", 0, n * MiB, n * MiB) for n in (1, 5, -2, 3)]
     rows = [findings.LedgerRow(f"account-{i}", r.process, 0, r.end_bytes, r.growth_bytes) for i, r in enumerate(rows)]

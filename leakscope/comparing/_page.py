@@ -59,7 +59,7 @@ def _figures(comparison: Comparison) -> Iterator[tuple[str, str, str]]:
 def _rate(side: Side, rate: float, smallest: float) -> str:
     """Drift of a run that does not grow is no figure to be read as a leak."""
     is_drift = not side.grows and rate < smallest
-    return f"< {format_bytes(smallest)}" if is_drift else format_bytes(rate, signed=True)
+    return f"below {format_bytes(smallest)}" if is_drift else format_bytes(rate, signed=True)
 
 
 def _series(overlay: Overlay, by_step: bool) -> list[Series]:

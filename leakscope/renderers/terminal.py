@@ -33,6 +33,7 @@ from ._words import VERDICTS, amount, by_reason, caveats, cost, printable, run_f
 
 SUFFIX = ".txt"
 _WIDEST = 110  # longer lines are hard to read
+_SHORT_COMMAND, _LONGEST_COMMAND = 36, 3 * _WIDEST  # beside the facts of the run on a line of 80; some lines of its own
 _SEVERITY_STYLES = {"critical": "bold red", "warning": "bold yellow", "note": "bold cyan"}
 _TRAILING_BLANKS = re.compile(r"(?m)(?: |\x1b\[[0-9;]*m)+$")  # with the colours that begin and end among them
 _MOST_BUDGETS = 6  # columns of the table of tensors
@@ -103,8 +104,9 @@ def _verdict(verdict: Verdict) -> ConsoleRenderable:
 
 def _run_line(recording: RecordingFacts) -> Text:
     command = _clean(" ".join(recording.command)) if recording.command else Text("(attached)")
-    command.truncate(60, overflow="ellipsis")
-    return _styled(Text.assemble(command, f"  ·  {run_facts(recording)}"), "dim")
+    gap = "  ·  " if len(command) <= _SHORT_COMMAND else "\n"
+    command.truncate(_LONGEST_COMMAND, overflow="ellipsis")
+    return _styled(Text.assemble(command, gap, run_facts(recording)), "dim")
 
 
 def _finding(finding: Finding, number: int) -> Iterator[RenderableType]:

@@ -7,6 +7,7 @@ import pytest
 
 from leakscope.analyzers import analyze
 from leakscope.analyzers._heap_view import heap_views
+from leakscope.analyzers._ledger import ledger
 from leakscope.analyzers._timeline import timeline as timeline_of
 from leakscope.renderers import render
 
@@ -81,6 +82,42 @@ def test_estimates_never_exceed_the_memory_there_was(tmp_path):
     timeline = timeline_of(builder.ends(30.0).open())
     assert max(timeline.total_bytes) == 100 * MiB
     assert max(max(band.value_bytes) for band in timeline.accounts) <= 100 * MiB
+
+
+def test_native_memory_and_small_objects_have_the_accounts_of_the_ledger(tmp_path):
+    """Of 200 MiB malloc handed out 120, 30 of it tensors; Python's arenas are 40, 10 of them free; 20 are no one's."""
+    seconds = range(30)
+    builder = RecordingBuilder(tmp_path).process(100, cmdline="python train.py").samples(100, [200 * MiB] * 30)
+    builder.sentinels(
+        100,
+        malloc_in_use_bytes=[120 * MiB for _ in seconds],
+        malloc_free_bytes=20 * MiB,
+        pymalloc_bytes=[40 * MiB for _ in seconds],
+        pymalloc_in_use_bytes=[30 * MiB for _ in seconds],
+    )
+    for number, at_s in ((1, 5.0), (2, 25.0)):
+        builder.take(100, number, at_s, tensor_bytes=30 * MiB, array_bytes=0, python_bytes=MiB)
+    recording = builder.ends(30.0).open()
+    timeline = timeline_of(recording)
+    at = timeline.time_s.index(15.0)
+    wanted = {"tensors": 30, "python-objects": 30, "native": 90, "other": 20, "allocator-free": 30}
+    assert {band.name: round(band.value_bytes[at] / MiB) for band in timeline.accounts} == wanted
+    by_ledger = {row.account: round(row.end_bytes / MiB) for row in ledger(recording)}
+    assert {name: by_ledger[name] for name in ("tensors", "python-objects", "native", "allocator-free")} == {
+        name: wanted[name] for name in ("tensors", "python-objects", "native", "allocator-free")
+    }
+
+
+def test_phases_last_until_the_next_one_where_that_was_seen(tmp_path):
+    builder = trained(tmp_path)
+    for at_s, step, phase in ((1, 1, "train"), (2, 1, "train"), (10, 9, "eval"), (12, 9, "save"), (13, 9, "train")):
+        builder.mark(100, float(at_s), step=step, phase=phase)
+    builder.mark(100, 30.0, step=20, phase="eval").mark(100, 40.0, step=30, phase="eval")  # what was between?
+    phases = [(m.phase, m.time_s, m.end_s) for m in timeline_of(builder.open()).moments if m.kind == "phase"]
+    assert phases == [
+        ("train", 1.0, 10.0), ("eval", 10.0, 12.0), ("save", 12.0, 13.0), ("train", 13.0, 30.0), ("eval", 30.0, None),
+        ("eval", 40.0, 59.0),
+    ]  # fmt: skip
 
 
 def test_every_moment_knows_its_step(tmp_path):

@@ -238,3 +238,13 @@ def test_memory_of_a_run_that_takes_megabytes_is_never_shown_as_nothing():
     band = Band("tensors", [3 * MiB, 4 * MiB])
     timeline = Timeline([0.0, 1.0], [3 * MiB, 4 * MiB], [band], [band])
     assert "4.0 MiB" in Page(render(dataclasses.replace(FULL, timeline=timeline), "html")).text
+
+
+def test_a_phase_with_an_end_is_a_span_and_one_without_is_a_tick():
+    moments = [Moment("phase", 0.0, "train begins", "train", 10.0), Moment("phase", 10.0, "eval begins", "eval")]
+    report = dataclasses.replace(FULL, timeline=dataclasses.replace(FULL.timeline, moments=moments))
+    page = Page(render(report, "html"))
+    spans = [attributes for tag, attributes in page.tags if tag == "rect" and "span" in attributes.get("class", "")]
+    assert {(span["x"], span["width"]) for span in spans} == {("0.00%", "50.00%")}
+    assert ("line", "moment phase") in {(tag, attributes.get("class")) for tag, attributes in page.tags}
+    assert "phases: train" in page.text and "train begins, 10.0 s" in page.text

@@ -24,7 +24,7 @@ _ACCOUNT_SLOTS = {  # an account has the same colour in every report, in its tim
 _PHASE_SLOTS = {"start-up": 4, "train": 6, "eval": 9, "save": 8}
 _FREE_SLOTS = (10, 1, 7, 3, 2, 5, 0)  # of phases that the program named itself
 _MOMENT_NAMES = {  # in the order of their lanes
-    "alert": "alerts", "death": "ended by a signal", "pressure": "pressure", "event": "events", "mark": "marks",
+    "alert": "alerts", "death": "ended", "pressure": "pressure", "event": "events", "mark": "marks",
     "phase": "phases", "take": "inventories",
 }  # fmt: skip
 
@@ -227,7 +227,7 @@ def _number(value: float) -> str:
 
 
 def _ticks_only(first: float, last: float) -> list[Tick]:
-    step = _decimal_step(last - first)
+    step = _decimal_step((last - first) * 2 / 3)
     x = _scale(first, last, 100.0)
     values = [n * step for n in range(math.ceil(first / step), math.floor(last / step) + 1)]
     return [Tick(round(x(value), 2), _number(value)) for value in values]

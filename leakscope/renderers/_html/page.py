@@ -8,13 +8,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from ...units import format_bytes, format_count, format_duration
 from ...version import __version__
@@ -23,6 +24,7 @@ from . import charts
 
 _FOLDER = Path(__file__).parent
 _SCRIPTS = ("uplot/uPlot.iife.min.js", "page.js", "chart.js")  # of every page, before its own
+_AMOUNT = re.compile(r"(\d) ([KMGT]?i?B|s|min|h)\b")
 _STYLES = ("uplot/uPlot.min.css", "page.css")
 
 
@@ -68,8 +70,14 @@ def _environment() -> Environment:
         duration=format_duration,
         lines=charts.lines,
         slot=charts.account_slot,
+        unbroken=_unbroken,
     )
     return environment
+
+
+def _unbroken(text: str) -> Markup:
+    """A line does not end between a number and its unit."""
+    return Markup(_AMOUNT.sub("\\1\N{NO-BREAK SPACE}\\2", str(escape(printable(text)))))
 
 
 def _growth(value: float) -> str:

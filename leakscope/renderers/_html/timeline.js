@@ -60,7 +60,7 @@
     timeline.lanes.forEach((lane, row) => {
       const middle = (row + 0.5) * LANE * ratio;
       ctx.fillStyle = colour("soft");
-      ctx.fillText(lane.name.replace("ended by a signal", "ended"), bbox.left - 8 * ratio, middle);
+      ctx.fillText(lane.name, bbox.left - 8 * ratio, middle);
       ctx.strokeStyle = colour(colours[lane.kind] || "soft");
       ctx.lineWidth = (lane.kind in { alert: 1, death: 1, pressure: 1 } ? 2 : 1.25) * ratio;
       drawSpans(plot, lane, middle);
