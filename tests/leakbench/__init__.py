@@ -8,4 +8,4 @@ BENCH_PROGRAMS = FIXTURES / "leakbench"  # too many to be recorded by every run 
 
 
 def all_programs() -> list[Program]:
-    return [*programs(), *programs(BENCH_PROGRAMS)]
+    return [*programs(BENCH_PROGRAMS), *programs()]

@@ -40,11 +40,15 @@ def main() -> None:
     if not chosen:
         parser.error(f"no program's name contains {' or '.join(options.only)}")
     options.folder.mkdir(parents=True, exist_ok=True)
+    scores: list[Score] = []
     with ThreadPoolExecutor(options.at_once) as pool:
-        scores = []
-        for scored in pool.map(lambda program: judge(program, options), chosen):
-            print(line(scored), flush=True)
-            scores.append(scored)
+        try:
+            for scored in pool.map(lambda program: judge(program, options), chosen):
+                print(line(scored), flush=True)
+                scores.append(scored)
+        except KeyboardInterrupt:  # what is recorded by now is worth a table
+            pool.shutdown(wait=False, cancel_futures=True)
+            scores += [score(program, None, not_run="the run was stopped before") for program in chosen[len(scores) :]]
     about = {**circumstances(), "seconds": options.seconds, "at_once": options.at_once}
     print("\n" + markdown(scores, about))
     if not options.only:
