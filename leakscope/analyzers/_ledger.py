@@ -109,7 +109,7 @@ def _inside(
         # malloc counts as free also what it gave back to the kernel: never more than the room there is.
         room = max(0.0, gained - (in_use[1] - in_use[0]) - (max(0.0, arenas[1] - arenas[0]) if arenas else 0.0))
         kept = min(free[1] - free[0], room)
-        start = min(free[0], max(0.0, private[0] - in_use[0]))
+        start = min(free[0], max(0.0, private[0] - in_use[0] - (arenas[0] if arenas else 0.0)))
         levels["allocator-free"] = (start, max(0.0, start + kept))
     if arenas and small:
         known = levels.get("allocator-free", (0.0, 0.0))

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from leakscope.cli import main
 from leakscope.comparing import FORMATS, Comparison, compare, render
-from leakscope.comparing._holders import fingerprint
+from leakscope.comparing._holders import finding_changes, fingerprint
 from leakscope.findings import Finding, Subject
 from leakscope.storage import Recording
 from tests.builders import RecordingBuilder
 from tests.comparing.runs import MiB, run
+from tests.renderers.reports import FULL
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +114,15 @@ def test_what_makes_two_findings_the_same_one(before, after, alike):
         for process, holder in (("before.py", before), ("after.py", after))
     ]
     assert (known[0] == known[1]) is alike
+
+
+def test_what_several_processes_hold_adds_up_and_what_two_findings_say_of_one_does_not():
+    def kept(kind: str, pid: int, size: int) -> Finding:
+        return Finding(kind, "", "critical", 1.0, size, Subject(pid=pid, holder="Trainer.history (list)"))
+
+    ranks = [kept("retained-objects", 1, 100), kept("retained-objects", 2, 90), kept("eval-accumulation", 1, 80)]
+    change = finding_changes(replace(FULL, findings=ranks), replace(FULL, findings=[]))
+    assert [(c.change, c.kind, c.before_bytes) for c in change] == [("gone", "retained-objects", 190)]
 
 
 def test_recordings_without_samples_tell_nothing(tmp_path):
