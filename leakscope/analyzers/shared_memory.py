@@ -11,6 +11,7 @@ Do:            unlink() each segment when its last reader is done; keep one segm
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from ..storage import Recording
 
 NEEDS = ("process_samples",)
-AFTER_OTHERS = 1  # segments that are still mapped are held by somebody: the holder is the better answer
+AFTER_OTHERS = 1  # segments that are still mapped are held by somebody, whom retained_objects names
 _KIND = "shared-memory"
 _HELD = 0.5  # of the segments' growth: a holder that grew by less holds something else
 _UNMAPPED = 0.5  # of the segments' sum: nobody has them, though they have names
@@ -122,9 +123,26 @@ def _finding(
         evidence.append(Evidence(share, {"unmapped_bytes": int(unmapped[at_end])}))
     if line is not None:
         evidence.append(Evidence(f"{line.file}:{line.line} makes such segments: {line.text}", {"line": line.line}))
-    holder = None if forgotten else _holder(so_far, mapping, trend.growth_bytes)
+    subject = Subject(
+        pid=owner.pid if owner is not None else None,
+        process=owner.name if owner is not None else None,
+        role=owner.role if owner is not None else None,
+        holder=f"{made} segments {where}",
+        path=where,
+        type="shared memory segment",
+        file=line.file if line is not None else None,
+        line=line.line if line is not None else None,
+        function=line.function if line is not None else None,
+        library=next((maker for start, (maker, _) in _MAKERS.items() if name.startswith(start)), None),
+    )
+    title, bytes = f"Shared memory piles up: {made} segments {where}, {state}", trend.growth_bytes
+    severity = "critical" if forgotten else severity_of(growth, bytes)
+    holder = None if forgotten else _holder(so_far, mapping, bytes)
     if holder is not None:
-        evidence.append(Evidence(f"they are likely held by {holder.subject.holder}, which grew alike"))
+        title += f"; likely held by {holder.subject.holder}"
+        evidence += [Evidence(f"{holder.subject.holder} grew alike"), *holder.evidence[:1]]
+        subject = replace(holder.subject, type=subject.type, library=subject.library)
+        bytes, severity = max(bytes, holder.bytes), holder.severity
     hours = max(trend.end_s - trend.start_s, 1e-9) / 3600
     if kind == "sysv":
         unlink = "remove each segment when its last reader is done: shmctl(IPC_RMID), or ipcrm -m"
@@ -134,22 +152,12 @@ def _finding(
         unlink = "drop the old segments: close() and unlink() them, or clone() a tensor before it is kept"
     return Finding(
         kind=_KIND,
-        title=f"Shared memory piles up: {made} segments {where}, {state}",
-        severity=_severity(growth, trend.growth_bytes, forgotten, holder),
-        confidence=0.95 if mapping else 0.85,
-        bytes=trend.growth_bytes,
-        subject=Subject(
-            pid=owner.pid if owner is not None else None,
-            process=owner.name if owner is not None else None,
-            role=owner.role if owner is not None else None,
-            holder=f"{made} segments {where}",
-            path=where,
-            type="shared memory segment",
-            file=line.file if line is not None else None,
-            line=line.line if line is not None else None,
-            function=line.function if line is not None else None,
-            library=next((maker for start, (maker, _) in _MAKERS.items() if name.startswith(start)), None),
-        ),
+        title=title,
+        severity=severity,
+        # Two that agree, what the kernel counts and what the inventories saw, are surer than either.
+        confidence=0.98 if holder is not None else 0.95 if mapping else 0.85,
+        bytes=bytes,
+        subject=subject,
         bytes_per_hour=round(trend.growth_bytes / hours, 1),
         evidence=evidence,
         doubts=[] if mapping else ["no process of the job was seen with one of them: looks are seconds apart"],
@@ -162,12 +170,6 @@ def _holder(so_far: Sequence[Finding], mapping: set[int], bytes: int) -> Finding
     """What was found to keep objects in a process that maps the segments, and in like amount."""
     kept = (f for f in so_far if f.kind == "retained-objects" and f.subject.pid in mapping)
     return next((f for f in kept if f.bytes >= _HELD * bytes), None)
-
-
-def _severity(growth: TreeGrowth, bytes: int, forgotten: bool, holder: Finding | None) -> str:
-    if holder is not None:
-        return "warning"
-    return "critical" if forgotten else severity_of(growth, bytes)
 
 
 def _making_line(sources: Sequence[Source], name: str) -> Line | None:

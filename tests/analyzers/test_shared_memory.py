@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leakscope.analyzers import analyze, shared_memory
-from leakscope.findings import Finding, Subject
+from leakscope.findings import Finding, Subject, in_order
 
 from .leaks import PID, trainer
 
@@ -74,10 +74,12 @@ def test_a_job_without_segments_says_so(tmp_path):
     assert ruled_out.reason == "no segment of shared memory was seen"
 
 
-def test_a_holder_that_was_found_is_the_better_answer(tmp_path):
-    subject = Subject(pid=PID, holder="Learner.trajectories (list)")
+def test_a_holder_that_was_found_gives_the_segments_their_name_and_line(tmp_path):
+    subject = Subject(pid=PID, holder="Learner.trajectories (list)", variable="trajectories", line=36)
     kept = Finding("retained-objects", "kept", "critical", 0.9, 30 * MiB, subject)
     builder = with_segments(trainer(tmp_path), range(LOOKS), mapped_by=str(PID))
     (finding,) = shared_memory.findings(builder.open(), so_far=[kept])
-    assert finding.severity == "warning"
-    assert any("Learner.trajectories" in evidence.text for evidence in finding.evidence)
+    assert (finding.subject.variable, finding.subject.line) == ("trajectories", 36)
+    assert "Learner.trajectories" in finding.title
+    assert finding.severity == "critical"
+    assert in_order([kept, finding])[0] is finding
