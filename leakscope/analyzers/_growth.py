@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shlex
 import signal
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +19,13 @@ import pandas as pd
 from ..findings import RuledOut, Skipped
 from ._growth_by_step import judge_by_step
 from ._growth_hidden import hidden_growth
+from ._sharing import family_changes_s, shares
 from ._trend import CANNOT_TELL, FLAT, GROWING, Floats, Trend, judge
 
 if TYPE_CHECKING:
     from ..storage import Recording
 
 _CACHE = "_tree_growth"
-_UNSHARED = 0.9  # measured on a training step whose batches come and go: 0.93 to 1.0 without any sharing
 _SLOWED_DOWN = 0.6  # steps of the last third of the time, over those of the first
 _SLOWED_A_LITTLE = 0.9  # enough where time alone cannot tell
 _NOT_REGAINED = 0.75  # of what there was before a kill: less, and nobody went on with the work
@@ -111,7 +112,10 @@ def level_at(time_s: Floats, value_bytes: Floats, at_s: float) -> float:
 
 def _tree_growth(recording: Recording, thresholds: dict[str, Any]) -> TreeGrowth:
     steps = _first_steps_s(recording)
-    processes = [_process(recording, key, rows, steps.get(key), thresholds) for key, rows in _by_process(recording)]
+    families = family_changes_s(recording.tables["processes"])
+    processes = [
+        _process(recording, key, rows, steps.get(key), families, thresholds) for key, rows in _by_process(recording)
+    ]
     processes = [p for p in processes if p.time_s.size]
     if not processes:
         nothing = np.empty(0)
@@ -193,12 +197,13 @@ def _process(
     key: tuple[int, int],
     rows: pd.DataFrame,
     first_step_s: float | None,
+    families: Mapping[str, Floats],
     thresholds: dict[str, Any],
 ) -> ProcessGrowth:
     known = recording.tables["processes"]
     known = known[(known["pid"] == key[0]) & (known["start_ticks"] == key[1])]
     row = known.iloc[-1] if len(known) else None
-    time_s, private, shared, file = _shares(rows)
+    time_s, private, shared, file = shares(rows, families.get(text_of(row, "cmdline") or ""))
     exit_s = _exit_s(recording.tables["agent_notes"], key)
     at_work = time_s <= exit_s
     if at_work.sum() >= 2:  # what a program gives back while it shuts down says nothing about its life
@@ -250,42 +255,6 @@ def int_of(row: pd.Series[Any] | None, column: str) -> int | None:
     """A cell as a whole number; None where it is null (pandas' own null is neither true nor false)."""
     value = None if row is None else row[column]
     return None if value is None or pd.isna(value) else int(value)
-
-
-def _shares(rows: pd.DataFrame) -> tuple[Floats, Floats, Floats, Floats]:
-    """Times and private (with swap), shared and file bytes of one process, shared pages divided among their users."""
-
-    def values(name: str) -> Floats:
-        return rows[name].to_numpy(dtype=np.float64, na_value=np.nan)
-
-    rows = rows.sort_values("time_s", kind="stable")
-    time_s = rows["time_s"].to_numpy(dtype=np.float64)
-    rss, anon = values("rss_bytes"), values("anon_bytes")
-    split_known = np.isfinite(anon)
-    anon = np.where(split_known, anon, rss)
-    shmem, file, swap = (
-        np.where(split_known, np.nan_to_num(values(n)), 0.0) for n in ("shmem_bytes", "file_bytes", "swap_bytes")
-    )
-    pss, pss_anon = values("pss_bytes"), values("pss_anon_bytes")
-    private_share = _interpolated_share(time_s, pss_anon, anon)
-    other_share = _interpolated_share(time_s, pss - pss_anon, shmem + file)
-    use = np.isfinite(anon) & (anon + shmem + file > 0)  # a process that is exiting shows as empty
-    return (
-        time_s[use],
-        (anon * private_share + swap)[use],
-        (shmem * other_share)[use],
-        (file * other_share)[use],
-    )
-
-
-def _interpolated_share(time_s: Floats, part: Floats, whole: Floats) -> Floats:
-    read = np.isfinite(part) & (whole > 0)
-    if not read.any():
-        return np.ones_like(time_s)
-    share = np.clip(part[read] / whole[read], 0.0, 1.0)
-    # Both are read from a running program, not at the same instant: a few percent apart is no sharing.
-    share[share >= _UNSHARED] = 1.0
-    return np.interp(time_s, time_s[read], share)
 
 
 def _sum(processes: list[ProcessGrowth]) -> tuple[Floats, Floats]:

@@ -32,6 +32,7 @@ _KIND = "compile-workers"
 _ROLES = (COMPILE_WORKER, "compile-sidecar")
 _SETTLED_S = 2.0  # a worker's own start-up
 _LAST_S, _LAST_SHARE = 3.0, 0.1  # of the judged window: workers that end in it are ended by the job that ends itself
+_STEP_S = 3.0  # sentinels are read each second: the last step was about then
 _KNOBS = ("TORCHINDUCTOR_WORKER_START", "worker_start_method", "TORCHINDUCTOR_COMPILE_THREADS", "compile_threads")
 _STARTERS = ("wait_pool_ready", "warm_pool", "maybe_warm_pool", "compile")
 _NOTICED_S = 0.5  # after a death it stands in the recording
@@ -77,7 +78,7 @@ def findings(
     if not ever:
         yield RuledOut(_KIND, "no compile worker was ever alive")
         return
-    last_s = growth.end_s - max(_LAST_S, _LAST_SHARE * (growth.end_s - growth.start_s))
+    last_s = _work_until_s(recording, growth)
     alive = [p for p in ever if p.born_s <= growth.end_s and p.died_s >= last_s]
     if not alive:
         yield RuledOut(_KIND, f"{len(ever)} compile workers were alive, and ended again", {"worker_count": len(ever)})
@@ -94,6 +95,14 @@ def findings(
         state = "idle" if team.is_idle else "at work"
         cost = f"{format_bytes(team.pss)} together, {format_bytes(team.private)} of it private"
         yield RuledOut(_KIND, f"{len(alive)} compile workers, {state}, neither grow nor cost much: {cost}", figures)
+
+
+def _work_until_s(recording: Recording, growth: TreeGrowth) -> float:
+    """Workers that are still there then are ended by the job that ends itself, on a slow machine seconds before it."""
+    last_s = growth.end_s - max(_LAST_S, _LAST_SHARE * (growth.end_s - growth.start_s))
+    steps = recording.tables["sentinels"]
+    steps = steps[steps["step"].notna()].drop_duplicates(["pid", "step"])
+    return min(last_s, float(steps["time_s"].max()) - _STEP_S) if len(steps) else last_s
 
 
 def _team(growth: TreeGrowth, everyone: Sequence[Process], alive: list[Process], ever: int) -> _Team:

@@ -142,3 +142,16 @@ def test_work_that_comes_and_goes_inside_freed_memory_is_none(tmp_path):
     teeth = [10 * (i % 6) for i in range(24)]
     growth = freed_before(tmp_path, [20 + m for m in teeth], [200 - m for m in teeth], [230] * 24)
     assert growth.leaking is False
+
+
+def test_a_fork_that_ended_since_the_last_reading_is_no_growth_of_those_that_shared_with_it(tmp_path):
+    """On a busy machine readings of the shares are many seconds apart."""
+    builder = RecordingBuilder(tmp_path)
+    builder.process(PID, cmdline="python train.py").process(101, cmdline="python train.py", died_s=17.9)
+    for pid, count, late in ((PID, 80, 400 * MiB), (101, 71, 200 * MiB)):
+        shares = [200 * MiB if n == 8 else late if n == 72 else None for n in range(count)]
+        builder.samples(pid, [400 * MiB] * count, every_s=0.25, pss_bytes=shares, pss_anon_bytes=shares)
+    growth = tree_growth(builder.open())
+    assert growth.leaking is False
+    parent = growth.process(PID)
+    assert parent is not None and parent.trend.verdict != "growing"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator
-from time import perf_counter
+from time import process_time
 
 from .. import proc
 from ..tree import Process, Row, Tree
@@ -18,7 +18,7 @@ from ..tree import Process, Row, Tree
 TABLE = "process_samples"
 FDS_PERIOD_S = 10.0
 PSS_PERIOD_S = 10.0
-PSS_COST_FACTOR = 100  # the readings of the whole tree cost at most 1 % of a core
+PSS_COST_FACTOR = 100  # the readings of the whole tree cost at most 1 % of a core, on a busy machine as on an idle one
 EARLY_S = 60.0  # a short run has its trend in its first minute
 EARLY_PSS_PERIOD_S = 2.0
 CHANGE_FRACTION = 0.1  # a change of RSS that makes the last PSS stale
@@ -65,9 +65,9 @@ def _shares(process: Process, tree: Tree, tree_cost_s: float, family_size: int) 
         return shares
     process.pss_family_size = family_size
     process.pss_read_s = tree.now_s
-    before = perf_counter()
+    before = process_time()
     data = proc.read(f"/proc/{process.pid}/smaps_rollup")
-    process.pss_cost_s = perf_counter() - before
+    process.pss_cost_s = process_time() - before
     pss_bytes = proc.bytes_of(data, b"Pss") if data else None
     if data and pss_bytes is not None:
         process.pss_bytes, process.pss_rss_bytes = pss_bytes, process.rss_bytes
