@@ -10,15 +10,16 @@ SOURCES := leakscope fixtures tests
 DEMO := demo-output/run.parquet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test torture lint docs bench leakbench clean
+.PHONY: help demo test torture fuzz lint docs bench leakbench clean
 
 help:
 	@echo "make demo   record a small PyTorch training with a leak for 40 s and print the report"
 	@echo "make test   lint, type check and tests"
 	@echo "make torture  kills, full disks, storms of signals: each at SEEDS=50 instants (an hour)"
+	@echo "make fuzz   feed every reader bytes, led by what they execute: FUZZ_S=60 seconds each (needs atheris)"
 	@echo "make lint   ruff and mypy only"
 	@echo "make docs   renew docs/ and the tables of README.md from the program"
-	@echo "make bench  what recording costs, beside its budgets (15 minutes; BENCH='--seconds 10' is shorter)"
+	@echo "make bench  what recording costs, beside its budgets (15 minutes; BENCH='--only takes' is a part)"
 	@echo "make leakbench  how often reports are right, over all of fixtures/ (LEAKBENCH=name: some of them; SECONDS=14)"
 	@echo "make clean  remove $(VENV) and demo-output"
 
@@ -56,13 +57,20 @@ SEEDS ?= 50
 torture: $(VENV)/installed-test
 	@LEAKSCOPE_TORTURE=$(SEEDS) $(RUN) -m pytest -q tests/torture
 
+FUZZ_S ?= 60
+READERS := oom_log kernel_record command_line stderr source amount segment block
+fuzz: $(VENV)/installed-test
+	@$(PIP) --editable '.[fuzz]'
+	@set -e; for reader in $(READERS); do echo "== $$reader"; \
+		$(RUN) -m tests.fuzz.guided $$reader -max_total_time=$(FUZZ_S) -verbosity=0; done
+
 docs: $(VENV)/installed-test
 	@$(RUN) -m tests.test_docs
 	@git status --short -- README.md docs
 
 bench: $(VENV)/installed-test
 	@echo "== what recording costs"
-	@$(RUN) tests/bench/bench_record.py $(BENCH)
+	@$(RUN) -m tests.bench $(BENCH)
 
 # Stopped? LEAKBENCH='--keep' goes on with what is not yet recorded, and judges the rest anew.
 SECONDS ?= 14

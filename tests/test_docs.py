@@ -18,6 +18,7 @@ import leakscope
 from leakscope import cli, options, schema
 from tests import docs_pages
 from tests.analyzers.leaks import trainer
+from tests.bench.figures import Results, as_markdown
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -49,6 +50,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "report-options": report_options,
     "findings": lambda: docs_pages.kinds_table("docs/"),
     "outputs": docs_pages.outputs_table,
+    "costs": lambda: as_markdown(Results.load()),
     "tables": tables,
 }
 

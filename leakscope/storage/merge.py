@@ -57,7 +57,7 @@ def merge(journal: Path, stream: BinaryIO, state: str) -> dict[str, Any]:
     """Write all that can be read of ``journal`` into ``stream`` as parquet and return its footer.
 
     ``state`` is ``final``, ``checkpoint`` or ``live`` (what the footer says of itself). **Errors** OSError from
-    ``stream``; UnreadableRecording for a newer format. **Cost** tests/bench/bench_finalize.py measures it.
+    ``stream``; UnreadableRecording for a newer format. **Cost** tests/bench measures it.
     """
     meta = read_meta(journal)
     is_short = sum(segment.stat().st_size for segment in segments(journal)) < SHORT_BYTES

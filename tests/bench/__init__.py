@@ -1,0 +1,1 @@
+"""What recording costs, beside its budgets: ``python -m tests.bench`` (``make bench``)."""

@@ -1,0 +1,78 @@
+"""``python -m tests.bench [--only PART] [--seconds N]``: measure, print, and after a whole run renew what shows it.
+
+Default settings, takes included. A whole run takes a quarter of an hour and writes results.json beside this file and
+docs/bench.svg; `make docs` then puts the table into README.md. Run it on a machine that does nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import compileall
+import os
+import platform
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from . import jobs, picture, recorders, recordings, takes
+from .figures import RESULTS, Figure, Results, as_text
+from .runs import ROOT
+
+PARTS = ("jobs", "recorder", "recordings", "takes")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--only", choices=PARTS, action="append", help="this part; repeatable")
+    parser.add_argument("--seconds", type=float, default=60.0, help="bare length of a job (default 60)")
+    parser.add_argument("--repeats", type=int, default=2, help="pairs of runs, bare and recorded (default 2)")
+    parser.add_argument("--output", type=Path, help="where to write the results as JSON (default: after a whole run)")
+    options = parser.parse_args()
+    # As an installed package is: otherwise each process of a job compiles what was edited since.
+    compileall.compile_dir(str(ROOT / "leakscope"), quiet=1)
+    results = measure(options.only or PARTS, options.seconds, options.repeats)
+    print(as_text(results))
+    output = options.output or (None if options.only else RESULTS)
+    if output is not None:
+        results.save(output)
+    if output == RESULTS:
+        picture.draw(results)
+
+
+def measure(parts: list[str] | tuple[str, ...], seconds: float, repeats: int) -> Results:
+    figures: list[Figure] = []
+    skipped: list[str] = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        steps = {
+            "jobs": lambda: jobs.measure(folder, seconds, repeats, skipped),
+            "recorder": lambda: recorders.measure(folder, seconds / 5),
+            "recordings": lambda: recordings.measure(folder),
+            "takes": lambda: takes.measure(folder, skipped),
+        }
+        for part in PARTS:
+            if part in parts:
+                print(f"== {part}", file=sys.stderr)
+                for figure in steps[part]():
+                    figures.append(figure)
+                    print(f"{figure.what}: {figure.value:.4g} {figure.unit}", file=sys.stderr)
+    return Results(time.strftime("%Y-%m-%d"), _machine(), figures, skipped)
+
+
+def _machine() -> str:
+    gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    model = next(
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        platform.machine(),
+    )
+    cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
+    return f"{cores} cores of {model}, {gib:.0f} GiB, Python {platform.python_version()}, load {load:.1f} at the end"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""Run a command and say what it took: bare, or under ``leakscope record``."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+PYTHON = sys.executable
+ROOT = Path(__file__).parents[2]
+# A process that is started has, until its own program begins, the memory of who started it, and that counts for its
+# peak. So a small one stands between. It has no site, and what it starts is not under its clock until it is started.
+_LAUNCHER = """
+import os, sys, time
+null = os.open(os.devnull, os.O_RDWR)
+began_s = time.perf_counter()
+actions = [(os.POSIX_SPAWN_DUP2, null, 0), (os.POSIX_SPAWN_DUP2, null, 1)]
+pid = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, file_actions=actions)
+_, status, usage = os.wait4(pid, 0)
+print(time.perf_counter() - began_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss)
+sys.exit(bool(status))
+"""
+
+
+class Spent(NamedTuple):
+    """What one run took. The CPU time is that of all its processes, and hardly depends on what else is running."""
+
+    wall_s: float
+    cpu_s: float
+    peak_rss_bytes: int  # of the largest of its processes
+
+
+def spent_by(command: Sequence[str], environ: Mapping[str, str] | None = None) -> Spent:
+    """One run of a command. **Errors** SystemExit if it fails: a benchmark of failures measures nothing."""
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    done = subprocess.run(
+        [PYTHON, "-S", "-c", _LAUNCHER, *command],
+        env={**os.environ, "PYTHONPATH": path, **(environ or {})},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command[:3])} failed:\n{done.stderr}")
+    wall_s, cpu_s, peak_kib = map(float, done.stdout.split())
+    return Spent(wall_s, cpu_s, int(peak_kib) * 1024)
+
+
+def recorded(command: Sequence[str], output: Path, *options: str) -> list[str]:
+    return [PYTHON, "-m", "leakscope", "record", "-q", "-f", "-o", str(output), *options, "--", *command]
+
+
+def in_pairs(bare: Sequence[str], watched: Sequence[str], repeats: int) -> list[tuple[Spent, Spent]]:
+    """Cost of both, one right after the other; every other pair in reverse, so that neither always goes first.
+
+    A machine that gets slower in between slows both: what counts is the median of the pairs' ratios.
+    """
+    pairs = []
+    for repeat in range(repeats):
+        if repeat % 2 == 0:
+            plain = spent_by(bare)
+            pairs.append((plain, spent_by(watched)))
+        else:
+            later = spent_by(watched)
+            pairs.append((spent_by(bare), later))
+    return pairs
+
+
+def median_ratio(pairs: Sequence[tuple[Spent, Spent]], field: str) -> float:
+    return statistics.median(getattr(watched, field) / getattr(plain, field) for plain, watched in pairs)
