@@ -1,4 +1,4 @@
-"""leakscope's part inside the job's Python processes, and the two modules it shares with the recorder.
+"""leakscope's part inside the job's Python processes, and the modules it shares with the recorder.
 
 Standard library only, Python 3.8+, staged as a folder of its own for each run and started by ``sitecustomize``. It
 prints nothing, raises nothing, holds no object of the job between takes, and what it could not look at it writes down.
@@ -8,6 +8,13 @@ This file imports nothing: the recorder and storage use ``journal`` and ``config
 
 def start(folder):
     """Begin in this process; ``folder`` is the journal. **Errors** any: the caller goes on without an agent."""
+    from . import descriptors
+
+    taken = descriptors.take_low_ones()
+    try:
+        import ctypes  # noqa: F401  libffi 3.5 keeps a file open from here on: seen with Debian's Python 3.14
+    finally:
+        descriptors.give_back(taken)
     from . import main
 
     main.start(folder)

@@ -21,6 +21,7 @@ HEADER = struct.Struct("<II")
 SEGMENT_BYTES = 8 * 1024 * 1024  # a new file is begun above this, so that a damaged one costs little
 LEAST_FD = 200  # the job's own files keep the low numbers that they would have
 MAX_FRAME_BYTES = 64 * 1024 * 1024  # a longer length field is damage, not data
+MAX_BLOCK_BYTES = 512 * 1024 * 1024  # what a frame may swell to: zlib shrinks zeros a thousandfold
 
 
 def encode_block(table, rows):
@@ -54,7 +55,11 @@ def _process_of(row):
 
 def decode_payload(payload):
     """(table, rows) of one verified payload. **Errors** any Exception if it is not a block."""
-    block = json.loads(zlib.decompress(payload).decode("utf-8", "surrogatepass"))
+    decompressor = zlib.decompressobj()
+    text = decompressor.decompress(payload, MAX_BLOCK_BYTES)
+    if not decompressor.eof:
+        raise ValueError("cut short, or longer than any block of ours")
+    block = json.loads(text.decode("utf-8", "surrogatepass"))
     columns = block["c"]
     for name in block["d"]:
         values = columns[name]

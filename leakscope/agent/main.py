@@ -31,6 +31,7 @@ from .probes import compile_counters
 from .take import Take
 
 TICK_S = 0.5
+BEGINS_S = 0.1  # a new thread begins in 0.1 ms, on a busy machine in a few
 IMPORTS_S = 20.0  # a job that still imports then is looked into all the same
 EXPERIMENTS_S = 50.0  # the share of it may be spent on them at the end: 0.5 s at 1 %
 MAX_FAILURES = 5  # after which the agent leaves the job alone for good
@@ -138,13 +139,19 @@ class Agent(object):
         mask = _signal.pthread_sigmask(_signal.SIG_SETMASK, _signal.valid_signals())
         try:
             # Not a threading.Thread: the job's threading.enumerate() and active_count() stay what they were.
-            _thread.start_new_thread(self._run, (self.wake,))
+            begun = _thread.allocate_lock()
+            begun.acquire()
+            _thread.start_new_thread(self._run, (self.wake, begun))
         finally:
             _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
+        # A job may fork, or crash, at once: for the one its number must be known, and Python 3.14's faulthandler
+        # takes the state of a thread that has not begun for a freed one, and writes nothing more.
+        begun.acquire(timeout=BEGINS_S)
 
-    def _run(self, wake):
-        self.thread = _thread.get_ident()
+    def _run(self, wake, begun):
         self.native_thread = _thread.get_native_id() if hasattr(_thread, "get_native_id") else None
+        self.thread = _thread.get_ident()
+        begun.release()
         next_sentinel = monotonic()
         next_flush = next_sentinel + 1.0
         while not self.stopping and self.failures < MAX_FAILURES:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -236,7 +237,7 @@ print("".join(losses))
 
 def _interpreters() -> list[str]:
     found = []
-    for version in ("3.8", "3.9", "3.10", "3.12", "3.13"):
+    for version in ("3.8", "3.9", "3.10", "3.12", "3.13", "3.14"):
         for root in (Path.home() / ".pyenv/versions", Path("/opt"), Path("/usr")):
             found += [str(p) for p in root.glob(f"{version}.*/bin/python{version}")]
         usual = Path(f"/usr/bin/python{version}")
@@ -254,7 +255,7 @@ def test_other_versions_of_python(tmp_path: Path, python: str) -> None:
     assert held and held[-1]["deep_bytes"] > 1_000_000
 
 
-@pytest.mark.parametrize("python", [p for p in _interpreters() if "3.12" in p or "3.13" in p] or [sys.executable])
+@pytest.mark.parametrize("python", [p for p in _interpreters() if re.search(r"3\.1[2-4]", p)] or [sys.executable])
 def test_fork_warns_of_no_threads(tmp_path: Path, python: str) -> None:
     """Python 3.12 and later warn when a process with threads forks: ours must not be the reason."""
     text = """

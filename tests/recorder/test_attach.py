@@ -83,9 +83,34 @@ def test_a_running_process_is_recorded_with_its_children_until_it_ends(tmp_path:
     assert samples[samples["pid"] == process.pid]["rss_bytes"].max() > 60_000_000
     assert (recording.complete, recording.ended) == (True, ("exit", 3, None))
     report = analyze(recording)
-    assert report.recording.notes == ["attached: seen from outside only"]
-    assert "Attached: seen from outside only." in report.verdict.headline
+    view = "seen from inside only since then" if attach.can_enter() else "seen from outside only"
+    assert report.recording.notes == [f"attached: {view}"]
+    assert f"Attached: {view}." in report.verdict.headline
     assert report.recording.command[:2] == [PYTHON, "-c"]
+
+
+GROWS = """
+import time
+class Trainer:
+    def __init__(self):
+        self.history = []
+trainer = Trainer()
+print("ready", flush=True)
+while True:
+    trainer.history.append(bytearray(1_000_000))
+    time.sleep(0.1)
+"""
+
+
+@pytest.mark.skipif(not attach.can_enter(), reason="sys.remote_exec is of Python 3.14")
+def test_a_running_python_of_our_version_is_seen_from_inside(tmp_path: Path) -> None:
+    with job(GROWS) as (process, _):
+        done = record(tmp_path, "-p", str(process.pid), "-d", "8s", finalize=True)
+        assert is_running(process.pid)
+        process.kill()
+    assert done.returncode == 0
+    holders = open_recording(tmp_path / "run.parquet").tables["holders"]
+    assert holders[holders["variable"] == "history"]["deep_bytes"].max() > 5_000_000
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
