@@ -92,7 +92,7 @@ def _line(file: str, line: int, text: str, seen: pd.DataFrame, texts: dict[str, 
         bytes=float(seen["bytes"].sum()),
         share=0.0,
         sample_count=int(seen["sample_count"].sum()),
-        library=_called_package(stack, file, line) or _imported_package(text, texts.get(file) or []),
+        library=_called_package(stack, file, line) or imported_package(text, texts.get(file) or []),
         stack=stack,
     )
 
@@ -119,7 +119,7 @@ def _called_package(stack: str, file: str, line: int) -> str | None:
     return found.group(1) if found else None
 
 
-def _imported_package(text: str, lines: list[str]) -> str | None:
+def imported_package(text: str, lines: list[str]) -> str | None:
     """The package a line names, by the imports of its file; else the only one the file imports."""
     by_name: dict[str, str] = {}
     for source, names, modules in _IMPORTS.findall("\n".join(lines)):

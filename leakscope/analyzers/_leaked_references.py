@@ -14,7 +14,9 @@ import numpy as np
 from ..findings import Evidence, Finding, Subject
 from ..units import format_bytes, format_count, format_duration
 from ._growth import ProcessGrowth, TreeGrowth, int_of, level_at, rows_of, severity_of, without_last
+from ._growth_stacks import imported_package
 from ._opaque import opaque_holders
+from ._retained import sources_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,14 +37,16 @@ def leaked(
     if opaque_holders(rows_of(recording.tables["holders"], process)):
         return
     takes = rows_of(recording.tables["takes"], process)
+    package = imported_package("", [line for source in sources_of(recording) for line in source.text.splitlines()])
     orphans = _most_orphaned(without_last(rows_of(recording.tables["orphans"], process), takes))
     window_s = growth.end_s - growth.start_s
     if orphans is not None and _own_bytes_per_s(orphans) * window_s >= min_own_share * left:
-        yield _finding(growth, process, left, kind, str(orphans["type_name"].iloc[0]), 0.65, _seen(orphans))
+        type_name = str(orphans["type_name"].iloc[0])
+        yield _finding(growth, process, left, kind, type_name, package, 0.65, _seen(orphans))
         return
     small = _small_objects(rows_of(recording.tables["sentinels"], process), without_last(takes, takes), growth, left)
     if small is not None:
-        yield _finding(growth, process, left, kind, None, 0.5, [small])
+        yield _finding(growth, process, left, kind, None, package, 0.5, [small])
 
 
 def _most_orphaned(orphans: pd.DataFrame) -> pd.DataFrame | None:
@@ -104,24 +108,34 @@ def _finding(
     left: int,
     kind: str,
     type_name: str | None,
+    package: str | None,
     confidence: float,
     evidence: list[Evidence],
 ) -> Finding:
+    """``package``: the only one that the program imports, and so the one that made them."""
     what = type_name or "small ones: strings, numbers, bytes"
+    who = f"{package}, or another C extension," if package else "a C extension"
+    if package:
+        evidence = [*evidence, Evidence(f"{package} is the only package that the program's own modules import")]
     return Finding(
         kind=kind,
-        title=f"Objects that nobody refers to pile up ({what}): a C extension keeps references it should drop",
+        title=f"Objects that nobody refers to pile up ({what}): {who} keeps references it should drop",
         severity=severity_of(growth, left),
         confidence=confidence,
         bytes=left,
         subject=Subject(
-            pid=process.pid, process=process.name, role=process.role, holder="no Python object", type=type_name
+            pid=process.pid,
+            process=process.name,
+            role=process.role,
+            holder="no Python object",
+            type=type_name,
+            library=package,
         ),
         bytes_per_hour=round(left / max(growth.end_s - growth.start_s, 1e-9) * 3600, 1),
         evidence=[*evidence, Evidence(f"nothing else explains {format_bytes(left)} of growth", {"bytes": left})],
         doubts=["a table inside C code that nothing in Python leads to would look the same"],
         remedy=[
-            "update or replace the extension that makes these objects: clearing variables and gc.collect() free "
-            "nothing here"
+            f"update or replace {package or 'the extension that makes these objects'}: clearing variables and "
+            "gc.collect() free nothing here"
         ],
     )

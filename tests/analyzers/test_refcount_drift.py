@@ -166,6 +166,13 @@ def test_objects_that_nobody_refers_to_explain_growth_without_a_holder(tmp_path)
     assert finding.severity == "critical"
 
 
+def test_the_only_package_that_the_program_imports_is_the_one_to_update(tmp_path):
+    builder = with_orphans(trainer(tmp_path)).source(PID, "/home/me/train.py", "import json\nimport msgspec\n")
+    (finding,), _, _ = looked(builder.open())
+    assert finding.subject.library == "msgspec"
+    assert "msgspec" in finding.title
+
+
 @pytest.mark.parametrize(
     "change",
     [{"verdict": "held"}, {"own_per_s": LEAK_BYTES_PER_S // 100}],
