@@ -90,6 +90,8 @@ class Terminal:
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             os.chdir(folder)
+            for number in (signal.SIGINT, signal.SIGQUIT):  # which a shell ignores for what it runs in the background
+                signal.signal(number, signal.SIG_DFL)
             os.execvpe(command[0], command, environment())
 
     def expect(self, text: str) -> None:
