@@ -12,13 +12,11 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Singles = NDArray[np.float32]
 Floats = NDArray[np.float64]
@@ -29,6 +27,7 @@ Key = tuple[int, str]
 
 _COUNT = 32  # numbers in a fingerprint, as agent/weights.py writes it
 _DISTINCT = 4  # a tensor with so few different values says nothing
+_MOST_ELEMENTS = 2**63 - 1  # a shape is text in the recording, and may say anything
 _CHUNK = 512  # rows compared at once with all of a size: bounds memory, not the result
 _PASSING = frozenset(("gradient", "batch", "saved-for-backward", "activation", "optimizer-state"))
 _OF_MODELS = frozenset(("parameter", "buffer"))
@@ -111,7 +110,7 @@ class Likeness:
 
 def rounds_of(weights: pd.DataFrame) -> list[Round]:
     """The rounds of one process by time, from its rows of table ``weights``."""
-    rows = weights[weights["fingerprint"].notna() & ~weights["tensor_owner"].isin(_PASSING)]
+    rows = weights[weights["fingerprint"].notna() & weights["take"].notna() & ~weights["tensor_owner"].isin(_PASSING)]
     rounds = []
     for take, of_take in rows.groupby("take", sort=True):
         paths = of_take["weight_set"].fillna("")
@@ -140,7 +139,7 @@ def _renamed(sets: dict[str, WeightSet], last: dict[str, WeightSet]) -> dict[str
 
 def _weight_set(path: str, rows: pd.DataFrame) -> WeightSet:
     prints = rows["fingerprint"].tolist()
-    raw = [base64.b64decode(text) for text in prints]
+    raw = [_decoded(text) for text in prints]
     whole = np.array([len(data) == 4 * _COUNT for data in raw], dtype=bool)
     values = np.frombuffer(b"".join(d for d, w in zip(raw, whole) if w), dtype="<f4").reshape(-1, _COUNT)
     informative = np.zeros(len(raw), dtype=bool)
@@ -152,7 +151,7 @@ def _weight_set(path: str, rows: pd.DataFrame) -> WeightSet:
     devices: Counter[str] = Counter()
     storages: dict[int, tuple[int, Key]] = {}
     for number, (address, size, device) in enumerate(zip(rows["storage_key"], sizes, _texts(rows, "device"))):
-        address = -1 - number if address is None or address != address else int(address)
+        address = -1 - number if pd.isna(address) else int(address)
         if address not in storages:
             storages[address] = (size, keys[number])
             devices[device] += size
@@ -172,13 +171,21 @@ def _weight_set(path: str, rows: pd.DataFrame) -> WeightSet:
     )
 
 
+def _decoded(text: str) -> bytes:
+    """Nothing where it is no fingerprint: a damaged row says nothing, and costs no other row its look."""
+    try:
+        return base64.b64decode(text)
+    except ValueError:
+        return b""
+
+
 def _texts(rows: pd.DataFrame, column: str) -> list[str]:
     texts: list[Any] = rows[column].fillna("").tolist()
     return texts
 
 
 def _elements(shape: str) -> int:
-    return math.prod(int(length) for length in shape.split("x") if length.isdigit())
+    return min(math.prod(int(length) for length in shape.split("x") if length.isdecimal()), _MOST_ELEMENTS)
 
 
 def _distinct(values: Singles) -> Indices:

@@ -59,6 +59,7 @@ def findings(
     told = False
     for process in growth.processes:
         takes = rows_of(recording.tables["takes"], process)
+        takes = takes[takes["take"].notna()]
         rounds = by_last_path(_at_work(rounds_of(rows_of(recording.tables["weights"], process)), takes))
         if not rounds:
             continue

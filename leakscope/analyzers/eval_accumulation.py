@@ -29,6 +29,7 @@ NEEDS = ("process_samples", "phases")
 AFTER_OTHERS = 1  # the holder of what evaluation gathers is theirs to name
 KIND = "eval-accumulation"
 _NEVER_BLAMED = ("train", "start-up")
+_FIGURES = ["entry_count", "gained_bytes", "phase_s", "peak_gain_bytes"]
 
 
 def findings(
@@ -96,6 +97,7 @@ def _phases(
     recording: Recording, process: ProcessGrowth, start_s: float, end_s: float, max_entries_per_step: float
 ) -> Iterator[_Passages]:
     rows = rows_of(recording.tables["phases"], process)
+    rows = rows.dropna(subset=_FIGURES)
     rows = rows[rows["time_s"] < process.exit_s]  # as a program ends it lets go of all, whatever phase that is in
     for phase in sorted(set(rows["phase"].dropna()) - set(_NEVER_BLAMED)):
         own = rows[rows["phase"] == phase]
@@ -119,7 +121,7 @@ def _with_zero(rows: pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
 
     zero = rows.head(1).copy()
-    for column in ("entry_count", "gained_bytes", "phase_s"):
+    for column in _FIGURES[:3]:
         zero[column] = zero[column] * 0
     return pd.concat([zero, rows])
 

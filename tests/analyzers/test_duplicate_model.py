@@ -198,6 +198,14 @@ def test_a_checkpoint_with_the_state_of_its_optimizer_is_found(tmp_path):
     assert finding.bytes == pytest.approx(weight_bytes(model), rel=0.02)
 
 
+def test_a_damaged_row_costs_no_other_its_look(tmp_path):
+    one, two = encoder(), encoder()
+    job = Job(tmp_path, trains=False).look(one=one, two=two).look(one=one, two=two)
+    for damage in ({"fingerprint": "é"}, {"fingerprint": "AAA"}, {"fingerprint": "", "shape": "²x" + 400 * "9"}):
+        job.builder.row("weights", 4.0, PID, **{"take": 1, "weight_set": "main() one", **damage})
+    assert [f.kind for f in job.report().findings] == ["duplicate-model"]
+
+
 def test_three_copies_are_two_findings(tmp_path):
     held = {"a": encoder(), "b": encoder(), "c": clone(encoder().state_dict())}
     findings = Job(tmp_path, trains=False).look(**held).look(**held).report().findings

@@ -75,3 +75,11 @@ def test_a_model_switched_at_every_step_is_no_evaluation(tmp_path):
 def test_when_it_happens_does_not_answer_who_holds_it(tmp_path):
     report = analyze(recorded(tmp_path, kept_mib=31, peak_mib=10))
     assert {f.kind for f in report.findings} == {"eval-accumulation", "unexplained-growth"}
+
+
+def test_a_row_without_figures_costs_no_other_its_look(tmp_path):
+    builder = RecordingBuilder(tmp_path).process(PID).samples(PID, rss=[500 * MiB] * 30)
+    figures = {"phase": "eval", "gained_bytes": 0, "phase_s": 1.0, "peak_gain_bytes": MiB, "step": 1}
+    builder.row("phases", 10.0, PID, entry_count=1, **figures).row("phases", 20.0, PID, **figures)
+    (result,) = eval_results(builder.row("phases", 25.0, PID, entry_count=4, **figures).ends().open())
+    assert isinstance(result, RuledOut)
