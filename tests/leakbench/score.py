@@ -81,13 +81,15 @@ def uses_torch(program: Program) -> bool:
 
 
 def _in_short(place: Place) -> str:
-    return f"{place.kind} of {place.variable}" if place.variable else place.kind
+    return _words(place.kind, place.variable, place.line_text)
+
+
+def _words(kind: str, variable: str | None, line_text: str | None) -> str:
+    return kind + (f" of {variable}" if variable else "") + (f" at {line_text}" if line_text else "")
 
 
 def _said(finding: dict[str, Any], program: Program) -> str:
-    subject = finding["subject"]
-    place = f" at {_line_text(finding, program)}" if _line_text(finding, program) else ""
-    return f"{finding['kind']}{' of ' + subject['variable'] if subject['variable'] else ''}{place}"
+    return _words(finding["kind"], finding["subject"]["variable"], _line_text(finding, program))
 
 
 def _line_text(finding: dict[str, Any], program: Program) -> str | None:

@@ -50,7 +50,7 @@ def markdown(scores: Sequence[Score], about: dict[str, Any]) -> str:
             [(label, f"{mean:.0%}", str(right)) for label, mean, right in calibration(run)],
         ),
     ]
-    missed = [(f"`{s.program}`", s.expected, _cell(s.said + _also_wrong(s))) for s in run if not s.right]
+    missed = [(f"`{s.program}`", _cell(s.expected), _cell(s.said + _also_wrong(s))) for s in run if not s.right]
     if missed:
         sections.append(_table(("missed", "what is wrong with it", "what the report says first"), missed))
     left_out = [f"- `{s.program}`: {s.not_run}" for s in scores if s.not_run]
