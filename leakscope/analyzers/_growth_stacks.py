@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -20,6 +21,10 @@ _PACKAGES = re.compile(r"(?:site|dist)-packages/([^/.]+)")
 # A thread that stands here grows nothing: what grew while it was seen here, grew between two looks.
 _WAITS = re.compile(r"\b(sleep|wait|join|acquire|select|poll|recv|accept|input)\w*\(")
 _MIN_BELOW = 0.2  # of what was seen at a call: grew below it, so it is the function called that grows
+STANDARD_LIBRARY: frozenset[str] = getattr(sys, "stdlib_module_names", frozenset()) or (
+    # Python 3.9: what lies in its folder.
+    frozenset(name.split(".")[0] for name in os.listdir(os.path.dirname(os.__file__))) | {*sys.builtin_module_names}
+)
 _IMPORTS = re.compile(r"^\s*(?:from\s+([\w.]+)\s+import\s+(.+)|import\s+(.+))$", re.MULTILINE)
 
 
@@ -127,7 +132,7 @@ def imported_package(text: str, lines: list[str]) -> str | None:
             words: list[Any] = part.split()
             if words:
                 module = (source or words[0]).split(".")[0]
-                if module and module not in sys.stdlib_module_names:
+                if module and module not in STANDARD_LIBRARY:
                     by_name[words[-1].split(".")[0]] = module
     named = {module for name, module in by_name.items() if re.search(rf"\b{re.escape(name)}\b", text)}
     candidates = named or set(by_name.values())

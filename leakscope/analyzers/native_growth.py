@@ -13,7 +13,6 @@ Do:            look whether the library has a newer version or a limit for its c
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,7 +21,7 @@ import numpy as np
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import MiB, format_bytes
 from ._growth import ProcessGrowth, TreeGrowth, level_at, no_growth, rows_of, severity_of, text_of, tree_growth
-from ._growth_stacks import GrowthLine, growth_lines
+from ._growth_stacks import STANDARD_LIBRARY, GrowthLine, growth_lines
 from ._ledger import growth_of, ledger
 from ._native_caches import Cache, arrow_pool_bytes, known_cache
 from ._native_windows import NativeStack, native_stacks
@@ -155,7 +154,7 @@ def _opaque_in(line: GrowthLine | None, recording: Recording, process: ProcessGr
 
 def _is_standard(opaque: pd.Series[Any]) -> bool:
     """Of the standard library: a database, a pickler. It does not leak, it holds what it was given."""
-    return str(opaque["type_name"]).split(".")[0].lstrip("_") in sys.stdlib_module_names
+    return str(opaque["type_name"]).split(".")[0].lstrip("_") in STANDARD_LIBRARY
 
 
 def _finding(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, look: _Look) -> Finding:

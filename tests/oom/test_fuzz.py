@@ -14,7 +14,7 @@ FIXTURES = Path(__file__).parents[2] / "fixtures" / "oom-logs"
 TEXTS = [path.read_text() for path in sorted(FIXTURES.iterdir()) if path.suffix in (".log", ".kmsg")]
 LINES = [line for text in TEXTS for line in text.splitlines()]
 SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
-NUMBERS = ("uid", "total_vm_kb", "anon_rss_kb", "file_rss_kb", "shmem_rss_kb", "pgtables_kb", "cgroup", "kernel_time_s")
+NUMBERS = ("uid", "total_vm_kb", "anon_rss_kb", "file_rss_kb", "shmem_rss_kb", "pgtables_kb", "cgroup")
 
 
 def assert_nothing_invented(text: str) -> None:
@@ -24,13 +24,16 @@ def assert_nothing_invented(text: str) -> None:
             assert f"process{event.pid}" in dense or f"pid:{event.pid}" in dense
         if event.comm is not None:
             assert re.sub(r"\s", "", event.comm) in dense
+        time_s = event.kernel_time_s  # not always that of the whole log: it may tell of one kill twice
+        assert time_s is None or f"{time_s:.6f}" in dense or f"{time_s * 1e6:.0f}" in dense
         assert oom.describe(event)
 
 
 @SETTINGS
 @given(st.sampled_from(TEXTS), st.data())
 def test_a_cut_text_gives_the_same_numbers_or_none(text: str, data: st.DataObject):
-    whole = {event.pid: event for event in oom.read(text).events}
+    dense = re.sub(r"\s", "", text)  # of a process that a log kills twice, a cut may leave the second time
+    whole = {event.pid: event for event in oom.read(text).events if dense.count(f"Killedprocess{event.pid}(") < 2}
     start = data.draw(st.integers(0, len(text)))
     cut = text[start : data.draw(st.integers(start, len(text)))]
     assert_nothing_invented(cut)
