@@ -19,6 +19,7 @@ from leakscope import cli, options, schema
 from tests import docs_pages
 from tests.analyzers.leaks import trainer
 from tests.bench.figures import Results, as_markdown
+from tests.leakbench.table import from_results as leakbench
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -52,6 +53,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "outputs": docs_pages.outputs_table,
     "costs": lambda: as_markdown(Results.load()),
     "tables": tables,
+    "leakbench": leakbench,  # measured: shown as the last whole run left it
 }
 
 

@@ -75,8 +75,8 @@ def record(program: Program, output: Path, seconds: float) -> None:
     partial.unlink(missing_ok=True)
     command = record_command(partial, sys.executable, program.path, seconds)
     done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST_S + seconds)
-    ended = f"{program.name} ended with {done.returncode}, not {program.exit_status}: {done.stderr}"
-    assert done.returncode == program.exit_status, ended
+    said = done.stderr.strip() or "it said nothing"
+    assert done.returncode == program.exit_status, f"{said} (status {done.returncode}, not {program.exit_status})"
     partial.replace(output)
 
 

@@ -55,7 +55,7 @@ def markdown(scores: Sequence[Score], about: dict[str, Any]) -> str:
         sections.append(_table(("missed", "what is wrong with it", "what the report says first"), missed))
     left_out = [f"- `{s.program}`: {s.not_run}" for s in scores if s.not_run]
     if left_out:
-        sections.append("Not run:\n\n" + "\n".join(left_out) + "\n")
+        sections.append("Not judged:\n\n" + "\n".join(left_out) + "\n")
     return "\n".join(sections)
 
 
