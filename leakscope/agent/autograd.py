@@ -6,8 +6,15 @@ inside ``backward``: the engine frees those buffers without the interpreter's lo
 
 A long graph is sampled by age. Nodes are numbered in the order of their making, so the walk goes straight down to the
 oldest, counts upwards from there, and extrapolates to the number of the newest when its share of the budget is used.
+
+Looking leaves a trace. In torch 2.13 a node that Python has seen keeps its Python object for as long as it lives, and
+torch frees such nodes one inside the other instead of in a row: 190 bytes of stack each, measured. A chain of 45,000
+of them overflows 8 MiB and ends the job by a segmentation fault when it lets go of it. So only a part of the stack's
+worth of them may exist at a time, from all inventories together.
 """
 
+import _thread
+import resource
 import types
 from heapq import heappop, heappush
 from time import thread_time
@@ -16,7 +23,11 @@ mro_of = type.__dict__["__mro__"].__get__
 namespace_of = type.__dict__["__dict__"].__get__
 
 NODE_BYTES = 520  # a C++ node with its edges, metadata and Python wrapper, measured on a GPT-2 graph
-MAX_NODES = 40000  # followed per take, 2 us each: at most half of what is left of them for one tensor
+FREED_NODE_BYTES = 200  # of the stack
+STACK_SHARE = 0.25  # the rest is for what the job itself does there, and for nodes that it looks at
+USUAL_STACK_BYTES = 8 * 1024 * 1024
+LEAST_STACK_BYTES = 2 * 1024 * 1024  # what glibc gives to threads where the limit is "unlimited"
+MAX_ROOTS = 32  # looked into of one place: more of them say little more, and all that is seen keeps its trace
 MAX_READ = 4000  # of one graph, whose saved tensors are read, 10 us each
 MIN_NODES = 200  # fewer say nothing of the rest
 _NO_NUMBER = 2**64 - 1  # of the nodes that stand for parameters: they are nobody's history
@@ -32,11 +43,32 @@ def is_node(cls):
     return any(type(namespace_of(base).get("next_functions")) is types.GetSetDescriptorType for base in mro_of(cls))
 
 
-class Graphs(object):
-    """The graphs of one walk. Nodes are shared between tensors and counted with the first that leads to them."""
+def node_types(types_):
+    """Those of ``types_`` whose objects are graph nodes."""
+    return frozenset(cls for cls in types_ if is_node(cls))
 
-    def __init__(self, reads_saved, storages, storage_id, tensor_type, deadline):
+
+def most_seen():
+    """How many nodes may have a Python object at a time: whichever thread lets go of them, its stack must do."""
+    soft, _hard = resource.getrlimit(resource.RLIMIT_STACK)
+    main = LEAST_STACK_BYTES if soft == resource.RLIM_INFINITY else soft
+    own = _thread.stack_size()  # of threads; to ask is to set it back to the default
+    if own:
+        _thread.stack_size(own)
+    smallest = min(main, own or main, USUAL_STACK_BYTES)
+    return int(STACK_SHARE * smallest) // FREED_NODE_BYTES
+
+
+class Graphs(object):
+    """The graphs of one walk. Nodes are shared between tensors and counted with the first that leads to them.
+
+    ``known``: ids of the nodes that have a Python object already. To see these again changes nothing.
+    """
+
+    def __init__(self, reads_saved, storages, storage_id, tensor_type, deadline, known):
         self.truncated = False
+        self._known = known
+        self._spare = most_seen() - len(known)
         self._reads_saved = reads_saved
         self._storages = storages
         self._storage_id = storage_id
@@ -45,27 +77,29 @@ class Graphs(object):
         self.saved = {}  # address of a storage that only a graph keeps -> (bytes, dtype)
         self._seen = {}  # id -> node: held until the walk is over, since a wrapper's id means nothing once it is gone
         self._saved_names = {}
-        self.roots = {}  # place -> tensors whose graphs were looked into there
+        self.roots = {}  # place -> (tensors whose graphs were looked into there, by weight; looks)
+
+    def is_spent(self):
+        """Ask before asking a tensor for its graph: that alone makes a Python object."""
+        return self._spare < 2 * MIN_NODES or thread_time() > self._deadline
 
     def below(self, grad_fn):
-        """(nodes, bytes of saved tensors on the host) newly reached from ``grad_fn``; None: out of budget."""
+        """(nodes, bytes of saved tensors on the host) newly reached: one graph gets half of the rest."""
         seen = self._seen
         if id(grad_fn) in seen:
             return 0, 0
-        allowed = (MAX_NODES - len(seen)) // 2
-        if allowed < MIN_NODES or thread_time() > self._deadline:
-            return None
-        seen[id(grad_fn)] = grad_fn
+        least = self._spare // 2
+        self._see(grad_fn)
         newest = oldest = self._number(grad_fn)
         heap = [(newest, 0, grad_fn)]
         walked = []
         parameters = 0
-        while heap and len(walked) < allowed and (len(walked) & 255 or thread_time() < self._deadline):
+        while heap and self._spare > least and (len(walked) & 255 or thread_time() < self._deadline):
             number, _, node = heappop(heap)
             walked.append((number, node))
             for following, _index in node.next_functions:
                 if following is not None and id(following) not in seen:
-                    seen[id(following)] = following
+                    self._see(following)
                     number = self._number(following)
                     if number == _NO_NUMBER:
                         parameters += 1
@@ -78,9 +112,13 @@ class Graphs(object):
         below = sum(1 for number, _ in walked if number < reached)
         if below < MIN_NODES:
             self.truncated = True  # still on the way down: all that is known is that there is more
-            return len(walked) + parameters, saved
+            return len(walked) + len(heap) + parameters, saved
         scale = max(1.0, below * (newest - oldest) / float(reached - oldest) / len(walked))
         return int(len(walked) * scale) + parameters, int(saved * scale)
+
+    def _see(self, node):
+        self._seen[id(node)] = node
+        self._spare -= id(node) not in self._known
 
     def _saved_by_all(self, walked):
         """From a sample: reading costs ten times what following a link does."""

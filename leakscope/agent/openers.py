@@ -469,7 +469,7 @@ def open_tensor(walk, obj, node, weight):
             if gradient is not None:
                 walk.push(gradient, node, ".grad", ATTRIBUTE, weight)
         elif has_history and walk.graphs is not None:
-            open_graph(walk, tensor.grad_fn.__get__(obj), node, weight)
+            open_graph(walk, tensor.grad_fn.__get__, obj, node, weight)
         if type(obj) is not tensor and flags_of(type(obj)) & HEAPTYPE:
             attributes = _object_getattribute(obj, "__dict__")
             if attributes:
@@ -493,23 +493,23 @@ def _storage_bytes(walk, tensor, obj, node, weight):
     return size * weight
 
 
-def open_graph(walk, grad_fn, node, weight):
+def open_graph(walk, grad_fn_of, obj, node, weight):
     """The autograd graph of a tensor as one place below it: it is in C++, where no object counter looks."""
-    if grad_fn is None:
-        return
-    found = walk.graphs.below(grad_fn)
-    if found is not None and not found[0]:
-        return
-    graph = walk.node_at(node, ".grad_fn", REFERENCE, autograd.AutogradGraph, None, None)
-    if found is None:  # one more like those before it: places are scaled by count over opened
-        roots = walk.graphs.roots.get(graph)
-        if roots:
+    graphs = walk.graphs
+    graph = walk.existing(node, ".grad_fn", autograd.AutogradGraph)
+    roots, looks = graphs.roots.get(graph, (0, 0))
+    if graphs.is_spent() or looks >= autograd.MAX_ROOTS:
+        if roots:  # one more like those before it: places are scaled by count over opened
             graph.count += graph.opened / roots * weight
         else:
-            walk.graphs.truncated = True
+            graphs.truncated = True
         return
-    nodes, saved_bytes = found
-    walk.graphs.roots[graph] = walk.graphs.roots.get(graph, 0) + weight
+    grad_fn = grad_fn_of(obj)
+    nodes, saved_bytes = (0, 0) if grad_fn is None else graphs.below(grad_fn)
+    if not nodes:
+        return
+    graph = walk.node_at(node, ".grad_fn", REFERENCE, autograd.AutogradGraph, None, None)
+    graphs.roots[graph] = roots + weight, looks + 1
     graph.count += nodes * weight
     graph.opened += nodes * weight
     graph.visits += nodes
@@ -522,7 +522,11 @@ def open_graph_node(walk, obj, node, weight):
     node.own_bytes += (basicsize_of(type(obj)) + GC_HEADER_BYTES) * weight
     open_attributes(walk, obj, node, weight)
     if walk.graphs is not None:
-        open_graph(walk, obj, node, weight)
+        open_graph(walk, _itself, obj, node, weight)
+
+
+def _itself(obj):
+    return obj
 
 
 def open_image(walk, obj, node, weight):

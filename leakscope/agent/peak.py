@@ -64,6 +64,8 @@ def rows(batch_storages=()):
     try:
         objects = gc.get_objects()
         picked = tensors.of_types(objects, frozenset().union(*kinds.values()))
+        graph_types = autograd.node_types(tensors.census(objects))
+        graph_nodes = frozenset(map(id, tensors.of_types(objects, graph_types)))
         del objects
         alike = {name: [obj for obj in picked if type(obj) in kind] for name, kind in kinds.items()}
         del picked
@@ -73,21 +75,23 @@ def rows(batch_storages=()):
         if inventory is None:
             return []
         inventory.parameters = []
-        tensors.settle_graphs(inventory, _saved(alike["Tensor"], inventory))
+        tensors.settle_graphs(inventory, _saved(alike["Tensor"], inventory, graph_nodes))
         return list(budget(inventory, "backward"))
     finally:
         if collecting:
             gc.enable()
 
 
-def _saved(live, inventory):
+def _saved(live, inventory, graph_nodes):
     """{address: (bytes, dtype)} of what the graphs of the live tensors saved for backward."""
     torch = sys.modules["torch"]
     base = torch.Tensor
     known = dict.fromkeys(a for a, s in inventory.storages.items() if s.owner is not None)
-    graphs = autograd.Graphs(True, known, torch._C._storage_id, base, thread_time() + PAUSE_S)
+    graphs = autograd.Graphs(True, known, torch._C._storage_id, base, thread_time() + PAUSE_S, graph_nodes)
     with torch._C.DisableTorchFunction():
         for tensor in live:
+            if graphs.is_spent():
+                break
             try:
                 if base.requires_grad.__get__(tensor) and not base.is_leaf.__get__(tensor):
                     graphs.below(base.grad_fn.__get__(tensor))

@@ -4,15 +4,13 @@ A take pauses its thread and keeps the collector from running in between (its ow
 job's garbage is collected). When it returns it holds no object of the job: only rows of numbers and strings remain.
 """
 
-import ctypes
 import gc
 import sys
 import types
-from collections import Counter
 from functools import lru_cache
 from time import perf_counter, thread_time
 
-from . import frameworks, gradients, loaders, names, openers, referrers, roots, tensors, walk
+from . import autograd, frameworks, gradients, loaders, names, openers, referrers, roots, tensors, walk
 from .memory import rss_bytes
 from .probes import compile_counters, data_forms, holders, object_types, orphans, threads
 from .probes import tensors as tensor_rows
@@ -70,14 +68,15 @@ class Take(object):
         begin, begin_cpu = perf_counter(), thread_time()
         self._note_hidden_growth()
         objects = gc.get_objects()
-        self.census = _census(objects)
+        self.census = tensors.census(objects)
         object_count = len(objects)
         # Off the training thread nothing of torch is looked at.
         looks = self.safe_point != "agent-thread"
         kinds_of = {name: tensors.types_of(name) if looks else frozenset() for name in _TORCH}
         # One pass for all that is wanted by type: it costs as much as the census itself.
         states = frameworks.types()
-        wanted = _SUSPENDED.union({_LRU_CACHE}, states, *kinds_of.values())
+        graph_types = autograd.node_types(self.census) if looks else frozenset()
+        wanted = _SUSPENDED.union({_LRU_CACHE}, states, graph_types, *kinds_of.values())
         if self._looks_for_large_containers():
             wanted |= roots.CONTAINERS
         picked = tensors.of_types(objects, wanted)
@@ -90,6 +89,7 @@ class Take(object):
         suspended = [obj for obj in picked if type(obj) in _SUSPENDED]
         caches = [obj for obj in picked if type(obj) is _LRU_CACHE and obj.cache_info()[3] >= LARGE_LENGTH]
         known = self.memory.get("library_names", ())
+        graph_nodes = frozenset(map(id, tensors.of_types(picked, graph_types)))
         large = [o for o in picked if type(o) in roots.CONTAINERS and (len(o) >= LARGE_LENGTH or id(o) in known)]
         del picked
         self.deadline = thread_time() + self.pause_s
@@ -99,6 +99,7 @@ class Take(object):
             with_tensors=looks,
             reads_saved=self._is_backward_impossible(),
             landmarks=() if inventory is None else inventory.roots,
+            graph_nodes=graph_nodes,
         )
         self.threads = roots.feed(self.walk, self.main_thread, self.agent_thread, suspended)
         self._library_caches(caches)
@@ -254,11 +255,3 @@ class Take(object):
         first_rss, first_explained = memory.setdefault("first", (rss, explained))
         growth = rss - first_rss
         memory["hidden"] = growth > HIDDEN_MIN_BYTES and explained - first_explained < HIDDEN_FRACTION * growth
-
-
-def _census(objects):
-    """{type: count}. Counted by address: a set or dict of classes would run what a metaclass has for a hash."""
-    counts = Counter(map(id, map(type, objects)))
-    # The objects keep their types alive, so each address is still that of its type.
-    classes = ((ctypes.cast(address, ctypes.py_object).value, count) for address, count in counts.items())
-    return {cls: count for cls, count in classes if names.is_plain_class(cls)}

@@ -86,10 +86,13 @@ class Walk(object):
     """One walk: feed it roots in order of preference, then ``finish(census)``.
 
     ``deadline`` (thread_time seconds) cuts it: ``truncated`` is then True and the figures are lower bounds.
-    ``landmarks``: ids of objects whose nodes are wanted afterwards.
+    ``landmarks``: ids of objects whose nodes are wanted afterwards. ``graph_nodes``: ids of the autograd graph nodes
+    that Python knows.
     """
 
-    def __init__(self, deadline, with_tensors=True, reads_saved=False, expand_limit=500, landmarks=()):
+    def __init__(
+        self, deadline, with_tensors=True, reads_saved=False, expand_limit=500, landmarks=(), graph_nodes=frozenset()
+    ):
         self.nodes = []
         self.seen = set()
         self.truncated = False
@@ -110,7 +113,7 @@ class Walk(object):
         self._counted_by_references = openers.COUNTED_BY_REFERENCES | ATOMS
         self._own_references = self._count_own_references()
         self.graphs = None
-        self._find_array_libraries(with_tensors, reads_saved)
+        self._find_array_libraries(with_tensors, reads_saved, graph_nodes)
 
     def _count_own_references(self):
         """How many references to a member are ours in the middle of ``push``: it differs between Python versions."""
@@ -121,7 +124,7 @@ class Walk(object):
         self.push_members(members, 1, node, 1000.0)
         return round(1000.0 * size / node.own_bytes) - 1
 
-    def _find_array_libraries(self, with_tensors, reads_saved):
+    def _find_array_libraries(self, with_tensors, reads_saved, graph_nodes):
         numpy = sys.modules.get("numpy")
         array = getattr_plain(numpy, "ndarray")
         if type(array) is type:
@@ -140,7 +143,9 @@ class Walk(object):
             self.storage_id = getattr_plain(binding, "_storage_id")
             self._use_count = _use_count(binding)
             if self.storage_id is not None:
-                self.graphs = autograd.Graphs(reads_saved, self.storages, self.storage_id, tensor, self._deadline)
+                self.graphs = autograd.Graphs(
+                    reads_saved, self.storages, self.storage_id, tensor, self._deadline, graph_nodes
+                )
 
     # ---- roots
 
@@ -267,6 +272,10 @@ class Walk(object):
             return
         node.count += share
         entry[2] += share  # in time if it still waits in the queue; else its place is scaled by count over opened
+
+    def existing(self, parent, label, cls):
+        """The place if anything was found there; None."""
+        return self._index.get((parent, label, cls))
 
     def node_at(self, parent, label, edge, cls, root, named):
         key = (parent, label, cls)

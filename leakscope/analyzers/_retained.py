@@ -162,9 +162,12 @@ def _endless_graph(inventory: Heap, known: Sequence[Accumulation], missing_bytes
     return [Accumulation(longest, 0.6 * missing_bytes, (longest,), is_guess=True)]
 
 
-def _is_endless(place: Place, inventory: Heap, *, min_nodes: int = 8000) -> bool:
-    """``min_nodes``: ten times what a 12-layer transformer needs for a step; the agent follows a little more."""
-    return place.type_name == _GRAPH_TYPE and inventory.truncated and place.count[-1] >= min_nodes
+def _is_endless(place: Place, inventory: Heap, *, min_nodes: int = 4000) -> bool:
+    """``min_nodes``: five times what a 12-layer transformer needs for a step; the agent follows a little more at first.
+
+    Later it follows less, since it may not leave traces in too many nodes of one graph.
+    """
+    return place.type_name == _GRAPH_TYPE and inventory.truncated and place.count.max() >= min_nodes
 
 
 def _growing_length(inventory: Heap, known: Sequence[Accumulation], missing_bytes: float) -> list[Accumulation]:
@@ -405,7 +408,7 @@ def _evidence(
 ) -> Iterator[Evidence]:
     if holder.is_guess and place.type_name == _GRAPH_TYPE:
         yield Evidence(
-            f"its autograd graph is longer than an inventory follows: {format_count(place.count[-1])} nodes and more",
+            f"its autograd graph is longer than an inventory follows: {format_count(place.count.max())} nodes and more",
             {"nodes": int(place.count[-1])},
         )
     else:
