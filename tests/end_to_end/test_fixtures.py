@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from .programs import FIXTURES, LONGER_SECONDS, SECONDS, Place, Program, named, programs, record_and_report
-
-AT_ONCE = 2  # a program takes about a third of a core; many at once would put off each other's inventories
-Reports = dict[Path, "Future[dict[str, Any]]"]
 
 pytestmark = pytest.mark.slow
 
@@ -22,22 +18,11 @@ def as_parameters() -> Iterator[Any]:
         yield pytest.param(program, id=program.name)
 
 
-@pytest.fixture(scope="session")
-def reports(request, tmp_path_factory) -> Reports:
-    """Reports of the programs that this run of pytest asks for, made together before the first test looks."""
-    selected = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
-    given = [parameters.get("program") for parameters in selected]
-    wanted = [program.path for program in given if isinstance(program, Program)]
-    folder = tmp_path_factory.mktemp("recordings")
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        return {path: pool.submit(record_and_report, path, folder, SECONDS) for path in wanted}
-
-
 @pytest.mark.parametrize("program", list(as_parameters()))
-def test_the_report_tells_the_truth(program: Program, reports: Reports, tmp_path: Path):
-    wrong = told_wrong(program, reports[program.path].result())
+def test_the_report_tells_the_truth(program: Program, tmp_path: Path):
+    wrong = told_wrong(program, record_and_report(program.path, tmp_path, SECONDS))
     if wrong:  # the runs are as short as can be judged: on a busy machine a longer one may be needed
-        wrong = told_wrong(program, record_and_report(program.path, tmp_path, LONGER_SECONDS))
+        wrong = told_wrong(program, record_and_report(program.path, tmp_path / "again", LONGER_SECONDS))
     assert not wrong, wrong
 
 

@@ -145,6 +145,7 @@ def _fill(path: Path) -> None:
             return
 
 
+@pytest.mark.xdist_group("stranger")
 def test_the_folder_becomes_read_only(scene: Callable[..., Scene], folder: Path, python_of_all: str, seed: int) -> None:
     place = folder / "place"
     place.mkdir(0o777)
@@ -235,6 +236,7 @@ for pid in pids: os.waitpid(pid, 0)
 """
 
 
+@pytest.mark.xdist_group("stranger")  # whose processes are counted
 def test_no_process_is_left(scene: Callable[..., Scene], python_of_all: str, seed: int) -> None:
     run = scene(work=FORKS, before=f"{AS_STRANGER} prlimit --nproc={8 + seed % 8}", python=python_of_all)
     assert run.wait() == STATUS
