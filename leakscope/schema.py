@@ -417,7 +417,7 @@ TABLES: dict[str, Table] = {
             _c("zombie_comm", "str", "", "command name of most of them"),
         )),
         Table("shared_segments", "recorder", "Segments of shared memory of one kind and name at one instant", (
-            _c("segment_kind", "str", "", "dev-shm; deleted: without a name, still mapped; sysv"),
+            _c("segment_kind", "str", "", "dev-shm; deleted: no name, still mapped; sysv; sysv-removed: still attached"),
             _c("segment_name", "str", "", "how their names begin, the changing rest as *: psm_*"),
             _c("segment_count", "int", "", "segments"),
             _c("segment_bytes", "int", "bytes", "memory they take; deleted: address space, an upper bound"),

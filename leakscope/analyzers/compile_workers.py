@@ -83,7 +83,7 @@ def findings(
     if not alive:
         yield RuledOut(_KIND, f"{len(ever)} compile workers were alive, and ended again", {"worker_count": len(ever)})
         return
-    team = _team(growth, everyone, alive, len(ever))
+    team = _team(growth, everyone, alive, len(ever), last_s)
     gained = team.added + team.kept
     held = float(growth.held_bytes[-1]) if growth.held_bytes.size else 0.0
     figures = {"worker_count": len(alive), "pss_bytes": round(team.pss), "private_bytes": round(team.private)}
@@ -105,7 +105,9 @@ def _work_until_s(recording: Recording, growth: TreeGrowth) -> float:
     return min(last_s, float(steps["time_s"].max()) - _STEP_S) if len(steps) else last_s
 
 
-def _team(growth: TreeGrowth, everyone: Sequence[Process], alive: list[Process], ever: int) -> _Team:
+def _team(
+    growth: TreeGrowth, everyone: Sequence[Process], alive: list[Process], ever: int, work_until_s: float
+) -> _Team:
     pids = {p.pid for p in alive}
     parent = next((p for p in everyone for w in alive if p.pid == w.ppid and p.pid not in pids), None)
     born_s = min(p.born_s for p in alive)
@@ -115,7 +117,8 @@ def _team(growth: TreeGrowth, everyone: Sequence[Process], alive: list[Process],
     kept = sum(copied_bytes(p, start_s, end_s) for p in forked)
     if forked and parent is not None:
         kept += copied_bytes(parent, start_s, end_s)  # no longer shared with the workers: they have the old pages
-    late_s = end_s - (end_s - start_s) / 3
+    rested_s = max(start_s, min(end_s, work_until_s))  # to end themselves takes them some work too
+    late_s = rested_s - (rested_s - start_s) / 3
 
     def total(column: str) -> float:
         return sum(_last_reading(p, column, end_s) for p in alive)
@@ -127,7 +130,7 @@ def _team(growth: TreeGrowth, everyone: Sequence[Process], alive: list[Process],
         until_s=end_s,
         parent=parent,
         is_forked=bool(forked),
-        is_idle=all(p.is_idle(late_s, end_s) for p in alive),
+        is_idle=all(p.is_idle(late_s, rested_s) for p in alive),
         pss=total("pss_bytes"),
         private=total("uss_bytes"),
         rss=total("rss_bytes"),

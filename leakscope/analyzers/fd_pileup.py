@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
+from ._counts import judge_count, up_to_the_end
 from ._growth import ProcessGrowth, rows_of, tree_growth
 from ._retained import sources_of
 from ._source_lines import Line
 from ._starts import calls
-from ._trend import CANNOT_TELL, GROWING, Floats, judge
+from ._trend import CANNOT_TELL, GROWING, Floats
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,11 +69,10 @@ def findings(
         if not count.size:
             continue
         most = max(most, int(count.max()))
-        at_work = process.time_s <= process.exit_s  # at its end a process closes what it has
-        time_s, count = process.time_s[at_work], count[at_work]
+        time_s, count = up_to_the_end(process.time_s, count, process)
         if count.size < 2 or np.ptp(count) < min_descriptors:
             continue
-        trend = judge(time_s, count, min_growth_bytes=min_descriptors, min_growth_fraction=min_fraction)
+        trend = judge_count(time_s, count, process, min_count=min_descriptors, min_fraction=min_fraction)
         undecided = undecided or trend.verdict == CANNOT_TELL
         if trend.verdict == GROWING:
             found = True

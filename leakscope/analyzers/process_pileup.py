@@ -18,12 +18,13 @@ import numpy as np
 
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import format_bytes
+from ._counts import judge_count, up_to_the_end
 from ._growth import TreeGrowth, level_at, rows_of, severity_of, tree_growth
 from ._processes import COMPILE_WORKER, Process, alive_counts, processes
 from ._retained import sources_of
 from ._source_lines import Line
 from ._starts import process_start_line
-from ._trend import GROWING, Floats, judge
+from ._trend import CANNOT_TELL, GROWING, Floats
 
 if TYPE_CHECKING:
     from ..storage import Recording
@@ -35,10 +36,11 @@ _PASSING_LIFE = 0.5  # of the run: who lives shorter (a shell, the first of a do
 
 
 class _Pile(NamedTuple):
-    """Children of one program and parent, and how many lived at each moment of the run."""
+    """Children of one program and parent, and how many lived at each moment, until they are ended with the run."""
 
     parent: Process | None
     members: list[Process]
+    time_s: Floats
     alive: Floats
 
 
@@ -56,24 +58,25 @@ def findings(
     found, undecided = False, False
     most = 0
 
-    def piles_up(count: Floats) -> bool | None:
+    def piles_up(at_s: Floats, count: Floats, parent: Process | None) -> bool | None:
         if not count.size or np.ptp(count) < min_processes:
             return False
-        trend = judge(time_s, count, min_growth_bytes=min_processes, min_growth_fraction=min_fraction)
-        return None if trend.verdict == "cannot-tell" else trend.verdict == GROWING
+        owner = parent.growth if parent is not None else None
+        trend = judge_count(at_s, count, owner, min_count=min_processes, min_fraction=min_fraction)
+        return None if trend.verdict == CANNOT_TELL else trend.verdict == GROWING
 
     for pile in _piles(everyone, time_s):
         most = max(most, int(pile.alive.max(initial=0)))
-        answer = piles_up(pile.alive)
+        answer = piles_up(pile.time_s, pile.alive, pile.parent)
         if answer:
             found = True
             first = pile.members[0]
             is_python = first.is_fork or first.role == "python-spawn"
-            yield _finding(growth, pile, time_s, process_start_line(sources, first.command, is_python))
+            yield _finding(growth, pile, process_start_line(sources, first.command, is_python))
         undecided = undecided or answer is None
     for parent in everyone:
         count, name = _zombies(recording, parent, time_s)
-        answer = piles_up(count)
+        answer = piles_up(time_s, count, parent)
         if answer:
             found = True
             line = process_start_line(sources, name, is_python_child=name.startswith("python"))
@@ -97,7 +100,9 @@ def _piles(everyone: list[Process], time_s: Floats) -> Iterator[_Pile]:
         if process.role not in _OWN_KINDS:
             groups[_starter(process, by_pid, run_s), process.role, process.name].append(process)
     for (ppid, _, _), members in groups.items():
-        yield _Pile(by_pid.get(ppid), members, alive_counts(members, time_s))
+        parent = by_pid.get(ppid)
+        owner = parent.growth if parent is not None else None
+        yield _Pile(parent, members, *up_to_the_end(time_s, alive_counts(members, time_s), owner))
 
 
 def _starter(process: Process, by_pid: dict[int, Process], run_s: float) -> int:
@@ -124,7 +129,7 @@ def _zombies(recording: Recording, parent: Process, time_s: Floats) -> tuple[Flo
     return np.interp(time_s, np.concatenate([[time_s[0]], at_s]), count), names.most_common(1)[0][0] if names else ""
 
 
-def _finding(growth: TreeGrowth, pile: _Pile, time_s: Floats, line: Line | None) -> Finding:
+def _finding(growth: TreeGrowth, pile: _Pile, line: Line | None) -> Finding:
     started = int(pile.alive[-3:].max() - np.median(pile.alive[:3]))
     first = pile.members[0]
     bytes = _bytes(growth, pile)
@@ -138,7 +143,9 @@ def _finding(growth: TreeGrowth, pile: _Pile, time_s: Floats, line: Line | None)
         each = format_bytes(bytes / max(started, 1))
         evidence.append(Evidence(f"about {each} of memory for each, shared pages counted once", {"bytes": bytes}))
     title = f"Processes of {first.name} pile up: {started} more than at the start, still running"
-    return _built(pile.parent or first, title, first.name, bytes, started, line, evidence, time_s, pile.alive, growth)
+    return _built(
+        pile.parent or first, title, first.name, bytes, started, line, evidence, pile.time_s, pile.alive, growth
+    )
 
 
 def _zombie_finding(parent: Process, count: Floats, time_s: Floats, name: str, line: Line | None) -> Finding:

@@ -42,6 +42,13 @@ _MAKERS = {
     "sem.": ("multiprocessing", ("Lock", "Semaphore", "Queue", "Event", "Value", "Array")),
     "": (None, ("SharedMemory", "ShareableList", "memmap", "open", "save")),
 }
+_STATES = {
+    "deleted": "unlinked but still mapped",
+    "sysv": "never removed",
+    "sysv-removed": "removed but never detached",
+}
+# What was forgotten belongs to which call: a segment is removed by number, and detached by the address that shmat gave.
+_SYSTEM_V = {"sysv": "shmget", "sysv-removed": "shmat"}
 
 
 def findings(
@@ -106,15 +113,14 @@ def _finding(
     at_end = int(np.searchsorted(time_s, trend.end_s, side="right")) - 1
     forgotten = unmapped[at_end] >= _UNMAPPED * max(size[at_end], 1.0)
     mapping = {int(pid) for text in rows["mapped_by"].dropna() for pid in text.split(",") if pid}
-    if kind == "sysv":
+    if kind in _SYSTEM_V:
         mapping.add(int(name.rpartition(" ")[2]))  # the kernel knows who made it
     owner = next((p for p in everyone if p.pid in mapping), next((p for p in everyone if p.role == "trainer"), None))
-    line = _making_line(sources, name)
-    where = {"dev-shm": f"/dev/shm/{name}", "sysv": f"of System V, {name}"}.get(kind, name)
+    line = _system_v_line(sources, kind) if kind in _SYSTEM_V else _making_line(sources, name)
+    where = f"of System V, {name}" if kind in _SYSTEM_V else f"/dev/shm/{name}" if kind == "dev-shm" else name
     made = round(float(count[at_end] - count[0]))
-    state = {"deleted": "unlinked but still mapped", "sysv": "never removed"}.get(
-        kind, "closed but never unlinked: no process maps them" if forgotten else "still mapped and never unlinked"
-    )
+    unlinked = "closed but never unlinked: no process maps them" if forgotten else "still mapped and never unlinked"
+    state = _STATES.get(kind, unlinked)
     figures = {"segment_count": int(count[at_end]), "segment_bytes": int(size[at_end])}
     text = f"{made} segments {where}: not freed, {format_bytes(size[at_end])} at the end"
     evidence = [Evidence(text, figures)]
@@ -122,7 +128,8 @@ def _finding(
         share = f"{format_bytes(unmapped[at_end])} of them are in no process's memory: RSS and PSS do not show them"
         evidence.append(Evidence(share, {"unmapped_bytes": int(unmapped[at_end])}))
     if line is not None:
-        evidence.append(Evidence(f"{line.file}:{line.line} makes such segments: {line.text}", {"line": line.line}))
+        does = "attaches" if kind == "sysv-removed" else "makes"
+        evidence.append(Evidence(f"{line.file}:{line.line} {does} such segments: {line.text}", {"line": line.line}))
     subject = Subject(
         pid=owner.pid if owner is not None else None,
         process=owner.name if owner is not None else None,
@@ -144,7 +151,9 @@ def _finding(
         subject = replace(holder.subject, type=subject.type, library=subject.library)
         bytes, severity = max(bytes, holder.bytes), holder.severity
     hours = max(trend.end_s - trend.start_s, 1e-9) / 3600
-    if kind == "sysv":
+    if kind == "sysv-removed":
+        unlink = "detach each segment when it is done with: shmdt()"
+    elif kind == "sysv":
         unlink = "remove each segment when its last reader is done: shmctl(IPC_RMID), or ipcrm -m"
     elif forgotten:
         unlink = "call unlink() when the last reader is done with a segment"
@@ -180,3 +189,9 @@ def _making_line(sources: Sequence[Source], name: str) -> Line | None:
     own = [call for call in made if name.rstrip("*_-.") and any(name.rstrip("*_-.") in word for word in call.words)]
     chosen = creating or own or (made if name.startswith(("psm_", "torch_")) else [])
     return chosen[0].line if chosen else None
+
+
+def _system_v_line(sources: Sequence[Source], kind: str) -> Line | None:
+    """The call whose counterpart is missing, where there is only one."""
+    made = calls(sources, _SYSTEM_V[kind])
+    return made[0].line if len(made) == 1 else None

@@ -17,10 +17,12 @@ import numpy as np
 
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import KiB, format_bytes
+from ._counts import judge_count, up_to_the_end
 from ._growth import ProcessGrowth, TreeGrowth, int_of, rows_of, severity_of, text_of, tree_growth
 from ._retained import sources_of
 from ._source_lines import Line, thread_start_line
-from ._trend import FLAT, GROWING, Floats, judge
+from ._starts import calls
+from ._trend import FLAT, GROWING, Floats
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
 NEEDS = ("process_samples",)
 _KIND = "thread-pileup"
+_OF_LIBRARY = "Thread._bootstrap"  # its first frame, told where no later one is the job's own: idle workers of a pool
+_POOLS = ("ThreadPoolExecutor", "ThreadPool")
 _STACK_BYTES = 64 * KiB  # touched stack and bookkeeping of a waiting Python thread, measured: 40 to 90 KiB
 
 
@@ -44,13 +48,13 @@ def findings(
     undecided = ""
     found = False
     for process in growth.processes:
-        time_s, count = _counts(rows_of(recording.tables["process_samples"], process))
+        time_s, count = up_to_the_end(*_counts(rows_of(recording.tables["process_samples"], process)), process)
         if not time_s.size:
             continue
         if np.ptp(count) < min_threads:
             most = max(most, (int(count.max() - count[0]), process.label, int(count.max())))
             continue
-        trend = judge(time_s, count, min_growth_bytes=min_threads, min_growth_fraction=min_fraction)
+        trend = judge_count(time_s, count, process, min_count=min_threads, min_fraction=min_fraction)
         if trend.verdict == GROWING:
             found = True
             yield _finding(recording, growth, process, time_s, count)
@@ -78,8 +82,10 @@ def _finding(
     started = int(count[-3:].max() - np.median(count[:3]))
     kind = _kind_of_thread(rows_of(recording.tables["threads"], process))
     function = text_of(kind, "function")
+    if function == _OF_LIBRARY:
+        kind = function = None
     bytes = _bytes(recording, growth, process, started)
-    start = _start_line(recording, kind)
+    start = _start_line(recording, function)
     named = f" of {function}" if function else ""
     figures = {"first_count": int(count[0]), "last_count": int(count[-1])}
     evidence = [
@@ -109,12 +115,12 @@ def _finding(
             type="threading.Thread",
             file=start.file if start is not None else text_of(kind, "owner_file"),
             line=start.line if start is not None else int_of(kind, "owner_line"),
-            function=function,
+            function=function or (start.function if start is not None else None),
             library="threading",
         ),
         bytes_per_hour=round(bytes / max(growth.end_s - growth.start_s, 1e-9) * 3600, 1),
         evidence=evidence,
-        doubts=[] if function else ["the threads were counted from outside: what they run is not known"],
+        doubts=[] if function else ["none was seen in a function of the job's own: what they run is not known"],
         remedy=["stop and join the old thread before a new one is started, or let one pool do the work"],
         series=[Series("threads", time_s.tolist()[:2000], count.tolist()[:2000], "s", "threads")],
     )
@@ -146,7 +152,10 @@ def _bytes(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, sta
     return int(min(likely, max(0.0, held) + started * _STACK_BYTES))
 
 
-def _start_line(recording: Recording, kind: pd.Series[Any] | None) -> Line | None:
+def _start_line(recording: Recording, function: str | None) -> Line | None:
     """Where the threads are started, as far as the sources tell: there is the place to mend."""
-    function = text_of(kind, "function")
-    return thread_start_line(sources_of(recording), function) if function else None
+    sources = sources_of(recording)
+    if function is not None:
+        return thread_start_line(sources, function)
+    pools = calls(sources, *_POOLS)
+    return pools[0].line if pools else None

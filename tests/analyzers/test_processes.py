@@ -93,6 +93,13 @@ def test_idle_compile_workers_are_waste_by_their_pss(tmp_path):
     assert any("5.0x" in evidence.text for evidence in finding.evidence)
 
 
+def test_the_work_of_ending_itself_makes_no_worker_busy(tmp_path):
+    builder = with_compile_workers(recorded(tmp_path))
+    builder.samples(300, [300 * MiB] * 2, every_s=0.25, from_s=19.5, cpu_s=[1.5, 2.0])
+    (finding,), _ = looked(builder, "compile-workers")
+    assert finding.wasted
+
+
 @pytest.mark.parametrize("changes", [{"cpu": 0.9}, {"each": 4 * MiB}], ids=["working", "cheap"])
 def test_compile_workers_at_work_or_cheap_are_ruled_out(tmp_path, changes):
     findings, (ruled_out,) = looked(with_compile_workers(recorded(tmp_path), **changes), "compile-workers")

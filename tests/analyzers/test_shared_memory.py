@@ -58,6 +58,31 @@ def test_strangers_segments_are_not_the_jobs(tmp_path):
     assert not findings
 
 
+SYSTEM_V = """import ctypes
+libc = ctypes.CDLL(None)
+def send(frame):
+    number = libc.shmget(0, len(frame), 0o1600)
+    address = libc.shmat(number, None, 0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "line", "remedy"), [("sysv", 4, "shmctl"), ("sysv-removed", 5, "shmdt")], ids=["kept", "removed"]
+)
+def test_the_line_of_system_v_segments_is_that_of_the_call_to_be_undone(tmp_path, kind, line, remedy):
+    builder = with_segments(trainer(tmp_path, leak=0), range(LOOKS), str(PID), f"made by {PID}", kind)
+    (finding,), _ = looked(builder.source(PID, "/home/me/send.py", SYSTEM_V))
+    assert finding.subject.line == line
+    assert remedy in finding.remedy[0]
+
+
+def test_of_two_calls_that_make_system_v_segments_none_is_blamed(tmp_path):
+    builder = with_segments(trainer(tmp_path, leak=0), range(LOOKS), str(PID), f"made by {PID}", "sysv")
+    builder.source(PID, "/home/me/send.py", SYSTEM_V).source(PID, "/home/me/receive.py", SYSTEM_V, "receive")
+    (finding,), _ = looked(builder)
+    assert finding.subject.line is None
+
+
 @pytest.mark.parametrize(
     "sizes",
     [[40] * LOOKS, [20 + 20 * (n % 2) for n in range(LOOKS)], [min(60, 30 * n) for n in range(LOOKS)]],

@@ -36,7 +36,30 @@ def test_threads_that_never_end_are_found_and_named(tmp_path):
 
 def test_they_are_found_from_outside_too(tmp_path):
     (finding,), _ = looked(trainer(tmp_path, thread_count=RISING).open())
-    assert finding.doubts == ["the threads were counted from outside: what they run is not known"]
+    assert finding.doubts == ["none was seen in a function of the job's own: what they run is not known"]
+
+
+def test_threads_that_the_job_ends_with_itself_were_a_pile(tmp_path):
+    (finding,), _ = looked(trainer(tmp_path, leak=0, thread_count=[*RISING[:-5], *[5] * 5]).open())
+    assert finding.subject.holder == f"{COUNT - 7} threads"  # more than the median of the first three
+
+
+def test_a_pile_is_found_after_a_start_that_took_half_of_the_run(tmp_path):
+    late = [4] * 40 + [4 + n for n in range(40)]
+    assert not looked(trainer(tmp_path, leak=0, thread_count=late).open())[0]
+    builder = trainer(tmp_path, leak=0, thread_count=late).sentinels(PID, from_s=8.0, step=[1 + n for n in range(12)])
+    assert looked(builder.open())[0]
+
+
+def test_idle_threads_of_pools_are_named_by_the_line_that_makes_the_pool(tmp_path):
+    source = "from concurrent.futures import ThreadPoolExecutor\ndef score(m):\n    pool = ThreadPoolExecutor(4)\n"
+    builder = trainer(tmp_path, leak=0, thread_count=RISING).source(PID, "/home/me/score.py", source)
+    for number, at_s in enumerate((4, 9, 17), 1):
+        idle = {"function": "Thread._bootstrap", "owner_file": "/lib/threading.py", "object_count": 20.0 * number}
+        builder.take(PID, number, at_s, threads=[idle])
+    (finding,), _ = looked(builder.open())
+    assert (finding.subject.file, finding.subject.line) == ("/home/me/score.py", 3)
+    assert "_bootstrap" not in finding.title
 
 
 def test_growth_that_others_hold_is_not_theirs(tmp_path):
@@ -62,8 +85,9 @@ def test_a_pile_is_reported_before_it_costs_memory(tmp_path):
         [min(40, 4 + 2 * i) for i in range(COUNT)],  # a pool of 40 that is full after 5 s
         [4 + (i // 10 % 2) * 30 for i in range(COUNT)],  # a pool per epoch, ended with it
         [100 + i // 10 for i in range(COUNT)],  # 8 more beside 100
+        [4 + (i % 20) * 2 for i in range(COUNT - 1)] + [4],  # a pool per epoch that fills slowly, the last ended too
     ],
-    ids=["steady", "pool", "pool-per-epoch", "few"],
+    ids=["steady", "pool", "pool-per-epoch", "few", "slow-pools"],
 )
 def test_innocent_threads_are_ruled_out_with_their_number(tmp_path, counts):
     findings, (ruled_out,) = looked(trainer(tmp_path, thread_count=counts).open())

@@ -26,6 +26,7 @@ MOST_SEGMENTS = 20_000  # listed; more are as good as a pile
 _FIXED = re.compile(r"[A-Za-z]+(?:[._-][A-Za-z]+(?=[._-]))*[._-]?")
 _TORCH = re.compile(r"torch_(\d+)_")  # its second part is the pid of the process that made it
 _DELETED = b" (deleted)"
+_REMOVED = 0o1000  # SHM_DEST: gone when the last process detaches
 _SYSTEM_V_MAP = b" /SYSV"
 
 Name = tuple[str, str]  # kind and pattern
@@ -107,10 +108,10 @@ def _look(tree: Tree, known: _Known) -> dict[Name, _Group]:
             _add(groups["dev-shm", pattern_of(name)], size, pids)
     for name, (size, pids) in known.deleted.items():
         _add(groups["deleted", pattern_of(name)], size, pids)
-    for number, creator, size in _system_v():
+    for kind, number, creator, size in _system_v():
         pids = known.attached.get(number, set())
         if pids or creator in known.pids:
-            _add(groups["sysv", f"made by {creator}"], size, pids)
+            _add(groups[kind, f"made by {creator}"], size, pids)
     return dict(groups)
 
 
@@ -166,11 +167,13 @@ def _read_maps(tree: Tree, known: _Known) -> None:
             known.deleted[text] = max(size, end - start), pids | {process.pid}
 
 
-def _system_v() -> Iterator[tuple[int, int, int]]:
-    """(number, pid of its maker, resident bytes) of each System V segment."""
+def _system_v() -> Iterator[tuple[str, int, int, int]]:
+    """(kind, number, pid of its maker, resident bytes) of each System V segment."""
     lines = (proc.read_text(SYSTEM_V) or "").splitlines()
     names = lines[0].split() if lines else []
     for line in lines[1:]:
         values = dict(zip(names, line.split()))
         size = values.get("rss", values.get("size", 0))
-        yield int(values.get("shmid", -1)), int(values.get("cpid", 0)), int(size)
+        is_removed = int(values.get("perms", "0"), 8) & _REMOVED
+        kind = "sysv-removed" if is_removed else "sysv"
+        yield kind, int(values.get("shmid", -1)), int(values.get("cpid", 0)), int(size)
