@@ -87,18 +87,21 @@ def _small_objects(sentinels: pd.DataFrame, takes: pd.DataFrame, growth: TreeGro
     if len(known) < 2 or len(tracked) < 2:
         return None
     time_s, blocks = (known[name].to_numpy(dtype=np.float64) for name in ("time_s", "allocated_blocks"))
-    gained = level_at(time_s, blocks, growth.end_s) - level_at(time_s, blocks, growth.start_s)
+    first_s, last_s = (float(tracked["time_s"].iloc[i]) for i in (0, -1))
+    passed_s = last_s - first_s
+    if passed_s <= 0:
+        return None
+    # Both between the same inventories: what was imported before the first has made small objects, and its containers.
+    gained = (level_at(time_s, blocks, last_s) - level_at(time_s, blocks, first_s)) / passed_s
     least, largest = _SMALL_OBJECT_BYTES
-    if gained <= 0 or not least <= left / gained <= largest:
+    each_bytes = left / (growth.end_s - growth.start_s) / gained if gained > 0 else 0.0
+    containers = float(tracked["gc_object_count"].iloc[-1] - tracked["gc_object_count"].iloc[0]) / passed_s
+    if not least <= each_bytes <= largest or containers > _FEW * gained:
         return None
-    passed_s = float(tracked["time_s"].iloc[-1] - tracked["time_s"].iloc[0])
-    containers = float(tracked["gc_object_count"].iloc[-1] - tracked["gc_object_count"].iloc[0])
-    if passed_s <= 0 or containers / passed_s > _FEW * gained / (growth.end_s - growth.start_s):
-        return None
-    each = format_bytes(left / gained)
+    more = f"{format_count(gained * passed_s)} small objects more in {format_duration(passed_s)}"
     return Evidence(
-        f"{format_count(gained)} small objects more, {each} each; objects that could refer to them did not grow",
-        {"small_objects": gained, "containers_per_s": round(containers / passed_s, 1)},
+        f"{more}, {format_bytes(each_bytes)} each; objects that could refer to them did not grow",
+        {"small_objects_per_s": round(gained, 1), "containers_per_s": round(containers, 1)},
     )
 
 

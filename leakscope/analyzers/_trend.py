@@ -33,6 +33,9 @@ _BUCKETS = 24  # enough to see thirds, gaps and steps; few enough that neighbour
 _STEEPER = 2.0  # than the whole rise: seven samples with one step among them give 2.3
 _LEAST_BUCKETS = 8
 _LEAST_AT_WORK = 0.3  # of the run: a job that only begins to work towards its end is judged on all of it
+_GOES_ON = 0.35  # of the pace before: growth that is less than that afterwards has come to an end
+_PAUSE = 0.4  # of the window without any growth, in its middle: there were two rises only, whatever their length
+_TAKEN_DOWN = 0.15  # of the samples: a program that lets go of much on a busy machine takes that long at most
 _RESAMPLES = 200
 
 
@@ -101,6 +104,9 @@ def judge(
         steps.append(f"{format_bytes(step)} at {t[at]:.0f} s")
         y = np.concatenate([y[: at - 1], [y[at - 2]] * 2, y[at + 1 :] - step])
     trend = _judge_window(t, y, least, noise_factor, walk_factor, teeth)
+    if trend.verdict == GROWING and started_s is not None and _was_start_up(t, y, started_s + min_warm_up_s):
+        reason = f"grew while it started up, for {started_s - t[0]:.0f} s: a longer run would tell what work adds"
+        return replace(trend, verdict=CANNOT_TELL, reason=reason)
     if not steps or trend.verdict == GROWING:
         return trend
     reason = f"{'two single steps' if len(steps) > 1 else 'one step'} ({', '.join(steps)}), no lasting growth beside"
@@ -132,7 +138,7 @@ def _judge_window(t: Floats, y: Floats, least: float, noise_factor: float, walk_
     settled = _settled(rises)
     if settled:
         return verdict(FLAT, settled)
-    if _effective_count(rises) < 2.5:
+    if _effective_count(rises) < 2.5 or _quiet_inside(_risen(rises)) >= _PAUSE * rises.size:
         return verdict(CANNOT_TELL, "grew in two steps only: a longer run would tell")
     if low <= 0 and abs(slope) * (t[-1] - t[0]) < 2 * noise:
         return verdict(FLAT, f"moves up and down by {format_bytes(2 * noise)} without a trend")
@@ -140,13 +146,24 @@ def _judge_window(t: Floats, y: Floats, least: float, noise_factor: float, walk_
     middle, late = rises[third : 2 * third], rises[-third:]
     pace = late.sum() / max(float(middle.sum()), 1.0)
     lumpy = late.max() >= 0.5 * rises.max()  # few large rises: how many fall into a third is chance
-    if pace < (0.2 if lumpy else 0.35):
+    if pace < (0.2 if lumpy else _GOES_ON):
         return verdict(FLAT, "the growth is coming to an end: the last third added little")
     if low <= 0 or growth < max(noise_factor * noise, walk_factor * _walk(kept if teeth.outgrown else bucket_y)):
         return verdict(CANNOT_TELL, f"moves up and down by {format_bytes(2 * noise)}: a longer run would tell")
     if pace < 0.5 and not lumpy:
         return verdict(CANNOT_TELL, "the growth slows down: a longer run would tell whether it ends")
     return verdict(GROWING, f"grew by {format_bytes(to_end)} in {t[-1] - t[0]:.0f} s and was still growing at the end")
+
+
+def _was_start_up(t: Floats, y: Floats, until_s: float) -> bool:
+    """Whether the rise all but ended with the start-up, where too little came after it to be judged by itself."""
+    work = t >= until_s
+    if work.all() or work.sum() < 4:  # two to see a level, two to see another
+        return False
+    begin, end = float(np.median(y[work][:2])), float(np.median(y[work][-2:]))
+    before = (begin - y[0]) / (t[work][0] - t[0])
+    after = (end - begin) / (t[-1] - t[work][0])
+    return bool(after < _GOES_ON * before)
 
 
 def retained(y: Floats) -> Floats:
@@ -220,14 +237,23 @@ def _tidy(time_s: Floats, value_bytes: Floats) -> tuple[Floats, Floats]:
     t, y = t[use], y[use]
     order = np.argsort(t, kind="stable")
     t, y = t[order], y[order]
+    most_cut = _TAKEN_DOWN * y.size
     for _ in range(4):
         if y.size < 16:
             break
         before = float(np.median(y[-10:-4]))
-        if y[-1] > before - max(3 * MiB, 0.03 * before):
+        if y[-1] > before - _fall_of(before):
             break
-        t, y = t[:-1], y[:-1]
+        t, y, most_cut = t[:-1], y[:-1], most_cut - 1
+    # Further back only what falls without a pause: a program that lets go of something and goes on comes to rest.
+    while y.size >= 16 and most_cut >= 1 and y[-2] - y[-1] > _fall_of(float(y[-2])):
+        t, y, most_cut = t[:-1], y[:-1], most_cut - 1
     return t, y
+
+
+def _fall_of(level: float) -> float:
+    """Less than this is how a job breathes."""
+    return max(3 * MiB, 0.03 * level)
 
 
 def _evenly(t: Floats, y: Floats) -> tuple[Floats, Floats]:
@@ -336,16 +362,24 @@ def _largest_step(t: Floats, y: Floats) -> tuple[int, float]:
 def _settled(rises: Floats) -> str:
     """Why the rise is over, in words; empty when it is not: compares the last quiet stretch with the ones inside it."""
     total = float(rises.sum())
-    risen = np.flatnonzero(rises > 0.25 * total / rises.size)
+    risen = _risen(rises)
     quiet_at_end = rises.size - 1 - int(risen[-1])
-    quiet_inside = int(np.diff(risen).max()) - 1 if risen.size > 1 else 0
-    if quiet_at_end > max(2 * quiet_inside, 0.2 * rises.size):
+    if quiet_at_end > max(2 * _quiet_inside(risen), 0.2 * rises.size):
         return f"grew, then was flat for the last {quiet_at_end / rises.size:.0%} of the run"
     passed = np.cumsum(rises) / total
     span = int(np.searchsorted(passed, 0.9)) - int(np.searchsorted(passed, 0.1))
     if span < 0.3 * rises.size:
         return "grew within a short stretch of the run only"
     return ""
+
+
+def _risen(rises: Floats) -> NDArray[np.int_]:
+    """The buckets in which something was gained; the others are quiet."""
+    return np.flatnonzero(rises > 0.25 * rises.sum() / rises.size)
+
+
+def _quiet_inside(risen: NDArray[np.int_]) -> int:
+    return int(np.diff(risen).max()) - 1 if risen.size > 1 else 0
 
 
 def _effective_count(rises: Floats) -> float:

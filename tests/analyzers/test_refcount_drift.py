@@ -195,11 +195,12 @@ def test_a_table_in_c_is_the_likelier_holder(tmp_path):
     assert not findings
 
 
-def with_small_objects(builder, containers_per_s=10, blocks_per_s=LEAK_BYTES_PER_S // 40):
+def with_small_objects(builder, containers_per_s=10, blocks_per_s=LEAK_BYTES_PER_S // 40, until_s=20):
     """Strings that pile up: the collector does not track them, so no inventory sees them."""
     for number, at_s in enumerate((3, 8, 14), 1):
         builder.take(PID, number, at_s, gc_object_count=50_000 + containers_per_s * at_s)
-    return builder.sentinels(PID, refcount_none=[5000] * 20, allocated_blocks=[blocks_per_s * s for s in range(20)])
+    blocks = [blocks_per_s * min(s, until_s) for s in range(20)]
+    return builder.sentinels(PID, refcount_none=[5000] * 20, allocated_blocks=blocks)
 
 
 def test_small_objects_without_anything_that_could_hold_them_are_named(tmp_path):
@@ -207,6 +208,11 @@ def test_small_objects_without_anything_that_could_hold_them_are_named(tmp_path)
     assert "strings" in finding.title
     assert finding.confidence <= 0.5
     assert "B each" in finding.evidence[0].text
+
+
+def test_small_objects_of_imports_before_the_first_inventory_are_not_leaked(tmp_path):
+    findings, _, _ = looked(with_small_objects(trainer(tmp_path), until_s=3).open())
+    assert not findings
 
 
 @pytest.mark.parametrize(

@@ -176,6 +176,38 @@ def test_a_job_that_only_begins_to_work_at_its_end_is_judged_on_all_of_it():
     assert judge(t, (100 + 5 * t) * MiB, started_s=90.0).start_s < 20
 
 
+@pytest.mark.parametrize(("per_s_at_work", "verdict"), [(0.5, CANNOT_TELL), (5.0, GROWING)])
+def test_imports_that_take_most_of_the_run_are_not_taken_for_a_leak(per_s_at_work, verdict):
+    """A busy machine: the first training step comes after 20 s of 26, and the run is over before much is known."""
+    t = np.arange(0, 26, 0.25)
+    y = (60 + 8 * np.minimum(t, 20) + per_s_at_work * np.clip(t - 20, 0, None)) * MiB
+    trend = judge(t, y, started_s=20.0)
+    assert trend.verdict == verdict
+    assert "started up" in trend.reason or verdict == GROWING
+
+
+def test_two_rises_with_a_long_rest_between_them_do_not_tell():
+    t = np.arange(0, 20, 0.25)
+    y = (200 + 12 * np.clip(t - 3, 0, 3) + 6 * np.clip(t - 14, 0, 2)) * MiB
+    assert judge(t, y).verdict == CANNOT_TELL
+
+
+@pytest.mark.parametrize("teardown_samples", [1, 4, 8])
+def test_a_slow_shutdown_does_not_hide_a_leak(teardown_samples):
+    t = np.arange(0, 16, 0.25)
+    y = 20 + 11 * t
+    y[-teardown_samples:] = np.linspace(0.9, 0.2, teardown_samples) * y[-teardown_samples - 1]
+    trend = judge(t, y * MiB)
+    assert trend.verdict == GROWING and trend.end_s <= t[-teardown_samples]
+
+
+def test_memory_that_was_given_back_before_the_end_is_no_leak():
+    t = np.arange(0, 16, 0.25)
+    y = 20 + 11 * t
+    y[-8:] = 20.0
+    assert judge(t, y * MiB).verdict != GROWING
+
+
 def test_samples_that_come_late_are_no_steps():
     """As on a machine that swaps: a steady rise, looked at whenever there was a turn."""
     words = []
