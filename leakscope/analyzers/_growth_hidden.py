@@ -25,7 +25,7 @@ def hidden_growth(
     min_refilled: float = 0.7,  # of the growth: had to be free before; the rest would be pages that nobody ever touched
 ) -> Trend | None:
     """The trend of what is in use; None unless it grows into memory that was resident and free when that began."""
-    at_s, in_use, free = _in_use(sentinels)
+    at_s, in_use, free = in_use_of(sentinels)
     if at_s.size < 2 or not time_s.size:
         return None
     trend = judge(at_s, in_use, **{"min_samples": 10, **thresholds})  # read once a second
@@ -39,7 +39,7 @@ def hidden_growth(
     return trend if refilled >= min_refilled * (used[1] - used[0]) else None
 
 
-def _in_use(rows: pd.DataFrame) -> tuple[Floats, Floats, Floats]:
+def in_use_of(rows: pd.DataFrame) -> tuple[Floats, Floats, Floats]:
     """Times, and bytes that the allocators had handed out and that they kept free."""
     rows = rows[rows["malloc_in_use_bytes"].notna() & rows["malloc_free_bytes"].notna()]
     at_s, in_use, free = (

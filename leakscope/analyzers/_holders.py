@@ -23,6 +23,7 @@ Floats = NDArray[np.float64]
 
 # At the end of a run the locals of main() are gone: what such a take shows is no decline.
 _LAST_REASONS = ("exit", "exception")
+GRAPH_TYPE = "torch autograd graph"  # as agent/autograd.py names it
 
 
 @dataclass(eq=False)
@@ -38,6 +39,7 @@ class Place:
     count: Floats
     length: Floats
     has_length: bool = False
+    most_nodes: float = 0.0  # of an autograd graph, in any take of the run: later ones follow less of it
     parent: Place | None = None
     children: list[Place] = field(default_factory=list)
 
@@ -100,9 +102,10 @@ def _heap(recording: Recording, takes: pd.DataFrame, pid: int) -> Iterator[Heap]
         return
     numbers = [int(n) for n in takes["take"]]
     rows = recording.tables["holders"]
-    rows = rows[(rows["pid"] == pid) & rows["take"].isin(numbers) & rows["path"].notna()]
+    rows = rows[(rows["pid"] == pid) & rows["path"].notna()]
     truncated = takes["truncated"].fillna(False).to_numpy(dtype=bool)
-    places = _places(rows, numbers)
+    places = _places(rows[rows["take"].isin(numbers)], numbers)
+    _measure_graphs(places, rows[rows["type_name"] == GRAPH_TYPE])
     _fill_unseen(places, truncated)
     time_s = takes["time_s"].to_numpy(dtype=np.float64)
     yield Heap(
@@ -199,6 +202,14 @@ def _places(rows: pd.DataFrame, takes: list[int]) -> list[Place]:
             place.parent = by_path[parent]
             place.parent.children.append(place)
     return list(places.values())
+
+
+def _measure_graphs(places: list[Place], rows: pd.DataFrame) -> None:
+    graphs = {place.path: place for place in places if place.type_name == GRAPH_TYPE}
+    for written, count in zip(rows["path"], rows["object_count"]):
+        place = graphs.get(_MODULE_DICT.sub(r".\1", written))
+        if place is not None:
+            place.most_nodes = max(place.most_nodes, _number(count))
 
 
 # Where a torch module keeps what the user wrote as ``model.part``.

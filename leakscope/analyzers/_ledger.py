@@ -13,6 +13,7 @@ import numpy as np
 
 from ..findings import LedgerRow
 from ._growth import ProcessGrowth, TreeGrowth, level_at, rows_of, tree_growth, without_last
+from ._growth_hidden import in_use_of
 from ._trend import Floats
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ _ESTIMATES = ("tensors", "arrays", "python-objects", "native")
 _TAKE_COLUMNS = {"tensors": "tensor_bytes", "arrays": "array_bytes", "python-objects": "python_bytes"}
 _SHOWN_PROCESSES = 8
 _UNEXPLAINED = "unexplained"
+_LAST_MOMENTS = 0.15  # of the window: what a job lets go of there, and never did before, was held all the time
 
 
 def ledger(recording: Recording) -> list[LedgerRow]:
@@ -96,7 +98,7 @@ def _inside(
     recording: Recording, process: ProcessGrowth, window: tuple[float, float], private: tuple[float, float]
 ) -> dict[str, tuple[float, float]]:
     """Accounts only the process itself can tell: start and end of each; empty without its sentinels and takes."""
-    sentinels = rows_of(recording.tables["sentinels"], process)
+    sentinels = _before_letting_go(rows_of(recording.tables["sentinels"], process), window)
     in_use = _at_ends(sentinels, "malloc_in_use_bytes", window)
     free = _at_ends(sentinels, "malloc_free_bytes", window)
     takes = rows_of(recording.tables["takes"], process)
@@ -135,6 +137,25 @@ def _inside(
         start = max(0.0, min(in_use[0], private[0]) - (explained_start - in_arenas))
         levels["native"] = (start, start + native)
     return levels
+
+
+def _before_letting_go(sentinels: pd.DataFrame, window: tuple[float, float]) -> pd.DataFrame:
+    """The readings without the last, where a job freed most of what it gained just before it ended.
+
+    Resident memory shows nothing of that, so the window does not end before it.
+    """
+    time_s, in_use, _ = in_use_of(sentinels)
+    inside = time_s >= window[0]
+    time_s, gained = time_s[inside], in_use[inside] - in_use[inside][:1]
+    if time_s.size < 4:
+        return sentinels
+    fallen = np.maximum.accumulate(gained) - gained
+    let_go = fallen >= 0.5 * np.max(gained)
+    first = int(np.argmax(let_go))
+    if not let_go[first:].all() or time_s[first] < window[1] - _LAST_MOMENTS * (window[1] - window[0]):
+        return sentinels
+    before: pd.DataFrame = sentinels[sentinels["time_s"] < time_s[first]]
+    return before
 
 
 def _within(estimates: dict[str, tuple[float, float]], private: tuple[float, float]) -> dict[str, tuple[float, float]]:

@@ -15,7 +15,17 @@ import numpy as np
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import format_bytes, format_count, format_duration
 from ._growth import ProcessGrowth, TreeGrowth, level_at, no_growth, severity_of, tree_growth
-from ._holders import Accumulation, Heap, Place, accumulations, heaps, heaviest_leaf, keeps_growing, user_place
+from ._holders import (
+    GRAPH_TYPE,
+    Accumulation,
+    Heap,
+    Place,
+    accumulations,
+    heaps,
+    heaviest_leaf,
+    keeps_growing,
+    user_place,
+)
 from ._source_lines import Holder, Line, Source, adding_lines
 
 if TYPE_CHECKING:
@@ -24,7 +34,6 @@ if TYPE_CHECKING:
 NEEDS = ("process_samples", "takes", "holders")
 OBJECTS, GRAPH = "retained-objects", "retained-graph"
 _CACHE = "_retained"
-_GRAPH_TYPE = "torch autograd graph"  # as agent/autograd.py names it
 # What is held keeps its freed neighbours from being used again: seven times its own size was measured (gradients of
 # 64 KiB kept between activations of 256 KiB). Below this share of the growth it is not what pins so much.
 _MIN_PINNING_SHARE = 0.03
@@ -158,7 +167,7 @@ def _endless_graph(inventory: Heap, known: Sequence[Accumulation], missing_bytes
     endless = [p for p in inventory.places if _is_endless(p, inventory) and id(p) not in taken]
     if not endless:
         return []
-    longest = max(endless, key=lambda p: float(p.count[-1]))
+    longest = max(endless, key=lambda p: p.most_nodes)
     return [Accumulation(longest, 0.6 * missing_bytes, (longest,), is_guess=True)]
 
 
@@ -167,7 +176,7 @@ def _is_endless(place: Place, inventory: Heap, *, min_nodes: int = 4000) -> bool
 
     Later it follows less, since it may not leave traces in too many nodes of one graph.
     """
-    return place.type_name == _GRAPH_TYPE and inventory.truncated and place.count.max() >= min_nodes
+    return place.type_name == GRAPH_TYPE and inventory.truncated and place.most_nodes >= min_nodes
 
 
 def _growing_length(inventory: Heap, known: Sequence[Accumulation], missing_bytes: float) -> list[Accumulation]:
@@ -218,7 +227,7 @@ def _finding(
     name = holder_name(named)
     kept = heaviest_leaf(place)
     return Finding(
-        kind=GRAPH if kept.type_name == _GRAPH_TYPE else OBJECTS,
+        kind=GRAPH if kept.type_name == GRAPH_TYPE else OBJECTS,
         title=_title(name, total, with_pinned, _of_what(place, kept)),
         severity="critical" if rank == 0 and share >= 0.25 else severity_of(growth, total),
         confidence=_confidence(inventory, place, share, line),
@@ -355,7 +364,7 @@ def _type_text(place: Place, kept: Place) -> str:
 
 def _of_what(place: Place, kept: Place) -> str:
     """``of float32 tensors``-like words for the title, from the types found."""
-    if kept.type_name == _GRAPH_TYPE:
+    if kept.type_name == GRAPH_TYPE:
         return "of autograd graphs"
     tensors = place.tensor_bytes[-1] - place.tensor_bytes[0]
     arrays = place.array_bytes[-1] - place.array_bytes[0]
@@ -406,10 +415,10 @@ def _evidence(
     steps: float,
     lines: Sequence[Line],
 ) -> Iterator[Evidence]:
-    if holder.is_guess and place.type_name == _GRAPH_TYPE:
+    if holder.is_guess and place.type_name == GRAPH_TYPE:
         yield Evidence(
-            f"its autograd graph is longer than an inventory follows: {format_count(place.count.max())} nodes and more",
-            {"nodes": int(place.count[-1])},
+            f"its autograd graph is longer than an inventory follows: {format_count(place.most_nodes)} nodes and more",
+            {"nodes": int(place.most_nodes)},
         )
     else:
         yield from _weighed(place, look, weighed, seconds, steps)
@@ -462,7 +471,7 @@ def _doubts(
         yield "most of what it holds was never written to: that costs address space, and memory only once it is used"
     if limit is not None:
         yield f"it is bounded to {format_count(limit)} members: it may stop growing there"
-    if holder.is_guess and place.type_name == _GRAPH_TYPE:
+    if holder.is_guess and place.type_name == GRAPH_TYPE:
         yield "what its graph gained was not seen: a model whose one step needs as many nodes would look the same"
     elif share < 0.5:
         yield f"what can be seen in it explains only {share:.0%} of the growth"
@@ -482,7 +491,7 @@ def _remedy(named: Place, place: Place, kept: Place, total: int, line: Line | No
         return [
             f"give the cache a maxsize, or make what it is keyed by repeat: frees up to {size} of this run's growth"
         ]
-    if kept.type_name == _GRAPH_TYPE:
+    if kept.type_name == GRAPH_TYPE:
         return [
             f"keep numbers instead of tensors that carry their history: {variable}{where} with .item() or .detach() "
             f"would free about {size} by the end of a run like this one"

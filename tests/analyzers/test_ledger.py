@@ -45,6 +45,23 @@ def test_what_malloc_keeps_free_is_its_own_account(tmp_path):
     assert rows[0].account == "allocator-free"
 
 
+def test_what_a_job_frees_as_its_last_act_was_in_use(tmp_path):
+    """malloc keeps it resident: the window goes on to the end."""
+    in_use = [50 * MiB + LEAK_BYTES_PER_S * s for s in range(18)] + [50 * MiB] * 2
+    free = [MiB] * 18 + [180 * MiB] * 2
+    builder = sentinels(trainer(tmp_path), malloc_in_use_bytes=in_use, malloc_free_bytes=free)
+    rows = ledger(with_takes(builder, "python_bytes", slope=0).open())
+    assert rows[0].account == "native" and growth_of(rows, "allocator-free") < 8 * MiB
+
+
+def test_what_comes_and_goes_all_the_time_is_free_when_it_is_free(tmp_path):
+    in_use = [50 * MiB + (LEAK_BYTES_PER_S * s if s % 3 == 1 else 0) for s in range(20)]
+    free = [MiB + LEAK_BYTES_PER_S * s + 50 * MiB - used for s, used in enumerate(in_use)]
+    builder = sentinels(trainer(tmp_path), malloc_in_use_bytes=in_use, malloc_free_bytes=[max(f, 0) for f in free])
+    rows = ledger(with_takes(builder, "python_bytes", slope=0).open())
+    assert rows[0].account == "allocator-free"
+
+
 def test_without_an_inside_view_the_growth_is_unexplained(tmp_path):
     rows = ledger(trainer(tmp_path).open())
     assert [row.account for row in rows] == ["unexplained"]

@@ -252,6 +252,20 @@ def test_a_graph_too_long_to_follow_is_suspected(tmp_path: Path) -> None:
     assert any("longer than an inventory follows" in e.text for e in found.evidence)
 
 
+def test_a_graph_of_which_later_inventories_follow_less_is_suspected(tmp_path: Path) -> None:
+    """What was looked at keeps a trace, so each take may follow half of what was left; the first was at start-up."""
+    builder = growing_run(tmp_path)
+    for number, at_s in enumerate((1.0, *TAKES_S), 1):
+        rows = [
+            place("main() state", MB, type_name="torch.Tensor"),
+            place("main() state.grad_fn", MB, parent="main() state", edge_kind="reference", variable="state",
+                  owner="main", type_name="torch autograd graph", object_count=10_000 // 2**number),
+        ]  # fmt: skip
+        builder.take(100, number, at_s, holders=rows, rss_bytes=50 * MB + round(at_s * 10 * MB), truncated=True)
+    found = first(analyze(builder.ends(24.0, exit_code=0).open()))
+    assert (found.kind, found.subject.variable) == ("retained-graph", "state")
+
+
 def test_what_was_never_written_to_is_not_said_to_take_memory(tmp_path: Path) -> None:
     found = first(recorded(tmp_path, lambda f: history(2400 * MB * f, 2000 * f)))
     assert found.bytes < 240 * MB
