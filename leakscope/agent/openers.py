@@ -538,6 +538,17 @@ def open_image(walk, obj, node, weight):
     node.array_bytes += size
 
 
+def open_canvas(walk, obj, node, weight):
+    """The pixels that matplotlib has drawn on, 4 bytes each, in C++."""
+    open_instance(walk, obj, node, weight)
+    attributes = _object_getattribute(obj, "__dict__")
+    width, height = attributes.get("width"), attributes.get("height")
+    if type(width) in (int, float) and type(height) in (int, float):
+        size = int(width) * int(height) * 4 * weight
+        node.own_bytes += size
+        node.array_bytes += size
+
+
 def open_arrow(walk, obj, node, weight):
     """pyarrow buffers, arrays and tables: C++ memory, by the library's own figure."""
     for name in ("get_total_buffer_size", "size"):
@@ -603,6 +614,7 @@ BY_NAME = {
     "array.array": open_buffer,
     "_io.BytesIO": open_buffer,
     "_io.StringIO": open_text_buffer,
+    "matplotlib.backends.backend_agg.RendererAgg": open_canvas,
     "ImagingCore": open_image,
     "PIL._imaging.ImagingCore": open_image,
 }

@@ -11,6 +11,9 @@ from collections import OrderedDict, defaultdict, deque
 
 from . import names, openers
 
+# What a library holds on the user's behalf until it is told to let go: {module: (class, attribute)}.
+_REGISTRIES = {"matplotlib._pylab_helpers": ("Gcf", "figs")}
+
 
 def feed(walk, main_thread, agent_thread, suspended):
     """Walk all roots. ``suspended``: the live generators and coroutines. Returns threads by outermost user function."""
@@ -19,6 +22,7 @@ def feed(walk, main_thread, agent_thread, suspended):
     _last_traceback(walk)
     threads = _frames(walk, main_thread, agent_thread)
     _unreached(walk, suspended)
+    _registries(walk)
     return threads
 
 
@@ -161,6 +165,17 @@ def _suspended(walk, obj, code):
     named = (name, name, None, code.co_filename, code.co_firstlineno, names.is_user_file(code.co_filename))
     kind = "task" if type(obj) is types.CoroutineType else "generator"
     walk.root(kind, short(name) + "()", openers.REFERENCE, obj, named)
+
+
+def _registries(walk):
+    """Looked into at every take: their members are few and large, and no user's name leads to them."""
+    for module_name, (owner, name) in _REGISTRIES.items():
+        cls = names.getattr_plain(sys.modules.get(module_name), owner)
+        container = names.namespace_of(cls).get(name) if type(cls) is type else None
+        if type(container) in CONTAINERS and id(container) not in walk.seen:
+            named = (name, owner, module_name, names.module_file(module_name), None, False)
+            walk.root("library", ".".join((module_name, owner, name)), openers.GLOBAL, container, named)
+            walk.run()
 
 
 def library_containers():

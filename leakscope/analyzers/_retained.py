@@ -37,6 +37,8 @@ _CACHE = "_retained"
 # What is held keeps its freed neighbours from being used again: seven times its own size was measured (gradients of
 # 64 KiB kept between activations of 256 KiB). Below this share of the growth it is not what pins so much.
 _MIN_PINNING_SHARE = 0.03
+# How to let go of what a library keeps on the user's behalf.
+_LETS_GO = {"matplotlib._pylab_helpers.Gcf.figs": "close each figure once it is saved or shown: plt.close(figure)"}
 _RESIDENT = 1.1  # times what there is: estimates of what is held are no better than that
 
 
@@ -487,6 +489,8 @@ def _remedy(named: Place, place: Place, kept: Place, total: int, line: Line | No
     variable = named.row["variable"]
     where = f" at {line.file.rsplit('/', 1)[-1]}:{line.line}" if line is not None else ""
     size = format_bytes(total)
+    if place.path in _LETS_GO:
+        return [f"{_LETS_GO[place.path]}; it would free about {size} by the end of a run like this one"]
     if named.row["edge_kind"] == "cache":
         return [
             f"give the cache a maxsize, or make what it is keyed by repeat: frees up to {size} of this run's growth"

@@ -348,3 +348,20 @@ def test_a_process_whose_only_thread_is_the_agents_has_no_frames(monkeypatch: py
     walk = w.Walk(time.perf_counter() + 30)
     monkeypatch.setattr(sys, "_current_frames", lambda: {threading.get_ident(): sys._getframe()})  # pytest's has more
     assert roots._frames(walk, None, threading.get_ident()) == {}
+
+
+def test_open_figures_are_found_in_matplotlib_and_weighed_with_their_pixels() -> None:
+    """``plt.figure()`` without ``plt.close()``: no name of the user's leads to them, and C++ holds what was drawn."""
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    pyplot.switch_backend("Agg")
+    try:
+        for _ in range(3):
+            pyplot.figure(figsize=(5, 4), dpi=100).canvas.draw()
+        walk = w.Walk(time.perf_counter() + 30)
+        roots.feed(walk, None, threading.get_ident(), [])
+        walk.finish(Counter())
+    finally:
+        pyplot.close("all")
+    figures = {node.path(): node for node in walk.nodes}["matplotlib._pylab_helpers.Gcf.figs"]
+    assert figures.length == 3 and figures.root == "library"
+    assert 3 * 500 * 400 * 4 <= figures.deep < 2 * 3 * 500 * 400 * 4
