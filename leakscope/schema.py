@@ -236,6 +236,7 @@ TABLES: dict[str, Table] = {
             _c("tensor_device_bytes", "int", "bytes", "device storages of live tensors, each once"),
             _MALLOC_IN_USE_BYTES,
             _ALLOCATED_BLOCKS,
+            _c("copied_bytes", "int", "bytes", "pages it wrote to that forked children share; null = none shared"),
         )),
         Table("object_types", "agent", "Objects of one type the collector tracks, in one take", (
             *_PROCESS, *_TAKE,

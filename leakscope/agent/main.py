@@ -93,6 +93,7 @@ class Agent(object):
         self.writing = _thread.allocate_lock()
         self.stopping = False
         self.exiting = False
+        self.exiting_pid = None  # of the process that has noted its exit: a forked child has its own
         self.failures = self.failed_takes = 0
         self.sources_written = set()
         self.request = None
@@ -258,10 +259,12 @@ class Agent(object):
         self.taking = True
         hidden = quiet.hide()
         try:
-            if not self._forked_children_allow():
+            shared_bytes = self._shared_with_children()
+            if not self._forked_children_allow(shared_bytes):
                 self.budget.spend(0.0, monotonic() - self.began)
                 return
             self.take_number += 1
+            self._exit_soon()
             take = Take(
                 self.take_number, self.options["take_pause_s"], self.memory,
                 self.main_thread, self.thread, safe_point, self.phases.batch_storages,
@@ -275,6 +278,7 @@ class Agent(object):
             summary = dict(
                 take.summary, take=self.take_number, reason=reason, safe_point=safe_point, step=self.step(),
                 rss_bytes=self.rss_at_take, malloc_in_use_bytes=in_use,
+                copied_bytes=max(0, shared_bytes - self._shared_with_children()) if shared_bytes else None,
             )  # fmt: skip
             for table, row in rows:
                 row.update(stamps)
@@ -300,15 +304,17 @@ class Agent(object):
             self.taking = False
             self._wake()
 
-    def _forked_children_allow(self):
+    def _shared_with_children(self):
+        """Bytes that a write would copy; 0: this process never forked, or nobody can tell."""
+        return (_shared_dirty_bytes() or 0) if self.memory.get("forked") else 0
+
+    def _forked_children_allow(self, shared_bytes):
         """Looking at an object writes to its page, which live forked children then hold a copy of: bound that cost."""
-        if not self.memory.get("forked"):
+        available = _available_bytes() if shared_bytes else None
+        if available is None or shared_bytes <= max(64 << 20, available // 50):
             return True
-        shared = _shared_dirty_bytes()
-        available = _available_bytes()
-        if shared is None or available is None or shared <= max(64 << 20, available // 50):
-            return True
-        self.note("take-skipped", "%d MiB are shared with forked children and a take would copy them" % (shared >> 20))
+        text = "%d MiB are shared with forked children and a take would copy them"
+        self.note("take-skipped", text % (shared_bytes >> 20))
         return False
 
     # ---- rows
@@ -475,13 +481,26 @@ class Agent(object):
         except Exception:
             pass
 
+    def _exit_soon(self):
+        """Exit handlers run in turn, the last registered first: ours from the start is after those of torch.
+
+        So another at the takes 1, 2, 4, 8, ..., for a job that imports on: what takes seconds to end is no work.
+        """
+        if not self.exiting and self.take_number & (self.take_number - 1) == 0:
+            atexit.register(self._note_exit)
+
+    def _note_exit(self):
+        if self.exiting_pid != self.pid:
+            self.exiting_pid = self.pid
+            self.note("exit", "the interpreter shuts down")
+
     def _at_exit(self):
         """The last take; after an unhandled exception its frames still stand."""
         self.exiting = True
         try:
             self._add_last_words(last_words.of_main_thread())
             elapsed = monotonic() - self.began
-            self.note("exit", "the interpreter shuts down")
+            self._note_exit()
             if self.fatal_signals is not None:
                 self.fatal_signals.leave_to_others()
             if self.takes and self.pid == os.getpid() and elapsed > 2.0 and not self.taking:

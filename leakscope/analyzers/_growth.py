@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shlex
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +17,10 @@ import numpy as np
 import pandas as pd
 
 from ..findings import RuledOut, Skipped
+from ._growth_bounded import filling_up
 from ._growth_by_step import judge_by_step
 from ._growth_hidden import hidden_growth
-from ._sharing import family_changes_s, shares
+from ._sharing import Copied, copied_by_takes, family_changes_s, shares
 from ._trend import CANNOT_TELL, FLAT, GROWING, Floats, Trend, judge
 
 if TYPE_CHECKING:
@@ -113,8 +114,10 @@ def level_at(time_s: Floats, value_bytes: Floats, at_s: float) -> float:
 def _tree_growth(recording: Recording, thresholds: dict[str, Any]) -> TreeGrowth:
     steps = _first_steps_s(recording)
     families = family_changes_s(recording.tables["processes"])
+    copied = copied_by_takes(recording.tables["takes"], recording.tables["processes"])
     processes = [
-        _process(recording, key, rows, steps.get(key), families, thresholds) for key, rows in _by_process(recording)
+        _process(recording, key, rows, steps.get(key), families, copied.get(key[0], ()), thresholds)
+        for key, rows in _by_process(recording)
     ]
     processes = [p for p in processes if p.time_s.size]
     if not processes:
@@ -153,6 +156,9 @@ def _tree_growth(recording: Recording, thresholds: dict[str, Any]) -> TreeGrowth
         measured[at] = replace(measured[at], growth_bytes=hidden.growth_bytes, is_hidden=True)
     measured.sort(key=lambda p: (-p.growth_bytes, p.pid))
     growth = sum(p.growth_bytes for p in measured)
+    if leaking and hidden is None and (main := measured[0]).growth_bytes >= 0.5 * growth:
+        bounded = filling_up(recording, main.pid, (start_s, end_s), main.growth_bytes)
+        leaking, reason = (True, reason) if bounded is None else (None, bounded)
     return TreeGrowth(leaking, reason, trend, start_s, end_s, growth, time_s, held, tuple(measured))
 
 
@@ -198,12 +204,13 @@ def _process(
     rows: pd.DataFrame,
     first_step_s: float | None,
     families: Mapping[str, Floats],
+    copied: Sequence[Copied],
     thresholds: dict[str, Any],
 ) -> ProcessGrowth:
     known = recording.tables["processes"]
     known = known[(known["pid"] == key[0]) & (known["start_ticks"] == key[1])]
     row = known.iloc[-1] if len(known) else None
-    time_s, private, shared, file = shares(rows, families.get(text_of(row, "cmdline") or ""))
+    time_s, private, shared, file = shares(rows, families.get(text_of(row, "cmdline") or ""), copied)
     exit_s = _exit_s(recording.tables["agent_notes"], key)
     at_work = time_s <= exit_s
     if at_work.sum() >= 2:  # what a program gives back while it shuts down says nothing about its life

@@ -5,7 +5,8 @@ The kernel tells what is shared (PSS) at a price, so that it is read seldom; res
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -28,10 +29,34 @@ def family_changes_s(processes: pd.DataFrame) -> dict[str, Floats]:
     return changes
 
 
-def shares(rows: pd.DataFrame, changes_s: Floats | None = None) -> tuple[Floats, Floats, Floats, Floats]:
+class Copied(NamedTuple):
+    """Pages that an inventory of ours copied, as forked children share them; until one of those ends."""
+
+    from_s: float
+    until_s: float
+    bytes: float
+
+
+def copied_by_takes(takes: pd.DataFrame, processes: pd.DataFrame) -> dict[int, list[Copied]]:
+    """{pid: what the recording itself made it hold more}."""
+    began_s = processes["time_s"].astype("float64") - processes["time_mono_ns"].astype("float64") / 1e9
+    died_s = began_s + processes["died_mono_ns"].astype("float64") / 1e9
+    copied: dict[int, list[Copied]] = {}
+    own = takes[takes["copied_bytes"].gt(0).fillna(False) & takes["pid"].notna()]
+    for pid, at_s, bytes in zip(own["pid"].astype(int), own["time_s"], own["copied_bytes"]):
+        ended_s = died_s[processes["ppid"].eq(pid).fillna(False) & died_s.gt(at_s)]
+        until_s = float(ended_s.min()) if len(ended_s) else float("inf")
+        copied.setdefault(pid, []).append(Copied(float(at_s), until_s, float(bytes)))
+    return copied
+
+
+def shares(
+    rows: pd.DataFrame, changes_s: Floats | None = None, copied: Sequence[Copied] = ()
+) -> tuple[Floats, Floats, Floats, Floats]:
     """Times and private (with swap), shared and file bytes of one process, shared pages divided among their users.
 
-    ``changes_s``: when a process of its family was born or ended.
+    ``changes_s``: when a process of its family was born or ended. ``copied`` is left out, as the job would not hold it
+    without us; it is whole in the parent here, though a part of it is each child's, who shares the page with one less.
     """
 
     def values(name: str) -> Floats:
@@ -46,7 +71,9 @@ def shares(rows: pd.DataFrame, changes_s: Floats | None = None) -> tuple[Floats,
         np.where(split_known, np.nan_to_num(values(n)), 0.0) for n in ("shmem_bytes", "file_bytes", "swap_bytes")
     )
     pss, pss_anon = values("pss_bytes"), values("pss_anon_bytes")
-    private_share = _share(time_s, pss_anon, anon, changes_s)
+    # From the readings, not from what is between them: that is on a line from one to the next.
+    ours = sum(np.where((c.from_s <= time_s) & (time_s < c.until_s), c.bytes, 0.0) for c in copied)
+    private_share = _share(time_s, pss_anon - ours, anon, changes_s)
     other_share = _share(time_s, pss - pss_anon, shmem + file, changes_s)
     use = np.isfinite(anon) & (anon + shmem + file > 0)  # a process that is exiting shows as empty
     return (

@@ -23,6 +23,7 @@ from ..units import MiB, format_bytes, format_count
 from ._growth import ProcessGrowth, TreeGrowth, int_of, level_at, rows_of, severity_of, text_of, tree_growth
 from ._processes import DATALOADER_WORKER, Process, processes
 from ._retained import sources_of
+from ._sharing import copied_by_takes
 from ._source_lines import Holder, Line, Source, adding_lines
 from ._trend import GROWING, Floats
 from ._worker_code import Code, dataset_name
@@ -145,13 +146,16 @@ def _group(recording: Recording, growth: TreeGrowth, code: Code, ppid: int, work
     copied = [copied for _, copied in gains]
     if parent is not None and alive:
         copied.append(_gains(recording, growth, parent, alive[0])[1])  # no longer shared with whoever has copied it
+    takes = copied_by_takes(recording.tables["takes"], recording.tables["processes"]).get(ppid, ())
+    # What the parent copies is private to the only other process that shared it: nothing that this one has written to.
+    by_us = sum(t.bytes for t in takes if t.from_s >= alive[0].time_s[0]) if len(alive) == 1 else 0.0
     return _Group(
         parent=parent,
         ever=tuple(ever),
         alive=tuple(alive),
         own=tuple(own for own, _ in gains),
         copied=tuple(copied),
-        copied_in_life=tuple(_copied_in_life(recording, worker) for worker in alive),
+        copied_in_life=tuple(_copied_in_life(recording, worker, by_us) for worker in alive),
         loader=loader,
         datasets=datasets,
         data=_data(recording, trainer, datasets),
@@ -193,14 +197,14 @@ def _pages(recording: Recording, process: ProcessGrowth) -> tuple[Floats, Floats
     return rows["time_s"].to_numpy(dtype=np.float64), pages.to_numpy(dtype=np.float64)
 
 
-def _copied_in_life(recording: Recording, worker: ProcessGrowth) -> float:
-    """Private bytes at the last reading less those at the first, without pages the worker added itself."""
+def _copied_in_life(recording: Recording, worker: ProcessGrowth, by_us: float) -> float:
+    """Private bytes at the last reading less those at the first, without pages it added itself and our inventories'."""
     rows = rows_of(recording.tables["process_samples"], worker)
     rows = rows[rows["uss_bytes"].notna() & rows["anon_bytes"].notna()]
     if len(rows) < 2:
         return 0.0
     private, pages = (rows[name].to_numpy(dtype=np.float64) for name in ("uss_bytes", "anon_bytes"))
-    return max(0.0, float(private[-1] - private[0]) - max(0.0, float(pages[-1] - pages[0])))
+    return max(0.0, float(private[-1] - private[0]) - max(0.0, float(pages[-1] - pages[0])) - by_us)
 
 
 def _data(recording: Recording, ppid: int, datasets: Sequence[str]) -> dict[tuple[str, str], float]:

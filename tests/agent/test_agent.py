@@ -167,6 +167,47 @@ else: os._exit(0)
     assert [s for s in found["sentinels"] if s["pid"] in forked]
 
 
+def test_what_a_take_copied_of_pages_shared_with_a_child_is_told(tmp_path: Path) -> None:
+    text = """
+import atexit, os, time
+rows = [[n] for n in range(200_000)]
+known = atexit._ncallbacks()
+wait, awake = os.pipe()
+child = os.fork()
+if not child:
+    os.close(awake)
+    os.read(wait, 1)
+    os._exit(0)
+give_up = time.monotonic() + 60
+while atexit._ncallbacks() == known and time.monotonic() < give_up:  # the agent's second is there after its first take
+    time.sleep(0.05)
+time.sleep(0.5)
+os.close(awake)
+os.waitpid(child, 0)
+"""
+    journal = stage(tmp_path)
+    done = run(journal, script(tmp_path, text))
+    assert (done.returncode, done.stderr) == (0, "")
+    takes = rows(journal)["takes"]
+    assert takes[0]["copied_bytes"] > 5e6, "15 MB of rows"
+    assert takes[-1]["reason"] != "exit" or takes[-1]["copied_bytes"] is None, "by then the child is gone"
+
+
+def test_the_exit_is_noted_before_what_takes_long_to_end(tmp_path: Path) -> None:
+    text = """
+import atexit, time
+atexit.register(lambda: print(time.time_ns()))  # as torch does when it is imported
+known = atexit._ncallbacks()
+give_up = time.monotonic() + 60
+while atexit._ncallbacks() == known and time.monotonic() < give_up:
+    time.sleep(0.05)
+"""
+    journal = stage(tmp_path)
+    done = run(journal, script(tmp_path, text))
+    (noted_ns,) = [note["time_unix_ns"] for note in rows(journal)["agent_notes"] if note["note"] == "exit"]
+    assert noted_ns < int(done.stdout)
+
+
 def test_spawned_children_are_looked_into(tmp_path: Path) -> None:
     text = """
 import multiprocessing as mp, time

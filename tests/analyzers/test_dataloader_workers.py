@@ -127,6 +127,16 @@ def test_copying_that_is_done_is_waste(tmp_path):
     assert "Pictures.rows" in finding.title
 
 
+def test_what_our_inventories_copied_is_not_blamed_on_a_single_worker(tmp_path):
+    def alone(i):  # since the parent has written to the pages
+        return 20 if i < 20 else 170
+
+    builder = recording(tmp_path, private=alone, anon=lambda i: 400, workers=WORKERS[:1], data_bytes=250 * MiB)
+    builder.take(PID, 3, 6.0, copied_bytes=150 * MiB)
+    _, findings, _ = looked(builder)
+    assert not findings
+
+
 def test_what_an_interpreter_copies_by_itself_is_no_finding(tmp_path):
     builder = recording(tmp_path, private=lambda i: 20 + 60 * min(1.0, i / 20), anon=lambda i: 400)
     _, findings, (ruled_out,) = looked(builder)

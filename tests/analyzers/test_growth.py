@@ -155,3 +155,17 @@ def test_a_fork_that_ended_since_the_last_reading_is_no_growth_of_those_that_sha
     assert growth.leaking is False
     parent = growth.process(PID)
     assert parent is not None and parent.trend.verdict != "growing"
+
+
+def test_what_our_own_inventories_copied_of_pages_shared_with_a_fork_is_no_growth(tmp_path):
+    """Until the fork ends: what it shared is the parent's alone then, whoever had copied it."""
+    copies_s = [4.0, 7.0, 10.0, 13.0, 16.0]
+    builder = RecordingBuilder(tmp_path)
+    builder.process(PID).process(101, role="python-fork", ppid=PID, born_s=1.0, died_s=18.0)
+    shares = [(200 + 40 * sum(0.25 * n >= at_s for at_s in copies_s)) * MiB for n in range(72)] + [400 * MiB] * 8
+    builder.samples(PID, [400 * MiB] * 80, every_s=0.25, pss_bytes=shares, pss_anon_bytes=shares)
+    for number, at_s in enumerate(copies_s, 1):
+        builder.take(PID, number, at_s, copied_bytes=40 * MiB)
+    held = tree_growth(builder.open()).held_bytes
+    assert held[:71] == pytest.approx(200 * MiB)
+    assert held[-1] == 400 * MiB
