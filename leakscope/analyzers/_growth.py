@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from ..findings import RuledOut, Skipped
+from ._growth_bounded import filling_up
 from ._growth_by_step import judge_by_step
 from ._growth_hidden import hidden_growth
 from ._sharing import Copied, copied_by_takes, family_changes_s, shares
@@ -155,6 +156,9 @@ def _tree_growth(recording: Recording, thresholds: dict[str, Any]) -> TreeGrowth
         measured[at] = replace(measured[at], growth_bytes=hidden.growth_bytes, is_hidden=True)
     measured.sort(key=lambda p: (-p.growth_bytes, p.pid))
     growth = sum(p.growth_bytes for p in measured)
+    if leaking and hidden is None and (main := measured[0]).growth_bytes >= 0.5 * growth:
+        bounded = filling_up(recording, main.pid, (start_s, end_s), main.growth_bytes)
+        leaking, reason = (True, reason) if bounded is None else (None, bounded)
     return TreeGrowth(leaking, reason, trend, start_s, end_s, growth, time_s, held, tuple(measured))
 
 

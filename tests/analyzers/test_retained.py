@@ -278,6 +278,21 @@ def test_a_bounded_cache_is_doubted(tmp_path: Path) -> None:
     assert any("bounded to 100,000" in doubt for doubt in found.doubts)
 
 
+@pytest.mark.parametrize("limit", [2000, 3500])
+def test_a_bounded_buffer_that_is_filling_up_is_no_leak(tmp_path: Path, limit: int) -> None:
+    report = recorded(tmp_path, lambda f: history(240 * MB * f, 2000 * f, length_limit=limit))
+    assert report.verdict.leaking is None and not report.findings
+    assert f"of the {limit:,} members" in report.verdict.headline
+
+
+def test_a_full_buffer_beside_a_leak_does_not_excuse_it(tmp_path: Path) -> None:
+    def holders(f: float) -> list[dict[str, Any]]:
+        full = place("main() recent", 5 * MB, type_name="collections.deque", length=100, length_limit=100)
+        return [*history(240 * MB * f, 2000 * f), full]
+
+    assert first(recorded(tmp_path, holders)).subject.variable == "history"
+
+
 def test_the_locals_that_are_gone_at_exit_are_no_decline(tmp_path: Path) -> None:
     rss = [50 * MB + round(10 * MB * i / 4) for i in range(96)]
     builder = RecordingBuilder(tmp_path).process(100).samples(100, rss, every_s=0.25)
