@@ -370,7 +370,7 @@ TABLES: dict[str, Table] = {
             _TYPE_NAME,
             _c("row_count", "int", "", "records"),
             _DEEP_BYTES,
-            _c("data_form", "str", "", "records, strings, token-ids, arrow-table, arrow-mapped"),
+            _c("data_form", "str", "", "records, strings, token-ids, integers, arrow-table, arrow-mapped"),
             _c("content_sketch", "str", "", "JSON list for each row looked at: position, size, address, word hashes"),
         )),
         Table("allocator", "agent", "Figures of torch's CUDA allocator and pinned memory: one device, one take", (
@@ -418,12 +418,18 @@ TABLES: dict[str, Table] = {
             _c("zombie_comm", "str", "", "command name of most of them"),
         )),
         Table("shared_segments", "recorder", "Segments of shared memory of one kind and name at one instant", (
-            _c("segment_kind", "str", "", "dev-shm; deleted: no name, still mapped; sysv; sysv-removed: still attached"),
+            _c("segment_kind", "str", "", "dev-shm; deleted: no name, still mapped; sysv; sysv-removed: attached"),
             _c("segment_name", "str", "", "how their names begin, the changing rest as *: psm_*"),
             _c("segment_count", "int", "", "segments"),
             _c("segment_bytes", "int", "bytes", "memory they take; deleted: address space, an upper bound"),
             _c("unmapped_bytes", "int", "bytes", "of them, segments that no process of the recorded tree maps"),
             _c("mapped_by", "str", "", "pids of the recorded tree that map one, comma separated; empty = nobody"),
+        )),
+        Table("tracked_segments", "agent", "Segments that Python's resource tracker knows: the job's, not unlinked", (
+            *_PROCESS,
+            _c("segment_name", "str", "", "how their names begin: psm_*"),
+            _c("segment_count", "int", "", "segments"),
+            _c("segment_bytes", "int", "bytes", "memory they take"),
         )),
         Table("growth_stacks", "agent", "What a thread was doing while memory handed out by malloc grew", (
             *_PROCESS,

@@ -25,6 +25,7 @@ from . import (
     quiet,
     safepoint,
     sentinels,
+    tracked_segments,
 )
 from .memory import rss_bytes
 from .probes import compile_counters
@@ -340,6 +341,7 @@ class Agent(object):
             ("phases", self.phases.rows()),
             ("compile_counters", compile_counters.rows(None)),
             ("growth_stacks", self.stacks.rows()),
+            ("tracked_segments", () if self.takes else tracked_segments.rows(self.main_thread)),
         ):
             for row in rows:
                 self._add(table, dict(row, step=self.step()))

@@ -4,7 +4,8 @@ Looks for:     files in /dev/shm, deleted ones that are still mapped, and System
 Why:           a segment lives until it is unlinked *and* nobody maps it. One that is closed but not unlinked is in no
                process's memory: every figure of the job stays flat while the machine runs full, also after its end.
 Decides by:    growth of the segments' own sum by min_bytes, going on at the end; by the name they have in common.
-Mistaken when: another program of the same user makes segments of the same name at the same time.
+Mistaken when: another program of the same user makes segments of the same name at the same time, and Python's
+               tracker of segments could not be asked whose they are.
 Do:            unlink() each segment when its last reader is done; keep one segment and write into it again.
 """
 
@@ -22,7 +23,7 @@ from ._growth import TreeGrowth, severity_of, tree_growth
 from ._processes import Process, processes
 from ._retained import sources_of
 from ._source_lines import Line, Source
-from ._starts import calls
+from ._starts import calls, mentions
 from ._trend import CANNOT_TELL, GROWING, Floats, Trend, judge
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ AFTER_OTHERS = 1  # segments that are still mapped are held by somebody, whom re
 _KIND = "shared-memory"
 _HELD = 0.5  # of the segments' growth: a holder that grew by less holds something else
 _UNMAPPED = 0.5  # of the segments' sum: nobody has them, though they have names
+_UNTRACKED = ("unregister(", "track=False")  # by which a program takes segments off the list of Python's tracker
 # Who makes segments of a name, and by which call.
 _MAKERS = {
     "psm_": ("multiprocessing.shared_memory", ("SharedMemory", "ShareableList")),
@@ -67,8 +69,10 @@ def findings(
     for _, rows in recording.tables["shared_segments"].groupby(["segment_kind", "segment_name"]):
         kind, name = str(rows["segment_kind"].iloc[0]), str(rows["segment_name"].iloc[0])
         size = _at(rows, "segment_bytes", time_s)
-        most = max(most, round(float(size.max(initial=0))))
-        if not size.size or np.ptp(size) < min_bytes or not _is_the_jobs(rows, name, everyone, sources):
+        if not size.size or not _is_the_jobs(recording, rows, everyone, sources):
+            continue
+        most = max(most, round(float(size.max())))
+        if np.ptp(size) < min_bytes:
             continue
         trend = judge(time_s, size, min_growth_bytes=min_bytes)
         undecided = undecided or trend.verdict == CANNOT_TELL
@@ -94,13 +98,26 @@ def _at(rows: pd.DataFrame, column: str, time_s: Floats) -> Floats:
     return np.asarray(values[seen], dtype=np.float64)
 
 
-def _is_the_jobs(rows: pd.DataFrame, name: str, everyone: Sequence[Process], sources: Sequence[Source]) -> bool:
-    """A process of the tree was seen with one, or the job is known to make such segments."""
+def _is_the_jobs(
+    recording: Recording, rows: pd.DataFrame, everyone: Sequence[Process], sources: Sequence[Source]
+) -> bool:
+    """Python's tracker has them on its list; or a process of the tree was seen with one, or the sources make such."""
+    name = str(rows["segment_name"].iloc[0])
+    tracked = _tracked_share(recording.tables["tracked_segments"], rows, name)
+    if tracked is not None and not mentions(sources, *_UNTRACKED):
+        return tracked >= _HELD
     if rows["mapped_by"].fillna("").ne("").any() or rows["segment_kind"].iloc[0] != "dev-shm":
         return True
     if any(process.role in ("resource-tracker", "shm-manager") for process in everyone) and name.startswith("psm_"):
         return True
     return _making_line(sources, name) is not None
+
+
+def _tracked_share(tracked: pd.DataFrame, rows: pd.DataFrame, name: str) -> float | None:
+    """Of what there was of a name when the trackers looked, what the job had made. None: no tracker looked."""
+    own = tracked[tracked["segment_name"] == name] if rows["segment_kind"].iloc[0] == "dev-shm" else tracked.iloc[:0]
+    there = float(_at(rows, "segment_bytes", own["time_s"].to_numpy(dtype=np.float64)).sum())
+    return float(own["segment_bytes"].sum()) / there if there else None
 
 
 def _finding(

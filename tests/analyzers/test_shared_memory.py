@@ -84,6 +84,21 @@ def test_of_two_calls_that_make_system_v_segments_none_is_blamed(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("tracked", "source", "is_found"),
+    [(1.0, SOURCE, True), (0.1, SOURCE, False), (0.0, SOURCE.replace("len(data)", "9, track=False"), True)],
+    ids=["own", "of-another-job", "taken-off-the-list"],
+)
+def test_pythons_tracker_knows_whose_segments_they_are(tmp_path, tracked, source, is_found):
+    builder = with_segments(trainer(tmp_path, leak=0), range(LOOKS)).source(PID, "/home/me/publish.py", source)
+    builder.process(77, role="resource-tracker", ppid=PID)
+    for at_s in (1.0, 6.0, 11.0, 16.0):
+        size = round(tracked * 2 * at_s * MiB)
+        builder.row("tracked_segments", at_s, 77, segment_name="psm_*", segment_count=9, segment_bytes=size)
+    findings, _ = looked(builder)
+    assert bool(findings) is is_found
+
+
+@pytest.mark.parametrize(
     "sizes",
     [[40] * LOOKS, [20 + 20 * (n % 2) for n in range(LOOKS)], [min(60, 30 * n) for n in range(LOOKS)]],
     ids=["steady", "each-batch-anew", "buffers-made-once"],
