@@ -10,7 +10,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator
-from time import perf_counter
+from time import process_time
 from weakref import WeakKeyDictionary
 
 from ..tree import Process, Row, Tree
@@ -49,9 +49,9 @@ def rows(tree: Tree) -> Iterator[Row]:
     for process in in_turn(waiting, lambda process: known[process].looked_s, ROUND_S):
         seen = known[process]
         seen.looked_s = tree.now_s
-        before = perf_counter()
+        before = process_time()
         counts = _look(process.pid, seen)
-        seen.cost_s = perf_counter() - before
+        seen.cost_s = process_time() - before
         for (kind, path), count in counts.items():
             yield {
                 "pid": process.pid,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from time import perf_counter
+from time import process_time
 
 from .. import proc
 from ..tree import Process, Row, Tree
@@ -47,9 +47,9 @@ def rows(tree: Tree) -> Iterator[Row]:
     for process in in_turn(waiting, lambda process: _read_s.get(_key(process), float("-inf")), ROUND_S):
         key = _key(process)
         _read_s[key] = tree.now_s
-        before = perf_counter()
+        before = process_time()
         kinds = _by_kind(process.pid)
-        _cost_s[key] = perf_counter() - before
+        _cost_s[key] = process_time() - before
         for (kind, path), figures in kinds.items():
             yield {"pid": key[0], "start_ticks": key[1], "map_kind": kind, "map_path": path, **figures}
 

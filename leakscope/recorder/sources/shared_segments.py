@@ -10,7 +10,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from time import perf_counter
+from time import process_time
 from weakref import WeakKeyDictionary
 
 from .. import proc
@@ -64,7 +64,7 @@ def rows(tree: Tree) -> Iterator[Row]:
     known = _known.setdefault(tree, _Known())
     if tree.now_s < known.next_s:
         return
-    before = perf_counter()
+    before = process_time()
     for process in tree:
         known.pids.update((process.pid, process.ns_pid or process.pid))
     groups = _look(tree, known)
@@ -82,7 +82,7 @@ def rows(tree: Tree) -> Iterator[Row]:
                 "unmapped_bytes": group.unmapped_bytes,
                 "mapped_by": figures[-1],
             }
-    known.next_s = tree.now_s + COST_FACTOR * (perf_counter() - before)
+    known.next_s = tree.now_s + COST_FACTOR * (process_time() - before)
 
 
 def pattern_of(name: str) -> str:
