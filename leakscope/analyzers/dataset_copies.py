@@ -4,7 +4,8 @@ Looks for:     containers of like rows, alive in the same inventory, under diffe
 Why:           each step of preparing data makes a new form of it, and the names of the earlier ones keep theirs.
 Decides by:    the text at the same places of two containers: hashes of word groups agree in min_agreement of the
                rows looked at, and agree by that much less at different places; the rows are not the same memory.
-               Token ids carry no text: equal row counts and lengths that follow those of the text.
+               Token ids carry no text: equal row counts and lengths that follow those of the text; numbers of few
+               kinds, or in tensors, are its characters where each row has as many.
 Mistaken when: a form holds something besides that is needed, or both are still read.
 Do:            drop the earlier forms, or build the last one in a function that returns nothing else.
 """
@@ -31,18 +32,20 @@ if TYPE_CHECKING:
 
 NEEDS = ("takes",)
 _KIND = "dataset-copies"
-_TOKEN_IDS, _MAPPED = "token-ids", "arrow-mapped"
+_TOKEN_IDS, _INTEGERS, _MAPPED = "token-ids", "integers", "arrow-mapped"
 _WORDS = {
     "records": "records",
     "strings": "text",
     "arrow-table": "an Arrow table in memory",
     _TOKEN_IDS: "token ids",
+    _INTEGERS: "numbers",
 }
 # What a user calls the data set; the table or block below it has no name of its own.
 _DATA_SETS = ("BatchEncoding", "DataFrame", "Dataset", "Series")
 _LIBRARIES = ("datasets", "pandas", "transformers")
 _LEAST_ROWS_COMPARED = 3
 _LEAST_LENGTHS_COMPARED = 8
+_MOST_MARKS = 2  # begin and end of a row
 _TOKENS_PER_CHARACTER = (0.02, 1.5)  # sound or pixels beside a text are far more
 
 
@@ -67,7 +70,7 @@ class _Form:
 
     @property
     def is_tokens(self) -> bool:
-        return self.data_form == _TOKEN_IDS
+        return self.data_form in (_TOKEN_IDS, _INTEGERS)
 
 
 def findings(
@@ -221,6 +224,9 @@ def _correlation(text: _Form, tokens: _Form) -> float:
     sizes = np.array([(x.size, y.size) for x, y in _pairs(text, tokens)[0] if x.size and y.size], dtype=np.float64)
     if len(sizes) < _LEAST_LENGTHS_COMPARED or not np.ptp(sizes, axis=0).all():
         return 0.0
+    if tokens.data_form == _INTEGERS:
+        marks = sizes[:, 1] - sizes[:, 0]
+        return 1.0 if not np.ptp(marks) and 0 <= marks[0] <= _MOST_MARKS else 0.0
     ratio = float(np.median(sizes[:, 1] / sizes[:, 0]))
     if not _TOKENS_PER_CHARACTER[0] <= ratio <= _TOKENS_PER_CHARACTER[1]:
         return 0.0

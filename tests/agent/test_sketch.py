@@ -153,6 +153,19 @@ def test_token_ids_show_their_lengths(row_of) -> None:
     assert {at: size for at, (size, _, _) in found.items()} == {at: lengths[at] for at in found}
 
 
+@pytest.mark.parametrize("as_tensors", [False, True], ids=["lists", "tensors"])
+def test_numbers_that_may_be_characters_show_all_their_lengths(as_tensors: bool) -> None:
+    """As they are: with a repeated last letter, which is padding nowhere but in a tokenised row."""
+    texts = [sentence(i, 3 + i % 9) + "!!!" for i in range(COUNT)]
+    rows: list[Any] = [[ord(letter) - 32 for letter in text] for text in texts]
+    if as_tensors:
+        torch = pytest.importorskip("torch")
+        rows = [torch.tensor(row) for row in rows]
+    form, found = form_and_rows(rows)
+    assert form == sketch.INTEGERS
+    assert {at: size for at, (size, _, _) in found.items()} == {at: len(texts[at]) for at in found}
+
+
 @pytest.mark.parametrize(
     "rows",
     [

@@ -98,6 +98,14 @@ def test_tokens_beside_their_text_are_a_suspicion(tmp_path):
     assert any("if the text is still read" in doubt for doubt in finding.doubts)
 
 
+def test_a_text_and_its_characters_as_numbers_are_forms_of_the_same(tmp_path):
+    texts = [sentence(i, 3 + i % 9) for i in range(COUNT)]
+    numbers = [[ord(letter) - 32 for letter in text] for text in texts]
+    marked = [[1, *row, 2] for row in numbers]
+    (finding,), _ = looked(tmp_path, texts=texts, numbers=numbers, marked=marked)
+    assert "in 3 forms" in finding.title and finding.confidence < 0.6
+
+
 @functools.cache
 def innocents() -> dict[str, dict[str, Any]]:
     examples = records()
@@ -117,6 +125,10 @@ def innocents() -> dict[str, dict[str, Any]]:
         "shuffled": {"texts": texts, "shuffled": shuffled},
         "labels": {"texts": texts, "labels": [i % 7 for i in range(COUNT)]},
         "tags of words": {"words": words, "tags": [[hash(w) % 17 for w in row] for row in words]},
+        "classes of characters, some left out": {
+            "texts": texts,
+            "classes": [[ord(letter) % 20 for letter in text if letter != "e"] for text in texts],
+        },
         "sound and transcript": {"texts": texts, "sound": sound},
         "padded to one length": {"texts": texts, "pixels": [list(range(200)) for _ in texts]},
     }
