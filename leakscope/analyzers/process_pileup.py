@@ -20,7 +20,7 @@ from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import format_bytes
 from ._counts import judge_count, up_to_the_end
 from ._growth import TreeGrowth, level_at, rows_of, severity_of, tree_growth
-from ._processes import COMPILE_WORKER, Process, alive_counts, processes
+from ._processes import COMPILE_WORKER, DATALOADER_WORKER, Process, alive_counts, processes
 from ._retained import sources_of
 from ._source_lines import Line
 from ._starts import process_start_line
@@ -33,6 +33,9 @@ NEEDS = ("processes", "process_samples")
 _KIND = "process-pileup"
 _OWN_KINDS = (COMPILE_WORKER, "compile-sidecar", "launcher", "trainer")
 _PASSING_LIFE = 0.5  # of the run: who lives shorter (a shell, the first of a double fork) has started nothing himself
+_WAIT = "wait for each child: Popen.wait(), Process.join() or subprocess.run()"
+_END_FIRST = f"end the old child before a new one is started, and {_WAIT}"
+_ENDS_WORKERS = "keep one DataLoader, or let go of the old one and its iterator before the next: that ends its workers"
 
 
 class _Pile(NamedTuple):
@@ -143,8 +146,9 @@ def _finding(growth: TreeGrowth, pile: _Pile, line: Line | None) -> Finding:
         each = format_bytes(bytes / max(started, 1))
         evidence.append(Evidence(f"about {each} of memory for each, shared pages counted once", {"bytes": bytes}))
     title = f"Processes of {first.name} pile up: {started} more than at the start, still running"
+    remedy = _ENDS_WORKERS if first.role == DATALOADER_WORKER else _END_FIRST
     return _built(
-        pile.parent or first, title, first.name, bytes, started, line, evidence, pile.time_s, pile.alive, growth
+        pile.parent or first, title, first.name, bytes, started, line, evidence, remedy, pile.time_s, pile.alive, growth
     )
 
 
@@ -157,18 +161,16 @@ def _zombie_finding(parent: Process, count: Floats, time_s: Floats, name: str, l
         )
     ]
     title = f"Ended processes of {name} pile up: nobody waited for {risen} of them"
-    return _built(parent, title, f"{name} (zombies)", 0, risen, line, evidence, time_s, count, None)
+    return _built(parent, title, f"{name} (zombies)", 0, risen, line, evidence, _WAIT, time_s, count, None)
 
 
 def _built(
     parent: Process, title: str, what: str, bytes: int, count: int, line: Line | None, evidence: list[Evidence],
-    time_s: Floats, counts: Floats, growth: TreeGrowth | None,
+    remedy: str, time_s: Floats, counts: Floats, growth: TreeGrowth | None,
 ) -> Finding:  # fmt: skip
     if line is not None:
         evidence.append(Evidence(f"{line.file}:{line.line} starts processes: {line.text}", {"line": line.line}))
     hours = max(float(np.ptp(time_s)), 1e-9) / 3600
-    ended = growth is None
-    wait = "wait for each child: Popen.wait(), Process.join() or subprocess.run()"
     return Finding(
         kind=_KIND,
         title=title,
@@ -188,7 +190,7 @@ def _built(
         bytes_per_hour=round(bytes / hours, 1),
         evidence=evidence,
         doubts=[] if line is not None else ["the line that starts them was not found in the recorded sources"],
-        remedy=[wait if ended else f"end the old child before a new one is started, and {wait}"],
+        remedy=[remedy],
         series=[Series("processes", time_s.tolist()[:2000], counts.tolist()[:2000], "s", "processes")],
     )
 

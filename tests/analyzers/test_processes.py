@@ -50,6 +50,12 @@ def test_the_line_that_starts_them_is_named(tmp_path):
     assert (finding.subject.file, finding.subject.line) == ("/home/me/scan.py", 4)
 
 
+def test_workers_of_loaders_that_are_kept_are_ended_with_the_loader(tmp_path):
+    builder = with_children(recorded(tmp_path), [0.5 * n for n in range(38)], life_s=99, role="dataloader-worker")
+    (finding,), _ = looked(builder, "process-pileup")
+    assert "DataLoader" in finding.remedy[0]
+
+
 @pytest.mark.parametrize(
     ("births", "life_s"),
     [
