@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _PACKAGES = re.compile(r"(?:site|dist)-packages/([^/.]+)")
 # A thread that stands here grows nothing: what grew while it was seen here, grew between two looks.
 _WAITS = re.compile(r"\b(sleep|wait|join|acquire|select|poll|recv|accept|input)\w*\(")
+# It counts or moves a name, and asks for no memory: what grew before a thread was seen here, did so on the line above.
+_IDLE = re.compile(r"[\w.]+\s*([+-]=\s*\d+|=\s*[\w.]+)$|pass$|continue$")
 _MIN_BELOW = 0.2  # of what was seen at a call: grew below it, so it is the function called that grows
 STANDARD_LIBRARY: frozenset[str] = getattr(sys, "stdlib_module_names", frozenset()) or (
     # Python 3.9: what lies in its folder.
@@ -58,6 +60,7 @@ def growth_lines(
     ends = rows.groupby("stack", sort=False).tail(1)
     earlier = rows[rows["time_s"] < growth.start_s].groupby("stack")["grown_bytes"].last()
     ends = ends.assign(bytes=ends["grown_bytes"] - ends["stack"].map(earlier).fillna(0))
+    ends = ends.assign(owner_line=[_busy(*place, texts) for place in zip(ends["owner_file"], ends["owner_line"])])
     below = _grown_below(ends)
     lines = []
     for _, seen in ends.groupby(["owner_file", "owner_line"]):
@@ -83,6 +86,15 @@ def _grown_below(ends: pd.DataFrame) -> dict[str, float]:
         for call in calls - {f"{file}:{int(line)}"} if grown > 0 else ():
             below[call] = below.get(call, 0.0) + float(grown)
     return below
+
+
+def _busy(file: str, line: int, texts: dict[str, list[str]]) -> int:
+    """The line of the statement that did the work: that before one which does none."""
+    busy = line
+    while _IDLE.match(_text(texts.get(file), busy)):
+        busy -= 1
+    above = _text(texts.get(file), busy)
+    return busy if "(" in above and not above.endswith(":") else line
 
 
 def _line(file: str, line: int, text: str, seen: pd.DataFrame, texts: dict[str, list[str]]) -> GrowthLine:

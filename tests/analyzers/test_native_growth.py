@@ -67,6 +67,12 @@ def test_a_call_is_passed_over_for_what_grew_below_it(tmp_path):
     assert finding.subject.line == 5
 
 
+def test_a_line_that_only_counts_stands_for_the_one_above_it(tmp_path):
+    builder = takes(sentinels(trainer(tmp_path))).source(PID, FILE, SOURCE.replace("time.sleep(0.1)", "done += 1"))
+    (finding,) = analyze(seen(builder, 6).open(), only=["native-growth"]).findings
+    assert (finding.subject.line, finding.subject.library) == (5, "codec")
+
+
 def test_without_a_look_it_is_native_all_the_same_but_less_sure(tmp_path):
     (finding,) = analyze(leaking(tmp_path).open(), only=["native-growth"]).findings
     assert finding.subject.line is None and finding.confidence <= 0.5 and finding.doubts
