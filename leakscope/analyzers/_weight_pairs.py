@@ -8,7 +8,7 @@ from, a reference, or a snapshot.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -117,8 +117,12 @@ def _pair(original: WeightSet, copy: WeightSet, history: History, thresholds: Th
     original_stays = unchanged_share(old_original, original, now.keys[0] if same else None) >= _STILL
     copy_stays = unchanged_share(old_copy, copy, now.keys[1] if same else None) >= _STILL
     if same and original_stays and copy_stays:
+        if len(both) < 2:
+            begun = _since_before_training(original, copy, now, history, thresholds)
+            pair = case("undecided" if begun is None else SAME, now)
+            return pair if begun is None else replace(pair, between_s=last.time_s - begun.time_s)
         waits = _waits_for_training(original, copy, history) and history.step(last) <= history.step(first)
-        return case("undecided" if len(both) < 2 or waits else SAME, now)
+        return case("undecided" if waits else SAME, now)
     if not copy_stays:
         return case("in-step" if same else "follows", now)
     if not copy.is_model:
@@ -126,6 +130,22 @@ def _pair(original: WeightSet, copy: WeightSet, history: History, thresholds: Th
     if original_stays:
         return case("changed", now)
     return case(OTHER_FORM if _is_in_other_form(original, copy) else "reference", then)
+
+
+def _since_before_training(
+    original: WeightSet, copy: WeightSet, now: Likeness, history: History, thresholds: Thresholds
+) -> Round | None:
+    """The first look at one of two that were seen together only once: had training moved either, they would differ.
+
+    None unless it stood still for many steps since: a snapshot that was just made equals its model as well.
+    """
+    last = history.rounds[-1]
+    for r in history.rounds[:-1]:
+        for weight_set, keys in ((original, now.keys[0]), (copy, now.keys[1])):
+            before = r.sets.get(weight_set.path)
+            if before is not None and unchanged_share(before, weight_set, keys) >= _STILL:
+                return r if history.step(last) - history.step(r) > thresholds.first_steps else None
+    return None
 
 
 def _likeness_at_start(

@@ -198,6 +198,16 @@ def test_a_checkpoint_with_the_state_of_its_optimizer_is_found(tmp_path):
     assert finding.bytes == pytest.approx(weight_bytes(model), rel=0.02)
 
 
+def test_a_checkpoint_that_was_there_before_the_model_is_found_with_one_look_at_both(tmp_path):
+    """A busy machine: at the first look the model was still being made, and there was time for one more."""
+    model = encoder().requires_grad_(False)
+    state = clone(model.state_dict())
+    model.add_module("adapter", torch.nn.Linear(256, 256))
+    (finding,) = Job(tmp_path).look(state=state).look(model=model, state=state).report().findings
+    assert finding.subject.variable == "state"
+    assert "neither had changed 4.0 s later" in finding.evidence[0].text
+
+
 def test_a_damaged_row_costs_no_other_its_look(tmp_path):
     one, two = encoder(), encoder()
     job = Job(tmp_path, trains=False).look(one=one, two=two).look(one=one, two=two)
@@ -273,6 +283,13 @@ def test_one_look_cannot_tell(tmp_path):
     report = Job(tmp_path).look(model=model, target=copy.deepcopy(model)).report()
     assert not report.findings and not report.ruled_out
     assert "training was not seen" in report.skipped[0].reason
+
+
+def test_a_snapshot_that_was_just_made(tmp_path):
+    model = encoder()
+    job = Job(tmp_path).look(model=model)
+    train(model, steps=50)
+    innocent(job.look(model=model, best=clone(model.state_dict())).report(), "training was not seen")
 
 
 @pytest.mark.parametrize("start", ["at the first step", "later"])
