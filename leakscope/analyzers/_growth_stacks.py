@@ -27,6 +27,7 @@ STANDARD_LIBRARY: frozenset[str] = getattr(sys, "stdlib_module_names", frozenset
     # Python 3.9: what lies in its folder.
     frozenset(name.split(".")[0] for name in os.listdir(os.path.dirname(os.__file__))) | {*sys.builtin_module_names}
 )
+_SHARED_NAMES = frozenset(("azure", "google", "zope"))  # packages of many libraries: google.protobuf, google.cloud
 _IMPORTS = re.compile(r"^\s*(?:from\s+([\w.]+)\s+import\s+(.+)|import\s+(.+))$", re.MULTILINE)
 
 
@@ -143,9 +144,15 @@ def imported_package(text: str, lines: list[str]) -> str | None:
         for part in (names or modules).strip("()").split(","):
             words: list[Any] = part.split()
             if words:
-                module = (source or words[0]).split(".")[0]
+                module = _package(source or words[0])
                 if module and module not in STANDARD_LIBRARY:
                     by_name[words[-1].split(".")[0]] = module
     named = {module for name, module in by_name.items() if re.search(rf"\b{re.escape(name)}\b", text)}
     candidates = named or set(by_name.values())
     return candidates.pop() if len(candidates) == 1 else None
+
+
+def _package(module: str) -> str:
+    """The part of a module's name that tells whose it is."""
+    first, *rest = module.split(".")
+    return f"{first}.{rest[0]}" if first in _SHARED_NAMES and rest else first

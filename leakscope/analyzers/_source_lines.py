@@ -56,6 +56,11 @@ _JOINERS = frozenset(
     ("append", "cat", "chain", "column_stack", "concat", "concatenate", "dstack", "hstack", "insert", "merge", "stack",
      "union", "vstack")
 )  # fmt: skip
+# What they return is what they were given, or less of it: ``rows = sorted(rows, key=age)``.
+_REARRANGING = frozenset(
+    ("clip", "deque", "filter", "islice", "list", "map", "nlargest", "nsmallest", "reversed", "sample", "sorted",
+     "take", "trim", "truncate", "tuple", "where")
+)  # fmt: skip
 _LINKS = frozenset(("next", "prev", "previous", "parent", "child", "left", "right", "link", "rest", "tail"))
 _FEEDERS = re.compile(r"(\w+_)?(add|append|push|put|insert|register|store|write|feed)(_\w+)?$", re.IGNORECASE)
 # A store by index replaces a member of these; it makes only a mapping longer.
@@ -184,7 +189,7 @@ class _Uses:
             if isinstance(node.target, ast.Subscript):
                 yield _Event(node, ADDS, self._store(node.target, scope))
         elif isinstance(node, ast.Subscript) and self.type_name.endswith("defaultdict"):
-            yield _Event(node, ADDS, 0.6 * self.names.strength(node.value, scope))  # looking up makes the entry
+            yield _Event(node, ADDS, self._looked_up(node, scope))
         for target, value in pairs(node):
             if isinstance(target, ast.Subscript):
                 yield _Event(target, ADDS, self._store(target, scope) * (0.6 if _is_empty(value) else 1.0))
@@ -230,6 +235,13 @@ class _Uses:
         elif strength >= _WHOLE and not _READING.match(func.attr):
             yield _Event(call, CALLS, 0.6 * strength)
 
+    def _looked_up(self, node: ast.Subscript, scope: Scope) -> float:
+        """Weight of ``x[key]`` where looking up makes the entry; what is read of a member makes none."""
+        if isinstance(node.slice, ast.Slice) or isinstance(node.ctx, ast.Del):
+            return 0.0
+        strength = self.names.strength(node.value, scope)
+        return 0.6 * strength if strength >= _WHOLE else 0.0
+
     def _store(self, target: ast.Subscript, scope: Scope) -> float:
         """Weight of ``x[key] = value``."""
         known = self.names.member_strength(target, scope)
@@ -261,6 +273,8 @@ class _Uses:
             joins = last_name(value.func) in _JOINERS
             if isinstance(value.func, ast.Attribute) and joins and old(value.func.value):
                 return 0.95
+            if last_name(value.func) in _REARRANGING:
+                return 0.0
             if any(old(e) for e in given) and (joins or len(given) > 1):
                 return 0.95 if joins else 0.7
         return 0.0

@@ -21,7 +21,7 @@ import numpy as np
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import MiB, format_bytes
 from ._growth import ProcessGrowth, TreeGrowth, level_at, no_growth, rows_of, severity_of, text_of, tree_growth
-from ._growth_stacks import STANDARD_LIBRARY, GrowthLine, growth_lines
+from ._growth_stacks import STANDARD_LIBRARY, GrowthLine, growth_lines, imported_package
 from ._ledger import growth_of, ledger
 from ._native_caches import Cache, arrow_pool_bytes, known_cache
 from ._native_windows import NativeStack, native_stacks
@@ -159,7 +159,7 @@ def _is_standard(opaque: pd.Series[Any]) -> bool:
 
 def _finding(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, look: _Look) -> Finding:
     line = look.lines[0] if look.lines else None
-    library = line.library if line is not None else None
+    library = line.library if line is not None else _only_package(recording)
     watched = native_stacks(recording, process)
     top = watched[0] if watched else None
     cache = look.cache
@@ -191,7 +191,7 @@ def _finding(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, l
             type=text_of(look.opaque, "type_name"),
         ),
         bytes_per_hour=round(bytes / max(growth.end_s - growth.start_s, 1e-9) * 3600, 1) if growth.leaking else None,
-        evidence=[*_evidence(recording, growth, process, look), *(stack.evidence for stack in watched)],
+        evidence=[*_evidence(recording, growth, process, look, library), *(stack.evidence for stack in watched)],
         doubts=_doubts(line, top, cache),
         remedy=cache.remedy if cache is not None else [],
         series=_series(recording, process),
@@ -199,7 +199,17 @@ def _finding(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, l
     )
 
 
-def _evidence(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, look: _Look) -> list[Evidence]:
+def _only_package(recording: Recording) -> str | None:
+    """The one package that the program's own modules import, unless they call C functions themselves."""
+    lines = [line for source in sources_of(recording) for line in source.text.splitlines()]
+    if any(re.match(r"\s*(import|from)\s+(ctypes|cffi)\b", line) for line in lines):
+        return None
+    return imported_package("", lines)
+
+
+def _evidence(
+    recording: Recording, growth: TreeGrowth, process: ProcessGrowth, look: _Look, library: str | None
+) -> list[Evidence]:
     rows = ledger(recording)
     figures = {account: growth_of(rows, account, process.label) for account in ("python-objects", "arrays", "tensors")}
     held = format_bytes(sum(figures.values()), signed=True)
@@ -216,6 +226,8 @@ def _evidence(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, 
             text = f"{line.file}:{line.line}: {line.share:.0%} of the growth that was watched happened here"
             seen = {"line": line.line, "share": round(line.share, 3), "looks": line.sample_count}
             evidence.append(Evidence(f"{text}: {line.text}" if line.text else text, seen))
+    if not look.lines and library is not None:
+        evidence.append(Evidence(f"{library} is the only package that the program's own modules import"))
     if look.cache is not None:
         evidence.append(look.cache.evidence)
     if not growth.leaking:

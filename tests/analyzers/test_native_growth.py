@@ -76,6 +76,7 @@ def test_a_line_that_only_counts_stands_for_the_one_above_it(tmp_path):
 def test_without_a_look_it_is_native_all_the_same_but_less_sure(tmp_path):
     (finding,) = analyze(leaking(tmp_path).open(), only=["native-growth"]).findings
     assert finding.subject.line is None and finding.confidence <= 0.5 and finding.doubts
+    assert finding.subject.library == "codec" and "only package" in finding.evidence[1].text
 
 
 def test_it_yields_to_findings_that_explain_half_of_the_growth(tmp_path):

@@ -965,3 +965,27 @@ def test_of_a_record_the_member_that_grows_is_the_one_that_counts(key: str, line
     holder = Holder("progress", "Run", "__main__", "/job/run.py", "attribute", "dict", key)
     found = adding_lines([Source("__main__", "/job/run.py", RECORD)], holder)
     assert (found[0].line, found[0].kind) == (line, "adds")
+
+
+def test_lines_that_only_read_are_not_said_to_add():
+    source = Source(
+        "train",
+        "/train.py",
+        """
+history = defaultdict(list)
+def hook(p):
+    g = history[p.name]
+    g.append(p.grad.clone())
+    p.smooth = torch.stack(g[-20:])
+    log(torch.stack(history[p.name][-20:]).mean())
+def main():
+    global history
+    while True:
+        hook(param)
+        history = sorted(history, key=len)
+""",
+    )
+    holder = Holder("history", "train", "train", "/train.py", "global", "collections.defaultdict")
+    lines = [line for line in adding_lines([source], holder) if line.kind == "adds"]
+    assert lines[0].text == "g.append(p.grad.clone())"
+    assert not any("smooth" in line.text or "sorted" in line.text for line in lines)
