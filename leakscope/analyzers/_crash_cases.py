@@ -12,7 +12,7 @@ from ._crash_meanings import Meaning
 from ._cuda_oom import CudaOom, parse
 from ._growth import tree_growth
 from ._memory_refused import refusal, requested_bytes, shared_memory_use
-from ._oom_culprit import culprit
+from ._oom_culprit import Culprit, culprit
 from ._oom_kills import kills
 from ._oom_members import Member
 from ._processes import DATALOADER_WORKER
@@ -20,11 +20,12 @@ from ._processes import DATALOADER_WORKER
 if TYPE_CHECKING:
     from ..storage import Recording
 
+_MOST_OF_IT = 0.5  # of what a process held: what holds that much is what to mend
 _FULL_FRACTION = 0.9  # of /dev/shm, once a second: a batch more did not fit
 
 
 class Told(NamedTuple):
-    """The parts of a finding that depend on the text."""
+    """The parts of a finding that depend on the text. ``filled_by``: what held most of the memory that was refused."""
 
     title: str
     severity: str
@@ -32,6 +33,7 @@ class Told(NamedTuple):
     evidence: Sequence[Evidence] = ()
     doubts: Sequence[str] = ()
     remedy: Sequence[str] = ()
+    filled_by: Culprit | None = None
 
 
 def tell(recording: Recording, member: Member, meaning: Meaning, words: str, near_fraction: float) -> Told:
@@ -101,12 +103,14 @@ def _refused(recording: Recording, member: Member, told: Told, words: str, near_
     why = refusal(recording, member.pid, member.start_ticks, requested, near_fraction)
     title = told.title + (f": {why.by}" if why.by is not None else "")
     holder = culprit(recording, member, ()) if not tree_growth(recording).leaking else None  # a leak is told elsewhere
+    is_most = holder is not None and holder.share >= _MOST_OF_IT and holder.subject.line is not None
     return told._replace(
         title=title,
         confidence=0.95 if why.by is not None else 0.8,
         evidence=[*told.evidence, *why.evidence, *([Evidence(holder.clause)] if holder is not None else [])],
         doubts=why.doubts,
         remedy=why.remedy,
+        filled_by=holder if is_most else None,
     )
 
 

@@ -192,22 +192,25 @@ def _with_place(
     if failure.signal is not None:
         name = signal_name(failure.signal)
         evidence.append(Evidence(f"the process was ended by {name}", {"signal": failure.signal}))
+    subject = Subject(
+        pid=failure.member.pid,
+        process=failure.member.name,
+        role=failure.member.role,
+        type=meaning.name if meaning is not None and failure.exception_type is None else failure.exception_type,
+        file=place.file if place is not None else None,
+        line=place.line if place is not None else None,
+        function=place.function if place is not None else None,
+        library=calls[-1].library if calls else None,
+    )
+    if told.filled_by is not None:  # the line that asked for the last bit is not the one to mend
+        subject = replace(told.filled_by.subject, type=subject.type, library=subject.library)
     return Finding(
         kind=_KIND,
         title=told.title,
         severity=told.severity,
         confidence=told.confidence,
         bytes=0,
-        subject=Subject(
-            pid=failure.member.pid,
-            process=failure.member.name,
-            role=failure.member.role,
-            type=meaning.name if meaning is not None and failure.exception_type is None else failure.exception_type,
-            file=place.file if place is not None else None,
-            line=place.line if place is not None else None,
-            function=place.function if place is not None else None,
-            library=calls[-1].library if calls else None,
-        ),
+        subject=subject,
         evidence=evidence,
         doubts=told.doubts,
         remedy=told.remedy,

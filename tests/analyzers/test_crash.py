@@ -216,6 +216,23 @@ def test_a_limit_of_the_process_is_named(tmp_path: Path) -> None:
     assert finding.remedy
 
 
+@pytest.mark.parametrize(("held_mib", "line"), [(80, 30), (20, 7)])
+def test_what_filled_the_memory_is_the_line_to_mend(tmp_path: Path, held_mib: int, line: int) -> None:
+    """Where it took most of it; else all that is known is who asked for more."""
+    source = "def main():\n    rows = []" + "\n" * 28 + "    rows.append(read())\n"
+    builder = with_words(tmp_path, TRACE + "MemoryError", type="MemoryError").source(PID, "/home/me/train.py", source)
+    rows = {
+        "path": "main() rows", "root_kind": "frame", "edge_kind": "local", "variable": "rows", "owner": "main",
+        "owner_module": "__main__", "owner_file": "/home/me/train.py", "is_user": True, "type_name": "list",
+    }  # fmt: skip
+    for number, share in enumerate((0.2, 1.0), 1):
+        builder.take(PID, number, 9.0 * number, holders=[{**rows, "deep_bytes": int(share * held_mib * MiB)}])
+    (finding,) = answers(builder.ends(exit_code=1))
+    assert (finding.subject.variable == "rows") is (line == 30)
+    assert finding.subject.line == line and finding.subject.type == "MemoryError"
+    assert "it was at /home/me/train.py:7" in said(finding)
+
+
 def test_a_limit_that_was_far_away_is_a_doubt(tmp_path: Path) -> None:
     builder = with_words(tmp_path, TRACE + "MemoryError", type="MemoryError")
     use = {"limit_name": "rlimit-as", "used_bytes": [90 * MiB, 100 * MiB], "limit_bytes": 400 * MiB}
