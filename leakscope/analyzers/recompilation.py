@@ -164,10 +164,14 @@ def _finding(recording: Recording, growth: TreeGrowth, one: _Compiled, so_far: S
 
 
 def _asked_for(sources: Sequence[Source], file: str | None) -> Line | None:
-    """The user's call of ``torch.compile``, where what is compiled is no function of the user's: a module of torch."""
-    if any(source.file == file for source in sources):
-        return None
-    return next((call.line for call in calls(sources, "compile") if call.module == "torch"), None)
+    """The user's call of ``torch.compile``: there ``dynamic`` and the backend are said.
+
+    Of several only the first is shown, and only where what is compiled is no function of the user's but a module of
+    torch: else the function tells more.
+    """
+    asked = [call.line for call in calls(sources, "compile") if call.module == "torch"]
+    is_users = any(source.file == file for source in sources)
+    return asked[0] if len(asked) == 1 or (asked and not is_users) else None
 
 
 def _unexplained_bytes(

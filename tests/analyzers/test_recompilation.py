@@ -148,3 +148,10 @@ def test_a_short_run_whose_last_looks_come_with_its_end(tmp_path):
         builder.row("compile_counters", at_s, PID, **row)
     (finding,), _, _ = looked(builder.ends().open())
     assert finding.kind == "recompilation"
+
+
+@pytest.mark.parametrize("calls, line", [(1, 2), (2, 14)])
+def test_a_function_of_the_users_is_named_by_the_one_call_that_compiles(calls, line, tmp_path):
+    text = "import torch\n" + "step = torch.compile(model, dynamic=False)\n" * calls
+    (finding,), _, _ = looked(compiled(tmp_path, RISING).source(PID, "/home/me/train.py", text).open())
+    assert finding.subject.line == line
