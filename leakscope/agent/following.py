@@ -25,6 +25,7 @@ LEAST_TURNS = 6  # of an inner loop
 MOST_OF_IT = 0.7  # of the longest way round: loops within it turn more often, and round as long a way
 OFTEN = 0.5  # of the turns of an inner loop, in which a line keeps something
 CALLS = 40  # of the pending call for each point: it comes up to 32 times
+MOST_DEPTH = 200  # calls on the stack, of the 1,000 that Python allows
 PATIENCE_S = 2.0  # for a main thread that sleeps before or on its way
 CALL_S = 0.0000005  # of CPU time, for the pending call by itself
 
@@ -119,7 +120,11 @@ class Follower(object):
         try:
             way = self._way
             grown = malloc_in_use_bytes() - self._in_use if way else 0
-            way.append((_point(frame), grown, self._place(frame) if grown or not way else None))
+            point = _point(frame)
+            if point is None:
+                self.follows = False
+                return
+            way.append((point, grown, self._place(frame) if grown or not way else None))
             came_round = len(way) > 1 and way[-1][0] == way[0][0]
             if came_round or len(way) >= self._points or monotonic() > self._until:
                 self.follows = False
@@ -146,9 +151,14 @@ def _hooks():
 
 
 def _point(frame):
-    """A number for the place of every call on the stack: the same only in another turn of the same loop."""
+    """A number for the place of every call on the stack: the same only in another turn of the same loop.
+
+    None of a deep recursion: near its limit our own call would be the one that fails, in the job.
+    """
     calls = []
-    while frame is not None and len(calls) < 400:
+    while frame is not None:
+        if len(calls) > 2 * MOST_DEPTH:
+            return None
         calls += (id(frame.f_code), frame.f_lasti)
         frame = frame.f_back
     return hash(tuple(calls))

@@ -20,6 +20,7 @@ import numpy as np
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import MiB, format_bytes
 from ._growth import TreeGrowth, severity_of, tree_growth
+from ._growth_bounded import filling_up
 from ._processes import Process, processes
 from ._retained import sources_of
 from ._source_lines import Line, Source
@@ -75,8 +76,9 @@ def findings(
         if np.ptp(size) < min_bytes:
             continue
         trend = judge(time_s, size, min_growth_bytes=min_bytes)
-        undecided = undecided or trend.verdict == CANNOT_TELL
-        if trend.verdict == GROWING:
+        may_end = trend.verdict == GROWING and _is_bounded(recording, growth, trend)
+        undecided = undecided or may_end or trend.verdict == CANNOT_TELL
+        if trend.verdict == GROWING and not may_end:
             found = True
             yield _finding(growth, kind, name, rows, time_s, trend, everyone, sources, so_far)
     if found:
@@ -88,6 +90,13 @@ def findings(
         yield RuledOut(_KIND, reason, {"most_bytes": most})
     else:
         yield RuledOut(_KIND, "no segment of shared memory was seen")
+
+
+def _is_bounded(recording: Recording, growth: TreeGrowth, trend: Trend) -> bool:
+    """Whether somebody keeps the segments in a buffer that has a limit and is not full yet."""
+    window_s = (growth.start_s, growth.end_s)
+    pids = map(int, recording.tables["takes"]["pid"].unique())
+    return any(filling_up(recording, pid, window_s, trend.growth_bytes) for pid in pids)
 
 
 def _at(rows: pd.DataFrame, column: str, time_s: Floats) -> Floats:
