@@ -79,7 +79,7 @@ class Agent(object):
         self.phases = phases.Phases(self._phase_began)
         self.peak = peak.Peak(self._look_at_peak)
         self.pending = safepoint.PendingCall(self._take_on_main_thread)
-        self.stacks = native.GrowthStacks(self.main_thread)
+        self.stacks = native.GrowthStacks()
         self.native_window = native_window.NativeWindow(folder, self.note) if options["native"] else None
         self.user_step = None
         self.wanted = None  # the reason of a take that is due and waits for its safe point

@@ -4,8 +4,10 @@ Half a second apart nothing can be told: the growth of 500 ms belongs to all tha
 rose since the last tick, the agent's thread looks again and again, a millisecond apart, and puts what malloc handed
 out (or got back) between two looks down to the line that ran. A place at which a thread stands while nothing grows is
 one where it waits: the other end of the interval gets the growth. What a call allocates and frees again cancels out
-only where the call was watched from its beginning to its end: counted is from one quiet look to another. Work that is
-done and over between two looks at a thread that waits is told apart by following the main thread: following.py.
+only where the call was watched from its beginning to its end: counted is from one quiet look to another.
+
+Not done: to follow a main thread that mostly sleeps call by call, with a pending call that asks for itself again. It
+was tried, and names the line; but when another thread set a profiler meanwhile (memray does), Python 3.11 stood still.
 """
 
 import _thread
@@ -14,7 +16,6 @@ from time import monotonic, thread_time
 
 from . import names, safepoint
 from .allocators import malloc_in_use_bytes
-from .following import Follower
 
 LOOKS = 60  # of one burst
 LOOK_S = 0.001
@@ -23,11 +24,8 @@ PATIENCE_S = 0.03  # how long a burst waits for a main thread that sleeps
 HAND_OVER_S = 0.0001  # for which the main thread then waits: else its work may be done before the first look
 BURST_S = 0.1  # where the job keeps the GIL for long, a burst ends after so much
 COST_FACTOR = 200  # the next burst is not before 200 times the CPU time of the last: 0.5 %
-CREDIT_S = 0.25  # of CPU time that may be spent in advance: for a run of some seconds
 STRETCH = 0.01  # of the time gone by: after an hour a burst each 36 s
-MOSTLY = 0.9  # of the looks at a thread that only waits
 AT_WORK = 0.1  # a line seen idle at fewer looks than this is no place to wait
-LEAST_WAYS = 3  # on which a line's memory has to stay before it is believed: once may be chance
 MAX_FRAMES = 24
 MAX_STACKS = 256
 MAX_ROWS = 40
@@ -36,18 +34,12 @@ MAX_ROWS = 40
 class GrowthStacks(object):
     """Bytes by stack, summed up since the start. Only the agent's thread calls it."""
 
-    def __init__(self, main_thread):
-        self._main_thread = main_thread
+    def __init__(self):
         self._stacks = {}  # text: [bytes, looks, looks while waiting, function, file, line]
-        self._followed = {}  # text: [bytes that stayed, ways]
-        self._follower = Follower(_place)
-        self._follows_next = self._is_following = False
         self._in_use = None
         self._was_rising = False
         self._began = monotonic()
         self._due_at = 0.0
-        self._credit_s = CREDIT_S
-        self._most_unseen = 0  # bytes, by work that was done between two looks
         self._working = _thread.allocate_lock()  # released by the main thread as it goes on
         self._working.acquire()
         self._nobody = _thread.allocate_lock()  # never released: to wait for a time, whatever became of time.sleep
@@ -61,38 +53,12 @@ class GrowthStacks(object):
         # and would see more memory come back than was handed out.
         rising, self._was_rising = self._was_rising, before is not None and self._in_use > before
         now = monotonic()
-        if self._is_following:
-            self._end_following(now)
-        elif rising and now >= self._due_at:
-            self._follows_next = not self._follows_next
-            if self._follows_next and self._all_wait():
-                self._is_following = True
-                self._follower.start()
-            else:
-                began = thread_time()
-                self._burst(wake, now + BURST_S)
-                self._pay(now, thread_time() - began)
-
-    def _pay(self, now, cost_s):
-        if cost_s <= self._credit_s:
-            self._credit_s -= cost_s
-            cost_s = 0.0
-        self._due_at = now + max(COST_FACTOR * cost_s, STRETCH * (now - self._began))
-
-    def _end_following(self, now):
-        ended = self._follower.end()
-        if ended is None:
+        if not rising or now < self._due_at:
             return
-        first, kept, is_whole, cost_s = ended
-        self._is_following = False
-        self._pay(now, cost_s)
-        # A part of a turn cannot keep more than the turn.
-        if (
-            first is not None
-            and _waiting(self._known(first)) > AT_WORK
-            and (is_whole or sum(grown for grown, _ in kept) <= self._most_unseen)
-        ):
-            self._learn(kept)
+        began = thread_time()
+        self._burst(wake, now + BURST_S)
+        cost_s = thread_time() - began
+        self._due_at = now + max(COST_FACTOR * cost_s, STRETCH * (now - self._began))
 
     def rows(self):
         """Rows of the table ``growth_stacks``, those that grew or shrank most."""
@@ -105,27 +71,6 @@ class GrowthStacks(object):
             for text, (grown, looks, _, function, file, line) in ordered
             if grown
         ]  # fmt: skip
-
-    def _all_wait(self):
-        """The main thread stands where it waits, and the others do nothing: what grows next is the main thread's."""
-        places = _places()
-        main = places.pop(self._main_thread, None)
-        return (
-            main is not None
-            and _waiting(self._known(main)) > AT_WORK
-            and all(_waiting(self._known(place)) > MOSTLY for place in places.values())
-        )
-
-    def _learn(self, kept):
-        for grown, place in kept:
-            self._known(place)
-            bytes_and_ways = self._followed.setdefault(place[0], [0, 0])
-            bytes_and_ways[0] += grown
-        for stack in {place[0] for _, place in kept}:
-            self._followed[stack][1] += 1
-
-    def _known(self, place):
-        return self._stacks.setdefault(place[0], [0.0, 0, 0] + list(place[1:]))
 
     def _burst(self, wake, until):
         places = None
@@ -170,7 +115,7 @@ class GrowthStacks(object):
         """[(known, bytes), ...]: ``grown`` divided among the places of all threads that are least known for waiting."""
         ends = []
         for thread, place in places.items():
-            known = self._known(place)
+            known = self._stacks.setdefault(place[0], [0.0, 0, 0] + list(place[1:]))
             known[1] += 1
             if not grown and before.get(thread) == place:
                 known[2] += 1
@@ -181,11 +126,7 @@ class GrowthStacks(object):
         if not grown or not ends:
             return []
         least = min(map(_waiting, ends))
-        if least > AT_WORK:  # done and over between two looks: by lines that were followed, or seen at work near by
-            self._most_unseen = max(self._most_unseen, grown)
-            followed = self._shares_of_followed(grown)
-            if followed:
-                return followed
+        if least > AT_WORK:  # done and over between two looks: by a line near by that was seen at work
             near = {tuple(known[3:5]) for known in ends}
             workers = [k for k in self._stacks.values() if tuple(k[3:5]) in near and _waiting(k) < least / 2]
             ends = workers or ends
@@ -193,16 +134,10 @@ class GrowthStacks(object):
         chosen = [known for known in ends if _waiting(known) == least]
         return [(known, grown / len(chosen)) for known in chosen]
 
-    def _shares_of_followed(self, grown):
-        seen = [(stack, kept) for stack, (kept, ways) in self._followed.items() if ways >= LEAST_WAYS]
-        total = sum(kept for _, kept in seen)
-        return [(self._stacks[stack], float(grown) * kept / total) for stack, kept in seen]
-
     def _forget_some(self):
         if len(self._stacks) > MAX_STACKS:
             ordered = sorted(self._stacks.items(), key=lambda item: -abs(item[1][0]))
             self._stacks = dict(ordered[: MAX_STACKS // 2])
-            self._followed = {stack: kept for stack, kept in self._followed.items() if stack in self._stacks}
 
 
 def _waiting(known):

@@ -6,12 +6,11 @@ import _thread
 import ctypes
 import sys
 import threading
-import time
 from collections import Counter
 
 import pytest
 
-from leakscope.agent import allocators, following, native
+from leakscope.agent import allocators, native
 
 KiB = 1024
 libc = ctypes.CDLL(None)
@@ -49,7 +48,7 @@ def look_at_every_tick(monkeypatch):
 def watched(function, is_enough):
     """{(function, line): bytes} of what ``function`` was seen to do on the main thread, as in a job."""
     stop, addresses = threading.Event(), []
-    stacks = native.GrowthStacks(threading.main_thread().ident)
+    stacks = native.GrowthStacks()
     seen = Counter()
 
     def watch():
@@ -83,91 +82,9 @@ def test_the_line_that_asks_for_memory_is_seen():
     assert {function for function, _ in seen} == {"keep"}
 
 
-def quick(addresses):
-    passing = libc.malloc(8 * KiB)
-    addresses.append(libc.malloc(3 * KiB))
-    libc.free(passing)
-
-
-def work_and_sleep(stop, addresses):
-    while not stop.is_set():
-        for _ in range(20):
-            quick(addresses)
-        time.sleep(0.005)
-
-
-def test_work_that_is_over_between_two_looks_is_followed(monkeypatch):
-    monkeypatch.setattr(native, "CREDIT_S", 60.0)
-    keeps, passes = (("quick", quick.__code__.co_firstlineno + line) for line in (2, 1))
-    seen = watched(work_and_sleep, lambda tick, seen: seen[keeps] > 256 * KiB)
-    assert seen[keeps] > 256 * KiB > seen[passes], seen
-
-
-def followed(function, seconds=20.0):
-    """What the follower tells of ``function``, called over and over on the main thread with a sleep in between."""
-    follower, ended = following.Follower(native._place), []
-
-    def watch():
-        until = time.monotonic() + seconds
-        while not ended and time.monotonic() < until:
-            follower.start()
-            while (way := follower.end()) is None:
-                time.sleep(0.01)
-            if way[0] is not None:
-                ended.append(way)
-        ended.append(None)
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    while not ended:
-        function()
-        time.sleep(0.005)
-    watcher.join()
-    return ended[0]
-
-
-def test_a_turn_keeps_what_it_did_not_give_back():
-    addresses = []
-    _, kept, is_whole, _ = followed(lambda: quick(addresses))
-    line = quick.__code__.co_firstlineno + 2
-    assert is_whole and {place[3] for bytes, place in kept if bytes > KiB} == {line}, kept
-    for address in addresses:
-        libc.free(address)
-
-
-@pytest.mark.parametrize("hook", ["settrace", "setprofile"])
-def test_a_thread_that_is_traced_is_not_followed(hook):
-    calls = []
-    before = sys.gettrace(), sys.getprofile()
-    getattr(sys, hook)(lambda frame, event, argument: calls.append(frame.f_code.co_filename))
-    try:
-        assert followed(lambda: len(calls), seconds=0.5) is None  # and the test ends
-    finally:
-        sys.settrace(before[0])
-        sys.setprofile(before[1])
-
-
-def test_what_is_freed_is_taken_off_what_it_equals():
-    way = [(0, 0, None), (1, 5000, "a"), (2, 3000, "b"), (3, 96, "leak"), (4, -3000, "c"), (5, -5000, "d"), (0, 0, "e")]
-    assert following.kept(way) == [(96, "leak")]
-    way[4:6] = [(4, -8000, "c")]  # both at once, at the end of a function
-    assert following.kept(way) == [(96, "leak")]
-    way[2:5] = [(2, 3096, "b"), (4, -3000, "c"), (5, -5000, "d")]  # passing memory and a leak of the same call
-    assert following.kept(way) == [(96, "b")]
-
-
-def test_an_inner_loop_is_told_by_what_it_keeps_in_most_turns():
-    turn = [(1, 0, None), (2, 96, "leak"), (3, 4096, "passing"), (4, -4096, "free")]
-    way = [(0, 0, "sleep")] + turn * 20
-    assert {place for _, place in following.kept_often(way)} == {"leak"}
-    way[2] = (2, 200, "list")
-    assert {place for _, place in following.kept_often(way)} == {"leak"}
-    assert not following.kept_often([(0, 0, "sleep")] + turn * 3)
-
-
 def test_what_the_agent_runs_on_the_main_thread_is_no_part_of_a_stack(monkeypatch):
     monkeypatch.setattr(native, "HAND_OVER_S", 60)
-    stacks, seen = native.GrowthStacks(threading.main_thread().ident), []
+    stacks, seen = native.GrowthStacks(), []
 
     def look():
         stacks._working.acquire()  # the main thread is in the agent's code, and waits
@@ -192,7 +109,7 @@ def test_the_switch_interval_is_as_it_was():
 
 
 def test_it_stops_at_once_when_the_agent_has_to_stop():
-    stacks = native.GrowthStacks(threading.main_thread().ident)
+    stacks = native.GrowthStacks()
     wake = _thread.allocate_lock()  # not acquired: as if the agent had been told to stop
     stacks._in_use, stacks._was_rising = 0, True
     stacks.tick(wake)
