@@ -20,6 +20,7 @@ import numpy as np
 
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import MiB, format_bytes
+from ._foreign_calls import handing_out
 from ._growth import ProcessGrowth, TreeGrowth, level_at, no_growth, rows_of, severity_of, text_of, tree_growth
 from ._growth_stacks import STANDARD_LIBRARY, GrowthLine, growth_lines, imported_package
 from ._ledger import growth_of, ledger
@@ -27,6 +28,7 @@ from ._native_caches import Cache, arrow_pool_bytes, known_cache
 from ._native_windows import NativeStack, native_stacks
 from ._opaque import opaque_holders
 from ._retained import sources_of
+from ._source_lines import Line
 from ._trend import FLAT, judge
 
 if TYPE_CHECKING:
@@ -103,6 +105,7 @@ class _Look(NamedTuple):
     lines: list[GrowthLine]
     cache: Cache | None
     opaque: pd.Series[Any] | None
+    call: Line | None  # where no line was seen: the one C function that the program itself calls
 
     @property
     def bytes(self) -> int:
@@ -120,7 +123,8 @@ def _look(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, min_
     outside = free if cache is not None and cache.leaves_free else 0
     pool = round(arrow_pool_bytes(recording, growth, process))
     outside += min(pool, unexplained) if pool >= 0.5 * max(unexplained, 1) else 0
-    return _Look(native, max(0, outside), lines, cache, _opaque_in(line, recording, process))
+    call = handing_out(sources_of(recording)) if line is None else None
+    return _Look(native, max(0, outside), lines, cache, _opaque_in(line, recording, process), call)
 
 
 def _late_bytes(growth: TreeGrowth, process: ProcessGrowth) -> float:
@@ -159,13 +163,16 @@ def _is_standard(opaque: pd.Series[Any]) -> bool:
 
 def _finding(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, look: _Look) -> Finding:
     line = look.lines[0] if look.lines else None
+    place = line or look.call
     library = line.library if line is not None else _only_package(recording)
     watched = native_stacks(recording, process)
     top = watched[0] if watched else None
     cache = look.cache
     bytes = max(0, min(process.growth_bytes, look.bytes))
-    function = top.function if top is not None else (line.function if line is not None else None)
+    function = top.function if top is not None else (place.function if place is not None else None)
     where = f" under {function}()" if function not in (None, "<module>") else ""
+    if where and top is None and line is None:
+        where = f", perhaps{where}"
     if top is not None:
         where += f", in {top.native_function}()"
     by = f"inside {cache.name}" if cache is not None else (f"inside {library}" if library else "of C or C++ code")
@@ -183,8 +190,8 @@ def _finding(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, l
             process=process.name,
             role=process.role,
             holder=cache.name if cache is not None else (f"native memory of {library}" if library else "native memory"),
-            file=top.file if top is not None else (line.file if line is not None else None),
-            line=top.line if top is not None else (line.line if line is not None else None),
+            file=top.file if top is not None else (place.file if place is not None else None),
+            line=top.line if top is not None else (place.line if place is not None else None),
             function=function,
             library=cache.library if cache is not None else library,
             variable=text_of(look.opaque, "variable"),
@@ -192,7 +199,7 @@ def _finding(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, l
         ),
         bytes_per_hour=round(bytes / max(growth.end_s - growth.start_s, 1e-9) * 3600, 1) if growth.leaking else None,
         evidence=[*_evidence(recording, growth, process, look, library), *(stack.evidence for stack in watched)],
-        doubts=_doubts(line, top, cache),
+        doubts=_doubts(line, top, cache, look.call),
         remedy=cache.remedy if cache is not None else [],
         series=_series(recording, process),
         wasted=not growth.leaking,
@@ -226,6 +233,9 @@ def _evidence(
             text = f"{line.file}:{line.line}: {line.share:.0%} of the growth that was watched happened here"
             seen = {"line": line.line, "share": round(line.share, 3), "looks": line.sample_count}
             evidence.append(Evidence(f"{text}: {line.text}" if line.text else text, seen))
+    if look.call is not None:
+        text = f"{look.call.file}:{look.call.line} is the one place where the program itself has C hand out memory"
+        evidence.append(Evidence(f"{text}: {look.call.text}", {"line": look.call.line}))
     if not look.lines and library is not None:
         evidence.append(Evidence(f"{library} is the only package that the program's own modules import"))
     if look.cache is not None:
@@ -243,10 +253,15 @@ def _confidence(line: GrowthLine | None, top: NativeStack | None) -> float:
     return round(max(by_look, 0.5 + 0.45 * top.share if top is not None else 0.0), 2)
 
 
-def _doubts(line: GrowthLine | None, top: NativeStack | None, cache: Cache | None) -> list[str]:
+def _doubts(line: GrowthLine | None, top: NativeStack | None, cache: Cache | None, call: Line | None) -> list[str]:
     doubts = []
     if top is not None:
         doubts.append("memray saw what was kept from its window: a cache that is still filling looks the same")
+    elif call is not None:
+        doubts.append(
+            "the line was found in the source, it was not seen at work; `record --native` would show the calls, where "
+            "memray is installed"
+        )
     elif line is None:
         doubts.append(
             "no line stood out where it grew: a thread of the library may do it; `record --native` would show the "
