@@ -20,6 +20,7 @@ from ..findings import RuledOut, Skipped
 from ._growth_bounded import filling_up
 from ._growth_by_step import judge_by_step
 from ._growth_hidden import hidden_growth
+from ._growth_slack import settling
 from ._sharing import Copied, copied_by_takes, family_changes_s, shares
 from ._trend import CANNOT_TELL, FLAT, GROWING, Floats, Trend, judge
 
@@ -157,8 +158,11 @@ def _tree_growth(recording: Recording, thresholds: dict[str, Any]) -> TreeGrowth
     measured.sort(key=lambda p: (-p.growth_bytes, p.pid))
     growth = sum(p.growth_bytes for p in measured)
     if leaking and hidden is None and (main := measured[0]).growth_bytes >= 0.5 * growth:
-        bounded = filling_up(recording, main.pid, (start_s, end_s), main.growth_bytes)
-        leaking, reason = (True, reason) if bounded is None else (None, bounded)
+        window_s = (start_s, end_s)
+        may_end = filling_up(recording, main.pid, window_s, main.growth_bytes) or settling(
+            rows_of(sentinels, main), window_s, main.growth_bytes, float(main.held_bytes[-1])
+        )
+        leaking, reason = (True, reason) if may_end is None else (None, may_end)
     return TreeGrowth(leaking, reason, trend, start_s, end_s, growth, time_s, held, tuple(measured))
 
 
