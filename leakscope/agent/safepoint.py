@@ -16,7 +16,7 @@ EARLY_S = 60.0  # short runs are common: in the first minute takes are denser th
 EARLY_INTERVAL_S = 2.0
 CREDIT_S = 120.0  # the share of this time may be spent in advance (1.2 s at 1 %): a run of 20 seconds gets its takes
 LATE_FACTOR = 2.0  # of its usual interval: a take that costs put off by more than that is worth a word
-EARLY_STRETCH = 0.35  # of the time elapsed: 1.5, 3.5, 5.5, … 10, 14, 18, 25, 34, 45 s for a cheap take
+EARLY_STRETCH = 0.35  # of the time since the first: 1.5, 3.5, 5.5, … 10, 14, 18, 25, 34, 45 s for a cheap take
 PATIENCE_S = 5.0  # how long a due take waits for its safe point
 STEPPING_S = 5.0  # a job whose last optimizer step is younger is taken at the next one
 GROWTH_FRACTION = 0.3  # of resident memory since the last take: a take is due early
@@ -34,6 +34,7 @@ class Budget(object):
         self._interval_s = interval_s
         self.spent_s = 0.0
         self.last_cost_s = 0.03
+        self._first_s = None
         self._next_s = self._late_s = FIRST_TAKE_S
 
     def allows(self, elapsed_s):
@@ -49,8 +50,15 @@ class Budget(object):
     def spend(self, cost_s, elapsed_s):
         self.charge(cost_s)
         self.last_cost_s = cost_s
-        usual_s = self._usual_gap_s(elapsed_s)
-        self._next_s = elapsed_s + max(usual_s, self._fair_gap_s(elapsed_s))
+        if self._first_s is None:
+            self._first_s = elapsed_s
+        # The early takes are as dense for a job that imported for ten seconds before the first.
+        early_s = elapsed_s - self._first_s + FIRST_TAKE_S
+        usual_s = self._interval_s if elapsed_s > EARLY_S else max(EARLY_INTERVAL_S, EARLY_STRETCH * early_s)
+        # So long that the take is paid for; less in the first minute, so that a run of 20 seconds gets three.
+        fair_s = cost_s / self._fraction
+        fair_s = fair_s if elapsed_s > EARLY_S else min(fair_s, 1.0 + 0.75 * early_s)
+        self._next_s = elapsed_s + max(usual_s, fair_s)
         self._late_s = elapsed_s + LATE_FACTOR * usual_s
 
     def holds_back(self, elapsed_s):
@@ -65,14 +73,6 @@ class Budget(object):
         return "a take costs %.2g s of CPU, %.2g s are spent, and %.3g%% of the time is allowed" % (
             self.last_cost_s, self.spent_s, 100.0 * self._fraction,
         )  # fmt: skip
-
-    def _usual_gap_s(self, elapsed_s):
-        return self._interval_s if elapsed_s > EARLY_S else max(EARLY_INTERVAL_S, EARLY_STRETCH * elapsed_s)
-
-    def _fair_gap_s(self, elapsed_s):
-        """So long that the take is paid for; less in the first minute, so that a run of 20 seconds gets three."""
-        fair_s = self.last_cost_s / self._fraction
-        return fair_s if elapsed_s > EARLY_S else min(fair_s, 1.0 + 0.75 * elapsed_s)
 
 
 # Something while a pending call runs. Not an attribute of the class: with that, Python 3.11 lost a reference to None
