@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 NEEDS = ("process_samples", "sentinels")
 _KIND = "cyclic-garbage"
 _REACHED = ("tensors", "arrays", "python-objects")  # what the inventories found by a way from a root: no garbage
+_NOBODY = "other"  # tensors that the sweep over all objects found, but no way led to
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,19 @@ def _unreached(types: pd.DataFrame) -> float:
 def _out_of_reach(recording: Recording, process: ProcessGrowth) -> int:
     rows = ledger(recording)
     reached = sum(max(0, growth_of(rows, account, process.label)) for account in _REACHED)
+    reached -= min(reached, _tensors_of_nobody(recording, process))
     return max(0, process.growth_bytes - reached)
+
+
+def _tensors_of_nobody(recording: Recording, process: ProcessGrowth) -> int:
+    """What the host's tensors gained that exist, but that no way leads to, last take against first."""
+    rows = rows_of(recording.tables["tensors"], process)
+    rows = rows[(rows["device"] == "cpu") & (rows["moment"] == "take") & rows["take"].notna()]
+    if not len(rows):
+        return 0
+    alone = rows["storage_bytes"].where(rows["tensor_owner"] == _NOBODY, 0).astype(float)
+    by_take = alone.groupby(rows["take"]).sum()
+    return max(0, round(float(by_take.iloc[-1] - by_take.iloc[0])))
 
 
 def _finding(

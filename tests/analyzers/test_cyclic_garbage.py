@@ -100,3 +100,15 @@ def test_silent_where_nothing_grows(tmp_path):
 def test_skipped_without_an_agent(tmp_path):
     _, _, (skipped,) = looked(trainer(tmp_path).open())
     assert skipped.reason == "the recording has no sentinels"
+
+
+def test_tensors_that_hang_on_the_cycles_are_theirs(tmp_path):
+    """A sweep over all objects finds them, so they are in the account of tensors; but no way leads to them."""
+    builder = sentinels(trainer(tmp_path), gc_enabled=False, **STOPPED)
+    for number, at_s in enumerate((4, 9, 17), 1):
+        size = number * 60 * 2**20
+        legs = [{**LEG, "object_count": 2000.0 * number, "reached_count": 4}]
+        alone = {"moment": "take", "device": "cpu", "storage_count": 9, "storage_bytes": size, "tensor_owner": "other"}
+        builder.take(PID, number, at_s, tensor_bytes=size, orphans=legs, tensors=[alone])
+    (finding,), _, _ = looked(builder.source(PID, "/home/me/train.py", SOURCE.format("disable()")).open())
+    assert finding.bytes > 100 * 2**20
