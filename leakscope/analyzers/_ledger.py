@@ -128,12 +128,13 @@ def _inside(
     levels.update(estimates)
     if in_use and estimates:
         explained_start, explained_end = (sum(level[i] for level in estimates.values()) for i in (0, 1))
-        objects = max(0.0, estimates["python-objects"][1] - estimates["python-objects"][0])
+        of_python = estimates.get("python-objects", (0.0, 0.0))
+        objects = max(0.0, of_python[1] - of_python[0])
         # Small Python objects live in arenas outside malloc; where nobody counted those, what malloc cannot have
         # handed out is theirs.
         outside = small[1] - small[0] if small else gained - (in_use[1] - in_use[0])
         native = max(0.0, in_use[1] - in_use[0] - (explained_end - explained_start - min(max(0.0, outside), objects)))
-        in_arenas = min(small[0], estimates["python-objects"][0]) if small else 0.0
+        in_arenas = min(small[0], of_python[0]) if small else 0.0
         start = max(0.0, min(in_use[0], private[0]) - (explained_start - in_arenas))
         levels["native"] = (start, start + native)
     return levels

@@ -109,6 +109,7 @@ def test_tensors_that_hang_on_the_cycles_are_theirs(tmp_path):
         size = number * 60 * 2**20
         legs = [{**LEG, "object_count": 2000.0 * number, "reached_count": 4}]
         alone = {"moment": "take", "device": "cpu", "storage_count": 9, "storage_bytes": size, "tensor_owner": "other"}
-        builder.take(PID, number, at_s, tensor_bytes=size, orphans=legs, tensors=[alone])
+        builder.take(PID, number, at_s, python_bytes=1, array_bytes=1, tensor_bytes=size, orphans=legs)
+        builder.row("tensors", at_s, PID, take=number, **alone)
     (finding,), _, _ = looked(builder.source(PID, "/home/me/train.py", SOURCE.format("disable()")).open())
     assert finding.bytes > 100 * 2**20
