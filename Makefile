@@ -49,8 +49,8 @@ lint: $(VENV)/installed-test
 	@$(RUN) -m ruff format --check $(SOURCES)
 	@$(RUN) -m mypy
 
-# Half of the tests wait for recordings. More at once would put off each other's inventories.
-AT_ONCE := -n 2 --dist loadgroup
+# Half of the tests wait for recordings, which take a third of a core each. More would put off each other's inventories.
+AT_ONCE := -n 3 --dist loadgroup
 test: lint
 	@echo "== pytest"
 	@$(RUN) -m pytest -q $(AT_ONCE)
