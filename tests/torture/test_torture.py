@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from .scene import STATUS, Scene
@@ -38,6 +39,14 @@ def python_of_all() -> str:
         if not subprocess.run(["sh", "-c", f"{AS_STRANGER} sh -c '{python} -c 1'"], capture_output=True).returncode:
             return python
     pytest.skip("no interpreter that another user may start")
+
+
+def wait_until_nobody_is_left_of(user: int) -> None:
+    """What an earlier test started may still be on its way out, and counts."""
+    deadline_s = time.monotonic() + 60
+    while any(process.info["uids"].real == user for process in psutil.process_iter(["uids"]) if process.info["uids"]):
+        assert time.monotonic() < deadline_s, f"processes of user {user} go on"
+        time.sleep(0.05)
 
 
 @pytest.fixture
@@ -238,6 +247,7 @@ for pid in pids: os.waitpid(pid, 0)
 
 @pytest.mark.xdist_group("stranger")  # whose processes are counted
 def test_no_process_is_left(scene: Callable[..., Scene], python_of_all: str, seed: int) -> None:
+    wait_until_nobody_is_left_of(STRANGER)
     run = scene(work=FORKS, before=f"{AS_STRANGER} prlimit --nproc={8 + seed % 8}", python=python_of_all)
     assert run.wait() == STATUS
     run.assert_job_unharmed()
