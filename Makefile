@@ -50,7 +50,7 @@ lint: $(VENV)/installed-test
 	@$(RUN) -m mypy
 
 # Half of the tests wait for recordings, which take a third of a core each. More would put off each other's inventories.
-AT_ONCE := -n 3 --dist loadgroup
+AT_ONCE := -n 2 --dist loadgroup
 test: lint
 	@echo "== pytest"
 	@$(RUN) -m pytest -q $(AT_ONCE)
