@@ -75,7 +75,7 @@ class Take(object):
         kinds_of = {name: tensors.types_of(name) if looks else frozenset() for name in _TORCH}
         # One pass for all that is wanted by type: it costs as much as the census itself.
         states = frameworks.types()
-        graph_types = autograd.node_types(self.census) if looks else frozenset()
+        graph_types = autograd.node_types(self.census) if kinds_of["Tensor"] else frozenset()
         wanted = _SUSPENDED.union({_LRU_CACHE}, states, graph_types, *kinds_of.values())
         if self._looks_for_large_containers():
             wanted |= roots.CONTAINERS
