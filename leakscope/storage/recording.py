@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from .. import schema
@@ -46,7 +48,7 @@ class Tables(Mapping[str, pd.DataFrame]):
         self._where = where
         self._window = window
         self._frames: dict[str, pd.DataFrame] = {}
-        self._groups = _groups_by_table(file, where)
+        self._groups = _rows_by_table(file, where)
 
     def __getitem__(self, name: str) -> pd.DataFrame:
         if name not in self:
@@ -79,10 +81,10 @@ class Tables(Mapping[str, pd.DataFrame]):
 
     def row_counts(self) -> dict[str, int]:
         """Rows of each table that has any; only what a window or repeated rows leave out is read for it."""
-        metadata, counts = self._file.metadata, {}
+        counts = {}
         for name in self.written():
             if self._window is None and name != "processes":
-                counts[name] = sum(metadata.row_group(g).num_rows for g in self._groups[name])
+                counts[name] = sum(self._groups[name].values())
             else:
                 counts[name] = len(self[name])
         return {name: count for name, count in counts.items() if count}
@@ -93,7 +95,8 @@ class Tables(Mapping[str, pd.DataFrame]):
         for index, column in enumerate(self._file.schema_arrow.names):
             groups = [metadata.row_group(g) for g in self._groups[name]]
             statistics = [group.column(index).statistics for group in groups]
-            if any(s is None for s in statistics):  # not "None in": pyarrow's == crashes on None
+            # Not "None in": pyarrow's == crashes on None. Nor do statistics tell of one table among others.
+            if any(s is None for s in statistics) or self._is_among_others(name):
                 written = column in self[name] and bool(self[name][column].notna().any())
             else:
                 written = any(s.null_count < group.num_rows for s, group in zip(statistics, groups))
@@ -104,7 +107,9 @@ class Tables(Mapping[str, pd.DataFrame]):
     def _read(self, name: str) -> pd.DataFrame:
         names, optional = self._columns_of(name)
         try:
-            rows = self._file.read_row_groups(self._groups.get(name, []), columns=names)
+            rows = self._file.read_row_groups(list(self._groups.get(name, {})), columns=["table", *names])
+            if self._is_among_others(name):
+                rows = rows.filter(pc.equal(rows["table"], name))
         except (OSError, pa.ArrowException) as error:
             raise UnreadableRecording(f"{self._where} is damaged in table {name}: {_one_line(error)}") from error
         for column in set(names) - set(rows.column_names):
@@ -122,6 +127,11 @@ class Tables(Mapping[str, pd.DataFrame]):
         if name == "processes":
             frame = frame.drop_duplicates(["pid", "start_ticks"], keep="last", ignore_index=True)
         return frame if self._window is None else limited(name, frame, self._window, self._start_mono_ns)
+
+    def _is_among_others(self, name: str) -> bool:
+        """Whether rows of other tables share its row groups: tables of few rows are written into one."""
+        metadata = self._file.metadata
+        return any(metadata.row_group(g).num_rows > rows for g, rows in self._groups.get(name, {}).items())
 
     def _columns_of(self, name: str) -> tuple[list[str], list[str]]:
         """All columns to read, and those of them that are dropped when empty: the ones schema.py does not name."""
@@ -296,19 +306,27 @@ def _footer(file: pq.ParquetFile, path: Path) -> dict[str, Any]:
     return footer
 
 
-def _groups_by_table(file: pq.ParquetFile, where: str) -> dict[str, list[int]]:
-    """Row groups of each table, by the statistics of column ``table``: finalising never mixes tables in one."""
-    groups: dict[str, list[int]] = {}
+def _rows_by_table(file: pq.ParquetFile, where: str) -> dict[str, dict[int, int]]:
+    """Of each table the row groups it is in, and its rows there: by the statistics of column ``table``, or by reading it.
+
+    **Errors** UnreadableRecording if it cannot be read.
+    """
+    found: dict[str, dict[int, int]] = {}
     metadata = file.metadata
     column = file.schema_arrow.names.index("table")
     for index in range(metadata.num_row_groups):
-        statistics = metadata.row_group(index).column(column).statistics
-        if statistics is None or statistics.min != statistics.max:
-            raise UnreadableRecording(
-                f"{where} was rewritten by another program, its tables are mixed: use the original"
-            )
-        groups.setdefault(statistics.min, []).append(index)
-    return groups
+        group = metadata.row_group(index)
+        statistics = group.column(column).statistics
+        if statistics is not None and statistics.has_min_max and statistics.min == statistics.max:
+            names = {statistics.min: group.num_rows}
+        else:
+            try:
+                names = Counter(file.read_row_group(index, columns=["table"])["table"].to_pylist())
+            except (OSError, pa.ArrowException) as error:
+                raise UnreadableRecording(f"{where} is damaged in column table: {_one_line(error)}") from error
+        for name, rows in names.items():
+            found.setdefault(name, {})[index] = rows
+    return found
 
 
 def _one_line(error: BaseException) -> str:

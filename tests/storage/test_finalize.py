@@ -212,14 +212,29 @@ def test_leftovers_of_a_killed_finalise_are_cleared(tmp_path):
     assert os.listdir(tmp_path) == ["run.parquet"]
 
 
-def test_row_groups_hold_one_table_each_and_stay_small(tmp_path):
+def test_many_rows_have_row_groups_of_their_own_and_few_share_one(tmp_path):
     builder = RecordingBuilder(tmp_path)
     builder.process(100).samples(100, rss=list(range(ROW_GROUP_ROWS + 10))).sentinels(100, step=[1, 2]).ends()
     metadata = pq.ParquetFile(builder.write()).metadata
-    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
-    assert max(g.num_rows for g in groups) <= ROW_GROUP_ROWS
-    assert all(g.column(0).statistics.min == g.column(0).statistics.max for g in groups)
-    assert sorted(g.column(0).statistics.min for g in groups).count("process_samples") == 2
+    held = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    tables = [(g.column(0).statistics.min, g.column(0).statistics.max, g.num_rows) for g in held]
+    assert ("process_samples", "process_samples", ROW_GROUP_ROWS) in tables
+    assert len(tables) == 2 and tables[-1][:2] == ("events", "sentinels"), tables
+    rec = open_recording(builder.path)
+    assert rec.tables.process_samples["rss_bytes"].tolist() == list(range(ROW_GROUP_ROWS + 10))
+    assert rec.tables.sentinels["step"].tolist() == [1, 2]
+    assert rec.tables.row_counts()["process_samples"] == ROW_GROUP_ROWS + 10
+
+
+def test_few_rows_of_many_tables_are_written_by_room(tmp_path, monkeypatch):
+    monkeypatch.setattr(merge, "ROW_GROUP_ROWS", 16)
+    monkeypatch.setattr(merge, "SHARED_ROWS", 12)
+    builder = RecordingBuilder(tmp_path).process(100).samples(100, rss=[*range(10)])
+    builder.sentinels(100, step=[*range(11)]).ends()
+    metadata = pq.ParquetFile(builder.write()).metadata
+    assert max(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)) <= 16
+    tables = open_recording(builder.path).tables
+    assert (len(tables.process_samples), len(tables.sentinels)) == (10, 11)
 
 
 @pytest.mark.parametrize(("long_bytes", "compression"), [(1, "ZSTD"), (1024 * 1024, "SNAPPY")])
