@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 from .. import schema
 
 FOOTER_KEY = "leakscope"
-# Rows of one table in a row group. A day at 32 k rows took as much memory to finalise and 15 % more on disk;
-# below 16 k the footer outgrows the rows.
-ROW_GROUP_ROWS = 16 * 1024
+# Rows of one table in a row group. pyarrow keeps 180 KB about each group, and as much again at the end: at 16 k a day
+# of 20 processes takes 12 MB more to finalise. It takes 12 % less on disk: zstd works harder on small pages.
+ROW_GROUP_ROWS = 32 * 1024
 
 _TYPES = {"int": pa.int64(), "float": pa.float64(), "str": pa.string(), "bool": pa.bool_()}
 _KNOWN = schema.columns()

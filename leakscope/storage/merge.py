@@ -74,6 +74,7 @@ def merge(journal: Path, stream: BinaryIO, state: str) -> dict[str, Any]:
             for table, rows in _blocks(journal, facts):
                 groups.add(table, rows)
             groups.write_all()
+            pa.default_memory_pool().release_unused()  # before pyarrow copies all it knows of the row groups: its peak
             if groups.unknown_columns <= extra_columns:
                 footer = facts.footer(meta, state, groups)
                 writer.add_key_value_metadata({FOOTER_KEY: json.dumps(footer)})
@@ -258,9 +259,13 @@ def _by_process(rows: pa.Table) -> pa.Table:
     """
     if not {"pid", "time_mono_ns"} <= set(rows.column_names):
         return rows
-    keys = [(pid or 0, time or 0) for pid, time in zip(rows["pid"].to_pylist(), rows["time_mono_ns"].to_pylist())]
-    order = sorted(range(len(keys)), key=keys.__getitem__)
+    order = _order(rows["pid"].to_pylist(), rows["time_mono_ns"].to_pylist())
     return pa.table({name: _picked(rows[name], order) for name in rows.column_names})
+
+
+def _order(pids: list[int | None], times: list[int | None]) -> list[int]:
+    keys = [(pid or 0, time or 0) for pid, time in zip(pids, times)]
+    return sorted(range(len(keys)), key=keys.__getitem__)
 
 
 def _picked(column: pa.ChunkedArray, order: list[int]) -> pa.Array:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 _MAGIC = b"PAR1"
+_VALUES_AT_ONCE = 4_000_000  # 32 MB
 _PANDAS_TYPES = {
     pa.int64(): pd.Int64Dtype(),  # nullable: byte counts above 2**53 must not pass through floats
     pa.bool_(): pd.BooleanDtype(),
@@ -106,27 +107,43 @@ class Tables(Mapping[str, pd.DataFrame]):
 
     def _read(self, name: str) -> pd.DataFrame:
         names, optional = self._columns_of(name)
+        order = [c for c in ("pid", "start_ticks", "time_mono_ns") if c in names]
         try:
-            rows = self._file.read_row_groups(list(self._groups.get(name, {})), columns=["table", *names])
+            keys = self._columns(name, ["table", *order])
+            chosen = pc.sort_indices(keys, [(c, "ascending") for c in order])
             if self._is_among_others(name):
-                rows = rows.filter(pc.equal(rows["table"], name))
+                chosen = chosen.filter(pc.equal(keys["table"].take(chosen), name))
+            del keys
+            # A few columns at a time: a table of a day is 300 MB, and is not held twice.
+            at_once = max(1, _VALUES_AT_ONCE // max(1, len(chosen)))
+            parts = [
+                self._frame(self._columns(name, names[i : i + at_once]).take(chosen), optional)
+                for i in range(0, len(names), at_once)
+            ]
         except (OSError, pa.ArrowException) as error:
             raise UnreadableRecording(f"{self._where} is damaged in table {name}: {_one_line(error)}") from error
-        for column in set(names) - set(rows.column_names):
-            rows = rows.append_column(column, pa.nulls(rows.num_rows, arrow_schema().field(column).type))
-        rows = rows.select([c for c in names if c not in optional or rows[c].null_count < rows.num_rows])
-        order = [c for c in ("pid", "start_ticks", "time_mono_ns") if c in rows.column_names]
-        rows = rows.sort_by([(c, "ascending") for c in order])
-        frame: pd.DataFrame = rows.to_pandas(
-            types_mapper=_PANDAS_TYPES.get, ignore_metadata=True, split_blocks=True, self_destruct=True
-        )
-        del rows  # self_destruct: a table of a day is 300 MB, and is not held twice
+        frame: pd.DataFrame = pd.concat(parts, axis="columns") if len(parts) > 1 else parts[0]
         frame.insert(
             0, "time_s", (frame["time_mono_ns"] - self._start_mono_ns).astype("Float64").astype("float64") / 1e9
         )
         if name == "processes":
             frame = frame.drop_duplicates(["pid", "start_ticks"], keep="last", ignore_index=True)
         return frame if self._window is None else limited(name, frame, self._window, self._start_mono_ns)
+
+    def _columns(self, name: str, columns: list[str]) -> pa.Table:
+        """These columns of the row groups a table is in, in the file's order; nulls for one the file does not have."""
+        rows = self._file.read_row_groups(list(self._groups.get(name, {})), columns=columns)
+        for column in set(columns) - set(rows.column_names):
+            rows = rows.append_column(column, pa.nulls(rows.num_rows, arrow_schema().field(column).type))
+        return rows.select(columns)
+
+    @staticmethod
+    def _frame(rows: pa.Table, optional: list[str]) -> pd.DataFrame:
+        rows = rows.select([c for c in rows.column_names if c not in optional or rows[c].null_count < rows.num_rows])
+        frame: pd.DataFrame = rows.to_pandas(
+            types_mapper=_PANDAS_TYPES.get, ignore_metadata=True, split_blocks=True, self_destruct=True
+        )
+        return frame
 
     def _is_among_others(self, name: str) -> bool:
         """Whether rows of other tables share its row groups: tables of few rows are written into one."""
@@ -307,7 +324,7 @@ def _footer(file: pq.ParquetFile, path: Path) -> dict[str, Any]:
 
 
 def _rows_by_table(file: pq.ParquetFile, where: str) -> dict[str, dict[int, int]]:
-    """Of each table the row groups it is in, and its rows there: by the statistics of column ``table``, or by reading it.
+    """Of each table the row groups it is in, with its rows there: by the statistics of column ``table`` or its values.
 
     **Errors** UnreadableRecording if it cannot be read.
     """

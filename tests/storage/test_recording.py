@@ -183,7 +183,7 @@ def test_damaged_pages_are_named_when_the_table_is_read(tmp_path):
     data = bytearray(path.read_bytes())
     data[4:2000] = bytes(1996)
     path.write_bytes(data)
-    with pytest.raises(UnreadableRecording, match="is damaged in (column table|table )"):
+    with pytest.raises(UnreadableRecording, match=r"is damaged in (column table|table )"):
         for name in schema.TABLES:
             open_recording(path).tables[name]
 
