@@ -197,6 +197,8 @@ class Tree:
         arguments = proc.command_line(process.pid) or process.arguments
         exe = proc.executable(process.pid) or process.exe
         parent = self.living.get(process.ppid)
+        if parent is not None and arguments == parent.arguments:  # a fork: there may be a thousand, held once
+            arguments = parent.arguments
         role = role_of(
             process.stat.comm, arguments, parent.role if parent else None, parent.arguments if parent else None
         )
