@@ -11,7 +11,7 @@ from ._source_index import Source, last_name, lines_of, parse
 from ._source_lines import Line
 
 _OPENERS = ("CDLL", "PyDLL", "LoadLibrary", "dlopen")
-_GIVES_BACK = re.compile(r"(^|_)(free|close|destroy|delete|release|unmap|munmap|detach|unref|fini|clear|drop)", re.I)
+GIVES_BACK = re.compile(r"(^|_)(free|close|destroy|delete|release|unmap|munmap|detach|unref|fini|clear|drop)", re.I)
 _HANDS_OUT = re.compile(r"alloc|dup|map|new|create|make|open|load|parse|init|copy|clone|encode|decode|build", re.I)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.comprehension, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
@@ -43,7 +43,7 @@ def _calls(source: Source) -> tuple[Line, ...]:
             is_foreign = last_name(call.func.value) in libraries
         else:
             is_foreign, name = name in aliases, aliases.get(name, name)
-        if is_foreign and not _GIVES_BACK.search(name):
+        if is_foreign and not GIVES_BACK.search(name):
             text = texts[call.lineno - 1].strip()
             found.append(Line(source.file, call.lineno, function, text, name, 1.0))
     return tuple(found)

@@ -53,14 +53,10 @@ def growth_lines(
     recording: Recording, growth: TreeGrowth, process: ProcessGrowth, sources: Sequence[Source]
 ) -> list[GrowthLine]:
     """Lines under which memory in use grew in the judged window, the most first."""
-    rows = rows_of(recording.tables["growth_stacks"], process)
-    rows = rows[rows["time_s"] <= growth.end_s + 5.0]  # written at a flush, 5 s apart
-    if not len(rows):
-        return []
     texts = {source.file: source.text.splitlines() for source in sources}
-    ends = rows.groupby("stack", sort=False).tail(1)
-    earlier = rows[rows["time_s"] < growth.start_s].groupby("stack")["grown_bytes"].last()
-    ends = ends.assign(bytes=ends["grown_bytes"] - ends["stack"].map(earlier).fillna(0))
+    ends = growth_stacks(recording, growth, process)
+    if not len(ends):
+        return []
     ends = ends.assign(owner_line=[_busy(*place, texts) for place in zip(ends["owner_file"], ends["owner_line"])])
     below = _grown_below(ends)
     lines = []
@@ -77,6 +73,23 @@ def growth_lines(
     positive = sum(line.bytes for line in lines if line.bytes > 0)
     ordered = sorted(lines, key=lambda line: (-line.bytes, line.file, line.line))
     return [_with_share(line, positive) for line in ordered if line.bytes > 0]
+
+
+def growth_stacks(recording: Recording, growth: TreeGrowth, process: ProcessGrowth) -> pd.DataFrame:
+    """One row for each stack of calls; ``bytes``: what memory in use grew in the judged window while it was seen."""
+    rows = rows_of(recording.tables["growth_stacks"], process)
+    rows = rows[rows["time_s"] <= growth.end_s + 5.0]  # written at a flush, 5 s apart
+    if not len(rows):
+        return rows.assign(bytes=0.0)
+    ends = rows.groupby("stack", sort=False).tail(1)
+    earlier = rows[rows["time_s"] < growth.start_s].groupby("stack")["grown_bytes"].last()
+    return ends.assign(bytes=ends["grown_bytes"] - ends["stack"].map(earlier).fillna(0))
+
+
+def places_of(stack: str) -> frozenset[tuple[int, str]]:
+    """Line and file of each call of a stack."""
+    places = (call.rsplit(" ", 1)[0].rpartition(":") for call in stack.split("\n"))
+    return frozenset((int(line), file) for file, _, line in places if line.isdigit())
 
 
 def _grown_below(ends: pd.DataFrame) -> dict[str, float]:

@@ -15,6 +15,7 @@ from ..findings import Evidence, Finding, Subject
 from ..units import format_bytes, format_count, format_duration
 from ._growth import ProcessGrowth, TreeGrowth, int_of, level_at, rows_of, severity_of, without_last
 from ._growth_stacks import imported_package
+from ._library_calls import LibraryCalls, calls_of
 from ._opaque import opaque_holders
 from ._retained import sources_of
 
@@ -37,16 +38,15 @@ def leaked(
     if opaque_holders(rows_of(recording.tables["holders"], process)):
         return
     takes = rows_of(recording.tables["takes"], process)
-    package = imported_package("", [line for source in sources_of(recording) for line in source.text.splitlines()])
     orphans = _most_orphaned(without_last(rows_of(recording.tables["orphans"], process), takes))
     window_s = growth.end_s - growth.start_s
     if orphans is not None and _own_bytes_per_s(orphans) * window_s >= min_own_share * left:
         type_name = str(orphans["type_name"].iloc[0])
-        yield _finding(growth, process, left, kind, type_name, package, 0.65, _seen(orphans))
+        yield _finding(recording, growth, process, left, kind, type_name, 0.65, _seen(orphans))
         return
     small = _small_objects(rows_of(recording.tables["sentinels"], process), without_last(takes, takes), growth, left)
     if small is not None:
-        yield _finding(growth, process, left, kind, None, package, 0.5, [small])
+        yield _finding(recording, growth, process, left, kind, None, 0.5, [small])
 
 
 def _most_orphaned(orphans: pd.DataFrame) -> pd.DataFrame | None:
@@ -106,20 +106,26 @@ def _small_objects(sentinels: pd.DataFrame, takes: pd.DataFrame, growth: TreeGro
 
 
 def _finding(
+    recording: Recording,
     growth: TreeGrowth,
     process: ProcessGrowth,
     left: int,
     kind: str,
     type_name: str | None,
-    package: str | None,
     confidence: float,
     evidence: list[Evidence],
 ) -> Finding:
-    """``package``: the only one that the program imports, and so the one that made them."""
     what = type_name or "small ones: strings, numbers, bytes"
+    # The only package that the program imports, and so the one that made them.
+    package = imported_package("", [line for source in sources_of(recording) for line in source.text.splitlines()])
+    calls = calls_of(recording, growth, process, package) if package else LibraryCalls(None)
     who = f"{package}, or another C extension," if package else "a C extension"
     if package:
         evidence = [*evidence, Evidence(f"{package} is the only package that the program's own modules import")]
+        evidence += calls.evidence(package)
+    doubts = ["a table inside C code that nothing in Python leads to would look the same"]
+    if calls.line is not None:
+        doubts.append(calls.doubt)
     return Finding(
         kind=kind,
         title=f"Objects that nobody refers to pile up ({what}): {who} keeps references it should drop",
@@ -133,10 +139,13 @@ def _finding(
             holder="no Python object",
             type=type_name,
             library=package,
+            file=calls.line.file if calls.line is not None else None,
+            line=calls.line.line if calls.line is not None else None,
+            function=calls.line.function if calls.line is not None else None,
         ),
         bytes_per_hour=round(left / max(growth.end_s - growth.start_s, 1e-9) * 3600, 1),
         evidence=[*evidence, Evidence(f"nothing else explains {format_bytes(left)} of growth", {"bytes": left})],
-        doubts=["a table inside C code that nothing in Python leads to would look the same"],
+        doubts=doubts,
         remedy=[
             f"update or replace {package or 'the extension that makes these objects'}: clearing variables and "
             "gc.collect() free nothing here"

@@ -19,9 +19,9 @@ _MAX_CHARS = 1_500_000  # a syntax tree takes about 100 times its text
 _LINE_END = re.compile(r"\r\n|\r|\n")  # what Python calls a line: str.splitlines() also breaks at form feeds
 _COMPREHENSION = re.compile(r"(\.<locals>)?\.<(genexpr|listcomp|setcomp|dictcomp)>.*$")
 _OF_CONTAINERS = frozenset(name for kind in (list, dict, set, str, bytes) for name in dir(kind))
-_LOOPS = (ast.For, ast.AsyncFor, ast.While)
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _SITES = (
     ast.Call, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr, ast.Subscript, ast.Attribute, ast.For,
     ast.AsyncFor, ast.comprehension, ast.withitem, ast.Return,
@@ -157,6 +157,7 @@ class Index:
             by_kind[tail(scope.source.module) if scope.kind == "module" else scope.name].append(scope)
             self._note_types(scope)
         self._related = {name: self._ancestors(name) for name in self.classes}
+        self.callers: dict[Scope, list[tuple[Scope, ast.Call]]] = defaultdict(list)
         self.repeated = self._repeated()
 
     def resolve(self, name: str, scope: Scope) -> tuple[Scope, str]:
@@ -304,6 +305,7 @@ class Index:
                 if isinstance(node, ast.Call):
                     for callee in self.callees(node.func, scope) or self.functions.get(last_name(node.func), []):
                         calls[callee].append((scope, in_loop))
+                        self.callers[callee].append((scope, node))
         repeated = {
             s for s in self.scopes if s.kind == "function" and (not calls[s] or any(loop for _, loop in calls[s]))
         }
@@ -325,7 +327,7 @@ class Index:
         waiting: list[tuple[ast.AST, Scope, bool]] = [(node, module, False) for node in reversed(tree.body)]
         while waiting:  # no recursion: generated sources nest deeply
             node, scope, in_loop = waiting.pop()
-            if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
+            if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
                 inner = self._define(node, scope)
                 body = node.body if isinstance(node.body, list) else [node.body]
                 waiting += [(n, inner, False) for n in reversed(body)]
@@ -337,7 +339,7 @@ class Index:
             ):
                 scope.sites.append(Site(node, in_loop))
             for name, child in _children(node):
-                once = name == "iter" or not isinstance(node, (*_LOOPS, *_COMPREHENSIONS))
+                once = name == "iter" or not isinstance(node, (*LOOPS, *COMPREHENSIONS))
                 waiting.append((child, scope, in_loop or not once))
 
     def _define(self, node: Function | ast.ClassDef, scope: Scope) -> Scope:

@@ -24,6 +24,7 @@ from ._foreign_calls import handing_out
 from ._growth import ProcessGrowth, TreeGrowth, level_at, no_growth, rows_of, severity_of, text_of, tree_growth
 from ._growth_stacks import STANDARD_LIBRARY, GrowthLine, growth_lines, imported_package
 from ._ledger import growth_of, ledger
+from ._library_calls import LibraryCalls, calls_of
 from ._native_caches import Cache, arrow_pool_bytes, known_cache
 from ._native_windows import NativeStack, native_stacks
 from ._opaque import opaque_holders
@@ -106,6 +107,13 @@ class _Look(NamedTuple):
     cache: Cache | None
     opaque: pd.Series[Any] | None
     call: Line | None  # where no line was seen: the one C function that the program itself calls
+    library: str | None
+    library_calls: LibraryCalls = LibraryCalls(None)
+
+    @property
+    def place(self) -> GrowthLine | Line | None:
+        """The line to name: a call of the library below that where growth was seen, if the source tells which."""
+        return self.library_calls.line or (self.lines[0] if self.lines else self.call)
 
     @property
     def bytes(self) -> int:
@@ -124,7 +132,9 @@ def _look(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, min_
     pool = round(arrow_pool_bytes(recording, growth, process))
     outside += min(pool, unexplained) if pool >= 0.5 * max(unexplained, 1) else 0
     call = handing_out(sources_of(recording)) if line is None else None
-    return _Look(native, max(0, outside), lines, cache, _opaque_in(line, recording, process), call)
+    library = line.library if line is not None else _only_package(recording)
+    opaque = _opaque_in(line, recording, process)
+    return _Look(native, max(0, outside), lines, cache, opaque, call, library)
 
 
 def _late_bytes(growth: TreeGrowth, process: ProcessGrowth) -> float:
@@ -162,16 +172,17 @@ def _is_standard(opaque: pd.Series[Any]) -> bool:
 
 
 def _finding(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, look: _Look) -> Finding:
-    line = look.lines[0] if look.lines else None
-    place = line or look.call
-    library = line.library if line is not None else _only_package(recording)
+    line, library = look.lines[0] if look.lines else None, look.library
     watched = native_stacks(recording, process)
     top = watched[0] if watched else None
-    cache = look.cache
+    if library is not None and look.call is None and top is None:
+        under = (line.line, line.file) if line is not None else None
+        look = look._replace(library_calls=calls_of(recording, growth, process, library, under=under))
+    place, cache = look.place, look.cache
     bytes = max(0, min(process.growth_bytes, look.bytes))
     function = top.function if top is not None else (place.function if place is not None else None)
     where = f" under {function}()" if function not in (None, "<module>") else ""
-    if where and top is None and line is None:
+    if where and top is None and place is not line:
         where = f", perhaps{where}"
     if top is not None:
         where += f", in {top.native_function}()"
@@ -198,8 +209,8 @@ def _finding(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, l
             type=text_of(look.opaque, "type_name"),
         ),
         bytes_per_hour=round(bytes / max(growth.end_s - growth.start_s, 1e-9) * 3600, 1) if growth.leaking else None,
-        evidence=[*_evidence(recording, growth, process, look, library), *(stack.evidence for stack in watched)],
-        doubts=_doubts(line, top, cache, look.call),
+        evidence=[*_evidence(recording, growth, process, look), *(stack.evidence for stack in watched)],
+        doubts=_doubts(look, top),
         remedy=cache.remedy if cache is not None else [],
         series=_series(recording, process),
         wasted=not growth.leaking,
@@ -214,9 +225,7 @@ def _only_package(recording: Recording) -> str | None:
     return imported_package("", lines)
 
 
-def _evidence(
-    recording: Recording, growth: TreeGrowth, process: ProcessGrowth, look: _Look, library: str | None
-) -> list[Evidence]:
+def _evidence(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, look: _Look) -> list[Evidence]:
     rows = ledger(recording)
     figures = {account: growth_of(rows, account, process.label) for account in ("python-objects", "arrays", "tensors")}
     held = format_bytes(sum(figures.values()), signed=True)
@@ -236,8 +245,9 @@ def _evidence(
     if look.call is not None:
         text = f"{look.call.file}:{look.call.line} is the one place where the program itself has C hand out memory"
         evidence.append(Evidence(f"{text}: {look.call.text}", {"line": look.call.line}))
-    if not look.lines and library is not None:
-        evidence.append(Evidence(f"{library} is the only package that the program's own modules import"))
+    if not look.lines and look.library is not None:
+        evidence.append(Evidence(f"{look.library} is the only package that the program's own modules import"))
+    evidence += look.library_calls.evidence(look.library or "")
     if look.cache is not None:
         evidence.append(look.cache.evidence)
     if not growth.leaking:
@@ -253,15 +263,13 @@ def _confidence(line: GrowthLine | None, top: NativeStack | None) -> float:
     return round(max(by_look, 0.5 + 0.45 * top.share if top is not None else 0.0), 2)
 
 
-def _doubts(line: GrowthLine | None, top: NativeStack | None, cache: Cache | None, call: Line | None) -> list[str]:
+def _doubts(look: _Look, top: NativeStack | None) -> list[str]:
     doubts = []
+    line, cache = look.lines[0] if look.lines else None, look.cache
     if top is not None:
         doubts.append("memray saw what was kept from its window: a cache that is still filling looks the same")
-    elif call is not None:
-        doubts.append(
-            "the line was found in the source, it was not seen at work; `record --native` would show the calls, where "
-            "memray is installed"
-        )
+    elif look.place is not line:
+        doubts.append(f"{look.library_calls.doubt}; `record --native` would show the calls, where memray is installed")
     elif line is None:
         doubts.append(
             "no line stood out where it grew: a thread of the library may do it; `record --native` would show the "
