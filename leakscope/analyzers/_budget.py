@@ -9,7 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..findings import BudgetRow
-from ._growth import TreeGrowth, level_at, rows_of, tree_growth, without_last
+from ._growth import TreeGrowth, tree_growth
+from ._growth_processes import rows_of
+from ._rows import without_last
+from ._series import level_at
 
 if TYPE_CHECKING:
     import pandas as pd

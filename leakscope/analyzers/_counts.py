@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ._growth import ProcessGrowth
-from ._trend import Floats, Trend, judge
+from ._growth_processes import ProcessGrowth
+from ._series import Floats
+from ._trend import Trend, judge
 
 _LAST_SHARE = 0.1  # of the run: what is taken down then is taken down because the run is over
 _TAKEN_DOWN = 0.5  # of the rise: a pile loses a member now and then

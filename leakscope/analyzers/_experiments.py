@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..findings import RuledOut
 from ..units import MiB, format_bytes, format_count
-from ._growth import ProcessGrowth, int_of, rows_of, text_of, tree_growth
+from ._growth import tree_growth
+from ._growth_processes import ProcessGrowth, rows_of
+from ._rows import int_of, text_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..units import format_bytes, format_count, format_duration
-from ._growth import TreeGrowth, int_of, level_at, process_name, rows_of, tree_growth
-from ._trend import GROWING, Floats, Trend, judge
+from ._growth import TreeGrowth, tree_growth
+from ._growth_processes import rows_of
+from ._rows import int_of, process_name
+from ._series import Floats, level_at
+from ._trend import GROWING, Trend, judge
 
 if TYPE_CHECKING:
     import pandas as pd

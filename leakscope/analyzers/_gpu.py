@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..findings import Skipped, Subject
-from ._growth import int_of, process_name, text_of
-from ._trend import Floats
+from ._rows import int_of, process_name, text_of
+from ._series import Floats
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,10 +7,16 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from ..units import format_count
+from ._growth_processes import ProcessGrowth
 from ._holders import Place, accumulations, heap, user_place
 
 if TYPE_CHECKING:
     from ..storage import Recording
+
+
+def bounded(recording: Recording, process: ProcessGrowth, window_s: tuple[float, float]) -> str | None:
+    """Why the growth of a process in a window may end by itself; None where no bounded container explains it."""
+    return filling_up(recording, process.pid, window_s, process.growth_bytes)
 
 
 def filling_up(
@@ -22,7 +28,7 @@ def filling_up(
     min_filled: float = 0.5,  # of its limit: it at most doubles; a limit that is far away bounds nothing
     min_share: float = 0.5,  # of the growth of its process
 ) -> str | None:
-    """Why the growth of a process in a window may end by itself; None where no bounded container explains it."""
+    """Which container explains so much of a process's growth in a window, and how full it is; None without one."""
     inventory = heap(recording, pid, *window_s)
     if inventory is None:
         return None

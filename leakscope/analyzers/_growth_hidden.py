@@ -6,29 +6,30 @@ What is in use is what malloc and Python's own allocator have handed out.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ._trend import GROWING, Floats, Trend, judge
+from ._growth_case import Case, Opinion
+from ._series import Floats
+from ._trend import GROWING, judge
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def hidden_growth(
-    sentinels: pd.DataFrame,
-    time_s: Floats,
-    held_bytes: Floats,
-    thresholds: dict[str, Any],
+def hidden(
+    case: Case,
     *,
+    min_samples: int = 10,  # the allocators are asked once a second
     min_refilled: float = 0.7,  # of the growth: had to be free before; the rest would be pages that nobody ever touched
-) -> Trend | None:
-    """The trend of what is in use; None unless it grows into memory that was resident and free when that began."""
-    at_s, in_use, free = in_use_of(sentinels)
+) -> Opinion | None:
+    """The trend of what the worker has in use, where that grows into memory that was resident and free before."""
+    at_s, in_use, free = in_use_of(case.sentinels)
+    time_s, held_bytes = case.worker.time_s, case.worker.held_bytes
     if at_s.size < 2 or not time_s.size:
         return None
-    trend = judge(at_s, in_use, **{"min_samples": 10, **thresholds})  # read once a second
+    trend = judge(at_s, in_use, min_samples=min_samples)
     if trend.verdict != GROWING:
         return None
     held, used, unused = (
@@ -36,7 +37,10 @@ def hidden_growth(
         for series in ((time_s, held_bytes), (at_s, in_use), (at_s, free))
     )
     refilled = min(unused[0] - unused[1], held[0] - used[0])
-    return trend if refilled >= min_refilled * (used[1] - used[0]) else None
+    if refilled < min_refilled * (used[1] - used[0]):
+        return None
+    reason = f"what is in use {trend.reason}, in memory that had been freed before"
+    return Opinion(reason, trend.start_s, trend.end_s, hidden_bytes=trend.growth_bytes)
 
 
 def in_use_of(rows: pd.DataFrame) -> tuple[Floats, Floats, Floats]:

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..units import format_bytes
+from ._growth_processes import ProcessGrowth, rows_of
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from ..storage import Recording
 
 _COLUMNS = ["malloc_in_use_bytes", "malloc_free_bytes"]
 
 
 def settling(
-    rows: pd.DataFrame,
+    recording: Recording,
+    process: ProcessGrowth,
     window_s: tuple[float, float],
-    growth_bytes: int,
-    held_bytes: float,
     *,
     min_free_share: float = 0.3,  # of the growth: the reason why it is there at all
     max_in_use_share: float = 0.25,  # of the growth: above, something is held
@@ -26,11 +26,12 @@ def settling(
 ) -> str | None:
     """Why growth in a window may be malloc's high-water mark only; None where it is more, or malloc's figures lack.
 
-    Batches of ever other size do this for a while: the largest so far sets the mark. ``rows``: its sentinels.
+    Batches of ever other size do this for a while: the largest so far sets the mark.
     """
-    rows = rows.dropna(subset=_COLUMNS)
+    growth_bytes = process.growth_bytes
+    rows = rows_of(recording.tables["sentinels"], process).dropna(subset=_COLUMNS)
     rows = rows[rows["time_s"].between(*window_s)]
-    if len(rows) < 6 or growth_bytes > max_share * held_bytes:
+    if len(rows) < 6 or growth_bytes > max_share * float(process.held_bytes[-1]):
         return None
     first, last = (np.median(part[_COLUMNS].to_numpy(dtype=np.float64), axis=0) for part in (rows[:3], rows[-3:]))
     in_use, free = last - first

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ._growth import ProcessGrowth, TreeGrowth, rows_of
+from ._growth import TreeGrowth
+from ._growth_processes import ProcessGrowth, rows_of
 from ._source_lines import Source
 
 if TYPE_CHECKING:

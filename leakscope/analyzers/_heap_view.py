@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..findings import HeapHolder, HeapTake, HeapView
-from ._growth import int_of, text_of, tree_growth
+from ._growth import tree_growth
 from ._holders import Place, heap
+from ._rows import int_of, text_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from ._growth import process_name, text_of
+from ._rows import process_name, text_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,11 +13,14 @@ import numpy as np
 
 from ..findings import Evidence, Finding, Subject
 from ..units import format_bytes, format_count, format_duration
-from ._growth import ProcessGrowth, TreeGrowth, int_of, level_at, rows_of, severity_of, without_last
+from ._growth import TreeGrowth, severity_of
+from ._growth_processes import ProcessGrowth, rows_of
 from ._growth_stacks import imported_package
 from ._library_calls import LibraryCalls, calls_of
 from ._opaque import opaque_holders
-from ._retained import sources_of
+from ._rows import int_of, without_last
+from ._series import level_at
+from ._sources import sources_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..findings import LedgerRow
-from ._growth import ProcessGrowth, TreeGrowth, level_at, rows_of, tree_growth, without_last
+from ._growth import TreeGrowth, tree_growth
 from ._growth_hidden import in_use_of
-from ._trend import Floats
+from ._growth_processes import ProcessGrowth, rows_of
+from ._rows import without_last
+from ._series import Floats, level_at
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..findings import Evidence
 from ._call_loops import CallLoops, Loop, Way
 from ._foreign_calls import GIVES_BACK
-from ._growth import ProcessGrowth, TreeGrowth
+from ._growth import TreeGrowth
+from ._growth_processes import ProcessGrowth
 from ._growth_stacks import growth_stacks, places_of
 from ._package_objects import PackageObjects
-from ._retained import sources_of
 from ._source_index import Index, Scope, Source, index_of, last_name
 from ._source_lines import CALLS, Line
+from ._sources import sources_of
 
 if TYPE_CHECKING:
     from ..storage import Recording

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..findings import Evidence
 from ..units import GiB, KiB, MiB, format_bytes
-from ._growth import int_of
 from ._oom_counters import of_host
+from ._rows import int_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,7 +10,8 @@ import pandas as pd
 
 from ..findings import Moment
 from ..units import format_duration, signal_name
-from ._growth import int_of, process_name, tree_growth
+from ._growth import tree_growth
+from ._rows import int_of, process_name
 
 if TYPE_CHECKING:
     from ..storage import Recording

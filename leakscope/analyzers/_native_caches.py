@@ -10,8 +10,10 @@ import numpy as np
 
 from ..findings import Evidence
 from ..units import format_bytes
-from ._growth import ProcessGrowth, TreeGrowth, rows_of, without_last
+from ._growth import TreeGrowth
+from ._growth_processes import ProcessGrowth, rows_of
 from ._growth_stacks import GrowthLine
+from ._rows import without_last
 
 if TYPE_CHECKING:
     import pandas as pd

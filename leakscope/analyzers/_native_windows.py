@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from ..findings import Evidence
 from ..units import format_bytes, format_duration
-from ._growth import ProcessGrowth, int_of, rows_of, text_of
+from ._growth_processes import ProcessGrowth, rows_of
+from ._rows import int_of, text_of
 
 if TYPE_CHECKING:
     import pandas as pd

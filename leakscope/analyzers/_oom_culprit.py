@@ -13,10 +13,11 @@ import numpy as np
 from ..findings import Finding, Subject
 from ..units import MiB, format_bytes, format_duration
 from ._growth import tree_growth
+from ._holder_names import holder_name
 from ._holders import Accumulation, Place, accumulations, heaps, user_place
 from ._oom_members import Member
-from ._retained import holder_name, sources_of
 from ._source_lines import Holder, adding_lines
+from ._sources import sources_of
 
 if TYPE_CHECKING:
     from ..storage import Recording

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from ._growth import int_of, process_name, text_of
 from ._processes import processes
+from ._rows import int_of, process_name, text_of
 
 if TYPE_CHECKING:
     from ..storage import Recording

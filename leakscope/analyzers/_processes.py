@@ -15,8 +15,10 @@ import numpy as np
 import pandas as pd
 
 from ..findings import ProcessRow
-from ._growth import ProcessGrowth, int_of, level_at, process_name, text_of, tree_growth
-from ._trend import Floats
+from ._growth import tree_growth
+from ._growth_processes import ProcessGrowth
+from ._rows import int_of, process_name, text_of
+from ._series import Floats, level_at
 
 if TYPE_CHECKING:
     from ..storage import Recording

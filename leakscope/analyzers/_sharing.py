@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ._trend import Floats
+from ._series import Floats
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,9 +13,11 @@ import numpy as np
 import pandas as pd
 
 from ..findings import Band, Timeline
-from ._growth import ProcessGrowth, rows_of, tree_growth, without_last
+from ._growth import tree_growth
+from ._growth_processes import ProcessGrowth, rows_of
 from ._moments import moments
-from ._trend import Floats
+from ._rows import without_last
+from ._series import Floats
 
 if TYPE_CHECKING:
     from ..storage import Recording

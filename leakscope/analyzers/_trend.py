@@ -1,4 +1,4 @@
-"""Does a series of bytes grow without end in sight? Plain numpy arithmetic: arrays in, one frozen verdict out.
+"""Does a series of bytes grow without end in sight? Arrays in, one frozen verdict out.
 
 The difficulty is not the slope but the innocents: a cache that fills and is full, an optimizer that allocates its
 state once, a buffer emptied each epoch whose run ends with a full one, a random walk. So the slope is judged last,
@@ -11,24 +11,21 @@ after these questions, in this order:
 5. the rise has to be spread over the run, and has to go on at its end;
 6. the Theil-Sen slope of bucket medians has to be above zero by a block bootstrap, and the growth well above the noise.
 
-Plain Mann-Kendall calls 59 % of driftless AR(1) walks a trend and is not used. Importing scipy would cost
-1.3 s and 95 MB.
+Plain Mann-Kendall calls 59 % of driftless AR(1) walks a trend and is not used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..units import MiB, format_bytes
-
-Floats = NDArray[np.float64]
+from ._series import Floats, bucket_medians, evenly, gained, retained, slope_interval, tail_count
+from ._teeth import Teeth, cut_at_last_trough
 
 GROWING, FLAT, CANNOT_TELL = "growing", "flat", "cannot-tell"
-_FINE_POINTS = 600  # a day at 1 Hz is reduced to this many medians first; the questions need no finer grain
 _BUCKETS = 24  # enough to see thirds, gaps and steps; few enough that neighbours are nearly independent
 _STEEPER = 2.0  # than the whole rise: seven samples with one step among them give 2.3
 _LEAST_BUCKETS = 8
@@ -36,7 +33,6 @@ _LEAST_AT_WORK = 0.3  # of the run: a job that only begins to work towards its e
 _GOES_ON = 0.35  # of the pace before: growth that is less than that afterwards has come to an end
 _PAUSE = 0.4  # of the window without any growth, in its middle: there were two rises only, whatever their length
 _TAKEN_DOWN = 0.15  # of the samples: a program that lets go of much on a busy machine takes that long at most
-_RESAMPLES = 200
 
 
 @dataclass(frozen=True)
@@ -84,22 +80,22 @@ def judge(
     needed_s = max(min_window_s / (1 - warm_up_fraction), min_window_s + min_warm_up_s)
     use = t >= min(t[0] + warm_up_s, float(t[-1]))  # at least the last one, whatever rounding does
     t, y = t[use], y[use]
-    window = Trend(CANNOT_TELL, "", float(t[0]), float(t[-1]), int(max(0.0, _growth(y))))
+    window = Trend(CANNOT_TELL, "", float(t[0]), float(t[-1]), int(max(0.0, gained(y))))
     if duration_s < needed_s:
         return replace(window, reason=f"too short: {duration_s:.0f} s recorded, needs about {needed_s:.0f} s")
     if t.size < min_samples:
         return replace(window, reason=f"too few samples: {t.size} after the warm-up, needs {min_samples}")
-    t, y = _evenly(t, y)
+    t, y = evenly(t, y)
     if t.size < _LEAST_BUCKETS:
         return replace(window, reason=f"samples came too unevenly: only {t.size} stretches of equal time have one")
-    t, y, teeth = _cut_at_last_trough(t, y)
+    t, y, teeth = cut_at_last_trough(t, y)
     if t.size < _LEAST_BUCKETS:
         return Trend(FLAT, teeth.text(), float(t[0]), float(t[-1]))
     least = max(min_growth_bytes, min_growth_fraction * float(np.median(y)))
     steps: list[str] = []
     for _ in range(2):
         at, step = _largest_step(t, y)
-        if step < max(0.5 * least, 0.4 * _growth(y)):
+        if step < max(0.5 * least, 0.4 * gained(y)):
             break
         steps.append(f"{format_bytes(step)} at {t[at]:.0f} s")
         y = np.concatenate([y[: at - 1], [y[at - 2]] * 2, y[at + 1 :] - step])
@@ -113,11 +109,11 @@ def judge(
     return replace(trend, verdict=FLAT, reason=reason)
 
 
-def _judge_window(t: Floats, y: Floats, least: float, noise_factor: float, walk_factor: float, teeth: _Teeth) -> Trend:
+def _judge_window(t: Floats, y: Floats, least: float, noise_factor: float, walk_factor: float, teeth: Teeth) -> Trend:
     """Questions 5 and 6 of the module's list, on a window without warm-up, last tooth and steps."""
     count = int(np.clip(t.size // 2, _LEAST_BUCKETS, _BUCKETS))
     bucket_t, bucket_y = bucket_medians(t, y, count)
-    _, kept = bucket_medians(t[: -_tail(y)], retained(y)[: -_tail(y)], count)
+    _, kept = bucket_medians(t[: -tail_count(y)], retained(y)[: -tail_count(y)], count)
     growth = max(0.0, float(kept[-1] - kept[0]))
     by_floors = len(teeth.floors_at) >= _LEAST_BUCKETS
     slope = low = high = noise = 0.0
@@ -166,69 +162,6 @@ def _was_start_up(t: Floats, y: Floats, until_s: float) -> bool:
     return bool(after < _GOES_ON * before)
 
 
-def retained(y: Floats) -> Floats:
-    """What is never given back: at each moment the lowest value from there to the end. It only rises."""
-    return np.minimum.accumulate(y[::-1])[::-1]
-
-
-def _tail(y: Floats) -> int:
-    """Samples at the end of which nobody knows whether they will be given back: they only bound what came before."""
-    return max(2, round(0.1 * y.size))
-
-
-def bucket_medians(t: Floats, y: Floats, count: int) -> tuple[Floats, Floats]:
-    """Medians of ``count`` stretches of equal sample count; the series itself where it is shorter."""
-    if t.size <= count:
-        return t, y
-    return _medians(t, y, np.linspace(0, t.size, count + 1).astype(int)[:-1])
-
-
-def _medians(t: Floats, y: Floats, starts: NDArray[np.int_]) -> tuple[Floats, Floats]:
-    """Medians of the stretches that begin at ``starts``, without a loop: a tree has thousands of series."""
-    sizes = np.diff(np.append(starts, t.size))
-    ordered = y[np.lexsort((y, np.repeat(np.arange(starts.size), sizes)))]
-    lower, upper = starts + (sizes - 1) // 2, starts + sizes // 2
-    return (t[lower] + t[upper]) / 2, (ordered[lower] + ordered[upper]) / 2
-
-
-def theil_sen(t: Floats, y: Floats) -> tuple[float, float]:
-    """Median of the slopes between all pairs, and the intercept. **Cost** quadratic: give it buckets, not samples."""
-    slope = float(_pair_slopes(t, y[None, :])[0])
-    return slope, float(np.median(y) - slope * np.median(t))
-
-
-def slope_interval(
-    t: Floats, y: Floats, resamples: int = _RESAMPLES, seed: int = 0
-) -> tuple[float, float, float, float]:
-    """Theil-Sen slope, low and high end of its 95 % interval, and the noise (a robust sigma of the residuals).
-
-    The interval is a moving-block bootstrap of the residuals.
-
-    Blocks keep the autocorrelation that memory has; without them the interval is far too narrow. Seeded: the same
-    series always gives the same interval.
-    """
-    slope, intercept = theil_sen(t, y)
-    fitted = intercept + slope * t
-    residual = y - fitted
-    noise = 1.4826 * float(np.median(np.abs(residual - np.median(residual))))
-    size = y.size
-    block = max(2, round(size / 4))
-    random = np.random.default_rng(seed)
-    starts = random.integers(0, size - block + 1, (resamples, -(-size // block)))
-    picked = (starts[:, :, None] + np.arange(block)).reshape(resamples, -1)[:, :size]
-    slopes = _pair_slopes(t, fitted + residual[picked])
-    low, high = np.percentile(slopes, [2.5, 97.5])
-    return slope, float(low), float(high), noise
-
-
-def _pair_slopes(t: Floats, rows: Floats) -> Floats:
-    first, second = np.triu_indices(t.size, 1)
-    run = t[second] - t[first]
-    use = run > 0
-    slopes: Floats = np.median((rows[:, second[use]] - rows[:, first[use]]) / run[use], axis=1)
-    return slopes
-
-
 def _tidy(time_s: Floats, value_bytes: Floats) -> tuple[Floats, Floats]:
     """Sorted, finite, and without the last samples of a program that is already taking itself down."""
     t = np.asarray(time_s, dtype=np.float64)
@@ -256,79 +189,6 @@ def _fall_of(level: float) -> float:
     return max(3 * MiB, 0.03 * level)
 
 
-def _evenly(t: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """Medians of stretches of equal time: sampling slows down after the first minute, and gaps are no evidence."""
-    width_s = max(float(t[-1] - t[0]) / _FINE_POINTS, float(np.percentile(np.diff(t), 90)))
-    _, starts = np.unique(np.floor((t - t[0]) / width_s), return_index=True)
-    return _medians(t, y, starts)
-
-
-@dataclass(frozen=True)
-class _Teeth:
-    """The saw-tooth of a window: indices of its floors, the usual height of a tooth."""
-
-    floors_at: Sequence[int] = ()
-    height_bytes: float = 0.0
-    outgrown: bool = False  # there are ups and downs, but far more stays than ever comes back
-
-    def text(self) -> str:
-        if not self.floors_at:
-            return ""
-        times = "once" if len(self.floors_at) == 1 else f"{len(self.floors_at)} times"
-        return f"rises and falls by {format_bytes(self.height_bytes)} ({times}), the floor does not rise"
-
-
-def _cut_at_last_trough(t: Floats, y: Floats) -> tuple[Floats, Floats, _Teeth]:
-    """The window up to the last trough: the last tooth of a saw never had its chance to fall.
-
-    Two stretches are no teeth: a last one twice as long as any before it (the saw ended there, often with the
-    start-up; it is judged by itself), and ups and downs of which far more stays than ever comes back.
-    """
-    falls = _falls(y, least_fall=0.3 * float(np.ptp(y)))
-    if not falls:
-        return t, y, _Teeth()
-    last = falls[-1].trough_at
-    borders_s = [float(t[0])] + [float(t[fall.trough_at]) for fall in falls]
-    longest_s = max(b - a for a, b in zip(borders_s, borders_s[1:]))
-    if t[-1] - t[last] >= 2 * longest_s:
-        return t[last:], y[last:], _Teeth()
-    if _growth(y) > 2 * max(fall.height_bytes for fall in falls):
-        end = last + 1 if t[-1] - t[last] < 0.2 * (t[-1] - t[0]) else t.size
-        return t[:end], y[:end], _Teeth(outgrown=True)
-    first = falls[0].trough_at if len(falls) > 2 else 0
-    teeth = _Teeth([f.trough_at - first for f in falls], float(np.median([f.height_bytes for f in falls])))
-    return t[first : last + 1], y[first : last + 1], teeth
-
-
-@dataclass(frozen=True)
-class _Fall:
-    height_bytes: float
-    trough_at: int
-
-
-def _falls(y: Floats, least_fall: float) -> list[_Fall]:
-    """Every fall from a peak by ``least_fall`` or more, with its lowest point; half of that regained ends it."""
-    falls: list[_Fall] = []
-    if least_fall <= 0:
-        return falls
-    peak = trough = float(y[0])
-    trough_at = 0
-    falling = False
-    for i, value in enumerate(y.tolist()):
-        if falling and value <= trough:
-            trough, trough_at = value, i
-        elif falling and value - trough >= 0.5 * least_fall:
-            falls.append(_Fall(peak - trough, trough_at))
-            falling, peak = False, value
-        elif not falling and value > peak:
-            peak = value
-        elif not falling and peak - value >= least_fall:
-            falling, trough, trough_at = True, value, i
-    if falling:
-        falls.append(_Fall(peak - trough, trough_at))
-    return falls
-
-
 def _walk(y: Floats) -> float:
     """How far a driftless walk with the ups and downs of ``y`` would have come: sigma of its last value.
 
@@ -337,11 +197,6 @@ def _walk(y: Floats) -> float:
     lag = max(2, y.size // 4)
     moves = y[lag:] - y[:-lag]
     return float(np.std(moves) * np.sqrt(y.size / lag))
-
-
-def _growth(y: Floats) -> float:
-    kept = retained(y)
-    return float(kept[-_tail(y) - 1] - kept[0]) if y.size > 2 else 0.0
 
 
 def _largest_step(t: Floats, y: Floats) -> tuple[int, float]:

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ._growth import ProcessGrowth, int_of, rows_of
+from ._growth_processes import ProcessGrowth, rows_of
+from ._rows import int_of
 from ._weight_pairs import History, Thresholds, is_same
 from ._weights import Key, WeightSet, likeness
 

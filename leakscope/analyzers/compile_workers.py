@@ -20,8 +20,8 @@ from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import MiB, format_bytes, format_duration
 from ._growth import TreeGrowth, severity_of, tree_growth
 from ._processes import COMPILE_WORKER, Process, added_bytes, copied_bytes, processes, series
-from ._retained import sources_of
 from ._source_lines import Line, Source
+from ._sources import sources_of
 from ._starts import calls, mentions
 
 if TYPE_CHECKING:

@@ -32,8 +32,8 @@ from ._crash_texts import (
     said,
     with_message,
 )
-from ._growth import int_of, text_of
 from ._oom_members import Member, members
+from ._rows import int_of, text_of
 
 if TYPE_CHECKING:
     from ..storage import Recording

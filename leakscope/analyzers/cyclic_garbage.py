@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
 from ..units import format_bytes, format_count
-from ._growth import ProcessGrowth, TreeGrowth, int_of, no_growth, rows_of, severity_of, text_of, tree_growth
+from ._growth import TreeGrowth, no_growth, severity_of, tree_growth
+from ._growth_processes import ProcessGrowth, rows_of
 from ._ledger import growth_of, ledger
-from ._retained import sources_of
+from ._rows import int_of, text_of
 from ._source_lines import Line, Source, find_calls
+from ._sources import sources_of
 
 if TYPE_CHECKING:
     import pandas as pd

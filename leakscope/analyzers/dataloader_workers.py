@@ -20,12 +20,15 @@ import numpy as np
 
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import MiB, format_bytes, format_count
-from ._growth import ProcessGrowth, TreeGrowth, int_of, level_at, rows_of, severity_of, text_of, tree_growth
+from ._growth import TreeGrowth, severity_of, tree_growth
+from ._growth_processes import ProcessGrowth, rows_of
 from ._processes import DATALOADER_WORKER, Process, processes
-from ._retained import sources_of
+from ._rows import int_of, text_of
+from ._series import Floats, level_at
 from ._sharing import copied_by_takes
 from ._source_lines import Holder, Line, Source, adding_lines
-from ._trend import GROWING, Floats
+from ._sources import sources_of
+from ._trend import GROWING
 from ._worker_code import Code, dataset_name
 
 if TYPE_CHECKING:

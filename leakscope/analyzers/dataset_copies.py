@@ -21,9 +21,11 @@ import numpy as np
 
 from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
 from ..units import MiB, format_bytes, format_count
-from ._growth import ProcessGrowth, int_of, rows_of, text_of, tree_growth, without_last
-from ._retained import sources_of
+from ._growth import tree_growth
+from ._growth_processes import ProcessGrowth, rows_of
+from ._rows import int_of, text_of, without_last
 from ._source_lines import Holder, Line, adding_lines
+from ._sources import sources_of
 
 if TYPE_CHECKING:
     import pandas as pd

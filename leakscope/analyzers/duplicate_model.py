@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
 from ..units import MiB, format_bytes, format_duration
-from ._growth import ProcessGrowth, TreeGrowth, int_of, rows_of, text_of, tree_growth
-from ._retained import sources_of
+from ._growth import TreeGrowth, tree_growth
+from ._growth_processes import ProcessGrowth, rows_of
+from ._rows import int_of, text_of
 from ._source_lines import Holder, Line, adding_lines
+from ._sources import sources_of
 from ._weight_pairs import ACCUSED, OTHER_FORM, SAME, START, History, Pair, Thresholds, pairs
 from ._weight_processes import Spread, spreads
 from ._weights import Round, WeightSet, by_last_path, rounds_of

@@ -18,7 +18,8 @@ import numpy as np
 
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import MiB, format_bytes
-from ._growth import ProcessGrowth, rows_of, severity_of, tree_growth
+from ._growth import severity_of, tree_growth
+from ._growth_processes import ProcessGrowth, rows_of
 
 if TYPE_CHECKING:
     import pandas as pd

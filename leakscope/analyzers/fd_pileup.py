@@ -17,11 +17,13 @@ import numpy as np
 
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ._counts import judge_count, up_to_the_end
-from ._growth import ProcessGrowth, rows_of, tree_growth
-from ._retained import sources_of
+from ._growth import tree_growth
+from ._growth_processes import ProcessGrowth, rows_of
+from ._series import Floats
 from ._source_lines import Line
+from ._sources import sources_of
 from ._starts import calls
-from ._trend import CANNOT_TELL, GROWING, Floats
+from ._trend import CANNOT_TELL, GROWING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,11 +18,13 @@ import numpy as np
 
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import MiB, format_bytes, format_count
-from ._growth import ProcessGrowth, TreeGrowth, no_growth, rows_of, severity_of, tree_growth
+from ._growth import TreeGrowth, no_growth, severity_of, tree_growth
+from ._growth_processes import ProcessGrowth, rows_of
+from ._holder_names import holder_name, named_in
 from ._holders import Heap, Place, heaps, keeps_growing, user_place
 from ._ledger import growth_of, ledger
-from ._retained import _named, holder_name, sources_of
 from ._source_lines import Line
+from ._sources import sources_of
 
 if TYPE_CHECKING:
     from ..storage import Recording
@@ -78,7 +80,7 @@ def _finding(
     of_python = in_arenas is not None and in_arenas > 0.5 * free
     who = "Python's allocator of small objects" if of_python else "malloc"
     pin = _pinning(recording, growth, process, min_pinning_count)
-    owner, found = _named(pin, sources_of(recording)) if pin is not None else (None, [])
+    owner, found = named_in(sources_of(recording), pin) if pin is not None else (None, [])
     line = found[0] if found else None
     name = holder_name(owner) if owner is not None else None
     bytes = max(0, min(process.growth_bytes, free))

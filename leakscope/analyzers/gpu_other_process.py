@@ -17,8 +17,8 @@ import numpy as np
 from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
 from ..units import GiB, format_bytes
 from ._gpu import NO_GPU, Oom, all_ooms, device_uses
-from ._growth import int_of, level_at, text_of
-from ._trend import Floats
+from ._rows import int_of, text_of
+from ._series import Floats, level_at
 
 if TYPE_CHECKING:
     import pandas as pd

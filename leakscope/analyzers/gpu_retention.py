@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
 from ..units import MiB, format_bytes, format_count
 from ._gpu import DeviceUse, device_uses, nothing_to_look_at
-from ._growth import level_at, text_of, without_last
+from ._holder_names import holder_name
 from ._holders import Place, heap, user_place
-from ._retained import holder_name, sources_of
+from ._rows import text_of, without_last
+from ._series import level_at
 from ._source_lines import Holder, Line, adding_lines
+from ._sources import sources_of
 from ._trend import CANNOT_TELL, GROWING, Trend, judge
 
 if TYPE_CHECKING:

@@ -17,7 +17,9 @@ import numpy as np
 
 from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
 from ..units import MiB, format_bytes
-from ._growth import ProcessGrowth, TreeGrowth, level_at, rows_of, severity_of, tree_growth
+from ._growth import TreeGrowth, severity_of, tree_growth
+from ._growth_processes import ProcessGrowth, rows_of
+from ._series import level_at
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -17,8 +17,9 @@ import numpy as np
 from ..findings import SEVERITIES, Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import format_bytes, format_duration
 from ._forecast import CGROUP, DEV_SHM, HOST, RLIMIT, Forecast, Limit, forecast, forecast_of, limits, nearest
-from ._growth import level_at, tree_growth
+from ._growth import tree_growth
 from ._oom_kills import kills
+from ._series import level_at
 
 if TYPE_CHECKING:
     import pandas as pd

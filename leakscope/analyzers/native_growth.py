@@ -21,15 +21,18 @@ import numpy as np
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import MiB, format_bytes
 from ._foreign_calls import handing_out
-from ._growth import ProcessGrowth, TreeGrowth, level_at, no_growth, rows_of, severity_of, text_of, tree_growth
+from ._growth import TreeGrowth, no_growth, severity_of, tree_growth
+from ._growth_processes import ProcessGrowth, rows_of
 from ._growth_stacks import STANDARD_LIBRARY, GrowthLine, growth_lines, imported_package
 from ._ledger import growth_of, ledger
 from ._library_calls import LibraryCalls, calls_of
 from ._native_caches import Cache, arrow_pool_bytes, known_cache
 from ._native_windows import NativeStack, native_stacks
 from ._opaque import opaque_holders
-from ._retained import sources_of
+from ._rows import text_of
+from ._series import level_at
 from ._source_lines import Line
+from ._sources import sources_of
 from ._trend import FLAT, judge
 
 if TYPE_CHECKING:

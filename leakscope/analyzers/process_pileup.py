@@ -19,12 +19,14 @@ import numpy as np
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import format_bytes
 from ._counts import judge_count, up_to_the_end
-from ._growth import TreeGrowth, level_at, rows_of, severity_of, tree_growth
+from ._growth import TreeGrowth, severity_of, tree_growth
+from ._growth_processes import rows_of
 from ._processes import COMPILE_WORKER, DATALOADER_WORKER, Process, alive_counts, processes
-from ._retained import sources_of
+from ._series import Floats, level_at
 from ._source_lines import Line
+from ._sources import sources_of
 from ._starts import process_start_line
-from ._trend import CANNOT_TELL, GROWING, Floats
+from ._trend import CANNOT_TELL, GROWING
 
 if TYPE_CHECKING:
     from ..storage import Recording

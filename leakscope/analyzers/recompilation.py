@@ -19,13 +19,15 @@ from numpy.typing import NDArray
 
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import format_bytes
-from ._growth import ProcessGrowth, TreeGrowth, int_of, rows_of, severity_of, text_of, tree_growth
+from ._growth import TreeGrowth, severity_of, tree_growth
+from ._growth_processes import ProcessGrowth, rows_of
 from ._growth_stacks import growth_lines
-from ._retained import sources_of
+from ._rows import int_of, text_of
+from ._series import Floats
 from ._source_index import Source
 from ._source_lines import Line
+from ._sources import sources_of
 from ._starts import calls
-from ._trend import Floats
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -20,9 +20,12 @@ from numpy.typing import NDArray
 
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import format_count, format_duration
-from ._growth import ProcessGrowth, TreeGrowth, int_of, rows_of, tree_growth
+from ._growth import TreeGrowth, tree_growth
+from ._growth_processes import ProcessGrowth, rows_of
 from ._leaked_references import leaked
-from ._trend import CANNOT_TELL, FLAT, GROWING, Floats, bucket_medians, judge, slope_interval
+from ._rows import int_of
+from ._series import Floats, bucket_medians, slope_interval
+from ._trend import CANNOT_TELL, FLAT, GROWING, judge
 
 if TYPE_CHECKING:
     from ..storage import Recording

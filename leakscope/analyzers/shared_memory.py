@@ -22,10 +22,11 @@ from ..units import MiB, format_bytes
 from ._growth import TreeGrowth, severity_of, tree_growth
 from ._growth_bounded import filling_up
 from ._processes import Process, processes
-from ._retained import sources_of
+from ._series import Floats
 from ._source_lines import Line, Source
+from ._sources import sources_of
 from ._starts import calls, mentions
-from ._trend import CANNOT_TELL, GROWING, Floats, Trend, judge
+from ._trend import CANNOT_TELL, GROWING, Trend, judge
 
 if TYPE_CHECKING:
     import pandas as pd

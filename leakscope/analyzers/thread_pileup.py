@@ -18,11 +18,14 @@ import numpy as np
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import KiB, format_bytes
 from ._counts import judge_count, up_to_the_end
-from ._growth import ProcessGrowth, TreeGrowth, int_of, rows_of, severity_of, text_of, tree_growth
-from ._retained import sources_of
+from ._growth import TreeGrowth, severity_of, tree_growth
+from ._growth_processes import ProcessGrowth, rows_of
+from ._rows import int_of, text_of
+from ._series import Floats
 from ._source_lines import Line, thread_start_line
+from ._sources import sources_of
 from ._starts import calls
-from ._trend import FLAT, GROWING, Floats
+from ._trend import FLAT, GROWING
 
 if TYPE_CHECKING:
     import pandas as pd

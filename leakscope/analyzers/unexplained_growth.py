@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..findings import Evidence, Finding, LedgerRow, RuledOut, Skipped, Subject
 from ..units import format_bytes
-from ._growth import ProcessGrowth, TreeGrowth, int_of, no_growth, rows_of, severity_of, text_of, tree_growth
+from ._growth import TreeGrowth, no_growth, severity_of, tree_growth
+from ._growth_processes import ProcessGrowth, rows_of
 from ._ledger import accounted_share, ledger
 from ._opaque import opaque_holders
-from ._retained import sources_of
+from ._rows import int_of, text_of
 from ._source_lines import Holder, Line, adding_lines
+from ._sources import sources_of
 
 if TYPE_CHECKING:
     import pandas as pd

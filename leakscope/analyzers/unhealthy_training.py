@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
 from ..units import format_count
-from ._growth import ProcessGrowth, int_of, rows_of, tree_growth
+from ._growth import tree_growth
+from ._growth_processes import ProcessGrowth, rows_of
+from ._rows import int_of
 
 if TYPE_CHECKING:
     import pandas as pd

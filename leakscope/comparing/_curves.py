@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..analyzers._growth import TreeGrowth, tree_growth
+from ..analyzers._series import Floats
 from ..analyzers._timeline import thinned
-from ..analyzers._trend import FLAT, Floats
+from ..analyzers._trend import FLAT
 from ._comparison import Overlay
 
 if TYPE_CHECKING:

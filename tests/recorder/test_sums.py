@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from leakscope.analyzers._growth import level_at, tree_growth
+from leakscope.analyzers._growth import tree_growth
 from leakscope.analyzers._processes import process_rows
+from leakscope.analyzers._series import level_at
 from leakscope.recorder import proc
 from leakscope.recorder.sources import cgroup_memory, process_memory
 from leakscope.recorder.tree import Tree

@@ -1,0 +1,130 @@
+"""What a report says of a holder of growing memory: title, evidence, doubts and remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ..findings import Evidence
+from ..units import format_bytes, format_count, format_duration
+from ._retained_figures import Retained
+
+# How to let go of what a library keeps on the user's behalf.
+_LETS_GO = {"matplotlib._pylab_helpers.Gcf.figs": "close each figure once it is saved or shown: plt.close(figure)"}
+
+
+def title(found: Retained) -> str:
+    total = found.total_bytes
+    held = int(total / found.pinning_ratio)
+    text = f"{found.name} keeps growing: {format_bytes(held, signed=True)} {_of_what(found)}"
+    if total - held >= 0.2 * total:
+        text += f", and {format_bytes(total - held)} of freed memory between them that cannot be used again"
+    return text
+
+
+def _of_what(found: Retained) -> str:
+    """``of float32 tensors``-like words, from the types found."""
+    if found.is_graph:
+        return "of autograd graphs"
+    place = found.place
+    arrays = place.array_bytes[-1] - place.array_bytes[0]
+    growth = max(place.growth_bytes, 1.0)
+    if found.tensor_growth_bytes >= 0.5 * growth:
+        return "of tensors"
+    name = found.kept.type_name.rsplit(".", 1)[-1]
+    if arrays >= 0.5 * growth:
+        return f"of arrays ({name})"
+    return f"of {name} objects" if name not in ("str", "bytes") else f"of {name}"
+
+
+def evidence(found: Retained) -> Iterator[Evidence]:
+    if found.is_unseen_graph:
+        nodes = int(found.place.most_nodes)
+        text = f"its autograd graph is longer than an inventory follows: {format_count(nodes)} nodes and more"
+        yield Evidence(text, {"nodes": nodes})
+    else:
+        yield from _weighed(found)
+    for line in found.lines[:3]:
+        yield Evidence(f"{line.file}:{line.line} {line.kind}: {line.text}", {"line": line.line})
+
+
+def _weighed(found: Retained) -> Iterator[Evidence]:
+    """What the inventories saw of its growth."""
+    place, look = found.place, found.look
+    count, weighed, steps = len(look.inventory.takes), found.weighed_bytes, look.steps
+    figures: dict[str, Any] = {
+        "start_bytes": int(place.deep_bytes[0]),
+        "end_bytes": int(place.deep_bytes[-1]),
+        "takes": count,
+    }
+    text = (
+        f"{place.path} held {format_bytes(place.deep_bytes[0])} in the first and "
+        f"{format_bytes(place.deep_bytes[-1])} in the last of {count} inventories over {format_duration(look.seconds)}"
+    )
+    if place.has_length:
+        figures |= {"start_length": int(place.length[0]), "end_length": int(place.length[-1])}
+        text += f"; its length went from {format_count(place.length[0])} to {format_count(place.length[-1])}"
+    yield Evidence(text, figures)
+    whole = look.in_use_bytes if look.pinned_bytes else look.gained_bytes
+    yield Evidence(
+        f"that is {min(weighed / max(whole, 1.0), 9.99):.0%} of the {format_bytes(whole)} the process gained "
+        f"between those inventories",
+        {"explained_bytes": int(weighed), "process_growth_bytes": int(look.gained_bytes)},
+    )
+    if look.pinned_bytes >= 0.2 * look.gained_bytes:
+        yield Evidence(
+            f"malloc also kept {format_bytes(look.pinned_bytes)} more that was freed: it lies in pieces between what "
+            f"is held, too small for what is asked for next",
+            {"pinned_bytes": int(look.pinned_bytes)},
+        )
+    rising = int((np.diff(place.deep_bytes) > 0).sum())
+    yield Evidence(f"it grew in {rising} of {count - 1} intervals between inventories", {"rising_intervals": rising})
+    if steps:
+        per_step = (place.length[-1] - place.length[0]) / steps
+        figures = {"bytes_per_step": round(weighed / steps, 1), "members_per_step": round(per_step, 3)}
+        members = f", {per_step:.3g} members" if place.has_length else ""
+        yield Evidence(f"per training step: {format_bytes(weighed / steps)}{members}", figures)
+
+
+def doubts(found: Retained) -> Iterator[str]:
+    inventory = found.look.inventory
+    if found.untouched:
+        yield "most of what it holds was never written to: that costs address space, and memory only once it is used"
+    if found.limit is not None:
+        yield f"it is bounded to {format_count(found.limit)} members: it may stop growing there"
+    if found.is_unseen_graph:
+        yield "what its graph gained was not seen: a model whose one step needs as many nodes would look the same"
+    elif found.share < 0.5:
+        yield f"what can be seen in it explains only {found.share:.0%} of the growth"
+    if len(inventory.takes) < 4:
+        yield f"only {len(inventory.takes)} inventories: a cache that is still filling would look the same"
+    if inventory.truncated:
+        yield "an inventory was cut short by its time budget: figures are lower bounds"
+    if found.line is None:
+        yield "no line in the recorded sources was found that adds to it"
+
+
+def remedy(found: Retained) -> list[str]:
+    place, line, variable = found.place, found.line, found.named.row["variable"]
+    where = f" at {line.file.rsplit('/', 1)[-1]}:{line.line}" if line is not None else ""
+    size = format_bytes(found.total_bytes)
+    would_free = f"would free about {size} by the end of a run like this one"
+    if place.path in _LETS_GO:
+        return [f"{_LETS_GO[place.path]}; it {would_free}"]
+    if found.named.row["edge_kind"] == "cache":
+        return [
+            f"give the cache a maxsize, or make what it is keyed by repeat: frees up to {size} of this run's growth"
+        ]
+    if found.is_graph:
+        return [
+            f"keep numbers instead of tensors that carry their history: {variable}{where} with .item() or .detach() "
+            f"{would_free}"
+        ]
+    advice = [f"bound or empty {variable}{where}: it {would_free}"]
+    if found.tensor_growth_bytes > 0.5 * max(place.growth_bytes, 1.0):
+        advice.append("if only numbers are needed from these tensors, keep .item() or a small summary instead")
+    if any(c.row["edge_kind"] == "base" for m in place.children for c in m.children):
+        advice.append("the members are views that keep a larger array alive: keep a .copy() of the part instead")
+    return advice

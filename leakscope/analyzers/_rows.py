@@ -1,0 +1,45 @@
+"""Reading the recording's tables: cells that may be null, what a process is called, takes that count."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Any, Union
+
+import pandas as pd
+
+Row = Union["pd.Series[Any]", Mapping[str, Any]]
+
+
+def text_of(row: Row | None, column: str) -> str | None:
+    """A cell as text; None where it is null or empty."""
+    value = None if row is None else row[column]
+    return value if isinstance(value, str) and value else None
+
+
+def int_of(row: Row | None, column: str) -> int | None:
+    """A cell as a whole number; None where it is null (pandas' own null is neither true nor false)."""
+    value = None if row is None else row[column]
+    return None if value is None or pd.isna(value) else int(value)
+
+
+def process_name(row: Row | None) -> str:
+    """``train.py``, ``package.module`` or the command's own name, from a row of ``processes``."""
+    try:
+        words = shlex.split(text_of(row, "cmdline") or "")
+    except ValueError:
+        words = (text_of(row, "cmdline") or "").split()
+    for before, word in zip(words, words[1:]):
+        if before == "-m":
+            return word
+        if before == "-c":
+            return "python -c"
+        if word.endswith((".py", ".pyz")):
+            return word.rsplit("/", 1)[-1]
+    return text_of(row, "comm") or (words[0].rsplit("/", 1)[-1] if words else "process")
+
+
+def without_last(rows: pd.DataFrame, takes: pd.DataFrame) -> pd.DataFrame:
+    """Rows of takes that saw the program at work: at its end the locals of main() are gone, which is no decline."""
+    at_end = takes.loc[takes["reason"].isin(["exit", "exception"]), "take"]
+    return rows[~rows["take"].isin(at_end)]
