@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 _PACKAGES = re.compile(r"(?:site|dist)-packages/([^/.]+)")
 # A thread that stands here grows nothing: what grew while it was seen here, grew between two looks.
 _WAITS = re.compile(r"\b(sleep|wait|join|acquire|select|poll|recv|accept|input)\w*\(")
+# Nor where all it calls is one of these: output changes threads, too.
+_TELLS = re.compile(
+    r"(print|len|int|float|round|abs|isinstance|range|(\w+\.)*flush"
+    r"|(\w+\.)*_?log(ger|ging)?\.(debug|info|warning|error|exception|critical|log))$",
+    re.IGNORECASE,
+)
+_CALLED = re.compile(r"([\w.\])]+)\s*\(")
 # It counts or moves a name, and asks for no memory: what grew before a thread was seen here, did so on the line above.
 _IDLE = re.compile(r"[\w.]+\s*([+-]=\s*\d+|=\s*[\w.]+)$|pass$|continue$")
 _MIN_BELOW = 0.2  # of what was seen at a call: grew below it, so it is the function called that grows
@@ -65,7 +72,7 @@ def growth_lines(
         file, line = str(seen["owner_file"].iloc[0]), int(seen["owner_line"].iloc[0])
         text = _text(texts.get(file), line)
         # Memory is asked for by a call. A line without one was seen because Python changes threads there.
-        if text and ("(" not in text or _WAITS.search(text)):
+        if text and ("(" not in text or _WAITS.search(text) or _only_tells(text)):
             continue
         # Threads change where functions begin and loops turn: growth in a function shows at the call of it as well.
         if below.get(f"{file}:{line}", 0.0) >= _MIN_BELOW * float(seen["bytes"].sum()):
@@ -110,6 +117,11 @@ def _busy(file: str, line: int, texts: dict[str, list[str]]) -> int:
         busy -= 1
     above = _text(texts.get(file), busy)
     return busy if "(" in above and not above.endswith(":") else line
+
+
+def _only_tells(text: str) -> bool:
+    called = _CALLED.findall(text)
+    return bool(called) and all(_TELLS.match(name) for name in called)
 
 
 def _line(file: str, line: int, text: str, seen: pd.DataFrame, texts: dict[str, list[str]]) -> GrowthLine:
@@ -158,7 +170,7 @@ def imported_package(text: str, lines: list[str]) -> str | None:
         for part in (names or modules).strip("()").split(","):
             words: list[Any] = part.split()
             if words:
-                module = _package(source or words[0])
+                module = package_of(source or words[0])
                 if module and module not in STANDARD_LIBRARY:
                     by_name[words[-1].split(".")[0]] = module
     named = {module for name, module in by_name.items() if re.search(rf"\b{re.escape(name)}\b", text)}
@@ -166,7 +178,7 @@ def imported_package(text: str, lines: list[str]) -> str | None:
     return candidates.pop() if len(candidates) == 1 else None
 
 
-def _package(module: str) -> str:
+def package_of(module: str) -> str:
     """The part of a module's name that tells whose it is."""
     first, *rest = module.split(".")
     return f"{first}.{rest[0]}" if first in _SHARED_NAMES and rest else first

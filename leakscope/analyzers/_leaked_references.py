@@ -16,7 +16,7 @@ from ..units import format_bytes, format_count, format_duration
 from ._growth import TreeGrowth, severity_of
 from ._growth_processes import ProcessGrowth, rows_of
 from ._growth_stacks import imported_package
-from ._library_calls import LibraryCalls, calls_of
+from ._library_calls import calls_of
 from ._opaque import opaque_holders
 from ._rows import int_of, without_last
 from ._series import level_at
@@ -121,11 +121,12 @@ def _finding(
     what = type_name or "small ones: strings, numbers, bytes"
     # The only package that the program imports, and so the one that made them.
     package = imported_package("", [line for source in sources_of(recording) for line in source.text.splitlines()])
-    calls = calls_of(recording, growth, process, package) if package else LibraryCalls(None)
-    who = f"{package}, or another C extension," if package else "a C extension"
     if package:
         evidence = [*evidence, Evidence(f"{package} is the only package that the program's own modules import")]
-        evidence += calls.evidence(package)
+    calls = calls_of(recording, growth, process, package)
+    evidence = [*evidence, *calls.evidence()]
+    package = calls.package
+    who = f"{package}, or another C extension," if package else "a C extension"
     doubts = ["a table inside C code that nothing in Python leads to would look the same"]
     if calls.line is not None:
         doubts.append(calls.doubt)

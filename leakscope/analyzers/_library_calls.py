@@ -15,7 +15,7 @@ from ._call_loops import CallLoops, Loop, Way
 from ._foreign_calls import GIVES_BACK
 from ._growth import TreeGrowth
 from ._growth_processes import ProcessGrowth
-from ._growth_stacks import growth_stacks, places_of
+from ._growth_stacks import STANDARD_LIBRARY, growth_stacks, package_of, places_of
 from ._package_objects import PackageObjects
 from ._source_index import Index, Scope, Source, index_of, last_name
 from ._source_lines import CALLS, Line
@@ -24,6 +24,7 @@ from ._sources import sources_of
 if TYPE_CHECKING:
     from ..storage import Recording
 
+_LOADERS = frozenset(("ctypes", "cffi", "importlib"))
 _MOST = 3  # candidates worth telling: more are no help
 _MIN_LOOKS = 3
 _MIN_SHARE = 2 / 3  # of what was seen to grow under such calls: less does not stand out
@@ -39,12 +40,17 @@ class Growth(NamedTuple):
 
 
 class LibraryCalls(NamedTuple):
-    """``line``: the one call, or the one that stands out; None where that cannot be told. ``others``: what else it may
-    be, three at most. ``is_seen``: chosen among several by what was seen to grow; else by the source alone."""
+    """``line``: the one call of ``package``, or the one that stands out; None where that cannot be told.
 
-    line: Line | None
+    ``others``: what else it may be, three at most. ``is_seen``: chosen among several by what was seen to grow; else by
+    the source alone.
+    """
+
+    package: str | None
+    line: Line | None = None
     others: tuple[Line, ...] = ()
     is_seen: bool = False
+    is_only_package: bool = False  # it was not known which package it is: no other one is called again and again
 
     @property
     def doubt(self) -> str:
@@ -52,18 +58,20 @@ class LibraryCalls(NamedTuple):
             return "the line was seen only now and then while memory grew: another of these calls may be the cause"
         return "the line was found in the source, it was not seen at work"
 
-    def evidence(self, package: str) -> list[Evidence]:
+    def evidence(self) -> list[Evidence]:
         """What the source says, for a person."""
         others = ", ".join(f"{other.file}:{other.line}" for other in self.others)
+        only = [Evidence(f"by its source, {self.package} is the only package that the program calls again and again")]
+        only = only if self.is_only_package else []
         if self.line is None:
-            text = f"by its source, the program calls {package} again and again at {others}: one may be the cause"
-            return [Evidence(text)] if others else []
+            text = f"by its source, the program calls {self.package} again and again at {others}: one may be the cause"
+            return [*only, Evidence(text)] if others else only
         place = f"{self.line.file}:{self.line.line}"
-        text = f"by its source, {place} is where the program calls {package} again and again: {self.line.text}"
+        text = f"by its source, {place} is where the program calls {self.package} again and again: {self.line.text}"
         if self.is_seen:
-            text = f"of the places that call {package} again and again, memory was seen to grow mostly at {place}"
+            text = f"of the places that call {self.package} again and again, memory was seen to grow mostly at {place}"
             text = f"{text}: {self.line.text}"
-        return [Evidence(f"{text} (others: {others})" if others else text, {"line": self.line.line})]
+        return [*only, Evidence(f"{text} (others: {others})" if others else text, {"line": self.line.line})]
 
 
 class _Call(NamedTuple):
@@ -85,17 +93,25 @@ def calls_of(
     recording: Recording,
     growth: TreeGrowth,
     process: ProcessGrowth,
-    package: str,
+    package: str | None,
     *,
     under: tuple[int, str] | None = None,
 ) -> LibraryCalls:
-    """``library_calls`` of the program's own sources, by what was seen to grow in the judged window."""
+    """``library_calls`` of the program's own sources, by what was seen to grow in the judged window.
+
+    ``package``: None where it is not known; then the only one that the program calls again and again.
+    """
     seen = growth_stacks(recording, growth, process)
     growths = [
         Growth(places_of(stack), grown, looks)
         for stack, grown, looks in zip(seen["stack"], seen["bytes"], seen["sample_count"])
     ]
-    return library_calls(sources_of(recording), package, growths, under=under)
+    sources = sources_of(recording)
+    only = only_called(sources, growths, under=under) if package is None else None
+    package = package or only
+    if package is None:
+        return LibraryCalls(None)
+    return library_calls(sources, package, growths, under=under)._replace(is_only_package=only is not None)
 
 
 def library_calls(
@@ -105,25 +121,46 @@ def library_calls(
     *,
     under: tuple[int, str] | None = None,  # line and file: where most was seen to grow
 ) -> LibraryCalls:
-    index = index_of(sources, package.split(".")[0])
-    calls = list(_repeated(index, package))
-    if under is None:
-        calls = _in_the_running_loop(calls, growths)
-    elif any(call.has(under) for call in calls):
-        return LibraryCalls(None)  # the line that was seen is a call itself: there is no better one
-    else:
-        calls = [call for call in calls if call.comes_from(under)]
+    calls = _where_it_grew(index_of(sources, package.split(".")[0]), package, growths, under)
+    if under is not None and any(call.has(under) for call in calls):
+        return LibraryCalls(package)  # the line that was seen is a call itself: there is no better one
     lines = [call.line for call in calls]
     if len(calls) <= 1:
-        return LibraryCalls(lines[0] if lines else None)
+        return LibraryCalls(package, lines[0] if lines else None)
     seen = {call.line: [growth for growth in growths if call.is_under(growth)] for call in calls}
     total = sum(_bytes(some) for some in seen.values())
     best = max(lines, key=lambda line: _bytes(seen[line]))
     looks = sum(growth.look_count for growth in seen[best])
     if total > 0 and looks >= _MIN_LOOKS and _bytes(seen[best]) >= _MIN_SHARE * total:
         others = tuple(line for line in lines if line != best)
-        return LibraryCalls(best, others if len(others) <= _MOST else (), is_seen=True)
-    return LibraryCalls(None, tuple(lines) if len(lines) <= _MOST else ())
+        return LibraryCalls(package, best, others if len(others) <= _MOST else (), is_seen=True)
+    return LibraryCalls(package, None, tuple(lines) if len(lines) <= _MOST else ())
+
+
+def only_called(
+    sources: Sequence[Source], growths: Sequence[Growth] = (), *, under: tuple[int, str] | None = None
+) -> str | None:
+    """The package that the program calls again and again where memory grew; None where there are several."""
+    index = index_of(sources, "import")
+    called = [package for package in _imported(index) if _where_it_grew(index, package, growths, under)]
+    return called[0] if len(called) == 1 else None
+
+
+def _imported(index: Index) -> list[str]:
+    """Packages that are no part of Python, nor the program's own modules; none where C code is loaded by hand."""
+    modules = {module for scope in index.scopes for module, _ in scope.imports.values()}
+    packages = {package_of(module) for module in modules if not module.startswith(".")}
+    if packages & _LOADERS:
+        return []
+    own = {scope.source.module.split(".")[0] for scope in index.scopes if scope.kind == "module"}
+    return sorted(packages - STANDARD_LIBRARY - own - {""})
+
+
+def _where_it_grew(index: Index, package: str, growths: Sequence[Growth], under: tuple[int, str] | None) -> list[_Call]:
+    calls = list(_repeated(index, package))
+    if under is None:
+        return _in_the_running_loop(calls, growths)
+    return [call for call in calls if call.comes_from(under) or call.has(under)]
 
 
 def _bytes(growths: Sequence[Growth]) -> float:

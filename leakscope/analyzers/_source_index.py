@@ -400,7 +400,7 @@ def _note_names(node: ast.AST, scope: Scope) -> None:
     elif isinstance(node, ast.ImportFrom):
         for alias in node.names:
             scope.bound.add(alias.asname or alias.name)
-            scope.imports[alias.asname or alias.name] = (node.module or "", alias.name)
+            scope.imports[alias.asname or alias.name] = ("." * node.level + (node.module or ""), alias.name)
 
 
 def parse(text: str, tries: int = 8) -> ast.Module | None:

@@ -110,7 +110,7 @@ class _Look(NamedTuple):
     cache: Cache | None
     opaque: pd.Series[Any] | None
     call: Line | None  # where no line was seen: the one C function that the program itself calls
-    library: str | None
+    package: str | None  # that the line calls, or the only one imported
     library_calls: LibraryCalls = LibraryCalls(None)
 
     @property
@@ -135,9 +135,9 @@ def _look(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, min_
     pool = round(arrow_pool_bytes(recording, growth, process))
     outside += min(pool, unexplained) if pool >= 0.5 * max(unexplained, 1) else 0
     call = handing_out(sources_of(recording)) if line is None else None
-    library = line.library if line is not None else _only_package(recording)
+    package = line.library if line is not None else _only_package(recording)
     opaque = _opaque_in(line, recording, process)
-    return _Look(native, max(0, outside), lines, cache, opaque, call, library)
+    return _Look(native, max(0, outside), lines, cache, opaque, call, package)
 
 
 def _late_bytes(growth: TreeGrowth, process: ProcessGrowth) -> float:
@@ -175,13 +175,14 @@ def _is_standard(opaque: pd.Series[Any]) -> bool:
 
 
 def _finding(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, look: _Look) -> Finding:
-    line, library = look.lines[0] if look.lines else None, look.library
+    line = look.lines[0] if look.lines else None
     watched = native_stacks(recording, process)
     top = watched[0] if watched else None
-    if library is not None and look.call is None and top is None:
+    if look.call is None and top is None:
         under = (line.line, line.file) if line is not None else None
-        look = look._replace(library_calls=calls_of(recording, growth, process, library, under=under))
-    place, cache = look.place, look.cache
+        calls = calls_of(recording, growth, process, look.package, under=under)
+        look = look._replace(library_calls=calls)
+    place, library, cache = look.place, look.package or look.library_calls.package, look.cache
     bytes = max(0, min(process.growth_bytes, look.bytes))
     function = top.function if top is not None else (place.function if place is not None else None)
     where = f" under {function}()" if function not in (None, "<module>") else ""
@@ -248,9 +249,9 @@ def _evidence(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, 
     if look.call is not None:
         text = f"{look.call.file}:{look.call.line} is the one place where the program itself has C hand out memory"
         evidence.append(Evidence(f"{text}: {look.call.text}", {"line": look.call.line}))
-    if not look.lines and look.library is not None:
-        evidence.append(Evidence(f"{look.library} is the only package that the program's own modules import"))
-    evidence += look.library_calls.evidence(look.library or "")
+    if not look.lines and look.package is not None:
+        evidence.append(Evidence(f"{look.package} is the only package that the program's own modules import"))
+    evidence += look.library_calls.evidence()
     if look.cache is not None:
         evidence.append(look.cache.evidence)
     if not growth.leaking:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leakscope.analyzers import analyze
-from leakscope.analyzers._library_calls import Growth, library_calls
+from leakscope.analyzers._library_calls import Growth, library_calls, only_called
 from leakscope.analyzers._source_index import Source
 
 from .leaks import PID, MiB, sentinels, trainer
@@ -180,6 +180,20 @@ def test_only_the_named_part_of_a_shared_name_counts(module):
     assert (found and found.line) == (4 if "protobuf" in module else None)
 
 
+@pytest.mark.parametrize(
+    ("imports", "loop", "expected"),
+    [
+        ("import codec, json, numpy", "json.dumps(codec.pack(n))", "codec"),
+        ("import codec, numpy", "codec.pack(numpy.ones(n))", None),
+        ("import codec, ctypes", "codec.pack(n)", None),  # what is loaded by hand may leak as well
+        ("from .codec import pack", "pack(n)", None),  # the program's own
+    ],
+)
+def test_of_several_packages_only_one_is_called_again_and_again(imports, loop, expected):
+    text = f"{imports}\nfor n in range(9):\n    {loop}\n"
+    assert only_called([source(text)]) == expected
+
+
 TWO = """import codec
 def main():
     for n in range(9):
@@ -232,6 +246,13 @@ def test_a_report_lists_the_calls_it_cannot_choose_from(tmp_path):
     (finding,) = analyze(leaking(tmp_path, TWO).open(), only=["native-growth"]).findings
     assert finding.subject.line is None
     assert any(f"{FILE}:4, {FILE}:5, {FILE}:7" in e.text for e in finding.evidence)
+
+
+def test_a_report_names_the_only_package_that_is_called_again_and_again(tmp_path):
+    text = "import codec, numpy\nrows = numpy.ones(9)\nfor row in rows:\n    codec.pack(row)\n"
+    (finding,) = analyze(leaking(tmp_path, text).open(), only=["native-growth"]).findings
+    assert (finding.subject.library, finding.subject.line) == ("codec", 4)
+    assert any("only package that the program calls" in e.text for e in finding.evidence)
 
 
 def test_a_line_that_only_leads_to_the_call_gives_way_to_it(tmp_path):

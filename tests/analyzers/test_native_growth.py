@@ -59,6 +59,13 @@ def test_a_line_that_waits_is_never_named(tmp_path):
     assert finding.subject.line == 5
 
 
+@pytest.mark.parametrize("output", ["print(f'{len(frames)} done')", "self.log.info('done')", "out.flush()"])
+def test_a_line_that_only_tells_is_never_named(tmp_path, output):
+    builder = takes(sentinels(trainer(tmp_path))).source(PID, FILE, SOURCE.replace("time.sleep(0.1)", output))
+    (finding,) = analyze(seen(seen(builder, 6, 5.0), 5).open(), only=["native-growth"]).findings
+    assert finding.subject.line == 5
+
+
 def test_a_call_is_passed_over_for_what_grew_below_it(tmp_path):
     builder = seen(leaking(tmp_path), 5)
     stack = {"function": "main", "owner_file": FILE, "owner_line": 9, "stack": f"{FILE}:9 main"}
