@@ -13,10 +13,11 @@ import numpy as np
 from ..findings import Finding, Subject
 from ..units import MiB, format_bytes, format_duration
 from ._growth import tree_growth
-from ._holder_names import holder_name
+from ._holder_names import holder_name, holder_of
 from ._holders import Accumulation, Place, accumulations, heaps, user_place
 from ._oom_members import Member
-from ._source_lines import Holder, adding_lines
+from ._rows import int_of, text_of
+from ._source_lines import adding_lines
 from ._sources import sources_of
 
 if TYPE_CHECKING:
@@ -128,37 +129,21 @@ def _held_most(recording: Recording, hog: Member, held: int) -> Culprit | None:
 
 
 def _subject(recording: Recording, hog: Member, row: dict[str, Any], name: str) -> Subject:
-    known = {key: value if isinstance(value, str) else None for key, value in row.items()}
-    lines = adding_lines(
-        sources_of(recording),
-        Holder(
-            variable=known["variable"] or row["path"],
-            owner=known["owner"],
-            owner_module=known["owner_module"],
-            owner_file=known["owner_file"],
-            edge_kind=known["edge_kind"] or "attribute",
-            type_name=row["type_name"],
-            key=None,
-        ),
-    )
+    lines = adding_lines(sources_of(recording), holder_of(row))
     line = lines[0] if lines else None
-    try:
-        owner_line = int(row["owner_line"])
-    except (TypeError, ValueError):
-        owner_line = None
     return Subject(
         pid=hog.pid,
         process=hog.name,
         role=hog.role,
         device="cpu",
         holder=name,
-        variable=known["variable"],
+        variable=text_of(row, "variable"),
         path=row["path"],
         type=row["type_name"],
-        file=line.file if line is not None else known["owner_file"],
-        line=line.line if line is not None else owner_line,
+        file=line.file if line is not None else text_of(row, "owner_file"),
+        line=line.line if line is not None else int_of(row, "owner_line"),
         function=line.function if line is not None else None,
-        module=known["owner_module"],
+        module=text_of(row, "owner_module"),
     )
 
 

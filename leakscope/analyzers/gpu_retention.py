@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
 from ..units import MiB, format_bytes, format_count
 from ._gpu import DeviceUse, device_uses, nothing_to_look_at
-from ._holder_names import holder_name
+from ._holder_names import holder_name, holder_of
 from ._holders import Place, heap, user_place
 from ._rows import text_of, without_last
 from ._series import level_at
-from ._source_lines import Holder, Line, adding_lines
+from ._source_lines import Line, adding_lines
 from ._sources import sources_of
 from ._trend import CANNOT_TELL, GROWING, Trend, judge
 
@@ -190,7 +190,7 @@ def _held(recording: Recording, use: DeviceUse, trend: Trend, min_named_share: f
     kind = f"{text_of(own.iloc[-1], 'dtype') or ''} tensors".strip()
     inventory = heap(recording, use.pid, trend.start_s, trend.end_s)
     place = next((p for p in inventory.places if p.path == path), None) if inventory is not None else None
-    lines = adding_lines(sources_of(recording), _holder_of(user_place(place))) if place is not None else []
+    lines = adding_lines(sources_of(recording), holder_of(user_place(place).row)) if place is not None else []
     count = int(own["storage_count"].fillna(0).sum())
     return _Held(
         path=path,
@@ -213,15 +213,3 @@ def _named_tensors(recording: Recording, use: DeviceUse) -> pd.DataFrame:
 
 def _bytes_by_path(rows: pd.DataFrame) -> pd.Series[float]:
     return rows["storage_bytes"].astype("float64").groupby(rows["path"]).sum()
-
-
-def _holder_of(place: Place) -> Holder:
-    row = {key: value if isinstance(value, str) else None for key, value in place.row.items()}
-    return Holder(
-        variable=row["variable"] or place.path,
-        owner=row["owner"],
-        owner_module=row["owner_module"],
-        owner_file=row["owner_file"],
-        edge_kind=row["edge_kind"] or "attribute",
-        type_name=place.type_name,
-    )

@@ -132,9 +132,9 @@ def _user_files() -> list[tuple[str, str]]:
 
 def _growing(recording: Recording, growth_bytes: float) -> Iterator[tuple[float, str]]:
     """(bytes gained between the inventories, who and where)."""
-    from ..analyzers._holder_names import holder_name
+    from ..analyzers._holder_names import holder_name, holder_of
     from ..analyzers._holders import accumulations, heap, user_place
-    from ..analyzers._source_lines import Holder, adding_lines
+    from ..analyzers._source_lines import adding_lines
     from ..analyzers._sources import sources_of
 
     inventory = heap(recording, os.getpid(), 0.0, 10.0)
@@ -145,18 +145,7 @@ def _growing(recording: Recording, growth_bytes: float) -> Iterator[tuple[float,
         if holder.place is None:
             continue
         place = user_place(holder.place)
-        known = {key: value if isinstance(value, str) else None for key, value in place.row.items()}
-        lines = adding_lines(
-            sources,
-            Holder(
-                variable=known["variable"] or place.path,
-                owner=known["owner"],
-                owner_module=known["owner_module"],
-                owner_file=known["owner_file"],
-                edge_kind=known["edge_kind"] or "attribute",
-                type_name=place.type_name,
-            ),
-        )
+        lines = adding_lines(sources, holder_of(place.row))
         text = f"{_FIXTURE if place.path.startswith(_FIXTURE) else ''}{holder_name(place)} keeps it"
         if lines:
             text += f", {lines[0].file}:{lines[0].line}: {lines[0].text.strip()}"

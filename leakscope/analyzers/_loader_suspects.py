@@ -1,0 +1,47 @@
+"""What loader workers keep or copy, as far as the parent's inventories and the source can tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..findings import Finding
+from ._loader_groups import Group
+from ._source_lines import Holder, Line, Source, adding_lines
+from ._worker_code import Code
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """What the workers keep or copy, as far as it can be told. ``how`` says by what: found, adds, read or nothing."""
+
+    how: str
+    name: str | None = None
+    holder: Holder | None = None
+    line: Line | None = None
+    others: tuple[str, ...] = ()
+    finding: Finding | None = None
+
+
+def suspect_of(
+    code: Code, sources: Sequence[Source], group: Group, so_far: Sequence[Finding], *, growing: bool
+) -> Suspect:
+    pids = {worker.pid for worker in group.alive}
+    inside = [f for f in so_far if f.subject.pid in pids and f.subject.variable]
+    if inside and growing:
+        first = max(inside, key=lambda finding: finding.bytes)
+        return Suspect("found", first.subject.holder, finding=first)
+    for how in ("adds", "read") if growing and not group.copies else ("read",):
+        holders = [h for name in group.datasets for h in (code.kept(name) if how == "adds" else code.read(name))]
+        if how == "read":  # by what the parent's inventories saw; without any, as they stand in the source
+            holders.sort(key=lambda h: -group.data.get((h.owner or "", h.variable), 0.0))
+        if holders:
+            line = next(iter(adding_lines(sources, holders[0])), None)
+            return Suspect(how, _name(holders[0]), holders[0], line, tuple(map(_name, holders[1:4])))
+    return Suspect("nothing")
+
+
+def _name(holder: Holder) -> str:
+    if holder.edge_kind == "cache":
+        return f"{holder.owner}() (lru_cache)"
+    return f"{holder.owner}.{holder.variable}" if holder.owner else holder.variable
