@@ -13,6 +13,7 @@ Do:            drop the earlier forms, or build the last one in a function that 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -278,7 +279,7 @@ def _finding(
     recording: Recording, process: ProcessGrowth, group: list[_Form], agreement: float, wasted: int, held: float
 ) -> Finding:
     total = sum(form.bytes for form in group)
-    first = group[0]
+    first = _made_first(recording, group) or group[0]
     line = _line(recording, first)
     tokens = [form for form in group if form.is_tokens]
     by_text = len(group) - len(tokens) > 1
@@ -321,6 +322,18 @@ def _line(recording: Recording, form: _Form) -> Line | None:
     is_array = form.holder.type_name.endswith("ndarray")  # what is written into it makes it no larger
     order = ("creates", "adds", "calls") if is_array else ("adds", "creates", "calls")
     return min(lines, key=lambda line: order.index(line.kind), default=None)
+
+
+def _made_first(recording: Recording, group: Sequence[_Form]) -> _Form | None:
+    """The form that the others are made from, by the lines that make them: it is the likeliest to be needed no more."""
+    texts = {form.name: line.text if (line := _line(recording, form)) else "" for form in group}
+    names = {form.name: re.compile(rf"\b{re.escape(form.holder.variable)}\b") for form in group}
+    sources = [
+        form
+        for form in group
+        if not any(names[other.name].search(texts[form.name]) for other in group if other != form)
+    ]
+    return sources[0] if len(sources) == 1 and texts[sources[0].name] else None
 
 
 def _evidence(

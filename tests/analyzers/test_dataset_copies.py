@@ -95,6 +95,7 @@ def test_tokens_beside_their_text_are_a_suspicion(tmp_path):
     texts = formatted(records())
     (finding,), _ = looked(tmp_path, texts=texts, ids=tokenized(texts))
     assert finding.confidence < 0.6
+    assert (finding.subject.variable, finding.subject.line) == ("texts", 3), "the form that the other is made from"
     assert any("if the text is still read" in doubt for doubt in finding.doubts)
 
 
