@@ -34,6 +34,7 @@ NEEDS = ("process_samples", "sentinels")
 AFTER_OTHERS = 4
 _KIND = "refcount-drift"
 _SIGABRT = 6
+_NONE_RAN_OUT = "deallocating-none"  # the type of a crash
 _BUCKETS = 24
 _UNSEEN_S = 10.0  # the end of a program that is killed: readings since the last flush are lost
 _LEAST_STEPS = 20  # fewer are too coarse a clock
@@ -54,6 +55,7 @@ class _Count:
     per_step: float | None = None
     blocks_per_s: float = 0.0
     aborted: bool = False
+    crash: Finding | None = None  # what Python itself said when it aborted
 
     @property
     def moved(self) -> int:
@@ -70,7 +72,7 @@ def findings(
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per process that loses references to None, one for objects that nobody refers to."""
     growth = tree_growth(recording)
-    yield from _none_findings(recording, growth, min_fall)
+    yield from _none_findings(recording, growth, so_far, min_fall)
     process = growth.main
     if not growth.leaking or process is None:
         return
@@ -79,7 +81,9 @@ def findings(
         yield from leaked(recording, growth, process, left, _KIND, min_own_share=min_own_share)
 
 
-def _none_findings(recording: Recording, growth: TreeGrowth, min_fall: int) -> Iterator[Finding | RuledOut | Skipped]:
+def _none_findings(
+    recording: Recording, growth: TreeGrowth, so_far: Sequence[Finding], min_fall: int
+) -> Iterator[Finding | RuledOut | Skipped]:
     sentinels = recording.tables["sentinels"]
     if not sentinels["refcount_none"].notna().any():
         yield RuledOut(_KIND, "None cannot run out of references here: it is immortal since Python 3.12")
@@ -96,7 +100,7 @@ def _none_findings(recording: Recording, growth: TreeGrowth, min_fall: int) -> I
         elif (released := _released(recording, count)) is not None:
             yield released
         else:
-            yield _none_finding(count)
+            yield _none_finding(_with_crash(count, so_far))
     if steady:
         most = max(steady, key=lambda c: abs(c.moved))
         figures = {"first_count": int(most.count[0]), "last_count": int(most.count[-1])}
@@ -143,6 +147,14 @@ def _with_slopes(one: _Count, use: NDArray[np.bool_], step: Floats, aborted: boo
     return _Count(one.process, t, y, blocks, GROWING, per_s, per_step or None, blocks_per_s, died_of_it)
 
 
+def _with_crash(one: _Count, so_far: Sequence[Finding]) -> _Count:
+    for finding in so_far:
+        subject = finding.subject
+        if (finding.kind, subject.pid, subject.type) == ("crash", one.process.pid, _NONE_RAN_OUT):
+            return replace(one, aborted=True, crash=finding)
+    return one
+
+
 def _exit_signal(recording: Recording, process: ProcessGrowth) -> int | None:
     known = recording.tables["processes"]
     rows = known[(known["pid"] == process.pid) & (known["start_ticks"] == process.start_ticks)]
@@ -183,6 +195,10 @@ def _none_finding(one: _Count) -> Finding:
     if one.aborted:
         text = 'SIGABRT ended it: Python aborts with "deallocating None" when none is left'
         evidence.append(Evidence(text, {"signal": _SIGABRT}))
+    at = one.crash.subject if one.crash is not None else None
+    if at is not None and at.file is not None:
+        text = f"the last reference was dropped at {at.file}:{at.line}: what is called there is the first to suspect"
+        evidence.append(Evidence(text, {"line": at.line}))
     evidence.append(
         Evidence(
             f"the number of small objects did not fall with it ({format_count(one.blocks_per_s)} a second): "
@@ -210,6 +226,9 @@ def _none_finding(one: _Count) -> Finding:
             role=one.process.role,
             holder="references to None",
             type="NoneType",
+            file=at.file if at is not None else None,
+            line=at.line if at is not None else None,
+            function=at.function if at is not None else None,
         ),
         evidence=evidence,
         doubts=doubts,

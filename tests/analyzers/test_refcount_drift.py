@@ -70,6 +70,19 @@ def test_a_program_that_died_of_it_says_so(tmp_path):
     assert any("SIGABRT" in evidence.text for evidence in finding.evidence)
 
 
+def test_the_line_where_the_last_reference_went_is_named(tmp_path):
+    builder = counted(tmp_path, falling(START / (SECONDS - 0.5)), ends={"signal": 6})
+    calls = 'Current thread 0x1 (most recent call first):\n  File "/home/me/train.py", line 66 in main\n'
+    builder.row("crash_text", 39.0, PID, crash_source="faulthandler", last_words=calls)
+    words = "Fatal Python error: none_dealloc: deallocating None\n"
+    builder.row("crash_text", 39.0, PID, crash_source="stderr", last_words=words)
+    report = analyze(builder.open(), only=["refcount-drift", "crash"])
+    (finding,) = [f for f in report.findings if f.kind == "refcount-drift"]
+    assert finding.title.endswith("it died of it")
+    assert (finding.subject.file, finding.subject.line) == ("/home/me/train.py", 66)
+    assert any("train.py:66" in evidence.text for evidence in finding.evidence)
+
+
 def test_an_abort_with_most_references_left_has_another_reason(tmp_path):
     (finding,), _, _ = looked(counted(tmp_path, falling(20), ends={"signal": 6}).open())
     assert "died of it" not in finding.title
