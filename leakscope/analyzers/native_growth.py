@@ -3,8 +3,9 @@
 Looks for:     growth of what malloc has handed out that no Python object, array or tensor explains.
 Why:           a bug or a cache inside a library does not show in any list of objects.
 Decides by:    the ledger: min_native_share of what a process gained is native, and malloc's memory in use itself rises;
-               the line is the one under which the agent saw most of it happen. A known cache that took much and fills
-               ever more slowly is told as waste, though nobody can say that memory leaks.
+               the line is the one under which the agent saw most of it happen, or the repeated call of the library
+               that the source shows there. A known cache that took much and fills ever more slowly is told as waste,
+               though nobody can say that memory leaks.
 Mistaken when: a cache of the library is still filling and has a limit; or another thread does the work.
 Do:            look whether the library has a newer version or a limit for its cache, or call it in a process that
                ends now and then.
