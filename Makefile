@@ -71,6 +71,7 @@ docs: $(VENV)/installed-test
 	@git status --short -- README.md docs
 
 bench: $(VENV)/installed-test
+	@$(PIP) --editable '.[bench]'
 	@echo "== what recording costs"
 	@$(RUN) -m tests.bench $(BENCH)
 

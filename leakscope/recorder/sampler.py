@@ -218,7 +218,7 @@ class Sampler:
             return []
 
     def add(self, table: str, row: Row) -> None:
-        """Write down a row, which is the journal's from now on: as a copy, those of 1,000 processes would be 1 MB more."""
+        """Write down a row, which is the journal's from now on: copies would be 1 MB more for 1,000 processes."""
         row["time_unix_ns"] = time.time_ns()
         row["time_mono_ns"] = time.monotonic_ns()
         row["time_boot_ns"] = time.clock_gettime_ns(time.CLOCK_BOOTTIME)

@@ -15,6 +15,7 @@ from .recorders import cost_of
 from .runs import PYTHON, in_pairs, median_ratio, recorded, spent_by
 
 _PART = 16  # of the work is done under each peer: some are several times slower
+_MOST = 50  # times as long as bare: then a peer is stopped
 
 
 class Job(NamedTuple):
@@ -86,9 +87,10 @@ def measure(folder: Path, seconds: float, repeats: int, skipped: list[str]) -> I
         plain_s = spent_by([PYTHON, str(script), str(rounds)]).wall_s
         for name in peers:
             try:
-                wall_s = _under(name, script, rounds, folder)
+                wall_s = _under(name, script, rounds, folder, _MOST * plain_s)
             except SystemExit as error:
-                skipped.append(f"{job.name} under {name} ({str(error).splitlines()[-1]})")
+                why = str(error).splitlines()[-1]
+                skipped.append(f"{job.name} under {name} ({why}, bare {plain_s:.1f} s)")
                 continue
             yield Figure(f"{job.name}: wall time under {name}", wall_s / plain_s, "× bare")
 
@@ -134,12 +136,12 @@ def _rounds(script: Path, seconds: float) -> int:
         few *= 4
 
 
-def _under(name: str, script: Path, rounds: int, folder: Path) -> float:
+def _under(name: str, script: Path, rounds: int, folder: Path, most_s: float) -> float:
     _, before, environ = PEERS[name]
     words = [str(script), str(rounds)]
     if name == "psrecord":
         log = str(folder / "psrecord.txt")
         start = "from psrecord.main import main; main()"
-        return spent_by([PYTHON, "-c", start, " ".join([PYTHON, *words]), "--log", log]).wall_s
+        return spent_by([PYTHON, "-c", start, " ".join([PYTHON, *words]), "--log", log], None, most_s).wall_s
     out = str(folder / "peer.out")
-    return spent_by([PYTHON, *(word.format(out=out) for word in before), *words], environ).wall_s
+    return spent_by([PYTHON, *(word.format(out=out) for word in before), *words], environ, most_s).wall_s

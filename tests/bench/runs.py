@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -34,19 +35,26 @@ class Spent(NamedTuple):
     peak_rss_bytes: int  # of the largest of its processes
 
 
-def spent_by(command: Sequence[str], environ: Mapping[str, str] | None = None) -> Spent:
-    """One run of a command. **Errors** SystemExit if it fails: a benchmark of failures measures nothing."""
+def spent_by(command: Sequence[str], environ: Mapping[str, str] | None = None, most_s: float | None = None) -> Spent:
+    """One run of a command. **Errors** SystemExit if it fails, or takes longer than ``most_s`` and is stopped."""
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    done = subprocess.run(
+    run = subprocess.Popen(
         [PYTHON, "-S", "-c", _LAUNCHER, *command],
         env={**os.environ, "PYTHONPATH": path, **(environ or {})},
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        check=False,
+        start_new_session=True,
     )
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command[:3])} failed:\n{done.stderr}")
-    wall_s, cpu_s, peak_kib = map(float, done.stdout.split())
+    try:
+        told, complaint = run.communicate(timeout=most_s)
+    except subprocess.TimeoutExpired:
+        os.killpg(run.pid, signal.SIGKILL)
+        run.communicate()
+        raise SystemExit(f"stopped after {most_s:.0f} s") from None
+    if run.returncode:  # a benchmark of failures measures nothing
+        raise SystemExit(f"{' '.join(command[:3])} failed:\n{complaint}")
+    wall_s, cpu_s, peak_kib = map(float, told.split())
     return Spent(wall_s, cpu_s, int(peak_kib) * 1024)
 
 
