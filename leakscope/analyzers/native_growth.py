@@ -13,6 +13,7 @@ Do:            look whether the library has a newer version or a limit for its c
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -32,6 +33,7 @@ from ._native_windows import NativeStack, native_stacks
 from ._opaque import opaque_holders
 from ._rows import text_of
 from ._series import level_at
+from ._source_index import index_of
 from ._source_lines import Line
 from ._sources import sources_of
 from ._trend import FLAT, judge
@@ -162,12 +164,27 @@ def _explained(so_far: Sequence[Finding], process: ProcessGrowth) -> int:
 
 
 def _opaque_in(line: GrowthLine | None, recording: Recording, process: ProcessGrowth) -> pd.Series[Any] | None:
-    """An object of the user's whose inside cannot be seen, and that the line names."""
+    """An object of the user's whose inside cannot be seen, and that the line names, or a method called there does."""
     for row in opaque_holders(rows_of(recording.tables["holders"], process), most=100) if line is not None else ():
         variable = text_of(row, "variable")
-        if variable and line is not None and re.search(rf"\b{re.escape(variable)}\b", line.text):
-            return row
+        if variable and line is not None:
+            texts = [line.text, *_methods_called(line.text, text_of(row, "owner"), recording)]
+            if any(re.search(rf"\b{re.escape(variable)}\b", text) for text in texts):
+                return row
     return None
+
+
+def _methods_called(text: str, owner: str | None, recording: Recording) -> list[str]:
+    """The source of those methods of the class ``owner`` that a line calls.
+
+    A thread that is seen as a function begins did what is seen before, in the function that called it.
+    """
+    names = {f"{owner}.{name}" for name in re.findall(r"\.(\w+)\(", text)} if owner else set()
+    if not names:
+        return []
+    index = index_of(sources_of(recording), str(owner).rsplit(".", 1)[-1])
+    methods = [(scope.source.text, scope.node) for scope in index.scopes if scope.qualname in names]
+    return [ast.get_source_segment(source, node) or "" for source, node in methods if node is not None]
 
 
 def _is_standard(opaque: pd.Series[Any]) -> bool:

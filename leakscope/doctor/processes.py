@@ -27,9 +27,12 @@ def checks(root: str) -> Iterator[Check]:
 
 
 def _own_children() -> Check:
-    """By looking at one."""
+    """By looking at one, once it runs: while the kernel still sets up a new program, nobody may look at its memory."""
     name = "the job's own"
-    with subprocess.Popen(["/bin/sh", "-c", "read line"], stdin=subprocess.PIPE) as child:
+    shell = ["/bin/sh", "-c", "echo; read line"]
+    with subprocess.Popen(shell, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        if child.stdout is not None:
+            child.stdout.readline()
         folder = f"/proc/{child.pid}"
         if not proc.read(f"{folder}/status"):
             return missing(name, "/proc shows no process: there is nothing to record from outside")

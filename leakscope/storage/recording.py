@@ -347,6 +347,8 @@ def _rows_by_table(file: pq.ParquetFile, where: str) -> dict[str, dict[int, int]
 
 
 def _one_line(error: BaseException) -> str:
+    """For a person, without the bytes of a damaged file that pyarrow quotes."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    return " ".join(str(error).split())[:200]
+    text = " ".join(str(error).split())[:200]
+    return "".join(character if character.isprintable() else "?" for character in text)

@@ -103,6 +103,33 @@ def test_a_database_of_the_standard_library_holds_what_it_was_given(tmp_path):
     assert [f.kind for f in report.findings] == ["unexplained-growth"]
 
 
+SEEN_KEYS = """import sqlite3
+
+class Seen:
+    def __init__(self):
+        self.database = sqlite3.connect(":memory:")
+
+    def is_new(self, key):
+        return self.database.execute("insert or ignore into seen values (?)", (key,)).rowcount
+
+def main(seen, keys):
+    sum(seen.is_new(key) for key in keys)
+    sum(seen.length(key) for key in keys)
+"""
+
+
+@pytest.mark.parametrize(("line", "kind"), [(11, "unexplained-growth"), (12, "native-growth")])
+def test_a_database_that_a_method_feeds_is_named_by_the_call_of_the_method(tmp_path, line, kind):
+    """A look as a function begins sees what the one before it did, at the line that calls both."""
+    holder = {
+        "path": "main() seen.database", "root_kind": "frame", "variable": "database", "owner": "Seen", "is_user": True,
+        "opaque": True, "type_name": "sqlite3.Connection", "owner_module": "__main__", "owner_file": FILE,
+    }  # fmt: skip
+    builder = takes(sentinels(trainer(tmp_path)), holders=[holder]).source(PID, FILE, SEEN_KEYS)
+    report = analyze(seen(builder, line, function="main").open(), only=["native-growth", "unexplained-growth"])
+    assert [f.kind for f in report.findings] == [kind]
+
+
 def test_silent_while_memory_in_use_is_flat_or_python_holds_it(tmp_path):
     for name, recording in (
         ("flat", takes(sentinels(trainer(tmp_path), in_use=0), 0)),
