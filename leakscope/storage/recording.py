@@ -109,9 +109,10 @@ class Tables(Mapping[str, pd.DataFrame]):
         names, optional = self._columns_of(name)
         order = [c for c in ("pid", "start_ticks", "time_mono_ns") if c in names]
         try:
-            keys = self._columns(name, ["table", *order])
+            is_shared = self._is_among_others(name)
+            keys = self._columns(name, [*order, *(["table"] if is_shared else [])])
             chosen = pc.sort_indices(keys, [(c, "ascending") for c in order])
-            if self._is_among_others(name):
+            if is_shared:
                 chosen = chosen.filter(pc.equal(keys["table"].take(chosen), name))
             del keys
             # A few columns at a time: a table of a day is 300 MB, and is not held twice.
