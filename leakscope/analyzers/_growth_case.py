@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from ._growth_processes import ProcessGrowth, rows_of
+from ._growth_processes import ProcessGrowth, alive_in, rounds_of, rows_of
 from ._series import Floats
 from ._trend import Trend, judge
 
@@ -62,15 +62,11 @@ def case_of(recording: Recording, processes: Sequence[ProcessGrowth]) -> Case:
 
 
 def _sum(processes: Sequence[ProcessGrowth]) -> tuple[Floats, Floats]:
-    """The tree's series, at the sample times of the process seen longest and, before and after it, of the others."""
-    longest = max(processes, key=lambda p: (p.time_s[-1] - p.time_s[0], p.time_s.size))
-    first_s, last_s = longest.time_s[0] - 1, longest.time_s[-1] + 1
-    beyond = [p.time_s[(p.time_s < first_s) | (p.time_s > last_s)] for p in processes]
-    time_s = np.unique(np.concatenate([longest.time_s, *beyond]))
+    """The tree's series, in the rounds of the recorder."""
+    time_s = rounds_of(processes)
     held = np.zeros_like(time_s)
     for p in processes:
-        gap = float(np.median(np.diff(p.time_s))) / 2 if p.time_s.size > 1 else 0.5
-        alive = (time_s >= p.time_s[0] - gap) & (time_s <= p.time_s[-1] + gap)
+        alive = alive_in(p, time_s)
         held[alive] += np.interp(time_s[alive], p.time_s, p.held_bytes)
     return time_s, held
 

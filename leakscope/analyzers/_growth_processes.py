@@ -11,11 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from ._rows import process_name, text_of
 from ._series import Floats, level_at
-from ._sharing import Copied, copied_by_takes, family_changes_s, shares
+from ._sharing import Copied, Family, copied_by_takes, families, shares
 from ._trend import Trend, judge
 
 if TYPE_CHECKING:
@@ -59,13 +61,29 @@ class ProcessGrowth:
 def process_growths(recording: Recording) -> list[ProcessGrowth]:
     """Every process that was ever seen to hold memory."""
     steps = _first_steps_s(recording.tables["sentinels"])
-    families = family_changes_s(recording.tables["processes"])
+    of_command = families(recording.tables["processes"], recording.tables["process_samples"])
     copied = copied_by_takes(recording.tables["takes"], recording.tables["processes"])
     processes = (
-        _process(recording, key, rows, steps.get(key), families, copied.get(key[0], ()))
+        _process(recording, key, rows, steps.get(key), of_command, copied.get(key[0], ()))
         for key, rows in _by_process(recording.tables["process_samples"])
     )
     return [process for process in processes if process.time_s.size]
+
+
+def rounds_of(processes: Sequence[ProcessGrowth]) -> Floats:
+    """When the process seen longest was sampled and, before and after it, the others: all are read in one round."""
+    longest = max(processes, key=lambda p: (p.time_s[-1] - p.time_s[0], p.time_s.size))
+    first_s, last_s = longest.time_s[0] - 1, longest.time_s[-1] + 1
+    beyond = [p.time_s[(p.time_s < first_s) | (p.time_s > last_s)] for p in processes]
+    return np.unique(np.concatenate([longest.time_s, *beyond]))
+
+
+def alive_in(process: ProcessGrowth, rounds_s: Floats) -> NDArray[np.bool_]:
+    """In which rounds it was seen, and those between: one that came and went counts in its own round only."""
+    first, last = (int(np.abs(rounds_s - process.time_s[i]).argmin()) for i in (0, -1))
+    alive = np.zeros(rounds_s.size, dtype=bool)
+    alive[first : last + 1] = True
+    return alive
 
 
 def rows_of(frame: pd.DataFrame, process: ProcessGrowth) -> pd.DataFrame:
@@ -92,13 +110,13 @@ def _process(
     key: _Key,
     rows: pd.DataFrame,
     first_step_s: float | None,
-    families: Mapping[str, Floats],
+    of_command: Mapping[str, Family],
     copied: Sequence[Copied],
 ) -> ProcessGrowth:
     known = recording.tables["processes"]
     known = known[(known["pid"] == key[0]) & (known["start_ticks"] == key[1])]
     row = known.iloc[-1] if len(known) else None
-    time_s, private, shared, file = shares(rows, families.get(text_of(row, "cmdline") or ""), copied)
+    time_s, private, shared, file = shares(rows, of_command.get(text_of(row, "cmdline") or "", Family()), copied)
     exit_s = _exit_s(recording.tables["agent_notes"], key)
     at_work = time_s <= exit_s
     if at_work.sum() >= 2:  # what a program gives back while it shuts down says nothing about its life

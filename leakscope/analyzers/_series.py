@@ -18,7 +18,7 @@ def level_at(time_s: Floats, value_bytes: Floats, at_s: float) -> float:
     """The usual value around a moment: median of the three samples nearest to it; 0 outside the life of the series."""
     if not time_s.size:
         return 0.0
-    usual_gap = float(np.median(np.diff(time_s))) if time_s.size > 1 else 1.0
+    usual_gap = float(np.median(np.diff(time_s))) if time_s.size > 1 else 0.0
     if at_s < time_s[0] - 1.5 * usual_gap or at_s > time_s[-1] + 1.5 * usual_gap:
         return 0.0
     nearest = np.argsort(np.abs(time_s - at_s), kind="stable")[:3]

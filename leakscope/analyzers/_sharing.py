@@ -6,27 +6,44 @@ The kernel tells what is shared (PSS) at a price, so that it is read seldom; res
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from ._series import Floats
 
-if TYPE_CHECKING:
-    import pandas as pd
-
+_UNSEEN_READINGS = 2  # to either side: of forks that are there half of the time, five in a row are met once in 32
 _UNSHARED = 0.9  # measured on a training step whose batches come and go: 0.93 to 1.0 without any sharing
 
 
-def family_changes_s(processes: pd.DataFrame) -> dict[str, Floats]:
-    """{command line: when a process with it was born or ended, in order}: forks have that of their parent."""
+class Family(NamedTuple):
+    """When processes of one command line were born and ended, in order: forks have that of their parent."""
+
+    born_s: Floats = np.empty(0)
+    died_s: Floats = np.empty(0)
+
+    @property
+    def changes_s(self) -> Floats:
+        return np.sort(np.concatenate([self.born_s, self.died_s]))
+
+    def size_at(self, time_s: Floats) -> Floats:
+        """How many of them were alive; who ends at a sample has been seen by it."""
+        born = np.searchsorted(self.born_s, time_s, side="right")
+        return (born - np.searchsorted(self.died_s, time_s)).astype(np.float64)
+
+
+def families(processes: pd.DataFrame, samples: pd.DataFrame) -> dict[str, Family]:
+    """{command line: its processes}, without those that ended before their memory was read."""
+    sampled = pd.MultiIndex.from_frame(samples[["pid", "start_ticks"]].drop_duplicates())
+    processes = processes[pd.MultiIndex.from_frame(processes[["pid", "start_ticks"]]).isin(sampled)]
     began_s = processes["time_s"].astype("float64") - processes["time_mono_ns"].astype("float64") / 1e9
     moments = {name: began_s + processes[name].astype("float64") / 1e9 for name in ("born_mono_ns", "died_mono_ns")}
-    changes: dict[str, Floats] = {}
+    found = {}
     for cmdline, rows in processes.groupby("cmdline").groups.items():
-        known = [moments[name].loc[rows].dropna().to_numpy() for name in moments]
-        changes[str(cmdline)] = np.sort(np.concatenate(known))
-    return changes
+        born_s, died_s = (np.sort(np.asarray(moments[name].loc[rows].dropna(), dtype=np.float64)) for name in moments)
+        found[str(cmdline)] = Family(born_s, died_s)
+    return found
 
 
 class Copied(NamedTuple):
@@ -50,13 +67,11 @@ def copied_by_takes(takes: pd.DataFrame, processes: pd.DataFrame) -> dict[int, l
     return copied
 
 
-def shares(
-    rows: pd.DataFrame, changes_s: Floats | None = None, copied: Sequence[Copied] = ()
-) -> tuple[Floats, Floats, Floats, Floats]:
+def shares(rows: pd.DataFrame, family: Family, copied: Sequence[Copied] = ()) -> tuple[Floats, Floats, Floats, Floats]:
     """Times and private (with swap), shared and file bytes of one process, shared pages divided among their users.
 
-    ``changes_s``: when a process of its family was born or ended. ``copied`` is left out, as the job would not hold it
-    without us; it is whole in the parent here, though a part of it is each child's, who shares the page with one less.
+    ``copied`` is left out, as the job would not hold it without us; it is whole in the parent here, though a part of it
+    is each child's, who shares the page with one less.
     """
 
     def values(name: str) -> Floats:
@@ -73,8 +88,8 @@ def shares(
     pss, pss_anon = values("pss_bytes"), values("pss_anon_bytes")
     # From the readings, not from what is between them: that is on a line from one to the next.
     ours = sum(np.where((c.from_s <= time_s) & (time_s < c.until_s), c.bytes, 0.0) for c in copied)
-    private_share = _share(time_s, pss_anon - ours, anon, changes_s)
-    other_share = _share(time_s, pss - pss_anon, shmem + file, changes_s)
+    private_share = _share(time_s, pss_anon - ours, anon, family)
+    other_share = _share(time_s, pss - pss_anon, shmem + file, family)
     use = np.isfinite(anon) & (anon + shmem + file > 0)  # a process that is exiting shows as empty
     return (
         time_s[use],
@@ -84,14 +99,30 @@ def shares(
     )
 
 
-def _share(time_s: Floats, part: Floats, whole: Floats, changes_s: Floats | None) -> Floats:
+def _share(time_s: Floats, part: Floats, whole: Floats, family: Family) -> Floats:
     read = np.isfinite(part) & (whole > 0)
     if not read.any():
         return np.ones_like(time_s)
-    share = np.clip(part[read] / whole[read], 0.0, 1.0)
+    at_s, share = time_s[read], np.clip(part[read] / whole[read], 0.0, 1.0)
     # Both are read from a running program, not at the same instant: a few percent apart is no sharing.
     share[share >= _UNSHARED] = 1.0
-    return np.interp(time_s, *_with_steps(time_s[read], share, np.empty(0) if changes_s is None else changes_s))
+    share = _without_unseen_forks(at_s, share, family)
+    return np.interp(time_s, *_with_steps(at_s, share, family.changes_s))
+
+
+def _without_unseen_forks(at_s: Floats, share: Floats, family: Family) -> Floats:
+    """Readings of a process that is alone, as they would be without forks that came and went between two samples.
+
+    A program may fork a child for each piece of work. Then many readings meet one that has half of every page, and is
+    gone before it is seen itself: what it was said to hold would be nobody's. Of a few readings in a row the highest is
+    taken, since one after the other is hardly met by such a child.
+    """
+    alone = family.size_at(at_s) <= 1
+    if share.size < 2 or not alone.any():
+        return share
+    own = np.pad(np.where(alone, share, 0.0), _UNSEEN_READINGS)
+    highest = np.lib.stride_tricks.sliding_window_view(own, 2 * _UNSEEN_READINGS + 1).max(axis=1)
+    return np.where(alone, highest, share)
 
 
 def _with_steps(at_s: Floats, share: Floats, changes_s: Floats) -> tuple[Floats, Floats]:

@@ -14,7 +14,7 @@ import pandas as pd
 
 from ..findings import Band, Timeline
 from ._growth import tree_growth
-from ._growth_processes import ProcessGrowth, rows_of
+from ._growth_processes import ProcessGrowth, alive_in, rounds_of, rows_of
 from ._moments import moments
 from ._rows import without_last
 from ._series import Floats
@@ -36,7 +36,7 @@ _ESTIMATES = (*_TAKE_COLUMNS, _NATIVE)
 def timeline(recording: Recording) -> Timeline | None:
     """The run as it is drawn; None without two samples of memory."""
     growth = tree_growth(recording)
-    time_s = _moments_of_samples(growth.processes)
+    time_s = rounds_of(growth.processes) if growth.processes else np.empty(0)
     if time_s.size < 2:
         return None
     by_process: dict[str, Floats] = {}
@@ -63,20 +63,9 @@ def timeline(recording: Recording) -> Timeline | None:
     )
 
 
-def _moments_of_samples(processes: tuple[ProcessGrowth, ...]) -> Floats:
-    """When the process seen longest was sampled and, before and after it, the others: all are read in one round."""
-    if not processes:
-        return np.empty(0)
-    longest = max(processes, key=lambda p: (p.time_s[-1] - p.time_s[0], p.time_s.size))
-    first_s, last_s = longest.time_s[0] - 1, longest.time_s[-1] + 1
-    beyond = [p.time_s[(p.time_s < first_s) | (p.time_s > last_s)] for p in processes]
-    return np.unique(np.concatenate([longest.time_s, *beyond]))
-
-
 def _accounts(recording: Recording, process: ProcessGrowth, time_s: Floats) -> dict[str, Floats]:
     """Bytes of each account of a process at these moments: 0 before its birth and after its death."""
-    gap = float(np.median(np.diff(process.time_s))) / 2 if process.time_s.size > 1 else 0.5
-    alive = (time_s >= process.time_s[0] - gap) & (time_s <= process.time_s[-1] + gap)
+    alive = alive_in(process, time_s)
 
     def at_moments(at_s: Floats, values: Floats) -> Floats:
         return np.where(alive, np.interp(time_s, at_s, values), 0.0) if at_s.size else np.zeros_like(time_s)

@@ -81,7 +81,7 @@ def measure(folder: Path, seconds: float, repeats: int, skipped: list[str]) -> I
             continue
         script = folder / f"{job.needs}-{job.name.split()[0]}.py"
         script.write_text(job.program)
-        rounds = _rounds(script, seconds if job.budget else seconds / 3)
+        rounds = _rounds(script, seconds)
         yield from _job(job, [PYTHON, str(script), str(rounds)], folder, repeats if job.budget else 1)
         rounds = max(1, rounds // _PART)
         plain_s = spent_by([PYTHON, str(script), str(rounds)]).wall_s
