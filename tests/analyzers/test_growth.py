@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from leakscope.analyzers._growth import tree_growth
@@ -157,15 +158,37 @@ def test_a_fork_that_ended_since_the_last_reading_is_no_growth_of_those_that_sha
     assert parent is not None and parent.trend.verdict != "growing"
 
 
+@pytest.mark.parametrize("gained_mib", [0, 120])
+def test_forks_for_single_pieces_of_work_hide_nothing_of_what_their_parent_does(tmp_path, gained_mib):
+    """Most are gone between two samples. A reading that meets one says that half of each page is somebody else's."""
+    random = np.random.default_rng(3)
+    builder = RecordingBuilder(tmp_path).process(PID, cmdline="python serve.py")
+    levels = [(60 + gained_mib * n / 80) * MiB for n in range(80)]
+    shares = list[float | None](levels)
+    for n in range(2, 80):
+        if (met := random.random()) < 0.4:
+            shares[n] = levels[n] / 2
+        if met < 0.1:  # and is still there when the recorder comes to it
+            builder.process(101 + n, cmdline="python serve.py", ppid=PID, born_s=n / 4 - 0.01, died_s=n / 4 + 0.2)
+            half = [levels[n] / 2]
+            builder.samples(101 + n, [levels[n]], from_s=n / 4, pss_bytes=half, pss_anon_bytes=half)
+    builder.samples(PID, levels, every_s=0.25, pss_bytes=shares, pss_anon_bytes=shares)
+    growth = tree_growth(builder.open())
+    assert growth.leaking is (gained_mib > 0)
+    assert growth.held_bytes == pytest.approx(levels, rel=0.05)
+
+
 def test_what_our_own_inventories_copied_of_pages_shared_with_a_fork_is_no_growth(tmp_path):
     """Until the fork ends: what it shared is the parent's alone then, whoever had copied it."""
     copies_s = [4.0, 7.0, 10.0, 13.0, 16.0]
     builder = RecordingBuilder(tmp_path)
-    builder.process(PID).process(101, role="python-fork", ppid=PID, born_s=1.0, died_s=18.0)
+    builder.process(PID).process(101, role="python-fork", ppid=PID, died_s=18.0)
     shares = [(200 + 40 * sum(0.25 * n >= at_s for at_s in copies_s)) * MiB for n in range(72)] + [400 * MiB] * 8
     builder.samples(PID, [400 * MiB] * 80, every_s=0.25, pss_bytes=shares, pss_anon_bytes=shares)
+    builder.samples(101, [400 * MiB] * 72, every_s=0.25)
     for number, at_s in enumerate(copies_s, 1):
         builder.take(PID, number, at_s, copied_bytes=40 * MiB)
-    held = tree_growth(builder.open()).held_bytes
-    assert held[:71] == pytest.approx(200 * MiB)
-    assert held[-1] == 400 * MiB
+    parent = tree_growth(builder.open()).process(PID)
+    assert parent is not None
+    assert parent.held_bytes[:71] == pytest.approx(200 * MiB)
+    assert parent.held_bytes[-1] == 400 * MiB
