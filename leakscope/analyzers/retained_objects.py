@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from ..findings import Finding, RuledOut, Skipped
 from ..units import MiB
-from . import _retained
+from . import _kept_by_forks, _retained
+from ._growth import tree_growth
 
 if TYPE_CHECKING:
     from ..storage import Recording
@@ -30,10 +31,17 @@ def findings(
     min_process_share: float = 0.1,  # of the tree's growth: below, a process is not worth looking into
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per holder, over all processes that carry a part of the growth."""
-    yield from _retained.findings(
+    growth = tree_growth(recording)
+    in_forks = list(
+        _kept_by_forks.findings(recording, growth, min_bytes=min_bytes, min_process_share=min_process_share)
+    )
+    yield from in_forks
+    for result in _retained.findings(
         recording,
         _retained.OBJECTS,
         min_share=min_share,
         min_bytes=min_bytes,
         min_process_share=min_process_share,
-    )
+    ):
+        if isinstance(result, Finding) or not in_forks:
+            yield result
