@@ -322,14 +322,14 @@ def user_place(place: Place) -> Place:
     """The nearest place up the path that the user's own code names; the place itself if there is none."""
     found: Place | None = place
     while found is not None:
-        named = found.is_user and found.row["edge_kind"] in _NAMING_EDGES
+        named = found.is_user and found.row["edge_kind"] in NAMING_EDGES
         if named and not found.path.endswith(_MODULE_DICTS):
             return found
         found = found.parent
     return place
 
 
-_NAMING_EDGES = frozenset(("local", "global", "attribute", "class-attribute", "cell", "default", "cache"))
+NAMING_EDGES = frozenset(("local", "global", "attribute", "class-attribute", "cell", "default", "cache"))
 
 
 def heaviest_leaf(place: Place) -> Place:

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ._forked_copies import Copies, most_copied
 from ._growth import TreeGrowth
 from ._growth_processes import ProcessGrowth, rows_of
+from ._inherited import Inherited, inherited
 from ._processes import DATALOADER_WORKER, Process, processes
 from ._rows import int_of, text_of
 from ._series import Floats, level_at
@@ -31,6 +33,7 @@ _WARM_UP_S = 2.0  # a worker's imports and first batches
 _WARM_UP_LIFE = 0.2  # of a worker that lived shorter
 _LAST_S = 2.0  # before the end of the window: workers end a moment before their parent
 _ALIKE = 0.5  # growth of the least over that of the most
+_MOST_OF_IT = 0.5  # of what is inherited
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +41,9 @@ class Group:
     """Workers of one parent. ``alive`` were there at the end of the judged window.
 
     **Units** bytes. ``own`` are pages the workers added in the window; ``copied`` pages of all that became private in
-    it, in the parent too; ``copied_in_life`` what each worker copied since it was born; ``data`` what the parent was
-    seen to hold in Python objects below the data set's attributes, by (class, attribute).
+    it, in the parent too; ``copies_in_life`` what those that lived at once had copied since they were born; ``data``
+    what the parent was seen to hold in Python objects below the data set's attributes, by (class, attribute);
+    ``inherited`` the container that had most of them, whoever reads it: a data set may wrap another.
     """
 
     parent: ProcessGrowth | None
@@ -47,10 +51,11 @@ class Group:
     alive: tuple[ProcessGrowth, ...]
     own: tuple[float, ...]
     copied: tuple[float, ...]
-    copied_in_life: tuple[float, ...]
+    copies_in_life: Copies
     loader: pd.Series[Any] | None
     datasets: tuple[str, ...]
     data: dict[tuple[str, str], float]
+    inherited: Inherited | None
 
     @property
     def gained(self) -> int:
@@ -71,8 +76,17 @@ class Group:
 
     @property
     def most_data_bytes(self) -> float:
-        """What the parent holds in the largest of the data set's attributes."""
-        return max(self.data.values(), default=0.0)
+        """What the parent holds in the largest of the data set's attributes, or of all that workers inherit."""
+        return max(self.data.values(), default=0.0) if self.is_of_data_set else self.inherited_bytes
+
+    @property
+    def inherited_bytes(self) -> float:
+        return self.inherited.bytes if self.inherited is not None else 0.0
+
+    @property
+    def is_of_data_set(self) -> bool:
+        """Most of what workers inherit is in an attribute of the data set that they read."""
+        return max(self.data.values(), default=0.0) >= _MOST_OF_IT * self.inherited_bytes
 
     @property
     def is_growing(self) -> bool:
@@ -82,10 +96,11 @@ class Group:
 
 def loader_groups(recording: Recording, growth: TreeGrowth, code: Code) -> list[Group]:
     parents: dict[int, list[Process]] = defaultdict(list)
-    for process in processes(recording):
+    known = {process.pid: process for process in processes(recording)}
+    for process in known.values():
         if process.role == DATALOADER_WORKER and process.growth is not None:
             parents[process.ppid].append(process)
-    return [_group(recording, growth, code, parent, workers) for parent, workers in sorted(parents.items())]
+    return [_group(recording, growth, code, known.get(ppid), workers) for ppid, workers in sorted(parents.items())]
 
 
 def _alive(workers: list[Process], end_s: float) -> list[Process]:
@@ -95,7 +110,14 @@ def _alive(workers: list[Process], end_s: float) -> list[Process]:
     return [worker for worker in late if worker.died_s > last_s]  # one look sees the old end and the new begin
 
 
-def _group(recording: Recording, growth: TreeGrowth, code: Code, ppid: int, workers: list[Process]) -> Group:
+def _group(
+    recording: Recording,
+    growth: TreeGrowth,
+    code: Code,
+    forker: Process | None,
+    workers: list[Process],
+) -> Group:
+    ppid = workers[0].ppid
     ever = [worker.growth for worker in workers if worker.growth is not None]
     alive = [worker.growth for worker in _alive(workers, growth.end_s) if worker.growth is not None]
     loader = _loader_of(recording.tables["loaders"], {worker.pid for worker in workers})
@@ -108,18 +130,18 @@ def _group(recording: Recording, growth: TreeGrowth, code: Code, ppid: int, work
     if parent is not None and alive:
         copied.append(_gains(recording, growth, parent, alive[0])[1])  # no longer shared with whoever has copied it
     takes = copied_by_takes(recording.tables["takes"], recording.tables["processes"]).get(ppid, ())
-    # What the parent copies is private to the only other process that shared it: nothing that this one has written to.
-    by_us = sum(t.bytes for t in takes if t.from_s >= alive[0].time_s[0]) if len(alive) == 1 else 0.0
+    first_s, last_s = min(worker.born_s for worker in workers), max(worker.died_s for worker in workers)
     return Group(
         parent=parent,
         ever=tuple(ever),
         alive=tuple(alive),
         own=tuple(own for own, _ in gains),
         copied=tuple(copied),
-        copied_in_life=tuple(_copied_in_life(recording, worker, by_us) for worker in alive),
+        copies_in_life=most_copied(forker, workers, takes),
         loader=loader,
         datasets=datasets,
         data=_data(recording, trainer, datasets),
+        inherited=inherited(recording, trainer, first_s, last_s),
     )
 
 
@@ -153,16 +175,6 @@ def _pages(recording: Recording, process: ProcessGrowth) -> tuple[Floats, Floats
     rows = rows[rows["anon_bytes"].notna()]
     pages = rows["anon_bytes"] + rows["shmem_bytes"].fillna(0)
     return rows["time_s"].to_numpy(dtype=np.float64), pages.to_numpy(dtype=np.float64)
-
-
-def _copied_in_life(recording: Recording, worker: ProcessGrowth, by_us: float) -> float:
-    """Private bytes at the last reading less those at the first, without pages it added itself and our inventories'."""
-    rows = rows_of(recording.tables["process_samples"], worker)
-    rows = rows[rows["uss_bytes"].notna() & rows["anon_bytes"].notna()]
-    if len(rows) < 2:
-        return 0.0
-    private, pages = (rows[name].to_numpy(dtype=np.float64) for name in ("uss_bytes", "anon_bytes"))
-    return max(0.0, float(private[-1] - private[0]) - max(0.0, float(pages[-1] - pages[0])) - by_us)
 
 
 def _data(recording: Recording, ppid: int, datasets: Sequence[str]) -> dict[tuple[str, str], float]:

@@ -31,6 +31,9 @@ def suspect_of(
     if inside and growing:
         first = max(inside, key=lambda finding: finding.bytes)
         return Suspect("found", first.subject.holder, finding=first)
+    if (not growing or group.copies) and group.inherited is not None and not group.is_of_data_set:
+        found = group.inherited
+        return Suspect("read", found.name, found.holder, found.line)
     for how in ("adds", "read") if growing and not group.copies else ("read",):
         holders = [h for name in group.datasets for h in (code.kept(name) if how == "adds" else code.read(name))]
         if how == "read":  # by what the parent's inventories saw; without any, as they stand in the source

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..findings import Evidence, Finding, Series, Subject
+from ..findings import Evidence, Finding, Subject
 from ..units import MiB, format_bytes
+from ._copied_words import copied_finding, curves, line_evidence, remedy
 from ._growth import TreeGrowth, severity_of
-from ._growth_processes import rows_of
+from ._growth_processes import ProcessGrowth, rows_of
 from ._loader_groups import Group
 from ._loader_suspects import Suspect
 from ._processes import DATALOADER_WORKER
@@ -22,15 +23,13 @@ if TYPE_CHECKING:
     from ..storage import Recording
 
 KIND = "dataloader-workers"
-_FEW = 4  # curves of workers that can be told apart in one chart
-_POINTS = 500  # of each
 
 
 def growing(growth: TreeGrowth, group: Group, suspect: Suspect, recording: Recording) -> Finding:
     count, gained = len(group.alive), group.gained
     share = min(1.0, gained / max(growth.growth_bytes, 1))
     verb = "copies the memory it inherited" if group.copies else "keeps more and more memory"
-    title = f"{_who(group)} {verb}: {format_bytes(gained, signed=True)} in all"
+    title = f"{_who(len(group.alive))} {verb}: {format_bytes(gained, signed=True)} in all"
     if suspect.name is not None:
         title += f", {'most likely' if group.copies else 'likely in'} {suspect.name}"
     return Finding(
@@ -39,54 +38,40 @@ def growing(growth: TreeGrowth, group: Group, suspect: Suspect, recording: Recor
         severity=severity_of(growth, gained),
         confidence=_confidence(group, share),
         bytes=gained,
-        subject=_subject(group, suspect),
+        subject=_subject(group, suspect, _most(group.alive, group.by_worker), count),
         bytes_per_hour=round(gained / max(growth.end_s - growth.start_s, 1e-9) * 3600, 1),
         evidence=list(_evidence(recording, growth, group, suspect, share)),
         doubts=list(_doubts(group, suspect)),
         remedy=list(_remedy(group, suspect, gained / max(1, count))),
-        series=_series(group),
+        series=curves(group.alive),
     )
 
 
-def has_copied(growth: TreeGrowth, group: Group, suspect: Suspect, copied: int) -> Finding:
+def has_copied(growth: TreeGrowth, group: Group, suspect: Suspect) -> Finding:
     """Copying that is done, or nearly: it does not go on for ever, but the memory is gone."""
-    each = copied / len(group.alive)
-    held = float(growth.held_bytes[-1])
-    data = group.most_data_bytes
-    name = suspect.name or "the data set"
-    figures = {"worker_count": len(group.alive), "copied_bytes": copied, "data_bytes": int(data)}
-    shared = f"{format_bytes(copied)} that the workers shared with their parent when they began are now copies of it"
-    return Finding(
-        kind=KIND,
-        title=f"{_who(group)} has copied {format_bytes(each)} of what it inherited, most likely {name}",
-        severity="warning",
-        confidence=0.8,
-        bytes=copied,
-        subject=_subject(group, suspect),
-        evidence=[
-            Evidence(f"{shared}: {copied / max(held, 1.0):.0%} of what all processes hold", figures),
-            Evidence(f"the parent held {format_bytes(data)} of Python objects in {name}", {"data_bytes": int(data)}),
-            *_line_evidence(suspect),
-        ],
-        doubts=["part of it is the interpreter's own and would be copied by any worker"],
-        remedy=list(_remedy(group, suspect, each)),
-        series=_series(group),
-        wasted=True,
+    copies = group.copies_in_life
+    return copied_finding(
+        KIND,
+        growth,
+        copies,
+        who=_who(len(copies.workers)),
+        name=suspect.name or "the data set",
+        data_bytes=group.most_data_bytes,
+        subject=_subject(group, suspect, _most(copies.workers, copies.bytes_each), len(copies.workers)),
+        line=suspect.line,
+        others=suspect.others,
     )
 
 
-def _series(group: Group) -> list[Series]:
-    few = group.alive[:_FEW]
-    return [Series(w.label, w.time_s.tolist()[:_POINTS], w.private_bytes.tolist()[:_POINTS]) for w in few]
+def _who(count: int) -> str:
+    return f"Each of {count} loader workers" if count > 1 else "The loader worker"
 
 
-def _who(group: Group) -> str:
-    return f"Each of {len(group.alive)} loader workers" if len(group.alive) > 1 else "The loader worker"
+def _most(workers: Sequence[ProcessGrowth], figures: Sequence[float]) -> ProcessGrowth:
+    return workers[max(range(len(workers)), key=figures.__getitem__)]
 
 
-def _subject(group: Group, suspect: Suspect) -> Subject:
-    most = max(zip(group.by_worker, group.alive), key=lambda pair: pair[0])[1]
-    count = len(group.alive)
+def _subject(group: Group, suspect: Suspect, most: ProcessGrowth, count: int) -> Subject:
     workers = f"each of {count} loader workers" if count > 1 else "the loader worker"
     known = suspect.finding.subject if suspect.finding is not None else Subject()
     if suspect.holder is not None:
@@ -108,14 +93,6 @@ def _subject(group: Group, suspect: Suspect) -> Subject:
         type=known.type or text_of(group.loader, "dataset_type"),
         library="torch.utils.data",
     )
-
-
-def _line_evidence(suspect: Suspect) -> Iterator[Evidence]:
-    line = suspect.line
-    if line is not None:
-        yield Evidence(f"{line.file}:{line.line} {line.kind}: {line.text}", {"line": line.line})
-    if suspect.others:
-        yield Evidence(f"also to be looked at: {', '.join(suspect.others)}", {})
 
 
 def _confidence(group: Group, share: float) -> float:
@@ -150,7 +127,7 @@ def _evidence(
     dataset = text_of(group.loader, "dataset_type")
     if dataset is not None:
         yield Evidence(f"they read {dataset}", {"dataset_type": dataset})
-    yield from _line_evidence(suspect)
+    yield from line_evidence(suspect.line, suspect.others)
 
 
 def _handed_out(recording: Recording, growth: TreeGrowth, group: Group) -> int:
@@ -191,12 +168,9 @@ def _remedy(group: Group, suspect: Suspect, bytes_each: float) -> Iterator[str]:
     each, line = format_bytes(bytes_each), suspect.line
     where = f" at {line.file.rsplit('/', 1)[-1]}:{line.line}" if line is not None else ""
     if group.copies:
-        what = suspect.name or "the data set"
-        yield (
-            f"keep {what}{where} as one array, tensor or Arrow table instead of Python objects, whose reference counts "
-            f"are written when they are read: saves up to {each} a worker"
-        )
-    elif suspect.how in ("found", "adds"):
+        yield from remedy(suspect.name or "the data set", line, bytes_each, len(group.alive))
+        return
+    if suspect.how in ("found", "adds"):
         yield f"bound or empty {suspect.name}{where}: each worker has its own, about {each} of this run's growth"
     if len(group.alive) > 1:
         yield f"each worker less saves about {each} of this run's growth"

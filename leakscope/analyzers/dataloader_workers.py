@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 from ..findings import Finding, RuledOut, Skipped
 from ..units import MiB, format_bytes, format_count
+from ._copied_words import held_bytes
+from ._forked_copies import is_costly
 from ._growth import tree_growth
 from ._growth_processes import ProcessGrowth, rows_of
 from ._loader_groups import Group, loader_groups
@@ -39,6 +41,7 @@ def findings(
     min_share: float = 0.15,  # of the growth of the tree: less is not what it suffers from
     min_bytes: int = 8 * MiB,  # heaps of Python settle by a few
     min_copied_bytes: int = 64 * MiB,  # all workers: an interpreter with torch in it copies some by itself
+    min_copied_bytes_each: int = 32 * MiB,  # measured: 12 to 22 with torch and without any rows
     min_copied_share: float = 0.1,  # of what the whole tree holds
     min_data_share: float = 0.4,  # of what a worker copied, seen in the parent as Python objects of the data set
 ) -> Iterator[Finding | RuledOut | Skipped]:
@@ -51,17 +54,22 @@ def findings(
         yield RuledOut(KIND, "no loader worker was seen")
         return
     for group in groups:
-        copied = sum(group.copied_in_life)
+        copies = group.copies_in_life
         enough = max(min_bytes, min_share * growth.growth_bytes)
         if growth.leaking and group.is_growing and group.gained >= enough:
             yield growing(growth, group, suspect_of(code, sources, group, so_far, growing=True), recording)
+        elif is_costly(
+            copies,
+            group.most_data_bytes,
+            held_bytes(growth, copies),
+            min_copied_bytes=min_copied_bytes,
+            min_copied_share=min_copied_share,
+            min_bytes_each=min_copied_bytes_each,
+            min_data_share=min_data_share,
+        ):
+            yield has_copied(growth, group, suspect_of(code, sources, group, so_far, growing=False))
         elif growth.leaking is None:
             yield Skipped(KIND, growth.reason)
-        elif (
-            copied >= max(min_copied_bytes, min_copied_share * float(growth.held_bytes[-1]))
-            and group.most_data_bytes * len(group.alive) >= min_data_share * copied
-        ):
-            yield has_copied(growth, group, suspect_of(code, sources, group, so_far, growing=False), int(copied))
         else:
             yield _ruled_out(recording, group)
 

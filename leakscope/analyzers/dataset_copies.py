@@ -1,11 +1,14 @@
-"""The same rows held in several forms at once: raw records, formatted text, a data set in memory, token ids.
+"""The same rows held in several forms at once, or copied by forks that read them.
 
-Looks for:     containers of like rows, alive in the same inventory, under different names.
-Why:           each step of preparing data makes a new form of it, and the names of the earlier ones keep theirs.
+Looks for:     containers of like rows (raw records, formatted text, a data set, token ids), alive in the same
+               inventory, under different names; forked workers with copies of their parent's container of rows.
+Why:           each step of preparing data makes a new form of it, and the names of the earlier ones keep theirs; and
+               whoever reads an object writes its reference count, so that a fork copies the rows that it reads.
 Decides by:    the text at the same places of two containers: hashes of word groups agree in min_agreement of the
                rows looked at, and agree by that much less at different places; the rows are not the same memory.
                Token ids carry no text: equal row counts and lengths that follow those of the text; numbers of few
-               kinds, or in tensors, are its characters where each row has as many.
+               kinds, or in tensors, are its characters where each row has as many. Forks: pages that became private
+               without being added, and Python objects enough in the parent.
 Mistaken when: a form holds something besides that is needed, or both are still read.
 Do:            drop the earlier forms, or build the last one in a function that returns nothing else.
 """
@@ -22,6 +25,7 @@ import numpy as np
 
 from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
 from ..units import MiB, format_bytes, format_count
+from ._forked_findings import copied_by_forks
 from ._growth import tree_growth
 from ._growth_processes import ProcessGrowth, rows_of
 from ._rows import int_of, text_of, without_last
@@ -83,8 +87,12 @@ def findings(
     min_correlation: float = 0.9,  # of lengths: by chance one pair in a thousand
     min_wasted_bytes: int = 8 * MiB,  # less is not worth anybody's time
     min_wasted_share: float = 0.03,  # of what the process holds: the same
+    min_copied_bytes: int = 64 * MiB,  # these as for loader workers
+    min_copied_bytes_each: int = 32 * MiB,
+    min_copied_share: float = 0.1,
+    min_data_share: float = 0.4,
 ) -> Iterator[Finding | RuledOut | Skipped]:
-    """Yield one finding per group of containers that hold the same rows."""
+    """Yield one finding per group of containers that hold the same rows, or parent whose forks have copied its."""
     growth = tree_growth(recording)
     containers = 0
     found = False
@@ -97,6 +105,17 @@ def findings(
             if wasted >= max(min_wasted_bytes, min_wasted_share * held):
                 found = True
                 yield _finding(recording, process, group, agreement, wasted, held)
+    for finding in copied_by_forks(
+        recording,
+        growth,
+        _KIND,
+        min_copied_bytes=min_copied_bytes,
+        min_copied_share=min_copied_share,
+        min_copied_bytes_each=min_copied_bytes_each,
+        min_data_share=min_data_share,
+    ):
+        found = True
+        yield finding
     if not found:
         figures = {"containers": containers}
         text = f"{containers} large containers of rows, no two with the same" if containers else "no large container"
