@@ -3,6 +3,7 @@
 import _signal
 import _thread
 import atexit
+import gc
 import os
 import sys
 import time
@@ -25,6 +26,7 @@ from . import (
     quiet,
     safepoint,
     sentinels,
+    sharing,
     tracked_segments,
 )
 from .memory import rss_bytes
@@ -72,7 +74,8 @@ class Agent(object):
         self.options = options
         self.main_thread = _thread.get_ident()
         self.thread = None
-        self.takes = bool(options["takes"]) and not _is_helper()
+        self.may_take = self.takes = bool(options["takes"]) and not _is_helper()
+        self.fork = None  # in a forked child: whether it is worth a take
         self.began = monotonic()
         self.budget = safepoint.Budget(options["take_fraction"], options["take_interval_s"])
         self.steps = safepoint.Steps(self._on_step)
@@ -84,7 +87,7 @@ class Agent(object):
         self.user_step = None
         self.wanted = None  # the reason of a take that is due and waits for its safe point
         self.wanted_at = 0.0
-        self.taking = False
+        self.taking = self.was_collecting = False
         self.take_number = 0
         self.memory = {}
         self.module_count = 0
@@ -170,6 +173,8 @@ class Agent(object):
                     self.native_window.tick()
                 if self.takes:
                     self._consider(now)
+                elif self.fork is not None:
+                    self.takes = self.fork.is_worth_a_take()
                 if now >= next_flush or (self.inbox and self.inbox[-1][0] == "takes"):
                     next_flush = now + self.options["flush_interval_s"]
                     self._add_counters()
@@ -220,7 +225,7 @@ class Agent(object):
 
     def _on_step(self):
         self.phases.stepped()
-        if self.takes:
+        if self.takes and self.fork is None:
             if self.steps.count == 1 and self.wanted is None and self.budget.allows(monotonic() - self.began):
                 for row in gradients.import_order_notes():
                     self.note(row["note"], row["text"])
@@ -257,11 +262,12 @@ class Agent(object):
         reason, self.wanted = self.wanted, None
         if self.failures >= MAX_FAILURES:
             return
+        self.was_collecting = gc.isenabled()
         self.taking = True
         hidden = quiet.hide()
         try:
-            shared_bytes = self._shared_with_children()
-            if not self._forked_children_allow(shared_bytes):
+            shared_bytes = self._shared_bytes()
+            if not self._sharing_allows(shared_bytes):
                 self.budget.spend(0.0, monotonic() - self.began)
                 return
             self.take_number += 1
@@ -269,6 +275,7 @@ class Agent(object):
             take = Take(
                 self.take_number, self.options["take_pause_s"], self.memory,
                 self.main_thread, self.thread, safe_point, self.phases.batch_storages,
+                with_torch=self.fork is None,  # a fork must not compute with threads that only its parent has
             )  # fmt: skip
             stamps = _stamps()
             rows = take.run()
@@ -279,7 +286,7 @@ class Agent(object):
             summary = dict(
                 take.summary, take=self.take_number, reason=reason, safe_point=safe_point, step=self.step(),
                 rss_bytes=self.rss_at_take, malloc_in_use_bytes=in_use,
-                copied_bytes=max(0, shared_bytes - self._shared_with_children()) if shared_bytes else None,
+                copied_bytes=max(0, shared_bytes - (self._shared_bytes() or 0)) if shared_bytes else None,
             )  # fmt: skip
             for table, row in rows:
                 row.update(stamps)
@@ -305,17 +312,20 @@ class Agent(object):
             self.taking = False
             self._wake()
 
-    def _shared_with_children(self):
-        """Bytes that a write would copy; 0: this process never forked, or nobody can tell."""
-        return (_shared_dirty_bytes() or 0) if self.memory.get("forked") else 0
+    def _shared_bytes(self):
+        """Bytes that a write would copy; 0: this process is no fork and never forked; None: nobody can tell."""
+        if self.fork is None and not self.memory.get("forked"):
+            return 0
+        return sharing.shared_dirty_bytes()
 
-    def _forked_children_allow(self, shared_bytes):
-        """Looking at an object writes to its page, which live forked children then hold a copy of: bound that cost."""
-        available = _available_bytes() if shared_bytes else None
-        if available is None or shared_bytes <= max(64 << 20, available // 50):
+    def _sharing_allows(self, shared_bytes):
+        """Looking at an object writes to its page, which its other processes then hold a copy of: bound that cost."""
+        if self.fork.allows(shared_bytes) if self.fork is not None else sharing.parent_allows(shared_bytes):
             return True
         text = "%d MiB are shared with forked children and a take would copy them"
-        self.note("take-skipped", text % (shared_bytes >> 20))
+        if self.fork is not None:
+            text = "a fork shares %d MiB with others and a take would copy them"
+        self.note("take-skipped", text % ((shared_bytes or 0) >> 20))
         return False
 
     # ---- rows
@@ -444,13 +454,9 @@ class Agent(object):
 
     def _after_fork_in_parent(self):
         if self.thread is None and sys.version_info >= (3, 12):
-            import gc
-
             gc.callbacks.append(self._restart)  # not here: the warning is decided after this hook
 
     def _restart(self, phase, info):
-        import gc
-
         try:
             gc.callbacks.remove(self._restart)
         except ValueError:
@@ -465,10 +471,14 @@ class Agent(object):
         try:
             self.journal.abandon()
             self.inbox = []
-            self.takes = False
-            self.wanted = None
-            self.taking = False
+            if self.taking and self.was_collecting:  # of another thread, which is not here to switch it on again
+                gc.enable()
+            self.takes = self.taking = False
+            self.pending.asked_at = None
+            self.wanted = self.rss_at_take = None
+            self.take_number = self.failed_takes = 0
             self.memory = {}
+            self.budget = safepoint.Budget(self.options["take_fraction"], self.options["take_interval_s"])
             self.writing = _thread.allocate_lock()
             self.main_thread = _thread.get_ident()
             self.began = monotonic()
@@ -477,8 +487,13 @@ class Agent(object):
                 self.fatal_signals.forked(self.pid, self.start_ticks)
             if self.native_window is not None:
                 self.native_window.forget()
+            forker = names.forker(sys._getframe())
+            # Loader workers come in numbers and read all that their parent has: what they keep, the sources tell.
+            self.fork = sharing.Fork() if self.may_take and forker not in names.LOADERS else None
             text = "forked by %s: it takes no inventory, which would copy its parent's pages"
-            self.note("forked", text % names.forker(sys._getframe()))
+            if self.fork is not None:
+                text += ", until it has gained more than that itself"
+            self.note("forked", text % forker)
             self._start_thread()
         except Exception:
             pass
@@ -552,26 +567,3 @@ def _start_ticks():
             return int(stream.read().rsplit(b")", 1)[1].split()[19])
     except (OSError, IndexError, ValueError):
         return 0
-
-
-def _shared_dirty_bytes():
-    """Pages shared with other processes that a write would copy; 120 ms for 6 GB, so only before a take."""
-    try:
-        with open("/proc/self/smaps_rollup", "rb") as stream:
-            for line in stream:
-                if line.startswith(b"Shared_Dirty:"):
-                    return int(line.split()[1]) * 1024
-    except (OSError, ValueError, IndexError):
-        pass
-    return None
-
-
-def _available_bytes():
-    try:
-        with open("/proc/meminfo", "rb") as stream:
-            for line in stream:
-                if line.startswith(b"MemAvailable:"):
-                    return int(line.split()[1]) * 1024
-    except (OSError, ValueError, IndexError):
-        pass
-    return None

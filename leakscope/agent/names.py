@@ -146,6 +146,7 @@ _FORKERS = (
     (os.sep + os.path.join("multiprocess", "pool.py"), "a pool"),
     (os.sep + os.path.join("concurrent", "futures", "process.py"), "a pool"),
 )
+LOADERS = ("datasets", "a DataLoader")
 
 
 def forker(frame):

@@ -31,7 +31,9 @@ HIDDEN_MIN_BYTES = 8 * 1024 * 1024
 class Take(object):
     """``run`` gives (table, row) pairs; ``memory`` is what the taker remembers between takes: numbers and names."""
 
-    def __init__(self, number, pause_s, memory, main_thread, agent_thread, safe_point, batch_storages=()):
+    def __init__(
+        self, number, pause_s, memory, main_thread, agent_thread, safe_point, batch_storages=(), with_torch=True
+    ):
         self.number = number
         self.memory = memory
         self.main_thread = main_thread
@@ -39,6 +41,8 @@ class Take(object):
         self.safe_point = safe_point
         self.pause_s = pause_s
         self.batch_storages = batch_storages
+        # Off the training thread nothing of torch is looked at.
+        self.looks_into_torch = with_torch and safe_point != "agent-thread"
         self.inventory = None
         self.labels = {}  # id of a model or optimizer -> the path that holds it
         self.other_rows = []
@@ -70,8 +74,7 @@ class Take(object):
         objects = gc.get_objects()
         self.census = tensors.census(objects)
         object_count = len(objects)
-        # Off the training thread nothing of torch is looked at.
-        looks = self.safe_point != "agent-thread"
+        looks = self.looks_into_torch
         kinds_of = {name: tensors.types_of(name) if looks else frozenset() for name in _TORCH}
         # One pass for all that is wanted by type: it costs as much as the census itself.
         states = frameworks.types()

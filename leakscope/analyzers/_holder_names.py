@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ._holders import Place, user_place
+from ._manager_proxies import named_by_proxy
 from ._source_lines import Holder, Line, Source, adding_lines
 
 
@@ -53,6 +54,9 @@ def named_in(
     line adds to it: ``min_score`` is that of a known adder on an object of unknown class. Not where one adds to the
     object itself: from ``sure_score``, which ``append`` has and ``register_hook`` has not.
     """
+    proxy = named_by_proxy(sources, place)
+    if proxy is not None:
+        return proxy
     named = user_place(place)
     lines = _adding_to(sources, named, place)
     inner: Place | None = place

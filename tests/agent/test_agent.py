@@ -167,6 +167,57 @@ else: os._exit(0)
     assert [s for s in found["sentinels"] if s["pid"] in forked]
 
 
+def test_a_fork_that_has_gained_much_by_itself_is_looked_into(tmp_path: Path) -> None:
+    text = """
+import multiprocessing as mp, time
+if __name__ == "__main__":
+    mp.set_start_method("fork")
+    with mp.Manager() as manager:
+        board = manager.dict()
+        idle = mp.Process(target=time.sleep, args=(6,))
+        idle.start()
+        for n in range(60):
+            board[n] = bytes(1 << 20)
+            time.sleep(0.1)
+        idle.join()
+        print(manager._process.pid)
+"""
+    journal = stage(tmp_path)
+    done = run(journal, script(tmp_path, text))
+    assert (done.returncode, done.stderr) == (0, "")
+    server = int(done.stdout)
+    found = rows(journal)
+    forked = {n["pid"] for n in found["agent_notes"] if n["note"] == "forked"}
+    assert forked > {server}
+    assert {t["pid"] for t in found["takes"]} & forked == {server}
+    held = [h for h in found["holders"] if h["pid"] == server and h["variable"] == "id_to_obj"]
+    assert max(h["deep_bytes"] for h in held) > 16 << 20
+    assert max(t["copied_bytes"] or 0 for t in found["takes"] if t["pid"] == server) < 16 << 20
+
+
+def test_a_fork_made_in_the_middle_of_a_take_has_its_collector_on(tmp_path: Path) -> None:
+    text = """
+import gc, os, sys, threading, time
+sys.setswitchinterval(1e-5)
+rows = [[n] for n in range(400_000)]
+ready = threading.Event()
+def forks():
+    while gc.isenabled():
+        time.sleep(0)
+    pid = os.fork()
+    if not pid:
+        os._exit(0 if gc.isenabled() else 3)
+    print(os.WEXITSTATUS(os.waitpid(pid, 0)[1]))
+    ready.set()
+threading.Thread(target=forks, daemon=True).start()
+give_up = time.monotonic() + 20
+while not ready.is_set() and time.monotonic() < give_up:
+    time.sleep(0.001)
+"""
+    done = run(stage(tmp_path), "-W", "ignore", script(tmp_path, text))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
+
+
 def test_what_a_take_copied_of_pages_shared_with_a_child_is_told(tmp_path: Path) -> None:
     text = """
 import atexit, os, time

@@ -85,10 +85,10 @@ def recorded(folder: Path, holders: Any, *, growing: bool = True, takes_s: tuple
     return analyze(builder.ends(24.0, exit_code=0).open())
 
 
-def growing_run(folder: Path) -> RecordingBuilder:
+def growing_run(folder: Path, source: str = SOURCE) -> RecordingBuilder:
     """The same run, its inventories still to come."""
     rss = [50 * MB + round(10 * MB * i / 4) for i in range(96)]
-    return RecordingBuilder(folder).process(100).samples(100, rss, every_s=0.25).source(100, "/job/train.py", SOURCE)
+    return RecordingBuilder(folder).process(100).samples(100, rss, every_s=0.25).source(100, "/job/train.py", source)
 
 
 def first(report: Report) -> Finding:
@@ -414,3 +414,43 @@ def test_what_keeps_growing(values: list[float], expected: bool) -> None:
     import numpy as np
 
     assert keeps_growing(np.array(values, dtype=float)) is expected
+
+
+BOARD = """
+import multiprocessing
+
+def worker(board):
+    number = 0
+    while True:
+        board[number] = bytes(1000)
+        number += 1
+
+def main():
+    with multiprocessing.Manager() as manager:
+        board = manager.dict()
+        seen = manager.list()
+        settings = dict(board)
+        multiprocessing.Process(target=worker, args=(board,)).start()
+"""
+
+
+def test_what_a_managers_server_keeps_has_the_name_of_the_proxy(tmp_path: Path) -> None:
+    def holders(f: float) -> list[dict[str, Any]]:
+        library = {"owner": "Server", "owner_module": "multiprocessing.managers", "owner_file": None, "is_user": False}
+        kept = "BaseManager._run_server() server.id_to_obj"
+        inner = {"edge_kind": "item", "variable": "id_to_obj", **library}
+        deep = 240 * MB * f
+        return [
+            place(
+                kept, deep, type_name="dict", variable="id_to_obj", length=3, **{**library, "edge_kind": "attribute"}
+            ),
+            place(kept + "[*]", deep, parent=kept, type_name="tuple", **inner),
+            place(kept + "[*][*]", deep, parent=kept + "[*]", type_name="dict", length=2000 * f, **inner),
+        ]
+
+    builder = growing_run(tmp_path, BOARD)
+    for number, at_s in enumerate(TAKES_S, 1):
+        builder.take(100, number, at_s, holders=holders(at_s / 24), rss_bytes=50 * MB + round(at_s * 10 * MB))
+    found = first(analyze(builder.ends(24.0, exit_code=0).open()))
+    assert (found.kind, found.subject.holder) == ("retained-objects", "main() board (dict)")
+    assert (found.subject.file, found.subject.line) == ("/job/train.py", 7)
