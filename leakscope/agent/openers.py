@@ -9,7 +9,6 @@ import sys
 import types
 from collections import OrderedDict, defaultdict, deque
 
-from . import autograd
 from .names import (
     AGENT,
     HEAPTYPE,
@@ -17,7 +16,6 @@ from .names import (
     flags_of,
     frame_locals,
     getattr_code,
-    getattr_plain,
     is_user_file,
     is_user_module,
     is_written_in_c,
@@ -33,6 +31,8 @@ from .sampling import BIG_ATOM_BYTES, IDENTIFIER_KEYS, SAMPLE, SAMPLE_MIXED, SAM
 GC_HEADER_BYTES = 16
 STATE_DICT = 4096  # tensors in a dict that are all looked at
 MANY = 1000  # members of a container that may be a data set
+MANY_ENTRIES = 50000  # of a traceback that are counted one by one
+TRACEBACK_BYTES = 64
 _INLINE_ATTRIBUTES = sys.version_info >= (3, 11)
 _object_getattribute = object.__getattribute__
 _getsizeof = sys.getsizeof
@@ -149,7 +149,7 @@ def open_dict(walk, obj, node, weight):
     node.member = member
 
 
-def _push_attributes(walk, pairs, node, weight):
+def push_attributes(walk, pairs, node, weight):
     pairs.reverse()
     while pairs:  # popped: see push_members
         name, value = pairs.pop()
@@ -197,7 +197,7 @@ def open_attributes(walk, obj, node, weight):
         _add_length(walk, obj, node, len(attributes), weight)
         walk.push_members(attributes.values(), len(attributes), node, weight, ATTRIBUTE, ".*")
     else:
-        _push_attributes(walk, list(attributes.items()), node, weight)
+        push_attributes(walk, list(attributes.items()), node, weight)
     return True
 
 
@@ -295,7 +295,7 @@ def open_function(walk, obj, node, weight):
             walk.push(value, node, " default " + name, DEFAULT, weight, None, named_by(name, named))
     attributes = obj.__dict__
     if attributes:
-        _push_attributes(walk, list(attributes.items()), node, weight)
+        push_attributes(walk, list(attributes.items()), node, weight)
 
 
 def open_class(walk, obj, node, weight):
@@ -355,10 +355,25 @@ def open_frame(walk, obj, node, weight):
     code = obj.f_code
     if code.co_name == "<module>":
         return
-    name = getattr(code, "co_qualname", code.co_name)
-    owner = (name, obj.f_globals.get("__name__"), code.co_filename, code.co_firstlineno)
-    for variable, value in frame_locals(obj):
+    owner = (qualname_of(code), obj.f_globals.get("__name__"), code.co_filename, code.co_firstlineno)
+    node.own_bytes += _getsizeof(obj) * weight
+    pairs = frame_locals(obj)
+    while pairs:  # popped: see push_members
+        variable, value = pairs.pop()
         walk.push(value, node, " " + variable, LOCAL, weight, None, named_by(variable, owner))
+    # A function that has returned is kept, with its locals, by the one it called whose frame an exception keeps.
+    _push_frame(walk, obj.f_back, node, weight)
+
+
+def qualname_of(code):
+    return getattr(code, "co_qualname", code.co_name)  # since Python 3.11
+
+
+def _push_frame(walk, frame, node, weight):
+    """A frame that something else than its running keeps: what runs now is a root of its own, named better there."""
+    if frame is not None and id(frame) not in walk.running and frame.f_code.co_name != "<module>":
+        name = qualname_of(frame.f_code).rsplit("<locals>.", 1)[-1]
+        walk.push(frame, node, " " + name + "()", REFERENCE, weight)
 
 
 def open_suspended(attribute):
@@ -367,7 +382,6 @@ def open_suspended(attribute):
     def open_suspended(walk, obj, node, weight):
         frame = getattr(obj, attribute)  # C member of an exact type
         if frame is not None:
-            node.own_bytes += 500 * weight
             open_frame(walk, frame, node, weight)
         awaited = getattr(obj, _AWAITED[attribute], None)
         if awaited is not None:
@@ -380,15 +394,33 @@ _AWAITED = {"gi_frame": "gi_yieldfrom", "cr_frame": "cr_await", "ag_frame": "ag_
 
 
 def open_traceback(walk, obj, node, weight):
-    node.own_bytes += 64 * weight
-    depth = 0
-    while obj is not None and depth < 50:
-        frame = obj.tb_frame
-        if id(frame) not in walk.seen and frame.f_code.co_name != "<module>":
-            name = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
-            walk.push(frame, node, " " + name + "()", REFERENCE, weight)
-        obj = obj.tb_next
-        depth += 1
+    """Where an exception went through. One that is raised again and again gets ever longer, and keeps every frame.
+
+    Its first entry is ``node``, all the others one place below it, whose frames are sampled. The chain is counted to
+    its end, or as far as MANY_ENTRIES: the census knows the rest. **Cost** 0.1 us an entry.
+    """
+    node.own_bytes += TRACEBACK_BYTES * weight
+    _push_frame(walk, obj.tb_frame, node, weight)
+    seen = walk.seen
+    entries = []
+    entry = obj.tb_next
+    while entry is not None and len(entries) < MANY_ENTRIES and id(entry) not in seen:
+        seen.add(id(entry))
+        entries.append(entry)
+        entry = entry.tb_next
+    if not entries:
+        return
+    length = len(entries)
+    rest = walk.node_at(node, ".tb_next", REFERENCE, types.TracebackType, None, None)
+    sample = entries if length <= VISIT_ALL else spread(entries, length, SAMPLE, walk.next_phase())
+    rest.count += length * weight
+    rest.opened += length * weight
+    rest.visits += length
+    rest.own_bytes += TRACEBACK_BYTES * length * weight
+    if length == MANY_ENTRIES and weight <= 1.0:
+        rest.chained = rest.linked = rest.cut = True
+    for entry in sample:
+        _push_frame(walk, entry.tb_frame, rest, weight * length / len(sample))
 
 
 def open_exception(walk, obj, node, weight):
@@ -400,8 +432,8 @@ def open_exception(walk, obj, node, weight):
         (".__context__", BaseException.__context__.__get__(obj)),
         (".args", BaseException.args.__get__(obj)),
     ):
-        if part is not None:
-            walk.push(part, node, label, ATTRIBUTE, weight)
+        if part is not None:  # no attribute of the user's: whoever holds the exception gives it its name
+            walk.push(part, node, label, REFERENCE, weight)
 
 
 def open_memoryview(walk, obj, node, weight):
@@ -443,90 +475,6 @@ def open_array(walk, obj, node, weight):
         walk.push(base, node, ".base", BASE, weight)
     if type(obj) is not array:
         open_attributes(walk, obj, node, weight)
-
-
-def open_tensor(walk, obj, node, weight):
-    """Storage once, whatever views there are; never data_ptr (materialises copies), never .grad of a non-leaf."""
-    torch = sys.modules["torch"]
-    node.own_bytes += 400 * weight  # Python wrapper, TensorImpl and StorageImpl
-    guard = getattr_plain(torch._C, "DisableTorchFunction")
-    if guard is None or walk.storage_id is None or type_name(type(obj)).endswith(("FakeTensor", "FunctionalTensor")):
-        node.opaque = True
-        return
-    with guard():
-        tensor = walk.tensor_type  # its own descriptors: a subclass may have put properties over them
-        device = tensor.device.__get__(obj).type
-        if tensor.layout.__get__(obj) is not torch.strided or device == "meta":
-            node.opaque = True
-            return
-        if device == "cpu":
-            size = _storage_bytes(walk, tensor, obj, node, weight)
-            node.own_bytes += size
-            node.tensor_bytes += size
-        has_history = tensor.requires_grad.__get__(obj)
-        if has_history and tensor.is_leaf.__get__(obj):
-            gradient = tensor.grad.__get__(obj)
-            if gradient is not None:
-                walk.push(gradient, node, ".grad", ATTRIBUTE, weight)
-        elif has_history and walk.graphs is not None:
-            open_graph(walk, tensor.grad_fn.__get__, obj, node, weight)
-        if type(obj) is not tensor and flags_of(type(obj)) & HEAPTYPE:
-            attributes = _object_getattribute(obj, "__dict__")
-            if attributes:
-                _push_attributes(walk, list(attributes.items()), node, weight)
-
-
-def _storage_bytes(walk, tensor, obj, node, weight):
-    """What this tensor adds: its storage once, or its share of one that several tensors of a sample lead to."""
-    storage = walk.storage_id(obj)
-    if storage in walk.storages:
-        return 0
-    size = tensor.untyped_storage(obj).nbytes()
-    if weight > 1.0:
-        users = getattr_plain(sys.modules["torch"]._C, "_storage_Use_Count")
-        if users is not None:
-            # Less the Python wrapper that we have just made, and less the tensor that a view keeps in C++.
-            count = users(storage) - 1 - bool(tensor._is_view(obj))
-            if count > 1:
-                return size * weight / count  # and the others' shares when the walk comes to them
-    walk.storages[storage] = node
-    return size * weight
-
-
-def open_graph(walk, grad_fn_of, obj, node, weight):
-    """The autograd graph of a tensor as one place below it: it is in C++, where no object counter looks."""
-    graphs = walk.graphs
-    graph = walk.existing(node, ".grad_fn", autograd.AutogradGraph)
-    roots, looks = graphs.roots.get(graph, (0, 0))
-    if graphs.is_spent() or looks >= autograd.MAX_ROOTS:
-        if roots:  # one more like those before it: places are scaled by count over opened
-            graph.count += graph.opened / roots * weight
-        else:
-            graphs.truncated = True
-        return
-    grad_fn = grad_fn_of(obj)
-    nodes, saved_bytes = (0, 0) if grad_fn is None else graphs.below(grad_fn)
-    if not nodes:
-        return
-    graph = walk.node_at(node, ".grad_fn", REFERENCE, autograd.AutogradGraph, None, None)
-    graphs.roots[graph] = roots + weight, looks + 1
-    graph.count += nodes * weight
-    graph.opened += nodes * weight
-    graph.visits += nodes
-    graph.own_bytes += (nodes * autograd.NODE_BYTES + saved_bytes) * weight
-    graph.tensor_bytes += saved_bytes * weight
-
-
-def open_graph_node(walk, obj, node, weight):
-    """A node that Python holds itself: a stored ``loss.grad_fn``, the ``ctx`` of a custom function put by."""
-    node.own_bytes += (basicsize_of(type(obj)) + GC_HEADER_BYTES) * weight
-    open_attributes(walk, obj, node, weight)
-    if walk.graphs is not None:
-        open_graph(walk, _itself, obj, node, weight)
-
-
-def _itself(obj):
-    return obj
 
 
 def open_image(walk, obj, node, weight):
@@ -571,7 +519,7 @@ def open_thread_local(walk, obj, node, weight):
             for namespace in list(referent.values()):
                 if type(namespace) is dict and id(namespace) not in walk.seen:
                     walk.seen.add(id(namespace))
-                    _push_attributes(walk, list(namespace.items()), node, weight)
+                    push_attributes(walk, list(namespace.items()), node, weight)
 
 
 BASES = {

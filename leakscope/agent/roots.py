@@ -18,6 +18,7 @@ _REGISTRIES = {"matplotlib._pylab_helpers": ("Gcf", "figs")}
 def feed(walk, main_thread, agent_thread, suspended):
     """Walk all roots. ``suspended``: the live generators and coroutines. Returns threads by outermost user function."""
     _hide_namespaces(walk)
+    walk.running = running_frames()
     _user_modules(walk)
     _last_traceback(walk)
     threads = _frames(walk, main_thread, agent_thread)
@@ -36,6 +37,16 @@ def _hide_namespaces(walk):
         except Exception:
             continue
         seen.add(id(module))
+
+
+def running_frames():
+    """Ids of the frames on the stacks of all threads, which keep them alive meanwhile."""
+    found = set()
+    for frame in sys._current_frames().values():
+        while frame is not None:
+            found.add(id(frame))
+            frame = frame.f_back
+    return found
 
 
 def _user_modules(walk):

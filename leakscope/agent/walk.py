@@ -20,7 +20,7 @@ import types
 from collections import defaultdict, deque
 from time import thread_time
 
-from . import autograd, openers
+from . import autograd, openers, tensor_openers
 from .names import getattr_plain, is_foreign, is_written_in_c, mro_of, namespace_of, type_name
 from .openers import ATOMS, IGNORED, ITEM, KEY
 from .sampling import (
@@ -104,9 +104,11 @@ class Walk(object):
         self._openers = dict(openers.OPENERS)
         self.slots = {}
         self._samplings = 0
+        self.running = frozenset()  # ids of the frames that run: roots of their own, whoever else refers to them
         self.storages = {}  # address -> node of the tensor that led there first; None from an autograd graph
         self.landmarks = dict.fromkeys(landmarks)  # id of an object that somebody wants to find -> its node
         self.tensor_type = self.storage_id = self._use_count = None
+        self.tensor_hooks = ()
         self.array_type = None
         self.large = {}  # node -> container of many members: for the probe that looks for copies of data
         self._divided = {}
@@ -139,6 +141,7 @@ class Walk(object):
                 self._openers[getattr_plain(getattr_plain(torch, "nn"), "Parameter")] = openers.open_nothing
                 return
             self.tensor_type = tensor
+            self.tensor_hooks = tensor_openers.hooks_of(tensor)
             self._counted_by_references |= {tensor}
             self.storage_id = getattr_plain(binding, "_storage_id")
             self._use_count = _use_count(binding)
@@ -202,7 +205,7 @@ class Walk(object):
         if self.array_type is not None and self.array_type in mro:
             return openers.open_array
         if self.tensor_type is not None and self.tensor_type in mro:
-            return openers.open_tensor
+            return tensor_openers.open_tensor
         if type in mro:
             return openers.open_class
         if types.ModuleType in mro:
@@ -218,7 +221,7 @@ class Walk(object):
         if name.startswith("_leakscope_agent."):
             return openers.open_nothing  # ourselves, reached by our hook on the stack
         if self.graphs is not None and autograd.is_node(cls):
-            return openers.open_graph_node
+            return tensor_openers.open_graph_node
         return openers.open_c_instance if any(map(is_written_in_c, mro[:-1])) else openers.open_instance
 
     # ---- the edge

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..findings import Evidence
 from ..units import format_bytes, format_count, format_duration
+from ._holder_names import is_hook_table
 from ._retained_figures import Retained
 
 # How to let go of what a library keeps on the user's behalf.
@@ -117,6 +118,13 @@ def remedy(found: Retained) -> list[str]:
         return [
             f"give the cache a maxsize, or make what it is keyed by repeat: frees up to {size} of this run's growth"
         ]
+    if line is not None and line.text.startswith("raise "):
+        return [
+            f"raise a new exception each time{where}, not the one that {variable} keeps: its traceback keeps the "
+            f"locals of every function it ever went through; that {would_free}"
+        ]
+    if is_hook_table(found.named.row["variable"]):
+        return [f"keep what registering a hook returns{where}, and call its remove() before the next: it {would_free}"]
     if found.is_graph:
         return [
             f"keep numbers instead of tensors that carry their history: {variable}{where} with .item() or .detach() "

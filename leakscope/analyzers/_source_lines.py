@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ._source_index import Index, Scope, Site, Source, index_of, last_name, pairs, tail
 from ._source_names import ADDERS, Holder, Names, adds
 
-__all__ = ["Holder", "Line", "Source", "adding_lines", "find_calls", "thread_start_line"]
+__all__ = ["Holder", "Line", "Source", "adding_lines", "find_calls", "find_method_calls", "thread_start_line"]
 
 ADDS, CALLS, CREATES = "adds", "calls", "creates"
 
@@ -126,6 +126,17 @@ def find_calls(sources: Sequence[Source], *names: str) -> list[Line]:
     return sorted(set(found), key=lambda line: (order.get(line.file, 0), line.line))
 
 
+def find_method_calls(sources: Sequence[Source], *methods: str) -> list[Line]:
+    """Calls of methods by their names, on whatever object, the likeliest to run often first."""
+
+    def events(scope: Scope, site: Site) -> Iterator[_Event]:
+        func = site.node.func if isinstance(site.node, ast.Call) else None
+        if isinstance(func, ast.Attribute) and func.attr in methods:
+            yield _Event(site.node, ADDS, 1.0)
+
+    return _ranked(index_of(sources, methods[0]), events)
+
+
 def _calls_by_name(module: str, function: str) -> Events:
     def events(scope: Scope, site: Site) -> Iterator[_Event]:
         func = site.node.func if isinstance(site.node, ast.Call) else None
@@ -188,6 +199,8 @@ class _Uses:
             yield _Event(node, ADDS, weight * self.names.strength(node.target, scope, inside=False))
             if isinstance(node.target, ast.Subscript):
                 yield _Event(node, ADDS, self._store(node.target, scope))
+        elif isinstance(node, ast.Raise):  # its traceback grows by the way up, and keeps the locals of all frames there
+            yield _Event(node, ADDS, 0.95 * self.names.strength(node.exc, scope, inside=False))
         elif isinstance(node, ast.Subscript) and self.type_name.endswith("defaultdict"):
             yield _Event(node, ADDS, self._looked_up(node, scope))
         for target, value in pairs(node):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import array
+import contextlib
 import functools
 import gc
 import importlib
@@ -23,10 +24,11 @@ from leakscope.agent import names, openers, roots
 from leakscope.agent import walk as w
 
 
-def walked(**roots: Any) -> dict[str, w.Node]:
+def walked(**held: Any) -> dict[str, w.Node]:
     """Nodes by path after a walk from named roots."""
     walk = w.Walk(time.perf_counter() + 30)
-    for name, obj in roots.items():
+    walk.running = roots.running_frames()
+    for name, obj in held.items():
         walk.root("module", name, openers.GLOBAL, obj, (name, "test", "test", __file__, 1, True))
         walk.run()
     census = Counter(map(type, gc.get_objects()))
@@ -155,6 +157,37 @@ def test_suspended_generator_and_stored_exception() -> None:
     assert any(path.endswith("fails() batch") for path in nodes), sorted(nodes)
 
 
+class Refused(Exception):
+    """Made once, raised again and again."""
+
+
+@pytest.mark.parametrize("times", [40, 4_000])
+def test_an_exception_raised_again_and_again_weighs_every_frame_it_went_through(times: int) -> None:
+    refused = Refused()
+
+    def check() -> None:
+        raise refused
+
+    def handle(order: bytearray) -> None:
+        assert order
+        with contextlib.suppress(Refused):
+            check()
+
+    def serve(request: bytearray) -> None:  # it has returned long ago: only the frame that it called keeps it
+        assert request
+        handle(bytearray(1_000))
+
+    for _ in range(times):
+        serve(bytearray(3_000))
+    nodes = walked(refused=refused)
+    assert nodes["refused"].deep == pytest.approx(times * 5_500, rel=0.15)
+    tracebacks = sum(node.count for node in nodes.values() if node.cls is types.TracebackType)
+    assert tracebacks == 2 * times
+    assert len(nodes) < 20
+    assert not any("test_an_exception" in path for path in nodes), "what runs now has a name of its own"
+    refused.__traceback__ = None
+
+
 def test_a_chain_is_one_place_and_weighs_all_its_links() -> None:
     class Link:
         def __init__(self, before: Any) -> None:
@@ -210,6 +243,20 @@ def test_tensors_count_their_storage_once() -> None:
     nodes = walked(views=[base[i] for i in range(200)], parameter=torch.nn.Parameter(torch.zeros(500, 500)))
     assert nodes["views"].deep_tensor == 4_000_000
     assert nodes["parameter"].deep_tensor == 1_000_000
+
+
+@pytest.mark.torch
+def test_hooks_registered_on_a_tensor_hang_on_it() -> None:
+    torch = pytest.importorskip("torch")
+    parameter = torch.nn.Parameter(torch.zeros(10))
+    result = parameter * 2
+    for tensor in (parameter, result):
+        for _ in range(5):
+            tensor.register_hook(functools.partial(torch.mul, torch.zeros(100_000)))
+    nodes = walked(parameter=parameter, result=result)
+    assert nodes["parameter._backward_hooks"].deep_tensor == 2_000_000
+    assert nodes["parameter._backward_hooks"].length == 5
+    assert nodes["result._backward_hooks"].deep_tensor == 2_000_000
 
 
 @pytest.mark.torch

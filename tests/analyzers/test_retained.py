@@ -108,6 +108,50 @@ def test_the_list_is_named_not_its_members_nor_its_owner(tmp_path: Path) -> None
     assert found.severity == "critical"
 
 
+HOOKS_SOURCE = """import torch
+
+
+def attach(layers, masks):
+    for layer in layers:
+        layer.weight.register_hook(masks[layer].mul)
+
+
+def main():
+    optimizer = torch.optim.SGD(model.parameters())
+    while True:
+        attach(model, draw())
+        optimizer.step()
+"""
+
+
+def test_hooks_that_pile_up_on_tensors_are_named_with_the_line_that_registers(tmp_path: Path) -> None:
+    """Whatever leads to the tensor: the line is found by the method, since nobody writes ``_backward_hooks``."""
+    library: dict[str, Any] = {"is_user": False, "owner_module": "torch", "owner_file": None}
+    rss = [50 * MB + round(10 * MB * i / 4) for i in range(96)]
+    builder = RecordingBuilder(tmp_path).process(100).samples(100, rss, every_s=0.25)
+    builder.source(100, "/job/train.py", HOOKS_SOURCE)
+    for number, at_s in enumerate(TAKES_S, 1):
+        held, count = 10 * MB * at_s, 20 * at_s
+        state = "main() optimizer.state<key>"
+        holders = [
+            place("main() optimizer", held, type_name="torch.optim.sgd.SGD"),
+            place("main() optimizer.state", held, owner="SGD", type_name="dict", **library),
+            place(state, held, parent="main() optimizer.state", edge_kind="key", variable="state", owner="SGD",
+                  type_name="torch.nn.parameter.Parameter", object_count=3.0, **library),
+            place(f"{state}._backward_hooks", held, parent=state, owner="Parameter", length=count,
+                  type_name="collections.OrderedDict", **library),
+            place(f"{state}._backward_hooks[*]", held, parent=f"{state}._backward_hooks", edge_kind="item",
+                  variable="_backward_hooks", owner="Parameter", type_name="functools.partial", object_count=count,
+                  **library),
+        ]  # fmt: skip
+        builder.take(100, number, at_s, holders=holders, rss_bytes=50 * MB + round(held))
+    found = first(analyze(builder.ends(24.0, exit_code=0).open()))
+    assert found.kind == "retained-objects"
+    assert found.subject.holder == "Parameter._backward_hooks (OrderedDict)"
+    assert (found.subject.line, found.subject.function) == (6, "attach")
+    assert "remove()" in found.remedy[0]
+
+
 def test_a_program_that_does_not_grow_has_no_culprit(tmp_path: Path) -> None:
     report = recorded(tmp_path, lambda f: history(40 * MB * f, 2000 * f), growing=False)
     assert report.findings == []

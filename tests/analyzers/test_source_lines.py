@@ -109,6 +109,22 @@ def main():
     for n in range(100):
         trace = np.append(trace, n)  # HERE
 """),
+    "an exception made once": (("closed", "Gate", "attribute", "__main__.Closed"), """
+class Closed(Exception):
+    pass
+class Gate:
+    def __init__(self):
+        self.closed = Closed("closed")
+    def check(self):
+        raise self.closed  # HERE
+def main():
+    gate = Gate()
+    while True:
+        try:
+            gate.check()
+        except Closed:
+            pass
+"""),
     "heapq.heappush": (("queue", "Scheduler", "attribute", "list"), """
 import heapq
 class Scheduler:
