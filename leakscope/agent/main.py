@@ -195,7 +195,9 @@ class Agent(object):
             self.wanted_at = now
         if self.steps.count is not None and now - self.steps.last_at < safepoint.STEPPING_S:
             return  # the next optimizer step is near: it takes what is wanted
-        if now - self.wanted_at > safepoint.PATIENCE_S:
+        # A main thread that has not come by since the take before is not waited for once more.
+        waits_since = min(self.wanted_at, self.pending.asked_at or self.wanted_at)
+        if now - waits_since > safepoint.PATIENCE_S:
             self._take("agent-thread")
             return
         self.pending.ask()

@@ -167,6 +167,18 @@ else: os._exit(0)
     assert [s for s in found["sentinels"] if s["pid"] in forked]
 
 
+def test_a_main_thread_that_waits_on_is_waited_for_only_once(tmp_path: Path) -> None:
+    text = """
+import threading, time
+threading.Thread(target=time.sleep, args=(12.5,)).start()
+threading.main_thread()  # which now joins the other, in C, until the end
+"""
+    journal = stage(tmp_path)
+    assert run(journal, script(tmp_path, text)).returncode == 0
+    waiting = [t for t in rows(journal)["takes"] if t["safe_point"] == "agent-thread"]
+    assert len(waiting) >= 3
+
+
 def test_a_fork_that_has_gained_much_by_itself_is_looked_into(tmp_path: Path) -> None:
     text = """
 import multiprocessing as mp, time
