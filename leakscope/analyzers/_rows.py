@@ -8,6 +8,7 @@ from typing import Any, Union
 
 import pandas as pd
 
+_LOOK_S = 0.5  # the recorder looks no sooner than after 2 s
 Row = Union["pd.Series[Any]", Mapping[str, Any]]
 
 
@@ -43,3 +44,8 @@ def without_last(rows: pd.DataFrame, takes: pd.DataFrame) -> pd.DataFrame:
     """Rows of takes that saw the program at work: at its end the locals of main() are gone, which is no decline."""
     at_end = takes.loc[takes["reason"].isin(["exit", "exception"]), "take"]
     return rows[~rows["take"].isin(at_end)]
+
+
+def look_of(rows: pd.DataFrame) -> pd.Series[int]:
+    """Number of the look from outside that each row belongs to: its rows are written within moments, one by one."""
+    return (rows["time_s"].diff() > _LOOK_S).astype(int).cumsum()

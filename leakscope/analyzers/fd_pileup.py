@@ -19,6 +19,8 @@ from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ._counts import judge_count, up_to_the_end
 from ._growth import tree_growth
 from ._growth_processes import ProcessGrowth, rows_of
+from ._keepers import DESCRIPTORS, keeper, opening_line
+from ._rows import look_of
 from ._series import Floats
 from ._source_lines import Line
 from ._sources import sources_of
@@ -35,11 +37,10 @@ if TYPE_CHECKING:
 
 NEEDS = ("process_samples",)
 _KIND = "fd-pileup"
-_LOOK_S = 0.5  # the recorder looks no sooner than after 2 s
 # The calls that open what a kind stands for; a shared segment is the shared-memory finding's own.
 _OPENERS = {
-    "file": ("open", "NamedTemporaryFile", "memmap", "connect", "FileIO", "File"),
-    "deleted-file": ("TemporaryFile", "SpooledTemporaryFile", "NamedTemporaryFile", "open"),
+    "file": ("open", "NamedTemporaryFile", "memmap", "mmap", "connect", "FileIO", "File"),
+    "deleted-file": ("TemporaryFile", "SpooledTemporaryFile", "NamedTemporaryFile", "open", "mmap"),
     "socket": ("socket", "create_connection", "socketpair", "connect", "urlopen", "Session", "Client"),
     "pipe": ("pipe", "Popen", "Pipe", "Queue"),
     "shared-memory": ("SharedMemory", "share_memory_", "memfd_create"),
@@ -78,7 +79,7 @@ def findings(
         undecided = undecided or trend.verdict == CANNOT_TELL
         if trend.verdict == GROWING:
             found = True
-            yield _finding(process, time_s, count, inventory, sources)
+            yield _finding(recording, process, time_s, count, inventory, sources)
     if found:
         return
     if undecided:
@@ -90,8 +91,8 @@ def findings(
 def _counts(process: ProcessGrowth, samples: pd.DataFrame, inventory: pd.DataFrame) -> Floats:
     """Descriptors at the times of the process's samples; between two looks in a straight line."""
     plain = samples[samples["fd_count"].notna()]
-    sums = inventory["open_count"].astype(float).groupby(_look_of(inventory)).sum()
-    starts = inventory["time_s"].groupby(_look_of(inventory)).min()
+    sums = inventory["open_count"].astype(float).groupby(look_of(inventory)).sum()
+    starts = inventory["time_s"].groupby(look_of(inventory)).min()
     at_s = np.concatenate([plain["time_s"].to_numpy(dtype=np.float64), starts.to_numpy(dtype=np.float64)])
     count = np.concatenate([plain["fd_count"].to_numpy(dtype=np.float64), sums.to_numpy(dtype=np.float64)])
     if not at_s.size:
@@ -100,14 +101,10 @@ def _counts(process: ProcessGrowth, samples: pd.DataFrame, inventory: pd.DataFra
     return np.asarray(np.interp(process.time_s, at_s[order], count[order]), dtype=np.float64)
 
 
-def _look_of(inventory: pd.DataFrame) -> pd.Series[int]:
-    """Number of the look each row belongs to: rows of one look are written within moments, looks seconds apart."""
-    return (inventory["time_s"].diff() > _LOOK_S).astype(int).cumsum()
-
-
 def _finding(
-    process: ProcessGrowth, time_s: Floats, count: Floats, inventory: pd.DataFrame, sources: Sequence[Source]
-) -> Finding:
+    recording: Recording, process: ProcessGrowth, time_s: Floats, count: Floats, inventory: pd.DataFrame,
+    sources: Sequence[Source],
+) -> Finding:  # fmt: skip
     risen = round(float(count[-1] - np.median(count[:3])))
     kind, path, gained = _most_gained(inventory)
     what = _NAMES.get(kind or "", f"descriptors of {kind}" if kind else "descriptors")
@@ -117,8 +114,11 @@ def _finding(
     if kind is not None:
         place = f" like {path}" if path else ""
         evidence.append(Evidence(f"{gained} more of them were {what}{place}", {"open_count": gained}))
-    line = _opening_line(sources, kind)
-    if line is not None:
+    made = _opening_lines(sources, kind)
+    kept = keeper(recording, process, DESCRIPTORS, (time_s, count), sources, made[0] if made else None)
+    evidence += kept.evidence if kept is not None else []
+    line = opening_line(made, kept)
+    if line is not None and line in made:
         evidence.append(Evidence(f"{line.file}:{line.line} opens such: {line.text}", {"line": line.line}))
     return Finding(
         kind=_KIND,
@@ -130,7 +130,8 @@ def _finding(
             pid=process.pid,
             process=process.name,
             role=process.role,
-            holder=f"{risen} {what}",
+            holder=f"{risen} {what}{kept.words if kept is not None else ''}",
+            variable=kept.variable if kept is not None else None,
             path=path,
             type=kind,
             file=line.file if line is not None else None,
@@ -148,7 +149,7 @@ def _most_gained(inventory: pd.DataFrame) -> tuple[str | None, str | None, int]:
     """Kind and path that multiplied most between the first look and the last."""
     if not len(inventory):
         return None, None, 0
-    looks = _look_of(inventory)
+    looks = look_of(inventory)
     last, first = inventory[looks == looks.max()], inventory[looks == looks.min()]
     keys = ["fd_kind", "fd_path"]
     after = last.groupby(keys, dropna=False)["open_count"].sum()
@@ -158,8 +159,7 @@ def _most_gained(inventory: pd.DataFrame) -> tuple[str | None, str | None, int]:
     return str(kind), path if isinstance(path, str) else None, int(gained.max())
 
 
-def _opening_line(sources: Sequence[Source], kind: str | None) -> Line | None:
+def _opening_lines(sources: Sequence[Source], kind: str | None) -> list[Line]:
     names = _OPENERS.get(kind or "")
     made = calls(sources, *names) if names else []
-    kept = [call for call in made if not call.line.text.startswith(("with ", "async with "))]
-    return kept[0].line if kept else None
+    return [call.line for call in made if not call.line.text.startswith(("with ", "async with "))]

@@ -19,7 +19,10 @@ from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
 from ..units import MiB, format_bytes
 from ._growth import TreeGrowth, severity_of, tree_growth
 from ._growth_processes import ProcessGrowth, rows_of
+from ._keepers import mapping_name
+from ._rows import look_of
 from ._series import level_at
+from ._sources import sources_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,23 +48,31 @@ def findings(
         for path, gained in _private_copies(rows_of(recording.tables["memory_maps"], process)):
             if gained >= max(min_private_bytes, min_share * growth.growth_bytes):
                 found = True
-                yield _finding(growth, process, path, gained)
+                name = mapping_name(recording, process, gained, sources_of(recording))
+                yield _finding(growth, process, path, gained, name)
     if not found:
         yield _harmless(growth, recording)
 
 
 def _private_copies(maps: pd.DataFrame) -> list[tuple[str, int]]:
     """[(path, bytes)]: how much more of each file was changed at the last reading than at the first."""
-    maps = maps[maps["map_kind"].isin(_FILES) & maps["map_path"].notna()]
-    if not len(maps):
+    return [(file, bytes) for file, bytes in _gains(maps, "map_private_dirty_bytes") if bytes > 0]
+
+
+def _gains(maps: pd.DataFrame, column: str) -> list[tuple[str, int]]:
+    """[(path, bytes)]: how much more of each file there was at the last look than at the first, the most first."""
+    files = maps.assign(look=look_of(maps))[maps["map_kind"].isin(_FILES) & maps["map_path"].notna()]
+    if not len(files):
         return []
-    dirty = maps.pivot_table(index="map_path", columns="time_s", values="map_private_dirty_bytes", aggfunc="sum")
-    levels = dirty.fillna(0).to_numpy(dtype=np.float64)
-    gained = sorted(zip((levels[:, -1] - levels[:, 0]).astype(int).tolist(), map(str, dirty.index)), reverse=True)
-    return [(path, bytes) for bytes, path in gained if bytes > 0]
+    levels = files.pivot_table(index="map_path", columns="look", values=column, aggfunc="sum").fillna(0)
+    gained = levels.to_numpy(dtype=np.float64)[:, [0, -1]] @ (-1.0, 1.0)
+    return sorted(zip(map(str, levels.index), gained.astype(int).tolist()), key=lambda gain: gain[1], reverse=True)
 
 
-def _finding(growth: TreeGrowth, process: ProcessGrowth, path: str, gained: int) -> Finding:
+def _finding(
+    growth: TreeGrowth, process: ProcessGrowth, path: str, gained: int, named: tuple[str, str] | None
+) -> Finding:
+    """``named``: what the program calls the mapping, and its variable; None where that was not seen."""
     bytes = min(gained, max(process.growth_bytes, 0))
     figure = {"private_dirty_bytes": gained}
     return Finding(
@@ -70,7 +81,14 @@ def _finding(growth: TreeGrowth, process: ProcessGrowth, path: str, gained: int)
         severity=severity_of(growth, bytes),
         confidence=0.8,
         bytes=bytes,
-        subject=Subject(pid=process.pid, process=process.name, role=process.role, holder=path),
+        subject=Subject(
+            pid=process.pid,
+            process=process.name,
+            role=process.role,
+            holder=f"{named[0]} of {path}" if named is not None else path,
+            variable=named[1] if named is not None else None,
+            path=path,
+        ),
         bytes_per_hour=round(bytes / max(growth.end_s - growth.start_s, 1e-9) * 3600, 1),
         evidence=[Evidence(f"{format_bytes(gained)} more of {path} are private and changed than at first", figure)],
         doubts=["it ends when every page of the file has been changed once"],
@@ -85,9 +103,9 @@ def _harmless(growth: TreeGrowth, recording: Recording) -> RuledOut:
     if process is None or gain < _LEAST_SHOWN_BYTES:
         return RuledOut(_KIND, "resident pages of mapped files do not grow", {"grown_bytes": max(gain, 0)})
     text = f"{process.label} has {format_bytes(gain)} more of mapped files resident"
-    largest = _largest_file(rows_of(recording.tables["memory_maps"], process))
-    if largest:
-        text += f", most of {largest}"
+    file = _file_of_most(rows_of(recording.tables["memory_maps"], process))
+    if file:
+        text += f", most of {file}"
     return RuledOut(
         _KIND, f"{text}: not a leak, the kernel takes these pages back when it needs them", {"grown_bytes": gain}
     )
@@ -98,9 +116,7 @@ def _file_gain(process: ProcessGrowth, growth: TreeGrowth) -> int:
     return round(end - start)
 
 
-def _largest_file(maps: pd.DataFrame) -> str | None:
-    files = maps[maps["map_kind"].isin(_FILES) & maps["map_path"].notna()]
-    if not len(files):
-        return None
-    last = files[files["time_s"] == files["time_s"].max()]
-    return str(last.loc[last["map_rss_bytes"].astype("float64").idxmax(), "map_path"])
+def _file_of_most(maps: pd.DataFrame) -> str | None:
+    """The file of which at least half of what became resident is."""
+    gains = _gains(maps, "map_rss_bytes")
+    return gains[0][0] if gains and gains[0][1] > 0.5 * sum(max(bytes, 0) for _, bytes in gains) else None

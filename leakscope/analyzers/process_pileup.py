@@ -21,6 +21,7 @@ from ..units import format_bytes
 from ._counts import judge_count, up_to_the_end
 from ._growth import TreeGrowth, severity_of, tree_growth
 from ._growth_processes import rows_of
+from ._keepers import PROCESSES, Keeper, keeper
 from ._processes import COMPILE_WORKER, DATALOADER_WORKER, Process, alive_counts, processes
 from ._series import Floats, level_at
 from ._source_lines import Line
@@ -77,7 +78,9 @@ def findings(
             found = True
             first = pile.members[0]
             is_python = first.is_fork or first.role == "python-spawn"
-            yield _finding(growth, pile, process_start_line(sources, first.command, is_python))
+            line = process_start_line(sources, first.command, is_python)
+            kept = _keeper(recording, pile.parent, pile.time_s, pile.alive, line)
+            yield _finding(growth, pile, line, kept)
         undecided = undecided or answer is None
     for parent in everyone:
         count, name = _zombies(recording, parent, time_s)
@@ -85,7 +88,7 @@ def findings(
         if answer:
             found = True
             line = process_start_line(sources, name, is_python_child=name.startswith("python"))
-            yield _zombie_finding(parent, count, time_s, name, line)
+            yield _zombie_finding(parent, count, time_s, name, line, _keeper(recording, parent, time_s, count, line))
         undecided = undecided or answer is None
     if found:
         return
@@ -108,6 +111,14 @@ def _piles(everyone: list[Process], time_s: Floats) -> Iterator[_Pile]:
         parent = by_pid.get(ppid)
         owner = parent.growth if parent is not None else None
         yield _Pile(parent, members, *up_to_the_end(time_s, alive_counts(members, time_s), owner))
+
+
+def _keeper(
+    recording: Recording, parent: Process | None, time_s: Floats, count: Floats, line: Line | None
+) -> Keeper | None:
+    if parent is None or parent.growth is None:
+        return None
+    return keeper(recording, parent.growth, PROCESSES, (time_s, count), sources_of(recording), line)
 
 
 def _starter(process: Process, by_pid: dict[int, Process], run_s: float) -> int:
@@ -134,7 +145,7 @@ def _zombies(recording: Recording, parent: Process, time_s: Floats) -> tuple[Flo
     return np.interp(time_s, np.concatenate([[time_s[0]], at_s]), count), names.most_common(1)[0][0] if names else ""
 
 
-def _finding(growth: TreeGrowth, pile: _Pile, line: Line | None) -> Finding:
+def _finding(growth: TreeGrowth, pile: _Pile, line: Line | None, kept: Keeper | None) -> Finding:
     started = int(pile.alive[-3:].max() - np.median(pile.alive[:3]))
     first = pile.members[0]
     bytes = _bytes(growth, pile)
@@ -150,11 +161,14 @@ def _finding(growth: TreeGrowth, pile: _Pile, line: Line | None) -> Finding:
     title = f"Processes of {first.name} pile up: {started} more than at the start, still running"
     remedy = _ENDS_WORKERS if first.role == DATALOADER_WORKER else _END_FIRST
     return _built(
-        pile.parent or first, title, first.name, bytes, started, line, evidence, remedy, pile.time_s, pile.alive, growth
-    )
+        pile.parent or first, title, first.name, bytes, started, line, kept, evidence, remedy, pile.time_s, pile.alive,
+        growth,
+    )  # fmt: skip
 
 
-def _zombie_finding(parent: Process, count: Floats, time_s: Floats, name: str, line: Line | None) -> Finding:
+def _zombie_finding(
+    parent: Process, count: Floats, time_s: Floats, name: str, line: Line | None, kept: Keeper | None
+) -> Finding:
     risen = int(count[-1] - count[0])
     evidence = [
         Evidence(
@@ -163,15 +177,16 @@ def _zombie_finding(parent: Process, count: Floats, time_s: Floats, name: str, l
         )
     ]
     title = f"Ended processes of {name} pile up: nobody waited for {risen} of them"
-    return _built(parent, title, f"{name} (zombies)", 0, risen, line, evidence, _WAIT, time_s, count, None)
+    return _built(parent, title, f"{name} (zombies)", 0, risen, line, kept, evidence, _WAIT, time_s, count, None)
 
 
 def _built(
-    parent: Process, title: str, what: str, bytes: int, count: int, line: Line | None, evidence: list[Evidence],
-    remedy: str, time_s: Floats, counts: Floats, growth: TreeGrowth | None,
+    parent: Process, title: str, what: str, bytes: int, count: int, line: Line | None, kept: Keeper | None,
+    evidence: list[Evidence], remedy: str, time_s: Floats, counts: Floats, growth: TreeGrowth | None,
 ) -> Finding:  # fmt: skip
     if line is not None:
         evidence.append(Evidence(f"{line.file}:{line.line} starts processes: {line.text}", {"line": line.line}))
+    evidence += kept.evidence if kept is not None else []
     hours = max(float(np.ptp(time_s)), 1e-9) / 3600
     return Finding(
         kind=_KIND,
@@ -183,7 +198,8 @@ def _built(
             pid=parent.pid,
             process=parent.name,
             role=parent.role,
-            holder=f"{count} processes of {what}",
+            holder=f"{count} processes of {what}{kept.words if kept is not None else ''}",
+            variable=kept.variable if kept is not None else None,
             type="process",
             file=line.file if line is not None else None,
             line=line.line if line is not None else None,

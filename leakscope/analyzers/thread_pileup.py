@@ -20,8 +20,10 @@ from ..units import KiB, format_bytes
 from ._counts import judge_count, up_to_the_end
 from ._growth import TreeGrowth, severity_of, tree_growth
 from ._growth_processes import ProcessGrowth, rows_of
+from ._keepers import THREADS, keeper
 from ._rows import int_of, text_of
 from ._series import Floats
+from ._source_index import tail
 from ._source_lines import Line, thread_start_line
 from ._sources import sources_of
 from ._starts import calls
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 NEEDS = ("process_samples",)
 _KIND = "thread-pileup"
 _OF_LIBRARY = "Thread._bootstrap"  # its first frame, told where no later one is the job's own: idle workers of a pool
+_RUN = ".run"  # what a class derived from Thread runs
 _POOLS = ("ThreadPoolExecutor", "ThreadPool")
 _STACK_BYTES = 64 * KiB  # touched stack and bookkeeping of a waiting Python thread, measured: 40 to 90 KiB
 
@@ -89,6 +92,8 @@ def _finding(
         kind = function = None
     bytes = _bytes(recording, growth, process, started)
     start = _start_line(recording, function)
+    of_class = tail(function[: -len(_RUN)]) if function and function.endswith(_RUN) else None
+    kept = keeper(recording, process, THREADS, (time_s, count), sources_of(recording), start, of_class=of_class)
     named = f" of {function}" if function else ""
     figures = {"first_count": int(count[0]), "last_count": int(count[-1])}
     evidence = [
@@ -101,6 +106,7 @@ def _finding(
         evidence.append(Evidence(f"{alike} of them ran {function} in the last inventory", {"object_count": alike}))
     if start is not None:
         evidence.append(Evidence(f"{start.file}:{start.line} starts them: {start.text}", {"line": start.line}))
+    evidence += kept.evidence if kept is not None else []
     if growth.leaking and bytes:
         each = format_bytes(bytes / max(started, 1))
         evidence.append(Evidence(f"about {each} of growth for each thread", {"bytes": bytes}))
@@ -114,7 +120,8 @@ def _finding(
             pid=process.pid,
             process=process.name,
             role=process.role,
-            holder=f"{started} threads{named}",
+            holder=f"{started} threads{named}{kept.words if kept is not None else ''}",
+            variable=kept.variable if kept is not None else None,
             type="threading.Thread",
             file=start.file if start is not None else text_of(kind, "owner_file"),
             line=start.line if start is not None else int_of(kind, "owner_line"),

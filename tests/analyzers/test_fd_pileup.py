@@ -50,3 +50,60 @@ def test_innocent_descriptors_are_ruled_out(tmp_path, counts):
     findings, (ruled_out,) = looked(with_files(quiet(tmp_path), counts))
     assert not findings
     assert ruled_out.figures["most_descriptors"] == max(counts) + 4
+
+
+STORE = """
+import mmap
+
+class Reader:
+    def __init__(self, path):
+        with open(path, "rb") as source:
+            self.view = mmap.mmap(source.fileno(), 0)
+
+class Store:
+    def __init__(self):
+        self.readers = {}
+
+    def roll(self, number, path):
+        self.readers[number] = Reader(path)
+"""
+
+
+def test_the_container_of_a_wrapper_is_named_with_the_line_that_keeps(tmp_path):
+    builder = with_files(quiet(tmp_path), [3 * n for n in range(LOOKS)])
+    builder.source(PID, "/home/me/store.py", STORE)
+    common = {"root_kind": "frame", "owner_module": "__main__", "owner_file": "/home/me/store.py", "is_user": True}
+    for number, at_s in enumerate((4, 9, 14, 19), 1):
+        count = {"object_count": 1.5 * at_s, "deep_bytes": 8192 * at_s}
+        readers = {"path": "main() store.readers", "variable": "readers", "owner": "Store", "edge_kind": "attribute"}
+        item = {"path": "main() store.readers[*]", "parent_path": readers["path"], "edge_kind": "item"}
+        view = {"path": "main() store.readers[*].view", "parent_path": item["path"], "edge_kind": "attribute"}
+        rows = [
+            {"path": "main() store", "variable": "store", "owner": "main", "edge_kind": "local", "object_count": 1.0},
+            {**readers, "parent_path": "main() store", "type_name": "dict", "object_count": 1.0, "length": 1.5 * at_s},
+            {**item, **count, "variable": "readers", "owner": "Store", "type_name": "__main__.Reader"},
+            {**view, **count, "variable": "view", "owner": "Reader", "type_name": "mmap.mmap"},
+        ]
+        builder.take(PID, number, at_s, holders=[{"type_name": "__main__.Store", **common, **row} for row in rows])
+    (finding,), _ = looked(builder)
+    assert finding.subject.variable == "readers" and "Store.readers (dict)" in finding.subject.holder
+    assert finding.subject.function == "Store.roll"
+
+
+@pytest.mark.parametrize(
+    ("statements", "variable"),
+    [
+        (["self.log = open(path)"], "log"),
+        (["file = open(path)", "self.files.append(file)"], "files"),
+        (["self.last = open(path)", "self.files[path] = self.last"], "files"),
+        (["file = open(path)", "print(file.read())"], None),
+    ],
+    ids=["attribute", "list", "both", "nowhere"],
+)
+def test_without_an_inventory_the_source_says_where_they_are_put(tmp_path, statements, variable):
+    body = "".join(f"        {statement}\n" for statement in statements)
+    text = f"class Log:\n    def rotate(self, path):\n{body}"
+    builder = with_files(quiet(tmp_path), [3 * n for n in range(LOOKS)])
+    (finding,), _ = looked(builder.source(PID, "/home/me/log.py", text))
+    assert finding.subject.variable == variable
+    assert finding.subject.line == 3

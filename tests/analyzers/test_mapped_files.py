@@ -7,12 +7,15 @@ from leakscope.analyzers import analyze
 from .leaks import PID, MiB, trainer
 
 FILE = "/data/tokens.bin"
+LIBRARY = {"map_count": 5, "map_rss_bytes": 2 * MiB, "map_private_dirty_bytes": 16 * 1024}
 
 
 def with_maps(builder, dirty_per_s, rss_per_s=10 * MiB):
     for at_s in (2, 8, 14, 19):
         figures = {"map_rss_bytes": rss_per_s * at_s, "map_private_dirty_bytes": dirty_per_s * at_s}
         builder.row("memory_maps", at_s, PID, map_kind="file", map_path=FILE, map_count=1, **figures)
+        # The rows of one look are written one by one.
+        builder.row("memory_maps", at_s + 1e-5, PID, map_kind="file", map_path="/lib/libc.so.6", **LIBRARY)
     return builder
 
 
@@ -28,9 +31,19 @@ def test_pages_that_were_only_read_are_no_leak(tmp_path):
 
 def test_private_copies_of_a_file_are_a_finding(tmp_path):
     (finding,) = analyze(with_maps(trainer(tmp_path), 10 * MiB).open(), only=["mapped-files"]).findings
-    assert finding.subject.holder == FILE and finding.bytes > 100 * MiB
+    assert finding.subject.holder == finding.subject.path == FILE and finding.bytes > 100 * MiB
 
 
 def test_small_changes_such_as_relocations_are_not(tmp_path):
     report = analyze(with_maps(trainer(tmp_path), 200 * 1024).open(), only=["mapped-files"])
     assert not report.findings and report.ruled_out
+
+
+def test_the_variable_of_the_mapping_is_named(tmp_path):
+    builder = with_maps(trainer(tmp_path), 10 * MiB)
+    row = {"path": "leaky.table", "root_kind": "module", "edge_kind": "global", "variable": "table", "owner": "train"}
+    for number, at_s in enumerate((3, 10, 18), 1):
+        mapped = {**row, "type_name": "numpy.memmap", "is_user": True, "object_count": 1.0, "deep_bytes": 400 * MiB}
+        builder.take(PID, number, at_s, holders=[mapped])
+    (finding,) = analyze(builder.open(), only=["mapped-files"]).findings
+    assert finding.subject.variable == "table" and FILE in finding.subject.holder

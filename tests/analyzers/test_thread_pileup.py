@@ -93,3 +93,16 @@ def test_innocent_threads_are_ruled_out_with_their_number(tmp_path, counts):
     findings, (ruled_out,) = looked(trainer(tmp_path, thread_count=counts).open())
     assert not findings
     assert ruled_out.figures["most_threads"] == max(counts)
+
+
+def test_the_attribute_that_keeps_each_thread_is_named(tmp_path):
+    builder = trainer(tmp_path, thread_count=RISING)
+    row = {"root_kind": "thread", "owner_module": "rates", "owner_file": "/home/me/rates.py", "is_user": True}
+    for number, at_s in enumerate((4, 9, 17), 1):
+        count = {"object_count": 5 + 4.0 * at_s, "deep_bytes": 4096 * at_s}
+        poll = {**row, **count, "path": "Feed.poll() self", "type_name": "rates.Feed", "edge_kind": "local"}
+        own = {"path": "Feed.poll() self._thread", "parent_path": poll["path"], "edge_kind": "attribute"}
+        own |= {"variable": "_thread", "owner": "Feed", "type_name": "threading.Thread"}
+        builder.take(PID, number, at_s, holders=[{**poll, "variable": "self", "owner": "Feed.poll"}, {**poll, **own}])
+    (finding,), _ = looked(builder.open())
+    assert finding.subject.variable == "_thread" and "each Feed._thread" in finding.subject.holder
