@@ -36,6 +36,8 @@ TRACEBACK_BYTES = 64
 _INLINE_ATTRIBUTES = sys.version_info >= (3, 11)
 _object_getattribute = object.__getattribute__
 _getsizeof = sys.getsizeof
+_tb_frame = types.TracebackType.tb_frame.__get__
+_f_back = types.FrameType.f_back.__get__
 _MemberDescriptor = types.MemberDescriptorType
 
 # Shared for ever or without contents worth counting: never opened, never counted.
@@ -362,15 +364,16 @@ def open_frame(walk, obj, node, weight):
         variable, value = pairs.pop()
         walk.push(value, node, " " + variable, LOCAL, weight, None, named_by(variable, owner))
     # A function that has returned is kept, with its locals, by the one it called whose frame an exception keeps.
-    _push_frame(walk, obj.f_back, node, weight)
+    _push_frame(walk, _f_back, obj, node, weight)
 
 
 def qualname_of(code):
     return getattr(code, "co_qualname", code.co_name)  # since Python 3.11
 
 
-def _push_frame(walk, frame, node, weight):
+def _push_frame(walk, frame_of, obj, node, weight):
     """A frame that something else than its running keeps: what runs now is a root of its own, named better there."""
+    frame = frame_of(obj)  # read here: a caller's reference would count as one of the job's
     if frame is not None and id(frame) not in walk.running and frame.f_code.co_name != "<module>":
         name = qualname_of(frame.f_code).rsplit("<locals>.", 1)[-1]
         walk.push(frame, node, " " + name + "()", REFERENCE, weight)
@@ -400,7 +403,7 @@ def open_traceback(walk, obj, node, weight):
     its end, or as far as MANY_ENTRIES: the census knows the rest. **Cost** 0.1 us an entry.
     """
     node.own_bytes += TRACEBACK_BYTES * weight
-    _push_frame(walk, obj.tb_frame, node, weight)
+    _push_frame(walk, _tb_frame, obj, node, weight)
     seen = walk.seen
     entries = []
     entry = obj.tb_next
@@ -420,7 +423,7 @@ def open_traceback(walk, obj, node, weight):
     if length == MANY_ENTRIES and weight <= 1.0:
         rest.chained = rest.linked = rest.cut = True
     for entry in sample:
-        _push_frame(walk, entry.tb_frame, rest, weight * length / len(sample))
+        _push_frame(walk, _tb_frame, entry, rest, weight * length / len(sample))
 
 
 def open_exception(walk, obj, node, weight):
@@ -572,4 +575,6 @@ BY_NAME.update(
 )
 # Their reference count tells how many share one: nothing they hold points back at them as a rule. Instances do have
 # back references (child.parent), so theirs are checked against the census instead.
-COUNTED_BY_REFERENCES = frozenset((list, tuple, dict, set, frozenset, deque, bytearray, OrderedDict, defaultdict))
+COUNTED_BY_REFERENCES = frozenset(
+    (list, tuple, dict, set, frozenset, deque, bytearray, OrderedDict, defaultdict, types.FrameType)
+)
