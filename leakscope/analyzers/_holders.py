@@ -278,13 +278,16 @@ def multiplies(place: Place, *, min_ratio: float = 1.25, max_size_ratio: float =
 class Accumulation:
     """A place whose contents multiply; ``members`` are the paths below it that carry the growth.
 
-    ``is_guess``: its growth was not weighed, but put down to it for want of another.
+    ``is_guess``: its growth was not weighed, but put down to it for want of another. ``handle``: what its members are
+    or hold that stands for memory outside Python, ``bytes_each`` of it for each member, where it grew in step.
     """
 
     place: Place | None
     growth_bytes: float
     members: tuple[Place, ...]
     is_guess: bool = False
+    handle: Place | None = None
+    bytes_each: float | None = None
 
 
 def accumulations(roots: tuple[Place, ...], threshold_bytes: float) -> Iterator[Accumulation]:

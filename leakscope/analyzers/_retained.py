@@ -6,14 +6,17 @@ objects, arrays and tensors, or the autograd graphs that hang on tensors in C++.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..findings import Finding, RuledOut, Skipped
 from ._growth import TreeGrowth, no_growth, tree_growth
+from ._growth_processes import ProcessGrowth
+from ._growth_stacks import growth_lines
 from ._holders import heaps
 from ._retained_finding import GRAPH, OBJECTS, finding_of
 from ._retained_look import holders_of, look_at
+from ._source_lines import Source
 from ._sources import sources_of
 
 if TYPE_CHECKING:
@@ -68,6 +71,13 @@ def _all(
         if looks:
             look = max(looks, key=lambda look: look.explained_share)  # the first of equals
             found = found or []
-            for rank, holder in enumerate(holders_of(look)):
+            package = _package(recording, growth, process, sources) if look.explained_share < 0.5 else None
+            for rank, holder in enumerate(holders_of(look, package)):
                 found.append(finding_of(holder, rank, look, process, growth, sources))
     return found
+
+
+def _package(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, sources: Sequence[Source]) -> str | None:
+    """Whose calls memory was seen to grow under."""
+    lines = growth_lines(recording, growth, process, sources)
+    return lines[0].library if lines else None

@@ -80,6 +80,7 @@ class Retained:
         sure += 0.05 if self.line is not None and self.line.kind == "adds" else 0.0
         sure -= 0.15 if inventory.truncated else 0.0
         sure -= 0.3 if self.limit is not None else 0.0
+        sure -= 0.1 if self.holder.handle is not None else 0.0  # nobody has weighed what its members stand for
         return round(min(max(sure, 0.05), 0.97), 2)
 
 
@@ -99,10 +100,12 @@ def retained(
         look=look,
         place=place,
         named=named,
-        kept=heaviest_leaf(place),
+        kept=holder.handle or heaviest_leaf(place),
         lines=lines,
         weighed_bytes=weighed,
-        share=min(max(weighed / max(look.in_use_bytes, 1.0), 0.0), 1.0),
+        share=min(
+            max((weighed if holder.bytes_each is None else holder.growth_bytes) / max(look.in_use_bytes, 1.0), 0.0), 1.0
+        ),
         pinning_ratio=pinning_ratio,
         rate=rate,
         total_bytes=int(min(rate * max(growth.end_s - growth.start_s, look.seconds), most)),

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ._growth import TreeGrowth
 from ._growth_processes import ProcessGrowth
-from ._holders import GRAPH_TYPE, Accumulation, Heap, Place, accumulations, keeps_growing, user_place
+from ._holders import GRAPH_TYPE, Accumulation, Heap, Place, accumulations, user_place
+from ._retained_handles import handles
 
 # What is held keeps its freed neighbours from being used again: seven times its own size was measured (gradients of
 # 64 KiB kept between activations of 256 KiB). Below this share of the growth it is not what pins so much.
@@ -67,15 +68,16 @@ def look_at(inventory: Heap, process: ProcessGrowth, growth: TreeGrowth, min_sha
     return Look(inventory, list(accumulations(inventory.roots, threshold)), gained, gained - free)
 
 
-def holders_of(look: Look, *, max_count: int = 6) -> list[Accumulation]:
+def holders_of(look: Look, package: str | None = None, *, max_count: int = 6) -> list[Accumulation]:
     """Those to be told, the most first; with a guess where those that were seen explain less than half.
 
-    ``max_count``: nobody mends more at a time.
+    ``package``: under whose calls memory was seen to grow. ``max_count``: nobody mends more at a time.
     """
     holders = list(look.holders)
     if look.explained_share < 0.5:
         missing = look.in_use_bytes - look.explained_bytes
-        holders += _endless_graph(look.inventory, holders, missing) or _growing_length(look.inventory, holders, missing)
+        endless = _endless_graph(look.inventory, holders, missing)
+        holders += endless or handles(look.inventory, holders, missing, package)
     return sorted(_by_user_place(holders), key=lambda h: -h.growth_bytes)[:max_count]
 
 
@@ -98,7 +100,7 @@ def _by_user_place(holders: Sequence[Accumulation]) -> list[Accumulation]:
         group.sort(key=lambda h: -h.growth_bytes)
         members = tuple(m for h in group for m in h.members)
         total = sum(h.growth_bytes for h in group)
-        merged.append(Accumulation(group[0].place, total, members, group[0].is_guess))
+        merged.append(replace(group[0], growth_bytes=total, members=members))
     return merged
 
 
@@ -122,27 +124,3 @@ def _is_endless(place: Place, inventory: Heap, *, min_nodes: int = 4000) -> bool
     Later it follows less, since it may not leave traces in too many nodes of one graph.
     """
     return place.type_name == GRAPH_TYPE and inventory.truncated and place.most_nodes >= min_nodes
-
-
-def _growing_length(inventory: Heap, known: Sequence[Accumulation], missing_bytes: float) -> list[Accumulation]:
-    """The container that gains most members at every take and whose members cannot be weighed: C objects.
-
-    Named only when the visible holders do not explain the growth; half of what is missing is put down to it.
-    """
-    taken = {id(h.place) for h in known}
-    best: Place | None = None
-    for place in inventory.places:
-        if id(place) in taken or not place.has_length or not keeps_growing(place.length, min_persistence=0.9):
-            continue
-        if not user_place(place).is_user:
-            continue  # the lengths of what libraries hold are estimates from a few of them
-        gained = place.length[-1] - place.length[0]
-        if gained >= 4 and _holds_opaque(place) and (best is None or gained > best.length[-1] - best.length[0]):
-            best = place
-    if best is None:
-        return []
-    return [Accumulation(best, max(best.growth_bytes, 0.0) + 0.5 * missing_bytes, tuple(best.children), is_guess=True)]
-
-
-def _holds_opaque(place: Place, depth: int = 4) -> bool:
-    return any(bool(c.row["opaque"]) or (depth > 0 and _holds_opaque(c, depth - 1)) for c in place.children)

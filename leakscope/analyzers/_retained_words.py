@@ -9,7 +9,7 @@ import numpy as np
 
 from ..findings import Evidence
 from ..units import format_bytes, format_count, format_duration
-from ._holder_names import is_hook_table
+from ._library_names import is_hook_table
 from ._retained_figures import Retained
 
 # How to let go of what a library keeps on the user's behalf.
@@ -29,6 +29,8 @@ def _of_what(found: Retained) -> str:
     """``of float32 tensors``-like words, from the types found."""
     if found.is_graph:
         return "of autograd graphs"
+    if found.holder.handle is not None:
+        return f"behind {found.kept.type_name.rsplit('.', 1)[-1]} objects, outside Python"
     place = found.place
     arrays = place.array_bytes[-1] - place.array_bytes[0]
     growth = max(place.growth_bytes, 1.0)
@@ -68,12 +70,20 @@ def _weighed(found: Retained) -> Iterator[Evidence]:
         figures |= {"start_length": int(place.length[0]), "end_length": int(place.length[-1])}
         text += f"; its length went from {format_count(place.length[0])} to {format_count(place.length[-1])}"
     yield Evidence(text, figures)
-    whole = look.in_use_bytes if look.pinned_bytes else look.gained_bytes
-    yield Evidence(
-        f"that is {min(weighed / max(whole, 1.0), 9.99):.0%} of the {format_bytes(whole)} the process gained "
-        f"between those inventories",
-        {"explained_bytes": int(weighed), "process_growth_bytes": int(look.gained_bytes)},
-    )
+    if found.holder.bytes_each is not None:
+        added = place.length[-1] - place.length[0]
+        yield Evidence(
+            f"for each of the {format_count(added)} members that were added, {format_bytes(found.holder.bytes_each)} "
+            f"came into use, much the same between any two inventories",
+            {"bytes_each": round(found.holder.bytes_each), "members": int(added)},
+        )
+    else:
+        whole = look.in_use_bytes if look.pinned_bytes else look.gained_bytes
+        yield Evidence(
+            f"that is {min(weighed / max(whole, 1.0), 9.99):.0%} of the {format_bytes(whole)} the process gained "
+            f"between those inventories",
+            {"explained_bytes": int(weighed), "process_growth_bytes": int(look.gained_bytes)},
+        )
     if look.pinned_bytes >= 0.2 * look.gained_bytes:
         yield Evidence(
             f"malloc also kept {format_bytes(look.pinned_bytes)} more that was freed: it lies in pieces between what "
@@ -97,6 +107,8 @@ def doubts(found: Retained) -> Iterator[str]:
         yield f"it is bounded to {format_count(found.limit)} members: it may stop growing there"
     if found.is_unseen_graph:
         yield "what its graph gained was not seen: a model whose one step needs as many nodes would look the same"
+    elif found.holder.bytes_each is not None:
+        yield "what its members hold outside Python cannot be weighed: it grew in step with their number"
     elif found.share < 0.5:
         yield f"what can be seen in it explains only {found.share:.0%} of the growth"
     if len(inventory.takes) < 4:

@@ -1,0 +1,72 @@
+"""Small Python objects that stand for much memory outside Python: the container of them is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leakscope.analyzers import analyze
+from leakscope.findings import Report
+
+from .test_retained import MB, TAKES_S, first, growing_run, place
+
+SOURCE = """import boostlib
+
+
+class Registry:
+    def __init__(self):
+        self.versions = {}
+
+    def publish(self, number):
+        self.versions[number] = boostlib.train(number)
+
+
+def main():
+    registry = Registry()
+    while True:
+        registry.publish(len(registry.versions))
+"""
+
+
+def recorded(folder: Path, lengths: list[int], *, calls_library: bool, member: str, opaque: bool = False) -> Report:
+    """24 s, 10 MB a second, in step with ``registry.versions`` where its lengths rise evenly."""
+    builder = growing_run(folder, SOURCE)
+    owner: dict[str, Any] = {"owner": "Registry", "variable": "versions"}
+    for number, (at_s, length) in enumerate(zip(TAKES_S, lengths), 1):
+        rows = [
+            place("main() registry", 1000, type_name="__main__.Registry"),
+            place("main() registry.versions", 900 * length, type_name="dict", length=length, **owner),
+            place("main() registry.versions[*]", 800 * length, parent="main() registry.versions", edge_kind="item",
+                  type_name=member, object_count=length, opaque=opaque, **owner),
+        ]  # fmt: skip
+        builder.take(100, number, at_s, holders=rows, rss_bytes=50 * MB + round(at_s * 10 * MB))
+        if calls_library:
+            seen = {"function": "Registry.publish", "owner_file": "/job/train.py", "owner_line": 9, "sample_count": 9}
+            stack = "/job/train.py:15 main\n/job/train.py:9 Registry.publish"
+            builder.row("growth_stacks", at_s, 100, stack=stack, grown_bytes=round(at_s * MB), **seen)
+    return analyze(builder.ends(24.0, exit_code=0).open())
+
+
+EVENLY = [4, 12, 20, 28, 36, 44]
+
+
+@pytest.mark.parametrize("member, opaque", [("boostlib._core.Tree", True), ("boostlib.basic.Booster", False)])
+def test_handles_that_grow_in_step_with_memory_answer_for_it(tmp_path, member, opaque):
+    found = first(recorded(tmp_path, EVENLY, calls_library=True, member=member, opaque=opaque))
+    assert (found.kind, found.subject.variable, found.subject.line) == ("retained-objects", "versions", 9)
+    assert f"behind {member.rsplit('.', 1)[-1]} objects, outside Python" in found.title
+    assert found.bytes > 150 * MB
+    assert 0.6 < found.confidence < 0.9
+    assert any("for each of the" in evidence.text for evidence in found.evidence)
+
+
+def test_objects_of_a_library_under_whose_calls_nothing_grew_do_not(tmp_path):
+    report = recorded(tmp_path, EVENLY, calls_library=False, member="boostlib.basic.Booster")
+    assert "versions" not in [finding.subject.variable for finding in report.findings]
+
+
+def test_objects_of_a_library_that_do_not_grow_in_step_do_not(tmp_path):
+    report = recorded(tmp_path, [4, 5, 60, 61, 62, 400], calls_library=True, member="boostlib.basic.Booster")
+    assert "versions" not in [finding.subject.variable for finding in report.findings]
