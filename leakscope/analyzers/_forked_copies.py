@@ -71,8 +71,10 @@ def most_copied(parent: Process | None, workers: Sequence[Process], by_us: Seque
 def _readings(
     parent: Process | None, worker: Process, workers: Sequence[Process], by_us: Sequence[Copied], lonely: bool
 ) -> Iterator[_Reading]:
-    """Its private memory at each reading, less that at the first and the pages it added itself since.
+    """Its private memory at each reading, less the pages it added itself since it was born.
 
+    A fork begins with its parent's pages and none of its own; on a busy machine the first reading comes late, and what
+    had been copied by then counts too. Where the parent is not known, all counts from the first reading.
     What only two processes share is private to either once the other has written to it, or has ended: then nobody can
     tell whose copy it is, and such readings count only where there was never a third process. Of those the inventories
     of ours are left out, and what the parent gave back.
@@ -81,11 +83,16 @@ def _readings(
     time_s, private, pages = (rows[name].to_numpy(dtype=np.float64) for name in ("time_s", "uss_bytes", "anon_bytes"))
     siblings = alive_counts(workers, time_s)
     parent_s, parent_pages = series(parent.samples, "anon_bytes") if parent is not None else (np.empty(0), np.empty(0))
-    for i in range(1, time_s.size):
-        copied = float(private[i] - private[0]) - max(0.0, float(pages[i] - pages[0]))
+    if not time_s.size:
+        return
+    own_at_first, born_pages = float(private[0]), float(pages[0])
+    if parent_s.size:
+        own_at_first, born_pages = 0.0, min(born_pages, level_at(parent_s, parent_pages, worker.born_s))
+    for i in range(time_s.size):
+        copied = float(private[i]) - own_at_first - max(0.0, float(pages[i]) - born_pages)
         if lonely:
-            copied -= sum(c.bytes for c in by_us if time_s[0] <= c.from_s <= time_s[i])
-            copied -= _given_back(parent_s, parent_pages, float(time_s[0]), float(time_s[i]))
+            copied -= sum(c.bytes for c in by_us if worker.born_s <= c.from_s <= time_s[i])
+            copied -= _given_back(parent_s, parent_pages, worker.born_s, float(time_s[i]))
         elif siblings[i] < 2:
             continue
         yield _Reading(float(time_s[i]), worker, max(0.0, copied))
