@@ -6,22 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ._holders import Place, user_place
+from ._library_names import filled_by, made_at
 from ._manager_proxies import named_by_proxy
-from ._source_lines import Holder, Line, Source, adding_lines, find_method_calls
-
-# Where torch keeps hooks, and what registers them there: nobody writes the attribute's own name.
-_HOOKS = {
-    "_backward_hooks": ("register_hook", "register_full_backward_hook", "register_backward_hook"),
-    "_backward_pre_hooks": ("register_full_backward_pre_hook",),
-    "_forward_hooks": ("register_forward_hook",),
-    "_forward_pre_hooks": ("register_forward_pre_hook",),
-    "_post_accumulate_grad_hooks": ("register_post_accumulate_grad_hook",),
-}
-
-
-def is_hook_table(variable: object) -> bool:
-    """By its name, torch keeps hooks there."""
-    return variable in _HOOKS
+from ._source_lines import Holder, Line, Source, adding_lines
 
 
 def holder_name(place: Place) -> str:
@@ -73,12 +60,11 @@ def named_in(
         return proxy
     named = user_place(place)
     lines = _adding_to(sources, named, place)
-    hooks = _hooks_at(place)
-    if hooks is not None:
-        registering = find_method_calls(sources, *_HOOKS[hooks.row["variable"]])
-        if registering:
-            known = {(line.file, line.line) for line in lines if line.kind == "adds"}
-            return (named if registering[0][:2] in known else hooks), registering
+    filled = filled_by(sources, place)
+    if filled is not None:
+        table, filling = filled
+        known = {(line.file, line.line) for line in lines if line.kind == "adds"}
+        return (named if filling[0][:2] in known else table), filling
     inner: Place | None = place
     while inner is not None and inner is not named and not _best_adds(lines, sure_score):
         if inner.row["edge_kind"] == "attribute":
@@ -86,15 +72,11 @@ def named_in(
             if _best_adds(given, min_score):
                 return inner, given
         inner = inner.parent
+    made = made_at(sources, named, place)
+    if made is not None and not _best_adds(lines, min_score):  # what is done once fills nothing
+        attribute, line = made
+        return attribute, [line, *lines]
     return named, lines
-
-
-def _hooks_at(place: Place) -> Place | None:
-    """The place itself, or the one it is a member of, if torch's hooks are kept there."""
-    for found in (place, place.parent):
-        if found is not None and found.row["edge_kind"] == "attribute" and found.row["variable"] in _HOOKS:
-            return found
-    return None
 
 
 def _adding_to(sources: Sequence[Source], place: Place, kept_in: Place) -> list[Line]:

@@ -152,6 +152,85 @@ def test_hooks_that_pile_up_on_tensors_are_named_with_the_line_that_registers(tm
     assert "remove()" in found.remedy[0]
 
 
+LOGGING_SOURCE = """import logging
+from logging.handlers import MemoryHandler
+
+log = logging.getLogger("samples")
+
+
+def configure(size):
+    recorder = MemoryHandler(size)
+    log.addHandler(recorder)
+
+
+def main():
+    configure(500)
+    while True:
+        log.debug(read())
+
+
+main()
+"""
+
+
+def test_an_object_given_to_a_library_is_named_with_the_line_that_makes_it(tmp_path: Path) -> None:
+    """Its handler was added once: that is not what fills memory, but the buffer of the handler."""
+    library: dict[str, Any] = {"root_kind": "module", "is_user": False, "owner_module": "logging", "owner_file": None}
+    builder = growing_run(tmp_path, LOGGING_SOURCE)
+    for number, at_s in enumerate(TAKES_S, 1):
+        held, count = 10 * MB * at_s, 20 * at_s
+        logger = {"parent": None, "owner": "train", "variable": "log", "root_kind": "module", "edge_kind": "global"}
+        handler = {"variable": "handlers", "type_name": "logging.handlers.MemoryHandler", "edge_kind": "item"}
+        record = {"variable": "buffer", "type_name": "logging.LogRecord", "edge_kind": "item", "object_count": count}
+        buffer = "train.log.handlers[*].buffer"
+        holders = [
+            place("train.log", held, type_name="logging.Logger", **logger),
+            place("train.log.handlers", held, owner="Logger", length=1.0, **library),
+            place("train.log.handlers[*]", held, parent="train.log.handlers", owner="Logger", **library, **handler),
+            place(buffer, held, owner="MemoryHandler", length=count, **library),
+            place(f"{buffer}[*]", held, parent=buffer, owner="MemoryHandler", **library, **record),
+        ]
+        builder.take(100, number, at_s, holders=holders, rss_bytes=50 * MB + round(held))
+    found = first(analyze(builder.ends(24.0, exit_code=0).open()))
+    assert (found.subject.variable, found.subject.holder) == ("buffer", "MemoryHandler.buffer (list)")
+    assert (found.subject.line, found.subject.function, found.subject.library) == (8, "configure", "logging")
+
+
+TIMERS_SOURCE = """import asyncio
+
+
+class Quota:
+    def admit(self, customer):
+        loop = asyncio.get_running_loop()
+        loop.call_later(1800, self.release, customer)
+
+
+async def main():
+    quota = Quota()
+    while True:
+        asyncio.create_task(handle(quota))
+        await asyncio.sleep(0.1)
+"""
+
+
+def test_timers_of_an_event_loop_are_named_with_the_line_that_asks_for_them(tmp_path: Path) -> None:
+    library: dict[str, Any] = {"is_user": False, "owner_module": "asyncio.unix_events", "owner": "_UnixEventLoop"}
+    builder = growing_run(tmp_path, TIMERS_SOURCE)
+    for number, at_s in enumerate(TAKES_S, 1):
+        held, count = 10 * MB * at_s, 20 * at_s
+        timer = {"variable": "_scheduled", "type_name": "asyncio.events.TimerHandle", "edge_kind": "item"}
+        timers = "run() loop._scheduled"
+        holders = [
+            place("run() loop", held, type_name="asyncio.unix_events._UnixEventLoop", **library),
+            place(timers, held, length=count, **library),
+            place(f"{timers}[*]", held, parent=timers, object_count=count, **library, **timer),
+        ]
+        builder.take(100, number, at_s, holders=holders, rss_bytes=50 * MB + round(held))
+    found = first(analyze(builder.ends(24.0, exit_code=0).open()))
+    assert (found.subject.variable, found.subject.library) == ("_scheduled", "asyncio")
+    assert (found.subject.line, found.subject.function) == (7, "Quota.admit")
+
+
 def test_a_program_that_does_not_grow_has_no_culprit(tmp_path: Path) -> None:
     report = recorded(tmp_path, lambda f: history(40 * MB * f, 2000 * f), growing=False)
     assert report.findings == []
