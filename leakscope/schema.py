@@ -72,6 +72,9 @@ _ALLOCATED_BLOCKS = _c("allocated_blocks", "int", "", "sys.getallocatedblocks():
 _MALLOC_IN_USE_BYTES = _c("malloc_in_use_bytes", "int", "bytes", "mallinfo2 uordblks + hblkhd: handed out by malloc")
 _REACHED_COUNT = _c("reached_count", "int", "", "objects the walk stands for, sampled members extrapolated")
 _TYPE_NAME = _c("type_name", "str", "", "module-qualified name of the type")
+_GC_FROZEN_COUNT = _c(
+    "gc_frozen_count", "int", "", "gc.get_freeze_count(): objects the collector ignores; null = not read"
+)
 _OBJECT_COUNT = _c("object_count", "float", "", "objects (in holders: extrapolated from the sampled members)")
 _SHALLOW_BYTES = _c("shallow_bytes", "int", "bytes", "the objects' own bytes, without what they refer to")
 _OWNER_FILE = _c("owner_file", "str", "", "source file of the owner, where known")
@@ -215,7 +218,7 @@ TABLES: dict[str, Table] = {
             _c("gc_full_collections", "int", "", "collections of the oldest generation so far"),
             _c("gc_collected_count", "int", "", "objects that collections freed so far"),
             _c("gc_uncollectable_count", "int", "", "objects that collections could not free so far"),
-            _c("gc_frozen_count", "int", "", "gc.get_freeze_count(): objects the collector ignores"),
+            _GC_FROZEN_COUNT,
             _c("python_thread_count", "int", "", "Python threads (len(sys._current_frames()) less the agent's own)"),
         )),
         Table("takes", "agent", "One inventory of the Python heap: when, where and at what cost", (
@@ -227,6 +230,7 @@ TABLES: dict[str, Table] = {
             _c("take_cpu_s", "float", "s", "CPU time of the take"),
             _RSS_BYTES,
             _c("gc_object_count", "int", "", "objects the collector tracks"),
+            _GC_FROZEN_COUNT,
             _c("visited_count", "int", "", "objects the walk looked at"),
             _REACHED_COUNT,
             _c("truncated", "bool", "", "the walk ran out of its budget: figures are lower bounds"),
@@ -276,7 +280,7 @@ TABLES: dict[str, Table] = {
             _TYPE_NAME,
             _OBJECT_COUNT,
             _REACHED_COUNT,
-            _c("orphan_verdict", "str", "", "garbage-cycle, no-python-holder, held, unknown"),
+            _c("orphan_verdict", "str", "", "garbage-cycle, no-python-holder, held, unknown, frozen"),
             _c("sampled_count", "int", "", "objects the verdict was tested on"),
             _c("chain", "str", "", "types and names from the object up to what holds it, or round the cycle"),
             _OWNER_FILE,

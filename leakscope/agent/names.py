@@ -39,6 +39,16 @@ def type_name(cls):
     return module + "." + name
 
 
+def definition(cls):
+    """(file, line) of a Python class, by its __init__."""
+    namespace = namespace_of(cls)
+    method = namespace.get("__init__")
+    file = module_file(namespace.get("__module__"))
+    if type(method) is types.FunctionType and not method.__code__.co_filename.startswith("<"):  # of a dataclass
+        return method.__code__.co_filename, method.__code__.co_firstlineno
+    return (file, None) if flags_of(cls) & HEAPTYPE else (None, None)
+
+
 def frame_locals(frame):
     """[(name, value), …] of a frame without leaving a dict behind that pins them.
 

@@ -8,10 +8,12 @@ import sys
 
 from . import names
 from .allocators import Allocators, malloc_figures
+from .frozen import FrozenCount
 from .memory import rss_bytes
 
 _IMMORTAL_NONE = sys.version_info >= (3, 12)
 _allocators = Allocators()
+_frozen = FrozenCount()
 
 
 def row():
@@ -35,7 +37,7 @@ def row():
         "gc_full_collections": stats[-1]["collections"],
         "gc_collected_count": sum(generation["collected"] for generation in stats),
         "gc_uncollectable_count": sum(generation["uncollectable"] for generation in stats),
-        "gc_frozen_count": gc.get_freeze_count(),
+        "gc_frozen_count": _frozen.read_if_due(),
         "python_thread_count": _thread_count(),
     }
     row.update(_allocators.figures())

@@ -12,12 +12,12 @@ from time import perf_counter, thread_time
 
 from . import autograd, frameworks, gradients, loaders, names, openers, referrers, roots, tensors, walk
 from .memory import rss_bytes
-from .probes import compile_counters, data_forms, holders, object_types, orphans, threads
+from .probes import compile_counters, data_forms, frozen, holders, object_types, orphans, threads
 from .probes import tensors as tensor_rows
 from .probes import weights as weight_rows
 
 # data_forms first: it holds containers, and orphans counts references.
-PROBES = (data_forms, object_types, holders, orphans, threads, tensor_rows, weight_rows, compile_counters)
+PROBES = (data_forms, object_types, holders, orphans, frozen, threads, tensor_rows, weight_rows, compile_counters)
 _SUSPENDED = frozenset((types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType))
 _TORCH = ("Tensor", "Module", "Optimizer", "Iterator")
 _LRU_CACHE = type(lru_cache(repr))
@@ -48,6 +48,7 @@ class Take(object):
         self.other_rows = []
         self.walk = None
         self.census = None
+        self.frozen_count = 0
         self.threads = None
         self.summary = {}
 
@@ -74,6 +75,7 @@ class Take(object):
         objects = gc.get_objects()
         self.census = tensors.census(objects)
         object_count = len(objects)
+        self.frozen_count = gc.get_freeze_count()  # as dear as the list of the others, which it is missing from
         looks = self.looks_into_torch
         kinds_of = {name: tensors.types_of(name) if looks else frozenset() for name in _TORCH}
         # One pass for all that is wanted by type: it costs as much as the census itself.
@@ -126,6 +128,7 @@ class Take(object):
         held_tensor_bytes = sum(n.deep_tensor for n in nodes if n.parent is None)
         self.summary = {
             "gc_object_count": object_count,
+            "gc_frozen_count": self.frozen_count,
             "visited_count": self.walk.visited,
             "reached_count": int(sum(n.count for n in nodes)),
             "truncated": self.walk.is_cut_short(),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..findings import RuledOut
 from ..units import MiB, format_bytes, format_count
+from ._frozen_garbage import frozen_in
 from ._growth import tree_growth
 from ._growth_processes import ProcessGrowth, rows_of
 from ._rows import int_of, text_of
@@ -64,7 +65,8 @@ def ruled_out(
     still_resident: float = 0.9,  # what ended with less gave memory back by itself: then nothing follows for a trim
 ) -> Iterator[RuledOut]:
     """What the experiments say about the process that gained most of those that made any."""
-    for process in tree_growth(recording).processes:
+    growth = tree_growth(recording)
+    for process in growth.processes:
         rows = rows_of(recording.tables["experiments"], process)
         if not len(rows):
             continue
@@ -78,6 +80,8 @@ def ruled_out(
             figures = {"returned_bytes": given, "held_bytes": end.held_bytes, "pid": process.pid}
             experiment = text_of(row, "experiment")
             if experiment == "gc.collect" and is_small:
+                if frozen_in(recording, growth, process) is not None:
+                    continue  # of what is frozen it could free nothing
                 count = format_count(int_of(row, "freed_count") or 0)
                 reason = f"gc.collect() at the end gave back {amount} ({count} objects): calling it will not help"
                 yield RuledOut("cyclic-garbage", reason, figures)

@@ -3,7 +3,8 @@
 Looks for:     objects of a growing type that only a cycle of their own keeps alive.
 Why:           objects that refer to each other are freed by the collector alone; switched off, it frees none of them.
 Decides by:    cycles found by the inventories, min_objects more of them at the end; else a collector that did not run
-               while min_objects unreachable objects piled up and most of the growth is in nothing that can be reached.
+               while min_objects unreachable objects piled up and most of the growth is in nothing that can be reached;
+               else ever more objects that gc.freeze() hides and that no inventory reached (_frozen_garbage.py).
 Mistaken when: a very rare full collection was due just after the recording ended.
 Do:            let the collector run, or break the cycle with a weak reference.
 """
@@ -16,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
 from ..units import format_bytes, format_count
+from ._frozen_garbage import frozen_finding
+from ._cycle_lines import breaking, cycle_line
 from ._growth import TreeGrowth, no_growth, severity_of, tree_growth
 from ._growth_processes import ProcessGrowth, rows_of
 from ._ledger import growth_of, ledger
@@ -31,7 +34,8 @@ if TYPE_CHECKING:
 NEEDS = ("process_samples", "sentinels")
 _KIND = "cyclic-garbage"
 _REACHED = ("tensors", "arrays", "python-objects")  # what the inventories found by a way from a root: no garbage
-_NOBODY = "other"  # tensors that the sweep over all objects found, but no way led to
+# Tensors that the sweep over all objects found: no way led to the first; to the others one may, with their history.
+_NOBODY = ("other", "activation")
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,10 @@ def findings(
     likely = collector.state in ("off", "frozen", "idle") and (
         unreached >= min_objects and out_of_reach >= min_share * process.growth_bytes
     )
-    if seen or likely:
+    hidden = None if seen else frozen_finding(recording, growth, process, out_of_reach, min_objects=min_objects)
+    if hidden is not None:
+        yield hidden
+    elif seen or likely:
         yield _finding(recording, growth, process, collector, cycles, unreached, out_of_reach)
     else:
         yield _ruled_out(collector)
@@ -106,11 +113,12 @@ def _collector(sentinels: pd.DataFrame, growth: TreeGrowth) -> _Collector | None
     collections, full = passed("gc_collections"), passed("gc_full_collections")
     threshold = rows["gc_threshold"].dropna()
     enabled = rows["gc_enabled"].dropna()
-    frozen = int(rows["gc_frozen_count"].fillna(0).iloc[-1])
+    counts = rows["gc_frozen_count"].dropna()  # read less often where many are frozen
+    frozen = int(counts.iloc[-1]) if len(counts) else 0
     state = "works"
     if (len(enabled) and enabled.mean() < 0.5) or (len(threshold) and threshold.iloc[-1] == 0):
         state = "off"
-    elif passed("gc_frozen_count") >= 1000:
+    elif frozen - (int(counts.iloc[0]) if len(counts) else 0) >= 1000:
         state = "frozen"
     elif collections == 0:
         state = "idle"
@@ -156,14 +164,21 @@ def _out_of_reach(recording: Recording, process: ProcessGrowth) -> int:
 
 
 def _tensors_of_nobody(recording: Recording, process: ProcessGrowth) -> int:
-    """What the host's tensors gained that exist, but that no way leads to, last take against first."""
+    """What the host's tensors gained that exist, but that no way leads to, last take against first.
+
+    Less all that ways lead to gained: some of it may be among these.
+    """
     rows = rows_of(recording.tables["tensors"], process)
     rows = rows[(rows["device"] == "cpu") & (rows["moment"] == "take") & rows["take"].notna()]
     if not len(rows):
         return 0
-    alone = rows["storage_bytes"].where(rows["tensor_owner"] == _NOBODY, 0).astype(float)
+    alone = rows["storage_bytes"].where(rows["tensor_owner"].isin(_NOBODY), 0).astype(float)
     by_take = alone.groupby(rows["take"]).sum()
-    return max(0, round(float(by_take.iloc[-1] - by_take.iloc[0])))
+    grown = float(by_take.iloc[-1] - by_take.iloc[0])
+    holders = rows_of(recording.tables["holders"], process)
+    roots = holders[holders["parent_path"].isna() & holders["take"].isin(by_take.index)]
+    held = roots["tensor_deep_bytes"].astype(float).groupby(roots["take"]).sum().reindex(by_take.index, fill_value=0.0)
+    return max(0, round(grown - max(0.0, float(held.iloc[-1] - held.iloc[0]))))
 
 
 def _finding(
@@ -176,7 +191,8 @@ def _finding(
     out_of_reach: int,
 ) -> Finding:
     idle = collector.state != "works"
-    place = _switch(sources_of(recording), collector.state)
+    sources = sources_of(recording)
+    place = _switch(sources, collector.state)
     row = cycles["row"] if cycles else None
     chain, kind = (
         text.replace("__main__.", "") if text else None for text in (text_of(row, "chain"), text_of(row, "type_name"))
@@ -194,7 +210,12 @@ def _finding(
     else:
         text = f"{format_count(unreached)} more objects than before have no way to them from any variable"
         evidence.append(Evidence(text, {"object_count": unreached}))
+    made = cycle_line(sources, row)
+    if made:
+        evidence.append(Evidence(f"{made.file}:{made.line} makes the cycle: {made.text}", {"line": made.line}))
     file, line = text_of(row, "owner_file"), int_of(row, "owner_line")
+    if made:
+        file, line = made.file, made.line
     if place:
         evidence.append(Evidence(f"{place.file}:{place.line}: {place.text}", {"line": place.line}))
         file, line = place.file, place.line
@@ -222,24 +243,23 @@ def _finding(
         bytes_per_hour=round(bytes / max(growth.end_s - growth.start_s, 1e-9) * 3600, 1),
         evidence=evidence,
         doubts=doubts,
-        remedy=_remedy(collector, place, bytes),
+        remedy=[_remedy(collector, place, bytes), breaking(row, made)],
     )
 
 
-def _remedy(collector: _Collector, place: Line | None, bytes: int) -> list[str]:
+def _remedy(collector: _Collector, place: Line | None, bytes: int) -> str:
     where = f" ({place.file}:{place.line})" if place else ""
     frees = f"frees about {format_bytes(bytes)}"
-    first = {
+    return {
         "off": f"leave the collector on{where}, or call gc.collect() now and then: {frees}",
         "frozen": f"call gc.freeze() once, before the work begins{where}: {frees}",
         "idle": f"set a lower gc.set_threshold{where}, or call gc.collect() now and then: {frees}",
     }.get(collector.state, f"call gc.collect() now and then: {frees}")
-    return [first, "or make one reference of the cycle a weakref.ref: then nothing has to be collected at all"]
 
 
 def _ruled_out(collector: _Collector) -> RuledOut:
     figures = {"gc_collections": collector.collections, "gc_collected_count": collector.collected}
-    if collector.collections:
+    if collector.collections and collector.state != "frozen":
         freed = f"collecting garbage freed {format_count(collector.collected)} objects"
         reason = f"{freed} in {collector.collections} collections, and memory grew all the same"
         return RuledOut(_KIND, f"{reason}: calling gc.collect() will not help", figures)

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
-from ..units import MiB, format_bytes
+from ..units import MiB, format_bytes, format_count
 from ._foreign_calls import handing_out
+from ._frozen_garbage import Frozen, frozen_in
 from ._growth import TreeGrowth, no_growth, severity_of, tree_growth
 from ._growth_processes import ProcessGrowth, rows_of
 from ._growth_stacks import STANDARD_LIBRARY, GrowthLine, growth_lines, imported_package
@@ -232,7 +233,7 @@ def _finding(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, l
         ),
         bytes_per_hour=round(bytes / max(growth.end_s - growth.start_s, 1e-9) * 3600, 1) if growth.leaking else None,
         evidence=[*_evidence(recording, growth, process, look), *(stack.evidence for stack in watched)],
-        doubts=_doubts(look, top),
+        doubts=_doubts(look, top, frozen_in(recording, growth, process)),
         remedy=cache.remedy if cache is not None else [],
         series=_series(recording, process),
         wasted=not growth.leaking,
@@ -285,8 +286,11 @@ def _confidence(line: GrowthLine | None, top: NativeStack | None) -> float:
     return round(max(by_look, 0.5 + 0.45 * top.share if top is not None else 0.0), 2)
 
 
-def _doubts(look: _Look, top: NativeStack | None) -> list[str]:
+def _doubts(look: _Look, top: NativeStack | None, frozen: Frozen | None) -> list[str]:
     doubts = []
+    if frozen is not None:
+        count = format_count(frozen.gained_count)
+        doubts.append(f"gc.freeze() hid {count} more objects from the collector: their cycles may hold part of it")
     line, cache = look.lines[0] if look.lines else None, look.cache
     if top is not None:
         doubts.append("memray saw what was kept from its window: a cache that is still filling looks the same")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
@@ -10,6 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from leakscope.agent.frozen import FrozenCount
 
 from .staging import rows, run, stage
 
@@ -165,6 +168,39 @@ else: os._exit(0)
     assert len(forked) == 1
     assert not [t for t in found["takes"] if t["pid"] in forked]
     assert [s for s in found["sentinels"] if s["pid"] in forked]
+
+
+def test_frozen_objects_of_a_class_are_counted_though_no_list_has_them(tmp_path: Path) -> None:
+    text = """
+import gc, time
+class Leg:
+    def __init__(self):
+        self.me = self
+for n in range(30):
+    legs = [Leg() for n in range(1000)]
+    gc.freeze()
+    time.sleep(0.1)
+"""
+    journal = stage(tmp_path)
+    done = run(journal, script(tmp_path, text))
+    assert (done.returncode, done.stderr) == (0, "")
+    found = rows(journal)
+    assert max(t["gc_frozen_count"] for t in found["takes"]) >= 10_000
+    hidden = [o for o in found["orphans"] if o["orphan_verdict"] == "frozen"]
+    assert hidden[-1]["type_name"] == "__main__.Leg"
+    assert hidden[-1]["object_count"] > 15_000 and hidden[-1]["reached_count"] < 3000
+    assert hidden[-1]["owner_line"] == 4
+
+
+def test_what_is_dear_to_count_is_counted_seldom() -> None:
+    gc.collect()
+    gc.freeze()  # all that this process has
+    try:
+        count = FrozenCount()
+        assert count.read_if_due() == gc.get_freeze_count()
+        assert count.read_if_due() is None
+    finally:
+        gc.unfreeze()
 
 
 def test_a_main_thread_that_waits_on_is_waited_for_only_once(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def rows(take):
             sampled_count = len(picked[cls])
             size = names.safe_size(picked[cls][0])
             verdict, chain = _why(take, picked, cls)
-            file, line = _definition(cls)
+            file, line = names.definition(cls)
             yield {
                 "type_name": names.type_name(cls),
                 "object_count": take.census[cls],
@@ -167,13 +167,3 @@ def _climb(take, picked, cls):
     if chain.holder_id is not None and chain.holder_id not in take.walk.seen:
         take.memory.setdefault("library_names", {})[chain.holder_id] = (chain.holder_label, chain.holder_named)
     return "held", chain.label
-
-
-def _definition(cls):
-    """(file, line) of a Python class, by its __init__."""
-    namespace = names.namespace_of(cls)
-    method = namespace.get("__init__")
-    file = names.module_file(namespace.get("__module__"))
-    if type(method) is types.FunctionType:
-        return method.__code__.co_filename, method.__code__.co_firstlineno
-    return (file, None) if cls.__flags__ & names.HEAPTYPE else (None, None)

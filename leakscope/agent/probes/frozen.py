@@ -1,0 +1,60 @@
+"""Objects of the user's classes that ``gc.freeze()`` hides and that no path from a root reached.
+
+They are in no list that Python shows. But each instance of a Python class refers to its class, so the references to a
+class count its instances, frozen or not.
+"""
+
+import sys
+
+from .. import names
+
+TABLE = "orphans"
+
+LEAST_FROZEN = 1000  # below it nothing worth a look is hidden
+LEAST_UNREACHED = 300
+MOST_CLASSES = 2000
+MOST_ROWS = 10
+
+
+def rows(take):
+    """Those of most instances. **Cost** 1 us a global of the user's modules, and nothing while little is frozen."""
+    if take.frozen_count < LEAST_FROZEN or take.walk.is_cut_short():
+        return
+    hidden = []
+    for cls in _user_classes():
+        count = sys.getrefcount(cls)
+        reached = int(take.reached.get(cls, 0))
+        # More than the census lists: the others are frozen. A class has a few references besides, not hundreds.
+        if count - max(reached, take.census.get(cls, 0)) >= LEAST_UNREACHED:
+            hidden.append((count - reached, count, reached, cls))
+    hidden.sort(key=lambda found: -found[0])
+    for _, count, reached, cls in hidden[:MOST_ROWS]:
+        file, line = names.definition(cls)
+        yield {
+            "type_name": names.type_name(cls),
+            "object_count": count,
+            "reached_count": reached,
+            "orphan_verdict": "frozen",
+            "owner_file": file,
+            "owner_line": line,
+        }
+
+
+def _user_classes():
+    found = []
+    for name, module in list(sys.modules.items()):
+        try:
+            namespace = object.__getattribute__(module, "__dict__")
+        except Exception:
+            continue
+        if type(name) is not str or type(namespace) is not dict:
+            continue
+        if not names.is_user_module(name, names.module_file(name)):
+            continue
+        for value in list(namespace.values()):
+            if type in names.mro_of(type(value)) and names.namespace_of(value).get("__module__") == name:
+                if names.is_plain_class(value):
+                    found.append(value)
+                if len(found) >= MOST_CLASSES:
+                    return found
+    return found

@@ -1,0 +1,70 @@
+"""Cycles that gc.freeze() hides: named with the call; silent where it is called once, or what it freezes is in use."""
+
+from __future__ import annotations
+
+from leakscope.analyzers import analyze
+
+from .leaks import PID, RUN_S, sentinels, trainer
+
+SOURCE = "import gc, os\n\ndef in_worker():\n    gc.freeze()\n    return os.fork()\n"
+EVER_MORE = [5000 * s for s in range(int(RUN_S))]
+
+
+def run(folder, frozen, *, reached_each_s=0, legs_each_s=0):
+    """A trainer that leaks, with so many objects frozen at each second."""
+    builder = sentinels(trainer(folder), gc_frozen_count=frozen)
+    for number, at_s in enumerate((2, 6, 10, 14, 18), 1):
+        legs = {"type_name": "__main__.Leg", "orphan_verdict": "frozen", "reached_count": 4}
+        builder.take(
+            PID,
+            number,
+            at_s,
+            gc_frozen_count=frozen[at_s],
+            reached_count=900 + reached_each_s * at_s,
+            python_bytes=1,
+            array_bytes=1,
+            tensor_bytes=1,
+            orphans=[{**legs, "object_count": 100.0 + legs_each_s * at_s}] if legs_each_s else [],
+        )
+    return analyze(builder.source(PID, "/home/me/train.py", SOURCE).open())
+
+
+def test_to_freeze_again_and_again_is_named_with_the_call_and_the_class(tmp_path):
+    report = run(tmp_path, EVER_MORE, legs_each_s=2500)
+    found = report.findings[0]
+    assert found.kind == "cyclic-garbage"
+    assert "Leg" in found.title and "gc.freeze() at train.py:4" in found.title
+    assert (found.subject.type, found.subject.line, found.subject.function) == ("Leg", 4, "in_worker")
+    assert found.bytes > 100 * 2**20
+    assert "gc.unfreeze()" in found.remedy[0]
+    assert [f.kind for f in report.findings] == ["cyclic-garbage"]  # and not native code
+
+
+def test_readings_may_be_missing_and_classes_unknown(tmp_path):
+    sparse = [count if s % 4 == 2 else None for s, count in enumerate(EVER_MORE)]
+    found = run(tmp_path, sparse).findings[0]
+    assert (found.kind, found.subject.line) == ("cyclic-garbage", 4)
+    assert found.confidence < 0.8
+
+
+def test_to_freeze_once_before_the_work_is_innocent(tmp_path):
+    report = run(tmp_path, [0] * 3 + [200_000] * (int(RUN_S) - 3))
+    assert [f.kind for f in report.findings] == ["native-growth"]
+    assert not any("freeze" in doubt for doubt in report.findings[0].doubts)
+
+
+def test_to_freeze_and_unfreeze_is_innocent(tmp_path):
+    report = run(tmp_path, [15_000 * (s % 2) for s in range(int(RUN_S))])
+    assert [f.kind for f in report.findings] == ["native-growth"]
+
+
+def test_what_a_variable_leads_to_is_no_garbage_though_frozen(tmp_path):
+    report = run(tmp_path, EVER_MORE, reached_each_s=5000)
+    assert "cyclic-garbage" not in [f.kind for f in report.findings]
+    assert any("freeze" in doubt for doubt in report.findings[0].doubts)
+    assert not any("will not help" in r.reason for r in report.ruled_out if r.kind == "cyclic-garbage")
+
+
+def test_few_objects_do_not_explain_much_memory(tmp_path):
+    report = run(tmp_path, [60 * s for s in range(int(RUN_S))])
+    assert "cyclic-garbage" not in [f.kind for f in report.findings]
