@@ -138,10 +138,24 @@ def _forms(recording: Recording, process: ProcessGrowth) -> list[_Form]:
     forms: list[_Form] = []
     rows = rows[(rows["take"] == last) & (rows["data_form"] != _MAPPED)]
     for _, row in rows.sort_values("deep_bytes", ascending=False, kind="stable").iterrows():
+        if _is_on_its_way(str(row["path"]), by_path):
+            continue
         form = _form(row, by_path)
         if not any(_is_same_memory(form, other) for other in forms):
             forms.append(form)
     return forms
+
+
+def _is_on_its_way(path: str, by_path: dict[str, pd.Series[Any]]) -> bool:
+    """Only a call into a library refers to it: one form is being made of another, and that one is dropped at the end."""
+    at: str | None = path
+    root = None
+    while at is not None and at in by_path:
+        root = by_path[at]
+        if _is_of_user(root):
+            return False
+        at = text_of(root, "parent_path")
+    return root is not None and text_of(root, "root_kind") == "frame"
 
 
 def _form(row: pd.Series[Any], by_path: dict[str, pd.Series[Any]]) -> _Form:

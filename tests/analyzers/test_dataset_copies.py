@@ -43,15 +43,21 @@ def tokenized(texts: Sequence[str]) -> list[list[int]]:
     return [[hash(word) % 30000 for word in text.split()] for text in texts]
 
 
-def looked(tmp_path, megabytes: int = 20, **containers: Any):
-    """Findings and what was ruled out, of a trainer whose main() holds these containers."""
+def looked(tmp_path, megabytes: int = 20, in_library: str = "", **containers: Any):
+    """Findings and what was ruled out, of a trainer whose main() holds these containers.
+
+    ``in_library``: one that only a call into a library holds.
+    """
     builder = trainer(tmp_path, leak=0).source(PID, FILE, SOURCE)
     owner = {"owner": "main", "owner_module": "__main__", "owner_file": FILE, "owner_line": 1, "is_user": True}
     root = {"path": "main()", "root_kind": "frame", "edge_kind": "local", "type_name": "frame", **owner}
     holders, forms = [root], []
     for name, obj in containers.items():
         place = {"path": f"main() {name}", "type_name": type(obj).__name__, "deep_bytes": megabytes * MiB}
-        holders.append({**owner, **place, "parent_path": "main()", "edge_kind": "local", "variable": name})
+        held = {**owner, **place, "parent_path": "main()", "edge_kind": "local", "variable": name}
+        if name == in_library:
+            held |= {"parent_path": None, "root_kind": "frame", "is_user": False, "owner_module": "pandas.core.frame"}
+        holders.append(held)
         rows = sketch.row_count(obj)
         found = sketch.sketch(obj, rows)
         if found is not None:
@@ -140,6 +146,12 @@ def test_innocent_data_is_ruled_out(tmp_path, name):
     findings, (ruled_out,) = looked(tmp_path, **innocents()[name])
     assert not findings, findings[0].title
     assert "no two with the same" in ruled_out.reason
+
+
+def test_a_form_that_a_library_is_making_at_this_moment_is_ruled_out(tmp_path):
+    examples = records()
+    findings, _ = looked(tmp_path, in_library="result", examples=examples, result=formatted(examples))
+    assert not findings, findings[0].title
 
 
 def test_small_copies_are_nobodys_problem(tmp_path):
