@@ -54,6 +54,7 @@ class Keeper(NamedTuple):
     is_each: bool
     line: Line | None
     evidence: list[Evidence]
+    doubts: list[str]
 
     @property
     def words(self) -> str:
@@ -141,7 +142,7 @@ def _seen(
         evidence = [Evidence(text, figures)]
         if adding is not None:
             evidence.append(Evidence(f"{adding.file}:{adding.line} adds: {adding.text}", {"line": adding.line}))
-        return Keeper(holder_name(named), variable, container is None, adding, evidence)
+        return Keeper(holder_name(named), variable, container is None, adding, evidence, [])
     return None
 
 
@@ -193,4 +194,5 @@ def _by_source(sources: Sequence[Source], opening: Line | None) -> Keeper | None
     what = "each is put into" if kept.is_container else "each is kept as"
     evidence = [Evidence(f"by the source, {what} {name}: {kept.line.text}", {"line": kept.line.line})]
     adding = kept.line if kept.is_container else None
-    return Keeper(name, kept.variable, not kept.is_container, adding, evidence)
+    doubts = ["what keeps them was found in the source, it was not seen at work"]
+    return Keeper(name, kept.variable, not kept.is_container, adding, evidence, doubts)

@@ -120,6 +120,10 @@ def _finding(
     line = opening_line(made, kept)
     if line is not None and line in made:
         evidence.append(Evidence(f"{line.file}:{line.line} opens such: {line.text}", {"line": line.line}))
+    doubts = [] if line is not None else ["the line that opens them was not found in the recorded sources"]
+    remedy = ["close each when it is done with: a with statement does so also when an error is raised"]
+    if kept is not None and not kept.is_each:
+        remedy.append(f"take each out of {kept.name} when it is done with: what is kept there stays open")
     return Finding(
         kind=_KIND,
         title=f"{what[:1].upper()}{what[1:]} pile up: {risen} more than at the start, none of them closed",
@@ -139,8 +143,8 @@ def _finding(
             function=line.function if line is not None else None,
         ),
         evidence=evidence,
-        doubts=[] if line is not None else ["the line that opens them was not found in the recorded sources"],
-        remedy=["close each when it is done with: a with statement does so also when an error is raised"],
+        doubts=doubts + (kept.doubts if kept is not None else []),
+        remedy=remedy,
         series=[Series("descriptors", time_s.tolist()[:2000], count.tolist()[:2000], "s", "descriptors")],
     )
 

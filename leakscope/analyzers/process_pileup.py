@@ -187,6 +187,7 @@ def _built(
     if line is not None:
         evidence.append(Evidence(f"{line.file}:{line.line} starts processes: {line.text}", {"line": line.line}))
     evidence += kept.evidence if kept is not None else []
+    doubts = [] if line is not None else ["the line that starts them was not found in the recorded sources"]
     hours = max(float(np.ptp(time_s)), 1e-9) / 3600
     return Finding(
         kind=_KIND,
@@ -207,7 +208,7 @@ def _built(
         ),
         bytes_per_hour=round(bytes / hours, 1),
         evidence=evidence,
-        doubts=[] if line is not None else ["the line that starts them was not found in the recorded sources"],
+        doubts=doubts + (kept.doubts if kept is not None else []),
         remedy=[remedy],
         series=[Series("processes", time_s.tolist()[:2000], counts.tolist()[:2000], "s", "processes")],
     )

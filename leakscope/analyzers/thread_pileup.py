@@ -110,6 +110,7 @@ def _finding(
     if growth.leaking and bytes:
         each = format_bytes(bytes / max(started, 1))
         evidence.append(Evidence(f"about {each} of growth for each thread", {"bytes": bytes}))
+    doubts = [] if function else ["none was seen in a function of the job's own: what they run is not known"]
     return Finding(
         kind=_KIND,
         title=f"Threads{named} pile up: {started} more than at the start, none of them ended",
@@ -130,7 +131,7 @@ def _finding(
         ),
         bytes_per_hour=round(bytes / max(growth.end_s - growth.start_s, 1e-9) * 3600, 1),
         evidence=evidence,
-        doubts=[] if function else ["none was seen in a function of the job's own: what they run is not known"],
+        doubts=doubts + (kept.doubts if kept is not None else []),
         remedy=["stop and join the old thread before a new one is started, or let one pool do the work"],
         series=[Series("threads", time_s.tolist()[:2000], count.tolist()[:2000], "s", "threads")],
     )
