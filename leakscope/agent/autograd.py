@@ -43,6 +43,12 @@ def is_node(cls):
     return any(type(namespace_of(base).get("next_functions")) is types.GetSetDescriptorType for base in mro_of(cls))
 
 
+def written_half(cls):
+    """The class that somebody wrote, of torch's own half of an autograd function; any other class itself."""
+    forward = namespace_of(cls).get("_forward_cls") if is_node(cls) else None
+    return forward if forward is not None and type in mro_of(type(forward)) else cls
+
+
 def node_types(types_):
     """Those of ``types_`` whose objects are graph nodes."""
     return frozenset(cls for cls in types_ if is_node(cls))

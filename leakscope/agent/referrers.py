@@ -45,11 +45,13 @@ def chain_to(obj, memory, own, deadline):
     skip = set(own)
     skip.update((id(objects), id(child_of)))
     for level in range(MAX_LEVELS):
-        if memory.get("passes", 0) >= MAX_PASSES or thread_time() > deadline:
+        began = thread_time()
+        if memory.get("passes", 0) >= MAX_PASSES or began + memory.get("pass_s", 0.0) > deadline:
             break
         memory["passes"] = memory.get("passes", 0) + 1
         skip.add(id(frontier))
         referrers = gc.get_referrers(*frontier)
+        memory["pass_s"] = thread_time() - began
         skip.add(id(referrers))
         wanted = {id(o) for o in frontier}
         following = []

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
 from ..units import format_bytes, format_count
+from ._cycle_lines import breaking, cycle_line, is_graph_node
 from ._frozen_garbage import frozen_finding
-from ._cycle_lines import breaking, cycle_line
 from ._growth import TreeGrowth, no_growth, severity_of, tree_growth
 from ._growth_processes import ProcessGrowth, rows_of
 from ._ledger import growth_of, ledger
@@ -214,11 +214,14 @@ def _finding(
     if made:
         evidence.append(Evidence(f"{made.file}:{made.line} makes the cycle: {made.text}", {"line": made.line}))
     file, line = text_of(row, "owner_file"), int_of(row, "owner_line")
-    if made:
-        file, line = made.file, made.line
     if place:
         evidence.append(Evidence(f"{place.file}:{place.line}: {place.text}", {"line": place.line}))
         file, line = place.file, place.line
+    remedies = [_remedy(collector, place, bytes), breaking(row, made)]
+    if made and (is_graph_node(kind) or not place):
+        # Objects that know their parents are as Python is meant; a cycle through C++ is a mistake of its own.
+        file, line = made.file, made.line
+        remedies.reverse()
     what = f"Cycles of {kind.rpartition('.')[2] if kind else 'unreachable objects'}"
     title = f"{what} pile up: {collector.short()}"
     doubts = [] if cycles else ["no cycle was taken apart: the objects could also be held by C code"]
@@ -243,7 +246,7 @@ def _finding(
         bytes_per_hour=round(bytes / max(growth.end_s - growth.start_s, 1e-9) * 3600, 1),
         evidence=evidence,
         doubts=doubts,
-        remedy=[_remedy(collector, place, bytes), breaking(row, made)],
+        remedy=remedies,
     )
 
 

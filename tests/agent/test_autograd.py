@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
-pytest.importorskip("torch")
+from leakscope.agent import autograd, names
+from leakscope.agent.probes import orphans
+
+torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
 LETS_GO_OF_A_CHAIN = """
@@ -50,3 +55,49 @@ def test_a_long_graph_that_was_looked_at_often_can_be_let_go(stack_bytes: list[s
     assert last == "goes on"
     assert left_as_it_was == int(stack_bytes[0] if stack_bytes else 0)
     assert 0.3 * most < seen <= most + 2  # looked at, and not too many; a node's neighbours come with it
+
+
+class _Look:
+    """As much of a take as the search for orphans needs."""
+
+    def __init__(self) -> None:
+        self.memory: dict[str, Any] = {}
+
+
+@pytest.mark.parametrize("keeps_losses", [False, True])
+def test_contexts_that_keep_their_own_output_are_seen_to_be_garbage(keeps_losses: bool) -> None:
+    """In a net of several layers the newest only: a node further down is held by the graph above it, in C++."""
+
+    class Round(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.rounded = x.round()
+            return ctx.rounded
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Any) -> Any:
+            return gradient
+
+    weight = torch.zeros(4, requires_grad=True)
+    losses = []
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(200):
+            x = weight
+            for _layer in range(4):
+                x = Round.apply(x * 2)  # type: ignore[no-untyped-call]
+            loss = x.sum()
+            if keeps_losses:
+                losses.append(loss)
+        del x, loss
+        nodes = autograd.node_types(map(type, gc.get_objects()))
+        (cls,) = [cls for cls in nodes if autograd.written_half(cls) is Round]
+        verdict, chain = orphans._why(_Look(), orphans._pick(set(), [cls]), cls, 0.0)
+    finally:
+        gc.enable()
+        losses.clear()
+        gc.collect()
+    assert (verdict == "garbage-cycle") is not keeps_losses
+    if not keeps_losses:
+        assert chain == f"{names.type_name(cls)}.rounded -> torch.Tensor -> {names.type_name(cls)}"

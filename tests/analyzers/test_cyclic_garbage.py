@@ -113,3 +113,51 @@ def test_tensors_that_hang_on_the_cycles_are_theirs(tmp_path):
         builder.row("tensors", at_s, PID, take=number, **alone)
     (finding,), _, _ = looked(builder.source(PID, "/home/me/train.py", SOURCE.format("disable()")).open())
     assert finding.bytes > 100 * 2**20
+
+
+FUNCTION_SOURCE = """import gc
+from torch.autograd import Function
+
+gc.disable()
+
+class Round(Function):
+    @staticmethod
+    def forward(ctx, x):
+        q = x.round()
+        ctx.q = q
+        return q
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * ctx.q.sign()
+"""
+
+
+def test_of_an_autograd_function_the_line_that_closes_the_cycle_is_the_place(tmp_path):
+    """Tensors with a history, on a graph that nobody reaches, are no part of what names explain."""
+    builder = sentinels(trainer(tmp_path), gc_enabled=False, **STOPPED)
+    name = "torch.autograd.function.RoundBackward"
+    for number, at_s in enumerate((4, 9, 17), 1):
+        size = number * 60 * 2**20
+        nodes = {**LEG, "type_name": name, "chain": f"{name}.q -> torch.Tensor -> {name}", "owner_line": None}
+        alone = {"moment": "take", "device": "cpu", "storage_bytes": size, "tensor_owner": "activation"}
+        orphans = [{**nodes, "object_count": 900.0 * number, "reached_count": 0}]
+        builder.take(PID, number, at_s, python_bytes=1, array_bytes=1, tensor_bytes=size, orphans=orphans)
+        builder.row("tensors", at_s, PID, take=number, **alone)
+    (finding,), _, _ = looked(builder.source(PID, "/home/me/train.py", FUNCTION_SOURCE).open())
+    assert finding.subject.line == 10
+    assert "save_for_backward" in finding.remedy[0] and "train.py:4" in finding.remedy[1]
+    assert finding.bytes > 100 * 2**20
+
+
+def test_tensors_with_a_history_that_names_explain_are_not_garbage(tmp_path):
+    builder = sentinels(trainer(tmp_path), gc_enabled=False, **STOPPED)
+    for number, at_s in enumerate((4, 9, 17), 1):
+        size = number * 60 * 2**20
+        kept = {"moment": "take", "device": "cpu", "storage_bytes": size, "tensor_owner": "activation"}
+        held = {"path": "main() losses", "tensor_deep_bytes": size, "deep_bytes": size, "type_name": "list"}
+        types = [{"type_name": "dict", "object_count": 10_000.0 * number, "reached_count": 5000}]
+        tables = {"types": types, "holders": [held]}
+        builder.take(PID, number, at_s, python_bytes=1, array_bytes=1, tensor_bytes=size, **tables)
+        builder.row("tensors", at_s, PID, take=number, **kept)
+    assert not looked(builder.source(PID, "/home/me/train.py", SOURCE.format("disable()")).open())[0]

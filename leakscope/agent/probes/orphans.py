@@ -11,7 +11,7 @@ import sys
 import types
 from time import thread_time
 
-from .. import names, referrers
+from .. import autograd, names, referrers, tensors
 
 TABLE = "orphans"
 
@@ -19,8 +19,10 @@ MIN_UNREACHED = 300
 MIN_GROWTH_FRACTION = 0.2  # of the unreached count since the take before
 MAX_TYPES = 3
 SAMPLES = 3
+SAMPLES_OF_GRAPH_NODES = 40  # in a row, from each place: see _why
 NEIGHBOURHOOD = 1000
-CLIMB_S = 0.1  # what a take may spend on naming one orphan's holder
+CLIMB_S = 0.1  # what a take may spend on naming the holders of its orphans
+GARBAGE, HELD, HELD_IN_C = "garbage-cycle", "held", "held-in-c"
 _BORING = frozenset(
     (types.FunctionType, types.CodeType, types.BuiltinFunctionType, types.MethodType, type, types.ModuleType,
      types.GetSetDescriptorType, types.MemberDescriptorType, property, staticmethod, classmethod, types.FunctionType)
@@ -59,13 +61,17 @@ def rows(take):
     suspects = sorted(grown, key=lambda cls: (names.is_written_in_c(cls), -grown[cls]))[:MAX_TYPES]
     if not suspects:
         return
+    # Where there was no time for all at the last take, now is the turn of those that were left out.
+    climbed = take.memory.setdefault("climbed", set())
+    suspects.sort(key=lambda cls: names.type_name(cls) in climbed)
     picked = _pick(take.walk.seen, suspects)
+    climbs_end = thread_time() + CLIMB_S
     for cls in suspects:
         if picked[cls]:
             sampled_count = len(picked[cls])
             size = names.safe_size(picked[cls][0])
-            verdict, chain = _why(take, picked, cls)
-            file, line = names.definition(cls)
+            verdict, chain = _why(take, picked, cls, climbs_end)
+            file, line = names.definition(autograd.written_half(cls))
             yield {
                 "type_name": names.type_name(cls),
                 "object_count": take.census[cls],
@@ -82,32 +88,37 @@ def rows(take):
 
 def _pick(seen, suspects):
     """{type: objects}: a few of each suspect type that the walk did not see, of medium age."""
-    objects = gc.get_objects()
-    kinds = list(map(type, objects))
+    objects = tensors.of_types(gc.get_objects(), suspects)
     picked = {}
     for cls in suspects:
-        alike = [o for o, kind in zip(objects, kinds) if kind is cls and id(o) not in seen]
-        picked[cls] = [alike[len(alike) * (2 * i + 1) // (2 * SAMPLES)] for i in range(SAMPLES) if len(alike) > SAMPLES]
+        alike = [o for o in objects if type(o) is cls and id(o) not in seen]
+        middles = [len(alike) * (2 * i + 1) // (2 * SAMPLES) for i in range(SAMPLES)]
+        run = SAMPLES_OF_GRAPH_NODES if autograd.is_node(cls) else 1
+        picked[cls] = [o for middle in middles if len(alike) > SAMPLES for o in alike[middle : middle + run]]
     return picked
 
 
-def _why(take, picked, cls):
+def _why(take, picked, cls, climbs_end):
+    """Most of the sample decides. Of the nodes of a graph only the newest can be judged: the others are held by it, in
+    C++, where nobody can see by how many. So where one in a row is garbage, those that only C++ holds are, too.
+    """
     mine = {}
     for objects in picked.values():
         for obj in objects:
             mine[id(obj)] = mine.get(id(obj), 0) + 1
     obj = None
     results = [_neighbourhood(picked[cls], i, mine) for i in range(len(picked[cls]))]
-    garbage = [chain for verdict, chain in results if verdict == "garbage-cycle"]
-    if len(garbage) * 2 > len(results):
-        return "garbage-cycle", garbage[0]
+    garbage = [chain for verdict, chain in results if verdict == GARBAGE]
+    held_in_c = sum(verdict == HELD_IN_C for verdict, _ in results)
+    if garbage and (len(garbage) + held_in_c) * 2 > len(results):
+        return GARBAGE, garbage[0]
     if take.memory.get("hidden_growth_is_named") or not take.memory.get("hidden"):
         return "unknown", names.type_name(cls)  # no need to know: a pass over the heap costs 60 ms per million objects
-    return _climb(take, picked, cls)
+    return _climb(take, picked, cls, climbs_end)
 
 
 def _neighbourhood(objects, which, mine):
-    """('garbage-cycle' | 'held', cycle) for one object, by trial deletion on what it refers to.
+    """(GARBAGE | HELD | HELD_IN_C, cycle) for one object, by trial deletion on what it refers to.
 
     ``mine``: references to objects that are ours alone, by id.
     """
@@ -131,11 +142,13 @@ def _neighbourhood(objects, which, mine):
         i += 1
     referent = None
     live = []
+    is_held_in_c = True  # only by the graph: what holds any of them is one reference of a graph node's C++ part
     for k in range(len(group)):
         # Two references are ours: the group list and getrefcount's argument.
         outside = sys.getrefcount(group[k]) - 2 - mine.get(id(group[k]), 0) - inside[id(group[k])]
         if outside > 0:
             live.append(k)
+            is_held_in_c = is_held_in_c and outside == 1 and autograd.is_node(type(group[k]))
     alive = set(live)
     while live:
         k = live.pop()
@@ -147,19 +160,34 @@ def _neighbourhood(objects, which, mine):
     # An object beyond the neighbourhood's edge may refer back into it: then its references are not all inside, and
     # what it refers to counts as held. The verdict "garbage" stays safe.
     if 0 in alive:
-        return "held", ""
+        return HELD_IN_C if is_held_in_c else HELD, ""
     name = names.type_name(type(group[0]))
-    back = next((names.type_name(type(group[k])) for k, targets in enumerate(edges) if k and 0 in targets), None)
-    if back is None:
-        return "held", ""  # nothing refers to it at all: not a cycle
-    return "garbage-cycle", "%s -> %s -> %s" % (name, back, name)
+    back = [k for k, targets in enumerate(edges) if k and 0 in targets]
+    if not back:
+        return HELD, ""  # nothing refers to it at all: not a cycle
+    attribute, k = _attribute_to(group, back)
+    return GARBAGE, "%s%s -> %s -> %s" % (name, attribute, names.type_name(type(group[k])), name)
 
 
-def _climb(take, picked, cls):
+def _attribute_to(group, positions):
+    """('.attribute' of the first object that is one of these, its position), or ('', the first of them)."""
+    try:
+        attributes = object.__getattribute__(group[0], "__dict__")
+    except Exception:
+        return "", positions[0]
+    for name, value in list(attributes.items()) if type(attributes) is dict else ():
+        for k in positions:
+            if value is group[k] and type(name) is str:
+                return "." + name, k
+    return "", positions[0]
+
+
+def _climb(take, picked, cls, climbs_end):
     """Name what holds an object of the type; the next take walks down from the container nearest to the root."""
+    take.memory["climbed"].add(names.type_name(cls))
     own = {id(objects) for objects in picked.values()}
     own.add(id(picked))
-    chain = referrers.chain_to(picked[cls][-1], take.memory, own, thread_time() + CLIMB_S)
+    chain = referrers.chain_to(picked[cls][-1], take.memory, own, climbs_end)
     if chain is None:
         return "no-python-holder", names.type_name(cls)
     if chain.named is None:
