@@ -4,7 +4,7 @@ Looks for:     objects of a growing type that only a cycle of their own keeps al
 Why:           objects that refer to each other are freed by the collector alone; switched off, it frees none of them.
 Decides by:    cycles found by the inventories, min_objects more of them at the end; else a collector that did not run
                while min_objects unreachable objects piled up and most of the growth is in nothing that can be reached;
-               else ever more objects that gc.freeze() hides and that no inventory reached (_frozen_garbage.py).
+               else ever more objects that gc.freeze() hides and that no inventory reached.
 Mistaken when: a very rare full collection was due just after the recording ended.
 Do:            let the collector run, or break the cycle with a weak reference.
 """
