@@ -18,7 +18,7 @@ from ._holders import Heap, Place, heaps, keeps_growing, user_place
 from ._rows import text_of
 from ._series import Floats
 from ._source_index import tail
-from ._source_keeping import kept_as
+from ._source_keeping import Kept, kept_as
 from ._source_lines import ADDS, Line, Source
 
 if TYPE_CHECKING:
@@ -75,14 +75,25 @@ def keeper(
     """Who keeps the objects of these types, of which more and more are ``counted`` (times, numbers) from outside.
 
     ``of_class``: a class of the user's whose objects are such, too. ``opening``: the line that makes or starts them;
-    what it puts them into is the answer where no inventory shows one.
+    what it puts them into is the answer where no inventory shows one, or what keeps the objects it puts one each into.
     """
-    for inventory in heaps(recording, process.pid, float(counted[0][0]), float(counted[0][-1])):
-        named = {place.type_name for place in inventory.places if tail(place.type_name) == of_class}
-        seen = _seen(inventory, types | named | _POOLS, counted, sources)
+    inventories = list(heaps(recording, process.pid, float(counted[0][0]), float(counted[0][-1])))
+    for inventory in inventories:
+        seen = _seen(inventory, types | _POOLS | _types_of(of_class, inventory), counted, sources)
         if seen is not None:
             return seen
-    return _by_source(sources, opening)
+    kept = kept_as(sources, opening) if opening is not None else None
+    if kept is None:
+        return None
+    for inventory in inventories if not kept.is_container else ():
+        seen = _seen(inventory, _types_of(kept.owner, inventory), counted, sources)
+        if seen is not None and not seen.is_each:
+            return seen
+    return _by_source(kept)
+
+
+def _types_of(class_name: str | None, inventory: Heap) -> frozenset[str]:
+    return frozenset(place.type_name for place in inventory.places if tail(place.type_name) == class_name)
 
 
 def opening_line(made: Sequence[Line], kept: Keeper | None) -> Line | None:
@@ -186,10 +197,7 @@ def _gained(objects: Sequence[Place]) -> float:
     return float(counts[-1] - counts[0])
 
 
-def _by_source(sources: Sequence[Source], opening: Line | None) -> Keeper | None:
-    kept = kept_as(sources, opening) if opening is not None else None
-    if kept is None:
-        return None
+def _by_source(kept: Kept) -> Keeper:
     name = f"{kept.owner}.{kept.variable}" if kept.owner else kept.variable
     what = "each is put into" if kept.is_container else "each is kept as"
     evidence = [Evidence(f"by the source, {what} {name}: {kept.line.text}", {"line": kept.line.line})]

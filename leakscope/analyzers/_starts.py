@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ._source_index import Source, index_of, last_name, lines_of
+from ._source_index import Index, Scope, Source, index_of, last_name, lines_of
 from ._source_lines import Line, thread_start_line
 
 _PROCESSES = ("Process", "Pool", "ProcessPoolExecutor", "fork", "DataLoader")
@@ -36,7 +36,7 @@ def calls(sources: Sequence[Source], *names: str) -> list[Call]:
     for scope in index.scopes:
         for site in scope.sites:
             node = site.node
-            if not isinstance(node, ast.Call) or last_name(node.func) not in names:
+            if not isinstance(node, ast.Call) or last_name(node.func) not in names or _is_own(node.func, scope, index):
                 continue
             often = 1.0 if site.in_loop else 0.97 if scope in index.repeated else 0.7 if scope.parent else 0.5
             text = lines_of(scope.source.text)[node.lineno - 1].strip()
@@ -44,6 +44,13 @@ def calls(sources: Sequence[Source], *names: str) -> list[Call]:
             line = Line(scope.source.file, node.lineno, function, text, "calls", often)
             found.append(Call(line, node, tuple(_words(node)), _root(node.func)))
     return sorted(found, key=lambda call: -call.line.score)
+
+
+def _is_own(func: ast.expr, scope: Scope, index: Index) -> bool:
+    """A function of the user's that only has such a name: what it calls is found by itself."""
+    if isinstance(func, ast.Attribute) and index.class_of(func.value, scope) is None:
+        return False
+    return any(callee.name == last_name(func) and callee.kind == "function" for callee in index.callees(func, scope))
 
 
 def mentions(sources: Sequence[Source], *words: str) -> Line | None:

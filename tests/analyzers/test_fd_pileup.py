@@ -107,3 +107,43 @@ def test_without_an_inventory_the_source_says_where_they_are_put(tmp_path, state
     (finding,), _ = looked(builder.source(PID, "/home/me/log.py", text))
     assert finding.subject.variable == variable
     assert finding.subject.line == 3
+
+
+LINKS = """
+class Link:
+    def __init__(self, address):
+        self.file = open(address)
+
+class Gateway:
+    def __init__(self):
+        self.links = []
+
+    def open(self, address):
+        link = Link(address)
+        self.links.append(link)
+
+def main():
+    gateway = Gateway()
+    while True:
+        gateway.open(next_address())
+"""
+
+
+def test_objects_that_open_one_each_are_followed_to_what_keeps_them(tmp_path):
+    """The inventory shows the objects of the program's own class, not the files in them; its methods are none."""
+    builder = with_files(quiet(tmp_path), [3 * n for n in range(LOOKS)])
+    builder.source(PID, "/home/me/links.py", LINKS)
+    common = {"root_kind": "frame", "owner_module": "__main__", "owner_file": "/home/me/links.py", "is_user": True}
+    links = {"path": "main() gateway.links", "variable": "links", "owner": "Gateway"}
+    for number, at_s in enumerate((4, 9, 14, 19), 1):
+        rows = [
+            {"path": "main() gateway", "variable": "gateway", "owner": "main", "edge_kind": "local"},
+            {**links, "parent_path": "main() gateway", "edge_kind": "attribute", "type_name": "list"},
+            {**links, "path": "main() gateway.links[*]", "parent_path": links["path"], "edge_kind": "item"},
+        ]
+        rows[2] |= {"type_name": "__main__.Link", "object_count": 1.5 * at_s}
+        default = {"type_name": "__main__.Gateway", "object_count": 1.0, "deep_bytes": 8192 * at_s, **common}
+        builder.take(PID, number, at_s, holders=[{**default, **row} for row in rows])
+    (finding,), _ = looked(builder)
+    assert finding.subject.variable == "links" and "Gateway.links (list)" in finding.subject.holder
+    assert finding.subject.function == "Gateway.open"

@@ -51,7 +51,8 @@ def test_the_line_that_starts_them_is_named(tmp_path):
 
 
 def test_what_keeps_them_is_named_by_the_source(tmp_path):
-    text = "from subprocess import Popen\nclass Helper:\n    def start(self):\n        self.process = Popen('convert')\n"
+    body = "    def start(self):\n        self.process = Popen('convert')\n"
+    text = f"from subprocess import Popen\nclass Helper:\n{body}"
     builder = with_children(recorded(tmp_path), [0.5 * n for n in range(38)], life_s=99)
     (finding,), _ = looked(builder.source(PID, "/home/me/scan.py", text), "process-pileup")
     assert finding.subject.variable == "process" and "each Helper.process" in finding.subject.holder
