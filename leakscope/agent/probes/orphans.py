@@ -65,7 +65,7 @@ def rows(take):
     climbed = take.memory.setdefault("climbed", set())
     suspects.sort(key=lambda cls: names.type_name(cls) in climbed)
     picked = _pick(take.walk.seen, suspects)
-    climbs_end = thread_time() + CLIMB_S
+    climbs_end = min(thread_time() + CLIMB_S, take.deadline)  # none where the walk needed all of the pause
     for cls in suspects:
         if picked[cls]:
             sampled_count = len(picked[cls])
