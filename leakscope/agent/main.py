@@ -494,7 +494,7 @@ class Agent(object):
             self.fork = sharing.Fork() if self.may_take and forker not in names.LOADERS else None
             text = "forked by %s: it takes no inventory, which would copy its parent's pages"
             if self.fork is not None:
-                text += ", until it has gained more than that itself"
+                text += ", until it has gained much more itself"
             self.note("forked", text % forker)
             self._start_thread()
         except Exception:

@@ -1,6 +1,6 @@
-"""Growth inside forked processes, which take no inventory: what the code they run keeps, read from the source.
+"""Growth inside forked processes that took no inventories: what the code they run keeps, read from the source.
 
-An inventory would copy the pages a fork shares with its parent. Known from outside are how much such a process gained
+An inventory would copy the pages a fork shares with its parent, and those may be more than it gained. Known from outside are how much such a process gained
 and which lines ran meanwhile; what those add to and never empty is the likeliest holder, and is told as no more.
 """
 
@@ -126,7 +126,9 @@ def _evidence(
 
 
 def _doubts(name: str, others: Sequence[str]) -> list[str]:
-    doubts = [f"a forked process takes no inventory: that it is {name} which grows is read from the source"]
+    doubts = [
+        f"no two inventories were taken in a forked process: that it is {name} which grows is read from the source"
+    ]
     if others:
         doubts.append(f"the code that ran there adds to others too: {', '.join(others)}")
     return doubts
