@@ -1,7 +1,8 @@
 """Growth inside forked processes that took no inventories: what the code they run keeps, read from the source.
 
-An inventory would copy the pages a fork shares with its parent, and those may be more than it gained. Known from outside are how much such a process gained
-and which lines ran meanwhile; what those add to and never empty is the likeliest holder, and is told as no more.
+An inventory would copy the pages a fork shares with its parent, and those may be more than it gained. Known from
+outside are how much such a process gained and which lines ran meanwhile; what those add to and never empty is the
+likeliest holder, and is told as no more.
 """
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ def _forms(recording: Recording, process: ProcessGrowth) -> list[_Form]:
 
 
 def _is_on_its_way(path: str, by_path: dict[str, pd.Series[Any]]) -> bool:
-    """Only a call into a library refers to it: one form is being made of another, and that one is dropped at the end."""
+    """Only a call into a library refers to it: one form is being made of another, and goes when the call ends."""
     at: str | None = path
     root = None
     while at is not None and at in by_path:
