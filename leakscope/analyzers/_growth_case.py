@@ -12,7 +12,7 @@ import pandas as pd
 
 from ._growth_processes import ProcessGrowth, alive_in, rounds_of, rows_of
 from ._series import Floats
-from ._trend import Trend, judge
+from ._trend import DRIFT_BYTES, Trend, judge
 
 if TYPE_CHECKING:
     from ..storage import Recording
@@ -57,8 +57,14 @@ def case_of(recording: Recording, processes: Sequence[ProcessGrowth]) -> Case:
     at_work = time_s <= ended_s
     if at_work.sum() >= 2:
         time_s, held = time_s[at_work], held[at_work]
-    trend = judge(time_s, held, started_s=worker.first_step_s)
+    drift_bytes = DRIFT_BYTES * (1 + max(1, sum(_lasts(p, time_s) for p in processes)))
+    trend = judge(time_s, held, started_s=worker.first_step_s, min_growth_bytes=drift_bytes)
     return Case(processes, worker, rows_of(recording.tables["sentinels"], worker), time_s, held, trend)
+
+
+def _lasts(process: ProcessGrowth, time_s: Floats) -> bool:
+    """For half of the time at least."""
+    return bool(process.time_s[-1] - process.time_s[0] >= 0.5 * (time_s[-1] - time_s[0]))
 
 
 def _sum(processes: Sequence[ProcessGrowth]) -> tuple[Floats, Floats]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,8 @@ from ._holders import Place, user_place
 from ._library_names import filled_by, made_at
 from ._manager_proxies import named_by_proxy
 from ._source_lines import Holder, Line, Source, adding_lines
+
+_PUBLIC = re.compile(r"(\.[a-z]\w*){2,}")  # of one step the user knows: ``optimizer`` for ``optimizer.state``
 
 
 def holder_name(place: Place) -> str:
@@ -76,7 +79,14 @@ def named_in(
     if made is not None and not _best_adds(lines, min_score):  # what is done once fills nothing
         attribute, line = made
         return attribute, [line, *lines]
+    if _is_public_attribute(named, place) and not _best_adds(lines, min_score):
+        return place, lines
     return named, lines
+
+
+def _is_public_attribute(named: Place, place: Place) -> bool:
+    """``log_history`` of ``trainer.state.log_history``: a library's own, but anybody may look at it and empty it."""
+    return place.has_length and _PUBLIC.fullmatch(place.path[len(named.path) :]) is not None
 
 
 def _adding_to(sources: Sequence[Source], place: Place, kept_in: Place) -> list[Line]:

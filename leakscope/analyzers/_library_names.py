@@ -23,6 +23,8 @@ _CALLBACKS = {
     "_scheduled": (("call_later", "call_at"), ("asyncio.wait_for", "asyncio.timeout", "asyncio.timeout_at")),
     "_ready": (("call_soon", "call_soon_threadsafe"), ()),
 }
+# What makes a figure that pyplot keeps until it is closed, under whatever name the program has pyplot.
+_FIGURES = ("subplots", "subplot_mosaic", "figure")
 
 
 def is_hook_table(variable: object) -> bool:
@@ -33,7 +35,7 @@ def is_hook_table(variable: object) -> bool:
 def filled_by(sources: Sequence[Source], place: Place) -> tuple[Place, list[Line]] | None:
     """The known table of a library that a place is, or is a member of, and the lines that add to it."""
     for table in (place, place.parent):
-        if table is None or table.row["edge_kind"] != "attribute":
+        if table is None or table.row["edge_kind"] not in ("attribute", "global"):
             continue
         lines = _filling(sources, table)
         if lines:
@@ -48,6 +50,8 @@ def _filling(sources: Sequence[Source], table: Place) -> list[Line]:
     if variable in _CALLBACKS and module.split(".")[0] == "asyncio":
         methods, functions = _CALLBACKS[variable]
         return find_method_calls(sources, *methods) or find_calls(sources, *functions)
+    if variable == "figs" and module.startswith("matplotlib."):
+        return find_method_calls(sources, *_FIGURES)
     return []
 
 

@@ -26,6 +26,7 @@ from ._series import Floats, bucket_medians, evenly, gained, retained, slope_int
 from ._teeth import Teeth, cut_at_last_trough
 
 GROWING, FLAT, CANNOT_TELL = "growing", "flat", "cannot-tell"
+DRIFT_BYTES = 5 * MiB  # of a clean process in a run, as far as was seen: of several it adds up
 _BUCKETS = 24  # enough to see thirds, gaps and steps; few enough that neighbours are nearly independent
 _STEEPER = 2.0  # than the whole rise: seven samples with one step among them give 2.3
 _LEAST_BUCKETS = 8
@@ -64,7 +65,7 @@ def judge(
     min_samples: int = 16,  # two for each of the eight buckets
     warm_up_fraction: float = 0.15,  # imports, first batches, optimizer state
     min_warm_up_s: float = 1.5,
-    min_growth_bytes: int = 10 * MiB,  # clean programs drift by up to 5 MiB in a run
+    min_growth_bytes: int = 2 * DRIFT_BYTES,
     min_growth_fraction: float = 0.02,  # of the level: a 10 GiB job does not leak by gaining 20 MiB
     noise_factor: float = 4.0,  # growth below this many widths of the noise is an accident of where the window ends
     walk_factor: float = 2.3,  # and below this many widths of a driftless walk, what chance alone brings about
