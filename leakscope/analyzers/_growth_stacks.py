@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ._growth import TreeGrowth
 from ._growth_processes import ProcessGrowth, rows_of
-from ._source_lines import Source
+from ._source_lines import Line, Source
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,6 +81,12 @@ def growth_lines(
     positive = sum(line.bytes for line in lines if line.bytes > 0)
     ordered = sorted(lines, key=lambda line: (-line.bytes, line.file, line.line))
     return [_with_share(line, positive) for line in ordered if line.bytes > 0]
+
+
+def share_at(lines: Sequence[GrowthLine], places: Iterable[Line]) -> float:
+    """Of the growth that was seen under ``lines``, what was seen at any of these places."""
+    wanted = {(place.file, place.line) for place in places}
+    return sum(line.share for line in lines if (line.file, line.line) in wanted)
 
 
 def growth_stacks(recording: Recording, growth: TreeGrowth, process: ProcessGrowth) -> pd.DataFrame:

@@ -15,7 +15,7 @@ from ..findings import Evidence, Finding, Subject
 from ..units import format_bytes, format_count
 from ._growth import TreeGrowth, severity_of
 from ._growth_processes import ProcessGrowth, rows_of
-from ._growth_stacks import GrowthLine, growth_lines, growth_stacks, places_of
+from ._growth_stacks import GrowthLine, growth_lines, growth_stacks, places_of, share_at
 from ._kept_code import Kept, function_at, kept_by
 from ._source_index import Index, Scope, Source, index_of
 from ._source_lines import Line, adding_lines
@@ -45,6 +45,8 @@ def findings(
                 line for line in growth_lines(recording, growth, forks[0], sources)
                 if (line.line, line.file) in places_of(_since_fork(line.stack))
             ]  # fmt: skip
+            # The sort is stable: where no line tells, the function that most grew under does.
+            kept.sort(key=lambda k: -share_at(lines, adding_lines(sources, k.holder)))
             yield _finding(growth, forks, gained, kept, sources, lines)
 
 

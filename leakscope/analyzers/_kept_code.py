@@ -37,13 +37,13 @@ def kept_by(index: Index, seen: Mapping[Scope, float]) -> list[Kept]:
 
     ``seen``: functions that ran, each with the bytes that memory grew while it did.
     """
-    emptied = _emptied(index)
+    left_out = emptied(index)
     found: dict[tuple[str | None, str], Kept] = {}
     for scope, weight in _run(index, seen).items():
         is_worker_main = scope in seen
         for holder in _kept_in(index, scope, with_locals=is_worker_main):
             key = (holder.owner, holder.variable)
-            if holder.variable not in emptied and (key not in found or found[key].weight < weight):
+            if holder.variable not in left_out and (key not in found or found[key].weight < weight):
                 found[key] = Kept(holder, weight)
     return sorted(found.values(), key=lambda kept: -kept.weight)
 
@@ -151,7 +151,7 @@ def _made_before_loops(scope: Scope, name: str) -> bool:
     return makes == [False]
 
 
-def _emptied(index: Index) -> frozenset[str]:
+def emptied(index: Index) -> frozenset[str]:
     """Names of containers that some line empties, replaces or was made to limit."""
     names: set[str] = set()
     for scope in index.scopes:

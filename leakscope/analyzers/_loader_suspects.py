@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..findings import Finding
+from ._growth_stacks import GrowthLine, share_at
+from ._kept_code import emptied
 from ._loader_groups import Group
+from ._source_index import index_of
 from ._source_lines import Holder, Line, Source, adding_lines
 from ._worker_code import Code
 
@@ -24,8 +27,15 @@ class Suspect:
 
 
 def suspect_of(
-    code: Code, sources: Sequence[Source], group: Group, so_far: Sequence[Finding], *, growing: bool
+    code: Code,
+    sources: Sequence[Source],
+    group: Group,
+    so_far: Sequence[Finding],
+    grown: Sequence[GrowthLine] = (),
+    *,
+    growing: bool,
 ) -> Suspect:
+    """``grown``: lines under which memory was seen to grow in a worker."""
     pids = {worker.pid for worker in group.alive}
     inside = [f for f in so_far if f.subject.pid in pids and f.subject.variable]
     if inside and growing:
@@ -38,6 +48,10 @@ def suspect_of(
         holders = [h for name in group.datasets for h in (code.kept(name) if how == "adds" else code.read(name))]
         if how == "read":  # by what the parent's inventories saw; without any, as they stand in the source
             holders.sort(key=lambda h: -group.data.get((h.owner or "", h.variable), 0.0))
+        elif holders:
+            left_out = emptied(index_of(sources, "def "))
+            holders = [h for h in holders if h.variable not in left_out] or holders
+            holders.sort(key=lambda h: -share_at(grown, adding_lines(sources, h)))
         if holders:
             line = next(iter(adding_lines(sources, holders[0])), None)
             return Suspect(how, _name(holders[0]), holders[0], line, tuple(map(_name, holders[1:4])))

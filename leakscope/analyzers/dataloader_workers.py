@@ -20,6 +20,7 @@ from ._copied_words import held_bytes
 from ._forked_copies import is_costly
 from ._growth import tree_growth
 from ._growth_processes import ProcessGrowth, rows_of
+from ._growth_stacks import growth_lines
 from ._loader_groups import Group, loader_groups
 from ._loader_suspects import suspect_of
 from ._loader_words import KIND, growing, has_copied
@@ -57,7 +58,9 @@ def findings(
         copies = group.copies_in_life
         enough = max(min_bytes, min_share * growth.growth_bytes)
         if growth.leaking and group.is_growing and group.gained >= enough:
-            yield growing(growth, group, suspect_of(code, sources, group, so_far, growing=True), recording)
+            most = max(group.alive, key=lambda worker: worker.growth_bytes)
+            grown = growth_lines(recording, growth, most, sources)
+            yield growing(growth, group, suspect_of(code, sources, group, so_far, grown, growing=True), recording)
         elif is_costly(
             copies,
             group.most_data_bytes,
