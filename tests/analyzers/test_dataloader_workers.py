@@ -99,6 +99,19 @@ def test_what_workers_keep_is_added_up_and_named(tmp_path):
     assert not finding.wasted
 
 
+@pytest.mark.parametrize("grown_at", ["self.first[path] = path", "self.second[path] = decode(path)"])
+def test_of_two_that_are_added_to_the_line_tells_at_which_memory_grew(tmp_path, grown_at):
+    both = "self.first[path] = path\n            self.second[path] = decode(path)"
+    source = SOURCE.replace("self.frames[path] = decode(path)", both)
+    builder = recording(tmp_path, private=lambda i: 100 + 2 * i, source=source)
+    line = [text.strip() for text in source.splitlines()].index(grown_at) + 1
+    seen = {"stack": f"{FILE}:{line} Reader.read", "owner_file": FILE, "owner_line": line, "function": "Reader.read"}
+    for pid in WORKERS:
+        builder.row("growth_stacks", 18.0, pid, sample_count=9, grown_bytes=30 * MiB, **seen)
+    _, (finding,), _ = looked(builder)
+    assert finding.subject.variable == grown_at.partition(".")[2].partition("[")[0]
+
+
 def test_growth_of_members_names_the_rows(tmp_path):
     source = SOURCE.replace('self.reader.read(local[i]["path"])', "local[i].pixels()")
     _, (finding,), _ = looked(recording(tmp_path, private=lambda i: 100 + 2 * i, source=source))
