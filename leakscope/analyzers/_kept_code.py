@@ -92,7 +92,7 @@ def _kept_in(index: Index, scope: Scope, *, with_locals: bool) -> Iterator[Holde
     if _CACHES & set(scope.decorators):
         yield Holder(scope.name, scope.qualname, source.module, source.file, "cache")
     for site in scope.sites:
-        value = _added_to(site.node)
+        value = added_to(site.node)
         if isinstance(value, ast.Attribute):
             owner = index.class_of(value.value, scope)
             if owner is not None or last_name(value.value) in ("self", "cls"):
@@ -109,7 +109,7 @@ def _kept_in(index: Index, scope: Scope, *, with_locals: bool) -> Iterator[Holde
                 yield Holder(name, scope.qualname, source.module, source.file, "local")
 
 
-def _added_to(node: ast.AST) -> ast.expr | None:
+def added_to(node: ast.AST) -> ast.expr | None:
     """``x`` of ``x[k] = v``, ``x.append(v)``, ``x[k].append(v)``, ``heappush(x, v)`` and ``x += [v]``.
 
     Not of ``x["name"] = v``: that is one member, however often it is set.

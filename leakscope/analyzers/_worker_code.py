@@ -11,13 +11,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Union
 
+from ._kept_code import added_to
 from ._source_index import Source, last_name, parse, tail
-from ._source_names import ADDERS, Holder
+from ._source_names import Holder
 
 _ENTRIES = ("__getitem__", "__getitems__", "__iter__", "__next__")
 _HOOKS = ("collate_fn", "worker_init_fn")  # arguments of DataLoader that run in workers too
 _CACHES = ("cache", "lru_cache")
-_NOT_KEPT = frozenset(("on", "write", "writelines", "writerow", "writestr"))
 _OF_FIXED_SIZE = frozenset(("array", "arange", "empty", "full", "memmap", "ones", "zeros"))
 _MOST_FUNCTIONS = 300
 
@@ -134,7 +134,7 @@ class Code:
             yield Holder(name, owner, function.source.module, function.source.file, "cache")
         locals_ = _assigned(function.node) | {a.arg for a in ast.walk(function.node) if isinstance(a, ast.arg)}
         for node in ast.walk(function.node):
-            value = _added_to(node)
+            value = added_to(node)
             if value is None or last_name(value) in self._fixed:
                 continue
             is_global = isinstance(value, ast.Name) and value.id in self._globals[function.source.file] - locals_
@@ -152,20 +152,6 @@ class Code:
 def dataset_name(dataset_type: str | None) -> str | None:
     """The class's own name of a type with its module."""
     return tail(dataset_type) if dataset_type else None
-
-
-def _added_to(node: ast.AST) -> ast.expr | None:
-    """``x`` of ``x[k] = v``, ``x.append(v)``, ``x[k].append(v)`` and ``x += [v]``."""
-    value: ast.expr | None = None
-    if isinstance(node, ast.Assign):
-        value = next((t.value for t in node.targets if isinstance(t, ast.Subscript)), None)
-    elif isinstance(node, ast.AugAssign) and isinstance(node.value, (ast.List, ast.ListComp, ast.Tuple)):
-        value = node.target
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ADDERS - _NOT_KEPT:
-        value = node.func.value
-    while isinstance(value, ast.Subscript):
-        value = value.value
-    return value
 
 
 def _is_own_attribute(node: ast.AST) -> bool:
