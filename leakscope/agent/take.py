@@ -106,6 +106,7 @@ class Take(object):
             landmarks=() if inventory is None else inventory.roots,
             graph_nodes=graph_nodes,
         )
+        self.walk.held = frozenset(map(id, large))
         self.threads = roots.feed(self.walk, self.main_thread, self.agent_thread, suspended)
         self._library_caches(caches)
         self._library_containers(large)

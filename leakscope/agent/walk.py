@@ -104,6 +104,7 @@ class Walk(object):
         self._openers = dict(openers.OPENERS)
         self.slots = {}
         self._samplings = 0
+        self.held = frozenset()  # ids of what a list of the taker's refers to meanwhile
         self.running = frozenset()  # ids of the frames that run: roots of their own, whoever else refers to them
         self.storages = {}  # address -> node of the tensor that led there first; None from an autograd graph
         self.landmarks = dict.fromkeys(landmarks)  # id of an object that somebody wants to find -> its node
@@ -240,7 +241,7 @@ class Walk(object):
         references = 1
         if weight > 1.0 and cls in self._counted_by_references:
             # Held r times, each way by which a sample comes to an object stands for weight / r of its kind.
-            references = max(1, _getrefcount(obj) - self._own_references)
+            references = max(1, _getrefcount(obj) - self._own_references - (key in self.held))
             if references > 1 and cls is self.tensor_type and self._use_count is not None and self._use_count(obj) > 1:
                 references -= 1
             weight /= references

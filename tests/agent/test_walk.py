@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import argparse
 import array
 import contextlib
@@ -20,8 +21,9 @@ from typing import Any
 
 import pytest
 
-from leakscope.agent import names, openers, roots
+from leakscope.agent import names, openers, roots, take
 from leakscope.agent import walk as w
+from leakscope.agent.sampling import VISIT_ALL
 
 
 def walked(**held: Any) -> dict[str, w.Node]:
@@ -414,3 +416,22 @@ def test_open_figures_are_found_in_matplotlib_and_weighed_with_their_pixels() ->
     figures = {node.path(): node for node in walk.nodes}["matplotlib._pylab_helpers.Gcf.figs"]
     assert figures.length == 3 and figures.root == "library"
     assert 3 * 500 * 400 * 4 <= figures.deep < 2 * 3 * 500 * 400 * 4
+
+
+class _Order:
+    def __init__(self) -> None:
+        self.lines = [float(i) for i in range(take.LARGE_LENGTH + 100)]
+
+
+def test_long_lists_weigh_no_less_while_libraries_are_searched_for_the_like() -> None:
+    """Then the taker has a list of all long containers: its references to them are nobody else's."""
+    orders = [_Order() for _ in range(2 * VISIT_ALL)]
+    weighed = []
+    for memory in ({}, {"hidden": True}):
+        one = take.Take(1, 5.0, memory, _thread.get_ident(), None, "pending-call")
+        one._note_hidden_growth = lambda: None
+        held = [dict(row) for table, row in one.run() if table == "holders"]
+        (place,) = [row for row in held if str(row["path"]).endswith(" orders")]
+        weighed.append(place["deep_bytes"])
+    assert weighed[1] == pytest.approx(weighed[0], rel=0.05)
+    assert weighed[0] > len(orders) * take.LARGE_LENGTH * 20
