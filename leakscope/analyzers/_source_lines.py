@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from ._source_index import Index, Scope, Site, Source, index_of, last_name, pairs, tail
+from ._source_index import COMPREHENSIONS, Index, Scope, Site, Source, index_of, last_name, pairs, tail
 from ._source_names import ADDERS, Holder, Names, adds
 
 __all__ = ["Holder", "Line", "Source", "adding_lines", "find_calls", "find_method_calls", "thread_start_line"]
@@ -204,7 +204,7 @@ class _Uses:
         elif isinstance(node, ast.Subscript) and self.type_name.endswith("defaultdict"):
             yield _Event(node, ADDS, self._looked_up(node, scope))
         for target, value in pairs(node):
-            if isinstance(target, ast.Subscript):
+            if isinstance(target, ast.Subscript) and not _is_sieve(target, value):
                 yield _Event(target, ADDS, self._store(target, scope) * (0.6 if _is_empty(value) else 1.0))
             elif isinstance(target, ast.Attribute) and target.attr in _LINKS:  # tail.next = node
                 yield _Event(target, ADDS, 0.6 * self.names.strength(target.value, scope))
@@ -309,6 +309,14 @@ def _created(value: ast.expr | None, regrown: float) -> tuple[str, float]:
         return ADDS, regrown
     empty = value is None or (isinstance(value, ast.Constant) and value.value is None)
     return CREATES, 0.2 if empty else 0.3
+
+
+def _is_sieve(target: ast.expr, value: ast.expr | None) -> bool:
+    """``rows[k] = [row for row in rows[k] if ...]``: there are no more than before."""
+    inner = value.args[0] if isinstance(value, ast.Call) and len(value.args) == 1 else value
+    if not isinstance(inner, COMPREHENSIONS):
+        return False
+    return any(ast.unparse(generator.iter) == ast.unparse(target) for generator in inner.generators)
 
 
 def _is_empty(value: ast.expr | None) -> bool:

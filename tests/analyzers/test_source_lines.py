@@ -1005,3 +1005,21 @@ def main():
     lines = [line for line in adding_lines([source], holder) if line.kind == "adds"]
     assert lines[0].text == "g.append(p.grad.clone())"
     assert not any("smooth" in line.text or "sorted" in line.text for line in lines)
+
+
+def test_taking_members_out_by_a_new_list_is_not_said_to_add():
+    source = Source(
+        "bus",
+        "/bus.py",
+        """
+class Bus:
+    def __init__(self):
+        self._receivers = defaultdict(list)
+    def connect(self, topic, receiver):
+        self._receivers[topic].append(receiver)
+    def disconnect(self, topic, receiver):
+        self._receivers[topic] = [r for r in self._receivers[topic] if r is not receiver]
+""",
+    )
+    holder = Holder("_receivers", "Bus", "bus", "/bus.py", "attribute", "collections.defaultdict")
+    assert adding_lines([source], holder)[0].text == "self._receivers[topic].append(receiver)"
