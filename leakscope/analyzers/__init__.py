@@ -59,6 +59,9 @@ def analyze(
         findings += [result for result in results if isinstance(result, Finding)]
         ruled_out += [result for result in results if isinstance(result, RuledOut)]
         skipped += [result for result in results if isinstance(result, Skipped)]
+        told = {result.kind for result in results if isinstance(result, Finding)} - {kind}  # a later look found it
+        ruled_out = [result for result in ruled_out if result.kind not in told]
+        skipped = [result for result in skipped if result.kind not in told]
     unknown = [kind for kind in KINDS if kind not in analyzers and kind not in {s.kind for s in skipped}]
     if unknown and not only:
         skipped.append(Skipped("others", f"not looked for in this version: {', '.join(unknown)}"))

@@ -3,13 +3,15 @@
 Looks for:     a growing tree of which the other findings explain less than min_explained_share.
 Why:           an honest "we do not know" that narrows the search is worth more than a guess.
 Decides by:    the ledger; objects whose inside cannot be seen (databases, picklers, parsers) are named as suspects
-               where the growth is in memory that C code asked for.
+               where the growth is in memory that C code asked for. The only one there is, or the one that the line
+               names under which memory was seen to grow, is told as retained-objects: it has a name to mend.
 Mistaken when: the holder is Python's after all, but lies deeper than the inventories went.
 Do:            look at the suspect named; else record longer, so that more inventories are taken.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,7 @@ from ..findings import Evidence, Finding, LedgerRow, RuledOut, Skipped, Subject
 from ..units import format_bytes
 from ._growth import TreeGrowth, no_growth, severity_of, tree_growth
 from ._growth_processes import ProcessGrowth, rows_of
+from ._growth_stacks import growth_lines
 from ._ledger import accounted_share, ledger
 from ._opaque import opaque_holders
 from ._rows import int_of, text_of
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
 
 NEEDS = ("process_samples",)
 AFTER_OTHERS = 4
-_KIND = "unexplained-growth"
+_KIND, _HELD = "unexplained-growth", "retained-objects"
 _ACCOUNTS = {
     "tensors": "tensors",
     "arrays": "arrays",
@@ -65,7 +68,10 @@ def findings(
         lacking = _lacking(recording, process, min_accounted_share)
         yield RuledOut(_KIND, f"the findings explain {share:.0%} of the growth{lacking}", figures)
         return
-    yield _finding(recording, growth, process, growth.growth_bytes - explained)
+    finding = _finding(recording, growth, process, growth.growth_bytes - explained)
+    yield finding
+    if finding.kind == _HELD:
+        yield RuledOut(_KIND, f"the rest of the growth is put down to {finding.subject.holder}")
 
 
 def _lacking(recording: Recording, process: ProcessGrowth, min_accounted_share: float) -> str:
@@ -88,15 +94,20 @@ def _finding(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, b
     account = rows[0].account if rows else "unexplained"
     inside = len(rows_of(recording.tables["takes"], process)) >= 2
     suspects = opaque_holders(rows_of(recording.tables["holders"], process)) if account in _OUT_OF_SIGHT else []
+    seen = _named_where_it_grew(recording, growth, process, suspects)
+    suspects = [seen] if seen is not None else suspects
     first = suspects[0] if suspects else None
     line = _fed_by(recording, first)
     title = f"{process.name} gained {format_bytes(bytes)} in {_ACCOUNTS[account]}"
-    title += f", perhaps held by {_name(first)}" if first is not None else ", held by nothing we can name"
+    if first is not None:
+        title += f", {'most likely' if len(suspects) == 1 else 'perhaps'} held by {_name(first)}"
+    else:
+        title += ", held by nothing we can name"
     return Finding(
-        kind=_KIND,
+        kind=_HELD if len(suspects) == 1 else _KIND,
         title=title,
         severity=severity_of(growth, bytes),
-        confidence=0.6 if len(suspects) == 1 else (0.4 if suspects else 0.3),
+        confidence=0.75 if seen is not None else (0.6 if len(suspects) == 1 else (0.4 if suspects else 0.3)),
         bytes=bytes,
         subject=_subject(process, first, line),
         bytes_per_hour=round(bytes / max(growth.end_s - growth.start_s, 1e-9) * 3600, 1),
@@ -104,6 +115,18 @@ def _finding(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, b
         doubts=_doubts(suspects, inside, process),
         remedy=[f"look at what is put into {_name(first)} and never taken out"] if first is not None else [],
     )
+
+
+def _named_where_it_grew(
+    recording: Recording, growth: TreeGrowth, process: ProcessGrowth, suspects: Sequence[pd.Series[Any]]
+) -> pd.Series[Any] | None:
+    """The suspect whose name is in the line under which most of the growth was seen."""
+    lines = growth_lines(recording, growth, process, sources_of(recording)) if suspects else []
+    for suspect in suspects if lines else ():
+        variable = text_of(suspect, "variable")
+        if variable is not None and re.search(rf"\b{re.escape(variable)}\b", lines[0].text):
+            return suspect
+    return None
 
 
 def _fed_by(recording: Recording, suspect: pd.Series[Any] | None) -> Line | None:

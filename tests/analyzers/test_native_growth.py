@@ -100,7 +100,7 @@ def test_a_database_of_the_standard_library_holds_what_it_was_given(tmp_path):
     }  # fmt: skip
     builder = takes(sentinels(trainer(tmp_path)), holders=[holder]).source(PID, FILE, SOURCE)
     report = analyze(seen(builder, 5).open(), only=["native-growth", "unexplained-growth"])
-    assert [f.kind for f in report.findings] == ["unexplained-growth"]
+    assert [f.kind for f in report.findings] == ["retained-objects"]
 
 
 SEEN_KEYS = """import sqlite3
@@ -118,7 +118,7 @@ def main(seen, keys):
 """
 
 
-@pytest.mark.parametrize(("line", "kind"), [(11, "unexplained-growth"), (12, "native-growth")])
+@pytest.mark.parametrize(("line", "kind"), [(11, "retained-objects"), (12, "native-growth")])
 def test_a_database_that_a_method_feeds_is_named_by_the_call_of_the_method(tmp_path, line, kind):
     """A look as a function begins sees what the one before it did, at the line that calls both."""
     holder = {

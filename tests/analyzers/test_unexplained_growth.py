@@ -33,7 +33,8 @@ def with_holders(builder, *holders, column="python_bytes", slope=0):
 def test_native_growth_names_the_object_that_may_hold_it(tmp_path):
     recording = with_holders(sentinels(trainer(tmp_path)), STREAM, PICKLER).open()
     (finding,) = analyze(recording, only=["unexplained-growth"]).findings
-    assert "perhaps held by Journal.pickler" in finding.title
+    assert finding.kind == "retained-objects"
+    assert "most likely held by Journal.pickler" in finding.title
     assert finding.subject.variable == "pickler"
     assert (finding.subject.file, finding.subject.line) == ("/home/me/journal.py", 9)
     assert 0.3 < finding.confidence < 0.8 and finding.doubts
