@@ -32,9 +32,18 @@ _FEW = 0.02  # containers gained for each small object gained: fewer hold nothin
 
 
 def leaked(
-    recording: Recording, growth: TreeGrowth, process: ProcessGrowth, left: int, kind: str, *, min_own_share: float
+    recording: Recording,
+    growth: TreeGrowth,
+    process: ProcessGrowth,
+    left: int,
+    kind: str,
+    *,
+    has_holder: bool,
+    min_own_share: float,
 ) -> Iterator[Finding]:
     """One finding, or none. ``left``: bytes of growth that nothing else explains.
+
+    ``has_holder``: some of it was seen to be held, so that numbers alone do not say that nobody holds the rest.
 
     Nothing where the user's code holds a C object that cannot be looked into: its table is the likelier holder.
     """
@@ -46,6 +55,8 @@ def leaked(
     if orphans is not None and _own_bytes_per_s(orphans) * window_s >= min_own_share * left:
         type_name = str(orphans["type_name"].iloc[0])
         yield _finding(recording, growth, process, left, kind, type_name, 0.65, _seen(orphans))
+        return
+    if has_holder:
         return
     small = _small_objects(rows_of(recording.tables["sentinels"], process), without_last(takes, takes), growth, left)
     if small is not None:

@@ -78,7 +78,8 @@ def findings(
         return
     left = growth.growth_bytes - sum(f.bytes for f in so_far if not f.wasted)
     if left > (1 - min_explained_share) * growth.growth_bytes:
-        yield from leaked(recording, growth, process, left, _KIND, min_own_share=min_own_share)
+        held = any(f.kind == "retained-objects" and f.subject.pid == process.pid for f in so_far)
+        yield from leaked(recording, growth, process, left, _KIND, has_holder=held, min_own_share=min_own_share)
 
 
 def _none_findings(
@@ -183,8 +184,8 @@ def _released(recording: Recording, one: _Count) -> RuledOut | None:
 
 
 def _is_replaced(one: _Count) -> bool:
-    """As many objects were made as references to None went, and nobody died of it."""
-    return not one.aborted and 0.8 <= one.blocks_per_s / -one.per_s <= 1.25
+    """About as many objects were made as references to None went, and nobody died of it."""
+    return not one.aborted and 0.5 <= one.blocks_per_s / -one.per_s <= 2.0
 
 
 def _none_finding(one: _Count) -> Finding:
