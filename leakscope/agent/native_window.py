@@ -21,6 +21,10 @@ class NativeWindow(object):
     """``folder``: where the file goes; ``note(kind, text)`` says what became of it."""
 
     def __init__(self, folder, note):
+        # Whichever thread imports this first is the main one to it, and the interpreter waits for that thread at its
+        # end. memray imports it, perhaps on the agent's thread, which ends later: the job would stand still for ever.
+        import threading  # noqa: F401
+
         self._folder = folder
         self._note = note
         self._seen = []  # [(in use, explained), ...] of the last takes

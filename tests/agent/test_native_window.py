@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import types
+from pathlib import Path
 
 import pytest
 
 from leakscope.agent import native_window
+
+ROOT = Path(__file__).parents[2]
 
 MiB = 1 << 20
 
@@ -94,3 +98,31 @@ def test_where_memray_is_missing_it_says_so(window, monkeypatch):
     monkeypatch.setitem(sys.modules, "memray", None)
     look(window, (100, 10), (110, 10), (120, 10), (130, 10))
     assert "not installed" in window.notes[0]
+
+
+def test_a_window_opened_on_another_thread_lets_the_program_end(tmp_path: Path) -> None:
+    """The agent's thread outlives the program's last line; nobody must wait for it then."""
+    program = """
+import _thread, sys
+assert "threading" not in sys.modules, "the program itself has no use for it"
+from leakscope.agent import native_window
+
+window = native_window.NativeWindow(sys.argv[1], lambda kind, text: None)
+opened, never = _thread.allocate_lock(), _thread.allocate_lock()
+opened.acquire(), never.acquire()
+
+def agent():
+    for number in range(8):
+        window.look(number << 24, 0, "1-1")
+    opened.release()
+    never.acquire()
+
+_thread.start_new_thread(agent, ())
+opened.acquire()
+assert window._tracker is not None
+window.close()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, timeout=60, cwd=ROOT
+    )
+    assert (done.returncode, done.stderr) == (0, "")
