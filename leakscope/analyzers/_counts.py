@@ -9,7 +9,7 @@ from ._series import Floats
 from ._trend import Trend, judge
 
 _LAST_SHARE = 0.1  # of the run: what is taken down then is taken down because the run is over
-_TAKEN_DOWN = 0.5  # of the rise: a pile loses a member now and then
+_TAKEN_DOWN = 0.2  # of the rise: a pile loses a member now and then
 
 
 def up_to_the_end(time_s: Floats, count: Floats, owner: ProcessGrowth | None) -> tuple[Floats, Floats]:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 NEEDS = ("processes", "process_samples")
 _KIND = "process-pileup"
 _OWN_KINDS = (COMPILE_WORKER, "compile-sidecar", "launcher", "trainer")
+_LEAST_MOMENTS = 64  # at which children are counted
 _PASSING_LIFE = 0.5  # of the run: who lives shorter (a shell, the first of a double fork) has started nothing himself
 _WAIT = "wait for each child: Popen.wait(), Process.join() or subprocess.run()"
 _END_FIRST = f"end the old child before a new one is started, and {_WAIT}"
@@ -60,7 +61,7 @@ def findings(
     growth = tree_growth(recording)
     sources = sources_of(recording)
     everyone = processes(recording)
-    time_s = growth.time_s
+    time_s = _finely(growth.time_s)
     found, undecided = False, False
     most = 0
 
@@ -98,6 +99,11 @@ def findings(
         figures = {"process_count": len(everyone), "most_at_once": most}
         seen = f"{len(everyone)} processes in all, at most {most} alike at once" if most else "none were seen"
         yield RuledOut(_KIND, f"children do not pile up: {seen}", figures)
+
+
+def _finely(time_s: Floats) -> Floats:
+    """Births and deaths are known by themselves: where samples are few, they are looked at more often."""
+    return np.union1d(time_s, np.linspace(time_s[0], time_s[-1], _LEAST_MOMENTS)) if time_s.size else time_s
 
 
 def _piles(everyone: list[Process], time_s: Floats) -> Iterator[_Pile]:
