@@ -176,6 +176,21 @@ def is_user_module(module, file):
     return file is not None and is_user_file(file) and not file.endswith((".so", ".pyd"))
 
 
+def user_namespaces():
+    """[(module, its globals, file), ...] of the user's own modules."""
+    found = []
+    for name, module in list(sys.modules.items()):
+        try:
+            namespace = object.__getattribute__(module, "__dict__")
+        except Exception:
+            continue
+        if type(name) is str and type(namespace) is dict:
+            file = module_file(name)
+            if is_user_module(name, file):
+                found.append((name, namespace, file))
+    return found
+
+
 def named_by(variable, owner):
     qualname, module, file, line = owner
     return (variable, qualname, module if type(module) is str else None, file, line, is_user_file(file))

@@ -50,16 +50,7 @@ def running_frames():
 
 
 def _user_modules(walk):
-    for name, module in list(sys.modules.items()):
-        try:
-            namespace = object.__getattribute__(module, "__dict__")
-        except Exception:
-            continue
-        if type(name) is not str or type(namespace) is not dict:
-            continue
-        file = names.module_file(name)
-        if not names.is_user_module(name, file):
-            continue
+    for name, namespace, file in names.user_namespaces():
         _module(walk, name, namespace, file)
         walk.run()
 

@@ -42,15 +42,7 @@ def rows(take):
 
 def _user_classes():
     found = []
-    for name, module in list(sys.modules.items()):
-        try:
-            namespace = object.__getattribute__(module, "__dict__")
-        except Exception:
-            continue
-        if type(name) is not str or type(namespace) is not dict:
-            continue
-        if not names.is_user_module(name, names.module_file(name)):
-            continue
+    for name, namespace, _ in names.user_namespaces():
         for value in list(namespace.values()):
             if type in names.mro_of(type(value)) and names.namespace_of(value).get("__module__") == name:
                 if names.is_plain_class(value):
