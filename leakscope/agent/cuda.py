@@ -87,8 +87,8 @@ def attach_oom_observer(callback):
     """
     global _attach_tried
     try:
-        binding = _binding()
-        if _attach_tried or binding is None or _is_capturing(binding):
+        binding = None if _attach_tried else _binding()
+        if binding is None or _is_capturing(binding):
             return None
         _attach_tried = True  # there is no way to detach: a second one would report everything twice
         attach = names.getattr_plain(binding, "_cuda_attach_out_of_memory_observer")
@@ -147,6 +147,11 @@ def _lines(frame):
             lines.append("%s:%d %s" % (code.co_filename, frame.f_lineno, code.co_name))
         frame = frame.f_back
     return lines
+
+
+def is_used():
+    """Whether this process has CUDA in use."""
+    return _binding() is not None
 
 
 def _binding():

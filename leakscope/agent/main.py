@@ -18,6 +18,7 @@ from . import (
     imports,
     journal,
     last_words,
+    level,
     names,
     native,
     native_window,
@@ -83,6 +84,7 @@ class Agent(object):
         self.peak = peak.Peak(self._look_at_peak)
         self.pending = safepoint.PendingCall(self._take_on_main_thread)
         self.stacks = native.GrowthStacks()
+        self.level = level.Level()
         self.native_window = native_window.NativeWindow(folder, self.note) if options["native"] else None
         self.user_step = None
         self.wanted = None  # the reason of a take that is due and waits for its safe point
@@ -168,7 +170,8 @@ class Agent(object):
                 self.phases.tick()
                 if self.fatal_signals is not None:
                     self.fatal_signals.tick()
-                self.stacks.tick(wake)
+                self._look_at_level(now)
+                self.stacks.tick(wake, self.level.is_flat)
                 if self.native_window is not None:
                     self.native_window.tick()
                 if self.takes:
@@ -211,7 +214,7 @@ class Agent(object):
             self.request = stamp
             if self.budget.allows(elapsed):
                 return "pressure"
-        if self.budget.is_due(elapsed):
+        if self.budget.is_due(elapsed, self._is_flat):
             return "schedule"
         if self.rss_at_take is not None and self.budget.allows(elapsed):
             grown = (rss_bytes() or 0) - self.rss_at_take
@@ -223,10 +226,22 @@ class Agent(object):
             self.note("throttled", reason)
         return None
 
+    def _look_at_level(self, now):
+        if now - self.steps.last_at < safepoint.STEPPING_S:
+            self.level.asked = True  # of the next step, which ends where every step ends
+        else:
+            self.level.look()
+
+    def _is_flat(self):
+        """Nothing is known of what grows on a device: there takes come as if it did."""
+        return self.level.is_flat() and not cuda.is_used()
+
     # ---- safe points
 
     def _on_step(self):
         self.phases.stepped()
+        if self.level.asked:
+            self.level.look()
         if self.takes and self.fork is None:
             if self.steps.count == 1 and self.wanted is None and self.budget.allows(monotonic() - self.began):
                 for row in gradients.import_order_notes():
@@ -283,6 +298,7 @@ class Agent(object):
             rows = take.run()
             self.last_take_at = monotonic() - self.began
             self.budget.spend(take.summary["take_cpu_s"], self.last_take_at)
+            self.level.begin()
             self.rss_at_take = rss_bytes()
             in_use = sentinels.malloc_figures()[0]
             summary = dict(

@@ -24,6 +24,7 @@ PATIENCE_S = 0.03  # how long a burst waits for a main thread that sleeps
 HAND_OVER_S = 0.0001  # for which the main thread then waits: else its work may be done before the first look
 BURST_S = 0.1  # where the job keeps the GIL for long, a burst ends after so much
 COST_FACTOR = 200  # the next burst is not before 200 times the CPU time of the last: 0.5 %
+FLAT_COST_FACTOR = 2000  # where what rose comes back each time
 STRETCH = 0.01  # of the time gone by: after an hour a burst each 36 s
 AT_WORK = 0.1  # a line seen idle at fewer looks than this is no place to wait
 MAX_FRAMES = 24
@@ -46,8 +47,11 @@ class GrowthStacks(object):
         self._nobody.acquire()
         self._goes_on = safepoint.PendingCall(self._main_goes_on)
 
-    def tick(self, wake):
-        """A burst of looks if memory in use has grown since the last tick; ends early when ``wake`` is released."""
+    def tick(self, wake, is_flat=bool):
+        """A burst of looks if memory in use has grown since the last tick; ends early when ``wake`` is released.
+
+        ``is_flat()``: memory has stood still for some seconds.
+        """
         before, self._in_use = self._in_use, malloc_in_use_bytes()
         # Whether to look is decided by the tick before: one that has just seen much in use is in the midst of work
         # and would see more memory come back than was handed out.
@@ -58,7 +62,8 @@ class GrowthStacks(object):
         began = thread_time()
         self._burst(wake, now + BURST_S)
         cost_s = thread_time() - began
-        self._due_at = now + max(COST_FACTOR * cost_s, STRETCH * (now - self._began))
+        factor = FLAT_COST_FACTOR if is_flat() else COST_FACTOR
+        self._due_at = now + max(factor * cost_s, STRETCH * (now - self._began))
 
     def rows(self):
         """Rows of the table ``growth_stacks``, those that grew or shrank most."""

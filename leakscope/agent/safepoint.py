@@ -17,6 +17,7 @@ EARLY_INTERVAL_S = 2.0
 CREDIT_S = 120.0  # the share of this time may be spent in advance (1.2 s at 1 %): a run of 20 seconds gets its takes
 LATE_FACTOR = 2.0  # of its usual interval: a take that costs put off by more than that is worth a word
 EARLY_STRETCH = 0.35  # of the time since the first: 1.5, 3.5, 5.5, … 10, 14, 18, 25, 34, 45 s for a cheap take
+FLAT_FACTOR = 8.0  # of the usual interval: the next take where memory stands still, which then finds the same
 PATIENCE_S = 5.0  # how long a due take waits for its safe point
 STEPPING_S = 5.0  # a job whose last optimizer step is younger is taken at the next one
 GROWTH_FRACTION = 0.3  # of resident memory since the last take: a take is due early
@@ -35,13 +36,16 @@ class Budget(object):
         self.spent_s = 0.0
         self.last_cost_s = 0.03
         self._first_s = None
-        self._next_s = self._late_s = FIRST_TAKE_S
+        self._next_s = self._flat_s = self._late_s = FIRST_TAKE_S
 
     def allows(self, elapsed_s):
         return self.spent_s + self.last_cost_s <= self._fraction * (elapsed_s + CREDIT_S)
 
-    def is_due(self, elapsed_s):
-        return elapsed_s >= self._next_s and self.allows(elapsed_s)
+    def is_due(self, elapsed_s, is_flat=bool):
+        """``is_flat()`` tells whether memory stands where it stood after the last take."""
+        if elapsed_s < self._next_s or not self.allows(elapsed_s):
+            return False
+        return elapsed_s >= self._flat_s or not is_flat()
 
     def charge(self, cost_s):
         """Pay for what is no take of its own."""
@@ -59,6 +63,7 @@ class Budget(object):
         fair_s = cost_s / self._fraction
         fair_s = fair_s if elapsed_s > EARLY_S else min(fair_s, 1.0 + 0.75 * early_s)
         self._next_s = elapsed_s + max(usual_s, fair_s)
+        self._flat_s = elapsed_s + FLAT_FACTOR * usual_s
         self._late_s = elapsed_s + LATE_FACTOR * usual_s
 
     def holds_back(self, elapsed_s):

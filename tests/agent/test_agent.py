@@ -206,13 +206,39 @@ def test_what_is_dear_to_count_is_counted_seldom() -> None:
 def test_a_main_thread_that_waits_on_is_waited_for_only_once(tmp_path: Path) -> None:
     text = """
 import threading, time
-threading.Thread(target=time.sleep, args=(12.5,)).start()
+def grow():
+    for _ in range(125):
+        kept.append(bytes(1 << 20))
+        time.sleep(0.1)
+kept = []
+threading.Thread(target=grow).start()
 threading.main_thread()  # which now joins the other, in C, until the end
 """
     journal = stage(tmp_path)
     assert run(journal, script(tmp_path, text)).returncode == 0
     waiting = [t for t in rows(journal)["takes"] if t["safe_point"] == "agent-thread"]
     assert len(waiting) >= 3
+
+
+def test_inventories_are_few_while_memory_stands_still_and_come_at_once_when_it_grows(tmp_path: Path) -> None:
+    text = """
+import time
+kept = []
+began = time.monotonic()
+while time.monotonic() - began < 22:
+    bytes(8 << 20)  # taken and given back
+    time.sleep(0.02)
+while time.monotonic() - began < 25:
+    kept.append(bytes(1 << 17))
+    time.sleep(0.02)
+"""
+    journal = stage(tmp_path)
+    assert run(journal, script(tmp_path, text)).returncode == 0
+    marks = rows(journal)
+    began_ns = marks["agent_notes"][0]["time_mono_ns"]
+    taken_s = [(t["time_mono_ns"] - began_ns) / 1e9 for t in marks["takes"] if t["reason"] == "schedule"]
+    assert not [t for t in taken_s if 13 < t < 22], taken_s  # each third of the time gone by would be usual
+    assert [t for t in taken_s if 22 < t < 25], taken_s
 
 
 def test_a_fork_that_has_gained_much_by_itself_is_looked_into(tmp_path: Path) -> None:
