@@ -9,22 +9,30 @@ import sys
 
 from . import names
 
+_switches = []  # of torch's compiled part, once it is there: found anew they would be half of a step's cost
+
 
 def hide():
     """Switch off Dynamo and tracing for this thread; returns what ``show`` needs to switch them on again."""
+    if not _switches and not _find_switches():
+        return None
+    set_eval_frame, get_state, set_state = _switches
+    before = set_eval_frame(None)
+    state = None if get_state is None or set_state is None else get_state()
+    if state is not None:
+        set_state(None)
+    return set_eval_frame, before, set_state, state
+
+
+def _find_switches():
     binding = sys.modules.get("torch._C")
     set_eval_frame = names.getattr_plain(names.getattr_plain(names.getattr_plain(binding, "_dynamo"), "eval_frame"),
                                          "set_eval_frame")  # fmt: skip
     if set_eval_frame is None:
-        return None
-    before = set_eval_frame(None)
+        return False
     get_state, set_state = (names.getattr_plain(binding, n) for n in ("_get_tracing_state", "_set_tracing_state"))
-    if get_state is None or set_state is None:
-        return set_eval_frame, before, None, None
-    state = get_state()
-    if state is not None:
-        set_state(None)
-    return set_eval_frame, before, set_state, state
+    _switches[:] = set_eval_frame, get_state, set_state
+    return True
 
 
 def show(hidden):
@@ -48,8 +56,8 @@ def skip_code(*functions):
     for name in ("_dynamo", "eval_frame", "skip_code"):
         skip = names.getattr_plain(skip, name)
     if skip is not None:
-        for function in (hide, show, names.getattr_plain, *functions):
+        for function in (hide, show, _find_switches, names.getattr_plain, *functions):
             skip(function.__code__)
 
 
-keep_out(hide, show)
+keep_out(hide, show, _find_switches)

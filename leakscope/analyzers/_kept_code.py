@@ -32,16 +32,16 @@ class Kept(NamedTuple):
     weight: float
 
 
-def kept_by(index: Index, seen: Mapping[Scope, float]) -> list[Kept]:
+def kept_by(index: Index, seen: Mapping[Scope, float], *, with_locals: bool = True) -> list[Kept]:
     """Containers that functions add to and nothing empties, the likeliest first.
 
-    ``seen``: functions that ran, each with the bytes that memory grew while it did.
+    ``seen``: functions that ran, each with the bytes that memory grew while it did. ``with_locals``: they run as long
+    as their process, so that what a loop of theirs adds to a local is kept as well.
     """
     left_out = emptied(index)
     found: dict[tuple[str | None, str], Kept] = {}
     for scope, weight in _run(index, seen).items():
-        is_worker_main = scope in seen
-        for holder in _kept_in(index, scope, with_locals=is_worker_main):
+        for holder in _kept_in(index, scope, with_locals=with_locals and scope in seen):
             key = (holder.owner, holder.variable)
             if holder.variable not in left_out and (key not in found or found[key].weight < weight):
                 found[key] = Kept(holder, weight)
@@ -75,7 +75,7 @@ def _run(index: Index, seen: Mapping[Scope, float]) -> dict[Scope, float]:
 def _called(index: Index, scope: Scope) -> Iterator[Scope]:
     for site in scope.sites:
         if isinstance(site.node, ast.Call):
-            for callee in index.callees(site.node.func, scope):
+            for callee in index.run_by_calling(site.node.func, scope):
                 yield callee
                 yield from _wrapped_in(index, callee)
 
@@ -91,7 +91,7 @@ def _kept_in(index: Index, scope: Scope, *, with_locals: bool) -> Iterator[Holde
     source = scope.source
     if _CACHES & set(scope.decorators):
         yield Holder(scope.name, scope.qualname, source.module, source.file, "cache")
-    for site in scope.sites:
+    for site in sorted(scope.sites, key=lambda site: getattr(site.node, "lineno", 0)):
         value = added_to(site.node)
         if isinstance(value, ast.Attribute):
             owner = index.class_of(value.value, scope)

@@ -124,7 +124,7 @@ def _group(
     trainer = int_of(loader, "pid") or ppid  # workers of a fork server are its children, not the trainer's
     parent = growth.process(ppid)
     known = dataset_name(text_of(loader, "dataset_type"))
-    datasets = (known,) if known in code.bases else tuple(code.datasets())
+    datasets = (known,) if known and code.defines(known) else tuple(code.datasets())
     gains = [_gains(recording, growth, worker, worker) for worker in alive]
     copied = [copied for _, copied in gains]
     if parent is not None and alive:

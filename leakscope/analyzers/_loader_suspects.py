@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 from ..findings import Finding
 from ._growth_stacks import GrowthLine, share_at
-from ._kept_code import emptied
 from ._loader_groups import Group
-from ._source_index import index_of
 from ._source_lines import Holder, Line, Source, adding_lines
 from ._worker_code import Code
 
@@ -48,9 +46,7 @@ def suspect_of(
         holders = [h for name in group.datasets for h in (code.kept(name) if how == "adds" else code.read(name))]
         if how == "read":  # by what the parent's inventories saw; without any, as they stand in the source
             holders.sort(key=lambda h: -group.data.get((h.owner or "", h.variable), 0.0))
-        elif holders:
-            left_out = emptied(index_of(sources, "def "))
-            holders = [h for h in holders if h.variable not in left_out] or holders
+        else:
             holders.sort(key=lambda h: -share_at(grown, adding_lines(sources, h)))
         if holders:
             line = next(iter(adding_lines(sources, holders[0])), None)

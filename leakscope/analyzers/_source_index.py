@@ -209,6 +209,10 @@ class Index:
             return node.value if node.value in self.classes else None
         return None
 
+    def ancestors(self, name: str) -> frozenset[str]:
+        """Names of the classes that a class of the sources is derived from, of the sources or not."""
+        return self._related.get(name, frozenset())
+
     def related(self, one: str, other: str) -> bool:
         """The same class, or one derived from the other."""
         return one == other or other in self._related.get(one, ()) or one in self._related.get(other, ())
@@ -229,6 +233,17 @@ class Index:
         if owner is not None:
             return [f for f in named if f.within is not None and self.related(owner, f.within.name)]
         return named if len(named) == 1 and func.attr not in _OF_CONTAINERS else []
+
+    def run_by_calling(self, func: ast.expr, scope: Scope) -> list[Scope]:
+        """``callees``; for an object, ``__call__`` of its class, or of any class where that is not known."""
+        functions = [f for f in self.callees(func, scope) if f.name != "__init__"]
+        if functions or (isinstance(func, ast.Name) and func.id in scope.binding(func.id).defs):
+            return functions
+        owner = self.class_of(func, scope)
+        if owner is None and not (isinstance(func, ast.Attribute) and last_name(func.value) in ("self", "cls")):
+            return []
+        calls = [f for f in self.functions.get("__call__", []) if f.within is not None]
+        return [f for f in calls if f.within is not None and (owner is None or self.related(owner, f.within.name))]
 
     def arguments(self, call: ast.Call, function: Scope) -> Iterator[tuple[str, ast.expr]]:
         """Parameter names of the callee with the expressions they get."""
