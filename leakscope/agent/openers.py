@@ -10,14 +10,12 @@ import types
 from collections import OrderedDict, defaultdict, deque
 
 from .names import (
-    AGENT,
     HEAPTYPE,
     basicsize_of,
     flags_of,
     frame_locals,
     getattr_code,
     is_user_file,
-    is_user_module,
     is_written_in_c,
     module_file,
     mro_of,
@@ -43,7 +41,7 @@ _MemberDescriptor = types.MemberDescriptorType
 # Shared for ever or without contents worth counting: never opened, never counted.
 IGNORED = frozenset(
     (
-        type(None), bool, type(Ellipsis), type(NotImplemented), types.CodeType, types.ModuleType,
+        type(None), bool, type(Ellipsis), type(NotImplemented), types.ModuleType,
         types.GetSetDescriptorType, types.MemberDescriptorType, types.WrapperDescriptorType,
         types.MethodDescriptorType, types.ClassMethodDescriptorType, types.MappingProxyType,
         type(sys.flags), type(sys.version_info),
@@ -270,63 +268,6 @@ def _with_attributes(opener):
     return both
 
 
-def open_function(walk, obj, node, weight):
-    if type(obj) is not types.FunctionType:
-        return open_by_collector(walk, obj, node, weight)
-    code = obj.__code__
-    if code.co_filename.startswith(AGENT):
-        return  # our hooks in the job's tables
-    named = (obj.__qualname__, obj.__module__, code.co_filename, code.co_firstlineno)
-    cells = obj.__closure__
-    if cells:
-        for name, cell in zip(code.co_freevars, cells):
-            try:
-                value = cell.cell_contents
-            except ValueError:
-                continue
-            walk.seen.add(id(cell))
-            walk.push(value, node, " closure " + name, CELL, weight, None, named_by(name, named))
-    defaults = obj.__defaults__
-    if defaults:
-        names = code.co_varnames[: code.co_argcount][-len(defaults) :]
-        for name, value in zip(names, defaults):
-            walk.push(value, node, " default " + name, DEFAULT, weight, None, named_by(name, named))
-    keyword_defaults = obj.__kwdefaults__
-    if keyword_defaults:
-        for name, value in list(keyword_defaults.items()):
-            walk.push(value, node, " default " + name, DEFAULT, weight, None, named_by(name, named))
-    attributes = obj.__dict__
-    if attributes:
-        push_attributes(walk, list(attributes.items()), node, weight)
-
-
-def open_class(walk, obj, node, weight):
-    """A class's own namespace: shared by all instances, so a list in it is a holder like any other."""
-    if not flags_of(obj) & HEAPTYPE:
-        return
-    namespace = namespace_of(obj)
-    module = namespace.get("__module__")
-    file = module_file(module)
-    if not is_user_module(module, file):
-        return
-    name = type.__getattribute__(obj, "__qualname__")
-    for attribute, value in list(namespace.items()):
-        kind = type(value)
-        if kind in IGNORED or kind in ATOMS or attribute in _CLASS_MACHINERY:
-            continue
-        if kind is types.FunctionType and not any(
-            (value.__closure__, value.__defaults__, value.__kwdefaults__, value.__dict__)
-        ):
-            continue  # most methods: nothing hangs on them
-        walk.push(
-            value, node, "." + attribute, CLASS_ATTRIBUTE, weight, None, (attribute, name, module, file, None, True)
-        )
-
-
-_CLASS_MACHINERY = frozenset(("__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__slots__",
-                              "__abstractmethods__", "_abc_impl", "__parameters__", "__orig_bases__"))  # fmt: skip
-
-
 def open_lru_cache(walk, obj, node, weight):
     info = type(obj).cache_info(obj)
     _add_length(walk, obj, node, info[3], weight)
@@ -525,6 +466,18 @@ def open_thread_local(walk, obj, node, weight):
                     push_attributes(walk, list(namespace.items()), node, weight)
 
 
+def open_context_variable(walk, obj, node, weight):
+    """Its value in the thread that is looked into from within; those of tasks are in their contexts."""
+    value = type(obj).get(obj, None)
+    walk.push(value, node, ".get()", REFERENCE, weight)
+
+
+def open_context(walk, obj, node, weight):
+    """What ``contextvars`` keeps for a task or callback."""
+    for variable, value in list(type(obj).items(obj)):
+        walk.push(value, node, "[%s]" % variable.name, REFERENCE, weight)
+
+
 BASES = {
     list: _with_attributes(open_list),
     tuple: _with_attributes(open_tuple),
@@ -550,16 +503,18 @@ OPENERS = {
     deque: open_deque,
     bytearray: open_buffer,
     memoryview: open_memoryview,
-    types.FunctionType: open_function,
     types.FrameType: open_frame,
     types.TracebackType: open_traceback,
     types.GeneratorType: open_suspended("gi_frame"),
     types.CoroutineType: open_suspended("cr_frame"),
     types.AsyncGeneratorType: open_suspended("ag_frame"),
-    type: open_class,
 }
 BY_NAME = {
     "functools._lru_cache_wrapper": open_lru_cache,
+    "_contextvars.ContextVar": open_context_variable,
+    "_contextvars.Context": open_context,
+    "ContextVar": open_context_variable,  # as Python 3.10 and before name it
+    "Context": open_context,
     "_thread._local": open_thread_local,
     "mmap.mmap": open_map,
     "array.array": open_buffer,

@@ -63,9 +63,9 @@ def rows(batch_storages=()):
     gc.disable()
     try:
         objects = gc.get_objects()
-        picked = tensors.of_types(objects, frozenset().union(*kinds.values()))
-        graph_types = autograd.node_types(tensors.census(objects))
-        graph_nodes = frozenset(map(id, tensors.of_types(objects, graph_types)))
+        census, picked = tensors.sweep(objects, frozenset().union(*kinds.values()), autograd.is_node)
+        graph_types = autograd.node_types(census)
+        graph_nodes = frozenset(id(obj) for obj in picked if type(obj) in graph_types)
         del objects
         alike = {name: [obj for obj in picked if type(obj) in kind] for name, kind in kinds.items()}
         del picked

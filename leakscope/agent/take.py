@@ -72,20 +72,17 @@ class Take(object):
     def _run(self):
         begin, begin_cpu = perf_counter(), thread_time()
         self._note_hidden_growth()
-        objects = gc.get_objects()
-        self.census = tensors.census(objects)
-        object_count = len(objects)
-        self.frozen_count = gc.get_freeze_count()  # as dear as the list of the others, which it is missing from
         looks = self.looks_into_torch
         kinds_of = {name: tensors.types_of(name) if looks else frozenset() for name in _TORCH}
-        # One pass for all that is wanted by type: it costs as much as the census itself.
         states = frameworks.types()
-        graph_types = autograd.node_types(self.census) if kinds_of["Tensor"] else frozenset()
-        wanted = _SUSPENDED.union({_LRU_CACHE}, states, graph_types, *kinds_of.values())
+        wanted = _SUSPENDED.union({_LRU_CACHE}, states, *kinds_of.values())
         if self._looks_for_large_containers():
             wanted |= roots.CONTAINERS
-        picked = tensors.of_types(objects, wanted)
-        # Gone before the walk: what the walk learns from reference counts must not include ours.
+        objects = gc.get_objects()
+        object_count = len(objects)
+        self.frozen_count = gc.get_freeze_count()  # as dear as the list of the others, which it is missing from
+        # The list is gone before the walk: what the walk learns from reference counts must not include ours.
+        self.census, picked = tensors.sweep(objects, wanted, autograd.is_node if kinds_of["Tensor"] else None)
         del objects
         self._look_into_torch(picked, kinds_of)
         if states:
@@ -94,7 +91,8 @@ class Take(object):
         suspended = [obj for obj in picked if type(obj) in _SUSPENDED]
         caches = [obj for obj in picked if type(obj) is _LRU_CACHE and obj.cache_info()[3] >= LARGE_LENGTH]
         known = self.memory.get("library_names", ())
-        graph_nodes = frozenset(map(id, tensors.of_types(picked, graph_types)))
+        graph_types = autograd.node_types(self.census) if kinds_of["Tensor"] else frozenset()
+        graph_nodes = frozenset(id(obj) for obj in picked if type(obj) in graph_types)
         large = [o for o in picked if type(o) in roots.CONTAINERS and (len(o) >= LARGE_LENGTH or id(o) in known)]
         del picked
         self.deadline = thread_time() + self.pause_s

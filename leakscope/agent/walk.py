@@ -20,7 +20,7 @@ import types
 from collections import defaultdict, deque
 from time import thread_time
 
-from . import autograd, openers, tensor_openers
+from . import autograd, class_openers, openers, tensor_openers
 from .names import getattr_plain, is_foreign, is_written_in_c, mro_of, namespace_of, type_name
 from .openers import ATOMS, IGNORED, ITEM, KEY
 from .sampling import (
@@ -102,6 +102,7 @@ class Walk(object):
         self._index = {}
         self._queue = deque()
         self._openers = dict(openers.OPENERS)
+        self._openers.update(class_openers.OPENERS)
         self.slots = {}
         self._samplings = 0
         self.held = frozenset()  # ids of what a list of the taker's refers to meanwhile
@@ -208,7 +209,7 @@ class Walk(object):
         if self.tensor_type is not None and self.tensor_type in mro:
             return tensor_openers.open_tensor
         if type in mro:
-            return openers.open_class
+            return class_openers.open_class
         if types.ModuleType in mro:
             return openers.open_nothing
         for base in mro:

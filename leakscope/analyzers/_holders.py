@@ -192,6 +192,8 @@ def _places(rows: pd.DataFrame, takes: list[int]) -> list[Place]:
         place.length[i] += _number(row["length"])
         place.has_length |= _is_number(row["length"])
     for place in places.values():
+        if place.row["chained"] and not place.has_length:
+            place.length, place.has_length = place.count.copy(), True  # a chain is as long as it has links
         known = by_path.get(place.path)
         # Two types at one path (an attribute that was rebound): children hang below the larger one.
         if known is None or known.deep_bytes[-1] < place.deep_bytes[-1]:

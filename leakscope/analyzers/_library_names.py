@@ -17,6 +17,8 @@ _HOOKS = {
     "_forward_hooks": ("register_forward_hook",),
     "_forward_pre_hooks": ("register_forward_pre_hook",),
     "_post_accumulate_grad_hooks": ("register_post_accumulate_grad_hook",),
+    "_optimizer_step_post_hooks": ("register_step_post_hook",),
+    "_optimizer_step_pre_hooks": ("register_step_pre_hook",),
 }
 # Where an event loop of asyncio keeps what it is asked to call: the methods that ask, then functions that do so too.
 _CALLBACKS = {

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from ._growth import TreeGrowth
 from ._growth_processes import ProcessGrowth
-from ._holder_names import holder_name, named_in
+from ._holder_names import holder_name, holder_of, named_in
 from ._holders import GRAPH_TYPE, Accumulation, Heap, Place, heaviest_leaf, keeps_growing
 from ._retained_look import Look
 from ._rows import int_of
 from ._series import level_at
-from ._source_lines import Line, Source
+from ._source_lines import Line, Source, adding_lines
 
 _RESIDENT = 1.1  # times what there is: estimates of what is held are no better than that
 
@@ -32,6 +32,7 @@ class Retained:
     named: Place
     kept: Place
     lines: Sequence[Line]
+    link: Place | None  # of a chain: by what each of its objects keeps the one before
     weighed_bytes: float
     share: float
     pinning_ratio: float
@@ -90,6 +91,7 @@ def retained(
     place = holder.place
     assert place is not None
     named, lines = named_in(sources, place)
+    link = _link_of(holder)
     weighed = sum(m.growth_bytes for m in holder.members) or place.growth_bytes
     pinning_ratio = 1.0 + look.pinned_bytes / max(look.in_use_bytes, 1.0)
     rate = holder.growth_bytes * pinning_ratio / max(look.seconds, 1e-9)
@@ -101,7 +103,8 @@ def retained(
         place=place,
         named=named,
         kept=holder.handle or heaviest_leaf(place),
-        lines=lines,
+        lines=lines if link is None else _of_chain(lines, sources, link),
+        link=link,
         weighed_bytes=weighed,
         share=min(
             max((weighed if holder.bytes_each is None else holder.growth_bytes) / max(look.in_use_bytes, 1.0), 0.0), 1.0
@@ -111,6 +114,19 @@ def retained(
         total_bytes=int(min(rate * max(growth.end_s - growth.start_s, look.seconds), most)),
         untouched=untouched,
     )
+
+
+def _link_of(holder: Accumulation) -> Place | None:
+    """``parent`` of ``span.parent.parent…``: the attribute by which each object keeps the one before it."""
+    links = [p for p in (holder.place, *holder.members) if p is not None and p.row["chained"]]
+    return next((p for p in links if p.row["edge_kind"] == "attribute" and isinstance(p.row["variable"], str)), None)
+
+
+def _of_chain(lines: Sequence[Line], sources: Sequence[Source], link: Place) -> list[Line]:
+    """A call on the first link adds none: the line that makes it does, and the one that ties it to the others."""
+    ordered = sorted(lines, key=lambda line: ("adds", "creates", "calls").index(line.kind))
+    tied = adding_lines(sources, holder_of(link.row))[:1]
+    return [*ordered[:1], *(line for line in tied if line not in ordered[:1]), *ordered[1:]]
 
 
 def _is_untouched(place: Place, inventory: Heap, process: ProcessGrowth) -> bool:

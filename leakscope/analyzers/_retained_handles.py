@@ -1,4 +1,4 @@
-"""Containers whose members are handles: Python objects that stand for memory of C or C++ code, which nobody can weigh.
+"""Containers and chains whose members are handles: Python objects that stand for memory which nobody can weigh.
 
 A model of a library, a database row, a decoded image: the object is small, and what it holds is not Python's. Named
 only where the holders that can be weighed explain less than half of the growth.
@@ -71,8 +71,8 @@ def _bytes_each(inventory: Heap, place: Place) -> float | None:
 
 
 def _below(place: Place, is_handle: Callable[[Place], bool], depth: int = _DEPTH) -> Place | None:
-    """The nearest one."""
-    level = list(place.children)
+    """The nearest one; the links of a chain are its members."""
+    level = [place] if place.row["chained"] else list(place.children)
     for _ in range(depth):
         found = next((p for p in level if is_handle(p)), None)
         if found is not None:

@@ -49,6 +49,13 @@ def evidence(found: Retained) -> Iterator[Evidence]:
         yield Evidence(text, {"nodes": nodes})
     else:
         yield from _weighed(found)
+    if found.link is not None:
+        link, end = found.link, f"{format_count(found.link.count[-1])} in the last inventory"
+        kind = link.type_name.rsplit(".", 1)[-1]
+        yield Evidence(
+            f"it begins a chain, in which each {kind} keeps another as its {link.row['variable']}: {end}",
+            {"chain_length": int(link.count[-1])},
+        )
     for line in found.lines[:3]:
         yield Evidence(f"{line.file}:{line.line} {line.kind}: {line.text}", {"line": line.line})
 
@@ -135,13 +142,16 @@ def remedy(found: Retained) -> list[str]:
             f"raise a new exception each time{where}, not the one that {variable} keeps: its traceback keeps the "
             f"locals of every function it ever went through; that {would_free}"
         ]
-    if is_hook_table(found.named.row["variable"]):
+    if is_hook_table(found.named.row["variable"]) or is_hook_table(place.row["variable"]):
         return [f"keep what registering a hook returns{where}, and call its remove() before the next: it {would_free}"]
     if found.is_graph:
         return [
             f"keep numbers instead of tensors that carry their history: {variable}{where} with .item() or .detach() "
             f"{would_free}"
         ]
+    if found.link is not None:
+        kind, attribute = found.link.type_name.rsplit(".", 1)[-1], found.link.row["variable"]
+        return [f"end the chain{where}: where a new {kind} keeps no other as its {attribute}, that {would_free}"]
     advice = [f"bound or empty {variable}{where}: it {would_free}"]
     if found.tensor_growth_bytes > 0.5 * max(place.growth_bytes, 1.0):
         advice.append("if only numbers are needed from these tensors, keep .item() or a small summary instead")

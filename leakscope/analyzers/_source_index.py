@@ -235,7 +235,11 @@ class Index:
         return named if len(named) == 1 and func.attr not in _OF_CONTAINERS else []
 
     def run_by_calling(self, func: ast.expr, scope: Scope) -> list[Scope]:
-        """``callees``; for an object, ``__call__`` of its class, or of any class where that is not known."""
+        """``callees``; of a partial or lambda, its function; of an object, ``__call__`` of its class or of any."""
+        if isinstance(func, ast.Call) and last_name(func.func) == "partial" and func.args:
+            return self.run_by_calling(func.args[0], scope)
+        if isinstance(func, ast.Lambda):
+            return [s for s in self.scopes if s.node is func]
         functions = [f for f in self.callees(func, scope) if f.name != "__init__"]
         if functions or (isinstance(func, ast.Name) and func.id in scope.binding(func.id).defs):
             return functions

@@ -243,6 +243,9 @@ class _Uses:
             verb = _sql_verb(call)
             if verb is None or verb in _SQL_ADDS:
                 yield _Event(call, ADDS if verb else CALLS, (0.9 if verb else 0.6) * max(strength, 0.8))
+        elif func.attr == "set" and self.type_name.endswith("ContextVar"):
+            keeps_token = any(value is call for other in scope.sites for _, value in pairs(other.node))
+            yield _Event(call, ADDS, (0.8 if keeps_token else 0.97) * strength)  # with the token it is set back
         elif adds(func.attr):
             yield _Event(call, ADDS, (1.0 if func.attr in ADDERS else 0.85) * strength)
         elif strength >= _WHOLE and not _READING.match(func.attr):

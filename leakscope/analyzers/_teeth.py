@@ -10,6 +10,8 @@ import numpy as np
 from ..units import format_bytes
 from ._series import Floats, gained
 
+_LONG_RISE = 3.0  # in the longest of the other teeth
+
 
 @dataclass(frozen=True)
 class Teeth:
@@ -37,15 +39,28 @@ def cut_at_last_trough(t: Floats, y: Floats) -> tuple[Floats, Floats, Teeth]:
         return t, y, Teeth()
     last = falls[-1].trough_at
     borders_s = [float(t[0])] + [float(t[fall.trough_at]) for fall in falls]
-    longest_s = max(b - a for a, b in zip(borders_s, borders_s[1:]))
+    lasted_s = [b - a for a, b in zip(borders_s, borders_s[1:])]
+    longest_s = max(lasted_s)
     if t[-1] - t[last] >= 2 * longest_s:
         return t[last:], y[last:], Teeth()
     if gained(y) > 2 * max(fall.height_bytes for fall in falls):
         end = last + 1 if t[-1] - t[last] < 0.2 * (t[-1] - t[0]) else t.size
         return t[:end], y[:end], Teeth(outgrown=True)
-    first = falls[0].trough_at if len(falls) > 2 else 0
-    teeth = Teeth([f.trough_at - first for f in falls], float(np.median([f.height_bytes for f in falls])))
-    return t[first : last + 1], y[first : last + 1], teeth
+    end = last + 1
+    height = float(np.median([fall.height_bytes for fall in falls]))
+    if len(falls) <= 2:
+        return t[:end], y[:end], Teeth([fall.trough_at for fall in falls], height)
+    longest_s = max(lasted_s[1:])
+    if lasted_s[0] >= _LONG_RISE * longest_s:  # it rose long before it had teeth: that counts, too
+        return t[:end], y[:end], Teeth(_floors(t[:end], y[:end], longest_s), height)
+    first = falls[0].trough_at  # what came before is the rise of the first tooth
+    return t[first:end], y[first:end], Teeth([fall.trough_at - first for fall in falls], height)
+
+
+def _floors(t: Floats, y: Floats, every_s: float) -> list[int]:
+    """The lowest of each stretch of ``every_s``."""
+    stretch = np.floor((t - t[0]) / every_s)
+    return [int(at[np.argmin(y[at])]) for at in (np.flatnonzero(stretch == n) for n in np.unique(stretch))]
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ _STEEPER = 2.0  # than the whole rise: seven samples with one step among them gi
 _LEAST_BUCKETS = 8
 _LEAST_AT_WORK = 0.3  # of the run: a job that only begins to work towards its end is judged on all of it
 _GOES_ON = 0.35  # of the pace before: growth that is less than that afterwards has come to an end
+_MUCH_OF_A_TOOTH = 0.25  # by which floors rose: less, and it may be chance where in a tooth they were met
 _PAUSE = 0.4  # of the window without any growth, in its middle: there were two rises only, whatever their length
 _TAKEN_DOWN = 0.15  # of the samples: a program that lets go of much on a busy machine takes that long at most
 
@@ -127,6 +128,8 @@ def _judge_window(t: Floats, y: Floats, least: float, noise_factor: float, walk_
     if growth < least:
         return verdict(FLAT, teeth.text() or f"varies around {format_bytes(float(np.median(y)))}")
     if teeth.floors_at and not by_floors and growth < teeth.height_bytes:
+        if _all_rise(y[teeth.floors_at]) and growth >= _MUCH_OF_A_TOOTH * teeth.height_bytes:
+            return verdict(CANNOT_TELL, "rises and falls, and each floor was higher: a longer run would tell")
         return verdict(FLAT, teeth.text())
     if by_floors:
         bucket_t, bucket_y = t[teeth.floors_at], y[teeth.floors_at]
@@ -150,6 +153,10 @@ def _judge_window(t: Floats, y: Floats, least: float, noise_factor: float, walk_
     if pace < 0.5 and not lumpy:
         return verdict(CANNOT_TELL, "the growth slows down: a longer run would tell whether it ends")
     return verdict(GROWING, f"grew by {format_bytes(to_end)} in {t[-1] - t[0]:.0f} s and was still growing at the end")
+
+
+def _all_rise(floors: Floats) -> bool:
+    return floors.size > 2 and bool((np.diff(floors) > 0).all())
 
 
 def _was_start_up(t: Floats, y: Floats, until_s: float) -> bool:
@@ -193,11 +200,13 @@ def _fall_of(level: float) -> float:
 def _walk(y: Floats) -> float:
     """How far a driftless walk with the ups and downs of ``y`` would have come: sigma of its last value.
 
-    From differences over a quarter of the window, so that a saw-tooth, which comes back, does not count as a walk.
+    From differences over a quarter of the window, so that a saw-tooth, which comes back, does not count as a walk, and
+    without the most extreme of them, so that single peaks do not.
     """
     lag = max(2, y.size // 4)
-    moves = y[lag:] - y[:-lag]
-    return float(np.std(moves) * np.sqrt(y.size / lag))
+    moves = np.sort(y[lag:] - y[:-lag])
+    cut = moves.size // 8
+    return float(np.std(moves[cut : moves.size - cut]) * np.sqrt(y.size / lag))
 
 
 def _largest_step(t: Floats, y: Floats) -> tuple[int, float]:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 NEEDS = ("weights",)
 _KIND = "duplicate-model"
-_UNNAMED = "memory that no variable leads to"
+_UNNAMED = "memory whose holder no inventory came to"
 
 
 class _Place(NamedTuple):

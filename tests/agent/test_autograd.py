@@ -22,7 +22,7 @@ from leakscope.agent import autograd, tensors
 
 def known():
     objects = gc.get_objects()
-    return frozenset(map(id, tensors.of_types(objects, autograd.node_types(tensors.census(objects)))))
+    return frozenset(map(id, tensors.sweep(list(objects), (), autograd.is_node)[1]))
 
 def train():
     x = torch.ones(1, requires_grad=True)

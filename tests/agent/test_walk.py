@@ -6,11 +6,13 @@ import _thread
 import argparse
 import array
 import contextlib
+import contextvars
 import functools
 import gc
 import importlib
 import itertools
 import mmap
+import subprocess
 import sys
 import threading
 import time
@@ -135,6 +137,48 @@ def test_closure_default_and_cache() -> None:
     assert cache.deep >= 50_000
     assert cache.length == 50
     assert cache.length_limit is None
+
+
+MADE = {
+    "classes": "{dataclasses.make_dataclass('Row', [(f'f{n}', float) for n in range(12)]): n for n in range(600)}",
+    "code": "[compile(TEXT, '<rule>', 'exec') for _ in range(600)]",
+    "functions": "[(exec(TEXT, space), space.pop('rule_7'))[1] for _ in range(600)]",
+}
+
+
+@pytest.mark.parametrize("made", MADE.values(), ids=MADE)
+def test_what_is_made_as_the_program_runs_weighs_what_it_takes(made: str) -> None:
+    text = f"""
+import dataclasses
+from leakscope.agent.memory import rss_bytes
+from tests.agent.test_walk import walked
+TEXT = "\\n".join(f"def rule_{{n}}(a, b):\\n    return (a + {{n}}.5) * b if a > {{n}} else b" for n in range(40))
+space = {{}}
+before = rss_bytes()
+made = {made}
+taken = rss_bytes() - before
+print(taken, walked(made=made)["made"].deep)
+"""
+    run = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    taken, deep = map(float, run.stdout.split())
+    assert 0.5 * taken < deep < 1.3 * taken  # some of what is freed meanwhile is used for them, or left in pieces
+
+
+def test_classes_of_a_module_are_its_own_however_many_refer_to_them() -> None:
+    assert walked(known=[Trainer, Slotted, Refused])["known"].deep < 5_000
+
+
+def test_what_a_context_variable_holds_is_found_by_its_name() -> None:
+    variable: contextvars.ContextVar[Any] = contextvars.ContextVar("request")
+
+    def handle() -> contextvars.Context:
+        variable.set([bytearray(1000) for _ in range(100)])
+        assert walked(request=variable)["request.get()"].deep >= 100_000
+        return contextvars.copy_context()
+
+    context = contextvars.copy_context().run(handle)
+    assert walked(request=variable)["request"].deep < 1_000  # of another context than ours
+    assert walked(task=context)["task[request]"].deep >= 100_000
 
 
 def test_suspended_generator_and_stored_exception() -> None:

@@ -59,6 +59,12 @@ def leak_that_slows_a_little(rng, t, length_s):
     return rng.uniform(60, 400) * np.sqrt(np.clip(t, 0, None) / length_s) + buffers(rng, t)
 
 
+def leak_under_peaks_that_grow_with_it(rng, t, length_s):
+    """What is kept is copied now and then to add to it: twice its size for a moment, and the copies come later on."""
+    gained = rng.uniform(80, 300) * t / length_s
+    return gained * (1 + rng.uniform(0.5, 1) * (rng.random(t.size) < 0.3 * t / length_s))
+
+
 def leak_then_shutdown(rng, t, length_s):
     curve = ramp(rng, t, length_s)
     curve[-rng.integers(1, 3) :] -= rng.uniform(0.3, 0.9) * curve.max()
@@ -107,6 +113,13 @@ def evaluation_peaks(rng, t, length_s):
     return rng.uniform(50, 500) * np.clip((phase - 0.7) / 0.3, 0, 1) + buffers(rng, t)
 
 
+def cache_that_fills_then_peaks(rng, t, length_s):
+    """Work begins in earnest once the cache is there."""
+    full = rng.uniform(0.35, 0.55) * length_s
+    peaks = rng.uniform(60, 200) * (rng.random(t.size) < 0.3) * (t > full)
+    return rng.uniform(60, 200) * np.clip(t / full, 0, 1) + peaks
+
+
 def requests_that_come_and_go(rng, t, length_s):
     curve = np.zeros(t.size)
     for _ in range(rng.integers(10, 60)):
@@ -135,6 +148,7 @@ LEAKS = (
     leak_that_slows_a_little,
     leak_then_shutdown,
 )
+HARD_LEAKS = (leak_under_peaks_that_grow_with_it,)
 INNOCENTS = (
     flat,
     large_buffers,
@@ -144,5 +158,6 @@ INNOCENTS = (
     two_loads,
     buffer_cleared_each_epoch,
     evaluation_peaks,
+    cache_that_fills_then_peaks,
     requests_that_come_and_go,
 )

@@ -213,6 +213,42 @@ def test_code_that_workers_run_is_followed_by_name():
 
 
 @pytest.mark.parametrize(
+    "hook",
+    [
+        "collate",
+        "partial(collate, packer=Packer())",
+        "functools.partial(collate, packer=Packer())",
+        "lambda rows: collate(rows, Packer())",
+        "Collator(Packer())",
+    ],
+)
+def test_hooks_of_the_loader_run_in_workers_however_they_are_handed_on(hook):
+    text = f"""\
+import functools
+from functools import partial
+from torch.utils.data import DataLoader, Dataset
+class Packer:
+    def __init__(self):
+        self.rest = {{}}
+    def pack(self, style, rows):
+        self.rest[style] = [*self.rest.get(style, ()), *rows]
+class Collator:
+    def __init__(self, packer):
+        self.packer = packer
+    def __call__(self, rows):
+        return collate(rows, self.packer)
+class Rows(Dataset):
+    def __getitem__(self, i):
+        return i
+def collate(rows, packer=PACKER):
+    return packer.pack(len(rows), rows)
+loader = DataLoader(Rows(), num_workers=2, collate_fn={hook})
+"""
+    code = Code([Source("__main__", FILE, text)])
+    assert [(holder.owner, holder.variable) for holder in code.kept("Rows")] == [("Packer", "rest")]
+
+
+@pytest.mark.parametrize(
     "body, kept",
     [
         ("return load(i)", ["DECODED"]),

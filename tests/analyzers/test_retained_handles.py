@@ -62,6 +62,30 @@ def test_handles_that_grow_in_step_with_memory_answer_for_it(tmp_path, member, o
     assert any("for each of the" in evidence.text for evidence in found.evidence)
 
 
+def test_a_chain_of_handles_answers_for_memory_that_grew_with_its_length(tmp_path):
+    source = SOURCE.replace("self.versions = {}", "self.last = None").replace(
+        "self.versions[number] = boostlib.train(number)", "self.last = boostlib.train(number, before=self.last)"
+    )
+    builder = growing_run(tmp_path, source)
+    last: dict[str, Any] = {"owner": "Registry", "variable": "last"}
+    before = {"owner": "Booster", "owner_module": "boostlib.basic", "owner_file": None, "variable": "before"}
+    for number, (at_s, length) in enumerate(zip(TAKES_S, EVENLY), 1):
+        rows = [
+            place("main() registry", 1000, type_name="__main__.Registry"),
+            place("main() registry.last", 900 * length, type_name="boostlib.basic.Booster", **last),
+            place("main() registry.last.before", 900 * length, type_name="boostlib.basic.Booster", is_user=False,
+                  object_count=length, chained=True, **before),
+        ]  # fmt: skip
+        builder.take(100, number, at_s, holders=rows, rss_bytes=50 * MB + round(at_s * 10 * MB))
+        seen = {"function": "Registry.publish", "owner_file": "/job/train.py", "owner_line": 9, "sample_count": 9}
+        stack = "/job/train.py:15 main\n/job/train.py:9 Registry.publish"
+        builder.row("growth_stacks", at_s, 100, stack=stack, grown_bytes=round(at_s * MB), **seen)
+    found = first(analyze(builder.ends(24.0, exit_code=0).open()))
+    assert (found.kind, found.subject.variable, found.subject.line) == ("retained-objects", "last", 9)
+    assert any("each Booster keeps another as its before: 44" in evidence.text for evidence in found.evidence)
+    assert any(remedy.startswith("end the chain at train.py:9") for remedy in found.remedy)
+
+
 def test_objects_of_a_library_under_whose_calls_nothing_grew_do_not(tmp_path):
     report = recorded(tmp_path, EVENLY, calls_library=False, member="boostlib.basic.Booster")
     assert "versions" not in [finding.subject.variable for finding in report.findings]

@@ -55,6 +55,15 @@ class Loader:
             self.cache[key] = read(key)  # HERE
         return self.cache[key]
 """),
+    "context variable": (("current", "trace", "global", "_contextvars.ContextVar"), """
+current = contextvars.ContextVar("current", default=None)
+def within(name):
+    token = current.set(Span(name, current.get()))
+    yield
+    current.reset(token)
+def start(name):
+    current.set(Span(name, current.get()))  # HERE
+"""),
     "chained assignment": (("maps", "Planner", "attribute", "dict"), """
 class Planner:
     def publish(self, hour):

@@ -88,7 +88,7 @@ def rows(take):
 
 def _pick(seen, suspects):
     """{type: objects}: a few of each suspect type that the walk did not see, of medium age."""
-    objects = tensors.of_types(gc.get_objects(), suspects)
+    _, objects = tensors.sweep(gc.get_objects(), suspects)
     picked = {}
     for cls in suspects:
         alike = [o for o in objects if type(o) is cls and id(o) not in seen]

@@ -1,0 +1,121 @@
+"""How to open classes, functions and code, those above all that are made as the program runs. Runs in the job.
+
+A class or function of a module is there once and for all. One that is made for each request, schema or rule (by
+``type``, ``make_dataclass``, ``exec``, ``compile``) is data like any other, and heavy: a small dataclass is 20 KiB.
+"""
+
+import gc
+import sys
+import types
+
+from .names import (
+    AGENT,
+    HEAPTYPE,
+    flags_of,
+    is_user_module,
+    module_file,
+    named_by,
+    namespace_of,
+)
+from .openers import ATOMS, CELL, CLASS_ATTRIBUTE, DEFAULT, IGNORED, REFERENCE, open_by_collector, push_attributes
+
+_MACHINERY = frozenset(("__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__slots__",
+                        "__abstractmethods__", "_abc_impl", "__parameters__", "__orig_bases__"))  # fmt: skip
+# What a class made at run time is weighed by. Other values may be the library's own, for all that we know.
+_PARTS = frozenset((dict, list, tuple, set, frozenset, str, types.FunctionType, staticmethod, classmethod, property))
+_getsizeof = sys.getsizeof
+_modules = sys.modules
+
+
+def open_class(walk, obj, node, weight):
+    """A class's own namespace: shared by all instances, so a list in it is a holder like any other."""
+    if not flags_of(obj) & HEAPTYPE:
+        return
+    namespace = namespace_of(obj)
+    module = namespace.get("__module__")
+    name = type.__getattribute__(obj, "__qualname__")
+    if _is_made_at_run_time(obj, module, name):
+        _weigh(walk, obj, namespace, node, weight)
+    file = module_file(module)
+    if not is_user_module(module, file):
+        return
+    for attribute, value in list(namespace.items()):
+        kind = type(value)
+        if kind in IGNORED or kind in ATOMS or attribute in _MACHINERY:
+            continue
+        if kind is types.FunctionType and not any(
+            (value.__closure__, value.__defaults__, value.__kwdefaults__, value.__dict__)
+        ):
+            continue  # most methods: nothing hangs on them
+        walk.push(
+            value, node, "." + attribute, CLASS_ATTRIBUTE, weight, None, (attribute, name, module, file, None, True)
+        )
+
+
+def _is_made_at_run_time(cls, module, name):
+    """Its module does not know it by its name."""
+    if type(module) is not str or "<locals>" in name:
+        return type(module) is str
+    known = _modules.get(module)
+    if known is None or "." in name:
+        return False
+    return object.__getattribute__(known, "__dict__").get(name) is not cls
+
+
+def _weigh(walk, cls, namespace, node, weight):
+    size = type.__sizeof__(cls)
+    for referent in gc.get_referents(cls):
+        if type(referent) is dict:
+            size += dict.__sizeof__(referent)  # its namespace, which cannot be had otherwise
+    node.own_bytes += size * weight
+    for value in list(namespace.values()):
+        if type(value) in _PARTS:
+            walk.push(value, node, ".~", REFERENCE, weight)
+
+
+def open_function(walk, obj, node, weight):
+    if type(obj) is not types.FunctionType:
+        return open_by_collector(walk, obj, node, weight)
+    code = obj.__code__
+    if code.co_filename.startswith(AGENT):
+        return  # our hooks in the job's tables
+    node.own_bytes += _getsizeof(obj) * weight
+    if code.co_filename.startswith("<"):  # of no file: made as the program runs
+        walk.push(code, node, ".~", REFERENCE, weight)
+    named = (obj.__qualname__, obj.__module__, code.co_filename, code.co_firstlineno)
+    cells = obj.__closure__
+    if cells:
+        for name, cell in zip(code.co_freevars, cells):
+            try:
+                value = cell.cell_contents
+            except ValueError:
+                continue
+            walk.seen.add(id(cell))
+            node.own_bytes += _getsizeof(cell) * weight
+            walk.push(value, node, " closure " + name, CELL, weight, None, named_by(name, named))
+    defaults = obj.__defaults__
+    if defaults:
+        names = code.co_varnames[: code.co_argcount][-len(defaults) :]
+        for name, value in zip(names, defaults):
+            walk.push(value, node, " default " + name, DEFAULT, weight, None, named_by(name, named))
+    keyword_defaults = obj.__kwdefaults__
+    if keyword_defaults:
+        for name, value in list(keyword_defaults.items()):
+            walk.push(value, node, " default " + name, DEFAULT, weight, None, named_by(name, named))
+    attributes = obj.__dict__
+    if attributes:
+        push_attributes(walk, list(attributes.items()), node, weight)
+
+
+def open_code(walk, obj, node, weight):
+    """Its strings are shared with others as a rule, and not weighed."""
+    size = _getsizeof(obj)
+    for name in ("co_consts", "co_names", "co_linetable", "co_exceptiontable"):
+        size += _getsizeof(getattr(obj, name, None))
+    node.own_bytes += size * weight
+    for constant in obj.co_consts:
+        if type(constant) is types.CodeType:
+            walk.push(constant, node, ".~", REFERENCE, weight)
+
+
+OPENERS = {types.FunctionType: open_function, types.CodeType: open_code, type: open_class}
