@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from ._source_index import Index, Scope, last_name, pairs
+from ._source_lines import JOINERS
 from ._source_names import ADDERS, Holder
 
 _NOT_KEPT = frozenset(("on", "write", "writelines", "writerow", "writestr"))
@@ -93,6 +94,8 @@ def _kept_in(index: Index, scope: Scope, *, with_locals: bool) -> Iterator[Holde
         yield Holder(scope.name, scope.qualname, source.module, source.file, "cache")
     for site in sorted(scope.sites, key=lambda site: getattr(site.node, "lineno", 0)):
         value = added_to(site.node)
+        carried = [t for t, v in pairs(site.node) if _is_carried_over(t, v, scope)]
+        value = carried[0] if carried else value
         if isinstance(value, ast.Attribute):
             owner = index.class_of(value.value, scope)
             if owner is not None or last_name(value.value) in ("self", "cls"):
@@ -125,6 +128,26 @@ def added_to(node: ast.AST) -> ast.expr | None:
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ADDERS - _NOT_KEPT:
         value = node.func.value
     return _container(value)
+
+
+def _is_carried_over(target: ast.expr, value: ast.expr | None, scope: Scope) -> bool:
+    """``self.rest = joined[n:]`` after ``joined = cat([self.rest, new])``: what is left of it, and something more."""
+    if not isinstance(target, ast.Attribute) or last_name(target.value) not in ("self", "cls"):
+        return False
+    made_of = {last_name(t): v for site in scope.sites for t, v in pairs(site.node) if isinstance(t, ast.Name)}
+    joined = made_of.get(_first_name(value))
+    if not isinstance(joined, (ast.Call, ast.BinOp)):
+        return False
+    parts = [part for part in ast.walk(joined) if isinstance(part, ast.Attribute) and part.attr == target.attr]
+    adds_more = isinstance(joined, ast.BinOp) or last_name(joined.func) in JOINERS
+    return adds_more and any(last_name(part.value) in ("self", "cls") for part in parts)
+
+
+def _first_name(value: ast.expr | None) -> str:
+    """``joined`` of ``joined[n:].clone()``."""
+    while isinstance(value, (ast.Subscript, ast.Attribute, ast.Call)):
+        value = value.func if isinstance(value, ast.Call) else value.value
+    return last_name(value)
 
 
 def _container(value: ast.expr | None) -> ast.expr | None:
@@ -170,17 +193,22 @@ def _emptied_at(node: ast.AST, scope: Scope) -> Iterator[str]:
     for target, value in pairs(node):
         if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Slice):  # x[:] = []
             yield last_name(_container(target))
-        elif _is_limited(value) or (isinstance(target, ast.Attribute) and scope.name not in ("__init__", "setUp")):
+        elif _is_limited(value) or (_is_replaced(target, scope) and not _is_carried_over(target, value, scope)):
             yield last_name(target)
+
+
+def _is_replaced(target: ast.expr, scope: Scope) -> bool:
+    return isinstance(target, ast.Attribute) and scope.name not in ("__init__", "setUp")
 
 
 def _is_limited(value: ast.expr | None) -> bool:
     if not isinstance(value, ast.Call):
         return False
     has_limit = any(keyword.arg in _LIMITS for keyword in value.keywords)
+    is_empty = bool(value.args) and isinstance(value.args[0], ast.Constant) and value.args[0].value == 0
     return (
         has_limit
-        or last_name(value.func) in _OF_FIXED_SIZE
+        or (last_name(value.func) in _OF_FIXED_SIZE and not is_empty)  # nothing is kept in that: it will be replaced
         or (last_name(value.func) == "deque" and len(value.args) > 1)
     )
 

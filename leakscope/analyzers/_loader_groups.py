@@ -33,6 +33,7 @@ _WARM_UP_S = 2.0  # a worker's imports and first batches
 _WARM_UP_LIFE = 0.2  # of a worker that lived shorter
 _LAST_S = 2.0  # before the end of the window: workers end a moment before their parent
 _ALIKE = 0.5  # growth of the least over that of the most
+_MOST = 0.5  # of the job's growth
 _MOST_OF_IT = 0.5  # of what is inherited
 
 
@@ -56,6 +57,7 @@ class Group:
     datasets: tuple[str, ...]
     data: dict[tuple[str, str], float]
     inherited: Inherited | None
+    carries_growth: bool  # most of what the job gained
 
     @property
     def gained(self) -> int:
@@ -91,7 +93,7 @@ class Group:
     @property
     def is_growing(self) -> bool:
         members = [*self.alive, *([self.parent] if self.parent is not None and self.copies else [])]
-        return bool(self.alive) and any(member.trend.verdict == GROWING for member in members)
+        return bool(self.alive) and (self.carries_growth or any(m.trend.verdict == GROWING for m in members))
 
 
 def loader_groups(recording: Recording, growth: TreeGrowth, code: Code) -> list[Group]:
@@ -142,7 +144,14 @@ def _group(
         datasets=datasets,
         data=_data(recording, trainer, datasets),
         inherited=inherited(recording, trainer, first_s, last_s),
+        carries_growth=_carries(growth, alive),
     )
+
+
+def _carries(growth: TreeGrowth, alive: list[ProcessGrowth]) -> bool:
+    """The job grows, and most of it is theirs: each by itself may go up and down too much to tell."""
+    gained = sum(worker.growth_bytes for worker in alive)
+    return bool(growth.leaking) and gained >= _MOST * max(growth.growth_bytes, 1)
 
 
 def _loader_of(loaders: pd.DataFrame, pids: set[int]) -> pd.Series[Any] | None:

@@ -45,6 +45,9 @@ def named_by_proxy(sources: Sequence[Source], place: Place) -> tuple[Place, list
     """
     if not _is_kept_by_server(place):
         return None
+    if place.type_name == "tuple" and place.children:
+        # An entry of the table: the object, and what may be called on it.
+        place = max(place.children, key=lambda child: child.growth_bytes)
     proxies = [_Proxy(holder, adding_lines(sources, holder)) for holder in _proxies(sources, place)]
     if not proxies:
         return None

@@ -93,7 +93,8 @@ def retained(
     named, lines = named_in(sources, place)
     link = _link_of(holder)
     weighed = sum(m.growth_bytes for m in holder.members) or place.growth_bytes
-    pinning_ratio = 1.0 + look.pinned_bytes / max(look.in_use_bytes, 1.0)
+    # Of what lies between all that is held, its part: where nothing else came into use, that is all of it.
+    pinning_ratio = 1.0 + look.pinned_bytes / max(look.in_use_bytes, holder.growth_bytes, 1.0)
     rate = holder.growth_bytes * pinning_ratio / max(look.seconds, 1e-9)
     untouched = _is_untouched(place, look.inventory, process)
     most = process.growth_bytes if untouched else max(process.growth_bytes, holder.growth_bytes)

@@ -52,7 +52,7 @@ _READING = re.compile(
     r"|debug|info|warning|error|exception|random|randint|choice|uniform|gauss|shuffle)(_\w*)?$|__\w+__$"
 )
 _FIRST_ARGUMENT = frozenset(("heappush", "insort", "insort_left", "insort_right", "setattr", "setitem"))
-_JOINERS = frozenset(
+JOINERS = frozenset(
     ("append", "cat", "chain", "column_stack", "concat", "concatenate", "dstack", "hstack", "insert", "merge", "stack",
      "union", "vstack")
 )  # fmt: skip
@@ -286,7 +286,7 @@ class _Uses:
         elif isinstance(value, ast.Call):
             arguments = [*value.args, *(k.value for k in value.keywords)]
             given = [e for a in arguments for e in (a.elts if isinstance(a, (ast.List, ast.Tuple)) else [a])]
-            joins = last_name(value.func) in _JOINERS
+            joins = last_name(value.func) in JOINERS
             if isinstance(value.func, ast.Attribute) and joins and old(value.func.value):
                 return 0.95
             if last_name(value.func) in _REARRANGING:

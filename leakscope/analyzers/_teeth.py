@@ -10,7 +10,8 @@ import numpy as np
 from ..units import format_bytes
 from ._series import Floats, gained
 
-_LONG_RISE = 3.0  # in the longest of the other teeth
+_LONG_RISE = 2.0  # times the longest of the other teeth
+_MANY = 8  # floors make a series of their own
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,8 @@ def cut_at_last_trough(t: Floats, y: Floats) -> tuple[Floats, Floats, Teeth]:
         return t[:end], y[:end], Teeth([fall.trough_at for fall in falls], height)
     longest_s = max(lasted_s[1:])
     if lasted_s[0] >= _LONG_RISE * longest_s:  # it rose long before it had teeth: that counts, too
-        return t[:end], y[:end], Teeth(_floors(t[:end], y[:end], longest_s), height)
+        t, y = t[:end], y[:end]
+        return t, y, Teeth(_floors(t, y, min(longest_s, float(t[-1] - t[0]) / _MANY)), height)
     first = falls[0].trough_at  # what came before is the rise of the first tooth
     return t[first:end], y[first:end], Teeth([fall.trough_at - first for fall in falls], height)
 

@@ -32,6 +32,7 @@ _STEEPER = 2.0  # than the whole rise: seven samples with one step among them gi
 _LEAST_BUCKETS = 8
 _LEAST_AT_WORK = 0.3  # of the run: a job that only begins to work towards its end is judged on all of it
 _GOES_ON = 0.35  # of the pace before: growth that is less than that afterwards has come to an end
+_MUCH = 3.0  # times what counts as growth at all, beside a step
 _MUCH_OF_A_TOOTH = 0.25  # by which floors rose: less, and it may be chance where in a tooth they were met
 _PAUSE = 0.4  # of the window without any growth, in its middle: there were two rises only, whatever their length
 _TAKEN_DOWN = 0.15  # of the samples: a program that lets go of much on a busy machine takes that long at most
@@ -105,7 +106,7 @@ def judge(
     if trend.verdict == GROWING and started_s is not None and _was_start_up(t, y, started_s + min_warm_up_s):
         reason = f"grew while it started up, for {started_s - t[0]:.0f} s: a longer run would tell what work adds"
         return replace(trend, verdict=CANNOT_TELL, reason=reason)
-    if not steps or trend.verdict == GROWING:
+    if not steps or trend.verdict == GROWING or (trend.verdict == CANNOT_TELL and trend.growth_bytes >= _MUCH * least):
         return trend
     reason = f"{'two single steps' if len(steps) > 1 else 'one step'} ({', '.join(steps)}), no lasting growth beside"
     return replace(trend, verdict=FLAT, reason=reason)

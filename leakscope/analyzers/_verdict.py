@@ -23,6 +23,8 @@ _THROTTLED = "throttled"  # the note of an agent, the event of the recorder
 _KILL = "oom-kill"
 # What may leak while the memory of the processes is flat, and how the headline says so.
 _ELSEWHERE = {"gpu-retention": "GPU memory leaks", "shared-memory": "Shared memory leaks"}
+# What may run out although memory does not grow.
+_PILES = ("fd-pileup", "thread-pileup", "process-pileup")
 # Worse than any growth: the job is about to crash or to be killed, or trains nothing.
 _NOT_ABOUT_GROWTH = ("refcount-drift", "unhealthy-training", "memory-pressure", "crash")
 
@@ -113,6 +115,9 @@ def _headline(
             text += " It fills memory that had been freed before: the job will grow when that is used up."
     else:
         text = f"No leak: memory does not keep growing ({growth.reason})."
+    pile = next((f for f in findings if f.kind in _PILES and not f.wasted), None)
+    if pile is not None and pile is not elsewhere and not growth.leaking:
+        text += f" But {_lower(pile.title)}."
     waste = next((f for f in findings if f.wasted), None)
     if waste is not None and not growth.leaking:
         text += f" But {format_bytes(wasted)} are wasted: {_lower(waste.title)}."

@@ -146,9 +146,9 @@ LEAKS = (
     leak_under_a_saw_tooth,
     leak_that_starts_late,
     leak_that_slows_a_little,
+    leak_under_peaks_that_grow_with_it,
     leak_then_shutdown,
 )
-HARD_LEAKS = (leak_under_peaks_that_grow_with_it,)
 INNOCENTS = (
     flat,
     large_buffers,

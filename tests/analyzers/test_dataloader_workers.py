@@ -261,6 +261,8 @@ loader = DataLoader(Rows(), num_workers=2, collate_fn={hook})
         ("self.buffer[i % 8] = 1.0", []),
         ("return self.transform(i)", ["memory"]),
         ("return cached(i)", ["cached"]),
+        ("joined = np.concatenate([self.rest, read(i)])\n        self.rest = joined[8:].copy()", ["rest"]),
+        ("self.rest = np.concatenate([self.fresh, read(i)])", []),
     ],
 )
 def test_what_outlives_a_call_is_kept(body, kept):
@@ -280,7 +282,8 @@ class Flip:
 class Rows(Dataset):
     def __init__(self):
         self.seen, self.count, self.transform = [], 0, Flip()
-        self.buffer = np.zeros(8)
+        self.buffer, self.fresh = np.zeros(8), np.zeros(8)
+        self.rest = np.zeros(0)
     def __getitem__(self, i):
         {body}
 """

@@ -557,7 +557,8 @@ def main():
 """
 
 
-def test_what_a_managers_server_keeps_has_the_name_of_the_proxy(tmp_path: Path) -> None:
+@pytest.mark.parametrize("members", [1, 2000], ids=["of numbers", "of dicts, which are one place with it"])
+def test_what_a_managers_server_keeps_has_the_name_of_the_proxy(tmp_path: Path, members: int) -> None:
     def holders(f: float) -> list[dict[str, Any]]:
         library = {"owner": "Server", "owner_module": "multiprocessing.managers", "owner_file": None, "is_user": False}
         kept = "BaseManager._run_server() server.id_to_obj"
@@ -568,8 +569,11 @@ def test_what_a_managers_server_keeps_has_the_name_of_the_proxy(tmp_path: Path) 
                 kept, deep, type_name="dict", variable="id_to_obj", length=3, **{**library, "edge_kind": "attribute"}
             ),
             place(kept + "[*]", deep, parent=kept, type_name="tuple", **inner),
-            place(kept + "[*][*]", deep, parent=kept + "[*]", type_name="dict", length=2000 * f, **inner),
-        ]
+            place(
+                kept + "[*][*]", deep, parent=kept + "[*]", type_name="dict", length=2000 * f,
+                object_count=max(1, members * f), **inner,
+            ),
+        ]  # fmt: skip
 
     builder = growing_run(tmp_path, BOARD)
     for number, at_s in enumerate(TAKES_S, 1):
