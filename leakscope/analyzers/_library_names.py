@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ._holders import Place, multiplies
 from ._rows import text_of
 from ._source_index import Source, tail
-from ._source_lines import CREATES, Line, find_calls, find_method_calls
+from ._source_lines import CREATES, Line, find_calls, find_calls_given, find_method_calls
 from ._starts import calls
 
 # Where torch keeps hooks, and what registers them there.
@@ -27,6 +27,9 @@ _CALLBACKS = {
 }
 # What makes a figure that pyplot keeps until it is closed, under whatever name the program has pyplot.
 _FIGURES = ("subplots", "subplot_mosaic", "figure")
+
+
+CALLABLES = ("method", "function")  # as the inventories name their types
 
 
 def is_hook_table(variable: object) -> bool:
@@ -54,6 +57,19 @@ def _filling(sources: Sequence[Source], table: Place) -> list[Line]:
         return find_method_calls(sources, *methods) or find_calls(sources, *functions)
     if variable == "figs" and module.startswith("matplotlib."):
         return find_method_calls(sources, *_FIGURES)
+    return [] if table.is_user else _registering(sources, table)
+
+
+def _registering(sources: Sequence[Source], table: Place) -> list[Line]:
+    """Where a table of a library was given the user's methods or functions that now multiply in it."""
+    for member in table.children:
+        if member.type_name not in CALLABLES or not multiplies(member):
+            continue
+        for held in member.children:
+            owner = text_of(held.row, "owner") if held.row["edge_kind"] in ("cell", "default") else None
+            lines = find_calls_given(sources, methods_of=tail(held.type_name), function=tail(owner))
+            if lines:
+                return lines
     return []
 
 

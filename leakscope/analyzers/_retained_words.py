@@ -9,7 +9,7 @@ import numpy as np
 
 from ..findings import Evidence
 from ..units import format_bytes, format_count, format_duration
-from ._library_names import is_hook_table
+from ._library_names import CALLABLES, is_hook_table
 from ._retained_figures import Retained
 
 # How to let go of what a library keeps on the user's behalf.
@@ -144,6 +144,8 @@ def remedy(found: Retained) -> list[str]:
         ]
     if is_hook_table(found.named.row["variable"]) or is_hook_table(place.row["variable"]):
         return [f"keep what registering a hook returns{where}, and call its remove() before the next: it {would_free}"]
+    if not place.is_user and place.row["member_type"] in CALLABLES and line is not None:
+        return [f"take what is registered{where} out again when it is done with: it {would_free}"]
     if found.is_graph:
         return [
             f"keep numbers instead of tensors that carry their history: {variable}{where} with .item() or .detach() "

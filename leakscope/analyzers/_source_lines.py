@@ -137,6 +137,28 @@ def find_method_calls(sources: Sequence[Source], *methods: str) -> list[Line]:
     return _ranked(index_of(sources, methods[0]), events)
 
 
+def find_calls_given(sources: Sequence[Source], *, methods_of: str = "", function: str = "") -> list[Line]:
+    """Calls that are handed a method of a class, without calling it, or a function: where a callback is registered."""
+    index = index_of(sources, methods_of or function)
+    methods = {f.name for functions in index.functions.values() for f in functions if _is_method_of(f, methods_of)}
+
+    def is_given(argument: ast.expr) -> bool:
+        if isinstance(argument, ast.Attribute):
+            return argument.attr in methods
+        return isinstance(argument, ast.Name) and argument.id == function
+
+    def events(scope: Scope, site: Site) -> Iterator[_Event]:
+        if isinstance(site.node, ast.Call):
+            given = any(map(is_given, (*site.node.args, *(k.value for k in site.node.keywords))))
+            yield _Event(site.node, ADDS, 0.9 if given else 0.0)
+
+    return _ranked(index, events)
+
+
+def _is_method_of(function: Scope, cls: str) -> bool:
+    return function.within is not None and function.within.name == cls
+
+
 def _calls_by_name(module: str, function: str) -> Events:
     def events(scope: Scope, site: Site) -> Iterator[_Event]:
         func = site.node.func if isinstance(site.node, ast.Call) else None

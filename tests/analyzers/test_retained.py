@@ -539,6 +539,65 @@ def test_what_keeps_growing(values: list[float], expected: bool) -> None:
     assert keeps_growing(np.array(values, dtype=float)) is expected
 
 
+LISTENERS = """
+from busline import events
+
+class Import:
+    def __init__(self, session):
+        self.session, self.rows = session, []
+        {register}
+
+    def changed(self, row):
+        self.rows.append(row)
+
+def main():
+    session = events.Session()
+    while True:
+        Import(session)
+"""
+
+
+@pytest.mark.parametrize(
+    "register, held_below, kind",
+    [
+        ('events.listen(session, "change", self.changed)', {"type_name": "__main__.Import"}, "method"),
+        (
+            "def seen(row):\n            self.rows.append(row)\n        session.on_change(seen)",
+            {"edge_kind": "cell", "variable": "self", "owner": "Import.__init__.<locals>.seen"},
+            "function",
+        ),
+    ],
+)
+def test_callbacks_in_a_table_of_a_library_have_the_line_that_registers_them(
+    tmp_path: Path, register: str, held_below: dict[str, Any], kind: str
+) -> None:
+    source = LISTENERS.replace("{register}", register)
+    table = "main() session.dispatch.listeners"
+    library = {"owner": "Dispatch", "owner_module": "busline.events", "owner_file": None, "is_user": False}
+
+    def holders(f: float) -> list[dict[str, Any]]:
+        deep, count = 240 * MB * f, 2000 * f
+        own = {"owner": "main", "variable": "session"}
+        return [
+            place("main() session", deep, type_name="busline.events.Session", **own),
+            place("main() session.dispatch", deep, type_name="busline.events.Dispatch", **library),
+            place(table, deep, type_name="list", length=count, member_type=kind, **library),
+            place(table + "[*]", deep, parent=table, edge_kind="item", type_name=kind, object_count=count, **library),
+            place(
+                table + "[*].~", deep, parent=table + "[*]", object_count=count,
+                **{**library, "edge_kind": "reference", **held_below},
+            ),
+        ]  # fmt: skip
+
+    builder = growing_run(tmp_path, source)
+    for number, at_s in enumerate(TAKES_S, 1):
+        builder.take(100, number, at_s, holders=holders(at_s / 24), rss_bytes=50 * MB + round(at_s * 10 * MB))
+    found = first(analyze(builder.ends(24.0, exit_code=0).open()))
+    wanted = register.splitlines()[-1].strip()
+    assert (found.kind, source.splitlines()[(found.subject.line or 0) - 1].strip()) == ("retained-objects", wanted)
+    assert any("take what is registered" in remedy for remedy in found.remedy)
+
+
 BOARD = """
 import multiprocessing
 
