@@ -323,7 +323,8 @@ class Index:
             for node, in_loop in scope.sites:
                 if isinstance(node, ast.Call):
                     for callee in self.callees(node.func, scope) or self.functions.get(last_name(node.func), []):
-                        calls[callee].append((scope, in_loop))
+                        if callee is not scope:  # itself, or what it overrides: super().step()
+                            calls[callee].append((scope, in_loop))
                         self.callers[callee].append((scope, node))
         repeated = {
             s for s in self.scopes if s.kind == "function" and (not calls[s] or any(loop for _, loop in calls[s]))

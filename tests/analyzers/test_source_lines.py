@@ -64,6 +64,23 @@ def within(name):
 def start(name):
     current.set(Span(name, current.get()))  # HERE
 """),
+    "from an override that a framework calls": (("seen", "Watch", "attribute", "list"), """
+class Watch:
+    def __init__(self):
+        self.seen = []
+    def once(self, first):
+        self.seen.append(first)
+    def start(self, name):
+        self.seen.append(name)  # HERE
+class Run(Trainer):
+    def __init__(self):
+        self.watch = Watch()
+        self.watch.once("begin")
+    def training_step(self, batch):
+        self.watch.start("step")
+        return super().training_step(batch)
+Run().train()
+"""),
     "chained assignment": (("maps", "Planner", "attribute", "dict"), """
 class Planner:
     def publish(self, hour):
