@@ -1,8 +1,9 @@
 """Memory of the whole tree over the run, to be drawn: by account, by process, with what happened marked on it.
 
 The accounts are those of the ledger, told at every moment instead of at two; ``other`` is what it calls unexplained.
-What only an inventory can tell (tensors, arrays, Python objects) is a straight line between two of them, and never more
-than the memory there was; small Python objects are counted all the time, by the arenas they live in.
+What only an inventory can tell (tensors, arrays, Python objects) is a straight line between two of them, goes on after
+the last where the job leaks, and is never more than the memory there was; small Python objects are counted all the
+time, by the arenas they live in.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from ..findings import Band, Timeline
-from ._growth import tree_growth
+from ._growth import TreeGrowth, tree_growth
 from ._growth_processes import ProcessGrowth, alive_in, rounds_of, rows_of
 from ._moments import moments
 from ._rows import without_last
@@ -84,11 +85,12 @@ def _accounts(recording: Recording, process: ProcessGrowth, time_s: Floats) -> d
     free = np.minimum(np.minimum(malloc_free, room) + np.maximum(0.0, arenas - small), private)
     takes = _narrow(recording, process, "takes", "take", "reason", *_TAKE_COLUMNS.values())
     takes = without_last(takes, takes)
+    there = private - free
     estimates = {account: from_birth(takes, column) for account, column in _TAKE_COLUMNS.items()}
     if len(takes):
+        _carry_on(estimates, takes, there, time_s, tree_growth(recording))
         estimates[_PYTHON] = np.maximum(estimates[_PYTHON], small)
     said = sum(estimates.values(), start=np.zeros_like(time_s))
-    there = private - free
     part = np.where(said > there, there / np.maximum(said, 1.0), 1.0)
     levels = {account: level * part for account, level in estimates.items()}
     rest = np.maximum(0.0, there - said)
@@ -99,6 +101,28 @@ def _accounts(recording: Recording, process: ProcessGrowth, time_s: Floats) -> d
     levels[_SHARED] = at_moments(process.time_s, process.shared_bytes)
     levels[_FILES] = at_moments(process.time_s, process.file_bytes)
     return levels
+
+
+def _carry_on(
+    estimates: dict[str, Floats], takes: pd.DataFrame, there: Floats, time_s: Floats, growth: TreeGrowth
+) -> None:
+    """After the last inventory of a job that leaks what grew grows on, as far as memory did: as in the ledger."""
+    takes = takes[takes["time_s"] >= growth.start_s]
+    first_s, last_s = float(takes["time_s"].min()), float(takes["time_s"].max())
+    late = time_s > last_s
+    if not growth.leaking or not last_s > first_s or not late.any():
+        return
+    gains = {
+        account: max(0.0, float(values[-1] - values[0])) / (last_s - first_s)
+        for account, column in _TAKE_COLUMNS.items()
+        if (values := _series(takes, column)[1]).size > 1
+    }
+    after_s = np.clip(time_s[late], last_s, growth.end_s) - last_s
+    hoped = sum(gains.values()) * after_s
+    came = np.maximum(0.0, there[late] - float(np.interp(last_s, time_s, there)))
+    part = np.minimum(1.0, came / np.maximum(hoped, 1.0))
+    for account, gain in gains.items():
+        estimates[account][late] += part * gain * after_s
 
 
 def _narrow(recording: Recording, process: ProcessGrowth, table: str, *columns: str) -> pd.DataFrame:
