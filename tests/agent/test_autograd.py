@@ -5,11 +5,13 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
+import time
+import types
 from typing import Any
 
 import pytest
 
-from leakscope.agent import autograd, names
+from leakscope.agent import autograd, names, tensors
 from leakscope.agent.probes import orphans
 
 torch = pytest.importorskip("torch")
@@ -101,3 +103,51 @@ def test_contexts_that_keep_their_own_output_are_seen_to_be_garbage(keeps_losses
     assert (verdict == "garbage-cycle") is not keeps_losses
     if not keeps_losses:
         assert chain == f"{names.type_name(cls)}.rounded -> torch.Tensor -> {names.type_name(cls)}"
+
+
+def test_a_cycle_that_comes_once_a_step_answers_for_the_nodes_that_pile_up_with_it() -> None:
+    """What comes often here closes no cycle itself: it is held by the graph, which one cycle a step keeps."""
+
+    class Often(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.half = x / 2
+            return x.round()
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Any) -> Any:
+            return gradient
+
+    class Once(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.gate = x.sigmoid()
+            return ctx.gate
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Any) -> Any:
+            return gradient
+
+    take = types.SimpleNamespace(memory={}, reached={}, walk=types.SimpleNamespace(seen=set(), truncated=False))
+    take.deadline = time.thread_time() + 30.0
+    rows: list[dict[str, Any]] = []
+    weight = torch.zeros(4, requires_grad=True)
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(3):
+            for _ in range(40):
+                x = weight
+                for _layer in range(12):
+                    x = Often.apply(x * 2)  # type: ignore[no-untyped-call]
+                x = Once.apply(x).sum()  # type: ignore[no-untyped-call]
+            del x
+            take.census, _ = tensors.sweep(gc.get_objects())
+            rows = list(orphans.rows(take))
+    finally:
+        gc.enable()
+        gc.collect()
+    found = {row["type_name"].rsplit(".", 1)[-1]: row for row in rows}
+    assert found["OftenBackward"]["orphan_verdict"] != "garbage-cycle"
+    assert found["OnceBackward"]["orphan_verdict"] == "garbage-cycle"
+    assert "gate -> torch.Tensor" in found["OnceBackward"]["chain"]

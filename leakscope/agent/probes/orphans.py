@@ -16,6 +16,7 @@ from .. import autograd, names, referrers, tensors
 TABLE = "orphans"
 
 MIN_UNREACHED = 300
+MIN_RARE = 16
 MIN_GROWTH_FRACTION = 0.2  # of the unreached count since the take before
 MAX_TYPES = 3
 SAMPLES = 3
@@ -61,6 +62,7 @@ def rows(take):
     suspects = sorted(grown, key=lambda cls: (names.is_written_in_c(cls), -grown[cls]))[:MAX_TYPES]
     if not suspects:
         return
+    suspects += _rare_nodes(take, suspects)
     # Where there was no time for all at the last take, now is the turn of those that were left out.
     climbed = take.memory.setdefault("climbed", set())
     suspects.sort(key=lambda cls: names.type_name(cls) in climbed)
@@ -81,9 +83,24 @@ def rows(take):
                 "chain": chain,
                 "owner_file": file,
                 "owner_line": line,
-                "deep_bytes": unreached[cls] * size,
+                "deep_bytes": (take.census[cls] - int(take.reached.get(cls, 0))) * size,
             }
         picked[cls] = []
+
+
+def _rare_nodes(take, suspects):
+    """Functions that somebody wrote and that come once a step, where those that come often pile up with them.
+
+    A graph is kept as a whole: one node in a cycle with its own output keeps all the others, which only C++ holds.
+    """
+    if not any(map(autograd.is_node, suspects)):
+        return []
+    rare = [
+        cls for cls, count in take.census.items()
+        if count - int(take.reached.get(cls, 0)) >= MIN_RARE and cls not in suspects
+        and autograd.is_node(cls) and autograd.written_half(cls) is not cls
+    ]  # fmt: skip
+    return rare[:MAX_TYPES]
 
 
 def _pick(seen, suspects):
