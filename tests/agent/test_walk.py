@@ -142,7 +142,7 @@ def test_closure_default_and_cache() -> None:
 MADE = {
     "classes": "{dataclasses.make_dataclass('Row', [(f'f{n}', float) for n in range(12)]): n for n in range(600)}",
     "code": "[compile(TEXT, '<rule>', 'exec') for _ in range(600)]",
-    "functions": "[(exec(TEXT, space), space.pop('rule_7'))[1] for _ in range(600)]",
+    "functions": "[(exec(CODE, space), space.pop('rule_7'))[1] for _ in range(9000)]",
 }
 
 
@@ -153,7 +153,7 @@ import dataclasses
 from leakscope.agent.memory import rss_bytes
 from tests.agent.test_walk import walked
 TEXT = "\\n".join(f"def rule_{{n}}(a, b):\\n    return (a + {{n}}.5) * b if a > {{n}} else b" for n in range(40))
-space = {{}}
+space, CODE = {{}}, compile(TEXT, "<rules>", "exec")
 before = rss_bytes()
 made = {made}
 taken = rss_bytes() - before
