@@ -17,6 +17,7 @@ EARLY_INTERVAL_S = 2.0
 CREDIT_S = 120.0  # the share of this time may be spent in advance (1.2 s at 1 %): a run of 20 seconds gets its takes
 LATE_FACTOR = 2.0  # of its usual interval: a take that costs put off by more than that is worth a word
 EARLY_STRETCH = 0.35  # of the time since the first: 1.5, 3.5, 5.5, … 10, 14, 18, 25, 34, 45 s for a cheap take
+FIRST_TAKES = 3  # as often as any: what is wasted from the start is told from weights at several moments
 FLAT_FACTOR = 8.0  # of the usual interval: the next take where memory stands still, which then finds the same
 PATIENCE_S = 5.0  # how long a due take waits for its safe point
 STEPPING_S = 5.0  # a job whose last optimizer step is younger is taken at the next one
@@ -36,6 +37,7 @@ class Budget(object):
         self.spent_s = 0.0
         self.last_cost_s = 0.03
         self._first_s = None
+        self._count = 0
         self._next_s = self._flat_s = self._late_s = FIRST_TAKE_S
 
     def allows(self, elapsed_s):
@@ -45,7 +47,7 @@ class Budget(object):
         """``is_flat()`` tells whether memory stands where it stood after the last take."""
         if elapsed_s < self._next_s or not self.allows(elapsed_s):
             return False
-        return elapsed_s >= self._flat_s or not is_flat()
+        return self._count < FIRST_TAKES or elapsed_s >= self._flat_s or not is_flat()
 
     def charge(self, cost_s):
         """Pay for what is no take of its own."""
@@ -53,6 +55,7 @@ class Budget(object):
 
     def spend(self, cost_s, elapsed_s):
         self.charge(cost_s)
+        self._count += 1
         self.last_cost_s = cost_s
         if self._first_s is None:
             self._first_s = elapsed_s
