@@ -12,6 +12,7 @@ from .names import (
     AGENT,
     HEAPTYPE,
     flags_of,
+    getattr_plain,
     is_user_module,
     module_file,
     named_by,
@@ -57,9 +58,7 @@ def _is_made_at_run_time(cls, module, name):
     if type(module) is not str or "<locals>" in name:
         return type(module) is str
     known = _modules.get(module)
-    if known is None or "." in name:
-        return False
-    return object.__getattribute__(known, "__dict__").get(name) is not cls
+    return known is not None and "." not in name and getattr_plain(known, name) is not cls
 
 
 def _weigh(walk, cls, namespace, node, weight):
