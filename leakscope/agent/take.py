@@ -71,7 +71,8 @@ class Take(object):
 
     def _run(self):
         begin, begin_cpu = perf_counter(), thread_time()
-        self._note_hidden_growth()
+        rss = rss_bytes()
+        self._note_imports()
         looks = self.looks_into_torch
         kinds_of = {name: tensors.types_of(name) if looks else frozenset() for name in _TORCH}
         states = frameworks.types()
@@ -122,7 +123,8 @@ class Take(object):
                 text = "%s: %s: %s" % (probe.TABLE, type(error).__name__, error)
                 rows.append(("agent_notes", {"note": "failed", "text": text}))
         nodes = self.walk.nodes
-        self.memory["explained"] = sum(n.deep for n in nodes if n.parent is None)
+        explained = sum(n.deep for n in nodes if n.parent is None)
+        self._note_hidden_growth(rss, explained)
         array_bytes = sum(n.deep_array for n in nodes if n.parent is None)
         held_tensor_bytes = sum(n.deep_tensor for n in nodes if n.parent is None)
         self.summary = {
@@ -131,7 +133,7 @@ class Take(object):
             "visited_count": self.walk.visited,
             "reached_count": int(sum(n.count for n in nodes)),
             "truncated": self.walk.is_cut_short(),
-            "python_bytes": int(sum(n.deep for n in nodes if n.parent is None) - array_bytes - held_tensor_bytes),
+            "python_bytes": int(explained - array_bytes - held_tensor_bytes),
             "array_bytes": int(array_bytes),
             "tensor_bytes": 0 if inventory is None else inventory.bytes_on(host=True),
             "tensor_device_bytes": 0 if inventory is None else inventory.bytes_on(host=False),
@@ -243,20 +245,28 @@ class Take(object):
                 self.walk.root("library", label, openers.GLOBAL, obj, named)
                 self.walk.run()
 
-    def _note_hidden_growth(self):
-        """Does memory grow that the walks do not see? Then this take also looks into libraries."""
+    def _note_imports(self):
+        """Imports fill the libraries' own tables (torch's registries of operators): that is no growth to look into."""
         memory = self.memory
-        rss = rss_bytes()
-        explained = memory.get("explained", 0)
         modules = len(sys.modules)
         if modules > IMPORTING * memory.get("module_count", 0):
-            # Imports fill the libraries' own tables (torch's registries of operators): that is no growth to look into.
             memory["module_count"] = modules
-            for known in ("first", "library_lengths", "large", "hidden"):
+            for known in ("first", "last", "library_lengths", "large", "hidden"):
                 memory.pop(known, None)
-            return
+
+    def _note_hidden_growth(self, rss, explained):
+        """Does memory grow that the walks do not see? Then the next take also looks into libraries.
+
+        ``rss`` is of the moment when the walk began, whose sum is ``explained``: both of one instant, or what grew in
+        between would look hidden.
+        """
+        memory = self.memory
         if rss is None or memory.get("hidden_growth_is_named"):
             return
-        first_rss, first_explained = memory.setdefault("first", (rss, explained))
-        growth = rss - first_rss
-        memory["hidden"] = growth > HIDDEN_MIN_BYTES and explained - first_explained < HIDDEN_FRACTION * growth
+        now = (rss, explained)
+        since = (memory.setdefault("first", now), memory.get("last", now))
+        memory["last"] = now
+        # Since the first alone, what steps need at first (the allocator's pools, a backend's code) stayed hidden growth.
+        memory["hidden"] = rss - since[0][0] > HIDDEN_MIN_BYTES and all(
+            explained - explained_then < HIDDEN_FRACTION * (rss - rss_then) for rss_then, explained_then in since
+        )

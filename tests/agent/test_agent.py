@@ -237,7 +237,9 @@ while time.monotonic() - began < 25:
     marks = rows(journal)
     began_ns = marks["agent_notes"][0]["time_mono_ns"]
     taken_s = [(t["time_mono_ns"] - began_ns) / 1e9 for t in marks["takes"] if t["reason"] == "schedule"]
-    assert not [t for t in taken_s if 13 < t < 22], taken_s  # each third of the time gone by would be usual
+    flat_s = [t for t in taken_s if t < 22]
+    # Usual is a third of the time gone by; what is taken and given back may pass once or twice for growth.
+    assert max((after - t) / t for t, after in zip(flat_s, [*flat_s[1:], 22.0])) > 0.5, taken_s
     assert [t for t in taken_s if 22 < t < 25], taken_s
 
 

@@ -473,7 +473,7 @@ def test_long_lists_weigh_no_less_while_libraries_are_searched_for_the_like() ->
     weighed = []
     for memory in ({}, {"hidden": True}):
         one = take.Take(1, 5.0, memory, _thread.get_ident(), None, "pending-call")
-        one._note_hidden_growth = lambda: None
+        one._note_imports = lambda: None
         held = [dict(row) for table, row in one.run() if table == "holders"]
         (place,) = [row for row in held if str(row["path"]).endswith(" orders")]
         weighed.append(place["deep_bytes"])
