@@ -49,11 +49,6 @@ def written_half(cls):
     return forward if forward is not None and type in mro_of(type(forward)) else cls
 
 
-def node_types(types_):
-    """Those of ``types_`` whose objects are graph nodes."""
-    return frozenset(cls for cls in types_ if is_node(cls))
-
-
 def most_seen():
     """How many nodes may have a Python object at a time: whichever thread lets go of them, its stack must do."""
     soft, _hard = resource.getrlimit(resource.RLIMIT_STACK)

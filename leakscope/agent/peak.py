@@ -8,7 +8,7 @@ import gc
 import sys
 from time import thread_time
 
-from . import autograd, names, quiet, tensors
+from . import autograd, heap, names, quiet, tensors
 from .probes.tensors import budget
 
 FIRST_STEP, LAST_STEP = 2, 4
@@ -63,9 +63,9 @@ def rows(batch_storages=()):
     gc.disable()
     try:
         objects = gc.get_objects()
-        census, picked = tensors.sweep(objects, frozenset().union(*kinds.values()), autograd.is_node)
-        graph_types = autograd.node_types(census)
-        graph_nodes = frozenset(id(obj) for obj in picked if type(obj) in graph_types)
+        wanted = frozenset().union(*kinds.values())
+        _census, picked = heap.sweep(objects, wanted, autograd.is_node)
+        graph_nodes = frozenset(id(obj) for obj in picked if type(obj) not in wanted)
         del objects
         alike = {name: [obj for obj in picked if type(obj) in kind] for name, kind in kinds.items()}
         del picked

@@ -10,7 +10,7 @@ import types
 from functools import lru_cache
 from time import perf_counter, thread_time
 
-from . import autograd, frameworks, gradients, loaders, names, openers, referrers, roots, tensors, walk
+from . import autograd, frameworks, gradients, heap, loaders, names, openers, referrers, roots, tensors, walk
 from .memory import rss_bytes
 from .probes import compile_counters, data_forms, frozen, holders, object_types, orphans, threads
 from .probes import tensors as tensor_rows
@@ -83,7 +83,7 @@ class Take(object):
         object_count = len(objects)
         self.frozen_count = gc.get_freeze_count()  # as dear as the list of the others, which it is missing from
         # The list is gone before the walk: what the walk learns from reference counts must not include ours.
-        self.census, picked = tensors.sweep(objects, wanted, autograd.is_node if kinds_of["Tensor"] else None)
+        self.census, picked = heap.sweep(objects, wanted, autograd.is_node if kinds_of["Tensor"] else None)
         del objects
         self._look_into_torch(picked, kinds_of)
         if states:
@@ -92,8 +92,7 @@ class Take(object):
         suspended = [obj for obj in picked if type(obj) in _SUSPENDED]
         caches = [obj for obj in picked if type(obj) is _LRU_CACHE and obj.cache_info()[3] >= LARGE_LENGTH]
         known = self.memory.get("library_names", ())
-        graph_types = autograd.node_types(self.census) if kinds_of["Tensor"] else frozenset()
-        graph_nodes = frozenset(id(obj) for obj in picked if type(obj) in graph_types)
+        graph_nodes = frozenset(id(obj) for obj in picked if type(obj) not in wanted)
         large = [o for o in picked if type(o) in roots.CONTAINERS and (len(o) >= LARGE_LENGTH or id(o) in known)]
         del picked
         self.deadline = thread_time() + self.pause_s
@@ -266,7 +265,7 @@ class Take(object):
         now = (rss, explained)
         since = (memory.setdefault("first", now), memory.get("last", now))
         memory["last"] = now
-        # Since the first alone, what steps need at first (the allocator's pools, a backend's code) stayed hidden growth.
+        # Since the first alone, what steps need at first (pools, a backend's code) would stay hidden growth.
         memory["hidden"] = rss - since[0][0] > HIDDEN_MIN_BYTES and all(
             explained - explained_then < HIDDEN_FRACTION * (rss - rss_then) for rss_then, explained_then in since
         )

@@ -9,10 +9,7 @@ No dispatch: metadata is read with torch functions switched off, sizes from shap
 only of views (asking makes a Python wrapper that lives as long as the storage).
 """
 
-import ctypes
 import sys
-from collections import Counter
-from itertools import compress
 from time import perf_counter
 
 from . import names, weights
@@ -24,7 +21,6 @@ MOST_MODULES = 50000
 FINGERPRINT_BYTES = 256 * 1024  # of a tensor that belongs to no model; those of models all get one
 MOST_FINGERPRINTS = 4000
 ROUND_S = (0.0, 3.0, 3.0, 15.0, 60.0, 300.0, 1800.0)  # between rounds of fingerprints; the last repeats
-_CHUNK = 4096  # objects whose beginnings, and what is made of them here, stay in the processor's cache
 _WRAPPERS = ("module.", "_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
 
 
@@ -105,30 +101,6 @@ def types_of(kind):
                 found.add(subclass)
                 queue.append(subclass)
     return frozenset(found)
-
-
-def sweep(objects, types=(), is_wanted=None):
-    """({type: count}, the objects of ``types`` and of those types that ``is_wanted`` accepts). Empties ``objects``.
-
-    Types are compared by address: a set or dict of classes would run what a metaclass has for a hash. What costs is to
-    come by each object at all, so all is done while a chunk of them is in the processor's cache.
-    **Cost** 350 ms per million objects on a slow machine, a quarter less than all of them at once.
-    """
-    counts, wanted, picked = Counter(), set(map(id, types)), []
-    classes = {}
-    while objects:
-        chunk = objects[-_CHUNK:]
-        del objects[-_CHUNK:]
-        addresses = list(map(id, map(type, chunk)))
-        found = Counter(addresses)
-        for address in found.keys() - classes.keys():
-            cls = classes[address] = ctypes.cast(address, ctypes.py_object).value  # its objects keep it alive
-            if is_wanted is not None and is_wanted(cls):
-                wanted.add(address)
-        counts.update(found)
-        picked.append(list(compress(chunk, map(wanted.__contains__, addresses))))
-    census = {cls: counts[address] for address, cls in classes.items() if names.is_plain_class(cls)}
-    return census, [obj for alike in reversed(picked) for obj in alike]
 
 
 def look(types, tensors, modules, optimizers, batch_storages, memory, with_values):

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from leakscope.agent import autograd, names, tensors
+from leakscope.agent import autograd, heap, names
 from leakscope.agent.probes import orphans
 
 torch = pytest.importorskip("torch")
@@ -20,11 +20,11 @@ pytestmark = pytest.mark.torch
 LETS_GO_OF_A_CHAIN = """
 import gc, sys, threading, time
 import torch
-from leakscope.agent import autograd, tensors
+from leakscope.agent import autograd, heap
 
 def known():
     objects = gc.get_objects()
-    return frozenset(map(id, tensors.sweep(list(objects), (), autograd.is_node)[1]))
+    return frozenset(map(id, heap.sweep(list(objects), (), autograd.is_node)[1]))
 
 def train():
     x = torch.ones(1, requires_grad=True)
@@ -93,7 +93,7 @@ def test_contexts_that_keep_their_own_output_are_seen_to_be_garbage(keeps_losses
             if keeps_losses:
                 losses.append(loss)
         del x, loss
-        nodes = autograd.node_types(map(type, gc.get_objects()))
+        nodes = {cls for cls in map(type, gc.get_objects()) if autograd.is_node(cls)}
         (cls,) = [cls for cls in nodes if autograd.written_half(cls) is Round]
         verdict, chain = orphans._why(_Look(), orphans._pick(set(), [cls]), cls, 0.0)
     finally:
@@ -142,7 +142,7 @@ def test_a_cycle_that_comes_once_a_step_answers_for_the_nodes_that_pile_up_with_
                     x = Often.apply(x * 2)  # type: ignore[no-untyped-call]
                 x = Once.apply(x).sum()  # type: ignore[no-untyped-call]
             del x
-            take.census, _ = tensors.sweep(gc.get_objects())
+            take.census, _ = heap.sweep(gc.get_objects())
             rows = list(orphans.rows(take))
     finally:
         gc.enable()

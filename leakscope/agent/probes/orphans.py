@@ -11,7 +11,7 @@ import sys
 import types
 from time import thread_time
 
-from .. import autograd, names, referrers, tensors
+from .. import autograd, heap, names, referrers
 
 TABLE = "orphans"
 
@@ -105,7 +105,7 @@ def _rare_nodes(take, suspects):
 
 def _pick(seen, suspects):
     """{type: objects}: a few of each suspect type that the walk did not see, of medium age."""
-    _, objects = tensors.sweep(gc.get_objects(), suspects)
+    _, objects = heap.sweep(gc.get_objects(), suspects)
     picked = {}
     for cls in suspects:
         alike = [o for o in objects if type(o) is cls and id(o) not in seen]
