@@ -1,7 +1,8 @@
 """Does the tree of processes grow without end: the question every growth finding starts from.
 
 Judges are asked in order; the first who sees growth is believed. Where that is mostly the growth of one process, brakes
-are asked whether it may have an end: then nobody can tell. A new judge or brake is one entry in its list.
+are asked whether it may have an end: then nobody can tell. A new judge or brake is one entry in its list. Nor can
+anybody tell where no judge sees growth, but one holder rises all the time.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from ._growth_by_time import by_time
 from ._growth_case import Case, Opinion, case_of
 from ._growth_hidden import hidden
 from ._growth_processes import ProcessGrowth, process_growths
+from ._growth_rising import rising
 from ._growth_slack import settling
 from ._series import Floats
 from ._trend import CANNOT_TELL, FLAT, Trend
@@ -90,7 +92,9 @@ def _tree_growth(recording: Recording) -> TreeGrowth:
     growth = sum(p.growth_bytes for p in measured)
     leaking: bool | None
     if opinion is None:
-        leaking, reason = (False if trend.verdict == FLAT else None), trend.reason
+        hint = rising(recording, case) if trend.verdict == FLAT else None
+        leaking = False if trend.verdict == FLAT and hint is None else None
+        reason = hint or trend.reason
     else:
         doubt = _doubt(recording, opinion, measured[0], growth)
         leaking, reason = (True, opinion.reason) if doubt is None else (None, doubt)

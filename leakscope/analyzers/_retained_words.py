@@ -15,6 +15,8 @@ from ._retained_figures import Retained
 # How to let go of what a library keeps on the user's behalf.
 _LETS_GO = {"matplotlib._pylab_helpers.Gcf.figs": "close each figure once it is saved or shown: plt.close(figure)"}
 
+_ABOUT_ALL = 1.05  # what is weighed is estimated; more than that is no matter of rounding
+
 
 def title(found: Retained) -> str:
     total = found.total_bytes
@@ -86,9 +88,11 @@ def _weighed(found: Retained) -> Iterator[Evidence]:
         )
     else:
         whole = look.in_use_bytes if look.pinned_bytes else look.gained_bytes
+        gained = f"the {format_bytes(max(whole, 0.0))} the process gained between those inventories"
         yield Evidence(
-            f"that is {min(weighed / max(whole, 1.0), 9.99):.0%} of the {format_bytes(whole)} the process gained "
-            f"between those inventories",
+            f"that is {weighed / whole:.0%} of {gained}"
+            if weighed <= _ABOUT_ALL * whole
+            else f"that is more than {gained}: it gave back other memory",
             {"explained_bytes": int(weighed), "process_growth_bytes": int(look.gained_bytes)},
         )
     if look.pinned_bytes >= 0.2 * look.gained_bytes:

@@ -33,9 +33,11 @@ _LEAST_BUCKETS = 8
 _LEAST_AT_WORK = 0.3  # of the run: a job that only begins to work towards its end is judged on all of it
 _GOES_ON = 0.35  # of the pace before: growth that is less than that afterwards has come to an end
 _MUCH = 3.0  # times what counts as growth at all, beside a step
+_STAYS = 0.1  # of the window: so long memory must stay after a rise, or nobody can tell that it was a single step
 _MUCH_OF_A_TOOTH = 0.25  # by which floors rose: less, and it may be chance where in a tooth they were met
 _PAUSE = 0.4  # of the window without any growth, in its middle: there were two rises only, whatever their length
 _TAKEN_DOWN = 0.15  # of the samples: a program that lets go of much on a busy machine takes that long at most
+_FADES = "the growth is coming to an end: the last third added little"
 
 
 @dataclass(frozen=True)
@@ -96,11 +98,13 @@ def judge(
         return Trend(FLAT, teeth.text(), float(t[0]), float(t[-1]))
     least = max(min_growth_bytes, min_growth_fraction * float(np.median(y)))
     steps: list[str] = []
+    ends_with_step = False
     for _ in range(2):
         at, step = _largest_step(t, y)
         if step < max(0.5 * least, 0.4 * gained(y)):
             break
         steps.append(f"{format_bytes(step)} at {t[at]:.0f} s")
+        ends_with_step |= bool(t[-1] - t[at] < _STAYS * (t[-1] - t[0]))
         y = np.concatenate([y[: at - 1], [y[at - 2]] * 2, y[at + 1 :] - step])
     trend = _judge_window(t, y, least, noise_factor, walk_factor, teeth)
     if trend.verdict == GROWING and started_s is not None and _was_start_up(t, y, started_s + min_warm_up_s):
@@ -108,8 +112,12 @@ def judge(
         return replace(trend, verdict=CANNOT_TELL, reason=reason)
     if not steps or trend.verdict == GROWING or (trend.verdict == CANNOT_TELL and trend.growth_bytes >= _MUCH * least):
         return trend
-    reason = f"{'two single steps' if len(steps) > 1 else 'one step'} ({', '.join(steps)}), no lasting growth beside"
-    return replace(trend, verdict=FLAT, reason=reason)
+    seen = f"{'two single steps' if len(steps) > 1 else 'one step'} ({', '.join(steps)})"
+    if trend.growth_bytes < _MUCH * least:
+        return replace(trend, verdict=FLAT, reason=f"{seen}, no lasting growth beside")
+    if ends_with_step and trend.reason == _FADES:
+        return replace(trend, verdict=CANNOT_TELL, reason=f"{trend.reason}, but for {seen}: a longer run would tell")
+    return replace(trend, verdict=FLAT, reason=f"{seen}; beside, {trend.reason}")
 
 
 def _judge_window(t: Floats, y: Floats, least: float, noise_factor: float, walk_factor: float, teeth: Teeth) -> Trend:
@@ -148,7 +156,7 @@ def _judge_window(t: Floats, y: Floats, least: float, noise_factor: float, walk_
     pace = late.sum() / max(float(middle.sum()), 1.0)
     lumpy = late.max() >= 0.5 * rises.max()  # few large rises: how many fall into a third is chance
     if pace < (0.2 if lumpy else _GOES_ON):
-        return verdict(FLAT, "the growth is coming to an end: the last third added little")
+        return verdict(FLAT, _FADES)
     walk = 0.0 if _hardly_falls(bucket_y) else _walk(kept if teeth.outgrown else bucket_y)
     if low <= 0 or growth < max(noise_factor * noise, walk_factor * walk):
         return verdict(CANNOT_TELL, f"moves up and down by {format_bytes(2 * noise)}: a longer run would tell")

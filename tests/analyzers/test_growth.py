@@ -192,3 +192,32 @@ def test_what_our_own_inventories_copied_of_pages_shared_with_a_fork_is_no_growt
     assert parent is not None
     assert parent.held_bytes[:71] == pytest.approx(200 * MiB)
     assert parent.held_bytes[-1] == 400 * MiB
+
+
+TAKES_S = (2.0, 5.0, 9.0, 14.0, 20.0, 23.0)
+
+
+def copied_again_and_again(folder, held_mib):
+    """A window that a program copies whole each second or so: up and down by 90 MiB, with ``held_mib`` at each take."""
+    rng = np.random.default_rng(5)
+    rss = [(100 + 1.5 * i / 4 + rng.uniform(0, 90)) * MiB for i in range(96)]
+    builder = RecordingBuilder(folder).process(1).samples(1, [round(b) for b in rss], every_s=0.25)
+    for number, (at_s, held) in enumerate(zip(TAKES_S, held_mib), 1):
+        frame = {
+            "path": "main() window", "parent_path": None, "root_kind": "frame", "edge_kind": "local",
+            "variable": "window", "owner": "main", "owner_module": "__main__", "is_user": True,
+            "type_name": "pandas.core.frame.DataFrame", "object_count": 1.0, "deep_bytes": round(held * MiB),
+        }  # fmt: skip
+        builder.take(1, number, at_s, holders=[frame], rss_bytes=150 * MiB)
+    return tree_growth(builder.ends(24.0, exit_code=0).open())
+
+
+def test_a_holder_that_rises_all_the_time_below_the_noise_is_not_called_no_leak(tmp_path):
+    growth = copied_again_and_again(tmp_path, [1.5 * at_s for at_s in TAKES_S])
+    assert growth.leaking is None
+    assert "main() window was larger in each of" in growth.reason
+
+
+@pytest.mark.parametrize("held_mib", [(30, 30, 30, 30, 30, 30), (3, 15, 27, 29, 30, 30), (5, 30, 8, 33, 9, 35)])
+def test_below_the_same_noise_what_stands_or_fills_up_or_comes_and_goes_is_no_leak(tmp_path, held_mib):
+    assert copied_again_and_again(tmp_path, held_mib).leaking is False

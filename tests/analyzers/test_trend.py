@@ -85,6 +85,20 @@ def test_a_step_is_named_with_its_time():
     assert "one step (300 MiB at 12 s)" in trend.reason
 
 
+def test_a_step_at_the_very_end_of_a_growth_that_fades_may_be_more_of_it():
+    t = np.arange(0, 24, 0.25)
+    fades = 100 + 400 * (1 - np.exp(-t / 5.5))
+    assert judge(t, fades * MiB).verdict == FLAT
+    again = judge(t, np.where(t < 23, fades, fades + 120) * MiB)
+    assert again.verdict == CANNOT_TELL
+    assert "coming to an end" in again.reason and "MiB at 23 s" in again.reason
+    settled = judge(t, np.where(t < 23, np.minimum(fades, 400), 520) * MiB)
+    assert settled.verdict == FLAT
+    early = judge(t, np.where(t < 12, fades, fades + 120) * MiB)
+    assert early.verdict == FLAT
+    assert "MiB at 12 s" in early.reason
+
+
 def test_a_leak_beside_a_large_step_is_seen():
     t = np.arange(0, 30, 0.25)
     assert judge(t, (np.where(t < 12, 100, 500) + 5 * t) * MiB).verdict == GROWING
