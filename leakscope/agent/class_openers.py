@@ -15,6 +15,7 @@ from .names import (
     getattr_plain,
     is_user_module,
     module_file,
+    mro_of,
     named_by,
     namespace_of,
 )
@@ -54,7 +55,9 @@ def open_class(walk, obj, node, weight):
 
 
 def _is_made_at_run_time(cls, module, name):
-    """Its module does not know it by its name."""
+    """Its module does not know it by its name; or it has none (numpy takes it from those that it makes for ctypes)."""
+    if module is None:
+        return True
     if type(module) is not str or "<locals>" in name:
         return type(module) is str
     known = _modules.get(module)
@@ -64,12 +67,16 @@ def _is_made_at_run_time(cls, module, name):
 def _weigh(walk, cls, namespace, node, weight):
     size = type.__sizeof__(cls)
     for referent in gc.get_referents(cls):
-        if type(referent) is dict:
-            size += dict.__sizeof__(referent)  # its namespace, which cannot be had otherwise
-    node.own_bytes += size * weight
+        if dict in mro_of(type(referent)):
+            size += dict.__sizeof__(referent)  # its namespace, which cannot be had otherwise; that of ctypes is larger
+        elif type(referent) is tuple:
+            size += _getsizeof(referent)  # its bases, and all classes above it
     for value in list(namespace.values()):
-        if type(value) in _PARTS:
+        if type(value) is types.GetSetDescriptorType:
+            size += _getsizeof(value)  # each class has its own two
+        elif type(value) in _PARTS:
             walk.push(value, node, ".~", REFERENCE, weight)
+    node.own_bytes += size * weight
 
 
 def open_function(walk, obj, node, weight):

@@ -7,9 +7,11 @@ next, so an object's name does not depend on which inner function happens to run
 
 import sys
 import types
-from collections import OrderedDict, defaultdict, deque
+from itertools import compress
+from operator import not_
 
 from . import names, openers
+from .heap import CONTAINERS
 
 # What a library holds on the user's behalf until it is told to let go: {module: (class, attribute)}.
 _REGISTRIES = {"matplotlib._pylab_helpers": ("Gcf", "figs")}
@@ -184,7 +186,7 @@ def library_containers():
     """(label, named, container) of the containers that libraries keep in globals, classes and global instances.
 
     What a library holds on the user's behalf (open figures, handlers, registries) hangs there, out of reach of users'
-    names. **Cost** 60 ms with torch loaded, so it is asked only while memory grows that the walk cannot see.
+    names. **Cost** 150 ms with torch loaded, so it is asked only while memory grows that the walk cannot see.
     """
     for module_name, module in list(sys.modules.items()):
         try:
@@ -194,35 +196,42 @@ def library_containers():
         file = names.module_file(module_name)
         if type(namespace) is not dict or names.is_user_module(module_name, file):
             continue
-        for name, value in list(namespace.items()):
+        unusual = map(not_, map(_PLAIN.__contains__, map(type, namespace.values())))
+        for name, value in list(compress(namespace.items(), unusual)):
             kind = type(value)
-            if kind in _PLAIN or type(name) is not str:
+            if type(name) is not str or (name[:2] == "__" and name not in _GROWING_DUNDERS):
                 continue
             label = module_name + "." + name
             if kind in CONTAINERS:
                 yield label, (name, module_name, module_name, file, None, False), value
             elif type in names.mro_of(kind):
-                if names.namespace_of(value).get("__module__") == module_name:
-                    for found in _containers_in(names.namespace_of(value), label, name, module_name, file):
+                own = names.namespace_of(value)
+                if own.get("__module__") == module_name and _has_container(own):
+                    for found in _containers_in(own, label, name, module_name, file):
                         yield found
             else:
                 try:
                     attributes = object.__getattribute__(value, "__dict__")
                 except Exception:
                     continue
-                if type(attributes) is dict:
+                if type(attributes) is dict and _has_container(attributes):
                     owner = names.type_name(kind).rsplit(".", 1)[-1]
                     for found in _containers_in(attributes, label, owner, module_name, file):
                         yield found
 
 
+def _has_container(namespace):
+    return any(map(CONTAINERS.__contains__, map(type, namespace.values())))
+
+
 def _containers_in(namespace, label, owner, module, file):
     for name, value in list(namespace.items()):
-        if type(value) in CONTAINERS and type(name) is str:
+        if type(value) in CONTAINERS and type(name) is str and name[:2] != "__":
             yield label + "." + name, (name, owner, module, file, None, False), value
 
 
-CONTAINERS = frozenset((list, dict, set, deque, OrderedDict, defaultdict))
+_GROWING_DUNDERS = frozenset(("__warningregistry__",))  # the others say what a module or class is
 _PLAIN = frozenset(
     (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type(None), bool, int, float, str, bytes, tuple)
+    + (type(types.__spec__), type(types.__loader__))  # each module has one
 )

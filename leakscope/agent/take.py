@@ -77,13 +77,13 @@ class Take(object):
         kinds_of = {name: tensors.types_of(name) if looks else frozenset() for name in _TORCH}
         states = frameworks.types()
         wanted = _SUSPENDED.union({_LRU_CACHE}, states, *kinds_of.values())
-        if self._looks_for_large_containers():
-            wanted |= roots.CONTAINERS
+        least_length = LARGE_LENGTH if self._looks_for_large_containers() else None
         objects = gc.get_objects()
         object_count = len(objects)
         self.frozen_count = gc.get_freeze_count()  # as dear as the list of the others, which it is missing from
         # The list is gone before the walk: what the walk learns from reference counts must not include ours.
-        self.census, picked = heap.sweep(objects, wanted, autograd.is_node if kinds_of["Tensor"] else None)
+        is_wanted = autograd.is_node if kinds_of["Tensor"] else None
+        self.census, picked, large = heap.sweep(objects, wanted, is_wanted, least_length)
         del objects
         self._look_into_torch(picked, kinds_of)
         if states:
@@ -91,9 +91,7 @@ class Take(object):
             self.other_rows += [("marks", {"text": text}) for text in texts[:4]]
         suspended = [obj for obj in picked if type(obj) in _SUSPENDED]
         caches = [obj for obj in picked if type(obj) is _LRU_CACHE and obj.cache_info()[3] >= LARGE_LENGTH]
-        known = self.memory.get("library_names", ())
         graph_nodes = frozenset(id(obj) for obj in picked if type(obj) not in wanted)
-        large = [o for o in picked if type(o) in roots.CONTAINERS and (len(o) >= LARGE_LENGTH or id(o) in known)]
         del picked
         self.deadline = thread_time() + self.pause_s
         inventory = self.inventory

@@ -39,6 +39,7 @@ class Place:
     count: Floats
     length: Floats
     has_length: bool = False
+    first_seen: int = 0  # in a library, which earlier inventories did not look into: what is before is an estimate
     most_nodes: float = 0.0  # of an autograd graph, in any take of the run: later ones follow less of it
     parent: Place | None = None
     children: list[Place] = field(default_factory=list)
@@ -106,8 +107,8 @@ def _heap(recording: Recording, takes: pd.DataFrame, pid: int) -> Iterator[Heap]
     truncated = takes["truncated"].fillna(False).to_numpy(dtype=bool)
     places = _places(rows[rows["take"].isin(numbers)], numbers)
     _measure_graphs(places, rows[rows["type_name"] == GRAPH_TYPE])
-    _fill_unseen(places, truncated)
     time_s = takes["time_s"].to_numpy(dtype=np.float64)
+    _fill_unseen(places, time_s, truncated)
     yield Heap(
         pid=pid,
         time_s=time_s,
@@ -153,22 +154,29 @@ def _free_bytes(sentinels: pd.DataFrame, pid: int, at_s: Floats) -> Floats:
     return free
 
 
-def _fill_unseen(places: list[Place], truncated: NDArray[np.bool_]) -> None:
+def _fill_unseen(places: list[Place], time_s: Floats, truncated: NDArray[np.bool_]) -> None:
     """What an inventory did not come to is not nothing: it gets the figures of the last that did, or else the next.
 
-    An inventory that was cut short may miss any place; libraries are looked into only from the moment that memory
-    grows which users' names do not explain.
+    An inventory that was cut short may miss any place. Libraries are looked into only from the moment that memory
+    grows which users' names do not explain: it was growing before, so what was seen is carried back in a straight line.
     """
     for place in places:
         seen = place.count > 0
         first = int(np.argmax(seen))
+        late = place.row["root_kind"] == "library"
+        place.first_seen = first if late else 0
+        later = np.flatnonzero(seen)[1:]
         for i in np.flatnonzero(~seen):
-            if not truncated[i] and not (i < first and place.row["root_kind"] == "library"):
+            if not truncated[i] and not (i < first and late):
                 continue
             before = np.flatnonzero(seen[:i])
             source = int(before[-1]) if len(before) else first
+            back = (
+                (time_s[first] - time_s[i]) / (time_s[later[-1]] - time_s[first]) if i < first and len(later) else 0.0
+            )
             for figures in (place.deep_bytes, place.array_bytes, place.tensor_bytes, place.count, place.length):
-                figures[i] = figures[source]
+                rise = max(0.0, figures[later[-1]] - figures[first]) if back else 0.0
+                figures[i] = max(0.0, figures[source] - rise * back)
 
 
 def _places(rows: pd.DataFrame, takes: list[int]) -> list[Place]:
@@ -266,7 +274,7 @@ def multiplies(place: Place, *, min_ratio: float = 1.25, max_size_ratio: float =
     seen = np.flatnonzero(place.count > 0)
     if not len(seen):
         return False
-    first, last = seen[0], seen[-1]
+    first, last = min(max(seen[0], place.first_seen), seen[-1]), seen[-1]
     if first == last or place.count[-1] <= 0:
         return bool(place.count[-1] > 1)
     count_ratio = place.count[-1] / place.count[first]

@@ -109,7 +109,8 @@ def _small_objects(sentinels: pd.DataFrame, takes: pd.DataFrame, growth: TreeGro
     gained = (level_at(time_s, blocks, last_s) - level_at(time_s, blocks, first_s)) / passed_s
     least, largest = _SMALL_OBJECT_BYTES
     each_bytes = left / (growth.end_s - growth.start_s) / gained if gained > 0 else 0.0
-    containers = float(tracked["gc_object_count"].iloc[-1] - tracked["gc_object_count"].iloc[0]) / passed_s
+    counted = tracked["gc_object_count"].astype(float) + tracked["gc_frozen_count"].astype(float).fillna(0.0)
+    containers = float(counted.iloc[-1] - counted.iloc[0]) / passed_s
     if not least <= each_bytes <= largest or containers > _FEW * gained:
         return None
     more = f"{format_count(gained * passed_s)} small objects more in {format_duration(passed_s)}"

@@ -65,20 +65,29 @@ def evidence(found: Retained) -> Iterator[Evidence]:
 def _weighed(found: Retained) -> Iterator[Evidence]:
     """What the inventories saw of its growth."""
     place, look = found.place, found.look
-    count, weighed, steps = len(look.inventory.takes), found.weighed_bytes, look.steps
+    weighed, steps = found.weighed_bytes, look.steps
+    begin = place.first_seen if place.first_seen < len(look.inventory.takes) - 1 else 0
+    count, time_s = len(look.inventory.takes) - begin, look.inventory.time_s
+    lasted_s = look.seconds if not begin else float(time_s[-1] - time_s[begin])
     figures: dict[str, Any] = {
-        "start_bytes": int(place.deep_bytes[0]),
+        "start_bytes": int(place.deep_bytes[begin]),
         "end_bytes": int(place.deep_bytes[-1]),
         "takes": count,
     }
     text = (
-        f"{place.path} held {format_bytes(place.deep_bytes[0])} in the first and "
-        f"{format_bytes(place.deep_bytes[-1])} in the last of {count} inventories over {format_duration(look.seconds)}"
+        f"{place.path} held {format_bytes(place.deep_bytes[begin])} in the first and "
+        f"{format_bytes(place.deep_bytes[-1])} in the last of {count} inventories over {format_duration(lasted_s)}"
     )
     if place.has_length:
-        figures |= {"start_length": int(place.length[0]), "end_length": int(place.length[-1])}
-        text += f"; its length went from {format_count(place.length[0])} to {format_count(place.length[-1])}"
+        figures |= {"start_length": int(place.length[begin]), "end_length": int(place.length[-1])}
+        text += f"; its length went from {format_count(place.length[begin])} to {format_count(place.length[-1])}"
     yield Evidence(text, figures)
+    if begin:
+        yield Evidence(
+            f"libraries were not looked into before: carried back over the {format_duration(look.seconds)} of all "
+            f"inventories in a straight line, it gained {format_bytes(weighed)}",
+            {"estimated_takes": begin},
+        )
     if found.holder.bytes_each is not None:
         added = place.length[-1] - place.length[0]
         yield Evidence(
@@ -101,7 +110,7 @@ def _weighed(found: Retained) -> Iterator[Evidence]:
             f"is held, too small for what is asked for next",
             {"pinned_bytes": int(look.pinned_bytes)},
         )
-    rising = int((np.diff(place.deep_bytes) > 0).sum())
+    rising = int((np.diff(place.deep_bytes[begin:]) > 0).sum())
     yield Evidence(f"it grew in {rising} of {count - 1} intervals between inventories", {"rising_intervals": rising})
     if steps:
         per_step = (place.length[-1] - place.length[0]) / steps

@@ -186,20 +186,24 @@ def _calls_of_function(index: Index, holder: Holder) -> Events:
 
 def _calls_into(module: str | None) -> Events:
     """Calls of a library that holds the memory itself; those with changing arguments first."""
-    package = (module or "").split(".", 1)[0]
+    package = (module or "").split(".", 1)[0].lstrip("_")  # _ctypes is the compiled half of ctypes
 
     def events(scope: Scope, site: Site) -> Iterator[_Event]:
         node = site.node
         if not package or not isinstance(node, ast.Call):
             return
         root: ast.expr = node.func
+        parts: list[str] = []
         while isinstance(root, ast.Attribute):
+            parts.append(root.attr)
             root = root.value
         if isinstance(root, ast.Name):
-            imported = scope.binding(root.id).imports.get(root.id, ("", ""))[0]
-            if imported.split(".", 1)[0] == package:
+            imported, member = scope.binding(root.id).imports.get(root.id, ("", ""))
+            # By way of another library, too: np.ctypeslib fills what ctypes keeps.
+            if imported.split(".", 1)[0] == package or (imported and any(part.startswith(package) for part in parts)):
                 changing = any(not isinstance(a, ast.Constant) for a in (*node.args, *(k.value for k in node.keywords)))
-                yield _Event(node, CALLS, 0.5 if changing else 0.3)
+                feeds = _FEEDERS.match(parts[0] if parts else member)
+                yield _Event(node, CALLS, 0.7 if feeds else (0.5 if changing else 0.3))
 
     return events
 

@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
 from ..units import format_bytes, format_count
 from ._cycle_lines import breaking, cycle_line, is_graph_node
@@ -22,7 +24,7 @@ from ._frozen_garbage import frozen_finding
 from ._growth import TreeGrowth, no_growth, severity_of, tree_growth
 from ._growth_processes import ProcessGrowth, rows_of
 from ._ledger import growth_of, ledger
-from ._rows import int_of, text_of
+from ._rows import int_of, text_of, without_last
 from ._source_lines import Line, Source, find_calls
 from ._sources import sources_of
 
@@ -33,7 +35,8 @@ if TYPE_CHECKING:
 
 NEEDS = ("process_samples", "sentinels")
 _KIND = "cyclic-garbage"
-_REACHED = ("tensors", "arrays", "python-objects")  # what the inventories found by a way from a root: no garbage
+_PYTHON = "python-objects"
+_REACHED = ("tensors", "arrays", _PYTHON)  # what the inventories found by a way from a root: no garbage
 # Tensors that the sweep over all objects found: no way led to the first; to the others one may, with their history.
 _NOBODY = ("other", "activation")
 
@@ -86,7 +89,7 @@ def findings(
         return
     cycles = _cycles(rows_of(recording.tables["orphans"], process))
     unreached = _unreached(rows_of(recording.tables["object_types"], process))
-    out_of_reach = _out_of_reach(recording, process)
+    out_of_reach = _out_of_reach(recording, growth, process)
     seen = cycles is not None and (cycles["grown"] >= min_objects or collector.state != "works")
     likely = collector.state in ("off", "frozen", "idle") and (
         unreached >= min_objects and out_of_reach >= min_share * process.growth_bytes
@@ -156,11 +159,29 @@ def _unreached(types: pd.DataFrame) -> float:
     return float(by_take.iloc[-1] - by_take.iloc[0])
 
 
-def _out_of_reach(recording: Recording, process: ProcessGrowth) -> int:
+def _out_of_reach(recording: Recording, growth: TreeGrowth, process: ProcessGrowth) -> int:
+    """What a process gained less what its inventories came to.
+
+    The ledger puts down to Python's objects whatever its own allocator handed out, which is also the garbage's.
+    """
     rows = ledger(recording)
-    reached = sum(max(0, growth_of(rows, account, process.label)) for account in _REACHED)
+    in_account = {account: max(0, growth_of(rows, account, process.label)) for account in _REACHED}
+    came_to = _came_to(rows_of(recording.tables["takes"], process), growth.end_s - growth.start_s)
+    if came_to is not None:
+        in_account[_PYTHON] = min(in_account[_PYTHON], came_to)
+    reached = sum(in_account.values())
     reached -= min(reached, _tensors_of_nobody(recording, process))
     return max(0, process.growth_bytes - reached)
+
+
+def _came_to(takes: pd.DataFrame, window_s: float) -> int | None:
+    """What Python's objects, as far as a way from a root led to them, gained in so long; None of fewer than three."""
+    known = without_last(takes, takes)
+    known = known[known["python_bytes"].notna() & ~known["truncated"].fillna(False).astype(bool)]
+    if len(known) < 3:
+        return None
+    time_s, held = (known[name].to_numpy(dtype=np.float64) for name in ("time_s", "python_bytes"))
+    return max(0, round(float(held[-1] - held[0]) / max(float(time_s[-1] - time_s[0]), 1e-9) * window_s))
 
 
 def _tensors_of_nobody(recording: Recording, process: ProcessGrowth) -> int:

@@ -12,7 +12,8 @@ A copy whose distance from the original changes has a purpose: an average, a tar
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 NEEDS = ("weights",)
 _KIND = "duplicate-model"
+_NUMBER = re.compile(r" #\d+$")  # of several that one path leads to
 _UNNAMED = "memory whose holder no inventory came to"
 
 
@@ -72,10 +74,11 @@ def findings(
         for pair in alike:
             if pair.case in ACCUSED and (pair.copy.path not in accused or pair.bytes > accused[pair.copy.path].bytes):
                 accused[pair.copy.path] = pair
-        for pair in accused.values():
+        for group in _groups(accused.values()):
             told = True
-            memory_bytes = _memory_bytes(recording, process, rounds, pair.copy.device)
-            yield _finding(process, pair, places[pair.copy.path], memory_bytes, warning_share)
+            copy = group[0].copy
+            memory_bytes = _memory_bytes(recording, process, rounds, copy.device)
+            yield _finding(process, group, places[copy.path], memory_bytes, warning_share)
         for pair in alike:
             if pair.copy.path not in accused:
                 told = True
@@ -108,23 +111,40 @@ def _history(
     return History(rounds, steps, lines, has_optimizer)
 
 
+def _groups(accused: Iterable[Pair]) -> list[list[Pair]]:
+    """Copies of one original in one form, held alike by many (a thread's own, a client's own), are one matter."""
+    groups: dict[tuple[str, ...], list[Pair]] = {}
+    for pair in accused:
+        copy = pair.copy
+        alike = (_NUMBER.sub("", copy.path), pair.case, pair.original.path, str(copy.dtype), str(copy.device))
+        groups.setdefault(alike if copy.path else (str(len(groups)),), []).append(pair)
+    return [sorted(group, key=lambda pair: -pair.bytes) for group in groups.values()]
+
+
 # ---- what is said of them
 
 
 def _name(weight_set: WeightSet) -> str:
-    """``model`` of ``main() model``."""
-    return weight_set.path.rsplit(" ", 1)[-1] or _UNNAMED
+    """``model`` of ``main() model``, ``model #2`` of ``main() model #2``."""
+    number = _NUMBER.search(weight_set.path)
+    path = _NUMBER.sub("", weight_set.path)
+    return path.rsplit(" ", 1)[-1] + (number.group() if number else "") or _UNNAMED
 
 
 def _form(weight_set: WeightSet) -> str:
     return f"{weight_set.dtype} on {weight_set.device}"
 
 
-def _finding(process: ProcessGrowth, pair: Pair, place: _Place, memory_bytes: int, warning_share: float) -> Finding:
+def _finding(
+    process: ProcessGrowth, group: list[Pair], place: _Place, memory_bytes: int, warning_share: float
+) -> Finding:
+    """``group``: all copies that the finding is of; the largest speaks for them."""
+    pair = group[0]
     copy, original, like = pair.copy, pair.original, pair.like
     holder, line = place
-    share = pair.bytes / max(memory_bytes, 1)
-    frees = f"frees about {format_bytes(pair.bytes)}"
+    bytes = sum(one.bytes for one in group)
+    share = bytes / max(memory_bytes, 1)
+    frees = f"frees about {format_bytes(bytes)}"
     figures = {
         "equal_tensors": like.equal_count,
         "rounded_tensors": like.rounded_count,
@@ -136,24 +156,25 @@ def _finding(process: ProcessGrowth, pair: Pair, place: _Place, memory_bytes: in
         "between_s": round(pair.between_s, 1),
     }
     evidence = [Evidence(_what_was_seen(pair), figures)]
-    evidence.append(
-        Evidence(f"it takes {format_bytes(pair.bytes)}, {share:.0%} of the memory there", {"bytes": pair.bytes})
-    )
+    takes = "it takes"
+    if len(group) > 1:
+        takes = f"so do {len(group) - 1} more like it; together they take"
+    evidence.append(Evidence(f"{takes} {format_bytes(bytes)}, {share:.0%} of the memory there", {"bytes": bytes}))
     if line is not None:
         evidence.append(Evidence(f"{line.file}:{line.line} makes it: {line.text}", {"line": line.line}))
     return Finding(
         kind=_KIND,
-        title=_title(pair),
+        title=_title(group),
         severity="warning" if share >= warning_share else "note",
         confidence={SAME: 0.95, START: 0.85 if like.equal_count else 0.75, OTHER_FORM: 0.7}[pair.case],
-        bytes=pair.bytes,
+        bytes=bytes,
         subject=Subject(
             pid=process.pid,
             process=process.name,
             role=process.role,
             device=copy.device,
             holder=copy.path or _UNNAMED,
-            variable=text_of(holder, "variable") or _last_identifier(copy.path),
+            variable=text_of(holder, "variable") or _last_identifier(_NUMBER.sub("", copy.path)),
             path=copy.path or None,
             type=text_of(holder, "type_name"),
             file=line.file if line is not None else text_of(holder, "owner_file"),
@@ -162,14 +183,21 @@ def _finding(process: ProcessGrowth, pair: Pair, place: _Place, memory_bytes: in
             module=text_of(holder, "owner_module"),
         ),
         evidence=evidence,
-        doubts=_doubts(pair),
-        remedy=[_remedy(pair, frees)],
+        doubts=_doubts(group),
+        remedy=[_remedy(group, frees)],
         wasted=True,
     )
 
 
-def _title(pair: Pair) -> str:
+def _title(group: list[Pair]) -> str:
+    pair = group[0]
     copy, original = _name(pair.copy), _name(pair.original)
+    if len(group) > 1:
+        copies, count = _NUMBER.sub("", copy), len(group)
+        if pair.case == START:
+            return f"{count} copies, {copies}, still hold the weights that {original} started from"
+        also = "" if copies == _NUMBER.sub("", original) else f"{original} and "
+        return f"The same weights are held {count + 1} times: {also}{copies}"
     if pair.case == START:
         return f"{copy} still holds the weights that {original} started from"
     if pair.copy.device != pair.original.device or pair.copy.dtype != pair.original.dtype:
@@ -188,8 +216,8 @@ def _what_was_seen(pair: Pair) -> str:
     return f"as training began the {len(pair.copy)} tensors in {copy} were {how} those in {original}; {moved} since"
 
 
-def _doubts(pair: Pair) -> list[str]:
-    doubts = []
+def _doubts(group: list[Pair]) -> list[str]:
+    pair, doubts = group[0], []
     if not pair.copy.path:
         doubts.append("what holds the copy was not found")
     if pair.case == START:
@@ -197,12 +225,16 @@ def _doubts(pair: Pair) -> list[str]:
     elif pair.case == OTHER_FORM:
         doubts.append("it may be used as it is, as a reference or for saving")
     elif pair.copy.is_model:
-        doubts.append("both may be in use, one in each form: then only one of the two forms is needed")
+        forms = "" if pair.copy.dtype == pair.original.dtype else ", one in each form: then only one form is needed"
+        doubts.append(f"{'both' if len(group) == 1 else 'all'} may be in use{forms}")
     return doubts
 
 
-def _remedy(pair: Pair, frees: str) -> str:
+def _remedy(group: list[Pair], frees: str) -> str:
+    pair = group[0]
     copy, original = _name(pair.copy), _name(pair.original)
+    if len(group) > 1:
+        return f"let all use one of them, which nobody changes: dropping the other {len(group)} {frees}"
     if not pair.copy.path:
         return f"find what still refers to the tensors of {original}: dropping it {frees}"
     if pair.copy.is_model:
@@ -297,9 +329,9 @@ def _finding_of_spread(
 def _place(recording: Recording, process: ProcessGrowth, path: str) -> _Place:
     """Where a set is held, and the line that gives the holder its contents: an assignment, else what adds to it."""
     holders = rows_of(recording.tables["holders"], process)
-    own = holders[holders["path"] == path] if path else holders.iloc[:0]
+    own = holders[holders["path"].isin([path, _NUMBER.sub("", path)])] if path else holders.iloc[:0]
     row = own.iloc[-1] if len(own) else None
-    variable = text_of(row, "variable") or _last_identifier(path)
+    variable = text_of(row, "variable") or _last_identifier(_NUMBER.sub("", path))
     if not variable:
         return _Place(row, None)
     holder = Holder(

@@ -33,7 +33,7 @@ from ._native_caches import Cache, arrow_pool_bytes, known_cache
 from ._native_windows import NativeStack, native_stacks
 from ._opaque import opaque_holders
 from ._rows import text_of
-from ._series import level_at
+from ._series import gained, level_at
 from ._source_index import index_of
 from ._source_lines import Line
 from ._sources import sources_of
@@ -84,7 +84,7 @@ def findings(
         elif not len(rows_of(recording.tables["sentinels"], process)["malloc_in_use_bytes"].dropna()):
             reasons.append(Skipped(_KIND, f"malloc's figures of {process.label} are not known"))
         elif look.bytes < max(min_native_bytes, min_native_share * process.growth_bytes) or (
-            not look.outside_bytes and _is_flat(recording, process)
+            not look.outside_bytes and _is_flat(recording, growth, process, min_native_share)
         ):
             text = f"of the growth of {process.label} {format_bytes(look.bytes)} are memory of C or C++ code"
             reasons.append(RuledOut(_KIND, text, figures))
@@ -151,12 +151,19 @@ def _late_bytes(growth: TreeGrowth, process: ProcessGrowth) -> float:
     return after - before
 
 
-def _is_flat(recording: Recording, process: ProcessGrowth) -> bool:
-    """Memory in use does not rise: whatever the process gained, a native leak it is not."""
+def _is_flat(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, min_share: float) -> bool:
+    """Memory in use does not rise: whatever the process gained, a native leak it is not.
+
+    A library that asks for ever larger pieces rises in a few steps, while what it fills of them grows steadily. Where
+    the steps add up to what the process gained, and nothing was given back since, they are no chance.
+    """
     rows = rows_of(recording.tables["sentinels"], process)
     rows = rows[rows["malloc_in_use_bytes"].notna() & (rows["time_s"] <= process.exit_s)]
     time_s, in_use = (rows[column].to_numpy(dtype=np.float64) for column in ("time_s", "malloc_in_use_bytes"))
-    return judge(time_s, in_use, started_s=process.first_step_s).verdict == FLAT
+    if judge(time_s, in_use, started_s=process.first_step_s).verdict != FLAT:
+        return False
+    inside = (time_s >= growth.start_s) & (time_s <= growth.end_s)
+    return gained(in_use[inside]) < min_share * process.growth_bytes
 
 
 def _explained(so_far: Sequence[Finding], process: ProcessGrowth) -> int:

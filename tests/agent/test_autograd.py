@@ -142,7 +142,7 @@ def test_a_cycle_that_comes_once_a_step_answers_for_the_nodes_that_pile_up_with_
                     x = Often.apply(x * 2)  # type: ignore[no-untyped-call]
                 x = Once.apply(x).sum()  # type: ignore[no-untyped-call]
             del x
-            take.census, _ = heap.sweep(gc.get_objects())
+            take.census, _, _ = heap.sweep(gc.get_objects())
             rows = list(orphans.rows(take))
     finally:
         gc.enable()
