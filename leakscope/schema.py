@@ -253,7 +253,8 @@ TABLES: dict[str, Table] = {
             *_PROCESS, *_TAKE,
             _PATH,
             _c("parent_path", "str", "", "path one step nearer to the root; null at a root"),
-            _c("root_kind", "str", "", "module, frame, thread, generator, task, library, unreached"),
+            _c("root_kind", "str", "",
+               "module, frame, thread, generator, task, library, unreached, outside (held by C code alone)"),
             _c("edge_kind", "str", "",
                "how the parent holds it: local, global, attribute, class-attribute, item, key, cell, default, base, "
                "cache, reference"),

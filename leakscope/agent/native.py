@@ -177,10 +177,11 @@ def _place(frame):
     the agent runs on the main thread is no part of it: the line interrupted is, and is known by the same stack.
     """
     calls = []
-    while frame is not None and frame.f_code.co_filename.startswith(names.AGENT):
-        frame = frame.f_back
     while frame is not None and len(calls) < 200:
         code = frame.f_code
+        if code.co_filename.startswith(names.AGENT):
+            calls, frame = [], frame.f_back  # with what it called: a namedtuple's __new__ is code of no file
+            continue
         function = getattr(code, "co_qualname", code.co_name)
         line = frame.f_lineno or code.co_firstlineno
         entered = not calls and line == code.co_firstlineno and not code.co_name.startswith("<")

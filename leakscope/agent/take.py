@@ -15,6 +15,7 @@ from .memory import rss_bytes
 from .probes import compile_counters, data_forms, frozen, holders, object_types, orphans, threads
 from .probes import tensors as tensor_rows
 from .probes import weights as weight_rows
+from .sampling import SAMPLE, spread
 
 # data_forms first: it holds containers, and orphans counts references.
 PROBES = (data_forms, object_types, holders, orphans, frozen, threads, tensor_rows, weight_rows, compile_counters)
@@ -77,6 +78,8 @@ class Take(object):
         kinds_of = {name: tensors.types_of(name) if looks else frozenset() for name in _TORCH}
         states = frameworks.types()
         wanted = _SUSPENDED.union({_LRU_CACHE}, states, *kinds_of.values())
+        outside = self._classes_held_outside()
+        wanted |= frozenset(outside)
         least_length = LARGE_LENGTH if self._looks_for_large_containers() else None
         objects = gc.get_objects()
         object_count = len(objects)
@@ -92,6 +95,7 @@ class Take(object):
         suspended = [obj for obj in picked if type(obj) in _SUSPENDED]
         caches = [obj for obj in picked if type(obj) is _LRU_CACHE and obj.cache_info()[3] >= LARGE_LENGTH]
         graph_nodes = frozenset(id(obj) for obj in picked if type(obj) not in wanted)
+        held_outside = {cls: [obj for obj in picked if type(obj) is cls] for cls in outside}
         del picked
         self.deadline = thread_time() + self.pause_s
         inventory = self.inventory
@@ -102,11 +106,13 @@ class Take(object):
             landmarks=() if inventory is None else inventory.roots,
             graph_nodes=graph_nodes,
         )
-        self.walk.held = frozenset(map(id, large))
+        self.walk.held = frozenset(id(obj) for alike in (large, *held_outside.values()) for obj in alike)
         self.threads = roots.feed(self.walk, self.main_thread, self.agent_thread, suspended)
         self._library_caches(caches)
         self._library_containers(large)
-        del suspended, caches, large
+        for cls, alike in held_outside.items():
+            self._held_outside(cls, alike, outside[cls])
+        del suspended, caches, large, held_outside
         self.walk.finish(self.census)
         if inventory is not None:
             tensors.settle(inventory, self.walk)
@@ -213,6 +219,28 @@ class Take(object):
         memory["library_lengths"] = now
         if self._looks_for_large_containers():
             self._large_containers(large)
+
+    def _classes_held_outside(self):
+        """{class: (file, line)} of the user's, whose objects the take before found held by nothing in Python."""
+        found = {}
+        for (module, name), place in list(self.memory.get("outside", {}).items()):
+            cls = names.getattr_plain(sys.modules.get(module), name.rsplit(".", 1)[-1])
+            if type in names.mro_of(type(cls)) and names.is_plain_class(cls):
+                found[cls] = place
+        return found
+
+    def _held_outside(self, cls, alike, place):
+        """What only C code holds (exit handlers, a table of an extension) begins at the objects themselves."""
+        alike = [obj for obj in alike if id(obj) not in self.walk.seen]
+        name = names.type_name(cls)
+        named = (name.rsplit(".", 1)[-1], None, names.namespace_of(cls).get("__module__"), place[0], place[1], True)
+        sample = spread(alike, len(alike), min(SAMPLE, len(alike)), self.walk.next_phase()) if alike else []
+        while sample:
+            obj = sample.pop()
+            weight = len(alike) / max(1.0, min(SAMPLE, len(alike)))
+            self.walk.push(obj, None, name + " objects outside Python", openers.GLOBAL, weight, "outside", named)
+        obj = None
+        self.walk.run()
 
     def _looks_for_large_containers(self):
         memory = self.memory

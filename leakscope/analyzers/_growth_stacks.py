@@ -65,6 +65,7 @@ def growth_lines(
     ends = growth_stacks(recording, growth, process)
     if not len(ends):
         return []
+    ends = _in_files(ends, texts)
     ends = ends.assign(owner_line=[_busy(*place, texts) for place in zip(ends["owner_file"], ends["owner_line"])])
     below = _grown_below(ends)
     lines = []
@@ -81,6 +82,19 @@ def growth_lines(
     positive = sum(line.bytes for line in lines if line.bytes > 0)
     ordered = sorted(lines, key=lambda line: (-line.bytes, line.file, line.line))
     return [_with_share(line, positive) for line in ordered if line.bytes > 0]
+
+
+def _in_files(ends: pd.DataFrame, texts: dict[str, list[str]]) -> pd.DataFrame:
+    """Code of no file (a namedtuple's ``__new__``, what exec runs) is not for a reader: who called it is."""
+    ends = ends.copy()
+    for row in ends.index[ends["owner_file"].astype(str).str.startswith("<")]:
+        for call in reversed(str(ends.at[row, "stack"]).split("\n")):
+            place, _, function = call.partition(" ")
+            file, _, line = place.rpartition(":")
+            if file in texts and line.isdigit():
+                ends.loc[row, ["owner_file", "owner_line", "function"]] = file, int(line), function
+                break
+    return ends
 
 
 def share_at(lines: Sequence[GrowthLine], places: Iterable[Line]) -> float:

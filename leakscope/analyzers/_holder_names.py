@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ._holders import Place, user_place
+from ._holders import OUTSIDE, Place, user_place
 from ._library_names import filled_by, made_at
 from ._manager_proxies import named_by_proxy
-from ._source_lines import Holder, Line, Source, adding_lines
+from ._source_lines import Holder, Line, Source, adding_lines, find_calls_given
 
 _PUBLIC = re.compile(r"(\.[a-z]\w*){2,}")  # of one step the user knows: ``optimizer`` for ``optimizer.state``
 
@@ -22,6 +22,8 @@ def holder_name(place: Place) -> str:
     if not isinstance(variable, str):
         return f"{place.path} ({kind})"
     short = owner.rsplit("<locals>.", 1)[-1] if isinstance(owner, str) else ""
+    if row["root_kind"] == OUTSIDE:
+        return f"What C code holds of {variable}"
     if edge == "cache":
         return f"{short}() (lru_cache)"
     if edge == "local":
@@ -58,6 +60,8 @@ def named_in(
     line adds to it: ``min_score`` is that of a known adder on an object of unknown class. Not where one adds to the
     object itself: from ``sure_score``, which ``append`` has and ``register_hook`` has not.
     """
+    if place.row["root_kind"] == OUTSIDE:
+        return place, find_calls_given(sources, methods_of=str(place.row["variable"]))
     proxy = named_by_proxy(sources, place)
     if proxy is not None:
         return proxy

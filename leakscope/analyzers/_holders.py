@@ -23,6 +23,8 @@ Floats = NDArray[np.float64]
 
 # At the end of a run the locals of main() are gone: what such a take shows is no decline.
 _LAST_REASONS = ("exit", "exception")
+OUTSIDE = "outside"  # a root kind: objects that only C code holds
+_LOOKED_FOR_LATER = ("library", OUTSIDE)
 GRAPH_TYPE = "torch autograd graph"  # as agent/autograd.py names it
 
 
@@ -39,7 +41,7 @@ class Place:
     count: Floats
     length: Floats
     has_length: bool = False
-    first_seen: int = 0  # in a library, which earlier inventories did not look into: what is before is an estimate
+    first_seen: int = 0  # where earlier inventories did not look (a library): what is before is an estimate
     most_nodes: float = 0.0  # of an autograd graph, in any take of the run: later ones follow less of it
     parent: Place | None = None
     children: list[Place] = field(default_factory=list)
@@ -157,13 +159,14 @@ def _free_bytes(sentinels: pd.DataFrame, pid: int, at_s: Floats) -> Floats:
 def _fill_unseen(places: list[Place], time_s: Floats, truncated: NDArray[np.bool_]) -> None:
     """What an inventory did not come to is not nothing: it gets the figures of the last that did, or else the next.
 
-    An inventory that was cut short may miss any place. Libraries are looked into only from the moment that memory
-    grows which users' names do not explain: it was growing before, so what was seen is carried back in a straight line.
+    An inventory that was cut short may miss any place. Libraries, and what C code holds, are looked into only
+    from the moment that memory grows which users' names do not explain: it was growing before, so what was seen is
+    carried back in a straight line.
     """
     for place in places:
         seen = place.count > 0
         first = int(np.argmax(seen))
-        late = place.row["root_kind"] == "library"
+        late = place.row["root_kind"] in _LOOKED_FOR_LATER
         place.first_seen = first if late else 0
         later = np.flatnonzero(seen)[1:]
         for i in np.flatnonzero(~seen):
@@ -306,7 +309,7 @@ def accumulations(roots: tuple[Place, ...], threshold_bytes: float) -> Iterator[
         if root.growth_bytes >= threshold_bytes and keeps_growing(root.deep_bytes):
             if multiplies(root) and root.row["root_kind"] == "thread":
                 continue  # ever more threads, each with its locals: that is thread-pileup's finding
-            if multiplies(root) and root.row["root_kind"] in ("task", "generator", "frame"):
+            if multiplies(root) and root.row["root_kind"] in ("task", "generator", "frame", OUTSIDE):
                 yield Accumulation(root, root.growth_bytes, (root,))
             else:
                 yield from _below(root, threshold_bytes)

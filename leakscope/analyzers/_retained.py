@@ -13,7 +13,8 @@ from ..findings import Finding, RuledOut, Skipped
 from ._growth import TreeGrowth, no_growth, tree_growth
 from ._growth_processes import ProcessGrowth
 from ._growth_stacks import growth_lines
-from ._holders import heaps
+from ._holder_names import named_in
+from ._holders import OUTSIDE, Accumulation, heaps
 from ._retained_finding import GRAPH, OBJECTS, finding_of
 from ._retained_look import holders_of, look_at
 from ._source_lines import Source
@@ -72,9 +73,16 @@ def _all(
             look = max(looks, key=lambda look: look.explained_share)  # the first of equals
             found = found or []
             package = _package(recording, growth, process, sources) if look.explained_share < 0.5 else None
-            for rank, holder in enumerate(holders_of(look, package)):
+            holders = [holder for holder in holders_of(look, package) if not _is_lost(holder, sources)]
+            for rank, holder in enumerate(holders):
                 found.append(finding_of(holder, rank, look, process, growth, sources))
     return found
+
+
+def _is_lost(holder: Accumulation, sources: Sequence[Source]) -> bool:
+    """Nothing in Python holds it, and the program gave it to nobody: see refcount-drift."""
+    place = holder.place
+    return place is not None and place.row["root_kind"] == OUTSIDE and not named_in(sources, place)[1]
 
 
 def _package(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, sources: Sequence[Source]) -> str | None:

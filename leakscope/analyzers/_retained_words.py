@@ -9,6 +9,7 @@ import numpy as np
 
 from ..findings import Evidence
 from ..units import format_bytes, format_count, format_duration
+from ._holders import OUTSIDE
 from ._library_names import CALLABLES, is_hook_table
 from ._retained_figures import Retained
 
@@ -84,7 +85,7 @@ def _weighed(found: Retained) -> Iterator[Evidence]:
     yield Evidence(text, figures)
     if begin:
         yield Evidence(
-            f"libraries were not looked into before: carried back over the {format_duration(look.seconds)} of all "
+            f"inventories did not look there before: carried back over the {format_duration(look.seconds)} of all "
             f"inventories in a straight line, it gained {format_bytes(weighed)}",
             {"estimated_takes": begin},
         )
@@ -146,6 +147,11 @@ def remedy(found: Retained) -> list[str]:
     would_free = f"would free about {size} by the end of a run like this one"
     if place.path in _LETS_GO:
         return [f"{_LETS_GO[place.path]}; it {would_free}"]
+    if place.row["root_kind"] == OUTSIDE:
+        return [
+            f"take back what is registered{where} once an object has done its work (as atexit.unregister does), or "
+            f"register one function for all: it {would_free}"
+        ]
     if found.named.row["edge_kind"] == "cache":
         return [
             f"give the cache a maxsize, or make what it is keyed by repeat: frees up to {size} of this run's growth"

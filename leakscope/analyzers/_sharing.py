@@ -15,6 +15,7 @@ from ._series import Floats
 
 _UNSEEN_READINGS = 3  # to either side: of forks that are there half of the time, seven in a row are met once in 128
 _UNSHARED = 0.9  # measured on a training step whose batches come and go: 0.93 to 1.0 without any sharing
+_AT_ONCE_S = 1e-6
 
 
 class Family(NamedTuple):
@@ -127,12 +128,17 @@ def _without_unseen_forks(at_s: Floats, share: Floats, family: Family) -> Floats
 
 
 def _with_steps(at_s: Floats, share: Floats, changes_s: Floats) -> tuple[Floats, Floats]:
-    """Readings, and before the first change of the family between two of them the earlier one again.
+    """Readings; between two of them the earlier one again where the family first changes, the later where it last does.
 
-    A fork that ends leaves its share to the others at once. On a busy machine the reading before may be 20 s old: a
-    straight line from there would be growth.
+    A fork takes its share at once, and leaves it to the others as it ends. On a busy machine the reading before may be
+    20 s old: a straight line from there would be growth, and one to the next, of a fork long gone, a saw-tooth.
     """
     gap = np.searchsorted(at_s, changes_s)
     between = (gap > 0) & (gap < at_s.size)
-    after, first = np.unique(gap[between], return_index=True)
-    return np.insert(at_s, after, changes_s[between][first]), np.insert(share, after, share[after - 1])
+    gap, changes_s = gap[between], changes_s[between]
+    after, first = np.unique(gap, return_index=True)
+    last = np.searchsorted(gap, after, side="right") - 1
+    times = np.concatenate([at_s, changes_s[first], np.minimum(changes_s[last] + _AT_ONCE_S, at_s[after])])
+    values = np.concatenate([share, share[after - 1], share[after]])
+    order = np.argsort(times, kind="stable")
+    return times[order], values[order]

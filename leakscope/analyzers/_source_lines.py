@@ -428,13 +428,16 @@ def _ranked(index: Index, events: Events) -> list[Line]:
     return [line for line in found if line.score >= 0.1]
 
 
+_BEGINNINGS = frozenset(("__init__", "__post_init__", "__enter__", "__aenter__"))
+
+
 def _often(index: Index, scope: Scope, site: Site, event: _Event) -> float:
     """What is done once cannot make memory grow: a factor for how often a site may run."""
     if event.kind == CREATES:
         return 1.0
     if scope.kind != "function":
         return 1.0 if site.in_loop else 0.5
-    if scope.name == "__init__" and _on_self(event.node, scope):  # each new object fills its own
+    if scope.name in _BEGINNINGS and _on_self(event.node, scope):  # each new object fills its own
         return 0.65 if site.in_loop else 0.5
     if site.in_loop:
         return 1.0

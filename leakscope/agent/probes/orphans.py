@@ -17,13 +17,14 @@ TABLE = "orphans"
 
 MIN_UNREACHED = 300
 MIN_RARE = 16
+MIN_HIDDEN = 24  # of a class of the user's, while memory grows that no way leads to: each may hold much
 MIN_GROWTH_FRACTION = 0.2  # of the unreached count since the take before
 MAX_TYPES = 3
 SAMPLES = 3
 SAMPLES_OF_GRAPH_NODES = 40  # in a row, from each place: see _why
 NEIGHBOURHOOD = 1000
 CLIMB_S = 0.1  # what a take may spend on naming the holders of its orphans
-GARBAGE, HELD, HELD_IN_C = "garbage-cycle", "held", "held-in-c"
+GARBAGE, HELD, HELD_IN_C, OUTSIDE = "garbage-cycle", "held", "held-in-c", "no-python-holder"
 _BORING = frozenset(
     (types.FunctionType, types.CodeType, types.BuiltinFunctionType, types.MethodType, type, types.ModuleType,
      types.GetSetDescriptorType, types.MemberDescriptorType, property, staticmethod, classmethod, types.FunctionType)
@@ -35,7 +36,7 @@ def rows(take):
     unreached = {}
     for cls, count in take.census.items():
         missing = count - int(take.reached.get(cls, 0))
-        if missing >= MIN_UNREACHED and cls not in _BORING:
+        if missing >= MIN_HIDDEN and cls not in _BORING and missing >= _least(take, cls):
             unreached[cls] = missing
     history = take.memory.setdefault("unreached", [])
     history.append({names.type_name(cls): (count, take.census[cls]) for cls, count in unreached.items()})
@@ -52,9 +53,10 @@ def rows(take):
         growth = count - missing_older
         # Twice in a row, since an import grows once. Of a type that is held everywhere (dict, list) the sampled part is
         # an estimate: its error is no growth.
+        least = _least(take, cls)
         if (
-            min(count - missing_before, missing_before - missing_older) >= MIN_UNREACHED / 4
-            and growth >= max(MIN_UNREACHED, MIN_GROWTH_FRACTION * count)
+            min(count - missing_before, missing_before - missing_older) >= least / 4
+            and growth >= max(least, MIN_GROWTH_FRACTION * count)
             and count - missing_before >= 0.5 * (take.census[cls] - count_before)
         ):
             grown[cls] = growth
@@ -74,6 +76,9 @@ def rows(take):
             size = names.safe_size(picked[cls][0])
             verdict, chain = _why(take, picked, cls, climbs_end)
             file, line = names.definition(autograd.written_half(cls))
+            if verdict == OUTSIDE and file is not None and names.is_user_file(file):
+                namespace = names.namespace_of(cls)
+                take.memory.setdefault("outside", {})[namespace.get("__module__"), names.type_name(cls)] = (file, line)
             yield {
                 "type_name": names.type_name(cls),
                 "object_count": take.census[cls],
@@ -86,6 +91,13 @@ def rows(take):
                 "deep_bytes": (take.census[cls] - int(take.reached.get(cls, 0))) * size,
             }
         picked[cls] = []
+
+
+def _least(take, cls):
+    if not take.memory.get("hidden"):
+        return MIN_UNREACHED
+    file, _ = names.definition(cls)
+    return MIN_HIDDEN if file is not None and names.is_user_file(file) else MIN_UNREACHED
 
 
 def _rare_nodes(take, suspects):
@@ -206,7 +218,7 @@ def _climb(take, picked, cls, climbs_end):
     own.add(id(picked))
     chain = referrers.chain_to(picked[cls][-1], take.memory, own, climbs_end)
     if chain is None:
-        return "no-python-holder", names.type_name(cls)
+        return OUTSIDE, names.type_name(cls)
     if chain.named is None:
         return "unknown", names.type_name(cls)
     if chain.holder_id is not None and chain.holder_id not in take.walk.seen:
