@@ -108,7 +108,8 @@ def _share(time_s: Floats, part: Floats, whole: Floats, family: Family) -> Float
     # Both are read from a running program, not at the same instant: a few percent apart is no sharing.
     share[share >= _UNSHARED] = 1.0
     share = _without_unseen_forks(at_s, share, family)
-    return np.interp(time_s, *_with_steps(at_s, share, family.changes_s))
+    times, values = _with_steps(at_s, share, family.changes_s)
+    return np.interp(time_s, *_left_alone(times, values, share[family.size_at(at_s) <= 1], family))
 
 
 def _without_unseen_forks(at_s: Floats, share: Floats, family: Family) -> Floats:
@@ -142,3 +143,14 @@ def _with_steps(at_s: Floats, share: Floats, changes_s: Floats) -> tuple[Floats,
     values = np.concatenate([share, share[after - 1], share[after]])
     order = np.argsort(times, kind="stable")
     return times[order], values[order]
+
+
+def _left_alone(times: Floats, values: Floats, alone: Floats, family: Family) -> tuple[Floats, Floats]:
+    """The same, after the last reading too: who is left by the last fork has the share of when it was ``alone`` before.
+
+    Without any such reading nobody knows with whom else it shares.
+    """
+    later = family.changes_s[family.changes_s > times[-1]]
+    if not (later.size and alone.size) or family.size_at(later[-1:] + _AT_ONCE_S)[0] > 1:
+        return times, values
+    return np.append(times, [later[-1], later[-1] + _AT_ONCE_S]), np.append(values, [values[-1], alone[-1]])

@@ -222,6 +222,14 @@ def test_three_copies_are_two_findings(tmp_path):
     assert sorted(f.subject.variable for f in findings) == ["b", "c"]
 
 
+def test_copies_that_many_hold_alike_are_one_finding(tmp_path):
+    """Each thread has a client of its own, each client a model: one path leads to all of them."""
+    held = {"net": encoder(), "client.net": encoder(), "client.net #2": encoder(), "client.net #3": encoder()}
+    findings = Job(tmp_path, trains=False).look(**held).look(**held).report().findings
+    assert len(findings) <= 2 and sum(f.bytes for f in findings) > 3 * 8e6
+    assert "The same weights are held 3 times: client.net" in {f.title for f in findings}
+
+
 def test_a_model_is_known_again_by_another_name(tmp_path):
     """As the first look came the model was still being made: self in __init__, then trainer.model."""
     model = encoder()

@@ -10,9 +10,9 @@ SOURCE = "import gc, os\n\ndef in_worker():\n    gc.freeze()\n    return os.fork
 EVER_MORE = [5000 * s for s in range(int(RUN_S))]
 
 
-def run(folder, frozen, *, reached_each_s=0, legs_each_s=0):
+def run(folder, frozen, *, reached_each_s=0, legs_each_s=0, **columns):
     """A trainer that leaks, with so many objects frozen at each second."""
-    builder = sentinels(trainer(folder), gc_frozen_count=frozen)
+    builder = sentinels(trainer(folder), gc_frozen_count=frozen, **columns)
     for number, at_s in enumerate((2, 6, 10, 14, 18), 1):
         legs = {"type_name": "__main__.Leg", "orphan_verdict": "frozen", "reached_count": 4}
         builder.take(
@@ -38,6 +38,15 @@ def test_to_freeze_again_and_again_is_named_with_the_call_and_the_class(tmp_path
     assert found.bytes > 100 * 2**20
     assert "gc.unfreeze()" in found.remedy[0]
     assert [f.kind for f in report.findings] == ["cyclic-garbage"]  # and not native code
+
+
+def test_garbage_that_python_itself_allocated_is_garbage_all_the_same(tmp_path):
+    """Small objects: the ledger knows from the allocator that they are Python's, and puts all in one account."""
+    grows = [(50 + 10 * s) * 2**20 for s in range(int(RUN_S))]
+    flat = {"malloc_in_use_bytes": 5 * 2**20, "pymalloc_bytes": grows, "pymalloc_in_use_bytes": grows}
+    report = run(tmp_path, EVER_MORE, legs_each_s=2500, **flat)
+    assert [f.kind for f in report.findings] == ["cyclic-garbage"]
+    assert report.findings[0].bytes > 100 * 2**20
 
 
 def test_readings_may_be_missing_and_classes_unknown(tmp_path):

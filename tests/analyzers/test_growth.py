@@ -158,6 +158,21 @@ def test_a_fork_that_ended_since_the_last_reading_is_no_growth_of_those_that_sha
     assert parent is not None and parent.trend.verdict != "growing"
 
 
+def test_a_fork_that_is_gone_takes_its_share_of_the_pages_with_it(tmp_path):
+    """Readings are seconds apart, and it was there for a moment: in between nobody shared anything."""
+    builder = RecordingBuilder(tmp_path).process(PID, cmdline="python serve.py")
+    levels = [(60 + 1.5 * n) * MiB for n in range(80)]
+    shares = [level if n % 12 == 0 else None for n, level in enumerate(levels)]
+    for n in (24, 48, 72):
+        shares[n] = levels[n] / 2
+        builder.process(100 + n, cmdline="python serve.py", ppid=PID, born_s=n / 4 - 0.01, died_s=n / 4 + 0.2)
+        half = [levels[n] / 2]
+        builder.samples(100 + n, [levels[n]], from_s=n / 4, pss_bytes=half, pss_anon_bytes=half)
+    growth = tree_growth(builder.samples(PID, levels, every_s=0.25, pss_bytes=shares, pss_anon_bytes=shares).open())
+    assert growth.leaking is True
+    assert growth.held_bytes == pytest.approx(levels, rel=0.02)
+
+
 @pytest.mark.parametrize("gained_mib", [0, 120])
 def test_forks_for_single_pieces_of_work_hide_nothing_of_what_their_parent_does(tmp_path, gained_mib):
     """Most are gone between two samples. A reading that meets one says that half of each page is somebody else's."""

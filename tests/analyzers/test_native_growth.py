@@ -54,6 +54,24 @@ def test_it_names_the_line_the_function_and_the_library(tmp_path):
     assert not [f for f in report.findings if f.kind == "unexplained-growth"]
 
 
+def test_a_library_that_asks_for_ever_larger_pieces_leaks_all_the_same(tmp_path):
+    """What malloc handed out rises in two steps, and what is touched of that little by little."""
+    pieces = [(20 if s < 6 else 90 if s < 13 else 230) * MiB for s in range(20)]
+    (found,) = analyze(leaking(tmp_path, malloc_in_use_bytes=pieces).open(), only=["native-growth"]).findings
+    assert found.kind == "native-growth"
+
+
+def test_code_of_no_file_is_told_by_who_called_it(tmp_path):
+    """A namedtuple's ``__new__``, what exec runs."""
+    builder = leaking(tmp_path)
+    stack = f"{FILE}:9 main\n{FILE}:5 step\n<string>:1 <lambda>"
+    place = {"function": "<lambda>", "owner_file": "<string>", "owner_line": 1, "stack": stack}
+    for at_s in (5, 10, 15, 20):
+        builder.row("growth_stacks", at_s, PID, sample_count=at_s, grown_bytes=int(MiB * at_s), **place)
+    (found,) = analyze(builder.open(), only=["native-growth"]).findings
+    assert (found.subject.file, found.subject.line, found.subject.function) == (FILE, 5, "step")
+
+
 def test_a_line_that_waits_is_never_named(tmp_path):
     (finding,) = analyze(seen(seen(leaking(tmp_path), 6, 5.0), 5).open(), only=["native-growth"]).findings
     assert finding.subject.line == 5

@@ -640,3 +640,76 @@ def test_what_a_managers_server_keeps_has_the_name_of_the_proxy(tmp_path: Path, 
     found = first(analyze(builder.ends(24.0, exit_code=0).open()))
     assert (found.kind, found.subject.holder) == ("retained-objects", "main() board (dict)")
     assert (found.subject.file, found.subject.line) == ("/job/train.py", 7)
+
+
+REGISTERED_SOURCE = """import atexit
+
+
+class Log:
+    def __init__(self):
+        self.rounds = []
+        atexit.register(self.close)
+
+    def close(self):
+        self.rounds.clear()
+
+
+def main():
+    while True:
+        Log().rounds.append(bytearray(1 << 20))
+"""
+
+
+@pytest.mark.parametrize("is_registered", [True, False])
+def test_objects_that_only_c_code_holds_are_named_with_the_line_that_gave_them_away(
+    tmp_path: Path, is_registered: bool
+) -> None:
+    """Given to nobody, they are a matter of reference counts. Inventories look for them once memory is seen to grow."""
+    source = REGISTERED_SOURCE if is_registered else REGISTERED_SOURCE.replace("atexit.register(self.close)", "pass")
+    builder = growing_run(tmp_path, source)
+    for number, at_s in enumerate(TAKES_S, 1):
+        columns: dict[str, Any] = {
+            "root_kind": "outside", "edge_kind": "global", "variable": "Log", "owner": None,
+            "type_name": "__main__.Log", "object_count": 10.0 * at_s,
+        }  # fmt: skip
+        holders = [place("__main__.Log objects outside Python", 10 * MB * at_s, **columns)] if at_s > 8 else []
+        builder.take(100, number, at_s, holders=holders, rss_bytes=50 * MB + round(10 * MB * at_s))
+    report = analyze(builder.ends(24.0, exit_code=0).open())
+    assert bool([f for f in report.findings if f.kind == "retained-objects"]) is is_registered
+    if is_registered:
+        found = first(report)
+        assert found.title.startswith("What C code holds of Log keeps growing")
+        assert (found.subject.line, found.subject.function) == (7, "Log.__init__")
+        assert found.bytes == pytest.approx(200 * MB, rel=0.15)  # also what was there before anybody looked
+
+
+def test_a_setting_up_that_runs_once_is_not_the_line_that_fills(tmp_path: Path) -> None:
+    source = """import contextlib
+
+
+class Watch:
+    def __init__(self):
+        self.resources = contextlib.ExitStack()
+
+    def __enter__(self):
+        self.file = self.resources.enter_context(open("f"))
+
+    def trigger(self):
+        self.resources.enter_context(window(self.file))
+
+
+def main():
+    with Watch() as watch:
+        while True:
+            watch.trigger()
+"""
+    builder = growing_run(tmp_path, source)
+    for number, at_s in enumerate(TAKES_S, 1):
+        held = 10 * MB * at_s
+        holders = [
+            place("main() watch", held, type_name="__main__.Watch"),
+            place("main() watch.resources", held, type_name="contextlib.ExitStack", owner="Watch"),
+        ]
+        builder.take(100, number, at_s, holders=holders, rss_bytes=50 * MB + round(held))
+    found = first(analyze(builder.ends(24.0, exit_code=0).open()))
+    assert (found.subject.line, found.subject.function) == (12, "Watch.trigger")
