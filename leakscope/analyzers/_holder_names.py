@@ -22,7 +22,7 @@ def holder_name(place: Place) -> str:
     if not isinstance(variable, str):
         return f"{place.path} ({kind})"
     short = owner.rsplit("<locals>.", 1)[-1] if isinstance(owner, str) else ""
-    if row["root_kind"] == OUTSIDE:
+    if place.root_kind == OUTSIDE:
         return f"What C code holds of {variable}"
     if edge == "cache":
         return f"{short}() (lru_cache)"
@@ -32,7 +32,7 @@ def holder_name(place: Place) -> str:
         return f"closure variable {variable} of {short}() ({kind})"
     if edge == "default":
         return f"default argument {variable} of {short}() ({kind})"
-    if row["parent_path"] is None and row["root_kind"] in ("task", "generator"):
+    if row["parent_path"] is None and place.root_kind in ("task", "generator"):
         return f"suspended {short}() ({kind})"
     return f"{short}.{variable} ({kind})" if short else f"{variable} ({kind})"
 
@@ -60,7 +60,7 @@ def named_in(
     line adds to it: ``min_score`` is that of a known adder on an object of unknown class. Not where one adds to the
     object itself: from ``sure_score``, which ``append`` has and ``register_hook`` has not.
     """
-    if place.row["root_kind"] == OUTSIDE:
+    if place.root_kind == OUTSIDE:
         return place, find_calls_given(sources, methods_of=str(place.row["variable"]))
     proxy = named_by_proxy(sources, place)
     if proxy is not None:

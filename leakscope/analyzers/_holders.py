@@ -54,6 +54,11 @@ class Place:
     def is_user(self) -> bool:
         return bool(self.row["is_user"])
 
+    @property
+    def root_kind(self) -> str:
+        kind = self.row["root_kind"]
+        return kind if isinstance(kind, str) else ""
+
 
 @dataclass(frozen=True, eq=False)
 class Heap:
@@ -166,7 +171,7 @@ def _fill_unseen(places: list[Place], time_s: Floats, truncated: NDArray[np.bool
     for place in places:
         seen = place.count > 0
         first = int(np.argmax(seen))
-        late = place.row["root_kind"] in _LOOKED_FOR_LATER
+        late = place.root_kind in _LOOKED_FOR_LATER
         place.first_seen = first if late else 0
         later = np.flatnonzero(seen)[1:]
         for i in np.flatnonzero(~seen):
@@ -307,9 +312,9 @@ def accumulations(roots: tuple[Place, ...], threshold_bytes: float) -> Iterator[
     """Every accumulation point with at least ``threshold_bytes`` of lasting growth, in no order."""
     for root in roots:
         if root.growth_bytes >= threshold_bytes and keeps_growing(root.deep_bytes):
-            if multiplies(root) and root.row["root_kind"] == "thread":
+            if multiplies(root) and root.root_kind == "thread":
                 continue  # ever more threads, each with its locals: that is thread-pileup's finding
-            if multiplies(root) and root.row["root_kind"] in ("task", "generator", "frame", OUTSIDE):
+            if multiplies(root) and root.root_kind in ("task", "generator", "frame", OUTSIDE):
                 yield Accumulation(root, root.growth_bytes, (root,))
             else:
                 yield from _below(root, threshold_bytes)

@@ -82,7 +82,7 @@ def _all(
 def _is_lost(holder: Accumulation, sources: Sequence[Source]) -> bool:
     """Nothing in Python holds it, and the program gave it to nobody: see refcount-drift."""
     place = holder.place
-    return place is not None and place.row["root_kind"] == OUTSIDE and not named_in(sources, place)[1]
+    return place is not None and place.root_kind == OUTSIDE and not named_in(sources, place)[1]
 
 
 def _package(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, sources: Sequence[Source]) -> str | None:

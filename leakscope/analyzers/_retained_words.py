@@ -147,7 +147,7 @@ def remedy(found: Retained) -> list[str]:
     would_free = f"would free about {size} by the end of a run like this one"
     if place.path in _LETS_GO:
         return [f"{_LETS_GO[place.path]}; it {would_free}"]
-    if place.row["root_kind"] == OUTSIDE:
+    if place.root_kind == OUTSIDE:
         return [
             f"take back what is registered{where} once an object has done its work (as atexit.unregister does), or "
             f"register one function for all: it {would_free}"
