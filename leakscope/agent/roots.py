@@ -8,7 +8,7 @@ next, so an object's name does not depend on which inner function happens to run
 import sys
 import types
 from itertools import compress
-from operator import not_
+from operator import itemgetter, not_
 
 from . import names, openers
 from .heap import CONTAINERS
@@ -196,8 +196,9 @@ def library_containers():
         file = names.module_file(module_name)
         if type(namespace) is not dict or names.is_user_module(module_name, file):
             continue
-        unusual = map(not_, map(_PLAIN.__contains__, map(type, namespace.values())))
-        for name, value in list(compress(namespace.items(), unusual)):
+        items = list(namespace.items())  # a copy: another thread may import
+        unusual = map(not_, map(_PLAIN.__contains__, map(type, map(_second, items))))
+        for name, value in list(compress(items, unusual)):
             kind = type(value)
             if type(name) is not str or (name[:2] == "__" and name not in _GROWING_DUNDERS):
                 continue
@@ -221,7 +222,7 @@ def library_containers():
 
 
 def _has_container(namespace):
-    return any(map(CONTAINERS.__contains__, map(type, namespace.values())))
+    return any(map(CONTAINERS.__contains__, map(type, list(namespace.values()))))
 
 
 def _containers_in(namespace, label, owner, module, file):
@@ -230,6 +231,7 @@ def _containers_in(namespace, label, owner, module, file):
             yield label + "." + name, (name, owner, module, file, None, False), value
 
 
+_second = itemgetter(1)
 _GROWING_DUNDERS = frozenset(("__warningregistry__",))  # the others say what a module or class is
 _PLAIN = frozenset(
     (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type(None), bool, int, float, str, bytes, tuple)
