@@ -19,6 +19,8 @@ import types
 from heapq import heappop, heappush
 from time import thread_time
 
+from .sampling import spread
+
 mro_of = type.__dict__["__mro__"].__get__
 namespace_of = type.__dict__["__dict__"].__get__
 
@@ -106,25 +108,30 @@ class Graphs(object):
                         parameters += 1
                     else:
                         heappush(heap, (number, len(seen), following))
-        saved = self._saved_by_all(walked) if self._reads_saved else 0
         if not heap:
-            return len(walked) + parameters, saved
+            return len(walked) + parameters, self._saved_by_all(walked)
         reached, oldest = heap[0][0], min(number for number, _ in walked)
-        below = sum(1 for number, _ in walked if number < reached)
-        if below < MIN_NODES:
+        below = [(number, node) for number, node in walked if number < reached]
+        if len(below) < MIN_NODES:
             self.truncated = True  # still on the way down: all that is known is that there is more
-            return len(walked) + len(heap) + parameters, saved
-        scale = max(1.0, below * (newest - oldest) / float(reached - oldest) / len(walked))
-        return int(len(walked) * scale) + parameters, int(saved * scale)
+            return len(walked) + len(heap) + parameters, self._saved_by_all(walked)
+        # Whole is only what is below; of the rest one way was followed, which may keep more or less than most.
+        scale = max(1.0, (newest - oldest) / float(reached - oldest))
+        return max(len(walked), int(len(below) * scale)) + parameters, int(self._saved_by_all(below) * scale)
 
     def _see(self, node):
         self._seen[id(node)] = node
         self._spare -= id(node) not in self._known
 
     def _saved_by_all(self, walked):
-        """From a sample: reading costs ten times what following a link does."""
-        step = max(1, len(walked) // MAX_READ)
-        read = walked[::step]
+        """From a sample: reading costs ten times what following a link does.
+
+        Not each second or third: the graph of a training step is the same each time, and of an even number of nodes
+        only those might be met that keep nothing.
+        """
+        if not self._reads_saved:
+            return 0
+        read = spread(walked, len(walked), min(MAX_READ, len(walked)))
         total = 0
         for _number, node in read:
             total += self._saved_by(node)
