@@ -179,11 +179,14 @@ def _fill_unseen(places: list[Place], time_s: Floats, truncated: NDArray[np.bool
                 continue
             before = np.flatnonzero(seen[:i])
             source = int(before[-1]) if len(before) else first
-            back = (
-                (time_s[first] - time_s[i]) / (time_s[later[-1]] - time_s[first]) if i < first and len(later) else 0.0
-            )
+            back, end = 0.0, first
+            if i < first and len(later):
+                end = int(later[-1])
+                back = (time_s[first] - time_s[i]) / (time_s[end] - time_s[first])
+            elif i < first and place.root_kind == OUTSIDE:  # seen once; it was looked for because it piles up
+                back = (time_s[first] - time_s[i]) / max(time_s[first], 1e-9)
             for figures in (place.deep_bytes, place.array_bytes, place.tensor_bytes, place.count, place.length):
-                rise = max(0.0, figures[later[-1]] - figures[first]) if back else 0.0
+                rise = max(0.0, figures[end] - (figures[first] if end > first else 0.0)) if back else 0.0
                 figures[i] = max(0.0, figures[source] - rise * back)
 
 

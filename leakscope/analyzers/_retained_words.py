@@ -67,7 +67,7 @@ def _weighed(found: Retained) -> Iterator[Evidence]:
     """What the inventories saw of its growth."""
     place, look = found.place, found.look
     weighed, steps = found.weighed_bytes, look.steps
-    begin = place.first_seen if place.first_seen < len(look.inventory.takes) - 1 else 0
+    begin = place.first_seen
     count, time_s = len(look.inventory.takes) - begin, look.inventory.time_s
     lasted_s = look.seconds if not begin else float(time_s[-1] - time_s[begin])
     figures: dict[str, Any] = {
@@ -82,6 +82,8 @@ def _weighed(found: Retained) -> Iterator[Evidence]:
     if place.has_length:
         figures |= {"start_length": int(place.length[begin]), "end_length": int(place.length[-1])}
         text += f"; its length went from {format_count(place.length[begin])} to {format_count(place.length[-1])}"
+    if count == 1:
+        text = f"{place.path} held {format_bytes(place.deep_bytes[-1])} in the last inventory"
     yield Evidence(text, figures)
     if begin:
         yield Evidence(
@@ -112,7 +114,9 @@ def _weighed(found: Retained) -> Iterator[Evidence]:
             {"pinned_bytes": int(look.pinned_bytes)},
         )
     rising = int((np.diff(place.deep_bytes[begin:]) > 0).sum())
-    yield Evidence(f"it grew in {rising} of {count - 1} intervals between inventories", {"rising_intervals": rising})
+    if count > 1:
+        text = f"it grew in {rising} of {count - 1} intervals between inventories"
+        yield Evidence(text, {"rising_intervals": rising})
     if steps:
         per_step = (place.length[-1] - place.length[0]) / steps
         figures = {"bytes_per_step": round(weighed / steps, 1), "members_per_step": round(per_step, 3)}
