@@ -235,5 +235,6 @@ _second = itemgetter(1)
 _GROWING_DUNDERS = frozenset(("__warningregistry__",))  # the others say what a module or class is
 _PLAIN = frozenset(
     (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type(None), bool, int, float, str, bytes, tuple)
-    + (type(types.__spec__), type(types.__loader__))  # each module has one
+    # Each module has one; that of a frozen module is a class.
+    + tuple(kind for kind in (type(types.__spec__), type(types.__loader__)) if kind is not type)
 )

@@ -112,6 +112,7 @@ class Take(object):
         self._library_containers(large)
         for cls, alike in held_outside.items():
             self._held_outside(cls, alike, outside[cls])
+        cls = alike = None
         del suspended, caches, large, held_outside
         self.walk.finish(self.census)
         if inventory is not None:
