@@ -139,6 +139,7 @@ class Agent(object):
 
     def _start_thread(self):
         self.stopping = False
+        rss_bytes()  # opens its file while no other thread can open one
         self.wake = _thread.allocate_lock()
         self.wake.acquire()
         # A new thread inherits the mask of its maker. Signals are the job's: one that it keeps blocked to wait for
