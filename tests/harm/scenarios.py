@@ -16,6 +16,7 @@ import pickle
 import random
 import re
 import sys
+import time
 import warnings
 import weakref
 from collections.abc import Callable
@@ -48,7 +49,8 @@ def take_at_next_step() -> None:
     """An inventory in the hook of the next optimizer step, where a training program has it."""
     module = sys.modules.get("_leakscope_agent")
     if module is not None:
-        module.main._agent.wanted = "pressure"
+        agent = module.main._agent
+        agent.wanted, agent.wanted_at = "pressure", time.monotonic()  # or it has waited too long, and is made at once
 
 
 def digest(data: bytes) -> str:
