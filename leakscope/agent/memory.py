@@ -12,8 +12,17 @@ _open = [-1, None, 0]  # descriptor, the file it was, the process that it speaks
 
 def rss_bytes():
     """Resident set of this process, 2 us. None where there is no /proc."""
+    return _bytes(1)
+
+
+def anonymous_bytes():
+    """Of it, what is not of files: those are mapped anew after a fork, page by page. 0 where there is no /proc."""
+    return (_bytes(1) or 0) - (_bytes(2) or 0)
+
+
+def _bytes(field):
     try:
-        return int(os.pread(_descriptor(), 200, 0).split()[1]) * _PAGE
+        return int(os.pread(_descriptor(), 200, 0).split()[field]) * _PAGE
     except (OSError, IndexError, ValueError):
         return None
 

@@ -4,13 +4,12 @@ Looking at an object writes to its page (its reference count), of which the othe
 own. Runs in the job.
 """
 
-import os
+from .memory import anonymous_bytes
 
 # A fork that has gained less than this by itself is no suspect, and most live too short for a look.
 LEAST_GAINED_BYTES = 16 << 20
 MOST_COPIED_SHARE = 0.25  # of what it has gained, were all that is shared copied; measured: a third of it is
 ASK_AGAIN = 1.5  # times what it had gained at the last answer: the answer costs 20 ms a GiB
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 
 class Fork(object):
@@ -21,7 +20,7 @@ class Fork(object):
     """
 
     def __init__(self):
-        self._at_fork_bytes = _anonymous_bytes()
+        self._at_fork_bytes = anonymous_bytes()
         self._ask_bytes = LEAST_GAINED_BYTES
 
     def is_worth_a_take(self):
@@ -42,23 +41,13 @@ class Fork(object):
         return shared_bytes <= min(MOST_COPIED_SHARE * self._gained_bytes(), available // 100)
 
     def _gained_bytes(self):
-        return _anonymous_bytes() - self._at_fork_bytes
+        return anonymous_bytes() - self._at_fork_bytes
 
 
 def parent_allows(shared_bytes):
     """A process with live forked children may copy so much of what they share."""
     available = available_bytes() if shared_bytes else None
     return available is None or shared_bytes <= max(64 << 20, available // 50)
-
-
-def _anonymous_bytes():
-    """Resident memory that is not of files: those are mapped anew after a fork, page by page."""
-    try:
-        with open("/proc/self/statm", "rb", 0) as stream:
-            resident, of_files = stream.read(200).split()[1:3]
-        return (int(resident) - int(of_files)) * _PAGE_BYTES
-    except (OSError, IndexError, ValueError):
-        return 0
 
 
 def shared_dirty_bytes():

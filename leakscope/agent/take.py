@@ -236,9 +236,9 @@ class Take(object):
         name = names.type_name(cls)
         named = (name.rsplit(".", 1)[-1], None, names.namespace_of(cls).get("__module__"), place[0], place[1], True)
         sample = spread(alike, len(alike), min(SAMPLE, len(alike)), self.walk.next_phase()) if alike else []
+        weight = len(alike) / float(len(sample) or 1)
         while sample:
             obj = sample.pop()
-            weight = len(alike) / max(1.0, min(SAMPLE, len(alike)))
             self.walk.push(obj, None, name + " objects outside Python", openers.GLOBAL, weight, "outside", named)
         obj = None
         self.walk.run()

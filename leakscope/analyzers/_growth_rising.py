@@ -45,7 +45,8 @@ def rising(
         if one.place is not None
         and one.growth_bytes >= min_growth_bytes
         and last - first >= min_share * one.growth_bytes
-        and _rises_steadily(inventory.time_s, one.place.deep_bytes, min_late_pace)
+        and not one.place.first_seen  # a straight line of ours is no evidence
+        and _rises_steadily(inventory.time_s, user_place(one.place).deep_bytes, min_late_pace)
     ]
     return _words(max(found, key=lambda one: one.growth_bytes), inventory) if found else None
 
