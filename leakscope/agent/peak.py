@@ -62,11 +62,9 @@ def rows(batch_storages=()):
     collecting = gc.isenabled()
     gc.disable()
     try:
-        objects = gc.get_objects()
         wanted = frozenset().union(*kinds.values())
-        _census, picked, _large = heap.sweep(objects, wanted, autograd.is_node)
+        _census, picked, _large = heap.sweep(wanted, autograd.is_node)
         graph_nodes = frozenset(id(obj) for obj in picked if type(obj) not in wanted)
-        del objects
         alike = {name: [obj for obj in picked if type(obj) in kind] for name, kind in kinds.items()}
         del picked
         inventory = tensors.look(

@@ -81,13 +81,9 @@ class Take(object):
         outside = self._classes_held_outside()
         wanted |= frozenset(outside)
         least_length = LARGE_LENGTH if self._looks_for_large_containers() else None
-        objects = gc.get_objects()
-        object_count = len(objects)
-        self.frozen_count = gc.get_freeze_count()  # as dear as the list of the others, which it is missing from
-        # The list is gone before the walk: what the walk learns from reference counts must not include ours.
+        self.frozen_count = gc.get_freeze_count()  # as dear as to count the others, which they are missing from
         is_wanted = autograd.is_node if kinds_of["Tensor"] else None
-        self.census, picked, large = heap.sweep(objects, wanted, is_wanted, least_length)
-        del objects
+        self.census, picked, large = heap.sweep(wanted, is_wanted, least_length)
         self._look_into_torch(picked, kinds_of)
         if states:
             texts = frameworks.look([obj for obj in picked if type(obj) in states], states)
@@ -132,7 +128,7 @@ class Take(object):
         array_bytes = sum(n.deep_array for n in nodes if n.parent is None)
         held_tensor_bytes = sum(n.deep_tensor for n in nodes if n.parent is None)
         self.summary = {
-            "gc_object_count": object_count,
+            "gc_object_count": sum(self.census.values()),
             "gc_frozen_count": self.frozen_count,
             "visited_count": self.walk.visited,
             "reached_count": int(sum(n.count for n in nodes)),

@@ -23,8 +23,10 @@ import torch
 from leakscope.agent import autograd, heap
 
 def known():
-    objects = gc.get_objects()
-    return frozenset(map(id, heap.sweep(list(objects), (), autograd.is_node)[1]))
+    gc.disable()
+    nodes = frozenset(map(id, heap.sweep((), autograd.is_node)[1]))
+    gc.enable()
+    return nodes
 
 def train():
     x = torch.ones(1, requires_grad=True)
@@ -142,7 +144,7 @@ def test_a_cycle_that_comes_once_a_step_answers_for_the_nodes_that_pile_up_with_
                     x = Often.apply(x * 2)  # type: ignore[no-untyped-call]
                 x = Once.apply(x).sum()  # type: ignore[no-untyped-call]
             del x
-            take.census, _, _ = heap.sweep(gc.get_objects())
+            take.census, _, _ = heap.sweep()
             rows = list(orphans.rows(take))
     finally:
         gc.enable()

@@ -117,7 +117,7 @@ def _rare_nodes(take, suspects):
 
 def _pick(seen, suspects):
     """{type: objects}: a few of each suspect type that the walk did not see, of medium age."""
-    _census, objects, _large = heap.sweep(gc.get_objects(), suspects)
+    _census, objects, _large = heap.sweep(suspects)
     picked = {}
     for cls in suspects:
         alike = [o for o in objects if type(o) is cls and id(o) not in seen]
