@@ -18,7 +18,6 @@ _GENERATIONS = range(3)
 _MANY = 1 << 40
 _NONE = ()  # what stands where a list has ended
 _IS_MADE_AT_RUN_TIME = 1 << 9  # a flag of types: Py_TPFLAGS_HEAPTYPE. All others are never freed
-_flags_of = type.__dict__["__flags__"].__get__
 _static_types = {}  # by address
 _accepted = defaultdict(set)  # is_wanted -> addresses of the types that it accepted
 
@@ -111,6 +110,6 @@ def _static(addresses):
                 continue
             seen.add(id(cls))
             queue += type.__subclasses__(cls)
-            if not _flags_of(cls) & _IS_MADE_AT_RUN_TIME:
+            if not names.flags_of(cls) & _IS_MADE_AT_RUN_TIME:
                 _static_types[id(cls)] = cls
     return {address: _static_types[address] for address in addresses if address in _static_types}

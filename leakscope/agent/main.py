@@ -497,6 +497,7 @@ class Agent(object):
             self.wanted = self.rss_at_take = None
             self.take_number = self.failed_takes = 0
             self.memory = {}
+            self.stacks = native.GrowthStacks()  # what grew before is the parent's
             self.budget = safepoint.Budget(self.options["take_fraction"], self.options["take_interval_s"])
             self.writing = _thread.allocate_lock()
             self.main_thread = _thread.get_ident()

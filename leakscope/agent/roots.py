@@ -13,12 +13,16 @@ from operator import itemgetter, not_
 from . import names, openers
 from .heap import CONTAINERS
 
-# What a library holds on the user's behalf until it is told to let go: {module: (class, attribute)}.
-_REGISTRIES = {"matplotlib._pylab_helpers": ("Gcf", "figs")}
+# What a library holds on the user's behalf until it is told to let go, or until something else ends:
+# {module: (class, attribute)}.
+_REGISTRIES = {"matplotlib._pylab_helpers": ("Gcf", "figs"), "weakref": ("finalize", "_registry")}
 
 
 def feed(walk, main_thread, agent_thread, suspended):
-    """Walk all roots. ``suspended``: the live generators and coroutines. Returns threads by outermost user function."""
+    """Walk all roots. ``suspended``: the live generators and coroutines.
+
+    Returns {(outermost user function, file, line, what waits to run it, None where it runs): number of threads}.
+    """
     _hide_namespaces(walk)
     walk.running = running_frames()
     _user_modules(walk)
@@ -100,7 +104,7 @@ def _frames(walk, main_thread, agent_thread):
                 outermost = frame
                 break
         if ident != main_thread:
-            key = _thread_key(outermost if outermost is not None else (stack[0] if stack else None))
+            key = _thread_key(outermost) if outermost is not None else _waits_to_run(stack)
             threads[key] = threads.get(key, 0) + 1
         kind = "frame" if ident == main_thread else "thread"
         for user in (True, False):
@@ -128,9 +132,27 @@ def _last_traceback(walk):
 
 def _thread_key(frame):
     if frame is None:
-        return ("?", None, None)
-    code = frame.f_code
-    return (getattr(code, "co_qualname", code.co_name), code.co_filename, code.co_firstlineno)
+        return ("?", None, None, None)
+    return (*_definition(frame.f_code), None)
+
+
+def _definition(code):
+    return getattr(code, "co_qualname", code.co_name), code.co_filename, code.co_firstlineno
+
+
+def _waits_to_run(stack):
+    """Of a thread that has not come to the user's code: a ``threading.Timer`` knows the function that it will call."""
+    base = names.getattr_plain(sys.modules.get("threading"), "Thread")
+    for frame in stack:
+        if frame.f_code.co_name != "run" or frame.f_globals.get("__name__") != "threading":
+            continue
+        for _, thread in names.frame_locals(frame)[:1]:
+            attributes = object.__getattribute__(thread, "__dict__") if base in names.mro_of(type(thread)) else {}
+            function = attributes.get("function", attributes.get("_target"))
+            code = names.getattr_code(function.__func__ if type(function) is types.MethodType else function)
+            if code is not None and names.is_user_file(code.co_filename):
+                return (*_definition(code), names.type_name(type(thread)))
+    return _thread_key(stack[0] if stack else None)
 
 
 def _frame(walk, frame, kind):
@@ -173,6 +195,7 @@ def _suspended(walk, obj, code):
 
 def _registries(walk):
     """Looked into at every take: their members are few and large, and no user's name leads to them."""
+    walk.is_thorough = True
     for module_name, (owner, name) in _REGISTRIES.items():
         cls = names.getattr_plain(sys.modules.get(module_name), owner)
         container = names.namespace_of(cls).get(name) if type(cls) is type else None
@@ -180,6 +203,7 @@ def _registries(walk):
             named = (name, owner, module_name, names.module_file(module_name), None, False)
             walk.root("library", ".".join((module_name, owner, name)), openers.GLOBAL, container, named)
             walk.run()
+    walk.is_thorough = False
 
 
 def library_containers():

@@ -105,6 +105,7 @@ class Walk(object):
         self._openers.update(class_openers.OPENERS)
         self.slots = {}
         self._samplings = 0
+        self.is_thorough = False  # also with what libraries hold
         self.held = frozenset()  # ids of what a list of the taker's refers to meanwhile
         self.running = frozenset()  # ids of the frames that run: roots of their own, whoever else refers to them
         self.storages = {}  # address -> node of the tensor that led there first; None from an autograd graph
@@ -307,7 +308,8 @@ class Walk(object):
 
     def push_members(self, members, length, node, weight, edge=ITEM, label="[*]"):
         """Members of a container: all of a small one, a weighted sample of a large one. ``members`` may be a view."""
-        if length <= (VISIT_ALL if weight <= 1.0 and node.root != "library" else 2 * SAMPLE_NESTED):
+        is_nested = weight > 1.0 or (node.root == "library" and not self.is_thorough)
+        if length <= (2 * SAMPLE_NESTED if is_nested else VISIT_ALL):
             sample = list(members)
             if sample:
                 node.member = type(sample[-1])
@@ -315,7 +317,7 @@ class Walk(object):
                 member = sample.pop()  # popped, so that a reference count says what the job holds, not what we hold
                 self.push(member, node, label, edge, weight)
             return
-        wanted = SAMPLE if weight <= 1.0 and node.root != "library" else SAMPLE_NESTED
+        wanted = SAMPLE_NESTED if is_nested else SAMPLE
         sample = spread(members, length, wanted, self.next_phase())
         if weight <= 1.0 and length <= LARGEST_SCAN and type(sample[0]) in SIZED:
             kinds = set(map(type, members))
@@ -358,11 +360,7 @@ class Walk(object):
                 estimated[node.cls] += node.count
             else:
                 exact[node.cls] += node.count
-        for node in cut_chains:
-            # The rest of a chain cannot be sampled, but the census knows how many there are: not of a dict in an object
-            # in a dict (torch modules), since most dicts are elsewhere.
-            if node.linked or node.cls not in openers.COUNTED_BY_REFERENCES:
-                node.count = max(node.count, census.get(node.cls, 0) - exact[node.cls] - estimated[node.cls])
+        chains = self._weigh_cut_chains(cut_chains, census, exact, estimated)
         for node in nodes:  # parents come before their children
             parent = node.parent
             scale = factor = 1.0
@@ -374,7 +372,10 @@ class Walk(object):
                 # Objects shared by many members were met in the sample and multiplied: there are not more than exist.
                 factor = min(factor, max(0.0, known - exact[node.cls]) / estimated[node.cls])
             node.factor = factor if node.count > node.visits + 0.5 else 1.0
-            if node.opened > 0 and node.count > node.opened * scale:
+            if node in chains:
+                node.count, node.factor = chains[node], 1.0
+                scale = node.count / node.opened
+            elif node.opened > 0 and node.count > node.opened * scale:
                 scale = node.count / node.opened
             node.scale = scale
             node.count *= node.factor
@@ -391,6 +392,24 @@ class Walk(object):
                 parent.deep += node.deep
                 parent.deep_array += node.deep_array
                 parent.deep_tensor += node.deep_tensor
+
+    def _weigh_cut_chains(self, cut_chains, census, exact, estimated):
+        """{node: count} of the chains whose class the census tells apart; they count as ``exact`` from then on.
+
+        The rest of a chain cannot be sampled, but it is known how many there are. That may be less than sampling says:
+        where each of many members leads to the next, all are one chain, and sampled members stand for what is in it.
+        """
+        sampled, rest, chains = defaultdict(float), {}, {}
+        for node in cut_chains:
+            sampled[node.cls] += node.count
+            rest[node.cls] = census.get(node.cls, 0) - exact[node.cls] - estimated[node.cls]
+        for node in cut_chains:
+            if node.cls in census and node.cls not in self._counted_by_references:
+                chains[node] = max(float(node.visits), rest[node.cls] * node.count / sampled[node.cls])
+                exact[node.cls] += chains[node]
+            elif node.linked:  # not a dict in an object in a dict (torch modules): most dicts are elsewhere
+                node.count = max(node.count, rest[node.cls])
+        return chains
 
 
 def _use_count(binding):

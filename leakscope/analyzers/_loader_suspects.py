@@ -43,7 +43,7 @@ def suspect_of(
         found = group.inherited
         return Suspect("read", found.name, found.holder, found.line)
     for how in ("adds", "read") if growing and not group.copies else ("read",):
-        holders = [h for name in group.datasets for h in (code.kept(name) if how == "adds" else code.read(name))]
+        holders = [h for name in group.datasets for h in (code.kept(name, grown) if how == "adds" else code.read(name))]
         if how == "read":  # by what the parent's inventories saw; without any, as they stand in the source
             holders.sort(key=lambda h: -group.data.get((h.owner or "", h.variable), 0.0))
         else:

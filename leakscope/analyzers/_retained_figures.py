@@ -51,7 +51,7 @@ class Retained:
     @property
     def limit(self) -> int | None:
         """How many members it may have."""
-        return int_of(self.place.row, "length_limit")
+        return int_of(self.place.row, "length_limit") if self.link is None else None
 
     @property
     def is_graph(self) -> bool:
@@ -119,7 +119,10 @@ def retained(
 
 def _link_of(holder: Accumulation) -> Place | None:
     """``parent`` of ``span.parent.parent…``: the attribute by which each object keeps the one before it."""
-    links = [p for p in (holder.place, *holder.members) if p is not None and p.row["chained"]]
+    places = [p for p in (holder.place, *holder.members) if p is not None]
+    # Members of a ring may each keep the one before: then most hangs below them, and the ring bounds nothing.
+    places += [c for m in holder.members for c in m.children if c.growth_bytes > 0.5 * holder.growth_bytes]
+    links = [p for p in places if p.row["chained"]]
     return next((p for p in links if p.row["edge_kind"] == "attribute" and isinstance(p.row["variable"], str)), None)
 
 

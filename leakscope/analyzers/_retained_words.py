@@ -55,8 +55,9 @@ def evidence(found: Retained) -> Iterator[Evidence]:
     if found.link is not None:
         link, end = found.link, f"{format_count(found.link.count[-1])} in the last inventory"
         kind = link.type_name.rsplit(".", 1)[-1]
+        begins = "it begins" if link.parent is found.place or link is found.place else "each of its members begins"
         yield Evidence(
-            f"it begins a chain, in which each {kind} keeps another as its {link.row['variable']}: {end}",
+            f"{begins} a chain, in which each {kind} keeps another as its {link.row['variable']}: {end}",
             {"chain_length": int(link.count[-1])},
         )
     for line in found.lines[:3]:
@@ -169,6 +170,8 @@ def remedy(found: Retained) -> list[str]:
         return [f"keep what registering a hook returns{where}, and call its remove() before the next: it {would_free}"]
     if not place.is_user and place.row["member_type"] in CALLABLES and line is not None:
         return [f"take what is registered{where} out again when it is done with: it {would_free}"]
+    if place.row["variable"] == "_waiters":
+        return [f"cancel what waits for {variable}{where} once nobody needs it any more: it {would_free}"]
     if found.is_graph:
         return [
             f"keep numbers instead of tensors that carry their history: {variable}{where} with .item() or .detach() "

@@ -68,6 +68,9 @@ _FIXED = re.compile(r"(builtins\.)?(list|bytearray)$|collections\.deque$|(numpy|
 _STARTERS = re.compile(r"(\w*Thread|\w*Process|Timer|submit|start_new_thread|run_in_executor|to_thread|apply_async)$")
 _SQL = re.compile(r"\s*(\w+)", re.ASCII)
 _SQL_ADDS = frozenset(("insert", "replace", "merge", "upsert", "copy"))
+# Whoever waits for one of these is a member of it until then.
+_WAITED_FOR = re.compile(r"(asyncio\.locks|threading)\.(Event|Condition|Semaphore|BoundedSemaphore|Lock|Barrier)$")
+_WAITING = frozenset(("wait", "wait_for", "acquire"))
 _WHOLE = 0.76  # calls count only on the object itself
 
 
@@ -272,6 +275,8 @@ class _Uses:
         elif func.attr == "set" and self.type_name.endswith("ContextVar"):
             keeps_token = any(value is call for other in scope.sites for _, value in pairs(other.node))
             yield _Event(call, ADDS, (0.8 if keeps_token else 0.97) * strength)  # with the token it is set back
+        elif func.attr in _WAITING and _WAITED_FOR.match(self.type_name):
+            yield _Event(call, ADDS, 0.95 * strength)
         elif adds(func.attr):
             yield _Event(call, ADDS, (1.0 if func.attr in ADDERS else 0.85) * strength)
         elif strength >= _WHOLE and not _READING.match(func.attr):

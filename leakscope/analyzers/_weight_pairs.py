@@ -153,12 +153,15 @@ def _likeness_at_start(
 ) -> Likeness | None:
     """How alike they were before the original was trained; None where the copy is not from that time.
 
-    Weights that were near then have to have been there then: those of a later epoch are near as well.
+    Weights that were near then have to have been there then: those of a later epoch are near as well. So have those
+    that were equal to what training left alone at first: a copy of a later epoch is equal as well.
     """
     for r in history.rounds[:-1]:
         if original.path in r.sets and history.step(r) <= thresholds.first_steps:
             like = likeness(r.sets[original.path], copy, near_distance=thresholds.near_distance)
             was_there = copy.path in r.sets and unchanged_share(r.sets[copy.path], copy) >= _STILL
+            if not was_there and r.sets[original.path].trained_share < 0.5:
+                continue
             if (like.close_share if was_there else like.equal_share) >= thresholds.equal_share:
                 return like
     return None

@@ -9,12 +9,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from ._kept_code import kept_by
+from ._growth_stacks import GrowthLine, places_of
+from ._kept_code import function_at, kept_by
 from ._source_index import Scope, Source, index_of, last_name, tail
 from ._source_names import Holder
 
 _ENTRIES = ("__getitem__", "__getitems__", "__iter__", "__next__")
 _HOOKS = ("collate_fn", "worker_init_fn")  # arguments of DataLoader that run in workers too
+_UNSEEN = 0.01  # how likely it is that memory grows in a function where no growth was seen, beside those where it was
 
 
 class Code:
@@ -38,9 +40,17 @@ class Code:
             )
         ]  # fmt: skip
 
-    def kept(self, dataset: str) -> list[Holder]:
-        """What functions that workers run add to and that outlives them, each once."""
-        run = dict.fromkeys([*self._entries(dataset), *self._hooks()], 1.0)
+    def kept(self, dataset: str, grown: Sequence[GrowthLine] = ()) -> list[Holder]:
+        """What functions that workers run add to and that outlives them, each once.
+
+        ``grown``: lines under which memory was seen to grow there; what their functions add to comes first.
+        """
+        run = dict.fromkeys([*self._entries(dataset), *self._hooks()], _UNSEEN)
+        for line in grown:
+            for place, file in places_of(line.stack):
+                scope = function_at(self._index, file, place)
+                if scope is not None:
+                    run[scope] = run.get(scope, 0.0) + line.share
         return [kept.holder for kept in kept_by(self._index, run, with_locals=False)]
 
     def read(self, dataset: str) -> list[Holder]:

@@ -39,6 +39,9 @@ _KIND = "thread-pileup"
 _OF_LIBRARY = "Thread._bootstrap"  # its first frame, told where no later one is the job's own: idle workers of a pool
 _RUN = ".run"  # what a class derived from Thread runs
 _POOLS = ("ThreadPoolExecutor", "ThreadPool")
+_TIMER = "threading.Timer"
+_ENDED = "stop and join the old thread before a new one is started, or let one pool do the work"
+_IN_TIME = "cancel() each timer once what it waits for has happened: until it is due it keeps a thread and its function"
 _STACK_BYTES = 64 * KiB  # touched stack and bookkeeping of a waiting Python thread, measured: 40 to 90 KiB
 
 
@@ -103,7 +106,9 @@ def _finding(
     ]
     if function:
         alike = int_of(kind, "object_count")
-        evidence.append(Evidence(f"{alike} of them ran {function} in the last inventory", {"object_count": alike}))
+        waits = text_of(kind, "text")
+        did = "ran" if waits is None else f"were a {waits} that waited to run"
+        evidence.append(Evidence(f"{alike} of them {did} {function} in the last inventory", {"object_count": alike}))
     if start is not None:
         evidence.append(Evidence(f"{start.file}:{start.line} starts them: {start.text}", {"line": start.line}))
     evidence += kept.evidence if kept is not None else []
@@ -126,13 +131,13 @@ def _finding(
             type="threading.Thread",
             file=start.file if start is not None else text_of(kind, "owner_file"),
             line=start.line if start is not None else int_of(kind, "owner_line"),
-            function=function or (start.function if start is not None else None),
+            function=start.function if start is not None else function,
             library="threading",
         ),
         bytes_per_hour=round(bytes / max(growth.end_s - growth.start_s, 1e-9) * 3600, 1),
         evidence=evidence,
         doubts=doubts + (kept.doubts if kept is not None else []),
-        remedy=["stop and join the old thread before a new one is started, or let one pool do the work"],
+        remedy=[_IN_TIME if text_of(kind, "text") == _TIMER else _ENDED],
         series=[Series("threads", time_s.tolist()[:2000], count.tolist()[:2000], "s", "threads")],
     )
 

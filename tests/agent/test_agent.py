@@ -151,6 +151,66 @@ print(signal.sigtimedwait([signal.SIGTERM], 2).si_signo)
     assert (done.returncode, done.stdout, done.stderr) == (0, "15\n", "")
 
 
+def test_what_grew_before_a_fork_is_not_its_own(tmp_path: Path) -> None:
+    text = """
+import os, time
+def fill():
+    end = time.monotonic() + 3
+    while time.monotonic() < end:
+        kept.append(bytearray(20_000))
+        time.sleep(0.0005)
+kept = []
+fill()
+if os.fork(): os.wait()
+else:
+    time.sleep(2.5)
+    os._exit(0)
+"""
+    journal = stage(tmp_path)
+    assert run(journal, script(tmp_path, text)).returncode == 0
+    found = rows(journal)
+    (forked,) = {n["pid"] for n in found["agent_notes"] if n["note"] == "forked"}
+    by_parent = {row["pid"] == forked for row in found["growth_stacks"] if row["function"] == "fill"}
+    assert by_parent == {False}
+
+
+def test_threads_that_wait_are_told_by_what_they_will_call(tmp_path: Path) -> None:
+    text = """
+import threading, time
+class Poll:
+    def __init__(self):
+        self.expiry = threading.Timer(900, self.expire)
+        self.expiry.daemon = True
+        self.expiry.start()
+    def expire(self): ...
+polls = [Poll() for _ in range(5)]
+time.sleep(3)
+"""
+    journal = stage(tmp_path)
+    assert run(journal, script(tmp_path, text)).returncode == 0
+    (row,) = [row for row in rows(journal)["threads"] if row["take"] == 1]
+    assert (row["function"], row["text"], row["object_count"]) == ("Poll.expire", "threading.Timer", 5)
+
+
+def test_what_a_finalizer_keeps_is_seen_at_every_inventory(tmp_path: Path) -> None:
+    text = """
+import time, weakref
+class Trial:
+    def __init__(self):
+        self.data = [bytes(1000) for _ in range(20)]
+        weakref.finalize(self, self.finish)  # keeps what it waits for
+    def finish(self): ...
+for _ in range(1000):
+    Trial()
+time.sleep(3)
+"""
+    journal = stage(tmp_path)
+    assert run(journal, script(tmp_path, text)).returncode == 0
+    held = [row for row in rows(journal)["holders"] if row["take"] == 1]
+    (row,) = [row for row in held if row["path"] == "weakref.finalize._registry"]
+    assert row["length"] >= 1000 and 18e6 < row["deep_bytes"] < 26e6
+
+
 def test_forked_children_take_nothing_and_say_so(tmp_path: Path) -> None:
     text = """
 import os, time

@@ -252,6 +252,26 @@ def test_a_chain_is_one_place_and_weighs_all_its_links() -> None:
         last = last.before
 
 
+@pytest.mark.parametrize("count", [700, 900, 5_000])
+def test_what_hangs_on_the_members_of_a_ring_is_weighed_beside_them(count: int) -> None:
+    class Moment:
+        __slots__ = ("before", "payload")
+
+        def __init__(self, before: Any) -> None:
+            self.before = before
+            self.payload = bytearray(1000)
+
+    ring: deque[Moment] = deque(maxlen=700)
+    for _ in range(count):
+        ring.append(Moment(ring[-1] if ring else None))
+    nodes = walked(ring=ring)
+    assert nodes["ring"].deep == pytest.approx(count * 1_100, rel=0.1)
+    last = ring[-1]
+    ring.clear()
+    while last is not None:
+        last = last.before
+
+
 def test_thread_local_of_every_thread() -> None:
     local = threading.local()
     ready, done = threading.Event(), threading.Event()

@@ -112,6 +112,39 @@ def test_of_two_that_are_added_to_the_line_tells_at_which_memory_grew(tmp_path, 
     assert finding.subject.variable == grown_at.partition(".")[2].partition("[")[0]
 
 
+@pytest.mark.parametrize(
+    ("grown_at", "variable"), [("paths = sorted(paths)", "first"), ("data = decode(path)", "second")]
+)
+def test_else_the_function_tells_in_which_it_grew(tmp_path, grown_at, variable):
+    """Seldom is it met at the very line that keeps what was made."""
+    source = SOURCE.replace(
+        "        if path not in self.frames:\n",
+        """\
+        self.note([path])
+        return self.keep(path)
+
+    def note(self, paths):
+        paths = sorted(paths)
+        self.first[len(paths)] = paths
+
+    def keep(self, path):
+        data = decode(path)
+        self.second[path] = data
+        return data
+
+    def other(self, path):
+        if path not in self.frames:
+""",
+    )
+    builder = recording(tmp_path, private=lambda i: 100 + 2 * i, source=source)
+    line = [text.strip() for text in source.splitlines()].index(grown_at) + 1
+    seen = {"stack": f"{FILE}:{line} Reader.x", "owner_file": FILE, "owner_line": line, "function": "Reader.x"}
+    for pid in WORKERS:
+        builder.row("growth_stacks", 18.0, pid, sample_count=9, grown_bytes=30 * MiB, **seen)
+    _, (finding,), _ = looked(builder)
+    assert finding.subject.variable == variable
+
+
 def test_growth_of_members_names_the_rows(tmp_path):
     source = SOURCE.replace('self.reader.read(local[i]["path"])', "local[i].pixels()")
     _, (finding,), _ = looked(recording(tmp_path, private=lambda i: 100 + 2 * i, source=source))

@@ -300,6 +300,18 @@ def test_a_snapshot_that_was_just_made(tmp_path):
     innocent(job.look(model=model, best=clone(model.state_dict())).report(), "training was not seen")
 
 
+def test_a_snapshot_from_before_its_layers_were_unfrozen(tmp_path):
+    """It is equal to the weights at the start, and of a later epoch all the same."""
+    model = encoder().requires_grad_(False)
+    model.head.requires_grad_(True)
+    job = Job(tmp_path).look(model=model)
+    train(model)
+    snapshots = clone(model.state_dict())
+    model.requires_grad_(True)
+    train(model, steps=50)
+    innocent(job.look(model=model, snapshots=snapshots).report(), "no two sets of weights are alike")
+
+
 @pytest.mark.parametrize("start", ["at the first step", "later"])
 def test_an_average(tmp_path, start):
     model = encoder()

@@ -62,6 +62,19 @@ def test_idle_threads_of_pools_are_named_by_the_line_that_makes_the_pool(tmp_pat
     assert "_bootstrap" not in finding.title
 
 
+def test_timers_that_were_not_cancelled_are_named_by_what_they_will_call(tmp_path):
+    source = "class Poll:\n  def __init__(self):\n    Timer(900, self.expire).start()\n  def expire(self): ...\n"
+    builder = trainer(tmp_path, thread_count=RISING).source(PID, "/home/me/poll.py", source)
+    waits = {"function": "Poll.expire", "owner_file": "/home/me/poll.py", "owner_line": 4, "text": "threading.Timer"}
+    for number, at_s in enumerate((4, 9, 17), 1):
+        builder.take(PID, number, at_s, threads=[{**waits, "object_count": 20.0 * number}])
+    (finding,), _ = looked(builder.open())
+    assert "Poll.expire" in finding.title
+    assert (finding.subject.line, finding.subject.function) == (3, "Poll.__init__")
+    assert any("60 of them were a threading.Timer that waited to run" in e.text for e in finding.evidence)
+    assert "cancel()" in finding.remedy[0]
+
+
 def test_growth_that_others_hold_is_not_theirs(tmp_path):
     builder = with_pollers(trainer(tmp_path, thread_count=RISING))
     for number in (1, 2, 3):
