@@ -33,7 +33,7 @@ def sweep(wanted=(), is_wanted=None, least_length=None):
     chosen = set(map(id, wanted)) | _accepted[is_wanted]
     counts, picked = _pass(chosen.union(metaclasses))
     classes = {id(cls): cls for cls in picked if id(type(cls)) in metaclasses}
-    classes.update(_static(counts.keys() - classes.keys()))
+    classes.update(_unlisted(counts.keys() - classes.keys()))
     if is_wanted is not None:
         known = _accepted[is_wanted]
         known &= {address for address in known if address in classes and is_wanted(classes[address])}
@@ -100,8 +100,9 @@ def _metaclasses():
     return found
 
 
-def _static(addresses):
-    """{address: type} of those that C code made for good: the collector does not know them."""
+def _unlisted(addresses):
+    """{address: type} of those that the collector does not list: made by C code for good, or frozen (gc.freeze)."""
+    found = {}
     if not addresses <= _static_types.keys():
         seen, queue = set(), [object]
         while queue:
@@ -112,4 +113,7 @@ def _static(addresses):
             queue += type.__subclasses__(cls)
             if not names.flags_of(cls) & _IS_MADE_AT_RUN_TIME:
                 _static_types[id(cls)] = cls
-    return {address: _static_types[address] for address in addresses if address in _static_types}
+            elif id(cls) in addresses:
+                found[id(cls)] = cls
+    found.update((address, _static_types[address]) for address in addresses if address in _static_types)
+    return found

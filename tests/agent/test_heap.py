@@ -78,6 +78,18 @@ def _is_gone(cls: type) -> bool:
     return cls.__name__ == "Gone"
 
 
+def test_types_that_are_frozen_are_counted() -> None:
+    early = _Plain()
+    gc.freeze()
+    try:
+        late = [_Plain() for _ in range(7)]
+        census, picked, _ = heap.sweep((_Plain,))
+        assert census[_Plain] == 7 and set(map(id, picked)) == set(map(id, late))
+    finally:
+        gc.unfreeze()
+    assert heap.sweep()[0][type(early)] == 8
+
+
 def test_long_containers_are_picked() -> None:
     long = [list(range(100)), deque(range(120)), {i: [] for i in range(110)}]
     short, row = list(range(99)), (1,) * 200
