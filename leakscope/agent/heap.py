@@ -33,16 +33,17 @@ def sweep(wanted=(), is_wanted=None, least_length=None):
     chosen = set(map(id, wanted)) | _accepted[is_wanted]
     counts, picked = _pass(chosen.union(metaclasses))
     classes = {id(cls): cls for cls in picked if id(type(cls)) in metaclasses}
-    classes.update(_unlisted(counts.keys() - classes.keys()))
+    classes.update(_unlisted({address for address, count in counts.items() if count} - classes.keys()))
     if is_wanted is not None:
         known = _accepted[is_wanted]
-        known &= {address for address in known if address in classes and is_wanted(classes[address])}
-        fresh = {address for address in counts if address in classes and is_wanted(classes[address])} - known
-        if fresh:
-            known |= fresh
-            chosen |= fresh
-            counts, picked = _pass(chosen)
+        accepted = {address for address, cls in classes.items() if counts.get(address) and is_wanted(cls)}
+        fresh = accepted - known
+        # One that no object has now may be back at the next look; or another type lies there then.
+        known -= {address for address in known if counts[address]} - accepted
+        known |= fresh
         chosen = set(map(id, wanted)) | known
+        if fresh:
+            counts, picked = _pass(chosen)
     census = {
         classes[address]: count for address, count in counts.items()
         if count and address in classes and names.is_plain_class(classes[address])
