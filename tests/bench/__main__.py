@@ -43,6 +43,7 @@ def main() -> None:
 def measure(parts: list[str] | tuple[str, ...], seconds: float, repeats: int) -> Results:
     figures: list[Figure] = []
     skipped: list[str] = []
+    before = _processor_ticks()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         steps = {
@@ -57,10 +58,18 @@ def measure(parts: list[str] | tuple[str, ...], seconds: float, repeats: int) ->
                 for figure in steps[part]():
                     figures.append(figure)
                     print(f"{figure.what}: {figure.value:.4g} {figure.unit}", file=sys.stderr)
-    return Results(time.strftime("%Y-%m-%d"), _machine(), figures, skipped)
+    total, stolen = (after - earlier for after, earlier in zip(_processor_ticks(), before))
+    return Results(time.strftime("%Y-%m-%d"), _machine(stolen / max(total, 1)), figures, skipped)
 
 
-def _machine() -> str:
+def _processor_ticks() -> tuple[int, int]:
+    """Of all processors since the start: in which there was work, and of them those that the host gave to others."""
+    user, nice, system, _idle, _wait, irq, softirq, steal = map(int, Path("/proc/stat").read_text().split()[1:9])
+    return user + nice + system + irq + softirq + steal, steal
+
+
+def _machine(stolen: float) -> str:
+    """``stolen``: a virtual machine waits while others of its host run, and whatever is timed then waits with it."""
     gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     model = next(
         (
@@ -71,7 +80,8 @@ def _machine() -> str:
         platform.machine(),
     )
     cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
-    return f"{cores} cores of {model}, {gib:.0f} GiB, Python {platform.python_version()}, load {load:.1f} at the end"
+    state = f"load {load:.1f} at the end, its host took {stolen:.0%} of its time for others"
+    return f"{cores} cores of {model}, {gib:.0f} GiB, Python {platform.python_version()}, {state}"
 
 
 if __name__ == "__main__":

@@ -98,6 +98,8 @@ def measure(folder: Path, seconds: float, repeats: int, skipped: list[str]) -> I
 def _start_up(folder: Path, repeats: int) -> Iterator[Figure]:
     command = [PYTHON, "-c", "pass"]
     pairs = in_pairs(command, recorded(command, folder / "pass.parquet"), repeats)
+    # Not only the job is faster or slower on another machine, or another day.
+    yield Figure("`python -c pass`: wall time bare", statistics.median(plain.wall_s for plain, _ in pairs) * 1e3, "ms")
     for name, field, budget in (("wall", "wall_s", 150.0), ("CPU", "cpu_s", None)):
         added = [getattr(watched, field) - getattr(plain, field) for plain, watched in pairs]
         yield Figure(f"`python -c pass`: {name} time added", statistics.median(added) * 1e3, "ms", budget)
