@@ -107,7 +107,8 @@ def _carry_on(
     estimates: dict[str, Floats], takes: pd.DataFrame, there: Floats, time_s: Floats, growth: TreeGrowth
 ) -> None:
     """After the last inventory of a job that leaks what grew grows on, as far as memory did: as in the ledger."""
-    takes = takes[takes["time_s"] >= growth.start_s]
+    judged = takes[takes["time_s"] >= growth.start_s]
+    takes = judged if len(judged) > 1 else takes.tail(2)
     first_s, last_s = float(takes["time_s"].min()), float(takes["time_s"].max())
     late = time_s > last_s
     if not growth.leaking or not last_s > first_s or not late.any():

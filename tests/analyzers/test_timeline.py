@@ -20,14 +20,14 @@ def grows(count: int, by: int = MiB, start: int = 100 * MiB) -> list[int]:
     return [start + i * by for i in range(count)]
 
 
-def trained(tmp_path) -> RecordingBuilder:
+def trained(tmp_path, looks_s=(10.0, 30.0, 50.0)) -> RecordingBuilder:
     """One process that grows for a minute, with inventories that see tensors grow with it."""
     builder = RecordingBuilder(tmp_path).process(100, cmdline="python train.py")
     builder.samples(100, grows(60))
     builder.sentinels(
         100, step=list(range(0, 600, 10)), malloc_in_use_bytes=grows(60, start=60 * MiB), malloc_free_bytes=10 * MiB
     )
-    for number, at_s in ((1, 10.0), (2, 30.0), (3, 50.0)):
+    for number, at_s in enumerate(looks_s, 1):
         held = int(at_s) * MiB
         builder.take(
             100,
@@ -74,6 +74,15 @@ def test_tensors_are_drawn_from_inventory_to_inventory_and_on_as_memory_grew(tmp
     assert at[20.0] == pytest.approx(20 * MiB, rel=0.01)
     assert at[50.0] == pytest.approx(50 * MiB, rel=0.01)  # the last
     assert at[59.0] == pytest.approx(59 * MiB, rel=0.01)  # as the ledger has it
+
+
+def test_with_one_inventory_in_the_judged_part_the_one_before_tells_how_fast_they_grow(tmp_path):
+    """On a busy machine there is no time for more; else all that grew would be drawn as native memory."""
+    recording = trained(tmp_path, looks_s=(2.0, 20.0)).open()
+    tensors = next(band for band in timeline_of(recording).accounts if band.name == "tensors")
+    assert dict(zip(timeline_of(recording).time_s, tensors.value_bytes))[59.0] == pytest.approx(59 * MiB, rel=0.03)
+    (told,) = [row.end_bytes for row in ledger(recording) if row.account == "tensors"]
+    assert told == pytest.approx(59 * MiB, rel=0.03)
 
 
 def test_estimates_never_exceed_the_memory_there_was(tmp_path):
