@@ -17,6 +17,7 @@ CONTAINERS = frozenset((list, dict, set, deque, OrderedDict, defaultdict))
 _GENERATIONS = range(3)
 _MANY = 1 << 40
 _NONE = ()  # what stands where a list has ended
+_BLOCK = 64  # more than itertools.tee keeps together (57)
 _IS_MADE_AT_RUN_TIME = 1 << 9  # a flag of types: Py_TPFLAGS_HEAPTYPE. All others are never freed
 _static_types = {}  # by address
 _accepted = defaultdict(set)  # is_wanted -> addresses of the types that it accepted
@@ -53,13 +54,19 @@ def sweep(wanted=(), is_wanted=None, least_length=None):
 
 
 def _every(generation):
-    """The objects of one generation of the collector's, listed when the first is asked for. Endless."""
-    return chain(chain.from_iterable(map(get_objects, (generation,))), repeat(_NONE))
+    """The objects of one generation of the collector's, listed when the first is asked for; twice, to go along.
+
+    ``tee`` keeps those that only one of both has come to, in blocks which are objects themselves: of the youngest
+    generation, which must not list them, or they would keep each other alive. There a second list goes along; what was
+    made in between is at its end. The padding leaves nothing of the job's in the last block.
+    """
+    if generation:
+        return tee(chain(_listed(generation), repeat(_NONE, _BLOCK)))
+    return chain(_listed(0), repeat(_NONE)), _listed(0)
 
 
-def _types(generation):
-    """Addresses of their types. What was made since ``_every`` listed them is at the end: that is how both go along."""
-    return map(id, map(type, chain.from_iterable(map(get_objects, (generation,)))))
+def _listed(generation):
+    return chain.from_iterable(map(get_objects, (generation,)))
 
 
 def _pass(addresses):
@@ -68,8 +75,10 @@ def _pass(addresses):
     counters.update((address, repeat(1, _MANY)) for address in addresses)
     picked = []
     for generation in _GENERATIONS:
-        picked.extend(compress(_every(generation), map(next, map(counters.__getitem__, _types(generation)))))
+        objects, alike = _every(generation)
+        picked.extend(compress(objects, map(next, map(counters.__getitem__, map(id, map(type, alike))))))
     counts = {address: _MANY - length_hint(counter) for address, counter in counters.items()}
+    counts[id(tuple)] -= _BLOCK * (len(_GENERATIONS) - 1)
     return counts, _without_itself(picked)
 
 
@@ -78,7 +87,8 @@ def _long(least_length):
     is_container = set(map(id, CONTAINERS)).__contains__
     found = []
     for generation in _GENERATIONS:
-        containers, alike = tee(compress(_every(generation), map(is_container, _types(generation))))
+        objects, alike = _every(generation)
+        containers, alike = tee(compress(objects, map(is_container, map(id, map(type, alike)))))
         found.extend(compress(containers, map(least_length.__le__, map(len, alike))))
     return _without_itself(found)
 

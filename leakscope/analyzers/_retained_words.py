@@ -14,7 +14,11 @@ from ._library_names import CALLABLES, is_hook_table
 from ._retained_figures import Retained
 
 # How to let go of what a library keeps on the user's behalf.
-_LETS_GO = {"matplotlib._pylab_helpers.Gcf.figs": "close each figure once it is saved or shown: plt.close(figure)"}
+_LETS_GO = {
+    "matplotlib._pylab_helpers.Gcf.figs": "close each figure once it is saved or shown: plt.close(figure)",
+    "weakref.finalize._registry": "hand weakref.finalize no method of the object itself, and nothing else that leads to "
+    "it: what it will call, and with what, it keeps until the object is gone",
+}
 
 _ABOUT_ALL = 1.05  # what is weighed is estimated; more than that is no matter of rounding
 
@@ -150,8 +154,9 @@ def remedy(found: Retained) -> list[str]:
     where = f" at {line.file.rsplit('/', 1)[-1]}:{line.line}" if line is not None else ""
     size = format_bytes(found.total_bytes)
     would_free = f"would free about {size} by the end of a run like this one"
-    if place.path in _LETS_GO:
-        return [f"{_LETS_GO[place.path]}; it {would_free}"]
+    for registry, how in _LETS_GO.items():
+        if place.path.startswith(registry):
+            return [f"{how}; that {would_free}"]
     if place.root_kind == OUTSIDE:
         return [
             f"take back what is registered{where} once an object has done its work (as atexit.unregister does), or "
