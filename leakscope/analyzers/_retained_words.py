@@ -16,8 +16,8 @@ from ._retained_figures import Retained
 # How to let go of what a library keeps on the user's behalf.
 _LETS_GO = {
     "matplotlib._pylab_helpers.Gcf.figs": "close each figure once it is saved or shown: plt.close(figure)",
-    "weakref.finalize._registry": "hand weakref.finalize no method of the object itself, and nothing else that leads to "
-    "it: what it will call, and with what, it keeps until the object is gone",
+    "weakref.finalize._registry": "hand weakref.finalize no method of the object itself, and nothing else that leads "
+    "to it: what it will call, and with what, it keeps until the object is gone",
 }
 
 _ABOUT_ALL = 1.05  # what is weighed is estimated; more than that is no matter of rounding
