@@ -23,7 +23,7 @@ _PACKAGES = re.compile(r"(?:site|dist)-packages/([^/.]+)")
 _WAITS = re.compile(r"\b(sleep|wait|join|acquire|select|poll|recv|accept|input)\w*\(")
 # Nor where all it calls is one of these: output changes threads, too.
 _TELLS = re.compile(
-    r"(print|len|int|float|round|abs|isinstance|range|(\w+\.)*flush"
+    r"(print|len|int|float|round|abs|isinstance|range|(\w+\.)*(flush|buffer_info|memmove|memset|addressof|sizeof|byref)"
     r"|(\w+\.)*_?log(ger|ging)?\.(debug|info|warning|error|exception|critical|log))$",
     re.IGNORECASE,
 )

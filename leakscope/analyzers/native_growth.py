@@ -127,6 +127,11 @@ class _Look(NamedTuple):
         return self.native_bytes + self.outside_bytes
 
 
+# Of the growth, what has to be watched for a line to say more than the one call that hands out memory: a burst of looks
+# may meet the program four times, and then as well at the line after.
+_LEAST_WATCHED = 0.02
+
+
 def _look(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, min_line_share: float) -> _Look:
     native, free, unexplained = (
         growth_of(ledger(recording), account, process.label) for account in ("native", "allocator-free", "unexplained")
@@ -138,7 +143,11 @@ def _look(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, min_
     outside = free if cache is not None and cache.leaves_free else 0
     pool = round(arrow_pool_bytes(recording, growth, process))
     outside += min(pool, unexplained) if pool >= 0.5 * max(unexplained, 1) else 0
-    call = handing_out(sources_of(recording)) if line is None else None
+    call = handing_out(sources_of(recording))
+    if line is not None and line.bytes >= _LEAST_WATCHED * native:
+        call = None
+    elif call is not None:
+        lines, line = [], None
     package = line.library if line is not None else _only_package(recording)
     opaque = _opaque_in(line, recording, process)
     return _Look(native, max(0, outside), lines, cache, opaque, call, package)

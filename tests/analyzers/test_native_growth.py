@@ -72,6 +72,28 @@ def test_code_of_no_file_is_told_by_who_called_it(tmp_path):
     assert (found.subject.file, found.subject.line, found.subject.function) == (FILE, 5, "step")
 
 
+BY_HAND = """import ctypes
+libc = ctypes.CDLL(None)
+
+def keep(samples):
+    address = libc.malloc(len(samples))
+    copied = ctypes.string_at(address, len(samples)) + pack(samples)
+    ctypes.memmove(address, samples, len(samples))
+
+def main():
+    while True:
+        keep(record())
+"""
+
+
+@pytest.mark.parametrize(("line", "share", "named"), [(7, 1.0, 5), (6, 0.001, 5), (6, 1.0, 6)])
+def test_a_glance_says_less_than_the_call_that_hands_out_memory(tmp_path, line, share, named):
+    """What copies asks for no memory; else the line where growth was seen counts if more than a glance saw it."""
+    builder = seen(takes(sentinels(trainer(tmp_path))).source(PID, FILE, BY_HAND), line, share, function="keep")
+    (found,) = analyze(builder.open(), only=["native-growth"]).findings
+    assert found.subject.line == named
+
+
 def test_a_line_that_waits_is_never_named(tmp_path):
     (finding,) = analyze(seen(seen(leaking(tmp_path), 6, 5.0), 5).open(), only=["native-growth"]).findings
     assert finding.subject.line == 5
