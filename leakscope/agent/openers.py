@@ -91,7 +91,21 @@ def open_list(walk, obj, node, weight):
     _add_length(walk, obj, node, length, weight)
     node.own_bytes += list.__sizeof__(obj) * weight
     if length:
-        walk.push_members(obj if type(obj) is list else list.__getitem__(obj, slice(None)), length, node, weight)
+        walk.push_members(obj if type(obj) is list else _Members(list, obj), length, node, weight)
+
+
+class _Members(object):
+    """Those of an object whose class may have methods of its own. No copy: that would refer to each of them, and what
+    is held twice weighs half."""
+
+    __slots__ = ("_base", "_obj")
+
+    def __init__(self, base, obj):
+        self._base = base
+        self._obj = obj
+
+    def __iter__(self):
+        return self._base.__iter__(self._obj)
 
 
 def open_tuple(walk, obj, node, weight):
@@ -100,7 +114,7 @@ def open_tuple(walk, obj, node, weight):
     if length > 32:
         _add_length(walk, obj, node, length, weight)
     if length:
-        walk.push_members(obj if type(obj) is tuple else tuple.__getitem__(obj, slice(None)), length, node, weight)
+        walk.push_members(obj if type(obj) is tuple else _Members(tuple, obj), length, node, weight)
 
 
 def open_set(walk, obj, node, weight):
@@ -109,7 +123,7 @@ def open_set(walk, obj, node, weight):
     _add_length(walk, obj, node, length, weight)
     node.own_bytes += base.__sizeof__(obj) * weight
     if length:
-        walk.push_members(obj if type(obj) is base else base(base.__iter__(obj)), length, node, weight)
+        walk.push_members(obj if type(obj) is base else _Members(base, obj), length, node, weight)
 
 
 def open_deque(walk, obj, node, weight):

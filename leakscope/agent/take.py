@@ -103,7 +103,8 @@ class Take(object):
             graph_nodes=graph_nodes,
         )
         self.walk.held = frozenset(id(obj) for alike in (large, *held_outside.values()) for obj in alike)
-        self.threads = roots.feed(self.walk, self.main_thread, self.agent_thread, suspended)
+        lengths = self.memory.setdefault("registry_lengths", {})
+        self.threads = roots.feed(self.walk, self.main_thread, self.agent_thread, suspended, lengths)
         self._library_caches(caches)
         self._library_containers(large)
         for cls, alike in held_outside.items():

@@ -11,6 +11,7 @@ Do:            run None's case on Python 3.12 or later, where it is harmless; up
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ from ._growth_processes import ProcessGrowth, rows_of
 from ._leaked_references import leaked
 from ._rows import int_of
 from ._series import Floats, bucket_medians, slope_interval
+from ._sources import sources_of
 from ._trend import CANNOT_TELL, FLAT, GROWING, judge
 
 if TYPE_CHECKING:
@@ -38,6 +40,10 @@ _NONE_RAN_OUT = "deallocating-none"  # the type of a crash
 _BUCKETS = 24
 _UNSEEN_S = 10.0  # the end of a program that is killed: readings since the last flush are lost
 _LEAST_STEPS = 20  # fewer are too coarse a clock
+_TYPE_CACHE = 4096  # entries of Python's cache of type attributes, each of which refers to None until it is used
+_SETS_CLASSES = re.compile(
+    r"\bfinalize\(|\bTemporaryDirectory\(|(\bcls|__class__|type\(self\)|\b[A-Z]\w*)\.\w+\s*([-+*/|&]|//)?=(?!=)"
+)
 _NONES_PER_BLOCK = 20  # references to None that one freed object may have held: records have less
 
 
@@ -106,6 +112,9 @@ def _none_findings(
                 f"{format_count(-count.per_s)} references to None a second went and {format_count(count.blocks_per_s)}"
             )
             text = f"{rates} objects were made: something made full of None may be filled"
+            yield Skipped(_KIND, f"{count.process.label}: {text}; a longer run would tell whether that ends")
+        elif not count.aborted and -count.moved <= _TYPE_CACHE and _sets_classes(recording):
+            text = "references to None fall as Python's cache of type attributes fills where classes are set anew"
             yield Skipped(_KIND, f"{count.process.label}: {text}; a longer run would tell whether that ends")
         elif _is_slowing_down(count):
             text = "references to None fall, but ever more slowly: Python's cache of type attributes may be filling"
@@ -186,11 +195,16 @@ def _released(recording: Recording, one: _Count) -> RuledOut | None:
     return None
 
 
+def _sets_classes(recording: Recording) -> bool:
+    """The job sets attributes of classes, or uses what does so at each call (weakref.finalize, temporary folders)."""
+    return any(_SETS_CLASSES.search(source.text) for source in sources_of(recording))
+
+
 def _is_slowing_down(one: _Count) -> bool:
     """In the last third less than half of the first. An extension drops as many at each call, to the end.
 
-    Python's cache of type attributes has 4,096 entries that refer to None until they are used: as it fills, ever more
-    slowly, so many references go. Seen with classes whose attributes are set again and again (weakref.finalize).
+    Python's cache of type attributes has 4,096 entries that refer to None until they are used: as it fills, mostly ever
+    more slowly, so many references go. Each class that is set has its entries made anew.
     """
     if one.aborted or one.count.size < 9:
         return False

@@ -19,7 +19,7 @@ import time
 import types
 import weakref
 from collections import Counter, OrderedDict, defaultdict, deque
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -252,6 +252,28 @@ def test_a_chain_is_one_place_and_weighs_all_its_links() -> None:
         last = last.before
 
 
+class Point(NamedTuple):
+    step: int
+    value: Any
+
+
+class Rows(list[Any]):
+    pass
+
+
+class Kept(set[Any]):
+    pass
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("make", [Point, list, lambda i, t: Rows([t]), lambda i, t: Kept([t]), lambda i, t: (i, t)])
+def test_members_of_derived_containers_weigh_as_much(make: Any) -> None:
+    """A copy of such a container refers to each of its members, too: they had weighed half."""
+    torch = pytest.importorskip("torch")
+    held = {i: [torch.zeros(1000)] if make is list else make(i, torch.zeros(1000)) for i in range(2000)}
+    assert walked(held=held)["held"].deep_tensor == pytest.approx(8_000_000, rel=0.02)
+
+
 @pytest.mark.parametrize("count", [700, 900, 5_000])
 def test_what_hangs_on_the_members_of_a_ring_is_weighed_beside_them(count: int) -> None:
     class Moment:
@@ -453,7 +475,7 @@ def test_a_closure_of_another_module_is_held_by_who_keeps_it(tmp_path, monkeypat
     monkeypatch.setitem(sys.modules, "keeper", keeper)  # and gone afterwards
     monkeypatch.setitem(sys.modules, "services", keeper.services)
     walk = w.Walk(time.perf_counter() + 30)
-    roots.feed(walk, threading.get_ident(), None, [])
+    roots.feed(walk, threading.get_ident(), None, [], {})
     walk.finish(Counter(map(type, gc.get_objects())))
     (held,) = [node for node in walk.nodes if node.path().startswith("keeper.count") and node.length == 5_000]
     assert held.cls is list
@@ -473,7 +495,7 @@ def test_open_figures_are_found_in_matplotlib_and_weighed_with_their_pixels() ->
         for _ in range(3):
             pyplot.figure(figsize=(5, 4), dpi=100).canvas.draw()
         walk = w.Walk(time.perf_counter() + 30)
-        roots.feed(walk, None, threading.get_ident(), [])
+        roots.feed(walk, None, threading.get_ident(), [], {})
         walk.finish(Counter())
     finally:
         pyplot.close("all")
