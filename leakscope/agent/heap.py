@@ -18,8 +18,7 @@ _GENERATIONS = range(3)
 _MANY = 1 << 40
 _NONE = ()  # what stands where a list has ended
 _BLOCK = 64  # more than itertools.tee keeps together (57)
-_IS_MADE_AT_RUN_TIME = 1 << 9  # a flag of types: Py_TPFLAGS_HEAPTYPE. All others are never freed
-_static_types = {}  # by address
+_static_types = {}  # by address; never freed
 _accepted = defaultdict(set)  # is_wanted -> addresses of the types that it accepted
 
 
@@ -122,7 +121,7 @@ def _unlisted(addresses):
                 continue
             seen.add(id(cls))
             queue += type.__subclasses__(cls)
-            if not names.flags_of(cls) & _IS_MADE_AT_RUN_TIME:
+            if not names.flags_of(cls) & names.HEAPTYPE:
                 _static_types[id(cls)] = cls
             elif id(cls) in addresses:
                 found[id(cls)] = cls

@@ -80,6 +80,15 @@ def recording(folder, *, private, anon=None, workers=WORKERS, source=SOURCE, dat
     return builder.ends(at_s=20.0)
 
 
+def seen_to_grow(builder, source, text):
+    """Memory of all workers was seen to grow under the line with this text."""
+    line = [written.strip() for written in source.splitlines()].index(text) + 1
+    place = {"stack": f"{FILE}:{line} Reader.read", "owner_file": FILE, "owner_line": line, "function": "Reader.read"}
+    for pid in WORKERS:
+        builder.row("growth_stacks", 18.0, pid, sample_count=9, grown_bytes=30 * MiB, **place)
+    return builder
+
+
 def looked(builder):
     report = analyze(builder.open(), only=["dataloader-workers"])
     return report.verdict, report.findings, report.ruled_out
@@ -104,11 +113,7 @@ def test_of_two_that_are_added_to_the_line_tells_at_which_memory_grew(tmp_path, 
     both = "self.first[path] = path\n            self.second[path] = decode(path)"
     source = SOURCE.replace("self.frames[path] = decode(path)", both)
     builder = recording(tmp_path, private=lambda i: 100 + 2 * i, source=source)
-    line = [text.strip() for text in source.splitlines()].index(grown_at) + 1
-    seen = {"stack": f"{FILE}:{line} Reader.read", "owner_file": FILE, "owner_line": line, "function": "Reader.read"}
-    for pid in WORKERS:
-        builder.row("growth_stacks", 18.0, pid, sample_count=9, grown_bytes=30 * MiB, **seen)
-    _, (finding,), _ = looked(builder)
+    _, (finding,), _ = looked(seen_to_grow(builder, source, grown_at))
     assert finding.subject.variable == grown_at.partition(".")[2].partition("[")[0]
 
 
@@ -137,11 +142,7 @@ def test_else_the_function_tells_in_which_it_grew(tmp_path, grown_at, variable):
 """,
     )
     builder = recording(tmp_path, private=lambda i: 100 + 2 * i, source=source)
-    line = [text.strip() for text in source.splitlines()].index(grown_at) + 1
-    seen = {"stack": f"{FILE}:{line} Reader.x", "owner_file": FILE, "owner_line": line, "function": "Reader.x"}
-    for pid in WORKERS:
-        builder.row("growth_stacks", 18.0, pid, sample_count=9, grown_bytes=30 * MiB, **seen)
-    _, (finding,), _ = looked(builder)
+    _, (finding,), _ = looked(seen_to_grow(builder, source, grown_at))
     assert finding.subject.variable == variable
 
 
