@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from leakscope.agent import names, openers, roots, take
+from leakscope.agent import beyond, names, openers, roots, take
 from leakscope.agent import walk as w
 from leakscope.agent.sampling import VISIT_ALL
 
@@ -506,7 +506,7 @@ def test_open_figures_are_found_in_matplotlib_and_weighed_with_their_pixels() ->
 
 class _Order:
     def __init__(self) -> None:
-        self.lines = [float(i) for i in range(take.LARGE_LENGTH + 100)]
+        self.lines = [float(i) for i in range(beyond.LARGE_LENGTH + 100)]
 
 
 def test_long_lists_weigh_no_less_while_libraries_are_searched_for_the_like() -> None:
@@ -520,4 +520,4 @@ def test_long_lists_weigh_no_less_while_libraries_are_searched_for_the_like() ->
         (place,) = [row for row in held if str(row["path"]).endswith(" orders")]
         weighed.append(place["deep_bytes"])
     assert weighed[1] == pytest.approx(weighed[0], rel=0.05)
-    assert weighed[0] > len(orders) * take.LARGE_LENGTH * 20
+    assert weighed[0] > len(orders) * beyond.LARGE_LENGTH * 20

@@ -1,0 +1,159 @@
+"""What no name of the user's leads to, and grows all the same: the containers and caches of libraries, and what only C
+code holds. Looked for where memory grows that the walk from the user's names does not explain; runs in a take.
+
+``memory`` is what is remembered from take to take: numbers and names, never an object.
+"""
+
+import sys
+from functools import lru_cache
+
+from . import names, openers, referrers, roots
+from .sampling import SAMPLE, spread
+
+LARGE_LENGTH = 1000  # a container of a library this long is remembered, so that its growth is seen at the next take
+LIBRARY_GROWTH = 16  # members that a library's container gained since the last take, or a fifth of what it had
+HIDDEN_FRACTION = 0.5  # of the growth of resident memory: when the walk explains less, libraries are looked into
+HIDDEN_MIN_BYTES = 8 * 1024 * 1024
+IMPORTING = 1.03  # more modules than that times those at the last take: the program is still starting up
+MOST_LARGE = 5  # containers of a library whose name is asked for in one take
+_LRU_CACHE = type(lru_cache(repr))
+
+
+class Beyond(object):
+    """Of one take: ``types`` and ``least_length`` say what the sweep should pick, ``large`` and ``keep`` get it."""
+
+    def __init__(self, memory):
+        self.memory = memory
+        _note_imports(memory)
+        self._outside = _classes_held_outside(memory)
+        self.types = frozenset((_LRU_CACHE, *self._outside))
+        self.least_length = LARGE_LENGTH if self._looks_for_large_containers() else None
+        self.large = []
+        self._caches = []
+        self._held_outside = {}
+
+    def keep(self, picked):
+        """Of the objects that the sweep picked, those that ``feed`` begins at."""
+        self._caches = [obj for obj in picked if type(obj) is _LRU_CACHE and obj.cache_info()[3] >= LARGE_LENGTH]
+        self._held_outside = {cls: [obj for obj in picked if type(obj) is cls] for cls in self._outside}
+
+    def held(self):
+        """Ids of the objects that lists of ours refer to meanwhile: each counts one reference too many."""
+        return frozenset(id(obj) for alike in (self.large, *self._held_outside.values()) for obj in alike)
+
+    def feed(self, walk, deadline):
+        """Begin at what the walk has not met, and let go of it. ``deadline``: for asking names."""
+        try:
+            self._library_caches(walk)
+            self._library_containers(walk)
+            if self._looks_for_large_containers():
+                self._large_containers(walk, deadline)
+            for cls, alike in self._held_outside.items():
+                _feed_held_outside(walk, cls, alike, self._outside[cls])
+        finally:
+            self.large, self._caches, self._held_outside = [], [], {}
+
+    def _library_caches(self, walk):
+        """A cached method of a library keeps its objects alive."""
+        for cache in self._caches:
+            function = cache.__dict__.get("__wrapped__")
+            code = names.getattr_code(function)
+            if code is not None and id(cache) not in walk.seen:
+                walk.root("library", "%s.%s" % (function.__module__, function.__qualname__), openers.CACHE, cache, None)
+        walk.run()
+
+    def _library_containers(self, walk):
+        """Those with a name in a library that grew since the last take: walked then, and at every take after."""
+        memory = self.memory
+        if not memory.get("hidden"):
+            return
+        growing = memory.setdefault("growing_libraries", set())
+        before, now = memory.get("library_lengths"), {}
+        for label, named, obj in roots.library_containers():
+            now[label] = length = len(obj)
+            if before is not None:
+                known = before.get(label, 0)
+                if length - known >= max(LIBRARY_GROWTH, known // 5):
+                    growing.add(label)
+            if label in growing and id(obj) not in walk.seen:
+                memory["hidden_growth_is_named"] = True  # and stays looked at, though no longer hidden
+                walk.root("library", label, openers.GLOBAL, obj, named)
+                walk.run()
+        memory["library_lengths"] = now
+
+    def _looks_for_large_containers(self):
+        memory = self.memory
+        return memory.get("library_names") or (memory.get("hidden") and not memory.get("hidden_growth_is_named"))
+
+    def _large_containers(self, walk, deadline):
+        """Long ones that have no name of their own: known by who refers to them, asked once they grew."""
+        before = self.memory.get("large")
+        unseen = [obj for obj in self.large if id(obj) not in walk.seen]
+        self.memory["large"] = {id(obj): len(obj) for obj in unseen}
+        known = self.memory.setdefault("library_names", {})
+        grown = []
+        for obj in unseen if before is not None else ():
+            length = before.get(id(obj), 0)
+            if id(obj) in known or (length and len(obj) - length >= max(LARGE_LENGTH // 4, length // 20)):
+                grown.append(obj)
+        grown.sort(key=lambda obj: (id(obj) not in known, -len(obj)))
+        own = (id(self.large), id(unseen), id(grown))
+        for obj in grown[:MOST_LARGE]:
+            if id(obj) not in known:
+                chain = referrers.chain_to(obj, self.memory, own, deadline)
+                if chain is None or chain.named is None:
+                    continue
+                known[id(obj)] = (chain.label, chain.named)
+            label, named = known[id(obj)]
+            self.memory["hidden_growth_is_named"] = True
+            if id(obj) not in walk.seen:
+                walk.root("library", label, openers.GLOBAL, obj, named)
+                walk.run()
+
+
+def note_growth(memory, rss, explained):
+    """Does memory grow that the walks do not see? Then the next take also looks into libraries.
+
+    ``rss`` is of the moment when the walk began, whose sum is ``explained``: both of one instant, or what grew in
+    between would look hidden.
+    """
+    if rss is None or memory.get("hidden_growth_is_named"):
+        return
+    now = (rss, explained)
+    since = (memory.setdefault("first", now), memory.get("last", now))
+    memory["last"] = now
+    # Since the first alone, what steps need at first (pools, a backend's code) would stay hidden growth.
+    memory["hidden"] = rss - since[0][0] > HIDDEN_MIN_BYTES and all(
+        explained - explained_then < HIDDEN_FRACTION * (rss - rss_then) for rss_then, explained_then in since
+    )
+
+
+def _note_imports(memory):
+    """Imports fill the libraries' own tables (torch's registries of operators): that is no growth to look into."""
+    modules = len(sys.modules)
+    if modules > IMPORTING * memory.get("module_count", 0):
+        memory["module_count"] = modules
+        for known in ("first", "last", "library_lengths", "large", "hidden"):
+            memory.pop(known, None)
+
+
+def _classes_held_outside(memory):
+    """{class: (file, line)} of the user's, whose objects the take before found held by nothing in Python."""
+    found = {}
+    for (module, name), place in list(memory.get("outside", {}).items()):
+        cls = names.getattr_plain(sys.modules.get(module), name.rsplit(".", 1)[-1])
+        if type in names.mro_of(type(cls)) and names.is_plain_class(cls):
+            found[cls] = place
+    return found
+
+
+def _feed_held_outside(walk, cls, alike, place):
+    """What only C code holds (exit handlers, a table of an extension) begins at the objects themselves."""
+    alike = [obj for obj in alike if id(obj) not in walk.seen]
+    name = names.type_name(cls)
+    named = (name.rsplit(".", 1)[-1], None, names.namespace_of(cls).get("__module__"), place[0], place[1], True)
+    sample = spread(alike, len(alike), min(SAMPLE, len(alike)), walk.next_phase()) if alike else []
+    weight = len(alike) / float(len(sample) or 1)
+    while sample:
+        walk.push(sample.pop(), None, name + " objects outside Python", openers.GLOBAL, weight, "outside", named)
+    walk.run()
