@@ -1,8 +1,9 @@
 """Where the walk begins, in order of preference: users' names before libraries', lasting names before passing ones.
 
 1. globals, classes and functions of the user's modules; 2. locals of the running functions, outermost first, the main
-thread before others; 3. generators and coroutines that nothing above reached. Each root is walked to its end before the
-next, so an object's name does not depend on which inner function happens to run during the take.
+thread before others; 3. generators and coroutines that nothing above reached, those that run now like those that wait.
+Each root is walked to its end before the next, so an object's name does not depend on which inner function happens to
+run during the take.
 """
 
 import sys
@@ -13,6 +14,7 @@ from operator import itemgetter, not_
 from . import names, openers
 from .heap import CONTAINERS
 
+_RESUMABLE = 0x20 | 0x80 | 0x200  # code flags of generators, coroutines and asynchronous generators
 REGISTRY_GROWTH = 16  # members
 # What a library holds on the user's behalf until it is told to let go, or until something else ends:
 # {module: (class, attribute)}.
@@ -28,8 +30,12 @@ def feed(walk, main_thread, agent_thread, suspended, lengths):
     walk.running = running_frames()
     _user_modules(walk)
     _last_traceback(walk)
-    threads = _frames(walk, main_thread, agent_thread)
+    threads, resumed = _frames(walk, main_thread, agent_thread)
     _unreached(walk, suspended)
+    for frame, kind in resumed:
+        _frame(walk, frame, kind)
+    frame = resumed = None
+    walk.run()
     _registries(walk, lengths)
     return threads
 
@@ -85,7 +91,11 @@ def module_label(name, file):
 
 
 def _frames(walk, main_thread, agent_thread):
-    threads = {}
+    """Of functions. Those of generators and coroutines come second: they are found where they wait most of the time.
+
+    Else what ``asyncio.run`` holds would bear the name of whichever coroutine happens to run now.
+    """
+    threads, resumed = {}, []
     frame = stack = outermost = None
     frames = sys._current_frames()
     order = sorted(frames, key=lambda ident: ident != main_thread)
@@ -110,11 +120,15 @@ def _frames(walk, main_thread, agent_thread):
         kind = "frame" if ident == main_thread else "thread"
         for user in (True, False):
             for frame in stack:
-                if names.is_user_file(frame.f_code.co_filename) is user:
+                if names.is_user_file(frame.f_code.co_filename) is not user:
+                    continue
+                if frame.f_code.co_flags & _RESUMABLE:
+                    resumed.append((frame, kind))
+                else:
                     _frame(walk, frame, kind)
                     walk.run()
     del frames, frame, stack, outermost
-    return threads
+    return threads, resumed
 
 
 def _last_traceback(walk):
