@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ._one_name import under_one_name
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -222,7 +224,7 @@ def _places(rows: pd.DataFrame, takes: list[int]) -> list[Place]:
         if isinstance(parent, str) and parent in by_path and by_path[parent] is not place:
             place.parent = by_path[parent]
             place.parent.children.append(place)
-    return list(places.values())
+    return under_one_name(list(places.values()))
 
 
 def _measure_graphs(places: list[Place], rows: pd.DataFrame) -> None:
