@@ -5,9 +5,13 @@ code holds. Looked for where memory grows that the walk from the user's names do
 """
 
 import sys
+import types
 from functools import lru_cache
+from itertools import compress
+from operator import itemgetter, not_
 
-from . import names, openers, referrers, roots
+from . import names, openers, referrers
+from .heap import CONTAINERS
 from .sampling import SAMPLE, spread
 
 LARGE_LENGTH = 1000  # a container of a library this long is remembered, so that its growth is seen at the next take
@@ -69,7 +73,7 @@ class Beyond(object):
             return
         growing = memory.setdefault("growing_libraries", set())
         before, now = memory.get("library_lengths"), {}
-        for label, named, obj in roots.library_containers():
+        for label, named, obj in _containers_of_libraries():
             now[label] = length = len(obj)
             if before is not None:
                 known = before.get(label, 0)
@@ -157,3 +161,61 @@ def _feed_held_outside(walk, cls, alike, place):
     while sample:
         walk.push(sample.pop(), None, name + " objects outside Python", openers.GLOBAL, weight, "outside", named)
     walk.run()
+
+
+def _containers_of_libraries():
+    """(label, named, container) of the containers that libraries keep in globals, classes and global instances.
+
+    What a library holds on the user's behalf (open figures, handlers, registries) hangs there, out of reach of users'
+    names. **Cost** 150 ms with torch loaded, so it is asked only while memory grows that the walk cannot see.
+    """
+    for module_name, module in list(sys.modules.items()):
+        try:
+            namespace = object.__getattribute__(module, "__dict__")
+        except Exception:
+            continue
+        file = names.module_file(module_name)
+        if type(namespace) is not dict or names.is_user_module(module_name, file):
+            continue
+        items = list(namespace.items())  # a copy: another thread may import
+        unusual = map(not_, map(_PLAIN.__contains__, map(type, map(_second, items))))
+        for name, value in list(compress(items, unusual)):
+            kind = type(value)
+            if type(name) is not str or (name[:2] == "__" and name not in _GROWING_DUNDERS):
+                continue
+            label = module_name + "." + name
+            if kind in CONTAINERS:
+                yield label, (name, module_name, module_name, file, None, False), value
+            elif type in names.mro_of(kind):
+                own = names.namespace_of(value)
+                if own.get("__module__") == module_name and _has_container(own):
+                    for found in _containers_in(own, label, name, module_name, file):
+                        yield found
+            else:
+                try:
+                    attributes = object.__getattribute__(value, "__dict__")
+                except Exception:
+                    continue
+                if type(attributes) is dict and _has_container(attributes):
+                    owner = names.type_name(kind).rsplit(".", 1)[-1]
+                    for found in _containers_in(attributes, label, owner, module_name, file):
+                        yield found
+
+
+def _has_container(namespace):
+    return any(map(CONTAINERS.__contains__, map(type, list(namespace.values()))))
+
+
+def _containers_in(namespace, label, owner, module, file):
+    for name, value in list(namespace.items()):
+        if type(value) in CONTAINERS and type(name) is str and name[:2] != "__":
+            yield label + "." + name, (name, owner, module, file, None, False), value
+
+
+_second = itemgetter(1)
+_GROWING_DUNDERS = frozenset(("__warningregistry__",))  # the others say what a module or class is
+_PLAIN = frozenset(
+    (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type(None), bool, int, float, str, bytes, tuple)
+    # Each module has one; that of a frozen module is a class.
+    + tuple(kind for kind in (type(types.__spec__), type(types.__loader__)) if kind is not type)
+)

@@ -29,6 +29,8 @@ def sweep(wanted=(), is_wanted=None, least_length=None):
     **Cost** 250 ms per million objects on a slow machine, in which no other thread runs (a full collection takes as
     long); again as much for containers, and where types are met for the first time that ``is_wanted`` accepts.
     """
+    # First: what is picked afterwards is in a long list of ours, and would be kept by it.
+    large = _long(least_length) if least_length is not None else []
     metaclasses = _metaclasses()
     chosen = set(map(id, wanted)) | _accepted[is_wanted]
     counts, picked = _pass(chosen.union(metaclasses))
@@ -49,7 +51,7 @@ def sweep(wanted=(), is_wanted=None, least_length=None):
         if count and address in classes and names.is_plain_class(classes[address])
     }  # fmt: skip
     picked = [obj for obj in picked if id(type(obj)) in chosen]
-    return census, picked, _long(least_length) if least_length is not None else []
+    return census, picked, large
 
 
 def _every(generation):

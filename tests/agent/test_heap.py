@@ -111,6 +111,16 @@ def test_what_was_looked_at_is_not_kept(wanted: tuple[type, ...]) -> None:
     assert seen() is None  # at once, though the collector is off
 
 
+def test_long_containers_are_the_jobs_not_the_list_of_what_was_picked() -> None:
+    """As one of them that list would live on, and whoever is weighed by references would weigh half."""
+    objs = [_Plain() for _ in range(2_000)]
+    seen = weakref.ref(objs[7])
+    _, picked, large = heap.sweep((_Plain,), None, 1_000)
+    assert len(picked) >= 2_000 and any(obj is objs for obj in large)
+    del picked, objs[:]
+    assert seen() is None
+
+
 def test_objects_are_finalized_on_their_own_threads() -> None:
     """As many as another thread makes meanwhile: none is kept so long that it ends here."""
     here = threading.get_ident()
