@@ -99,6 +99,19 @@ print(json.dumps([owners(of(rows, "tensors")), [r for r in of(rows, "tensors") i
     assert summary["tensor_bytes"] == sum(accounts.values())
 
 
+def test_users_tensors_are_told_from_others_where_only_a_sample_of_them_is_come_to():
+    accounts, places, summary = result_of("""
+def main():
+    kept = [{"at": i, "values": [torch.zeros(5_000 + i % 7)]} for i in range(2_000)]
+    rows, summary = taken()
+    print(json.dumps([owners(of(rows, "tensors")), [r for r in of(rows, "tensors") if r.get("path")], summary]))
+main()
+""")
+    assert accounts["user-held"] == pytest.approx(40_024_000, rel=0.05)
+    assert accounts["user-held"] + accounts.get("other", 0) == summary["tensor_bytes"]
+    assert places[0]["path"].endswith(" kept") and places[0]["storage_count"] == pytest.approx(2_000, rel=0.05)
+
+
 def test_lazy_copies_count_once_and_stay_lazy():
     found = result_of("""
 first = torch.zeros(1_000_000)

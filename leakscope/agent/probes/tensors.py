@@ -13,27 +13,54 @@ def rows(take):
     inventory = take.inventory
     if inventory is None:
         return
-    for row in budget(inventory, "take"):
+    places = _places(inventory.storages, take.walk.storages)
+    held = {}
+    for (_holder, device, dtype), (_node, _storage, _count, size) in places.items():
+        held[device, dtype] = held.get((device, dtype), 0.0) + size
+    for row in budget(inventory, "take", held):
         yield row
-    places = {}
-    for address, storage in inventory.storages.items():
-        node = take.walk.storages.get(address)
-        if storage.owner is not tensors.USER or node is None:
-            continue
-        holder = container_of(node)
-        place = places.setdefault((id(holder), storage.device, storage.dtype), [holder, storage, 0.0, 0.0])
-        place[2] += node.scale
-        place[3] += storage.size * node.scale
-        if storage.size > place[1].size:
-            place[1] = storage
     largest = sorted(places.values(), key=lambda place: -place[3])[:MOST_PLACES]
     for holder, storage, count, size in largest:
         if size >= LEAST_PLACE_BYTES:
             yield dict(_row(tensors.USER, storage, count, size, "take"), path=holder.path())
 
 
-def budget(inventory, moment):
-    """Rows without a path: they add up to all storages that were seen."""
+def _places(storages, nodes):
+    """{(id of the holder's node, device, dtype): [that node, its largest storage, storages, bytes]} of users' tensors.
+
+    Of a long container the walk comes to a sample, and its node knows what all members weigh: each storage that was
+    come to stands for some more.
+    """
+    found = [
+        (nodes[address], storage) for address, storage in storages.items()
+        if storage.owner is tensors.USER and address in nodes
+    ]  # fmt: skip
+    come_to = {}
+    for node, storage in found:
+        if storage.device == "cpu":
+            come_to[node] = come_to.get(node, 0) + storage.size
+    places = {}
+    for node, storage in found:
+        if storage.device == "cpu":
+            stands_for = node.tensor_bytes / (come_to[node] or 1)
+        else:  # only memory of the host is weighed
+            stands_for = node.count / (node.visits or 1)
+        stands_for = max(1.0, stands_for)
+        holder = container_of(node)
+        place = places.setdefault((id(holder), storage.device, storage.dtype), [holder, storage, 0.0, 0.0])
+        place[2] += stands_for
+        place[3] += storage.size * stands_for
+        if storage.size > place[1].size:
+            place[1] = storage
+    return places
+
+
+def budget(inventory, moment, held=()):
+    """Rows without a path: they add up to all storages that were seen.
+
+    ``held``: {(device, dtype): bytes} that users' names lead to, by estimate. Of those that nobody was seen to hold so
+    many are held where others were sampled.
+    """
     groups = {}
     for storage in inventory.storages.values():
         factor = inventory.factor if storage.owner in (tensors.USER, tensors.OTHER, tensors.ACTIVATION) else 1
@@ -42,6 +69,14 @@ def budget(inventory, moment):
         group[2] += storage.size * factor
         if storage.size > group[0].size:
             group[0] = storage
+    for device, dtype in held:
+        users, others = (groups.get((owner, device, dtype)) for owner in (tensors.USER, tensors.OTHER))
+        if users is not None and others is not None and others[2]:
+            share = min(1.0, max(0.0, held[device, dtype] - users[2]) / others[2])
+            for column in (1, 2):
+                moved = others[column] * share
+                users[column] += moved
+                others[column] -= moved
     for (owner, _device, _dtype), (largest, count, size) in groups.items():
         yield _row(owner, largest, count, size, moment)
 
