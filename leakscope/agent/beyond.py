@@ -24,7 +24,7 @@ _LRU_CACHE = type(lru_cache(repr))
 
 
 class Beyond(object):
-    """Of one take: ``types`` and ``least_length`` say what the sweep should pick, ``large`` and ``keep`` get it."""
+    """Of one take: ``types`` and ``least_length`` say what the sweep should pick, ``keep`` gets it."""
 
     def __init__(self, memory):
         self.memory = memory
@@ -32,18 +32,19 @@ class Beyond(object):
         self._outside = _classes_held_outside(memory)
         self.types = frozenset((_LRU_CACHE, *self._outside))
         self.least_length = LARGE_LENGTH if self._looks_for_large_containers() else None
-        self.large = []
+        self._large = []
         self._caches = []
         self._held_outside = {}
 
-    def keep(self, picked):
-        """Of the objects that the sweep picked, those that ``feed`` begins at."""
+    def keep(self, picked, large):
+        """Of the objects that the sweep picked, those that ``feed`` begins at; ``large``: the long containers."""
+        self._large = large
         self._caches = [obj for obj in picked if type(obj) is _LRU_CACHE and obj.cache_info()[3] >= LARGE_LENGTH]
         self._held_outside = {cls: [obj for obj in picked if type(obj) is cls] for cls in self._outside}
 
     def held(self):
         """Ids of the objects that lists of ours refer to meanwhile: each counts one reference too many."""
-        return frozenset(id(obj) for alike in (self.large, *self._held_outside.values()) for obj in alike)
+        return frozenset(id(obj) for alike in (self._large, *self._held_outside.values()) for obj in alike)
 
     def feed(self, walk, deadline):
         """Begin at what the walk has not met, and let go of it. ``deadline``: for asking names."""
@@ -55,7 +56,7 @@ class Beyond(object):
             for cls, alike in self._held_outside.items():
                 _feed_held_outside(walk, cls, alike, self._outside[cls])
         finally:
-            self.large, self._caches, self._held_outside = [], [], {}
+            self._large, self._caches, self._held_outside = [], [], {}
 
     def _library_caches(self, walk):
         """A cached method of a library keeps its objects alive."""
@@ -92,7 +93,7 @@ class Beyond(object):
     def _large_containers(self, walk, deadline):
         """Long ones that have no name of their own: known by who refers to them, asked once they grew."""
         before = self.memory.get("large")
-        unseen = [obj for obj in self.large if id(obj) not in walk.seen]
+        unseen = [obj for obj in self._large if id(obj) not in walk.seen]
         self.memory["large"] = {id(obj): len(obj) for obj in unseen}
         known = self.memory.setdefault("library_names", {})
         grown = []
@@ -101,7 +102,7 @@ class Beyond(object):
             if id(obj) in known or (length and len(obj) - length >= max(LARGE_LENGTH // 4, length // 20)):
                 grown.append(obj)
         grown.sort(key=lambda obj: (id(obj) not in known, -len(obj)))
-        own = (id(self.large), id(unseen), id(grown))
+        own = (id(self._large), id(unseen), id(grown))
         for obj in grown[:MOST_LARGE]:
             if id(obj) not in known:
                 chain = referrers.chain_to(obj, self.memory, own, deadline)

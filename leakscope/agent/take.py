@@ -72,15 +72,15 @@ class Take(object):
         wanted = _SUSPENDED.union(further.types, states, *kinds_of.values())
         self.frozen_count = gc.get_freeze_count()  # as dear as to count the others, which they are missing from
         is_wanted = autograd.is_node if kinds_of["Tensor"] else None
-        self.census, picked, further.large = heap.sweep(wanted, is_wanted, further.least_length)
+        self.census, picked, large = heap.sweep(wanted, is_wanted, further.least_length)
         self._look_into_torch(picked, kinds_of)
         if states:
             texts = frameworks.look([obj for obj in picked if type(obj) in states], states)
             self.other_rows += [("marks", {"text": text}) for text in texts[:4]]
         suspended = [obj for obj in picked if type(obj) in _SUSPENDED]
-        further.keep(picked)
+        further.keep(picked, large)
         graph_nodes = frozenset(id(obj) for obj in picked if type(obj) not in wanted)
-        del picked
+        del picked, large
         self.deadline = thread_time() + self.pause_s
         inventory = self.inventory
         self.walk = walk.Walk(

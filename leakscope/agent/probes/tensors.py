@@ -55,7 +55,7 @@ def _places(storages, nodes):
     return places
 
 
-def budget(inventory, moment, held=()):
+def budget(inventory, moment, held=None):
     """Rows without a path: they add up to all storages that were seen.
 
     ``held``: {(device, dtype): bytes} that users' names lead to, by estimate. Of those that nobody was seen to hold so
@@ -69,10 +69,10 @@ def budget(inventory, moment, held=()):
         group[2] += storage.size * factor
         if storage.size > group[0].size:
             group[0] = storage
-    for device, dtype in held:
+    for (device, dtype), size in (held or {}).items():
         users, others = (groups.get((owner, device, dtype)) for owner in (tensors.USER, tensors.OTHER))
         if users is not None and others is not None and others[2]:
-            share = min(1.0, max(0.0, held[device, dtype] - users[2]) / others[2])
+            share = min(1.0, max(0.0, size - users[2]) / others[2])
             for column in (1, 2):
                 moved = others[column] * share
                 users[column] += moved
