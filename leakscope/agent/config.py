@@ -24,6 +24,17 @@ DEFAULTS = {
 }
 
 
+STRESS = "LEAKSCOPE_STRESS"  # in the job's environment: seconds between takes, none of which is too dear (CONTRIBUTING)
+
+
+def stress_interval_s():
+    """Seconds, or None: the usual schedule."""
+    try:
+        return float(os.environ[STRESS])
+    except (KeyError, ValueError):
+        return None
+
+
 def write(folder, values):
     """Write ``agent.json`` into ``folder``; unknown keys are an error. **Errors** OSError, KeyError."""
     config = dict(DEFAULTS)

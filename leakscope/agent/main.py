@@ -78,7 +78,9 @@ class Agent(object):
         self.may_take = self.takes = bool(options["takes"]) and not _is_helper()
         self.fork = None  # in a forked child: whether it is worth a take
         self.began = monotonic()
-        self.budget = safepoint.Budget(options["take_fraction"], options["take_interval_s"])
+        self.stress_s = config.stress_interval_s()
+        self.tick_s = TICK_S if self.stress_s is None else min(TICK_S, self.stress_s)
+        self.budget = self._new_budget()
         self.steps = safepoint.Steps(self._on_step)
         self.phases = phases.Phases(self._phase_began)
         self.peak = peak.Peak(self._look_at_peak)
@@ -105,6 +107,11 @@ class Agent(object):
         self.request = None
         self.fatal_signals = None
         self._identify()
+
+    def _new_budget(self):
+        if self.stress_s is not None:
+            return safepoint.Stress(self.stress_s)
+        return safepoint.Budget(self.options["take_fraction"], self.options["take_interval_s"])
 
     def _identify(self):
         self.pid = os.getpid()
@@ -185,7 +192,7 @@ class Agent(object):
                     self._write()
             except Exception:
                 self.failures += 1
-            wake.acquire(timeout=TICK_S)
+            wake.acquire(timeout=self.tick_s)
 
     def _consider(self, now):
         """Is a take due, and has it waited too long for its safe point?"""
@@ -208,7 +215,7 @@ class Agent(object):
 
     def _reason(self, elapsed):
         modules, self.module_count = self.module_count, len(sys.modules)
-        if self.module_count > modules and elapsed < IMPORTS_S:
+        if self.module_count > modules and elapsed < IMPORTS_S and self.stress_s is None:
             return None  # imports go on: all that grows now is code
         stamp = safepoint.request_stamp(self.folder)
         if stamp is not None and stamp != self.request:
@@ -339,6 +346,8 @@ class Agent(object):
 
     def _sharing_allows(self, shared_bytes):
         """Looking at an object writes to its page, which its other processes then hold a copy of: bound that cost."""
+        if self.stress_s is not None:
+            return True
         if self.fork.allows(shared_bytes) if self.fork is not None else sharing.parent_allows(shared_bytes):
             return True
         text = "%d MiB are shared with forked children and a take would copy them"
@@ -498,7 +507,7 @@ class Agent(object):
             self.take_number = self.failed_takes = 0
             self.memory = {}
             self.stacks = native.GrowthStacks()  # what grew before is the parent's
-            self.budget = safepoint.Budget(self.options["take_fraction"], self.options["take_interval_s"])
+            self.budget = self._new_budget()
             self.writing = _thread.allocate_lock()
             self.main_thread = _thread.get_ident()
             self.began = monotonic()
@@ -514,6 +523,7 @@ class Agent(object):
             if self.fork is not None:
                 text += ", until it has gained much more itself"
             self.note("forked", text % forker)
+            self.takes = self.may_take and self.stress_s is not None
             self._start_thread()
         except Exception:
             pass
@@ -540,7 +550,7 @@ class Agent(object):
             self._note_exit()
             if self.fatal_signals is not None:
                 self.fatal_signals.leave_to_others()
-            if self.takes and self.pid == os.getpid() and elapsed > 2.0 and not self.taking:
+            if self.takes and self.pid == os.getpid() and (elapsed > 2.0 or self.stress_s is not None) and not self.taking:
                 if self.budget.allows(elapsed):
                     self.wanted = "exception" if hasattr(sys, "last_traceback") else "exit"
                     self._take("exit")

@@ -83,6 +83,26 @@ class Budget(object):
         )  # fmt: skip
 
 
+class Stress(Budget):
+    """For tests of ours (``LEAKSCOPE_STRESS``): a take every ``interval_s``, whatever it costs and finds."""
+
+    def __init__(self, interval_s):
+        super().__init__(1.0, interval_s)
+        self._next_s = 0.0
+
+    def allows(self, elapsed_s):
+        return True
+
+    def is_due(self, elapsed_s, is_flat=bool):
+        return elapsed_s >= self._next_s
+
+    def spend(self, cost_s, elapsed_s):
+        self._next_s = elapsed_s + self._interval_s
+
+    def holds_back(self, elapsed_s):
+        return None
+
+
 # Something while a pending call runs. Not an attribute of the class: with that, Python 3.11 lost a reference to None
 # at each call (50 a second while memory grew, seen in a recording).
 _running = []
