@@ -138,11 +138,13 @@ def finalize(run: Path, keep_journal: bool, checkpoint: bool, quiet: bool) -> No
 
     `report` does it by itself; this is for a journal that was copied from elsewhere, or to free its space.
     """
+    from .recorder import staging
     from .storage import finalize as storage
     from .units import format_bytes
 
     storage.run_lightly()
     path = storage.finalize(run, keep_journal, checkpoint)
+    staging.sweep()
     if not quiet:
         click.echo(f"leakscope: {path} is up to date ({format_bytes(path.stat().st_size)})", err=True)
 

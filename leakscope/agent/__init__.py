@@ -7,7 +7,7 @@ This file imports nothing: the recorder and storage use ``journal`` and ``config
 
 
 def start(folder):
-    """Begin in this process; ``folder`` is the journal. **Errors** any: the caller goes on without an agent."""
+    """Begin in this process; ``folder`` is the one above ours. **Errors** any: the caller goes on without an agent."""
     from . import descriptors
 
     taken = descriptors.take_low_ones()

@@ -1,10 +1,12 @@
 """What the agent is to look at and how often: the recorder writes it, the agent reads it. Standard library, 3.8+.
 
-The file is ``agent.json`` in the journal folder, one level above the agent's own folder.
+The file is ``agent.json``, one level above the agent's own folder.
 """
 
 import json
 import os
+
+from .journal import create
 
 FILE_NAME = "agent.json"
 DEFAULTS = {
@@ -19,6 +21,7 @@ DEFAULTS = {
     "native": False,  # a window of memray where memory grows outside Python; wanted only where the user asked
     "sources": True,  # record the text of the user's modules so that a report can name lines
     "framework_logs": False,  # add our callbacks to the frameworks' own; wanted only where the user asked
+    "journal": None,  # the folder to write to; None: that of this file
     "recorder_pid": None,
     "start_mono_ns": None,  # CLOCK_MONOTONIC at the start of the recording
 }
@@ -42,10 +45,8 @@ def write(folder, values):
         if key not in DEFAULTS:
             raise KeyError(key)
         config[key] = value
-    path = os.path.join(folder, FILE_NAME)
-    with open(path + ".tmp", "w") as stream:
+    with os.fdopen(create(os.path.join(folder, FILE_NAME)), "w") as stream:
         json.dump(config, stream)
-    os.rename(path + ".tmp", path)
 
 
 def read(folder):

@@ -84,7 +84,11 @@ class FatalSignals(object):
 
     def _write_to_file_of(self, pid, start_ticks):
         path = os.path.join(self._folder, FILE_NAME % (pid, start_ticks))
-        self._fd = journal.high(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600))
+        try:
+            os.unlink(path)  # of the program that this process was before it called exec
+        except FileNotFoundError:
+            pass
+        self._fd = journal.high(journal.create(path))
         self._file = journal.identity(self._fd)
         # Since 3.14 it can walk the C stack too, by functions that may wait for a lock the crashed code holds.
         more = {"c_stack": False} if sys.version_info >= (3, 14) else {}

@@ -11,9 +11,11 @@ opens it with O_APPEND and hands each frame to the kernel in one write(2): what 
 everybody. A reader stops at the first frame that is short or fails its CRC.
 """
 
+import errno
 import fcntl
 import json
 import os
+import stat
 import struct
 import zlib
 
@@ -71,7 +73,7 @@ def decode_payload(payload):
 
 def read_blocks(path):
     """Yield (table, rows) of each sound frame; returns (StopIteration value) how many bytes at the end were not."""
-    with open(path, "rb") as stream:
+    with os.fdopen(open_regular(path), "rb") as stream:
         size = os.fstat(stream.fileno()).st_size
         offset = 0
         while True:
@@ -91,6 +93,52 @@ def read_blocks(path):
             yield block
             offset += HEADER.size + length
     return size - offset
+
+
+class NotOurs(OSError):
+    """What lies where a file of a recording is expected is none, or somebody else's."""
+
+
+def create(path, flags=os.O_WRONLY | os.O_APPEND):
+    """A descriptor of a new file that only its owner can read; what is there already stays. **Errors** OSError."""
+    return os.open(path, flags | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
+def open_regular(path):
+    """A descriptor to read from; a fifo keeps nobody waiting. **Errors** NotOurs, OSError."""
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):  # a link, a socket
+            raise NotOurs(errno.EINVAL, _NOT_REGULAR, path) from None
+        raise
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        reason = _NOT_REGULAR
+    elif not is_trusted(status.st_uid):
+        reason = "it belongs to another user (%d): copy the recording to read it" % status.st_uid
+    else:
+        return descriptor
+    os.close(descriptor)
+    raise NotOurs(errno.EPERM, reason, path)
+
+
+_NOT_REGULAR = "it is not a regular file: remove it"
+
+
+def is_trusted(uid):
+    """Whether files of this user are taken for a recording's: our own and root's; root reads everybody's."""
+    return os.geteuid() in (0, uid) or uid == 0
+
+
+def is_there(folder):
+    """Whether the folder is there and nobody else made it: one in /tmp may be made again by others when it is gone."""
+    try:
+        status = os.lstat(folder)
+    except OSError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and is_trusted(status.st_uid)
 
 
 def high(descriptor):
@@ -197,8 +245,13 @@ class Journal:
 
     def _next_segment(self):
         self._close()
-        self._segment += 1
-        path = os.path.join(self._folder, "%s-%06d.jnl" % (self._stem, self._segment))
-        self._fd = high(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600))
+        descriptor = None
+        while descriptor is None:
+            self._segment += 1
+            try:
+                descriptor = create(os.path.join(self._folder, "%s-%06d.jnl" % (self._stem, self._segment)))
+            except FileExistsError:
+                pass  # of the program that this process was before it called exec
+        self._fd = high(descriptor)
         self._file = identity(self._fd)
-        self._size = os.fstat(self._fd).st_size
+        self._size = 0

@@ -48,7 +48,7 @@ _agent = None
 
 
 def start(folder):
-    """Begin in this process; ``folder`` is the journal. **Errors** any: the caller goes on without an agent."""
+    """Begin in this process; ``folder`` is the agent's. **Errors** any: the caller goes on without an agent."""
     global _agent
     if sys.version_info < (3, 8) or _agent is not None:
         return
@@ -57,7 +57,8 @@ def start(folder):
     is_gil_enabled = getattr(sys, "_is_gil_enabled", None)
     if is_gil_enabled is not None and not is_gil_enabled():
         return  # free-threaded: objects do not hold still for anybody
-    _agent = Agent(folder, config.read(folder))
+    options = config.read(folder)
+    _agent = Agent(options["journal"] or folder, options)
     _agent.start()
 
 
@@ -416,7 +417,7 @@ class Agent(object):
         if not self.writing.acquire(timeout=2.0):
             return
         try:
-            if not os.path.isdir(self.folder):
+            if not journal.is_there(self.folder):
                 # The recording is over and its folder gone, but this process lives on: an open file would grow on.
                 self.failures = MAX_FAILURES
                 self.inbox = []
@@ -550,7 +551,12 @@ class Agent(object):
             self._note_exit()
             if self.fatal_signals is not None:
                 self.fatal_signals.leave_to_others()
-            if self.takes and self.pid == os.getpid() and (elapsed > 2.0 or self.stress_s is not None) and not self.taking:
+            if (
+                self.takes
+                and self.pid == os.getpid()
+                and (elapsed > 2.0 or self.stress_s is not None)
+                and not self.taking
+            ):
                 if self.budget.allows(elapsed):
                     self.wanted = "exception" if hasattr(sys, "last_traceback") else "exit"
                     self._take("exit")

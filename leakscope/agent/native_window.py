@@ -11,6 +11,8 @@ import os
 import sys
 from time import monotonic
 
+from . import journal
+
 WINDOW_S = 10.0
 RISES = 3  # takes in a row between which memory in use rose: two may be a warm-up
 LEAST_GROWTH_BYTES = 8 << 20  # over these takes: less is no case for a microscope
@@ -70,10 +72,10 @@ class NativeWindow(object):
         except ImportError:
             self._note("native-window", "not opened: memray is not installed where the job runs (pip install memray)")
             return
-        with open(path + ".json", "w") as stream:
+        with os.fdopen(journal.create(path + ".json"), "w") as stream:
             json.dump({"executable": sys.executable, "window_s": WINDOW_S}, stream)
         tracker = memray.Tracker(
-            destination=memray.FileDestination(path + ".memray", overwrite=True, compress_on_exit=False),
+            destination=memray.FileDestination(path + ".memray", overwrite=False, compress_on_exit=False),
             native_traces=True,
             file_format=memray.FileFormat.AGGREGATED_ALLOCATIONS,  # bounded by the number of places, not of calls
         )

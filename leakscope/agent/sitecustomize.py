@@ -8,9 +8,9 @@ def _start():
     import os
 
     boot = os.path.dirname(os.path.abspath(__file__))
-    journal = os.path.dirname(boot)
+    above = os.path.dirname(boot)
     if "_leakscope_agent" not in sys.modules:
-        folder = os.path.join(journal, "agent")
+        folder = os.path.join(above, "agent")
         spec = importlib.util.spec_from_file_location(
             "_leakscope_agent", os.path.join(folder, "__init__.py"), submodule_search_locations=[folder]
         )
@@ -18,7 +18,7 @@ def _start():
         sys.modules["_leakscope_agent"] = module
         try:
             spec.loader.exec_module(module)
-            module.start(journal)
+            module.start(above)
         except BaseException:
             # Without this the next import of the half-made module would succeed.
             sys.modules.pop("_leakscope_agent", None)

@@ -22,7 +22,9 @@ _NOT_ASKED = "(its message was not read"  # agent/last_words.py
 _NOT_SAID = re.compile(r"^\s*(?:[\^~]+\s*|\[Previous line repeated \d+ more times?\])$")
 _THREAD = re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+.*\(most recent call first\):$")
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/([^/]+)")
-_NOT_USERS = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python\d|\.journal/(?:agent|boot)/|^<frozen|^<__array_f")
+_NOT_USERS = re.compile(
+    r"/(?:site|dist)-packages/|/lib(?:64)?/python\d|(?:\.journal|/leakscope-run-\w+)/(?:agent|boot)/|^<frozen|^<__array_f"
+)
 
 
 class Frame(NamedTuple):

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from ..agent.journal import open_regular
 from ..errors import LeakscopeError
 from ..options import RecordOptions, parse_record, record_help
 from ..schema import SCHEMA_VERSION
@@ -98,8 +99,8 @@ def attach_to(options: RecordOptions) -> int:
         meta={**_meta(options, now_unix_ns, now_mono_ns), "command": attach.commands(options.pids)},
         agent_config=_agent_config(options, now_mono_ns) if enters else None,
     )
-    if enters:
-        output.notes += filter(None, (attach.enter(pid, output.journal_path) for pid in options.pids))
+    if output.staged is not None:
+        output.notes += filter(None, [attach.enter(pid, output.staged, output.journal_path) for pid in options.pids])
     if not options.quiet:
         for note in output.notes:
             console.say(note)
@@ -216,6 +217,7 @@ class _Recording:
         if finalizing.is_possible():
             keep = ["--keep-journal"] if self._options.keep_journal else []
             self._helper = finalizing.start(self._output.path, *keep, log=self._log)
+        self._output.remove_agent()
 
     def _last_rows(self) -> Iterator[tuple[str, Row]]:
         """What can only be told when the job is over: its last words, and what memray saw."""
@@ -260,6 +262,11 @@ class _Recording:
         """Where the helper's complaint goes: beside the journal files, which stay if it has one."""
         return os.path.join(self._output.journal_path, "finalize.log")
 
+    def _complaint(self) -> str:
+        with suppress(OSError), os.fdopen(open_regular(self._log), encoding="utf-8", errors="replace") as stream:
+            return stream.read()
+        return ""
+
     def _recorded(self) -> str:
         shown = naming.shown(self._output.path)
         with suppress(OSError):
@@ -276,7 +283,7 @@ class _Recording:
             return "pyarrow is not installed here, which the finished file needs"
         if self._helper_status is None:
             return "finishing the file was interrupted"
-        complaint = (proc.read_text(self._log) or "").splitlines()
+        complaint = self._complaint().splitlines()
         return complaint[-1].replace("leakscope: ", "", 1) if complaint else "finishing the file failed"
 
 
@@ -338,13 +345,10 @@ def _environment(options: RecordOptions, output: Output) -> dict[str, str]:
     environment = dict(os.environ)
     if b"LC_CTYPE=" not in (proc.read("/proc/self/environ") or b"LC_CTYPE="):
         environment.pop("LC_CTYPE", None)  # Python set it for itself, in the C locale (PEP 538)
-    if not options.agent:
-        return environment
-    if os.pathsep in output.boot_path:
-        output.notes.append(f"no view inside the job: PYTHONPATH cannot hold {output.boot_path}, which has a colon")
+    if output.staged is None:
         return environment
     inherited = environment.get("PYTHONPATH")
-    environment["PYTHONPATH"] = output.boot_path + (os.pathsep + inherited if inherited else "")
+    environment["PYTHONPATH"] = output.staged.boot + (os.pathsep + inherited if inherited else "")
     if options.framework_logs:
         environment["LEAKSCOPE_FRAMEWORK_LOGS"] = "1"  # what the entry point for Lightning looks at
     return environment

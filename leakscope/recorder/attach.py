@@ -16,10 +16,12 @@ import sys
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 
+from ..agent.journal import create
 from ..errors import LeakscopeError
 from ..units import format_duration
 from . import proc
 from .launch import Happening, wait
+from .staging import Staged
 from .tree import Process, Row, Tree
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)  # each ends the recording in order
@@ -27,17 +29,19 @@ _WAKING = (signal.SIGCHLD, signal.SIGALRM)  # which wake it, and no more
 LOOK_S = 1.0  # a process that is no child of ours ends without a signal to us
 
 # What sys.remote_exec runs in the process: the same as at its start, without touching sys.path or its __main__.
+# It may come to that when the recording is long over: then it does nothing.
 _ENTER = """
 import importlib.util, os, sys
-if "_leakscope_agent" not in sys.modules:
-    folder = os.path.join(JOURNAL, "agent")
+os.unlink(SCRIPT)
+if "_leakscope_agent" not in sys.modules and os.path.isdir(JOURNAL):
+    folder = os.path.join(FOLDER, "agent")
     spec = importlib.util.spec_from_file_location(
         "_leakscope_agent", os.path.join(folder, "__init__.py"), submodule_search_locations=[folder]
     )
     module = sys.modules["_leakscope_agent"] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-        module.start(JOURNAL)
+        module.start(FOLDER)
     except BaseException:
         sys.modules.pop("_leakscope_agent", None)
 """
@@ -126,21 +130,37 @@ def can_enter() -> bool:
     return hasattr(sys, "remote_exec")
 
 
-def enter(pid: int, journal_path: str) -> str | None:
+def enter(pid: int, staged: Staged, journal_path: str) -> str | None:
     """Ask a running Python of our own version to start the agent at its next safe point; a line where it refuses.
 
-    The agent must have been staged in ``journal_path``. Seen with 3.14.10: a process 2 s old, entered within a second.
+    Seen with 3.14.10: a process 2 s old, entered within a second.
     """
-    script = os.path.join(journal_path, f"enter-{pid}.py")
-    with open(script, "w", encoding="utf-8") as stream:
+    script = staged.entrance(pid)
+    names = {"SCRIPT": script, "FOLDER": staged.path, "JOURNAL": journal_path}
+    with os.fdopen(create(script), "w", encoding="utf-8") as stream:
         # In a namespace of its own: the interpreter runs the script as part of the job's __main__.
-        stream.write(f"exec({_ENTER!r}, {{'JOURNAL': {journal_path!r}}})\n")
+        stream.write(f"exec({_ENTER!r}, {names!r})\n")
+    if not _can_read(pid, script):  # it would say so on its stderr
+        os.unlink(script)
+        return f"no view inside process {pid}: it is another user's, or sees other files"
     try:
         sys.remote_exec(pid, script)  # type: ignore[attr-defined, unused-ignore]
     except (OSError, RuntimeError, ValueError) as error:  # no Python, another version, switched off, no rights
+        os.unlink(script)
         reason = error.strerror if isinstance(error, OSError) else error
         return f"no view inside process {pid}: {reason}"
     return None
+
+
+def _can_read(pid: int, script: str) -> bool:
+    """Whether it runs as the user whose script it is, and finds it by the same name."""
+    status = proc.read(f"/proc/{pid}/status") or b""
+    if set((proc.text_of(status, b"Uid") or "").split()) != {str(os.geteuid())}:
+        return False
+    try:
+        return os.path.samefile(f"/proc/{pid}/root{script}", script)
+    except OSError:
+        return False
 
 
 class HostTree(Tree):

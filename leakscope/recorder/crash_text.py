@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 
+from ..agent.journal import open_regular
 from .stderr_file import TAIL_BYTES
 from .tree import Row
 
@@ -29,7 +30,7 @@ def of_fatal_signals(journal_path: str) -> Iterator[Row]:
     for name in sorted(os.listdir(journal_path)):
         if match := _FAULT_FILE.fullmatch(name):
             data = b""
-            with suppress(OSError), open(os.path.join(journal_path, name), "rb") as stream:
+            with suppress(OSError), os.fdopen(open_regular(os.path.join(journal_path, name)), "rb") as stream:
                 data = stream.read(_MOST_READ_BYTES)
             if data:
                 pid, start_ticks = map(int, match.groups())

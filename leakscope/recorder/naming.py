@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Mapping
 
+from ..agent.journal import open_regular
 from ..errors import BadInput
 
 DEFAULT_OUTPUT = "run.parquet"
@@ -24,7 +25,8 @@ def output_path(template: str | None, environ: Mapping[str, str], now_unix_s: fl
         template = add_to_name(DEFAULT_OUTPUT, "rank{rank}") if environ.get("RANK") else DEFAULT_OUTPUT
 
     def fill(match: re.Match[str]) -> str:
-        return _value(match.group(1), environ, now_unix_s).replace("/", "_")
+        value = _value(match.group(1), environ, now_unix_s)
+        return value.replace("/", "_") if value.strip(".") else "_" * len(value)  # it names no other folder
 
     return os.path.abspath(_FIELD.sub(fill, template))
 
@@ -79,7 +81,7 @@ def start_stamp(output: str, journal: str) -> str:
 
 def _head(path: str) -> bytes:
     try:
-        with open(path, "rb") as stream:
+        with os.fdopen(open_regular(path), "rb") as stream:
             return stream.read(1024 * 1024)
     except OSError:
         return b""
@@ -88,7 +90,7 @@ def _head(path: str) -> bytes:
 def _parquet_footer(path: str) -> bytes:
     """The footer of a parquet file: its length stands before the last four bytes, and its JSON is not compressed."""
     try:
-        with open(path, "rb") as stream:
+        with os.fdopen(open_regular(path), "rb") as stream:
             stream.seek(-8, os.SEEK_END)
             tail = stream.read(8)
             length = int.from_bytes(tail[:4], "little")

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ..agent.journal import open_regular
 from .tree import Row
 
 TABLE = "native_stacks"
@@ -24,7 +25,9 @@ _NOBODYS = re.compile(
     r"_?Py(?:[A-Z]\w*)?_\w+|(?:__(?:libc|GI__)_*)?(?:m|c|re)alloc\w*|posix_memalign|aligned_alloc|mmap\w*"
     r"|operator new.*"
 )
-_NOT_USERS = re.compile(r"/(?:site|dist)-packages/|/lib/python3|\.journal/agent/|^<frozen|^<unknown>")
+_NOT_USERS = re.compile(
+    r"/(?:site|dist)-packages/|/lib/python3|(?:\.journal|/leakscope-run-\w+)/agent/|^<frozen|^<unknown>"
+)
 
 
 def rows(journal_path: str) -> Iterator[Row]:
@@ -35,7 +38,9 @@ def rows(journal_path: str) -> Iterator[Row]:
             continue
         process = {"pid": int(match[1]), "start_ticks": int(match[2])}
         try:
-            facts = json.loads(path.with_suffix(".json").read_bytes())
+            with os.fdopen(open_regular(path.with_suffix(".json")), "rb") as stream:
+                facts = json.loads(stream.read())
+            os.close(open_regular(path))  # by its name the reader opens it itself
             records = _records(str(facts["executable"]), path)
         except (OSError, ValueError, KeyError, subprocess.SubprocessError):
             continue

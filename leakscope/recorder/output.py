@@ -12,26 +12,18 @@ import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from types import ModuleType
 from typing import Any
 
+from ..agent.journal import Journal, create, open_regular
 from ..errors import BadInput, LeakscopeError
-from . import naming, proc
+from . import naming, proc, staging
 from .naming import shown
+from .staging import Staged, make_folder, remove_folder
 
 JOURNAL_SUFFIX = ".journal"
 REQUEST_TAKE = "request-take"
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _ATTEMPTS = 20
-
-
-def _agent_file(name: str) -> ModuleType:
-    """One file of the agent without the agent: importing its package would cost the recorder 17 ms and 3 MB."""
-    from importlib.machinery import SourceFileLoader
-
-    module = ModuleType(f"leakscope_agent_{name}")
-    SourceFileLoader(module.__name__, os.path.join(_PACKAGE, "agent", f"{name}.py")).exec_module(module)
-    return module
 
 
 class Output:
@@ -41,7 +33,8 @@ class Output:
         self.path = path
         self.journal_path = path + JOURNAL_SUFFIX
         self.notes: list[str] = []
-        self.journal = _agent_file("journal").Journal(self.journal_path, "recorder")
+        self.journal = Journal(self.journal_path, "recorder")
+        self.staged: Staged | None = None  # the agent
         self._meta = meta
         self._lock = -1
 
@@ -51,38 +44,38 @@ class Output:
     ) -> Output:
         """Make the files; ``agent_config`` None leaves the agent out. **Errors** BadInput, LeakscopeError."""
         _check(path, force)
-        notes = []
+        notes: list[str] = []
         try:
             for _ in range(_ATTEMPTS):
-                if _is_in_use(path + JOURNAL_SUFFIX):
+                if by := _in_use_by(path + JOURNAL_SUFFIX):
                     other = naming.add_to_name(path, str(os.getpid()))
-                    notes.append(f"{shown(path)} is in use by another recording: this one is {shown(other)}")
+                    notes.append(f"{shown(path)} is in use by {by}: this one is {shown(other)}")
                     path = other
                 notes += _make_way(path, force)
                 output = cls(path, meta)
-                if output._publish(agent_config):
+                if output._publish():
                     output._write_empty()
                     output.notes = notes
+                    if agent_config is not None:
+                        output._stage(agent_config)
                     return output
         except OSError as error:
             raise LeakscopeError(f"cannot record to {shown(path)}: {error.strerror or error}") from None
         raise LeakscopeError(f"cannot record to {shown(path)}: other recorders keep taking that name")
 
-    @property
-    def boot_path(self) -> str:
-        """The folder for the job's PYTHONPATH."""
-        return os.path.join(self.journal_path, "boot")
-
-    def _publish(self, agent_config: Mapping[str, Any] | None) -> bool:
-        """Make the journal folder appear, whole; False if another one is there by now."""
-        staging = os.path.join(os.path.dirname(self.path), f".{os.path.basename(self.journal_path)}.tmp-{os.getpid()}")
-        _remove_folder(staging)  # of a recorder that was killed: in a container pids come again
-        os.mkdir(staging)
+    def _stage(self, agent_config: Mapping[str, Any]) -> None:
         try:
-            self._fill(staging)
-            if agent_config is not None:
-                _stage_agent(staging, agent_config)
-            os.rename(staging, self.journal_path)
+            self.staged = staging.stage(self.journal_path, agent_config)
+        except OSError as error:
+            self.notes.append(f"no view inside the job, there is no safe place for the agent: {error.strerror}")
+
+    def _publish(self) -> bool:
+        """Make the journal folder appear, whole; False if another one is there by now."""
+        folder = _hidden(self.journal_path)
+        make_folder(folder)
+        try:
+            self._fill(folder)
+            os.rename(folder, self.journal_path)
             return True
         except FileExistsError:
             return False
@@ -91,23 +84,23 @@ class Output:
                 return False
             raise
         finally:
-            _remove_folder(staging)
+            remove_folder(folder)
 
     def _fill(self, folder: str) -> None:
         self.release()
-        self._lock = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._lock = create(os.path.join(folder, "lock"), os.O_RDWR)
         with suppress(OSError):  # a file system without locks
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        with open(os.path.join(folder, "meta.json"), "w", encoding="utf-8") as stream:
+        with os.fdopen(create(os.path.join(folder, "meta.json")), "w", encoding="utf-8") as stream:
             json.dump(self._meta, stream)
 
     def _write_empty(self) -> None:
         """The pre-built empty recording, so that every reader of parquet finds a valid file from now on."""
         with open(os.path.join(_PACKAGE, "storage", "empty.parquet"), "rb") as stream:
             empty = stream.read()
-        temporary = os.path.join(os.path.dirname(self.path), f".{os.path.basename(self.path)}.tmp-{os.getpid()}")
+        temporary = _hidden(self.path)
         try:
-            with open(temporary, "wb") as stream:
+            with os.fdopen(create(temporary), "wb") as stream:
                 stream.write(empty)
             os.rename(temporary, self.path)
         except OSError:
@@ -122,16 +115,17 @@ class Output:
         """
         if not os.path.isdir(self.journal_path):
             self.journal.abandon()
-            os.mkdir(self.journal_path)
+            make_folder(self.journal_path)
             self._fill(self.journal_path)
             raise FileNotFoundError(errno.ENOENT, "the journal folder had vanished")
 
     def request_take(self, reason: str) -> None:
         """Ask the agents for an inventory now; they watch for this file. **Errors** OSError."""
         path = os.path.join(self.journal_path, REQUEST_TAKE)
-        with open(path + ".tmp", "w", encoding="utf-8") as stream:
+        temporary = _hidden(path)
+        with os.fdopen(create(temporary), "w", encoding="utf-8") as stream:
             stream.write(reason)
-        os.rename(path + ".tmp", path)
+        os.rename(temporary, path)
 
     def written_bytes(self) -> int:
         """Bytes of all journal files, the agents' too."""
@@ -145,10 +139,17 @@ class Output:
             os.close(self._lock)
             self._lock = -1
 
+    def remove_agent(self) -> None:
+        """What the job starts from now on is not looked into."""
+        if self.staged is not None:
+            self.staged.remove()
+            self.staged = None
+
     def remove(self) -> None:
         """Take everything back: the command could not be started."""
         self.release()
-        _remove_folder(self.journal_path)
+        self.remove_agent()
+        remove_folder(self.journal_path)
         with suppress(OSError):
             os.unlink(self.path)
 
@@ -173,14 +174,24 @@ def _is_parquet_or_empty(path: str) -> bool:
         return stream.read(4) in (b"PAR1", b"")
 
 
-def _is_in_use(journal: str) -> bool:
-    """Whether a recorder lives, or a job whose recorder was killed still writes there."""
+def _hidden(path: str) -> str:
+    """A name beside it that nobody can have taken before."""
+    folder, name = os.path.split(path)
+    return os.path.join(folder, f".{name}.tmp-{os.urandom(8).hex()}")
+
+
+def _in_use_by(journal: str) -> str | None:
+    """Who must not be disturbed: a recorder that lives, a job that writes on after it, or another user."""
+    another = "another recording"
     with suppress(OSError):
-        descriptor = os.open(os.path.join(journal, "lock"), os.O_RDONLY | os.O_CLOEXEC)
+        if os.geteuid() not in (0, os.lstat(journal).st_uid):
+            return "another user"
+    with suppress(OSError):
+        descriptor = open_regular(os.path.join(journal, "lock"))
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            return True
+            return another
         finally:
             os.close(descriptor)
     with suppress(OSError):
@@ -189,8 +200,8 @@ def _is_in_use(journal: str) -> bool:
             if parts[0] == "agent" and len(parts) == 4 and parts[1].isdigit():
                 stat = proc.stat(int(parts[1]))
                 if stat is not None and not stat.is_dead and str(stat.start_ticks) == parts[2]:
-                    return True
-    return False
+                    return another
+    return None
 
 
 def _make_way(path: str, force: bool) -> list[str]:
@@ -199,7 +210,7 @@ def _make_way(path: str, force: bool) -> list[str]:
     if not (os.path.lexists(path) or os.path.lexists(journal)):
         return []
     if force:
-        _remove_folder(journal)
+        remove_folder(journal)
         with suppress(FileNotFoundError):
             os.unlink(path)
         return []
@@ -212,36 +223,3 @@ def _make_way(path: str, force: bool) -> list[str]:
         with suppress(FileNotFoundError):
             os.rename(old, new)
     return [f"the earlier {shown(path)} is now {shown(target)}"]
-
-
-_COMPILED = "__pycache__"
-
-
-def _stage_agent(folder: str, config: Mapping[str, Any]) -> None:
-    """Copy the agent: ``boot`` holds nothing but sitecustomize.py, so that nothing else there can be imported."""
-    source = os.path.join(_PACKAGE, "agent")
-    os.mkdir(os.path.join(folder, "boot"))
-    for part in ("", _COMPILED, "probes", os.path.join("probes", _COMPILED)):
-        os.mkdir(os.path.join(folder, "agent", part))
-        with suppress(FileNotFoundError):  # a package that nobody has compiled
-            for name in os.listdir(os.path.join(source, part)):
-                if name.endswith((".py", ".pyc")):
-                    target = "boot" if name == "sitecustomize.py" else os.path.join("agent", part)
-                    _copy(os.path.join(source, part, name), os.path.join(folder, target, name))
-    _agent_file("config").write(folder, dict(config))
-
-
-def _copy(source: str, target: str) -> None:
-    """With its modification time, by which Python knows the compiled code for that of its source: 50 ms a process."""
-    with open(source, "rb") as reader, open(target, "wb") as writer:
-        writer.write(reader.read())
-        times = os.fstat(reader.fileno())
-    os.utime(target, ns=(times.st_atime_ns, times.st_mtime_ns))
-
-
-def _remove_folder(path: str) -> None:
-    """Remove a folder if it is there."""
-    if os.path.lexists(path):
-        import shutil  # 3 ms and its compression modules: not for a start that needs nothing removed
-
-        shutil.rmtree(path, ignore_errors=True)

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from ..agent.journal import NotOurs, create, open_regular
 from ..errors import BadInput, LeakscopeError, UnreadableRecording
 from .merge import merge, segments
 
@@ -33,7 +34,13 @@ def journal_of(output: Path) -> Path:
 
 def is_journal(folder: Path) -> bool:
     """Whether ``folder`` is a journal: a folder in which a recorder has begun to write."""
-    return folder.is_dir() and ((folder / "meta.json").exists() or bool(segments(folder)))
+    try:
+        names = os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except PermissionError:
+        raise UnreadableRecording(f"{folder} cannot be read: only who recorded it can, and root") from None
+    return "meta.json" in names or any(name.endswith(".jnl") for name in names)
 
 
 def is_live(journal: Path) -> bool:
@@ -63,6 +70,8 @@ def finalize(output: str | os.PathLike[str], keep_journal: bool = False, checkpo
     if path.name.endswith(JOURNAL_SUFFIX):
         path = path.with_name(path.name[: -len(JOURNAL_SUFFIX)])
     journal = journal_of(path)
+    if not checkpoint:
+        _remove_leftovers(path)
     if not is_journal(journal):
         if path.is_file():
             return path
@@ -104,11 +113,12 @@ class _NoPandas:
 
 
 def _replace(path: Path, journal: Path, checkpoint: bool) -> None:
-    temporary = path.with_name(f".{path.name}.tmp-{os.getpid()}")
+    temporary = _hidden(path, "tmp")
     try:
         for stale in path.parent.glob(f".{glob.escape(path.name)}.tmp-*"):  # of one that was killed: we are alone
-            stale.unlink(missing_ok=True)
-        with open(temporary, "w+b") as stream:
+            with suppress(OSError):  # another user's
+                stale.unlink()
+        with os.fdopen(create(temporary, os.O_RDWR), "w+b") as stream:
             footer = merge(journal, stream, "checkpoint" if checkpoint else "final")
             if not checkpoint and footer["ended"][0] == "lost" and (pids := living_writers(journal)):
                 raise BadInput(
@@ -131,7 +141,7 @@ def _replace(path: Path, journal: Path, checkpoint: bool) -> None:
 
 def _remove(journal: Path) -> None:
     """Take the journal out of sight in one step: a half-deleted one must never pass for the whole truth."""
-    doomed = journal.with_name(f".{journal.name}.done-{os.getpid()}")
+    doomed = _hidden(journal, "done")
     try:
         os.rename(journal, doomed)
     except OSError as error:
@@ -139,6 +149,17 @@ def _remove(journal: Path) -> None:
             f"cannot remove {journal}: {error.strerror}; everything in it is in the recording"
         ) from error
     shutil.rmtree(doomed, ignore_errors=True)
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Of one that was killed while it removed a journal; everything in it was in the recording by then."""
+    for doomed in path.parent.glob(f".{glob.escape(journal_of(path).name)}.done-*"):
+        shutil.rmtree(doomed, ignore_errors=True)
+
+
+def _hidden(path: Path, suffix: str) -> Path:
+    """A name beside it that nobody can have taken before."""
+    return path.with_name(f".{path.name}.{suffix}-{os.urandom(8).hex()}")
 
 
 def _sync_folder(folder: Path) -> None:
@@ -157,7 +178,7 @@ def _alone(journal: Path) -> Iterator[bool]:
     Yields whether the journal is still there when our turn has come.
     """
     try:
-        descriptor = os.open(journal, os.O_RDONLY)
+        descriptor = os.open(journal, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except FileNotFoundError:
         yield False
         return
@@ -182,7 +203,9 @@ def _is_same(descriptor: int, path: Path) -> bool:
 def _lock_file(journal: Path) -> Iterator[int | None]:
     """Hold the recorder's lock; yields None if a recorder holds it, -1 if there is no lock file to hold."""
     try:
-        descriptor = os.open(journal / "lock", os.O_RDONLY)
+        descriptor = open_regular(journal / "lock")
+    except NotOurs as error:
+        raise UnreadableRecording(f"{error.filename} cannot be read: {error.strerror}") from None
     except OSError:
         yield -1
         return

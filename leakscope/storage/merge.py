@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -18,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from .. import schema
-from ..agent.journal import read_blocks
+from ..agent.journal import NotOurs, open_regular, read_blocks
 from ..errors import UnreadableRecording
 from .arrow import FOOTER_KEY, ROW_GROUP_ROWS, arrow_schema, column_array, parquet_writer
 
@@ -33,10 +34,13 @@ Row = dict[str, Any]
 def read_meta(journal: Path) -> dict[str, Any]:
     """``meta.json`` of a journal; empty when the recorder died before writing it or it is damaged.
 
-    **Errors** UnreadableRecording if the journal is of a newer format.
+    **Errors** UnreadableRecording if the journal is of a newer format, or the file is none of a recording's.
     """
     try:
-        meta = json.loads((journal / "meta.json").read_bytes())
+        with os.fdopen(open_regular(journal / "meta.json"), "rb") as stream:
+            meta = json.loads(stream.read())
+    except NotOurs as error:
+        raise UnreadableRecording(f"{error.filename} cannot be read: {error.strerror}") from None
     except (OSError, ValueError):
         return {}
     if not isinstance(meta, dict):

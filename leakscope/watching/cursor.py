@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, BinaryIO
 
-from ..agent.journal import HEADER, MAX_FRAME_BYTES, decode_payload
+from ..agent.journal import HEADER, MAX_FRAME_BYTES, decode_payload, open_regular
 
 Row = dict[str, Any]
 
@@ -54,7 +54,7 @@ class _File:
     """One file and how far it was read."""
 
     def __init__(self, path: str) -> None:
-        self._stream: BinaryIO = open(path, "rb")  # noqa: SIM115  (closed by close)
+        self._stream: BinaryIO = os.fdopen(open_regular(path), "rb")
         self._offset = 0
 
     def blocks(self) -> Iterator[tuple[str, list[Row]]]:

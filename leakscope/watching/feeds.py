@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..agent.journal import NotOurs, open_regular
 from ..errors import BadInput, UnreadableRecording
 from ..recorder import attach, proc
 from ..recorder.sources import cgroup_memory, gpu_memory, host_memory, limits, process_memory
@@ -57,7 +58,7 @@ def journal_of(output: Path) -> Path:
 def is_recording(journal: Path) -> bool:
     """Whether a recorder holds the journal's lock."""
     try:
-        descriptor = os.open(journal / "lock", os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_regular(journal / "lock")
     except OSError:
         return False
     try:
@@ -180,7 +181,10 @@ def _dated(row: Row) -> Row:
 
 def _meta(journal: Path) -> dict[str, Any]:
     try:
-        meta = json.loads((journal / "meta.json").read_bytes())
+        with os.fdopen(open_regular(journal / "meta.json"), "rb") as stream:
+            meta = json.loads(stream.read())
+    except NotOurs as error:
+        raise UnreadableRecording(f"{error.filename} cannot be read: {error.strerror}") from None
     except (OSError, ValueError):
         return {}
     if not isinstance(meta, dict):

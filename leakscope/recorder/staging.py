@@ -1,0 +1,213 @@
+"""The agent's files for one run, where nobody but their user can put any. Runs in the recorder.
+
+What the job starts finds ``boot`` on its PYTHONPATH, and what outlives the recording (a daemon, a terminal of tmux)
+keeps it there: whoever could make that folder anew would have their sitecustomize.py run by the next Python. So a run's
+folder has a name that nobody can guess, in a folder into which only the user can look or write, and which stays.
+Python looks into a folder that is gone, or that it may not read, and says nothing.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import stat
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from ..agent import config
+from ..agent.journal import create, open_regular
+from . import proc
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_NAME = "leakscope"
+_RUN = "leakscope-run-"  # analyzers and native_stacks know our own frames by it
+_OWNER = "run.json"  # whose folder it is
+_COMPILED = "__pycache__"
+_PRIVATE = 0o700
+_ABANDONED_S = 3600.0  # one that does not say whose it is: its recorder was killed while it made it
+
+
+class Staged:
+    """The agent of one run, ready to be started from ``boot`` or, in a process that runs already, by ``entrance``."""
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self.path = path
+        self.boot = os.path.join(path, "boot")
+        self._descriptor = descriptor  # locked for as long as the recorder lives
+
+    def entrance(self, pid: int) -> str:
+        """The name of a script for that process to run and remove: while both are there, the folder stays."""
+        status = proc.stat(pid)
+        return os.path.join(self.path, f"enter-{pid}-{status.start_ticks if status is not None else 0}.py")
+
+    def remove(self) -> None:
+        """The recording is over. What the job still starts is not looked into."""
+        with suppress(OSError):
+            if not _is_awaited(self.path):
+                remove_folder(self.path)
+        os.close(self._descriptor)
+
+
+def stage(journal_path: str, agent_config: Mapping[str, Any]) -> Staged:
+    """Copy the agent. **Errors** OSError with a reason for the user, where no folder will do."""
+    sweep()
+    reasons: list[str] = []
+    for base in _bases():
+        if (staged := _staged(base, journal_path, agent_config, reasons)) is not None:
+            return staged
+    raise OSError(None, f"{'; '.join(dict.fromkeys(reasons))}: set XDG_CACHE_HOME to a folder of your own")
+
+
+def sweep() -> None:
+    """Remove what recorders that were killed left behind, unless their job may still start from there."""
+    for base in _bases():
+        with suppress(OSError):
+            if _is_private(base):
+                for name in os.listdir(base):
+                    if name.startswith(_RUN):
+                        _remove_if_left(os.path.join(base, name))
+
+
+def make_folder(path: str) -> None:
+    """For its user alone, whatever the umask."""
+    os.mkdir(path, _PRIVATE)
+    os.chmod(path, _PRIVATE)
+
+
+def remove_folder(path: str) -> None:
+    """Remove a folder if it is there."""
+    if os.path.lexists(path):
+        import shutil  # 3 ms and its compression modules: not for a start that needs nothing removed
+
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _bases() -> Iterator[str]:
+    """Folders to try: the user's cache, which all computers of a cluster see, before what ends with a session."""
+    environ, of_user = os.environ.get, f"{_NAME}-{os.geteuid()}"
+    cache = environ("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    own = ((cache, _NAME), (environ("XDG_RUNTIME_DIR"), _NAME))
+    for above, name in (*own, (environ("TMPDIR"), of_user), ("/tmp", of_user), ("/var/tmp", of_user)):
+        # A colon could not stand in PYTHONPATH.
+        if above and os.path.isabs(above) and os.pathsep not in (above := os.path.realpath(above)):
+            yield os.path.join(above, name)
+
+
+def _make(base: str) -> bool:
+    """Have this folder, as it must be. False if it cannot be trusted. **Errors** OSError."""
+    above = os.path.dirname(base)
+    if not os.path.lexists(above) and _stays_ours(os.path.dirname(above)):
+        make_folder(above)
+    if not _stays_ours(above):
+        return False
+    with suppress(FileExistsError):
+        make_folder(base)
+    return _is_private(base)
+
+
+def _is_private(base: str) -> bool:
+    """Whether only its user and root can look into it, write to it, or put another in its place."""
+    status = os.lstat(base)
+    is_own = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077
+    return is_own and _stays_ours(os.path.dirname(base))
+
+
+def _stays_ours(folder: str) -> bool:
+    """Whether nobody but the user and root can put something else in the place of what is theirs in it."""
+    trusted = {0, os.geteuid(), os.stat("/").st_uid}  # in a user namespace, root outside has another number
+    status = os.lstat(folder)
+    is_open = status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX
+    if is_open or status.st_uid not in trusted or not stat.S_ISDIR(status.st_mode):
+        return False
+    return folder == "/" or _stays_ours(os.path.dirname(folder))
+
+
+def _staged(base: str, journal_path: str, agent_config: Mapping[str, Any], reasons: list[str]) -> Staged | None:
+    """None where it cannot be: one more of ``reasons``."""
+    try:
+        if _make(base):
+            return _stage(base, journal_path, agent_config)
+        reasons.append(f"{base} can be changed by others")
+    except OSError as error:
+        reasons.append(f"{base}: {error.strerror}")
+    return None
+
+
+def _stage(base: str, journal_path: str, agent_config: Mapping[str, Any]) -> Staged:
+    """``boot`` holds nothing but sitecustomize.py, so that nothing else there can be imported."""
+    folder = os.path.join(base, _RUN + os.urandom(16).hex())
+    make_folder(folder)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with os.fdopen(create(os.path.join(folder, _OWNER)), "w") as stream:
+            json.dump({"host": os.uname().nodename, "journal": journal_path, "file": _file(journal_path)}, stream)
+        source = os.path.join(_PACKAGE, "agent")
+        make_folder(os.path.join(folder, "boot"))
+        for part in ("", _COMPILED, "probes", os.path.join("probes", _COMPILED)):
+            make_folder(os.path.join(folder, "agent", part))
+            with suppress(FileNotFoundError):  # a package that nobody has compiled
+                for name in os.listdir(os.path.join(source, part)):
+                    if name.endswith((".py", ".pyc")):
+                        target = "boot" if name == "sitecustomize.py" else os.path.join("agent", part)
+                        _copy(os.path.join(source, part, name), os.path.join(folder, target, name))
+        config.write(folder, {**agent_config, "journal": journal_path})
+    except BaseException:
+        os.close(descriptor)
+        remove_folder(folder)
+        raise
+    return Staged(folder, descriptor)
+
+
+def _copy(source: str, target: str) -> None:
+    """With its modification time, by which Python knows the compiled code for that of its source: 50 ms a process."""
+    with open(source, "rb") as reader, os.fdopen(create(target), "wb") as writer:
+        writer.write(reader.read())
+        times = os.fstat(reader.fileno())
+    os.utime(target, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def _remove_if_left(folder: str) -> None:
+    """**Errors** OSError."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        with suppress(OSError):  # its recorder lives, or nobody can tell
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not (_is_used(folder) or _is_awaited(folder)):
+                remove_folder(folder)
+    finally:
+        os.close(descriptor)
+
+
+def _is_used(folder: str) -> bool:
+    """Whether a job that outlived its recorder may start Pythons from here: where it is to write is still there."""
+    try:
+        with os.fdopen(open_regular(os.path.join(folder, _OWNER)), "rb") as stream:
+            owner = json.loads(stream.read())
+    except (OSError, ValueError):
+        return time.time() - os.lstat(folder).st_mtime < _ABANDONED_S
+    return bool(owner["host"] != os.uname().nodename or owner["file"] == _file(owner["journal"]))
+
+
+def _is_awaited(folder: str) -> bool:
+    """Whether a process that lives was asked to enter and has not: it would complain on its stderr."""
+    for name in os.listdir(folder):
+        parts = name.split(".")[0].split("-")
+        if parts[0] == "enter" and len(parts) == 3:
+            status = proc.stat(int(parts[1]))
+            if status is not None and not status.is_dead and str(status.start_ticks) == parts[2]:
+                return True
+    return False
+
+
+def _file(path: str) -> list[int] | None:
+    """Which file or folder a name stands for."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    return [status.st_dev, status.st_ino]
