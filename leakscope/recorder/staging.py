@@ -145,7 +145,8 @@ def _stage(base: str, journal_path: str, agent_config: Mapping[str, Any]) -> Sta
         with suppress(OSError):  # a file system without locks
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with os.fdopen(create(os.path.join(folder, _OWNER)), "w") as stream:
-            json.dump({"host": os.uname().nodename, "journal": journal_path, "file": _file(journal_path)}, stream)
+            owner = {"host": os.uname().nodename, "folder": os.path.dirname(journal_path)}
+            json.dump({**owner, "journal": _number(journal_path)}, stream)
         source = os.path.join(_PACKAGE, "agent")
         make_folder(os.path.join(folder, "boot"))
         for part in ("", _COMPILED, "probes", os.path.join("probes", _COMPILED)):
@@ -184,13 +185,17 @@ def _remove_if_left(folder: str) -> None:
 
 
 def _is_used(folder: str) -> bool:
-    """Whether a job that outlived its recorder may start Pythons from here: where it is to write is still there."""
+    """Whether a job that outlived its recorder may start Pythons from here: its journal is still there, by any name."""
     try:
         with os.fdopen(open_regular(os.path.join(folder, _OWNER)), "rb") as stream:
             owner = json.loads(stream.read())
     except (OSError, ValueError):
         return time.time() - os.lstat(folder).st_mtime < _ABANDONED_S
-    return bool(owner["host"] != os.uname().nodename or owner["file"] == _file(owner["journal"]))
+    if owner["host"] != os.uname().nodename:
+        return True  # a cache that several computers share
+    with suppress(OSError), os.scandir(owner["folder"]) as entries:
+        return any(_number(entry.path) == owner["journal"] for entry in entries if entry.name.endswith(".journal"))
+    return False
 
 
 def _is_awaited(folder: str) -> bool:
@@ -204,10 +209,7 @@ def _is_awaited(folder: str) -> bool:
     return False
 
 
-def _file(path: str) -> list[int] | None:
-    """Which file or folder a name stands for."""
-    try:
-        status = os.lstat(path)
-    except OSError:
-        return None
+def _number(path: str) -> list[int]:
+    """Which folder a name stands for."""
+    status = os.lstat(path)
     return [status.st_dev, status.st_ino]

@@ -16,6 +16,7 @@ import pytest
 from leakscope.analyzers import analyze
 from leakscope.errors import LeakscopeError
 from leakscope.recorder import attach, candidates, proc
+from leakscope.recorder.staging import Staged
 from leakscope.recorder.tree import Tree
 from leakscope.storage import open_recording
 
@@ -219,11 +220,12 @@ def test_what_a_running_interpreter_is_asked_to_run_starts_the_agent(
 ) -> None:
     """In place of ``sys.remote_exec`` of Python 3.14, another process runs the script as part of its ``__main__``."""
     journal = stage(tmp_path)
+    staged = Staged(str(journal), os.open(journal, os.O_RDONLY))
     asked: list[tuple[int, str]] = []
     monkeypatch.setattr(sys, "remote_exec", lambda pid, script: asked.append((pid, script)), raising=False)
-    assert attach.enter(42, str(journal)) is None
+    assert attach.enter(os.getpid(), staged, str(journal)) is None
     ((pid, script),) = asked
-    assert pid == 42
+    assert pid == os.getpid()
     program = f"before = set(globals()); exec({Path(script).read_text()!r}); print(*set(globals()) - before)"
     done = subprocess.run([PYTHON, "-c", program], env=environment(), capture_output=True, text=True, check=True)
     assert (done.stdout.strip(), done.stderr) == ("before", "")
@@ -235,7 +237,10 @@ def test_an_interpreter_that_refuses_is_recorded_from_outside(tmp_path: Path, mo
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(sys, "remote_exec", refuse, raising=False)
-    assert attach.enter(42, str(tmp_path)) == "no view inside process 42: Operation not permitted"
+    staged = Staged(str(tmp_path), os.open(tmp_path, os.O_RDONLY))
+    said = attach.enter(os.getpid(), staged, str(tmp_path))
+    staged.remove()
+    assert said == f"no view inside process {os.getpid()}: Operation not permitted"
 
 
 TRAINING = """

@@ -1,0 +1,1 @@
+"""Attacks by other users of the same computer, carried out."""
