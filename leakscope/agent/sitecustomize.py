@@ -36,7 +36,7 @@ def _make_way(boot):
     try:
         import sitecustomize  # noqa: F401
     except ImportError as error:
-        if error.name != "sitecustomize":
+        if getattr(error, "name", str(error).rpartition(" ")[2]) != "sitecustomize":  # Python 2 has no name
             raise  # theirs is there and broken: it fails as it would without us
         if ours is not None:
             sys.modules["sitecustomize"] = ours
