@@ -27,7 +27,7 @@ _CODE = (
 _ENVIRON = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
 _ENDS_WAITING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _NICE = 19
-_LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK
+_NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 
 
 def is_possible() -> bool:
@@ -51,7 +51,7 @@ def start(output: str, *options: str, log: str = os.devnull) -> int:
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 2, log, _LOG_FLAGS, 0o600),
+            (os.POSIX_SPAWN_OPEN, 2, log, os.O_WRONLY | (_NEW if log != os.devnull else 0), 0o600),
         ],
         setpgroup=0,
         setsigmask=(),

@@ -483,6 +483,14 @@ def test_other_versions_of_python(tmp_path: Path, python: str) -> None:
     assert held and held[-1]["deep_bytes"] > 1_000_000
 
 
+@pytest.mark.parametrize("python", list(Path.home().glob(".pyenv/versions/2.7.*/bin/python")))
+def test_python_2_starts_as_without_us(tmp_path: Path, python: Path) -> None:
+    journal = stage(tmp_path)
+    assert run(journal, "-c", "print('well')", python=str(python)).stderr == ""
+    (tmp_path / "sitecustomize.py").write_text("print('theirs')\n")
+    assert run(journal, "-c", "", python=str(python), PYTHONPATH=str(tmp_path)).stdout == "theirs\n"
+
+
 @pytest.mark.parametrize("python", [p for p in _interpreters() if re.search(r"3\.1[2-4]", p)] or [sys.executable])
 def test_fork_warns_of_no_threads(tmp_path: Path, python: str) -> None:
     """Python 3.12 and later warn when a process with threads forks: ours must not be the reason."""
