@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 SEVERITIES = ("critical", "warning", "note")
+AGENT = "_leakscope_agent"  # ``Subject.module`` of a crash that leakscope's own agent may have caused
 
 
 @dataclass(frozen=True)
@@ -282,8 +283,16 @@ class Report:
     excerpts: Sequence[Excerpt] = ()
 
 
+def is_our_crash(finding: Finding) -> bool:
+    """Whether leakscope itself may be what made the job fail."""
+    return finding.kind == "crash" and finding.subject.module == AGENT
+
+
 def in_order(findings: Sequence[Finding]) -> list[Finding]:
-    """Findings by severity, a kill before what led to it, then by bytes times our confidence, largest first."""
-    return sorted(
-        findings, key=lambda f: (SEVERITIES.index(f.severity), f.kind != "oom-kill", -f.bytes * f.confidence, f.title)
-    )
+    """Our own fault, then by severity, a kill before what led to it, then by bytes times our confidence."""
+
+    def rank(f: Finding) -> tuple[object, ...]:
+        severity = SEVERITIES.index(f.severity)
+        return not is_our_crash(f), severity, f.kind != "oom-kill", -f.bytes * f.confidence, f.title
+
+    return sorted(findings, key=rank)

@@ -17,7 +17,8 @@ import sys
 from . import journal
 
 FILE_NAME = "fault-%d-%d.txt"  # pid and start time; the recorder reads it when all is over
-_NUMBERS = tuple(getattr(_signal, name) for name in ("SIGSEGV", "SIGFPE", "SIGABRT", "SIGBUS", "SIGILL"))
+FAULTS = tuple(getattr(_signal, name) for name in ("SIGSEGV", "SIGFPE", "SIGBUS", "SIGILL"))  # of the code itself
+_NUMBERS = FAULTS + (_signal.SIGABRT,)
 _ACTION_BYTES = 512  # more than a struct sigaction has on any platform
 _PUBLIC = ("enable", "disable", "is_enabled")
 

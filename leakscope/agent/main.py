@@ -210,9 +210,17 @@ class Agent(object):
         # A main thread that has not come by since the take before is not waited for once more.
         waits_since = min(self.wanted_at, self.pending.asked_at or self.wanted_at)
         if now - waits_since > safepoint.PATIENCE_S:
-            self._take("agent-thread")
+            self._take_here()
             return
         self.pending.ask()
+
+    def _take_here(self):
+        """On the agent's thread. At a blocked fault the kernel ends the process before its words are written."""
+        _signal.pthread_sigmask(_signal.SIG_UNBLOCK, fatal_signals.FAULTS)
+        try:
+            self._take("agent-thread")
+        finally:
+            _signal.pthread_sigmask(_signal.SIG_BLOCK, fatal_signals.FAULTS)
 
     def _reason(self, elapsed):
         modules, self.module_count = self.module_count, len(sys.modules)

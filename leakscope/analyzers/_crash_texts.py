@@ -10,6 +10,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ..faults import crashed_thread
+
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"\n]+)", line (?P<line>\d+),? in (?P<function>[^\n]+)$')
 _HEAD = "Traceback (most recent call last):"
 _OF_WORKER = f"Original {_HEAD}"  # torch
@@ -20,7 +22,6 @@ _JOINTS = re.compile(
 _OF_CHILD = re.compile(r"^Process \S.*:$")  # multiprocessing, before it prints the traceback
 _NOT_ASKED = "(its message was not read"  # agent/last_words.py
 _NOT_SAID = re.compile(r"^\s*(?:[\^~]+\s*|\[Previous line repeated \d+ more times?\])$")
-_THREAD = re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+.*\(most recent call first\):$")
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/([^/]+)")
 _NOT_USERS = re.compile(
     r"/(?:site|dist)-packages/|/lib(?:64)?/python\d|(?:\.journal|/leakscope-run-\w+)/(?:agent|boot)/|^<frozen|^<__array_f"
@@ -50,12 +51,8 @@ class Frame(NamedTuple):
 
 def frames(text: str) -> list[Frame]:
     """The calls of the last traceback, or of the thread that crashed: the innermost last."""
-    lines = text.splitlines()
-    heads = [at for at, line in enumerate(lines) if _THREAD.match(line)]
-    crashed = [at for at in heads if lines[at].startswith("Current")]
-    if crashed:
-        return _frames(lines[crashed[-1] + 1 : next((at for at in heads if at > crashed[-1]), len(lines))])[::-1]
-    return _frames(lines)
+    crashed = crashed_thread(text)
+    return _frames(text.splitlines()) if crashed is None else _frames(crashed)[::-1]
 
 
 def innermost_user(calls: Sequence[Frame]) -> Frame | None:
@@ -73,12 +70,6 @@ def last_traceback(text: str) -> str:
             break
         at = earlier
     return text[at:]
-
-
-def last_fatal_error(text: str) -> str:
-    """The report of Python giving up, which names the calls; "" if there is none."""
-    at = text.rfind("Fatal Python error:")
-    return text[at:] if at >= 0 else ""
 
 
 def said(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..findings import Finding, RecordingFacts, Verdict
+from ..findings import Finding, RecordingFacts, Verdict, is_our_crash
 from ..units import format_bytes, format_duration
 from ._forecast import forecast, nearest
 from ._growth import TreeGrowth, tree_growth
@@ -71,6 +71,8 @@ def verdict(recording: Recording, findings: Sequence[Finding]) -> Verdict:
     _, _, signal = recording.ended
     kill = next((f for f in findings if f.kind == _KILL and kills(recording).sure), None)
     wasted = sum(f.bytes for f in findings if f.wasted)
+    ours = [f"{f.title}." for f in findings if is_our_crash(f)][:1]  # before anything else
+    others = [f for f in findings if not is_our_crash(f)]
     steps = _steps(recording, growth)
     elsewhere = any(f.kind in _ELSEWHERE and not f.wasted for f in findings)
     is_over = kills(recording).of_root or any(map(_is_crash, findings))  # the limit was reached, or nobody gets there
@@ -79,7 +81,7 @@ def verdict(recording: Recording, findings: Sequence[Finding]) -> Verdict:
     return Verdict(
         leaking=True if elsewhere else growth.leaking,
         killed=kill is not None,
-        headline=_headline(growth, gained, findings, kill, wasted, signal),
+        headline=" ".join([*ours, _headline(growth, gained, others, kill, wasted, signal)]),
         growth_bytes=gained,
         growth_bytes_per_hour=round(gained / hours, 1) if hours > 0 else None,
         growth_bytes_per_step=round(gained / steps, 1) if steps else None,

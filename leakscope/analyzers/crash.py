@@ -4,18 +4,21 @@ Looks for:     an exception that nobody caught, a fatal signal, a known fatal te
 Why:           many of these look like a lack of memory and are none, and some the other way round.
 Decides by:    the type and message of the exception, or the text with which Python, malloc, torch or C++ give up,
                weighed against the limits and counters in the recording; the program's own source is not searched.
+               Calls of leakscope's own agent in the thread that crashed are said before anything else.
 Mistaken when: a program quotes a fatal text in a message of its own.
 Do:            as the finding says; an ordinary exception only needs its line mended.
 """
 
 from __future__ import annotations
 
+import shlex
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
+from ..faults import agent_elsewhere, agent_in_crash, last_fatal_error
+from ..findings import AGENT, Evidence, Finding, RuledOut, Skipped, Subject, is_our_crash
 from ..units import signal_name
 from ._crash_cases import Told, tell
 from ._crash_meanings import FATAL_SIGNALS, Meaning, known, of_broken_pipe, of_signal
@@ -25,7 +28,6 @@ from ._crash_texts import (
     final,
     frames,
     innermost_user,
-    last_fatal_error,
     last_traceback,
     message,
     of_child_processes,
@@ -42,6 +44,12 @@ NEEDS = ("processes",)
 _KIND = "crash"
 _MOST_NOTES = 5
 _SHELL_OFFSET = 128  # a shell's status for "ended by signal n"
+_WITHOUT = "leakscope record --agent off"
+_FINALIZING = "Python runtime state: finalizing"
+_AT_THE_END = (
+    "Python was ending, with leakscope's agent still loaded, which may have taken part in it: "
+    f"whether it aborts without, {_WITHOUT} tells"
+)
 _ASKED_TO_END = ("SystemExit", "KeyboardInterrupt")
 
 
@@ -75,9 +83,10 @@ def findings(
     groups: dict[object, list[Finding]] = {}
     for failure in sorted(failures, key=lambda failure: failure.time_s):
         finding = _finding(recording, failure, stderr, near_fraction)
-        if ended_well and finding.severity == "critical":
+        if ended_well and finding.severity == "critical" and not is_our_crash(finding):
             finding = replace(finding, severity="warning", doubts=[*finding.doubts, "the job as a whole ended well"])
-        key = finding.subject.type, finding.subject.file, finding.subject.line, finding.subject.process
+        about = finding.subject
+        key = about.type, about.file, about.line, about.process, about.module
         groups.setdefault(key, []).append(finding)
     alike = [_as_one(group) for group in groups.values()]
     yield from (finding for finding in alike if finding.severity != "note")
@@ -161,15 +170,54 @@ def _meaning(failure: Failure, stderr: str) -> tuple[Meaning | None, str]:
 
 def _finding(recording: Recording, failure: Failure, stderr: str, near_fraction: float) -> Finding:
     meaning, words = _meaning(failure, stderr)
-    calls = frames(failure.text) or (frames(last_fatal_error(stderr)) if failure.signal is not None else [])
+    text = failure.text
+    if failure.signal is not None and not text:
+        text = last_fatal_error(stderr)  # of a faulthandler that is the job's own
+    calls = frames(text)
     place = innermost_user(calls)
+    if failure.signal is not None and meaning is not None and (agents_call := agent_in_crash(text)):
+        told = _of_agent(recording, failure, meaning, words, agents_call)
+        finding = _with_place(failure, told, meaning, calls, place)
+        ours = replace(finding.subject, file=None, line=None, function=None, library="leakscope", module=AGENT)
+        return replace(finding, subject=ours)
     if meaning is None:
         told = _ordinary(failure, place)
     else:
         told = tell(recording, failure.member, meaning, words, near_fraction)
     if not failure.text and not stderr:
         told = told._replace(doubts=["no last words were recorded: 2> FILE or --tee keeps the end of stderr"])
+    if failure.signal is not None and (agents_call := agent_elsewhere(text)):
+        elsewhere = f"leakscope's agent was at work in another thread ({agents_call}), not in the one that crashed"
+        told = told._replace(evidence=[*told.evidence, Evidence(elsewhere)])
+    at_the_end = meaning is not None and meaning.name == "deallocating-none" and _FINALIZING in words
+    if at_the_end and _has_agent(recording, failure.member):
+        told = told._replace(confidence=0.7, doubts=[*told.doubts, _AT_THE_END])
     return _with_place(failure, told, meaning, calls, place)
+
+
+def _of_agent(recording: Recording, failure: Failure, meaning: Meaning, words: str, agents_call: str) -> Told:
+    """A crash in our own frames: no library of the job's is blamed."""
+    by = signal_name(failure.signal or 0)
+    who = failure.member.label
+    evidence = [Evidence(f"the thread that crashed was in leakscope's agent: {agents_call}")]
+    if (said_of_it := meaning.pattern.search(words)) and said_of_it.group():
+        evidence.append(Evidence(f"what it said: {said_of_it.group()}"))
+    command = shlex.join(map(str, recording.meta.get("command") or ()))
+    without = "the same with --agent off" if recording.meta.get("attached") else f"{_WITHOUT} -- {command}"
+    title = f"leakscope's own agent was running when {who} crashed ({by}), and may be the cause"
+    return Told(
+        f"{title}: {_WITHOUT} records without it",
+        "critical",
+        0.8,
+        evidence,
+        doubts=[
+            "whose code went wrong is not known: no native code is blamed while the agent was at work"
+        ],
+        remedy=[
+            f"record it without the agent: {without}",
+            "if it ends well so, the fault is leakscope's: report it with this recording",
+        ],
+    )
 
 
 def _ordinary(failure: Failure, place: Frame | None) -> Told:
@@ -234,10 +282,13 @@ def _nothing(recording: Recording, root: Member | None) -> RuledOut | Skipped:
         return RuledOut(_KIND, f"{root.label} did not crash: {name} was sent to it", {"signal": root.exit_signal})
     if root.exit_code == 0:
         return RuledOut(_KIND, "no process failed", {"exit_code": 0})
-    seen = recording.tables["agent_notes"]
     figures = {"exit_code": root.exit_code}
-    if (seen["start_ticks"] == root.start_ticks).any():
+    if _has_agent(recording, root):
         text = f"{root.label} chose to end with status {root.exit_code}: no exception, no fatal signal"
         return RuledOut(_KIND, text, figures)
     text = f"{root.label} ended with status {root.exit_code} and its last words were not recorded"
     return Skipped(_KIND, f"{text}: 2> FILE or --tee keeps the end of stderr")
+
+
+def _has_agent(recording: Recording, member: Member) -> bool:
+    return bool((recording.tables["agent_notes"]["start_ticks"] == member.start_ticks).any())

@@ -211,6 +211,7 @@ class _Recording:
             sampler.finish(self._job.wait_status, self._job.ending_text)
             for table, row in self._last_rows():
                 sampler.add(table, row)
+                self._look_for_us(row)
         with suppress(OSError):
             self._output.journal.close()
         self._output.release()
@@ -232,6 +233,15 @@ class _Recording:
 
             for row in native_stacks.rows(self._output.journal_path):
                 yield native_stacks.TABLE, row
+
+    def _look_for_us(self, row: Row) -> None:
+        """A crash with our agent's calls on its stack is told to who records the command again."""
+        from ..faults import agent_in_crash, last_fatal_error
+
+        text = row.get("last_words")
+        if isinstance(text, str) and agent_in_crash(last_fatal_error(text)):
+            with suppress(OSError):
+                self._output.say_crashed_in_agent()
 
     def _end(self) -> None:
         if self._stderr is not None:

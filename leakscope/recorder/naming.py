@@ -71,12 +71,17 @@ def add_to_name(path: str, addition: str) -> str:
 
 def start_stamp(output: str, journal: str) -> str:
     """When an earlier recording began: as its journal or its parquet footer says, else when it was last changed."""
-    for text in (_head(os.path.join(journal, "meta.json")), _parquet_footer(output)):
+    for text in written_down(output, journal):
         if match := _STARTED_AT.search(text):
             year, month, day, hour, minute, second = (group.decode() for group in match.groups())
             return f"{year}{month}{day}T{hour}{minute}{second}"
     there = output if os.path.exists(output) else journal
     return stamp(os.stat(there).st_mtime)
+
+
+def written_down(output: str, journal: str) -> tuple[bytes, bytes]:
+    """What a recording says of itself: in its journal, and in the footer of its file; empty where it is not."""
+    return _head(os.path.join(journal, "meta.json")), _parquet_footer(output)
 
 
 def _head(path: str) -> bytes:

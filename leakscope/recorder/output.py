@@ -16,7 +16,7 @@ from typing import Any
 
 from ..agent.journal import Journal, create, open_regular
 from ..errors import BadInput, LeakscopeError
-from . import naming, proc, staging
+from . import earlier, naming, proc, staging
 from .naming import shown
 from .staging import Staged, make_folder, remove_folder
 
@@ -51,6 +51,8 @@ class Output:
                     other = naming.add_to_name(path, str(os.getpid()))
                     notes.append(f"{shown(path)} is in use by {by}: this one is {shown(other)}")
                     path = other
+                if agent_config is not None:
+                    notes += earlier.warnings(path, path + JOURNAL_SUFFIX, meta["command"])
                 notes += _make_way(path, force)
                 output = cls(path, meta)
                 if output._publish():
@@ -91,8 +93,18 @@ class Output:
         self._lock = create(os.path.join(folder, "lock"), os.O_RDWR)
         with suppress(OSError):  # a file system without locks
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        with os.fdopen(create(os.path.join(folder, "meta.json")), "w", encoding="utf-8") as stream:
+        self._write_meta(os.path.join(folder, "meta.json"))
+
+    def _write_meta(self, path: str) -> None:
+        with os.fdopen(create(path), "w", encoding="utf-8") as stream:
             json.dump(self._meta, stream)
+
+    def say_crashed_in_agent(self) -> None:
+        """Let the next recording of this command know. **Errors** OSError."""
+        self._meta = {**self._meta, earlier.CRASHED_IN_AGENT: self._meta["command"]}
+        path = os.path.join(self.journal_path, "meta.json")
+        self._write_meta(path + ".tmp")
+        os.rename(path + ".tmp", path)
 
     def _write_empty(self) -> None:
         """The pre-built empty recording, so that every reader of parquet finds a valid file from now on."""

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from leakscope.faults import agent_in_crash
+
 from .staging import rows, run, stage
 
 DIVIDES = "def work(x):\n    return 1 / x\n"
@@ -136,6 +138,21 @@ def test_a_forked_child_has_a_text_of_its_own(tmp_path: Path) -> None:
     child = run(journal, "-c", program).stdout.strip()
     (file,) = (file for file in journal.glob("fault-*.txt") if file.stat().st_size)
     assert file.name.startswith(f"fault-{child}-")
+
+
+@pytest.mark.parametrize("waits", ["sleep(60)", "sum(())"], ids=["agents-thread", "main-thread"])
+def test_where_our_own_fault_came_is_kept(tmp_path: Path, waits: str) -> None:
+    program = f"""
+import ctypes, sys
+from time import sleep
+sys.modules["_leakscope_agent.safepoint"].PATIENCE_S = 0.1
+sys.modules["_leakscope_agent.heap"].sweep = lambda *_: ctypes.string_at(0)
+while True: {waits}
+"""
+    journal = stage(tmp_path)
+    assert run(journal, "-c", program, LEAKSCOPE_STRESS="0.05").returncode == -11
+    (text,) = faults(journal)
+    assert (agent_in_crash(text) or "").startswith("take.py:")
 
 
 FAILURES = {

@@ -9,16 +9,18 @@ from typing import Any
 
 import pytest
 
-from leakscope import open_recording
+from leakscope import faults, open_recording
 from leakscope.analyzers import analyze
 from leakscope.analyzers._cuda_oom import parse
 from leakscope.findings import Finding, RuledOut, Skipped
 from tests.builders import RecordingBuilder
+from tests.recorder.runs import CRASHES_IN_A_TAKE
 
 from .leaks import PID, trainer
 
 MiB, GiB = 1024**2, 1024**3
 PYTHON = sys.executable
+AGENT = Path(faults.__file__).parent / "agent"
 WORKER = 4300
 TRACE = """Traceback (most recent call last):
   File "/home/me/train.py", line 12, in main
@@ -332,6 +334,88 @@ Thread 0x00007f03 (most recent call first):
     assert (finding.subject.file, finding.subject.line, finding.subject.library) == ("/home/me/data.py", 44, "decord")
 
 
+# ---- leakscope's own agent on the stack
+
+JOBS = '  File "/home/me/train.py", line 3 in <module>\n'
+AGENTS = """  File "/home/me/.cache/leakscope/leakscope-run-0af3/agent/heap.py", line 120 in sweep
+  File "/home/me/.cache/leakscope/leakscope-run-0af3/agent/main.py", line 300 in _take
+"""
+IDLE = '  File "/home/me/.cache/leakscope/leakscope-run-0af3/agent/main.py", line 170 in _run\n'
+HANDS_ON = """  File "/opt/venv/lib/python3.11/site-packages/torch/serialization.py", line 9 in save
+  File "/home/me/.cache/leakscope/leakscope-run-0af3/agent/phases.py", line 160 in save
+"""
+
+
+def fault(folder: Path, crashed: str | None, other: str, *, source: str = "faulthandler") -> RecordingBuilder:
+    threads = f"Thread 0x00007f01 (most recent call first):\n{other}\n"
+    if crashed is not None:
+        threads += f"Current thread 0x00007f02 (most recent call first):\n{crashed}"
+    text = f"Fatal Python error: Segmentation fault\n\n{threads}"
+    builder = trainer(folder, leak=30 * MiB).row("crash_text", 20.0, PID, crash_source=source, last_words=text)
+    return builder.ends(signal=11)
+
+
+@pytest.mark.parametrize("source", ["faulthandler", "stderr"])
+def test_a_crash_in_our_agent_is_the_first_thing_said(tmp_path: Path, source: str) -> None:
+    report = analyze(fault(tmp_path, AGENTS + JOBS, IDLE, source=source).open())
+    start = "leakscope's own agent was running when train.py[4242] crashed (SIGSEGV), and may be the cause"
+    assert report.verdict.headline.startswith(f"{start}: leakscope record --agent off records without it. Memory leaks")
+    first = report.findings[0]
+    assert (first.kind, first.severity, first.subject.library) == ("crash", "critical", "leakscope")
+    assert first.subject.file is None  # no line of the user's is to be edited
+    assert "heap.py:120 in sweep" in first.evidence[0].text
+    assert "leakscope record --agent off -- python train.py" in first.remedy[0]
+    assert "no native code is blamed" in first.doubts[0]
+    assert len(report.findings) > 1  # the leak is still told
+
+
+@pytest.mark.parametrize(
+    ("crashed", "other", "is_told"),
+    [
+        (JOBS, IDLE, False),
+        (JOBS, AGENTS + IDLE, True),
+        (HANDS_ON + JOBS, IDLE, False),
+        ("  <no Python frame>\n", AGENTS + JOBS, True),
+        (None, AGENTS + JOBS, True),
+    ],
+    ids=["nowhere", "another-thread", "only-hands-on", "finalizing", "no-thread-of-python"],
+)
+def test_our_agent_is_not_blamed_for_what_it_did_not_call(
+    tmp_path: Path, crashed: str | None, other: str, is_told: bool
+) -> None:
+    report = analyze(fault(tmp_path, crashed, other).open())
+    (finding,) = (finding for finding in report.findings if finding.kind == "crash")
+    assert finding.title == "train.py[4242] crashed in native code: segmentation fault"
+    assert not report.verdict.headline.startswith("leakscope")
+    assert finding.subject.library != "leakscope"
+    assert ("in another thread (heap.py:120 in sweep)" in said(finding)) is is_told
+
+
+def test_a_crash_of_a_child_in_our_agent_is_no_lesser_thing_because_the_job_went_on(tmp_path: Path) -> None:
+    text = f"Fatal Python error: Aborted\n\nCurrent thread 0x00007f02 (most recent call first):\n{AGENTS}{JOBS}"
+    builder = trainer(tmp_path, leak=0).process(WORKER, role="python-fork", died_s=8.0, exit_signal=6)
+    builder.row("crash_text", 20.0, WORKER, crash_source="faulthandler", last_words=text)
+    report = analyze(builder.ends(exit_code=0).open())
+    assert report.verdict.headline.startswith("leakscope's own agent was running")
+    assert report.findings[0].severity == "critical"
+
+
+@pytest.mark.parametrize("has_agent", [True, False])
+def test_none_that_runs_out_as_python_ends_may_be_our_agents_doing(tmp_path: Path, has_agent: bool) -> None:
+    text = "Fatal Python error: none_dealloc: deallocating None\nPython runtime state: finalizing (tstate=0x1)\n"
+    builder = trainer(tmp_path, leak=0).row("crash_text", 20.0, PID, crash_source="stderr", last_words=text)
+    if has_agent:
+        builder.note(PID, 0.1, "loaded")
+    (finding,) = answers(builder.ends(signal=6))
+    assert isinstance(finding, Finding)
+    assert any("--agent off" in doubt for doubt in finding.doubts) is has_agent
+
+
+def test_the_functions_that_only_hand_on_are_the_agents() -> None:
+    for file, function in {*faults.HAND_ON, faults.THREAD_WAITS} - {("sitecustomize.py", "<module>")}:
+        assert f"def {function}(" in (AGENT / file).read_text()
+
+
 # ---- real programs
 
 
@@ -356,6 +440,13 @@ def test_real_a_segfault(tmp_path: Path) -> None:
     (finding,) = recorded(tmp_path, "import ctypes\ndef read():\n    ctypes.string_at(0)\nread()\n")
     assert "segmentation fault" in finding.title
     assert (finding.subject.line, finding.subject.function) == (3, "read")
+
+
+def test_real_a_crash_in_our_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEAKSCOPE_STRESS", "0.01")
+    (finding,) = recorded(tmp_path, CRASHES_IN_A_TAKE)
+    assert finding.title.startswith("leakscope's own agent was running when train.py")
+    assert ".py:" in finding.evidence[0].text
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="None is immortal")

@@ -15,6 +15,23 @@ from leakscope.agent.journal import read_blocks
 PYTHON = sys.executable
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_S = 30.0
+# Needs LEAKSCOPE_STRESS. One signal only: a second would come in the middle of the words on the first.
+CRASHES_IN_A_TAKE = """
+import signal, sys, threading
+main = threading.main_thread().ident
+sys.setswitchinterval(1e-5)
+def watch():
+    while True:
+        frame = sys._current_frames()[main]
+        while frame is not None:
+            if "/agent/take.py" in frame.f_code.co_filename:
+                return signal.pthread_kill(main, signal.SIGSEGV)
+            frame = frame.f_back
+threading.Thread(target=watch, daemon=True).start()
+kept = [[i] for i in range(100_000)]
+while True:
+    sum(range(100))
+"""
 # Without pyarrow the journal is kept, as it is on a node that only records: then a run is quick and can be looked into.
 NO_PYARROW = "import sys; sys.modules['pyarrow'] = None; from leakscope.__main__ import main; main()"
 

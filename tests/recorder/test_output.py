@@ -14,7 +14,7 @@ import pytest
 from leakscope.errors import BadInput
 from leakscope.recorder.naming import output_path
 
-from .runs import PYTHON, TIMEOUT_S, record, rows, start
+from .runs import CRASHES_IN_A_TAKE, PYTHON, TIMEOUT_S, record, rows, start
 
 WAITS = "import sys, time; print('ready', flush=True); sys.stdin.read()"
 
@@ -170,3 +170,45 @@ def test_no_room_at_all_is_a_failure_before_start(tiny_disk: Path) -> None:
     assert result.returncode == 125
     assert result.stderr == "leakscope: cannot record to run.parquet: No space left on device\n"
     assert [p.name for p in tiny_disk.iterdir()] == ["ballast"]
+
+
+# ---- a command that crashed in our agent the time before
+
+
+@pytest.mark.parametrize("finalize", [False, True], ids=["journal", "finished"])
+def test_who_records_a_command_again_that_crashed_in_our_agent_is_told_so(tmp_path: Path, finalize: bool) -> None:
+    (tmp_path / "train.py").write_text(CRASHES_IN_A_TAKE)
+    first, again = (record(tmp_path, PYTHON, "train.py", finalize=finalize, LEAKSCOPE_STRESS="0.01") for _ in range(2))
+    warning = "leakscope: the earlier run.parquet is of this command, which crashed while leakscope's own agent was"
+    assert first.returncode == again.returncode == -11
+    assert "--agent off" not in first.stderr
+    assert again.stderr.splitlines()[0].startswith(warning)
+    assert "--agent off" in again.stderr.splitlines()[0]
+
+
+CRASHED = json.dumps({"crashed_in_agent": ["true"], "labels": {}})
+
+
+@pytest.mark.parametrize(
+    ("written", "words", "is_told"),
+    [
+        (CRASHED, ["true"], True),
+        (CRASHED, ["-f", "true"], True),
+        (CRASHED, ["true", "other"], False),
+        (CRASHED, ["-q", "true"], False),
+        (CRASHED, ["--agent", "off", "--", "true"], False),
+        (CRASHED[:24], ["true"], False),
+        ('{"crashed_in_agent": ' + "[" * 200_000, ["true"], False),
+        (json.dumps({"command": [CRASHED]}), ["true"], False),
+    ],
+    ids=["same", "force", "another-command", "quiet", "agent-off", "torn", "deep", "quoted"],
+)
+def test_what_an_earlier_recording_says_of_a_crash(
+    tmp_path: Path, written: str, words: list[str], is_told: bool
+) -> None:
+    journal = tmp_path / "run.parquet.journal"
+    journal.mkdir()
+    (journal / "meta.json").write_text(written)
+    done = record(tmp_path, *words)
+    assert done.returncode == 0
+    assert ("which crashed" in done.stderr) is is_told
