@@ -9,7 +9,7 @@ def _start():
 
     boot = os.path.dirname(os.path.abspath(__file__))
     above = os.path.dirname(boot)
-    if "_leakscope_agent" not in sys.modules:
+    if "_leakscope_agent" not in sys.modules and _is_main_interpreter():
         folder = os.path.join(above, "agent")
         spec = importlib.util.spec_from_file_location(
             "_leakscope_agent", os.path.join(folder, "__init__.py"), submodule_search_locations=[folder]
@@ -24,6 +24,17 @@ def _start():
             sys.modules.pop("_leakscope_agent", None)
             raise
     return boot
+
+
+def _is_main_interpreter():
+    """``site`` runs in every interpreter of a process. In others, and in other threads, this may not be set."""
+    import _signal
+
+    try:
+        _signal.set_wakeup_fd(-1)  # as it is now
+    except ValueError:
+        return False
+    return True
 
 
 def _make_way(boot):

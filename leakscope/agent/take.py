@@ -1,7 +1,7 @@
 """One take: an inventory of the Python heap. Runs at a safe point, on the thread that owns it.
 
-A take pauses its thread and keeps the collector from running in between (its own allocations must not decide when the
-job's garbage is collected). When it returns it holds no object of the job: only rows of numbers and strings remain.
+A take pauses its thread and holds the collector back in between (its own allocations must not decide when the job's
+garbage is collected). When it returns it holds no object of the job: only rows of numbers and strings remain.
 """
 
 import gc
@@ -9,7 +9,7 @@ import sys
 import types
 from time import perf_counter, thread_time
 
-from . import autograd, beyond, frameworks, gradients, heap, loaders, names, roots, tensors, walk
+from . import autograd, beyond, collector, frameworks, gradients, heap, loaders, names, roots, tensors, walk
 from .memory import rss_bytes
 from .probes import compile_counters, data_forms, frozen, holders, object_types, orphans, threads
 from .probes import tensors as tensor_rows
@@ -17,7 +17,7 @@ from .probes import weights as weight_rows
 
 # data_forms first: it holds containers, and orphans counts references.
 PROBES = (data_forms, object_types, holders, orphans, frozen, threads, tensor_rows, weight_rows, compile_counters)
-_SUSPENDED = frozenset((types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType))
+_SUSPENDED = names.ids_of(types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 _TORCH = ("Tensor", "Module", "Optimizer", "Iterator")
 
 
@@ -47,20 +47,11 @@ class Take(object):
 
     def run(self):
         """Take it. Returns [(table, row), …]; the row of ``takes`` is ``self.summary``."""
-        collecting = gc.isenabled()
-        tracer = sys.gettrace()
-        if tracer is not None:
-            sys.settrace(None)  # a debugger or coverage must not step through us
-        if collecting:
-            gc.disable()
         try:
-            return self._run()
+            with collector.HeldBack():
+                return self._run()
         finally:
             self.walk = self.census = self.threads = self.inventory = None
-            if collecting:
-                gc.enable()
-            if tracer is not None:
-                sys.settrace(tracer)
 
     def _run(self):
         begin, begin_cpu = perf_counter(), thread_time()
@@ -75,11 +66,11 @@ class Take(object):
         self.census, picked, large = heap.sweep(wanted, is_wanted, further.least_length)
         self._look_into_torch(picked, kinds_of)
         if states:
-            texts = frameworks.look([obj for obj in picked if type(obj) in states], states)
+            texts = frameworks.look([obj for obj in picked if id(type(obj)) in states], states)
             self.other_rows += [("marks", {"text": text}) for text in texts[:4]]
-        suspended = [obj for obj in picked if type(obj) in _SUSPENDED]
+        suspended = [obj for obj in picked if id(type(obj)) in _SUSPENDED]
         further.keep(picked, large)
-        graph_nodes = frozenset(id(obj) for obj in picked if type(obj) not in wanted)
+        graph_nodes = frozenset(id(obj) for obj in picked if id(type(obj)) not in wanted)
         del picked, large
         self.deadline = thread_time() + self.pause_s
         inventory = self.inventory
@@ -132,7 +123,7 @@ class Take(object):
         """What is read of live tensors, models, optimizers and loaders before the walk, and none of it kept."""
         if not kinds_of["Tensor"]:
             return
-        alike = {name: [obj for obj in picked if type(obj) in kinds] for name, kinds in kinds_of.items()}
+        alike = {name: [obj for obj in picked if id(type(obj)) in kinds] for name, kinds in kinds_of.items()}
         if len(alike["Module"]) > tensors.MOST_MODULES:
             alike["Module"] = []
         try:

@@ -97,7 +97,7 @@ def test_contexts_that_keep_their_own_output_are_seen_to_be_garbage(keeps_losses
         del x, loss
         nodes = {cls for cls in map(type, gc.get_objects()) if autograd.is_node(cls)}
         (cls,) = [cls for cls in nodes if autograd.written_half(cls) is Round]
-        verdict, chain = orphans._why(_Look(), orphans._pick(set(), [cls]), cls, 0.0)
+        verdict, chain = orphans._why(_Look(), orphans._pick(set(), [cls]), 0, cls, 0.0)
     finally:
         gc.enable()
         losses.clear()

@@ -44,9 +44,8 @@ def _user_classes():
     found = []
     for name, namespace, _ in names.user_namespaces():
         for value in list(namespace.values()):
-            if type in names.mro_of(type(value)) and names.namespace_of(value).get("__module__") == name:
-                if names.is_plain_class(value):
-                    found.append(value)
+            if names.is_a(type(value), type) and names.namespace_of(value).get("__module__") == name:
+                found.append(value)
                 if len(found) >= MOST_CLASSES:
                     return found
     return found
