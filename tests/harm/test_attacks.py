@@ -148,6 +148,7 @@ WHAT_IT_SEES_OF_ITSELF = [
     of("audit-counts", "audit_counts", known=AUDITED),
     of("threads-counted", "threads_in_forks", "counted"),
     of("threads-frames", "threads_in_forks", "frames", known=LISTED),
+    of("short-lives", "short_lives"),
     of("hooks", "hooks_seen", ends="status 1"),
 ]  # fmt: skip
 ATTACKS = [*TRACERS, *CODE_OF_THE_JOB, *HALF_MADE, *GREEN_THREADS_AND_CLOCKS, *WHAT_IT_SEES_OF_ITSELF]

@@ -19,6 +19,7 @@ print("child status", os.WEXITSTATUS(status), os.WIFEXITED(status))
 ticks = []
 ticker = eventlet.spawn(lambda: [ticks.append(eventlet.sleep(0.01)) for _ in range(20)])
 for _ in rounds():
+    held = [[number] for number in range(3000)]  # a collection, after which we go on in a process that has forked
     time.sleep(0.001)
 ticker.wait()
 print(len(ticks))

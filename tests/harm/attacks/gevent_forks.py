@@ -23,6 +23,7 @@ print("child status", os.WEXITSTATUS(status), os.WIFEXITED(status))
 ticks = []
 ticker = gevent.spawn(lambda: [ticks.append(gevent.sleep(0.01)) for _ in range(20)])
 for _ in rounds():
+    held = [[number] for number in range(3000)]  # a collection, after which we go on in a process that has forked
     gevent.sleep(0.001)
 ticker.join()
 gevent.wait()

@@ -16,7 +16,8 @@ answers, statuses = set(), set()
 forked = 0
 for number in rounds():
     answers.add(str(asked()))
-    if number == 100 * forked and forked < 30:
+    held = [[number] for number in range(3000)]  # a collection, after which we go on in a process that has forked
+    if number == 10 * forked and forked < 30:
         forked += 1
         child = os.fork()
         if child == 0:
