@@ -15,7 +15,7 @@ DEMO := demo-output/run.parquet
 help:
 	@echo "make demo   record a small PyTorch training with a leak for 40 s and print the report"
 	@echo "make test   lint, type check and tests"
-	@echo "make torture  kills, full disks, storms of signals: each at SEEDS=50 instants; attacks on every Python (35 minutes)"
+	@echo "make torture  kills, full disks, storms of signals: each at SEEDS=50 instants; attacks on every Python (30 minutes)"
 	@echo "make fuzz   feed every reader bytes, led by what they execute: FUZZ_S=60 seconds each (needs atheris)"
 	@echo "make lint   ruff and mypy only"
 	@echo "make docs   renew docs/ and the tables of README.md from the program"

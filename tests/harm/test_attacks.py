@@ -132,6 +132,7 @@ HALF_MADE = [
     of("half-gone", "half_gone"),
     of("running-generators", "running_generators"),
     of("thrown-into", "thrown_into"),
+    of("thrown-into-monitored", "thrown_monitored", traced=AT_TIMES, since=(3, 12)),
     of("sub-interpreters", "sub_interpreters", "own", needs=SUB_INTERPRETERS),
     of("sub-interpreters-legacy", "sub_interpreters", "legacy", needs=SUB_INTERPRETERS),
 ]
