@@ -15,7 +15,7 @@ DEMO := demo-output/run.parquet
 help:
 	@echo "make demo   record a small PyTorch training with a leak for 40 s and print the report"
 	@echo "make test   lint, type check and tests"
-	@echo "make torture  kills, full disks, storms of signals: each at SEEDS=50 instants (15 minutes)"
+	@echo "make torture  kills, full disks, storms of signals: each at SEEDS=50 instants; attacks on every Python (30 minutes)"
 	@echo "make fuzz   feed every reader bytes, led by what they execute: FUZZ_S=60 seconds each (needs atheris)"
 	@echo "make lint   ruff and mypy only"
 	@echo "make docs   renew docs/ and the tables of README.md from the program"
@@ -57,9 +57,13 @@ test: lint
 	@echo "== pytest"
 	@$(RUN) -m pytest -q $(AT_ONCE) || { echo "== pytest: what failed, once more and alone"; $(RUN) -m pytest -q $(ALONE); }
 
+# PYTHONS: paths of interpreters, parted by colons; what a Python cannot import is not tried with it.
 SEEDS ?= 50
+PYTHONS ?= all
 torture: $(VENV)/installed-test
 	@LEAKSCOPE_TORTURE=$(SEEDS) $(RUN) -m pytest -q $(AT_ONCE) tests/torture
+	@echo "== attacks, under LEAKSCOPE_PYTHONS=$(PYTHONS)"
+	@LEAKSCOPE_PYTHONS=$(PYTHONS) $(RUN) -m pytest -q $(AT_ONCE) tests/harm/test_attacks.py
 
 FUZZ_S ?= 60
 READERS := oom_log kernel_record command_line stderr source amount segment block
