@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -42,20 +43,28 @@ def main() -> None:
     options.results.parent.mkdir(parents=True, exist_ok=True)
     options.source = {name: Path(folder) for name, _, folder in (one.partition("=") for one in options.source)}
 
-    at = commit()
-    with ThreadPoolExecutor(options.jobs) as pool, options.results.open("a", encoding="utf-8") as results:
-        done = {(row["commit"], row["python"], row["suite"], row["file"]) for row in table.rows(options.results)}
-        for suite, python, files in chosen(options):
-            left = [file for file in files if (at, version(python), suite.name, file) not in done]
-            work = [
-                pool.submit(examine, suite, python, file, limit_s=options.limit, again=options.again) for file in left
-            ]
-            for row in (one.result() for one in work):
-                results.write(json.dumps({"commit": at, **row}) + "\n")
-                results.flush()
-                print(line(row), flush=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with ThreadPoolExecutor(options.jobs) as pool:
+        try:
+            run_all(options, pool)
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            runs.end_all()
+            raise SystemExit(130) from None
     if options.write or not (options.suites or options.python or options.only):
         table.write(table.rows(options.results))
+
+
+def run_all(options: argparse.Namespace, pool: ThreadPoolExecutor) -> None:
+    at = commit()
+    done = {(row["commit"], row["python"], row["suite"], row["file"]) for row in table.rows(options.results)}
+    for suite, python, files in chosen(options):
+        left = [file for file in files if (at, version(python), suite.name, file) not in done]
+        work = [pool.submit(examine, suite, python, file, limit_s=options.limit, again=options.again) for file in left]
+        for row in (one.result() for one in work):
+            with options.results.open("a", encoding="utf-8") as results:
+                results.write(json.dumps({"commit": at, **row}) + "\n")
+            print(line(row), flush=True)
 
 
 def chosen(options: argparse.Namespace) -> Iterator[tuple[Suite, Path, list[str]]]:

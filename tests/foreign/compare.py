@@ -40,7 +40,14 @@ def judge(bare: Sequence[Run], recorded: Sequence[Run]) -> list[Difference]:
         usual = [outcome(run, test) for run in bare]
         ours = [run for run in recorded if outcome(run, test) not in usual]
         verdict = TIMING if not ours else ALWAYS if len(ours) == len(recorded) else SOMETIMES
-        told = (ours or recorded)[0]
-        message = told.tail if test == EXIT else told.messages.get(test, "")
+        message = _message(test, ours or recorded, alone=len(tests) == 1)
         found.append(Difference(test, usual, [outcome(run, test) for run in recorded], verdict, message))
     return found
+
+
+def _message(test: str, runs: Sequence[Run], *, alone: bool) -> str:
+    """What failed, or the end of the output of a crash, and of a failure that no test is to blame for."""
+    if test != EXIT:
+        return next((run.messages[test] for run in runs if test in run.messages), "")
+    crashed = next((run for run in runs if not run.status.isdigit()), None)
+    return crashed.tail if crashed else runs[0].tail if alone else ""

@@ -7,10 +7,11 @@ import signal
 from pathlib import Path
 from xml.etree import ElementTree
 
-MESSAGE_LINES = 8
+MESSAGE_LINES, LAST_LINES = 8, 25
 _HEAD = re.compile(r"^(\w+ \([\w.<>]+\))(?: \[.*\]| \(.*\))?(.*)$")
 _RESULT = re.compile(r"(?:^|\.\.\. ?|[^.\w])(ok|FAIL|ERROR|skipped|expected failure|unexpected success)\b[^.]*$")
-_VARYING = re.compile(r"0x[0-9a-fA-F]+|/lf-\w+|\b\d{5,}\b")
+_EXCEPTION = re.compile(r"(?:E   +)?[\w.]*(?:Error|Exception|Warning|Failure|Interrupt|Exit|Timeout)\b")
+_VARYING = re.compile(r"0x[0-9a-fA-F]+|/lf-[\w-]+|\b\d{5,}\b")
 
 
 def read(report: Path, said: str) -> tuple[dict[str, str], dict[str, str]]:
@@ -28,7 +29,7 @@ def read(report: Path, said: str) -> tuple[dict[str, str], dict[str, str]]:
             if child.tag in ("failure", "error", "skipped"):
                 outcome = {"failure": "failed", "error": "error", "skipped": "skipped"}[child.tag]
                 if outcome != "skipped":
-                    messages[test] = "\n".join((child.text or "").strip().splitlines()[-MESSAGE_LINES:])
+                    messages[test] = _gist(child.text or "")
         found.setdefault(test, set()).add(outcome)  # sub-tests share the name of their test
     return {test: "+".join(sorted(some)) for test, some in found.items()}, messages
 
@@ -46,6 +47,23 @@ def from_text(said: str) -> dict[str, str]:
             found[test] = result[1]
             test = None
     return found
+
+
+def _gist(traceback: str) -> str:
+    """The last exception, with the line that raised it."""
+    lines = traceback.strip().splitlines()
+    raised = [index for index, text in enumerate(lines) if _EXCEPTION.match(text)]
+    begin = max(0, raised[-1] - 2) if raised else -MESSAGE_LINES
+    return anonymous("\n".join(lines[begin:][:MESSAGE_LINES]))
+
+
+def last_words(said: str) -> str:
+    """The first stack of a fatal error, else the end of the output."""
+    before, fatal, after = said.rpartition("Fatal Python error")
+    lines = said.splitlines()[-LAST_LINES:]
+    if fatal:
+        lines = before.splitlines()[-1:] + (fatal + after).splitlines()[:LAST_LINES]
+    return anonymous("\n".join(lines))
 
 
 def anonymous(text: str) -> str:

@@ -20,8 +20,8 @@ from tests.foreign.suites import Suite
 
 ROOT = Path(__file__).parents[2]
 STRESS_S = "0.05"
-TAIL_LINES = 25
 HUNG = "hung"
+_PREFIX = f"lf-{os.getpid()}-"
 
 
 class Run(NamedTuple):
@@ -36,7 +36,7 @@ class Run(NamedTuple):
 def run(suite: Suite, python: Path, file: str, *, recorded: bool, limit_s: float) -> Run:
     """Run ``file`` in a folder of its own, of which nothing is left, nor of any process it started."""
     # A short name: sockets below it have 107 characters for their whole path.
-    folder = Path(tempfile.mkdtemp(prefix="lf-"))
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
     try:
         for name in ("tmp", "work"):
             (folder / name).mkdir()
@@ -55,11 +55,11 @@ def run(suite: Suite, python: Path, file: str, *, recorded: bool, limit_s: float
             round(seconds, 1),
             seen,
             messages,
-            outcomes.anonymous("\n".join(said.splitlines()[-TAIL_LINES:])),
+            outcomes.last_words(said),
             _snapshots(output) if recorded else 0,
         )
     finally:
-        _end_all(folder)
+        end_all(folder)
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -81,17 +81,18 @@ def _run(command: list[str], folder: Path, limit_s: float) -> str:
         try:
             status = child.wait(limit_s)
         except subprocess.TimeoutExpired:
-            _end_all(folder)
+            end_all(folder)
             child.wait()
             return HUNG
     return outcomes.signal_name(-status) if status < 0 else str(status)
 
 
-def _end_all(folder: Path) -> None:
-    """Kill what the run left behind: the folder stands in the environment of all of it."""
+def end_all(folder: Path | None = None) -> None:
+    """Kill what a run, or every run, left behind: the folder stands in the environment of all of it."""
+    beginning = str(folder or Path(tempfile.gettempdir()) / _PREFIX)
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            if process.environ().get("TMPDIR", "").startswith(str(folder)):
+            if process.environ().get("TMPDIR", "").startswith(beginning):
                 process.kill()
 
 

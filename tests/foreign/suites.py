@@ -30,6 +30,7 @@ class Suite(NamedTuple):
     source: str = ""
     into: str = ""
     runner: str = "pytest"
+    options: tuple[str, ...] = ()
     most: int = 0
 
     def prepare(self, python: Path, folder: Path, sources: Mapping[str, Path]) -> Path:
@@ -96,7 +97,15 @@ class Suite(NamedTuple):
         if self.runner == "unittest":
             return [str(python), "-m", file.removesuffix(".py").replace("/", "."), "-v"]
         root = self._root(python)
-        options = [f"--rootdir={root}", "-p", "no:cacheprovider", f"--junit-xml={report}", "-o", "addopts="]
+        options = [
+            f"--rootdir={root}",
+            "-p",
+            "no:cacheprovider",
+            f"--junit-xml={report}",
+            "-o",
+            "addopts=",
+            *self.options,
+        ]
         return [str(python), "-m", "pytest", "-rA", *options, str(root / file)]
 
     def _root(self, python: Path) -> Path:
@@ -107,7 +116,14 @@ class Suite(NamedTuple):
 _PYTEST = ("pytest", "hypothesis")
 _TORCH = ("torch", "numpy", *_PYTEST)
 _TRIO = ("trio", "astor", "jedi", "trustme", "pyopenssl", *_PYTEST)
-_AIOHTTP = ("aiohttp", "pytest-aiohttp", "pytest-mock", *_PYTEST)
+_AIOHTTP = (
+    "aiohttp", "coverage", "pytest-mock", "pytest-xdist", "pytest-codspeed", "blockbuster", "trustme", "isal",
+    "zlib-ng", "pytest-timeout", "freezegun", "proxy.py", "re-assert", "python-on-whales", *_PYTEST,
+)  # fmt: skip
+_DEBUGPY = (
+    "debugpy", "psutil", "untangle", "importlib-metadata", "django", "flask", "gevent", "numpy", "requests",
+    "typing-extensions", "pytest-timeout", "pytest-retry", "pytest-xdist", "pytest-cov", *_PYTEST,
+)  # fmt: skip
 _ALL = (
     Suite("cpython", runner="regrtest"),
     Suite("numpy", ("numpy", *_PYTEST), ("numpy/**/test_*.py",)),
@@ -115,14 +131,19 @@ _ALL = (
     Suite("lxml", ("lxml", *_PYTEST), ("lxml/tests/test_*.py",), "sdist", into="src/lxml/tests"),
     Suite("torch", (*_TORCH, "expecttest"), ("test/test_*.py", "test/nn/test_*.py"), "folder", most=30),
     Suite("ignite", (*_TORCH, "pytorch-ignite"), ("tests/ignite/**/test_*.py",), "folder", most=30),
-    Suite("greenlet", ("greenlet", "psutil", *_PYTEST), ("greenlet/tests/test_*.py",)),
+    Suite("greenlet", ("greenlet", "psutil", "objgraph", *_PYTEST), ("greenlet/tests/test_*.py",)),
     Suite("gevent", ("gevent[test]", *_PYTEST), ("gevent/tests/test__*.py",), runner="unittest"),
     Suite("joblib", ("joblib", "numpy", *_PYTEST), ("joblib/test/test_*.py",)),
     Suite("aiohttp", _AIOHTTP, ("tests/test_*.py",), "sdist"),
     Suite("tornado", ("tornado", *_PYTEST), ("tornado/test/*_test.py",)),
-    Suite("trio", _TRIO, ("trio/_core/_tests/test_*.py", "trio/_tests/test_*.py")),
+    Suite(
+        "trio",
+        _TRIO,
+        ("trio/_core/_tests/test_*.py", "trio/_tests/test_*.py"),
+        options=("-p", "trio._tests.pytest_plugin"),
+    ),
     Suite("coverage", ("coverage", "flaky", *_PYTEST), ("tests/test_*.py",), "sdist"),
-    Suite("debugpy", ("debugpy", "psutil", *_PYTEST), ("tests/**/test_*.py",), "folder"),
+    Suite("debugpy", _DEBUGPY, ("tests/**/test_*.py",), "folder"),
 )
 SUITES = {suite.name: suite for suite in _ALL}
 
