@@ -62,7 +62,7 @@ def page() -> str:
         " 50 ms, whatever it costs. The outcome of every test and the exit status of every file must be the same. What"
         " differed ran three times more each way: it is *timing* where a bare run, too, showed what recorded ones did,"
         " and ours in all other cases. `make foreign-tests` repeats it (hours).\n",
-        "\n".join((head(_TITLES), *(row(_cells(one)) for one in sums))) + "\n",
+        ("\n".join((head(_TITLES), *(row(_cells(one)) for one in sums))) if sums else "No run yet.") + "\n",
         *_differences(sums),
     ]
     return "\n".join(parts)
