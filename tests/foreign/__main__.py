@@ -48,6 +48,8 @@ def main() -> None:
         try:
             run_all(options, pool)
         except KeyboardInterrupt:
+            for number in (signal.SIGINT, signal.SIGTERM):  # not stopped twice
+                signal.signal(number, signal.SIG_IGN)
             pool.shutdown(wait=False, cancel_futures=True)
             runs.end_all()
             raise SystemExit(130) from None
