@@ -10,13 +10,14 @@ SOURCES := leakscope fixtures tests
 DEMO := demo-output/run.parquet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test torture fuzz lint docs bench leakbench clean
+.PHONY: help demo test torture fuzz foreign-tests lint docs bench leakbench clean
 
 help:
 	@echo "make demo   record a small PyTorch training with a leak for 40 s and print the report"
 	@echo "make test   lint, type check and tests"
-	@echo "make torture  kills, full disks, storms of signals: each at SEEDS=50 instants; attacks on every Python (30 minutes)"
+	@echo "make torture  kills, full disks, storms of signals at SEEDS=50 instants; attacks on every Python; CPython's suite (1 hour)"
 	@echo "make fuzz   feed every reader bytes, led by what they execute: FUZZ_S=60 seconds each (needs atheris)"
+	@echo "make foreign-tests  suites of others, bare and recorded in stress mode (hours; FOREIGN='cpython --only test_gc' is a part)"
 	@echo "make lint   ruff and mypy only"
 	@echo "make docs   renew docs/ and the tables of README.md from the program"
 	@echo "make bench  what recording costs, beside its budgets (15 minutes; BENCH='--only takes' is a part)"
@@ -72,6 +73,10 @@ fuzz: $(VENV)/installed-test
 	@set -e; for reader in $(READERS); do echo "== $$reader"; \
 		$(RUN) -m tests.fuzz.guided $$reader -max_total_time=$(FUZZ_S) -verbosity=0; done
 
+# Stopped, it goes on where it was. FOREIGN takes names of suites and the options of python -m tests.foreign.
+foreign-tests: $(VENV)/installed-test
+	@$(RUN) -m tests.foreign $(FOREIGN)
+
 docs: $(VENV)/installed-test
 	@$(RUN) -m tests.test_docs
 	@git status --short -- README.md docs
@@ -88,4 +93,4 @@ leakbench: $(VENV)/installed-test
 	@$(RUN) -m tests.leakbench --seconds $(SECONDS) $(LEAKBENCH)
 
 clean:
-	rm -rf $(VENV) demo-output leakbench-output
+	rm -rf $(VENV) demo-output leakbench-output foreign-output

@@ -45,14 +45,15 @@ def write(folder, values):
         if key not in DEFAULTS:
             raise KeyError(key)
         config[key] = value
-    with os.fdopen(create(os.path.join(folder, FILE_NAME)), "w") as stream:
-        json.dump(config, stream)
+    with os.fdopen(create(os.path.join(folder, FILE_NAME)), "wb") as stream:
+        stream.write(json.dumps(config).encode("ascii"))
 
 
 def read(folder):
     """The configuration; defaults for what is not there. **Errors** OSError, ValueError."""
-    with open(os.path.join(folder, FILE_NAME)) as stream:
-        values = json.load(stream)
+    # As bytes: Python can be told to warn of text without an encoding, on the job's stderr.
+    with open(os.path.join(folder, FILE_NAME), "rb") as stream:
+        values = json.loads(stream.read())
     config = dict(DEFAULTS)
     config.update((k, v) for k, v in values.items() if k in DEFAULTS)
     return config

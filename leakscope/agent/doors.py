@@ -170,6 +170,11 @@ def thread_body(begins, wait, tick, is_asked_to_end, ends):
     return partial(any, _calls((*begins, loop, *ends)))
 
 
+def call_each(functions):
+    """A callable that calls those which are in this list then."""
+    return partial(any, _calls(functions))
+
+
 def put(function, own):
     """A callable that puts what ``function()`` returns into a list of ours."""
     return partial(any, again(map, own.append, again(map, _call, (function,))))

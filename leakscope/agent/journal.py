@@ -18,6 +18,7 @@ import os
 import stat
 import struct
 import zlib
+from functools import partial
 
 HEADER = struct.Struct("<II")
 SEGMENT_BYTES = 8 * 1024 * 1024  # a new file is begun above this, so that a damaged one costs little
@@ -191,6 +192,10 @@ class Journal:
         rows, self._rows = self._rows, {}
         for table, table_rows in rows.items():
             self._write(encode_block(table, table_rows))
+
+    def writing(self, table, row):
+        """A callable, no function of Python, that writes this one row later; None while there is no file."""
+        return partial(os.write, self._fd, encode_block(table, [row])) if self._is_open() else None
 
     def sync(self):
         """Make written frames survive a panic or power loss (4 ms or more): SIGKILL never needs it."""

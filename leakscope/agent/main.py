@@ -42,6 +42,7 @@ END_S = 1.0  # how long to wait for its last rows
 # When a process with threads forks. It asks the kernel how many there are: ours must be gone.
 WARNS_OF_THREADS = sys.version_info >= (3, 12)
 _AT_FORK, _AT_EXIT = "fork", "exit"
+WATCHED = "take-skipped", "a tracer, profiler or debugger is set: no inventories while it is"
 BEGINS_S = 0.1  # a new thread begins in 0.1 ms, on a busy machine in a few
 IMPORTS_S = 20.0  # a job that still imports then is looked into all the same
 EXPERIMENTS_S = 50.0  # the share of it may be spent on them at the end: 0.5 s at 1 %
@@ -113,6 +114,7 @@ class Agent(object):
         self.writing = allocate_lock()
         self.next_sentinel = self.next_flush = self.began
         self.exiting = False
+        self.parting = []  # what to call as the thread ends, should nobody of ours be able to say it before
         self.is_watched = self.watched_is_noted = False  # by a tracer, profiler or debugger
         self.exiting_pid = None  # of the process that has noted its exit: a forked child has its own
         self.failures = self.failed_takes = 0
@@ -176,7 +178,7 @@ class Agent(object):
         ended.acquire()
         self.asked_to_end[:], self.wake[:], self.ended[:] = [asked], [wake], [ended]
         self.next_sentinel = monotonic()
-        self.next_flush = self.next_sentinel + 1.0
+        self.next_flush = self.next_sentinel  # its file is there at once
         # A new thread inherits the mask of its maker. Signals are the job's: one that it keeps blocked to wait for
         # (sigwait) would be delivered to a thread that does not block it, and end the process.
         every = _signal.valid_signals()
@@ -196,7 +198,7 @@ class Agent(object):
                 wait=partial(wake.acquire, True, self.tick_s),
                 tick=partial(self._tick, asked),
                 is_asked_to_end=partial(any, asked),
-                ends=(ended.release,),
+                ends=(doors.call_each(self.parting), self.parting.clear, ended.release),
             )
             self.body[:] = [body]
             self.thread = start_new_thread(body, ())
@@ -210,7 +212,9 @@ class Agent(object):
         """On the agent's thread, every now and then. True if that has to end."""
         if asked_to_end or self.failures >= MAX_FAILURES:
             if _AT_EXIT in asked_to_end:
+                self._look_for_watchers()
                 self._last_rows()
+            del self.parting[:]
             return True
         try:
             self._look_around(monotonic())
@@ -245,7 +249,7 @@ class Agent(object):
         was_watched, self.is_watched = self.is_watched, not doors.is_unwatched()
         if self.is_watched and not self.watched_is_noted:
             self.watched_is_noted = True
-            self.note("take-skipped", "a tracer, profiler or debugger is set: no inventories while it is")
+            self.note(*WATCHED)
         if was_watched and not self.is_watched:
             self.wanted = None
 
@@ -492,10 +496,20 @@ class Agent(object):
                 row["start_ticks"] = self.start_ticks
                 self.journal.add(table, row)
             self.journal.flush()
+            self._prepare_to_part()
         except OSError:
             self.failures += 1
         finally:
             self.writing.release()
+
+    def _prepare_to_part(self):
+        """A watched thread, or a process with a tool of sys.monitoring, runs no Python of ours: C code says so then."""
+        del self.parting[:]
+        if not self.watched_is_noted:
+            row = {"note": WATCHED[0], "text": WATCHED[1], "pid": self.pid, "start_ticks": self.start_ticks}
+            writing = self.journal.writing("agent_notes", dict(row, **_stamps()))
+            if writing is not None and self.thread is not None:
+                self.parting.append(writing)
 
     def _add_sources(self):
         for name, module in list(sys.modules.items()):

@@ -72,8 +72,8 @@ class NativeWindow(object):
         except ImportError:
             self._note("native-window", "not opened: memray is not installed where the job runs (pip install memray)")
             return
-        with os.fdopen(journal.create(path + ".json"), "w") as stream:
-            json.dump({"executable": sys.executable, "window_s": WINDOW_S}, stream)
+        with os.fdopen(journal.create(path + ".json"), "wb") as stream:
+            stream.write(json.dumps({"executable": sys.executable, "window_s": WINDOW_S}).encode("ascii"))
         tracker = memray.Tracker(
             destination=memray.FileDestination(path + ".memray", overwrite=False, compress_on_exit=False),
             native_traces=True,

@@ -165,7 +165,7 @@ def _address(part):
 
 def _is_mapped(address):
     """Data of a memory-mapped file is page cache, not memory of the process. **Cost** 1 ms: reads the maps."""
-    with open("/proc/self/maps") as stream:
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as stream:
         for line in stream:
             start, _, end = line.split(" ", 1)[0].partition("-")
             if int(start, 16) <= address < int(end, 16):
