@@ -61,21 +61,33 @@ def _is_generation(generation, threshold, count):
 
 
 def _verified():
-    """**Errors** any."""
+    """(count, whether a collection goes on), where they lie; Nones for what is not there. **Errors** any."""
     count = _find_count()
     if count is None:
-        return None
+        return None, None
     before = count.value
     kept = [set() for _ in range(20)]
     grown = count.value - before
     del kept
-    return count if 20 <= grown < 60 and abs(count.value - gc.get_count()[0]) < 16 else None
+    if not 20 <= grown < 60 or abs(count.value - gc.get_count()[0]) > 16:
+        return None, None
+    # After the generations come a pointer to the first, the one for frozen objects, and what gc.get_stats() says.
+    stats = ctypes.addressof(count) - 20 + 4 * _GENERATION.size + 8
+    said = [figure for one in gc.get_stats() for figure in one.values()]
+    if list((ctypes.c_ssize_t * 9).from_address(stats)) != said:
+        return count, None
+    return count, ctypes.c_int.from_address(stats + 72)
 
 
 try:
-    _count = _verified()
+    _count, _goes_on = _verified()
 except Exception:
-    _count = None
+    _count = _goes_on = None
+
+
+def goes_on():
+    """Whether a collection does, in any thread: its finalizers and callbacks run while the heap is taken apart."""
+    return _goes_on is not None and _goes_on.value != 0
 
 
 class HeldBack(object):

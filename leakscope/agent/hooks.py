@@ -110,7 +110,7 @@ class Hooks(object):
 
 
 def _own(owner, name):
-    namespace = names.namespace_of(owner) if isinstance(owner, type) else names.namespace_of_module(owner)
+    namespace = names.namespace_of(owner) if names.is_a(type(owner), type) else names.namespace_of_module(owner)
     return (namespace or {}).get(name)
 
 

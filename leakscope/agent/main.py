@@ -354,6 +354,9 @@ class Agent(object):
         reason, self.wanted = self.wanted, None
         if self.failures >= MAX_FAILURES or self.pid != os.getpid():
             return
+        if collector.goes_on():
+            self.wanted = reason
+            return
         self.taking = True
         hidden = quiet.hide()
         try:
