@@ -17,6 +17,7 @@ CONTAINERS = frozenset((list, dict, set, deque, OrderedDict, defaultdict))
 _GENERATIONS = range(3)
 _MANY = 1 << 40
 _NONE = ()  # what stands where a list has ended
+PASSES_FOR_LENGTHS = 1.2  # what long containers cost beside the one pass that all others need
 _BLOCK = 64  # more than itertools.tee keeps together (57)
 _static_types = {}  # by address; never freed
 _accepted = defaultdict(set)  # is_wanted -> addresses of the types that it accepted

@@ -22,6 +22,7 @@ from . import (
     names,
     native,
     native_window,
+    pause,
     peak,
     phases,
     quiet,
@@ -82,6 +83,9 @@ class Agent(object):
         self.stress_s = config.stress_interval_s()
         self.tick_s = TICK_S if self.stress_s is None else min(TICK_S, self.stress_s)
         self.budget = self._new_budget()
+        self.pauses = pause.Pauses(self.options["max_pause_s"])
+        sentinels.pause_at_most(0.5 * self.pauses.limit())
+        self.has_said_refusal = False
         self.steps = safepoint.Steps(self._on_step)
         self.phases = phases.Phases(self._phase_began)
         self.peak = peak.Peak(self._look_at_peak)
@@ -310,9 +314,12 @@ class Agent(object):
                 self.take_number, self.options["take_pause_s"], self.memory,
                 self.main_thread, self.thread, safe_point, self.phases.batch_storages,
                 with_torch=self.fork is None,  # a fork must not compute with threads that only its parent has
+                pauses=self.pauses,
             )  # fmt: skip
             stamps = _stamps()
+            self.pauses.begin(self._longest_pause_s())
             rows = take.run()
+            self._say_what_was_left_out(take.is_swept)
             self.last_take_at = monotonic() - self.began
             self.budget.spend(take.summary["take_cpu_s"], self.last_take_at)
             self.level.begin()
@@ -331,7 +338,7 @@ class Agent(object):
             summary.update(stamps)
             self.inbox.append(("takes", summary))
             if self.native_window is not None and not self.exiting:
-                explained = sum(summary[account] for account in ("python_bytes", "array_bytes", "tensor_bytes"))
+                explained = sum(summary[account] or 0 for account in ("python_bytes", "array_bytes", "tensor_bytes"))
                 self.native_window.look(in_use, explained, "%d-%d" % (self.pid, self.start_ticks))
         except BaseException as error:
             self.last_take_at = monotonic() - self.began
@@ -346,6 +353,19 @@ class Agent(object):
             quiet.show(hidden)
             self.taking = False
             self._wake()
+
+    def _longest_pause_s(self):
+        """What a take may hold up the job now. As it ends nobody waits for an answer: there only the budget counts."""
+        if self.stress_s is not None:
+            return float("inf")
+        limit_s = self.pauses.limit(is_training=self.steps.count is not None)
+        return max(limit_s, self.budget.left_s(monotonic() - self.began)) if self.exiting else limit_s
+
+    def _say_what_was_left_out(self, is_swept):
+        text = self.pauses.refusal(is_swept)
+        if text is not None and not self.has_said_refusal:
+            self.has_said_refusal = True
+            self.note("reduced-take", text)
 
     def _shared_bytes(self):
         """Bytes that a write would copy; 0: this process is no fork and never forked; None: nobody can tell."""
@@ -397,6 +417,9 @@ class Agent(object):
         """The tensors as a backward pass begins: what a step needs at most."""
         if self.wanted is None and not self.taking and self.budget.allows(monotonic() - self.began):
             began_s = time.thread_time()
+            self.pauses.begin(self._longest_pause_s())
+            if not self.pauses.allows_sweep(2):
+                return
             for row in peak.rows(self.phases.batch_storages):
                 self._add("tensors", dict(row, take=self.take_number))
             self.budget.charge(time.thread_time() - began_s)
@@ -517,6 +540,7 @@ class Agent(object):
             self.memory = {}
             self.stacks = native.GrowthStacks()  # what grew before is the parent's
             self.budget = self._new_budget()
+            self.has_said_refusal = False
             self.writing = _thread.allocate_lock()
             self.main_thread = _thread.get_ident()
             self.began = monotonic()

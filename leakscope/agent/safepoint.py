@@ -43,6 +43,10 @@ class Budget(object):
     def allows(self, elapsed_s):
         return self.spent_s + self.last_cost_s <= self._fraction * (elapsed_s + CREDIT_S)
 
+    def left_s(self, elapsed_s):
+        """What may still be spent."""
+        return self._fraction * (elapsed_s + CREDIT_S) - self.spent_s
+
     def is_due(self, elapsed_s, is_flat=bool):
         """``is_flat()`` tells whether memory stands where it stood after the last take."""
         if elapsed_s < self._next_s or not self.allows(elapsed_s):
