@@ -3,9 +3,9 @@
 The file is ``agent.json``, one level above the agent's own folder.
 """
 
-import json
 import os
 
+from . import plain_json
 from .journal import create
 
 FILE_NAME = "agent.json"
@@ -47,13 +47,13 @@ def write(folder, values):
             raise KeyError(key)
         config[key] = value
     with os.fdopen(create(os.path.join(folder, FILE_NAME)), "w") as stream:
-        json.dump(config, stream)
+        stream.write(plain_json.dumps(config))
 
 
 def read(folder):
     """The configuration; defaults for what is not there. **Errors** OSError, ValueError."""
     with open(os.path.join(folder, FILE_NAME)) as stream:
-        values = json.load(stream)
+        values = plain_json.loads(stream.read())
     config = dict(DEFAULTS)
     config.update((k, v) for k, v in values.items() if k in DEFAULTS)
     return config

@@ -5,11 +5,11 @@ could drop an object that is in the list: it would live on until the list is gon
 four inventories of a program with two threads that make half a million objects a second, that were 200 of them.)
 """
 
-from collections import OrderedDict, defaultdict, deque
-from functools import partial
+from _collections import OrderedDict, defaultdict, deque
+from _functools import partial
+from _operator import length_hint
 from gc import get_objects
 from itertools import chain, compress, repeat, tee
-from operator import length_hint
 
 from . import names
 

@@ -44,6 +44,7 @@ class Pauses(object):
         self._tracked = self._blocks = None  # at the last sweep or count
         self._object_s = PASS_S  # of a pass, for each object
         self._began = 0.0
+        self._blocks_now = 0
         self.limit_s = PLAIN_S
         self.refused_s = None  # what a sweep that was left out would have taken
 
@@ -58,6 +59,7 @@ class Pauses(object):
     def begin(self, limit_s):
         """A piece of work begins now, on this thread."""
         self._began = thread_time()
+        self._blocks_now = _blocks()
         self.limit_s = limit_s
         self.refused_s = None
 
@@ -75,13 +77,13 @@ class Pauses(object):
     def _is_worth_a_count(self):
         """Most blocks may be numbers and text. All of them listed must fit, too; if a sweep does not after that, the
         next inventory knows."""
-        blocks = _blocks()
+        blocks = self._blocks_now
         is_new = self._blocks is None or blocks >= COUNT_AGAIN * self._blocks
         return is_new and thread_time() + blocks * COUNT_S <= self._began + COUNT_SHARE * self.limit_s
 
     def allows_frozen_count(self):
         """Whether to count what ``gc.freeze()`` hides fits, even if that is all there is."""
-        return _blocks() * FROZEN_S <= FROZEN_SHARE * self.limit_s
+        return self._blocks_now * FROZEN_S <= FROZEN_SHARE * self.limit_s
 
     def swept(self, count, cost_s, passes=1):
         """What a sweep has cost, and found."""
@@ -91,7 +93,7 @@ class Pauses(object):
 
     def tracked_at_most(self):
         """Objects that the collector tracks. Wrong only if numbers have made way for as many containers since."""
-        blocks = _blocks()
+        blocks = self._blocks_now
         if self._tracked is None:
             return blocks
         return min(blocks, self._tracked + max(0, blocks - self._blocks))
@@ -121,7 +123,7 @@ class Pauses(object):
         return text + " (--max-pause %.2gs allows more)" % (1.05 * needs_s)
 
     def _note_count(self, count):
-        self._tracked, self._blocks = count, _blocks()
+        self._tracked, self._blocks = count, self._blocks_now
 
 
 def unlimited():

@@ -6,7 +6,6 @@ out batches. These functions get a wrapper when their module is imported. A wrap
 arguments, lets everything it raises pass, and itself only counts, looks at the clock and asks malloc what is in use.
 """
 
-import functools
 import sys
 from time import monotonic
 
@@ -117,7 +116,7 @@ class Phases(object):
                 if not depth:
                     self._switched(mode)
 
-        cls.train = functools.update_wrapper(train, original)
+        cls.train = _made_alike(train, original)
 
     def _switched(self, mode):
         calls, self._calls = self._calls, 0
@@ -135,7 +134,7 @@ class Phases(object):
             self._got(self_, batch)
             return batch
 
-        cls.__next__ = functools.update_wrapper(__next__, original)
+        cls.__next__ = _made_alike(__next__, original)
 
     def _got(self, iterator, batch):
         try:
@@ -161,7 +160,7 @@ class Phases(object):
             finally:
                 self.enter(before)
 
-        setattr(module, name, functools.update_wrapper(save, original))
+        setattr(module, name, _made_alike(save, original))
 
 
 def held_bytes():
@@ -203,3 +202,9 @@ def _storages(batch, depth=3):
                 following += list(tuple.__iter__(value) if tuple in names.mro_of(kind) else value)[:64]
         level = following
     return tuple(found)
+
+
+def _made_alike(wrapper, original):
+    import functools  # torch has imported it: not needed where there is no torch
+
+    return functools.update_wrapper(wrapper, original)

@@ -1,6 +1,6 @@
 """How many members of a container are looked at, and which. Runs in the job."""
 
-from collections import OrderedDict, defaultdict, deque
+from _collections import OrderedDict, defaultdict, deque
 from itertools import islice
 
 BIG_ATOM_BYTES = 4096  # from here on a named string has a line of its own
@@ -12,6 +12,7 @@ SAMPLE_NESTED = 12  # the same inside a sampled member, and of what libraries ho
 RICH = (8000, 24000)  # visits after which a walk looks into fewer objects of each place
 LARGEST = 8  # of containers in a container, the largest are always looked at: growth may sit in one of them
 LARGEST_SCAN = 50000  # members among which the largest are searched (0.1 us each)
+LONGEST_PASS = 100000  # members iterated for a sample: 3 ms where they lie far apart
 SIZED = frozenset((list, dict, set, bytearray, deque, defaultdict, OrderedDict, str, bytes))
 GOLDEN = 0.6180339887498949
 
@@ -21,23 +22,32 @@ def spread(members, length, wanted, phase=0.0):
 
     Within its part a member is picked by the golden ratio: at even distances a container whose members alternate
     between kinds would show one kind only. ``phase`` (0 to 1) differs between containers: those that hold the same
-    members must not show the same ones. Dicts and sets can only be iterated: 10 ns a member.
+    members must not show the same ones. Dicts and sets can only be iterated: 10 to 30 ns a member, in which no other
+    thread runs; of one that is longer than ``LONGEST_PASS`` both ends are looked at.
     """
-    step = length / wanted
-    positions = [int((i + (i * GOLDEN + phase) % 1.0) * step) for i in range(wanted - 1)]
-    positions.append(length - 1)
     if type(members) in (list, tuple):
-        return [members[position] for position in positions]
-    if length > 4000000:  # 40 ms of iteration: take both ends instead
-        head = list(islice(members, wanted // 2))
-        try:
-            return head + list(islice(reversed(members), wanted // 2))
-        except TypeError:
-            return head
+        return [members[position] for position in _positions(length, wanted, phase)]
+    if length <= LONGEST_PASS:
+        return _picked(iter(members), _positions(length, wanted, phase))
+    end = LONGEST_PASS // 2
+    try:
+        newest_first = reversed(members)
+    except TypeError:  # a set, whose order means nothing
+        return _picked(iter(members), _positions(LONGEST_PASS, wanted, phase))
+    newest = _picked(newest_first, [0] + _positions(end, wanted // 2, phase)[:-1])
+    return _picked(iter(members), _positions(end, wanted - len(newest), phase)) + newest[::-1]
+
+
+def _positions(length, wanted, phase):
+    step = length / wanted
+    return [int((i + (i * GOLDEN + phase) % 1.0) * step) for i in range(wanted - 1)] + [length - 1]
+
+
+def _picked(iterator, positions):
     sample = []
-    iterator = iter(members)
     at = 0
     for position in positions:
-        sample += islice(iterator, position - at, position - at + 1)
-        at = position + 1
+        if position >= at:
+            sample += islice(iterator, position - at, position - at + 1)
+            at = position + 1
     return sample

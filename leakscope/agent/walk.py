@@ -17,7 +17,7 @@ itself calls. **Cost** about 1.2 us an object visited (Python 3.11).
 
 import sys
 import types
-from collections import defaultdict, deque
+from _collections import defaultdict, deque
 from time import thread_time
 
 from . import autograd, class_openers, openers, tensor_openers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import gc
 import json
 import os
@@ -573,3 +574,23 @@ print(len(calls), abs(sys.getrefcount(None) - before) < 20)
 def test_pending_calls_leave_the_references_to_none_alone():
     done = subprocess.run([sys.executable, "-c", PENDING_CALLS], capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("1100 True\n", "")
+
+
+def test_a_start_imports_little_of_the_standard_library(tmp_path: Path) -> None:
+    """Each process of a job pays for it, and what the job imports itself would be timed and traced otherwise."""
+    program = "import sys; print(sorted(sys.modules))"
+    bare = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True)
+    with_agent = run(stage(tmp_path), "-S", "-c", program.replace("sys;", "sys, sitecustomize;"))
+    ours = set(ast.literal_eval(with_agent.stdout)) - set(ast.literal_eval(bare.stdout))
+    assert "_leakscope_agent.take" in ours
+    assert not ours & {
+        "json",
+        "re",
+        "enum",
+        "collections",
+        "functools",
+        "importlib.util",
+        "base64",
+        "heapq",
+        "operator",
+    }
