@@ -36,6 +36,7 @@ from .probes import compile_counters
 from .take import Take
 
 TICK_S = 0.5
+FIRST_TICK_S = 0.05
 BEGINS_S = 0.1  # a new thread begins in 0.1 ms, on a busy machine in a few
 IMPORTS_S = 20.0  # a job that still imports then is looked into all the same
 EXPERIMENTS_S = 50.0  # the share of it may be spent on them at the end: 0.5 s at 1 %
@@ -172,6 +173,8 @@ class Agent(object):
         self.native_thread = _thread.get_native_id() if hasattr(_thread, "get_native_id") else None
         self.thread = _thread.get_ident()
         begun.release()
+        if not self.stopping:  # many processes are over by then; and what begins has the GIL for itself
+            wake.acquire(timeout=FIRST_TICK_S)
         next_sentinel = monotonic()
         next_flush = next_sentinel + 1.0
         while not self.stopping and self.failures < MAX_FAILURES:
@@ -510,7 +513,7 @@ class Agent(object):
         path = "/proc/self/task/%s" % self.native_thread
         give_up = monotonic() + 0.1
         while os.path.exists(path) and monotonic() < give_up:
-            time.sleep(0.0005)
+            time.sleep(0.0001)
 
     def _after_fork_in_parent(self):
         if self.thread is None and sys.version_info >= (3, 12):
@@ -538,7 +541,7 @@ class Agent(object):
             self.wanted = self.rss_at_take = None
             self.take_number = self.failed_takes = 0
             self.memory = {}
-            self.stacks = native.GrowthStacks()  # what grew before is the parent's
+            self.stacks.begin_anew()
             self.budget = self._new_budget()
             self.has_said_refusal = False
             self.writing = _thread.allocate_lock()
