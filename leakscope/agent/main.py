@@ -541,7 +541,7 @@ class Agent(object):
             self.wanted = self.rss_at_take = None
             self.take_number = self.failed_takes = 0
             self.memory = {}
-            self.stacks.begin_anew()
+            self.stacks = native.GrowthStacks()  # what grew before is the parent's
             self.budget = self._new_budget()
             self.has_said_refusal = False
             self.writing = _thread.allocate_lock()

@@ -36,12 +36,6 @@ class GrowthStacks(object):
     """Bytes by stack, summed up since the start. Only the agent's thread calls it."""
 
     def __init__(self):
-        self._goes_on = safepoint.PendingCall(self._main_goes_on)
-        self.begin_anew()
-
-    def begin_anew(self):
-        """In a forked child what grew before is the parent's. (The pending call is kept: one may be waiting still.)"""
-        self._goes_on.asked_at = None
         self._stacks = {}  # text: [bytes, looks, looks while waiting, function, file, line]
         self._in_use = None
         self._was_rising = False
@@ -51,6 +45,7 @@ class GrowthStacks(object):
         self._working.acquire()
         self._nobody = _thread.allocate_lock()  # never released: to wait for a time, whatever became of time.sleep
         self._nobody.acquire()
+        self._goes_on = safepoint.PendingCall(self._main_goes_on)
 
     def tick(self, wake, is_flat=bool):
         """A burst of looks if memory in use has grown since the last tick; ends early when ``wake`` is released.

@@ -18,6 +18,7 @@ from .probes import weights as weight_rows
 # data_forms first: it holds containers, and orphans counts references.
 PROBES = (data_forms, object_types, holders, orphans, frozen, threads, tensor_rows, weight_rows, compile_counters)
 _SUSPENDED = frozenset((types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType))
+MOST_FACTORS = 200
 _TORCH = ("Tensor", "Module", "Optimizer", "Iterator")
 
 
@@ -96,11 +97,15 @@ class Take(object):
             graph_nodes=graph_nodes,
         )
         self.walk.held = further.held()
+        if not self.is_swept:
+            self.walk.factors = self.memory.get("factors", {})
         lengths = self.memory.setdefault("registry_lengths", {})
         self.threads = roots.feed(self.walk, self.main_thread, self.agent_thread, suspended, lengths)
         del suspended
         further.feed(self.walk, min(self.deadline + self.pause_s, self.pauses.ends()))
         self.walk.finish(self.census)
+        if self.is_swept:
+            self.memory["factors"] = self._factors()
         if inventory is not None:
             tensors.settle(inventory, self.walk)
         rows = [(table, dict(row, take=self.number)) for table, row in self._named(self.other_rows)]
@@ -149,6 +154,11 @@ class Take(object):
         self.pauses.swept(sum(self.census.values()), thread_time() - began, passes)
         self.memory["pass_s"] = max(self.memory.get("pass_s", 0.0), self.pauses.referrers_s())
         return picked, large
+
+    def _factors(self):
+        """What the census said of places whose objects others hold too, for an inventory that is made without one."""
+        shared = [n for n in self.walk.nodes if n.factor < 1.0]
+        return {(n.path(), names.type_name(n.cls)): n.factor for n in shared[:MOST_FACTORS]}
 
     def _tensor_bytes(self, kinds_of, host):
         """None: there may be some, and nobody looked."""

@@ -115,6 +115,7 @@ class Walk(object):
         self.array_type = None
         self.large = {}  # node -> container of many members: for the probe that looks for copies of data
         self._divided = {}
+        self.factors = {}  # (path, type): of a walk with a census, for one without
         self._counted_by_references = openers.COUNTED_BY_REFERENCES | ATOMS
         self._own_references = self._count_own_references()
         self.graphs = None
@@ -371,6 +372,8 @@ class Walk(object):
             if known is not None and node.cls not in self._counted_by_references and estimated[node.cls] > 0:
                 # Objects shared by many members were met in the sample and multiplied: there are not more than exist.
                 factor = min(factor, max(0.0, known - exact[node.cls]) / estimated[node.cls])
+            elif self.factors:
+                factor = min(factor, self.factors.get((node.path(), type_name(node.cls)), 1.0))
             node.factor = factor if node.count > node.visits + 0.5 else 1.0
             if node in chains:
                 node.count, node.factor = chains[node], 1.0

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import _thread
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from leakscope.agent import pause
+from leakscope.agent import pause, take
 
 from .staging import rows, run, stage
 
@@ -89,7 +90,7 @@ def said_by(program: str, **environment: str) -> list[str]:
     """Whether a sweep is allowed within 100 ms where ``program`` has run, and whether objects were counted for that."""
     program += """
 import sys
-from leakscope.agent import pause
+from leakscope.agent import pause, take
 pauses = pause.Pauses(0.1)
 pauses.begin(pauses.limit())
 print(pauses.allows_sweep())
@@ -102,7 +103,7 @@ print("counted" if pauses.tracked_at_most() < sys.getallocatedblocks() / 2 else 
 def test_growth_since_the_last_sweep_is_known_before_the_next() -> None:
     program = """
 import gc
-from leakscope.agent import pause
+from leakscope.agent import pause, take
 pauses = pause.Pauses(0.02)
 def allows():
     pauses.begin(pauses.limit())
@@ -130,3 +131,26 @@ def test_a_training_may_be_held_up_longer_than_a_service() -> None:
 def test_an_interpreter_that_counts_no_blocks_is_judged_by_its_memory() -> None:
     assert said_by("kept = [[n] for n in range(1_000_000)]", PYTHONMALLOC="malloc")[0] == "False"
     assert said_by("", PYTHONMALLOC="malloc")[0] == "True"
+
+
+class _Row:
+    def __init__(self, number: int) -> None:
+        self.text = f"row {number:090}"
+
+
+def test_what_two_hold_is_not_told_twice_where_nobody_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The census says that there are no more rows than one of both holds; the next inventory is made without one."""
+    listed = [_Row(n) for n in range(20_000)]
+    indexed = dict(enumerate(listed))
+    memory: dict[str, object] = {}
+    found = []
+    for allows in (True, False):
+        monkeypatch.setattr(pause.Pauses, "allows_sweep", lambda self, passes=1, allows=allows: allows)
+        one = take.Take(1, 5.0, memory, _thread.get_ident(), None, "pending-call", pauses=pause.unlimited())
+        rows = [dict(row) for table, row in one.run() if table == "holders"]
+        assert one.is_swept is allows
+        places = {str(row["path"]).rpartition(" ")[2]: row["deep_bytes"] for row in rows}
+        found.append(places["listed"] + places["indexed"])
+    assert found[1] == pytest.approx(found[0], rel=0.1)
+    assert found[1] < 1.5 * sum(sys.getsizeof(row.text) + 200 for row in listed)
+    assert len(indexed) == len(listed)
