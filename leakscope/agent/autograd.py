@@ -16,7 +16,7 @@ worth of them may exist at a time, from all inventories together.
 import _thread
 import resource
 import types
-from heapq import heappop, heappush
+from _heapq import heappop, heappush
 from time import thread_time
 
 from .names import is_a, mro_of, namespace_of

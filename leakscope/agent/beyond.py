@@ -6,9 +6,9 @@ code holds. Looked for where memory grows that the walk from the user's names do
 
 import sys
 import types
-from functools import lru_cache
+from _functools import _lru_cache_wrapper
+from _operator import itemgetter, not_
 from itertools import compress
-from operator import itemgetter, not_
 
 from . import names, openers, reading, referrers
 from .heap import CONTAINERS
@@ -20,7 +20,7 @@ HIDDEN_FRACTION = 0.5  # of the growth of resident memory: when the walk explain
 HIDDEN_MIN_BYTES = 8 * 1024 * 1024
 IMPORTING = 1.03  # more modules than that times those at the last take: the program is still starting up
 MOST_LARGE = 5  # containers of a library whose name is asked for in one take
-_LRU_CACHE = type(lru_cache(repr))
+_LRU_CACHE = _lru_cache_wrapper
 
 
 class Beyond(object):

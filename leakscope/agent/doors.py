@@ -9,9 +9,9 @@ While they ask, no other thread gets its turn: the interpreter changes threads b
 import ctypes
 import sys
 import types
-from functools import lru_cache, partial
+from _functools import _lru_cache_wrapper, partial
+from _operator import add, attrgetter, is_, itemgetter, methodcaller, truth
 from itertools import accumulate, chain, compress, repeat, takewhile
-from operator import add, attrgetter, is_, itemgetter, methodcaller, truth
 
 _TOOL_IDS = range(6)  # of sys.monitoring
 _SCANNED_BYTES = 256  # of a thread's state: who traces it is said before that in every CPython from 3.8 to 3.14
@@ -149,8 +149,8 @@ def followed(function, by, first=()):
 
 def counted(function):
     """(a callable that does what ``function`` does, an iterable of one number: how often it was called)."""
-    counter = lru_cache(maxsize=0)(function)  # keeps nothing, and counts in C
-    return counter, again(map, attrgetter("misses"), again(map, _call, (counter.cache_info,)))
+    counter = _lru_cache_wrapper(function, 0, False, max)  # a cache of nothing: all that it has to say are its misses
+    return counter, again(map, _call, (counter.cache_info,))
 
 
 def and_then(condition, function):
@@ -159,13 +159,13 @@ def and_then(condition, function):
 
 
 def thread_body(begins, wait, tick, is_asked_to_end, ends):
-    """What a thread of ours runs: it waits, and begins ``tick`` unless somebody watches this thread, or all of them.
+    """What a thread of ours runs: ``tick``, unless somebody watches this thread or all of them, and ``wait``.
 
     Until ``tick`` returns True, or ``is_asked_to_end`` does. All but ``tick`` are C functions (``begins`` and ``ends``
     several): the thread is no Python code while somebody watches.
     """
     ticked = again(map, all, (again(chain, _nobody_here, again(map, _call, (tick,))),))
-    step = again(chain, _calls((wait,)), ticked, again(map, _call, (is_asked_to_end,)))
+    step = again(chain, ticked, again(map, _call, (is_asked_to_end,)), _calls((wait,)))
     loop = partial(any, again(map, any, repeat(step)))
     return partial(any, _calls((*begins, loop, *ends)))
 

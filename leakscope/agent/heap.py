@@ -5,11 +5,11 @@ could drop an object that is in the list: it would live on until the list is gon
 four inventories of a program with two threads that make half a million objects a second, that were 200 of them.)
 """
 
-from collections import OrderedDict, defaultdict, deque
-from functools import partial
+from _collections import OrderedDict, defaultdict, deque
+from _functools import partial
+from _operator import length_hint
 from gc import get_objects
 from itertools import chain, compress, repeat, tee
-from operator import length_hint
 
 from . import names
 
@@ -17,6 +17,7 @@ CONTAINERS = names.ids_of(list, dict, set, deque, OrderedDict, defaultdict)
 _GENERATIONS = range(3)
 _MANY = 1 << 40
 _NONE = ()  # what stands where a list has ended
+PASSES_FOR_LENGTHS = 1.2  # what long containers cost beside the one pass that all others need
 _BLOCK = 64  # more than itertools.tee keeps together (57)
 _static_types = {}  # by address; never freed
 _accepted = defaultdict(set)  # is_wanted -> addresses of the types that it accepted

@@ -6,7 +6,7 @@ tracer, profiler or debugger would see: as soon as one is set they are taken out
 """
 
 import sys
-from functools import partial
+from _functools import partial
 
 from . import doors, names, reading
 

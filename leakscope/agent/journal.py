@@ -13,12 +13,13 @@ everybody. A reader stops at the first frame that is short or fails its CRC.
 
 import errno
 import fcntl
-import json
 import os
 import stat
 import struct
 import zlib
-from functools import partial
+from _functools import partial
+
+from . import plain_json
 
 HEADER = struct.Struct("<II")
 SEGMENT_BYTES = 8 * 1024 * 1024  # a new file is begun above this, so that a damaged one costs little
@@ -46,7 +47,7 @@ def encode_block(table, rows):
             differences.append(name)
         columns[name] = values
     block = {"t": table, "n": len(rows), "c": columns, "d": differences}
-    text = json.dumps(block, separators=(",", ":"), allow_nan=False, default=str)
+    text = plain_json.dumps(block)
     payload = zlib.compress(text.encode("utf-8", "surrogatepass"), 1)
     return HEADER.pack(len(payload), zlib.crc32(payload)) + payload
 
@@ -62,7 +63,7 @@ def decode_payload(payload):
     text = decompressor.decompress(payload, MAX_BLOCK_BYTES)
     if not decompressor.eof:
         raise ValueError("cut short, or longer than any block of ours")
-    block = json.loads(text.decode("utf-8", "surrogatepass"))
+    block = plain_json.loads(text.decode("utf-8", "surrogatepass"))
     columns = block["c"]
     for name in block["d"]:
         values = columns[name]

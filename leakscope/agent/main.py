@@ -5,9 +5,9 @@ import atexit
 import os
 import sys
 import time
+from _functools import partial
+from _operator import methodcaller
 from _thread import allocate_lock, get_ident, get_native_id, start_new_thread
-from functools import partial
-from operator import methodcaller
 from time import clock_gettime_ns, monotonic, sleep, thread_time, time_ns
 
 from . import (
@@ -25,6 +25,7 @@ from . import (
     names,
     native,
     native_window,
+    pause,
     peak,
     phases,
     quiet,
@@ -43,6 +44,7 @@ END_S = 1.0  # how long to wait for its last rows
 WARNS_OF_THREADS = sys.version_info >= (3, 12)
 _AT_FORK, _AT_EXIT = "fork", "exit"
 WATCHED = "take-skipped", "a tracer, profiler or debugger is set: no inventories while it is"
+FIRST_TICK_S = 0.05
 BEGINS_S = 0.1  # a new thread begins in 0.1 ms, on a busy machine in a few
 IMPORTS_S = 20.0  # a job that still imports then is looked into all the same
 EXPERIMENTS_S = 50.0  # the share of it may be spent on them at the end: 0.5 s at 1 %
@@ -91,6 +93,9 @@ class Agent(object):
         self.stress_s = config.stress_interval_s()
         self.tick_s = TICK_S if self.stress_s is None else min(TICK_S, self.stress_s)
         self.budget = self._new_budget()
+        self.pauses = pause.Pauses(self.options["max_pause_s"])
+        sentinels.pause_at_most(0.5 * self.pauses.limit())
+        self.has_said_refusal = False
         self.steps = safepoint.Steps(self._on_step)
         self.phases = phases.Phases(self._phase_began)
         self.peak = peak.Peak(self._look_at_peak)
@@ -194,6 +199,8 @@ class Agent(object):
                     partial(ended.acquire, False),
                     partial(begun.acquire, False),
                     begun.release,
+                    # Many processes are over by then; and what begins has the GIL for itself.
+                    partial(wake.acquire, True, min(FIRST_TICK_S, self.tick_s)),
                 ),
                 wait=partial(wake.acquire, True, self.tick_s),
                 tick=partial(self._tick, asked),
@@ -370,9 +377,12 @@ class Agent(object):
                 self.take_number, self.options["take_pause_s"], self.memory,
                 self.main_thread, self.thread, safe_point, self.phases.batch_storages,
                 with_torch=self.fork is None,  # a fork must not compute with threads that only its parent has
+                pauses=self.pauses,
             )  # fmt: skip
             stamps = _stamps()
+            self.pauses.begin(self._longest_pause_s())
             rows = take.run()
+            self._say_what_was_left_out(take.is_swept)
             self.last_take_at = monotonic() - self.began
             self.budget.spend(take.summary["take_cpu_s"], self.last_take_at)
             self.level.begin()
@@ -391,7 +401,7 @@ class Agent(object):
             summary.update(stamps)
             self.inbox.append(("takes", summary))
             if self.native_window is not None and not self.exiting:
-                explained = sum(summary[account] for account in ("python_bytes", "array_bytes", "tensor_bytes"))
+                explained = sum(summary[account] or 0 for account in ("python_bytes", "array_bytes", "tensor_bytes"))
                 self.native_window.look(in_use, explained, "%d-%d" % (self.pid, self.start_ticks))
         except BaseException as error:
             self.last_take_at = monotonic() - self.began
@@ -406,6 +416,19 @@ class Agent(object):
             quiet.show(hidden)
             self.taking = False
             self._wake()
+
+    def _longest_pause_s(self):
+        """What a take may hold up the job now. As it ends nobody waits for an answer: there only the budget counts."""
+        if self.stress_s is not None:
+            return float("inf")
+        limit_s = self.pauses.limit(is_training=self.steps.count is not None)
+        return max(limit_s, self.budget.left_s(monotonic() - self.began)) if self.exiting else limit_s
+
+    def _say_what_was_left_out(self, is_swept):
+        text = self.pauses.refusal(is_swept)
+        if text is not None and not self.has_said_refusal:
+            self.has_said_refusal = True
+            self.note("reduced-take", text)
 
     def _shared_bytes(self):
         """Bytes that a write would copy; 0: this process is no fork and never forked; None: nobody can tell."""
@@ -457,6 +480,9 @@ class Agent(object):
         """The tensors as a backward pass begins: what a step needs at most."""
         if self.wanted is None and not self.taking and self.budget.allows(monotonic() - self.began):
             began_s = thread_time()
+            self.pauses.begin(self._longest_pause_s())
+            if not self.pauses.allows_sweep(2):
+                return
             for row in peak.rows(self.phases.batch_storages):
                 self._add("tensors", dict(row, take=self.take_number))
             self.budget.charge(thread_time() - began_s)
@@ -567,7 +593,7 @@ class Agent(object):
         path = "/proc/self/task/%s" % (self.native_thread or ["?"])[-1]
         give_up = monotonic() + 0.1
         while os.path.exists(path) and monotonic() < give_up:
-            sleep(0.0005)
+            sleep(0.0001)
 
     def _restart(self):
         """As soon as the fork is over: whether Python warns is decided after its hooks."""
@@ -590,6 +616,7 @@ class Agent(object):
             self.memory = {}
             self.stacks = native.GrowthStacks()  # what grew before is the parent's
             self.budget = self._new_budget()
+            self.has_said_refusal = False
             self.writing = allocate_lock()
             self.main_thread = get_ident()
             self.began = monotonic()

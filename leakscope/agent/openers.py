@@ -7,7 +7,7 @@ what is not known here is opened with ``gc.get_referents``, which calls only wha
 import gc
 import sys
 import types
-from collections import OrderedDict, defaultdict, deque
+from _collections import OrderedDict, defaultdict, deque
 
 from . import reading
 from .names import (

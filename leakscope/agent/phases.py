@@ -6,7 +6,6 @@ out batches. These functions get a wrapper when their module is imported. A wrap
 arguments, lets everything it raises pass, and itself only counts, looks at the clock and asks malloc what is in use.
 """
 
-import functools
 import sys
 from time import monotonic
 
@@ -117,7 +116,7 @@ class Phases(object):
                 if not depth:
                     self._switched(mode)
 
-        hooks.replace(cls, "train", original, functools.update_wrapper(train, original))
+        hooks.replace(cls, "train", original, _made_alike(train, original))
 
     def _switched(self, mode):
         calls, self._calls = self._calls, 0
@@ -135,7 +134,7 @@ class Phases(object):
             self._got(self_, batch)
             return batch
 
-        hooks.replace(cls, "__next__", original, functools.update_wrapper(__next__, original))
+        hooks.replace(cls, "__next__", original, _made_alike(__next__, original))
 
     def _got(self, iterator, batch):
         try:
@@ -161,7 +160,7 @@ class Phases(object):
             finally:
                 self.enter(before)
 
-        hooks.replace(module, name, original, functools.update_wrapper(save, original))
+        hooks.replace(module, name, original, _made_alike(save, original))
 
 
 def held_bytes():
@@ -203,3 +202,9 @@ def _storages(batch, depth=3):
                 following += reading.items_at(list if kind is list else tuple, value, range(64))
         level = following
     return tuple(found)
+
+
+def _made_alike(wrapper, original):
+    import functools  # torch has imported it: not needed where there is no torch
+
+    return functools.update_wrapper(wrapper, original)

@@ -12,10 +12,10 @@ What reads memory does it in one call of C code: between two bytecodes another t
 import ctypes
 import sys
 import types
-from collections import deque
+from _collections import deque
+from _operator import attrgetter, getitem, gt
 from gc import get_referents
 from itertools import compress, filterfalse, islice, repeat
-from operator import attrgetter, getitem, gt
 
 from .names import HEAPTYPE, flags_of, mro_of, namespace_of
 

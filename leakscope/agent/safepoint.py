@@ -8,7 +8,7 @@ neither comes within some seconds (the main thread waits for others) a reduced t
 import ctypes
 import os
 import sys
-from functools import partial
+from _functools import partial
 from time import monotonic
 
 from . import doors, names, quiet, reading
@@ -44,6 +44,10 @@ class Budget(object):
 
     def allows(self, elapsed_s):
         return self.spent_s + self.last_cost_s <= self._fraction * (elapsed_s + CREDIT_S)
+
+    def left_s(self, elapsed_s):
+        """What may still be spent."""
+        return self._fraction * (elapsed_s + CREDIT_S) - self.spent_s
 
     def is_due(self, elapsed_s, is_flat=bool):
         """``is_flat()`` tells whether memory stands where it stood after the last take."""

@@ -9,14 +9,12 @@ text, or of its longest list of integers where there is none; rows of two contai
 the same memory: a second list of the same objects is no copy. **Cost** 0.1 to 0.3 ms a container.
 """
 
-import json
 import sys
-from array import array
-from collections import OrderedDict, defaultdict, deque
+from _collections import OrderedDict, defaultdict, deque
 from itertools import islice
 from zlib import crc32
 
-from . import names, reading
+from . import names, plain_json, reading
 
 LEAST_ROWS = 1000
 LEAST_BYTES = 4 * 1024 * 1024  # a smaller container is nobody's problem, however often it is copied
@@ -93,7 +91,7 @@ def _sketch(obj, length):
         elif form not in (TOKEN_IDS, INTEGERS):
             form = ARROW
     lists = [[position, row.size_as(form), place] + sorted(row.hashes)[:_MOST_HASHES] for position, row, place in rows]
-    return form, json.dumps(lists, separators=(",", ":"))
+    return form, plain_json.dumps(lists)
 
 
 def _form_of_integers(rows, is_named, distinct):
@@ -178,6 +176,10 @@ def _arrow(name):
     return names.getattr_plain(sys.modules.get("pyarrow.lib"), name)
 
 
+def _array():
+    return names.getattr_plain(sys.modules.get("array"), "array")
+
+
 def _numpy_array():
     return names.getattr_plain(sys.modules.get("numpy"), "ndarray")
 
@@ -251,7 +253,7 @@ class _Row(object):
             if len(ends) < 2 or type(ends[0]) is not int or type(ends[1]) is not int:
                 return False
             integers = reading.items_at(kind, value, range(min(length, _MOST_INTEGERS)))
-        elif kind is array and value.typecode in "hHiIlLqQ":
+        elif kind is _array() and value.typecode in "hHiIlLqQ":
             integers = value[:_MOST_INTEGERS].tolist()
         elif kind is _numpy_array():
             if kind.ndim.__get__(value) != 1 or kind.dtype.__get__(value).kind not in "iu":

@@ -5,7 +5,7 @@ the descriptors of torch's own base class, since a subclass may have put propert
 """
 
 import sys
-from collections import OrderedDict
+from _collections import OrderedDict
 
 from . import autograd, reading
 from .names import HEAPTYPE, basicsize_of, flags_of, getattr_plain, mro_of, namespace_of, type_name

@@ -17,7 +17,7 @@ itself calls. **Cost** about 1.2 us an object visited (Python 3.11).
 
 import sys
 import types
-from collections import deque
+from _collections import deque
 from time import thread_time
 
 from . import autograd, class_openers, openers, reading, tensor_openers
@@ -125,6 +125,7 @@ class Walk(object):
         self.array_type = None
         self.large = {}  # node -> container of many members: for the probe that looks for copies of data
         self._divided = {}
+        self.factors = {}  # (path, type): of a walk with a census, for one without
         self._counted_by_references = openers.COUNTED_BY_REFERENCES | ATOMS
         self._own_references = self._count_own_references()
         self.graphs = None
@@ -392,6 +393,8 @@ class Walk(object):
             if known is not None and id(node.cls) not in self._counted_by_references and sampled > 0:
                 # Objects shared by many members were met in the sample and multiplied: there are not more than exist.
                 factor = min(factor, max(0.0, known - exact.get(node.cls, 0.0)) / sampled)
+            elif self.factors:
+                factor = min(factor, self.factors.get((node.path(), type_name(node.cls)), 1.0))
             node.factor = factor if node.count > node.visits + 0.5 else 1.0
             if node in chains:
                 node.count, node.factor = chains[node], 1.0

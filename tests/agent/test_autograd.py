@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from leakscope.agent import autograd, heap, names
+from leakscope.agent import autograd, heap, names, pause
 from leakscope.agent.probes import orphans
 
 torch = pytest.importorskip("torch")
@@ -132,6 +132,7 @@ def test_a_cycle_that_comes_once_a_step_answers_for_the_nodes_that_pile_up_with_
 
     take = types.SimpleNamespace(memory={}, reached={}, walk=types.SimpleNamespace(seen=set(), truncated=False))
     take.deadline = time.thread_time() + 30.0
+    take.is_swept, take.pauses = True, pause.unlimited()
     rows: list[dict[str, Any]] = []
     weight = torch.zeros(4, requires_grad=True)
     gc.collect()

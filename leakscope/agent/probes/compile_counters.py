@@ -6,7 +6,7 @@ The counters exist since torch 2.0; the history of compilations (bounded, the ne
 
 import sys
 import types
-from collections import Counter, deque
+from _collections import deque
 
 from .. import names, reading
 
@@ -72,7 +72,7 @@ def _forked_workers():
 def _recompile_count():
     """Compilations of a function beyond its first; None before torch 2.1. ``torch._dynamo.reset`` sets it back to 0."""
     compiled = names.getattr_plain(sys.modules.get("torch._dynamo.convert_frame"), "FRAME_COMPILE_COUNTER")
-    if type(compiled) is not Counter:
+    if type(compiled) is not names.getattr_plain(sys.modules.get("collections"), "Counter"):
         return None
     return sum(count - 1 for count in list(dict.values(compiled)) if count > 1)
 
@@ -92,10 +92,10 @@ def _history(utils):
 
 def _most_often(history):
     """(function, file, line, newest reason) of what was compiled most often lately; Nones without a history."""
-    counts = Counter()
+    counts = {}
     reasons = {}
     for place, reason in history:
-        counts[place] += 1
+        counts[place] = counts.get(place, 0) + 1
         if type(reason) is str:
             reasons[place] = reason
     if not counts:

@@ -18,7 +18,7 @@ MOST_ROWS = 10
 
 def rows(take):
     """Those of most instances. **Cost** 1 us a global of the user's modules, and nothing while little is frozen."""
-    if take.frozen_count < LEAST_FROZEN or take.walk.is_cut_short():
+    if (take.frozen_count or 0) < LEAST_FROZEN or not take.is_swept or take.walk.is_cut_short():
         return
     hidden = []
     for cls in _user_classes():

@@ -33,6 +33,9 @@ _BORING = names.ids_of(
 
 def rows(take):
     """Suspect types now, against what ``take.memory`` keeps of the take before. **Cost** 10 to 250 ms, if any grew."""
+    if not take.is_swept:
+        take.memory.pop("unreached", None)  # what comes next would be compared with long ago
+        return
     unreached = names.ByClass()
     for cls, count in take.census.items():
         missing = count - int(take.reached.get(cls, 0))
@@ -62,7 +65,7 @@ def rows(take):
             grown.append((names.is_written_in_c(cls), -growth, len(grown), cls))
     # A class tells more than dict or tuple: instances lead to a name, and their dicts come with them.
     suspects = [suspect[-1] for suspect in sorted(grown)[:MAX_TYPES]]
-    if not suspects:
+    if not suspects or not take.pauses.allows_sweep():
         return
     suspects += _rare_nodes(take, suspects)
     # Where there was no time for all at the last take, now is the turn of those that were left out.
