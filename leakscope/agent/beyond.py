@@ -39,7 +39,8 @@ class Beyond(object):
     def keep(self, picked, large):
         """Of the objects that the sweep picked, those that ``feed`` begins at; ``large``: the long containers."""
         self._large = large
-        self._caches = [obj for obj in picked if type(obj) is _LRU_CACHE and obj.cache_info()[3] >= LARGE_LENGTH]
+        caches = [obj for obj in picked if type(obj) is _LRU_CACHE]
+        self._caches = [obj for obj in caches if (openers.cache_info(obj) or (0, 0, 0, 0))[3] >= LARGE_LENGTH]
         self._held_outside = [
             (cls, place, [obj for obj in picked if type(obj) is cls]) for cls, place in self._outside.items()
         ]

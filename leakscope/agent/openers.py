@@ -13,6 +13,7 @@ from . import reading
 from .names import (
     basicsize_of,
     getattr_code,
+    getattr_plain,
     ids_of,
     is_user_file,
     is_written_in_c,
@@ -252,8 +253,19 @@ def _with_attributes(opener):
     return both
 
 
+def cache_info(obj):
+    """(hits, misses, maximal size, size) of an ``lru_cache``; None if it is told by another class than functools' own,
+    which may be the job's."""
+    kind = getattr_plain(sys.modules.get("functools"), "_CacheInfo")
+    if kind is None or not any(referent is kind for referent in gc.get_referents(obj)):
+        return None
+    return type(obj).cache_info(obj)
+
+
 def open_lru_cache(walk, obj, node, weight):
-    info = type(obj).cache_info(obj)
+    info = cache_info(obj)
+    if info is None:
+        return open_by_collector(walk, obj, node, weight)
     _add_length(walk, obj, node, info[3], weight)
     node.length_limit = info[2]
     attributes = reading.attributes_of(obj) or {}
