@@ -19,6 +19,7 @@ from . import (
     journal,
     last_words,
     level,
+    masking,
     names,
     native,
     native_window,
@@ -74,6 +75,7 @@ class Agent(object):
     def __init__(self, folder, options):
         self.folder = folder
         self.options = options
+        self.masker = masking.Masker(options["salt"], options["sources"])
         self.main_thread = _thread.get_ident()
         self.thread = None
         self.may_take = self.takes = bool(options["takes"]) and not _is_helper()
@@ -117,7 +119,8 @@ class Agent(object):
     def _identify(self):
         self.pid = os.getpid()
         self.start_ticks = _start_ticks()
-        self.journal = journal.Journal(self.folder, "agent-%d-%d" % (self.pid, self.start_ticks))
+        stem = "agent-%d-%d" % (self.pid, self.start_ticks)
+        self.journal = journal.Journal(self.folder, stem, self.masker)
 
     def start(self):
         self.request = safepoint.request_stamp(self.folder)
