@@ -106,7 +106,7 @@ _NOT_SECRET_NAME = _Pattern(
 )
 _HARMLESS_VALUE = _Pattern(
     r"(?:none|null|nil|true|false|yes|no|on|off|str|int|bytes|bool|float|object|any|optional\b.*|required|missing|string"
-    r"|default|auto|unset|empty|invalid|expired|x{3,}|[*.]+|\$\{?\w+\}?|\$\(.*|\{[^{}]*\}|%\(?\w*\)?s|<[^<>]*>|\[\w*\]|=.*"
+    r"|default|auto|unset|empty|invalid|expired|x{3,}|[*.]+|\$\{?\w+\}?|\$\(.*|\{[^{}]*\}?|%\(?\w*\)?s|<[^<>]*>|\[\w*\]|=.*|\?|:\w+"
     r"|masked_[0-9a-f]{6})",
     re.IGNORECASE,
 )
@@ -374,6 +374,12 @@ class Masker(object):
         return match[0] if is_word or _HARMLESS_VALUE.fullmatch(value) else match["before"] + self.mask(value)
 
 
+def _is_in_quotes(text, at):
+    """Within its line, as far as counting tells: in ``"password: %s"`` what follows the name is no code."""
+    before = text[text.rfind("\n", 0, at) + 1 : at]
+    return before.count('"') % 2 == 1 or before.count("'") % 2 == 1
+
+
 def _has(text, parts):
     for part in parts:  # noqa: SIM110 - a generator takes twice as long
         if part in text:
@@ -473,7 +479,9 @@ def _named_value(text, match, only_quoted):
         if value[0] == "\\" and text[end : end + 1] != "\\":
             end = match.end("value") - 1
     elif only_quoted:
-        return None
+        is_setting = name.isupper() and between == "=" and _has(value, _DIGITS)  # in a string of many lines
+        if _has(between, "'\"") or not (is_setting or _is_in_quotes(text, word_start)):
+            return None
     bare = text[start:end]
     if not bare or _is_harmless(bare, name):
         return None
