@@ -48,7 +48,7 @@ def _of_footer(texts: Texts, name: str, value: Any) -> Any:
         return texts.words(value) if isinstance(value, str) else value
     if kind == "command" and isinstance(value, list):
         return texts.command([str(word) for word in value])
-    return _tree(texts, kind, value)
+    return texts.folder(value) if name == "cwd" and isinstance(value, str) else _tree(texts, kind, value)
 
 
 def _tree(texts: Texts, kind: str, value: Any) -> Any:

@@ -27,7 +27,7 @@ class Names:
     def __init__(self, sources: Iterable[str], known: set[str]) -> None:
         """``known``: names that stand elsewhere in the recording."""
         bound: set[str] = set()
-        used: set[str] = {*known, *keyword.kwlist, *keyword.softkwlist, *dir(builtins)}
+        used: set[str] = {"self", "cls", *known, *keyword.kwlist, *keyword.softkwlist, *dir(builtins)}
         for source in sources:
             for node in _nodes(source):
                 _look_at(node, bound, used)

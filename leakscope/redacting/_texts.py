@@ -21,6 +21,8 @@ _SYSTEM = frozenset((
     "venv", ".venv", "x86_64-linux-gnu", "aarch64-linux-gnu", "agent", "boot", "nvidia", "cuda", "docker", "kubepods",
     "burstable", "besteffort", "guaranteed", "init.scope", "memory", "unified", "slurm", ".", "..", "~", "N", "*",
 ))  # fmt: skip
+# What lies in these is a file, also without a dot in its name.
+_OF_FILES = frozenset(("", ".", "bin", "sbin", "lib", "lib64", "shm", "dev", "fd", "docker"))
 _SYSTEM_LIKE = re.compile(
     r"python[\d.]+\w*|lib(?:python|cuda|torch)[\w.]*|cuda-[\d.]+|leakscope-run-\w+|\w+\.journal|[\w-]+\.slice|\d+|socket:.*"
 )
@@ -133,7 +135,13 @@ class Texts:
         library = _LIBRARY.search(path)
         own, rest = (path, "") if library is None else (path[: library.end()], path[library.end() :])
         *folders, name = own.split("/")
+        if name and "." not in name.strip(".") and folders[-1] not in _OF_FILES:
+            return self.words("/".join(map(self._folder, [*folders, name])) + rest)
         return self.words("/".join([*map(self._folder, folders), name]) + rest)
+
+    def folder(self, path: str) -> str:
+        """The same of what is known to be a folder."""
+        return self.path(path + "/")[:-1] if "/" in path else self._folder(path)
 
     def _folder(self, folder: str) -> str:
         if not folder or folder in _SYSTEM or _SYSTEM_LIKE.fullmatch(folder):
