@@ -226,7 +226,7 @@ class Masker(object):
     def free_text(self, text):
         """Messages, labels, the end of stderr."""
         text = self._named(self.name(text))
-        return _RUN.sub(self._run, text)
+        return _RUN.sub(self._run, text) if len(text) >= 16 else text
 
     def source(self, text):
         """Source of a program: only what stands in quotes is looked at, so that it stays a program, line by line."""
@@ -264,11 +264,11 @@ class Masker(object):
         return cleaned
 
     def _word(self, word, before, runs_text):
-        if _OPTION.fullmatch(before) and _is_secret_name(before) and not word.startswith("--"):
+        if _is_secret_name(before) and _OPTION.fullmatch(before) and not word.startswith("--"):
             return word if _is_harmless(word, before) else self.mask(word)
         name, equals, value = word.partition("=")
-        is_one = equals and not runs_text and (_OPTION.fullmatch(name) or _ASSIGNMENT.fullmatch(name))
-        if is_one and _is_secret_name(name):
+        is_one = equals and not runs_text and _is_secret_name(name)
+        if is_one and (_OPTION.fullmatch(name) or _ASSIGNMENT.fullmatch(name)):
             return word if _is_harmless(value, name) else name + equals + self.mask(value)
         if not self._sources and runs_text and "python" in word:
             word = _TEXT_OF_PYTHON.sub(lambda match: match[1] + self.mask(match[0]), word)

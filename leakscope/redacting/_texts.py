@@ -50,7 +50,7 @@ _RUNTIMES_OWN = re.compile(
 _EXCEPTION = re.compile(r"(?P<type>[A-Za-z_][\w.]*)(?P<colon>:\s)(?P<message>.*)")
 _NOT_READ = "(its message was not read"
 _FIGURES = re.compile(
-    r"Unable to allocate [\d.]+ \w+ for an array with shape \([\d, ]*\) and data type \w+"
+    r"[Uu]nable to allocate [\d.]+ \w+(?: for an array with shape \([\d, ]*\) and data type \w+)?"
     r"|[Tt]ried to allocate [\d.]+ \w+|malloc of size \d+ failed|unable to mmap \d+ bytes"
     r"|(?:CUDA|HIP|XPU) out of memory\..*"
 )
