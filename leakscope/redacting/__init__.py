@@ -2,9 +2,9 @@
 
 Replaced, each by the same placeholder wherever it stands: what follows the names of options in command lines; folders
 in paths, but for those that every system has; keys of dicts; what exceptions, labels and marks say; of sources the
-strings, the comments and the names that nothing else in the recording names; the names of host and user, of the boot
-and of GPUs. Kept: figures, names of variables, functions, classes, types, modules and files, since a report is made of
-them, and what the runtime itself says of memory. Prints of weights and of rows of data (``fingerprint``,
+strings, the comments and the variables that nothing else in the recording names; the names of host and user, of the
+boot and of GPUs. Kept: figures, names of variables, functions, classes, types, modules and files, since a report is
+made of them, and what the runtime itself says of memory. Prints of weights and of rows of data (``fingerprint``,
 ``content_sketch``) are figures, too: whoever has the same data can tell.
 """
 

@@ -1,7 +1,8 @@
-"""A program's text without what it says: the same lines and calls, strings and comments gone, its own names numbered.
+"""A program's text without what it says: the same lines and calls, strings and comments gone, its variables numbered.
 
 What a report finds in a source are calls, containers and loops by the names that inventories have for them. So a name
-stays where the recording has it anyway, or a library may have made it; the rest of a program's names get numbers.
+stays where the recording has it anyway, or a library may have made it, or it is a function's or class's; the rest of a
+program's variables get numbers.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _KEPT_STRINGS = frozenset(("", "__main__"))
 
 
 class Names:
-    """Which names of the sources are the program's alone."""
+    """Which names of the sources are of variables that nothing but the sources names."""
 
     def __init__(self, sources: Iterable[str], known: set[str]) -> None:
         """``known``: names that stand elsewhere in the recording."""
@@ -51,8 +52,10 @@ def _look_at(node: ast.AST, bound: set[str], used: set[str]) -> None:
         bound.add(node.id)
     elif isinstance(node, ast.arg):
         bound.add(node.arg)
-    elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler)) and node.name:
+    elif isinstance(node, ast.ExceptHandler) and node.name:
         bound.add(node.name)
+    elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        used.add(node.name)  # types and stacks may have it in other words: Round is RoundBackward to torch
     elif isinstance(node, ast.Attribute):
         used.add(node.attr)
     elif isinstance(node, ast.keyword) and node.arg:
