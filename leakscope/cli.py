@@ -150,6 +150,26 @@ def finalize(run: Path, keep_journal: bool, checkpoint: bool, quiet: bool) -> No
 
 
 @cli.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="Write to this file, a new one.")
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing unless it fails.")
+def redact(run: Path, output: Path, quiet: bool) -> None:
+    """Copy a recording without the texts that are yours, to send it away.
+
+    Command lines, folders, keys of dicts, messages of exceptions, sources and the names of host and user become
+    placeholders, the same for the same text. Figures, names of variables, functions and types, and what `report` finds
+    stay.
+    """
+    from .redacting import redact as without_texts
+    from .units import format_bytes
+
+    count = without_texts(run, output)
+    if not quiet:
+        size = format_bytes(output.stat().st_size)
+        click.echo(f"leakscope: {count:,} texts of {run} are placeholders in {output} ({size})", err=True)
+
+
+@cli.command()
 @click.argument(
     "what", metavar="[markdown|json|report]", type=click.Choice(["markdown", "json", "report"]), default="markdown"
 )

@@ -185,7 +185,8 @@ RECORD_OPTIONS: tuple[Option, ...] = (
            "Try at the end of each process what gc, malloc_trim and empty_cache would free, however long it takes.",
            None),
     Option(("--no-source",), "sources", "", "",
-           "Do not record the source text of the job's modules.", None, False),
+           "Record no text of the program: neither its modules' source nor lines of it in tracebacks, nor what follows "
+           "python -c.", None, False),
     Option(("--framework-logs",), "framework_logs", "", "",
            "Add memory figures to the logs of transformers' Trainer and of Lightning (changes what they print).", None),
     Option(("--alert",), "alerts", "RULE", "",

@@ -16,13 +16,44 @@ from typing import NamedTuple
 SCHEMA_VERSION = 1
 
 
+CARRIES: dict[str, str] = {
+    "command": "command lines",
+    "process": "names that processes and threads have, or give themselves",
+    "file": "paths of files and folders",
+    "name": "names in programs: of variables, functions, classes, types, modules",
+    "way": "ways through objects: names, and keys of dicts that look like names",
+    "message": "messages: of exceptions, on stderr, of labels and marks; values that a guard of torch.compile quotes",
+    "note": "sentences of leakscope's own and of the kernel, with names and paths in them",
+    "source": "source text of the program",
+    "machine": "what tells one machine from another",
+}
+"""Kinds of text of the user's that a column may carry: the only place that says what a recording may hold of them."""
+
+# The footer of a recording says these of the run, texts of the same kinds.
+FOOTER_CARRIES: dict[str, str] = {
+    "command": "command",
+    "crashed_in_agent": "command",
+    "cwd": "file",
+    "python": "file",
+    "options": "file",
+    "labels": "message",
+    "notes": "note",
+    "host": "machine",
+    "boot_id": "machine",
+}
+
+
 class Column(NamedTuple):
-    """One column. ``type`` is int, float, str or bool; every column is nullable unless it is in KEYS."""
+    """One column. ``type`` is int, float, str or bool; every column is nullable unless it is in KEYS.
+
+    ``carries``: a key of CARRIES, or "" where there are figures and words of our own, the kernel's or a library's only.
+    """
 
     name: str
     type: str
     unit: str
     meaning: str
+    carries: str = ""
 
 
 class Table(NamedTuple):
@@ -34,8 +65,8 @@ class Table(NamedTuple):
     columns: tuple[Column, ...]
 
 
-def _c(name: str, type: str, unit: str, meaning: str) -> Column:
-    return Column(name, type, unit, meaning)
+def _c(name: str, type: str, unit: str, meaning: str, carries: str = "") -> Column:
+    return Column(name, type, unit, meaning, carries)
 
 
 KEYS: tuple[Column, ...] = (
@@ -66,27 +97,28 @@ _LIMIT_BYTES = _c(
     "limit_bytes", "int", "bytes",
     "memory.max / memory.limit_in_bytes, the soft rlimit, or the size of the file system; null = no limit",
 )  # fmt: skip
-_TEXT = _c("text", "str", "", "one line for a person")
+_TEXT = _c("text", "str", "", "one line for a person", "note")
+_LABEL = _TEXT._replace(meaning="label of the user's; null where there is none", carries="message")
 _STEP = _c("step", "int", "", "training step: optimizer steps or the user's marks; null = none seen")
 _ALLOCATED_BLOCKS = _c("allocated_blocks", "int", "", "sys.getallocatedblocks(): small-object allocator blocks in use")
 _MALLOC_IN_USE_BYTES = _c("malloc_in_use_bytes", "int", "bytes", "mallinfo2 uordblks + hblkhd: handed out by malloc")
 _REACHED_COUNT = _c("reached_count", "int", "", "objects the walk stands for, sampled members extrapolated")
-_TYPE_NAME = _c("type_name", "str", "", "module-qualified name of the type")
+_TYPE_NAME = _c("type_name", "str", "", "module-qualified name of the type", "name")
 _GC_FROZEN_COUNT = _c(
     "gc_frozen_count", "int", "", "gc.get_freeze_count(): objects the collector ignores; null = not read"
 )
 _OBJECT_COUNT = _c("object_count", "float", "", "objects (in holders: extrapolated from the sampled members)")
 _SHALLOW_BYTES = _c("shallow_bytes", "int", "bytes", "the objects' own bytes, without what they refer to")
-_OWNER_FILE = _c("owner_file", "str", "", "source file of the owner, where known")
+_OWNER_FILE = _c("owner_file", "str", "", "source file of the owner, where known", "file")
 _OWNER_LINE = _c("owner_line", "int", "", "first line of the owning function or class, where known")
 _FUNCTION = _c(
-    "function", "str", "", "threads: outermost user function, qualified; compile_counters: compiled most often"
+    "function", "str", "", "threads: outermost user function, qualified; compile_counters: compiled most often", "name"
 )
-_STACK = _c("stack", "str", "", "calls from the outermost user frame inward: file:line function, one a line")
+_STACK = _c("stack", "str", "", "calls from the outermost user frame inward: file:line function, one a line", "file")
 _GROWN_BYTES = _c(
     "grown_bytes", "int", "bytes", "growth of malloc's memory in use seen there; native_stacks: allocated and kept"
 )
-_PHASE = _c("phase", "str", "", "start-up, train, eval, save, or the user's word")
+_PHASE = _c("phase", "str", "", "start-up, train, eval, save, or the user's word", "message")
 _DEVICE = _c("device", "str", "", "cpu, cuda:0, ...")
 _DTYPE = _c("dtype", "str", "", "element type without the torch prefix: float32, bfloat16, ...")
 _SHAPE = _c("shape", "str", "", "dimensions, as 768x3072; of the largest where a row stands for several")
@@ -96,9 +128,9 @@ _TENSOR_OWNER = _c(
     "parameter, buffer, gradient, optimizer-state, master-weight, batch, saved-for-backward, activation, user-held, "
     "other",
 )  # fmt: skip
-_TENSOR_NAME = _c("tensor_name", "str", "", "name inside the model or container: layers.0.weight")
-_WEIGHT_SET = _c("weight_set", "str", "", "model, optimizer or container the tensor belongs to, as a path")
-_PATH = _c("path", "str", "", "way from a root, members of a container as [*]: main() trainer.history")
+_TENSOR_NAME = _c("tensor_name", "str", "", "name inside the model or container: layers.0.weight", "way")
+_WEIGHT_SET = _c("weight_set", "str", "", "model, optimizer or container the tensor belongs to, as a path", "way")
+_PATH = _c("path", "str", "", "way from a root, members of a container as [*]: main() trainer.history", "way")
 _DEEP_BYTES = _c("deep_bytes", "int", "bytes", "estimate: own bytes and all that was first reached through them")
 
 TABLES: dict[str, Table] = {
@@ -108,13 +140,13 @@ TABLES: dict[str, Table] = {
             *_PROCESS,
             _c("ppid", "int", "", "parent's pid when first seen"),
             _c("ns_pid", "int", "", "pid in the innermost pid namespace (last NSpid), how the process knows itself"),
-            _c("comm", "str", "", "command name the kernel shows (15 bytes)"),
-            _c("cmdline", "str", "", "command line, arguments joined by spaces and quoted for a shell"),
-            _c("exe", "str", "", "path of the executable"),
+            _c("comm", "str", "", "command name the kernel shows (15 bytes)", "process"),
+            _c("cmdline", "str", "", "command line, arguments joined by spaces and quoted for a shell", "command"),
+            _c("exe", "str", "", "path of the executable", "file"),
             _c("role", "str", "", "trainer, launcher, dataloader-worker, compile-worker, python-fork, other, ..."),
             _c("rank", "int", "", "RANK of a distributed job, where the environment says"),
             _c("local_rank", "int", "", "LOCAL_RANK: the rank among those of its machine"),
-            _c("cgroup", "str", "", "cgroup path (v2, or the memory controller of v1)"),
+            _c("cgroup", "str", "", "cgroup path (v2, or the memory controller of v1)", "file"),
             _c("born_mono_ns", "int", "ns", "first seen, CLOCK_MONOTONIC"),
             _c("died_mono_ns", "int", "ns", "first missed, CLOCK_MONOTONIC; null while alive"),
             _c("exit_code", "int", "", "exit status, where the kernel told; null otherwise"),
@@ -150,7 +182,7 @@ TABLES: dict[str, Table] = {
             _OOM_KILL_COUNT,
         )),
         Table("cgroup_samples", "recorder", "Memory of one cgroup of the job or above it at one instant", (
-            _c("cgroup", "str", "", "cgroup path"),
+            _c("cgroup", "str", "", "cgroup path", "file"),
             _c("current_bytes", "int", "bytes", "memory.current / memory.usage_in_bytes, page cache included"),
             _LIMIT_BYTES,
             _c("high_bytes", "int", "bytes", "memory.high; null = none"),
@@ -171,14 +203,14 @@ TABLES: dict[str, Table] = {
         Table("kernel_log", "recorder", "A line of the kernel's log, or of a killer in user space", (
             _c("log_source", "str", "", "kmsg, journal, file"),
             _c("kernel_time_s", "float", "s", "the line's own time since boot (CLOCK_MONOTONIC of the kernel's log)"),
-            _c("log_boot_id", "str", "", "boot the line belongs to, where the source says; null = this one"),
+            _c("log_boot_id", "str", "", "boot the line belongs to, where the source says; null = this one", "machine"),
             _TEXT,
         )),
         Table("crash_text", "agent", "Last words of a process as it failed", (
             *_PROCESS,
             _c("crash_source", "str", "", "exception, thread-exception, faulthandler, stderr"),
-            _c("exception_type", "str", "", "qualified name of the exception's class"),
-            _c("last_words", "str", "", "the text, many lines, at most 64 KiB: its end"),
+            _c("exception_type", "str", "", "qualified name of the exception's class", "name"),
+            _c("last_words", "str", "", "the text, many lines, at most 64 KiB: its end", "message"),
             _STEP,
         )),
         Table("recorder_samples", "recorder", "What recording cost so far", (
@@ -252,20 +284,20 @@ TABLES: dict[str, Table] = {
         Table("holders", "agent", "All objects found at one path from a root, in one take", (
             *_PROCESS, *_TAKE,
             _PATH,
-            _c("parent_path", "str", "", "path one step nearer to the root; null at a root"),
+            _c("parent_path", "str", "", "path one step nearer to the root; null at a root", "way"),
             _c("root_kind", "str", "",
                "module, frame, thread, generator, task, library, unreached, outside (held by C code alone)"),
             _c("edge_kind", "str", "",
                "how the parent holds it: local, global, attribute, class-attribute, item, key, cell, default, base, "
                "cache, reference"),
-            _c("variable", "str", "", "nearest name: of the local, global, attribute or closure cell"),
-            _c("owner", "str", "", "what the name belongs to: function, class or module, qualified"),
-            _c("owner_module", "str", "", "module that defines the owner"),
+            _c("variable", "str", "", "nearest name: of the local, global, attribute or closure cell", "name"),
+            _c("owner", "str", "", "what the name belongs to: function, class or module, qualified", "name"),
+            _c("owner_module", "str", "", "module that defines the owner", "name"),
             _OWNER_FILE,
             _OWNER_LINE,
             _c("is_user", "bool", "", "the owner is the user's code: not standard library, not site-packages"),
             _TYPE_NAME,
-            _c("member_type", "str", "", "type of a typical member of these containers"),
+            _c("member_type", "str", "", "type of a typical member of these containers", "name"),
             _OBJECT_COUNT,
             _c("length", "float", "", "members of these containers, added up; null for what has no length"),
             _c("length_limit", "int", "", "maxlen of a deque, maxsize of an lru_cache; null = none"),
@@ -283,7 +315,7 @@ TABLES: dict[str, Table] = {
             _REACHED_COUNT,
             _c("orphan_verdict", "str", "", "garbage-cycle, no-python-holder, held, unknown, frozen"),
             _c("sampled_count", "int", "", "objects the verdict was tested on"),
-            _c("chain", "str", "", "types and names from the object up to what holds it, or round the cycle"),
+            _c("chain", "str", "", "types and names from the object up to what holds it, or round the cycle", "way"),
             _OWNER_FILE,
             _OWNER_LINE,
             _DEEP_BYTES,
@@ -300,7 +332,7 @@ TABLES: dict[str, Table] = {
             *_PROCESS,
             _STEP,
             _PHASE,
-            _TEXT,
+            _LABEL,
         )),
         Table("phases", "agent", "What one phase of a program did to its memory so far, all its passages added up", (
             *_PROCESS,
@@ -354,14 +386,14 @@ TABLES: dict[str, Table] = {
             _FUNCTION,
             _OWNER_FILE,
             _OWNER_LINE,
-            _c("recompile_reason", "str", "", "the newest reason dynamo gave"),
+            _c("recompile_reason", "str", "", "the newest reason dynamo gave", "message"),
             _STEP,
             _c("compile_worker_pids", "str", "", "pids of compile workers forked by this process, comma separated"),
         )),
         Table("loaders", "agent", "A DataLoader iterator that was alive in one take", (
             *_PROCESS, *_TAKE,
             _TYPE_NAME,
-            _c("dataset_type", "str", "", "type of the dataset it reads"),
+            _c("dataset_type", "str", "", "type of the dataset it reads", "name"),
             _c("worker_pids", "str", "", "pids of its worker processes, comma separated; empty = loads in process"),
             _c("batches_yielded", "int", "", "batches handed out so far in this epoch"),
             _c("batches_in_flight", "int", "", "batches asked of workers and not yet handed out"),
@@ -393,7 +425,7 @@ TABLES: dict[str, Table] = {
         )),
         Table("gpu_samples", "recorder", "Memory of one GPU, or of one process on it (pid), at one instant, by NVML", (
             *_PROCESS,
-            _c("gpu_uuid", "str", "", "UUID of the GPU or MIG instance"),
+            _c("gpu_uuid", "str", "", "UUID of the GPU or MIG instance", "machine"),
             _c("gpu_index", "int", "", "index in NVML's order, not the job's"),
             _c("gpu_name", "str", "", "product name"),
             _c("gpu_total_bytes", "int", "bytes", "memory of the device"),
@@ -403,7 +435,7 @@ TABLES: dict[str, Table] = {
         Table("memory_maps", "recorder", "Mappings of one process of one kind and file, added up, at one instant", (
             *_PROCESS,
             _c("map_kind", "str", "", "heap, anonymous, stack, file, deleted-file, shared-memory, device, kernel"),
-            _c("map_path", "str", "", "file or segment name; null for private anonymous memory"),
+            _c("map_path", "str", "", "file or segment name; null for private anonymous memory", "file"),
             _c("map_count", "int", "", "mappings added up"),
             _c("map_size_bytes", "int", "bytes", "address space"),
             _c("map_rss_bytes", "int", "bytes", "resident"),
@@ -414,17 +446,18 @@ TABLES: dict[str, Table] = {
         Table("descriptors", "recorder", "Open descriptors of one process of one kind and path at one instant", (
             *_PROCESS,
             _c("fd_kind", "str", "", "file, deleted-file, socket, pipe, device, shared-memory, eventfd, other"),
-            _c("fd_path", "str", "", "path, digits as N; folder/* for many files of one folder; null: has none"),
+            _c("fd_path", "str", "",
+               "path, digits as N; folder/* for many files of one folder; null: has none", "file"),
             _c("open_count", "int", "", "descriptors"),
         )),
         Table("unreaped", "recorder", "Children of one process that ended and that it never waited for", (
             *_PROCESS,
             _c("zombie_count", "int", "", "ended children whose exit status nobody has asked for"),
-            _c("zombie_comm", "str", "", "command name of most of them"),
+            _c("zombie_comm", "str", "", "command name of most of them", "process"),
         )),
         Table("shared_segments", "recorder", "Segments of shared memory of one kind and name at one instant", (
             _c("segment_kind", "str", "", "dev-shm; deleted: no name, still mapped; sysv; sysv-removed: attached"),
-            _c("segment_name", "str", "", "how their names begin, the changing rest as *: psm_*"),
+            _c("segment_name", "str", "", "how their names begin, the changing rest as *: psm_*", "file"),
             _c("segment_count", "int", "", "segments"),
             _c("segment_bytes", "int", "bytes", "memory they take; deleted: address space, an upper bound"),
             _c("unmapped_bytes", "int", "bytes", "of them, segments that no process of the recorded tree maps"),
@@ -432,7 +465,7 @@ TABLES: dict[str, Table] = {
         )),
         Table("tracked_segments", "agent", "Segments that Python's resource tracker knows: the job's, not unlinked", (
             *_PROCESS,
-            _c("segment_name", "str", "", "how their names begin: psm_*"),
+            _c("segment_name", "str", "", "how their names begin: psm_*", "file"),
             _c("segment_count", "int", "", "segments"),
             _c("segment_bytes", "int", "bytes", "memory they take"),
         )),
@@ -448,7 +481,7 @@ TABLES: dict[str, Table] = {
         )),
         Table("native_stacks", "recorder", "Memory kept from a window in which memray watched, by call stack", (
             *_PROCESS,
-            _c("native_function", "str", "", "innermost function of C, C++ or Rust that is not Python's own"),
+            _c("native_function", "str", "", "innermost function of C, C++ or Rust that is not Python's own", "name"),
             _FUNCTION,
             _OWNER_FILE,
             _OWNER_LINE,
@@ -472,9 +505,9 @@ TABLES: dict[str, Table] = {
         )),
         Table("sources", "agent", "Source of a user's module as it was loaded, so that a report can name lines later", (
             *_PROCESS,
-            _c("module", "str", "", "module name"),
-            _c("file", "str", "", "path of the source file"),
-            _c("source_text", "str", "", "the source, at most 256 KiB of it"),
+            _c("module", "str", "", "module name", "name"),
+            _c("file", "str", "", "path of the source file", "file"),
+            _c("source_text", "str", "", "the source, at most 256 KiB of it", "source"),
         )),
     )
 }  # fmt: skip

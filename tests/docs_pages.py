@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 import click
 
-from leakscope import cli, options
+from leakscope import cli, options, redacting, schema
+from leakscope.agent import masking
 from leakscope.renderers import names
 from leakscope.renderers._kinds import Kind, kinds
 from leakscope.renderers._markdown import code, escaped, head, row
@@ -43,6 +44,7 @@ def pages() -> dict[str, str]:
         "commands.md": _commands(),
         "outputs.md": _outputs(),
         "recording.md": describe.as_markdown(),
+        "privacy.md": _privacy(),
         "report.md": _report(),
         "foreign-tests.md": foreign_tests(),  # measured: shown as the last runs left it
         **{f"kinds/{kind.name}.md": _kind(kind) for kind in kinds().values()},
@@ -84,10 +86,55 @@ What it finds, how it decides, and what its files and commands mean. These pages
 - [The report](report.md): every field of `leakscope report --format json`.
 - [The recording](recording.md): every table and column of `run.parquet`.
 - [Foreign tests](foreign-tests.md): test suites of others, bare and recorded.
+- [Privacy](privacy.md): which texts of yours a recording may hold, what is masked, and what to send away.
 
 ## Kinds of finding
 
 {kinds_table("")}"""
+
+
+def _privacy() -> str:
+    carried = {kind: [] for kind in schema.CARRIES}
+    for table_ in schema.TABLES.values():
+        for column in table_.columns:
+            if column.carries:
+                carried[column.carries].append(f"{table_.name}.{column.name}")
+    footer = {kind: [n for n, k in schema.FOOTER_CARRIES.items() if k == kind] for kind in schema.CARRIES}
+    rows = [
+        (escaped(meaning), ", ".join(map(code, carried[kind])), ", ".join(map(code, footer[kind])))
+        for kind, meaning in schema.CARRIES.items()
+    ]
+    return f"""# What a recording holds of yours
+
+A recording holds figures, and the texts of this table. Of values it has prints, to find the same data twice: 32 numbers
+of each large tensor (`weights.fingerprint`), and hashes of words of some rows of large containers
+(`data_forms.content_sketch`). It has no environment, no contents of a file but the sources of your modules, no address
+of a webhook and no command of `--on-alert`. Its file and its journal can be read by their owner alone. Nothing is sent
+anywhere.
+
+{table(("texts", "columns", "in the footer"), rows)}
+## What is masked as it is recorded
+
+{_paragraphs(masking)}
+
+It knows secrets by their looks, so it is no promise: a password that is a plain word, given as a bare argument or as a
+message's last word, looks like any other word. What memray writes while `--native` watches is deleted as the recording
+is finished; until then it holds the command line as it is.
+
+## `--no-source`
+
+No text of the program is recorded: no sources; no lines of source in tracebacks, in what warnings print and in the
+guards of torch.compile; and of `python -c TEXT` no text. Names of variables, functions, classes, types and files
+remain: they are what a report is made of. A line is then named where objects are made, not where they are added to.
+
+## `leakscope redact RUN -o FILE`
+
+{_paragraphs(redacting)}
+"""
+
+
+def _paragraphs(module: Any) -> str:
+    return (inspect.getdoc(module) or "").replace("``", "`")
 
 
 def _kind(kind: Kind) -> str:

@@ -28,6 +28,7 @@ ROOMS = {
     "comparing": FOUNDATION | {"storage", "analyzers", "renderers"},
     "checking": FOUNDATION | {"storage", "analyzers", "comparing"},
     "pytest_plugin": FOUNDATION | {"agent", "storage", "analyzers"},  # measures inside the tests' own process
+    "redacting": FOUNDATION | {"storage", "analyzers"},
     "renderers": {"findings", "units", "version", "errors"},
     "integrations": FOUNDATION,
     "plots": FOUNDATION | {"storage"},

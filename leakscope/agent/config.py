@@ -21,6 +21,7 @@ DEFAULTS = {
     "probe": False,  # try remedies at the end of the process whatever they cost
     "native": False,  # a window of memray where memory grows outside Python; wanted only where the user asked
     "sources": True,  # record the text of the user's modules so that a report can name lines
+    "salt": None,  # of the masks that stand for secrets: one for all who write to a recording
     "framework_logs": False,  # add our callbacks to the frameworks' own; wanted only where the user asked
     "journal": None,  # the folder to write to; None: that of this file
     "recorder_pid": None,

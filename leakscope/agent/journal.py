@@ -21,6 +21,8 @@ from _functools import partial
 
 from . import plain_json
 
+from .masking import Masker
+
 HEADER = struct.Struct("<II")
 SEGMENT_BYTES = 8 * 1024 * 1024  # a new file is begun above this, so that a damaged one costs little
 LEAST_FD = 200  # the job's own files keep the low numbers that they would have
@@ -173,11 +175,14 @@ class Journal:
 
     **Errors** OSError from ``flush`` when the disk is full or the folder is gone: the rows of that flush are dropped,
     the file is cut back to its last whole frame, and the caller decides what to tell whom.
+
+    No secret enters: ``masker`` cleans every row as it is flushed. None: one with a salt of its own.
     """
 
-    def __init__(self, folder, stem):
+    def __init__(self, folder, stem, masker=None):
         self._folder = folder
         self._stem = stem
+        self._masker = Masker() if masker is None else masker
         self._segment = 0
         self._fd = -1
         self._file = None  # what the descriptor stood for when it was opened
@@ -192,7 +197,10 @@ class Journal:
         """Write what was added since the last flush, one frame per table."""
         rows, self._rows = self._rows, {}
         for table, table_rows in rows.items():
-            self._write(encode_block(table, table_rows))
+            cleaned = [self._masker.row(table, row) for row in table_rows]
+            cleaned = [row for row in cleaned if row is not None]
+            if cleaned:
+                self._write(encode_block(table, cleaned))
 
     def writing(self, table, row):
         """A callable, no function of Python, that writes this one row later; None while there is no file."""

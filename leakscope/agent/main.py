@@ -22,6 +22,7 @@ from . import (
     journal,
     last_words,
     level,
+    masking,
     names,
     native,
     native_window,
@@ -84,6 +85,7 @@ class Agent(object):
     def __init__(self, folder, options):
         self.folder = folder
         self.options = options
+        self.masker = masking.Masker(options["salt"], options["sources"])
         self.main_thread = get_ident()
         self.thread = None
         self.native_thread = []  # its number to the kernel, once it has begun
@@ -145,7 +147,8 @@ class Agent(object):
     def _identify(self):
         self.pid = os.getpid()
         self.start_ticks = _start_ticks()
-        self.journal = journal.Journal(self.folder, "agent-%d-%d" % (self.pid, self.start_ticks))
+        stem = "agent-%d-%d" % (self.pid, self.start_ticks)
+        self.journal = journal.Journal(self.folder, stem, self.masker)
 
     def start(self):
         self.request = safepoint.request_stamp(self.folder)

@@ -63,6 +63,7 @@ def record(options: RecordOptions) -> int:
         force=options.force,
         meta=_meta(options, now_unix_ns, now_mono_ns),
         agent_config=_agent_config(options, now_mono_ns) if options.agent else None,
+        sources=options.sources,
     )
     launch.adopt_orphans()
     if signal_number := launch.asked_to_end(mask):
@@ -98,6 +99,7 @@ def attach_to(options: RecordOptions) -> int:
         force=options.force,
         meta={**_meta(options, now_unix_ns, now_mono_ns), "command": attach.commands(options.pids)},
         agent_config=_agent_config(options, now_mono_ns) if enters else None,
+        sources=options.sources,
     )
     if output.staged is not None:
         output.notes += filter(None, [attach.enter(pid, output.staged, output.journal_path) for pid in options.pids])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from ..agent.masking import is_same_command
 from . import naming
 
 CRASHED_IN_AGENT = "crashed_in_agent"
@@ -19,7 +20,7 @@ def warnings(output: str, journal: str, command: Sequence[str]) -> list[str]:
     """A line for the user if the agent may have been what made this very command crash the time before."""
     for data in naming.written_down(output, journal):
         text = data.decode("utf-8", "replace")
-        if (at := text.find(_MARK)) >= 0 and _value(text, at + len(_MARK)) == list(command):
+        if (at := text.find(_MARK)) >= 0 and is_same_command(_value(text, at + len(_MARK)), command):
             crashed = "crashed while leakscope's own agent was running in it"
             shown = naming.shown(output)
             return [f"the earlier {shown} is of this command, which {crashed}: --agent off records without the agent"]

@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import Any
 
 from ..agent.journal import Journal, create, open_regular
+from ..agent.masking import Masker, new_salt
 from ..errors import BadInput, LeakscopeError
 from . import earlier, naming, proc, staging
 from .naming import shown
@@ -29,22 +30,32 @@ _ATTEMPTS = 20
 class Output:
     """The files of one recording. ``notes`` are lines the user should see."""
 
-    def __init__(self, path: str, meta: Mapping[str, Any]) -> None:
+    def __init__(self, path: str, meta: Mapping[str, Any], masker: Masker) -> None:
         self.path = path
         self.journal_path = path + JOURNAL_SUFFIX
         self.notes: list[str] = []
-        self.journal = Journal(self.journal_path, "recorder")
+        self.journal = Journal(self.journal_path, "recorder", masker)
         self.staged: Staged | None = None  # the agent
-        self._meta = meta
+        self._meta = masker.meta(meta)
         self._lock = -1
 
     @classmethod
     def claim(
-        cls, path: str, *, force: bool, meta: Mapping[str, Any], agent_config: Mapping[str, Any] | None
+        cls,
+        path: str,
+        *,
+        force: bool,
+        meta: Mapping[str, Any],
+        agent_config: Mapping[str, Any] | None,
+        sources: bool = True,
     ) -> Output:
-        """Make the files; ``agent_config`` None leaves the agent out. **Errors** BadInput, LeakscopeError."""
+        """Make the files; ``agent_config`` None leaves the agent out, ``sources`` False all texts of the program.
+
+        **Errors** BadInput, LeakscopeError.
+        """
         _check(path, force)
         notes: list[str] = []
+        salt = new_salt()
         try:
             for _ in range(_ATTEMPTS):
                 if by := _in_use_by(path + JOURNAL_SUFFIX):
@@ -54,12 +65,12 @@ class Output:
                 if agent_config is not None:
                     notes += earlier.warnings(path, path + JOURNAL_SUFFIX, meta["command"])
                 notes += _make_way(path, force)
-                output = cls(path, meta)
+                output = cls(path, meta, Masker(salt, sources))
                 if output._publish():
                     output._write_empty()
                     output.notes = notes
                     if agent_config is not None:
-                        output._stage(agent_config)
+                        output._stage({**agent_config, "salt": salt})
                     return output
         except OSError as error:
             raise LeakscopeError(f"cannot record to {shown(path)}: {error.strerror or error}") from None

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .recording import Recording, open_recording
+    from .rewriting import rewrite
 
-__all__ = ["Recording", "open_recording"]
+__all__ = ["Recording", "open_recording", "rewrite"]
 
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        from . import recording
+        from . import recording, rewriting
 
-        return getattr(recording, name)
+        return getattr(rewriting if name == "rewrite" else recording, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -195,6 +195,11 @@ class Recording:
         return self.tables.written()
 
     @property
+    def parquet_file(self) -> pq.ParquetFile:
+        """What it is read from, in whole."""
+        return self._file
+
+    @property
     def ended(self) -> tuple[str, int | None, int | None]:
         """(how, exit code, signal); how is ``exit``, ``signal`` or, if nobody wrote it down, ``lost``.
 

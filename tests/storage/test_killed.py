@@ -14,7 +14,6 @@ import pandas as pd
 import pytest
 
 from leakscope import open_recording, schema
-from leakscope.agent import journal
 from leakscope.storage import empty
 from leakscope.storage.finalize import finalize
 from tests.builders import RecordingBuilder
@@ -22,8 +21,7 @@ from tests.builders import RecordingBuilder
 ROWS_A_FLUSH = 20
 WRITER = f"""
 import sys
-sys.path.insert(0, {os.path.dirname(journal.__file__)!r})
-from journal import Journal
+from leakscope.agent.journal import Journal
 writer = Journal(sys.argv[1], "recorder")
 flushed = 0
 while True:

@@ -1,0 +1,535 @@
+"""Values that look like keys, tokens or passwords, masked before they are written. Runs in the job and in the recorder.
+
+A journal cleans every row that enters it, so no writer can forget to. What is masked reads ``masked_3fa1c0``: a short
+hash with the recording's salt. Equal values stay equal within one recording, and nobody can look one up or compare two
+recordings by them. The salt is in no recording.
+
+What gives a value away: how it begins (``sk_live_``, ``ghp_``, ``AKIA``, ``eyJ``), what it is called
+(``--api-key=...``, ``DB_PASSWORD=...``, ``Authorization: ...``), where it stands (``postgres://user:HERE@host``,
+``?sig=HERE``), or that no word looks like it. The last is asked only of free text and of keys of dicts, never of names
+of types, functions and files; a path, an identifier, a number in hex (a commit, a digest, a UUID) is none.
+
+Standard library only, Python 3.8+.
+"""
+
+import os
+import re
+
+try:
+    from _blake2 import blake2b  # hashlib would load OpenSSL: 3 ms
+except ImportError:
+    try:
+        from hashlib import blake2b
+    except ImportError:
+        blake2b = None
+
+SALT_BYTES = 16
+_AT_ONCE = 16384  # characters of source: a regular expression holds the interpreter until it is through
+KEPT_TEXTS = 4096  # whose cleaned form is remembered: paths and command lines come again and again
+_KEPT_LENGTH = 1024
+SHORTEST = 6  # characters: shorter texts are words of ours
+
+# What is no person's text, and looks as if no word were in it.
+AS_IT_IS = frozenset(("fingerprint", "content_sketch", "gpu_uuid", "log_boot_id"))
+# What a person wrote, for other persons.
+FREE_TEXT = frozenset(("text", "last_words", "phase", "recompile_reason", "comm", "zombie_comm"))
+COMMAND_LINE = "cmdline"
+# Ways to an object, with keys of dicts in them: model.cache['key'].
+WAYS = frozenset(("path", "parent_path", "chain", "weight_set", "tensor_name"))
+SOURCE_TEXT = "source_text"
+
+
+class _Pattern(object):
+    """A regular expression, compiled when it is first asked: all of them took 25 ms at the start of every process."""
+
+    def __init__(self, source, flags=0):
+        self._source = source
+        self._flags = flags
+
+    def __getattr__(self, name):
+        compiled = re.compile(self._source, self._flags)
+        for method in ("search", "match", "fullmatch", "finditer", "findall", "split", "sub"):
+            setattr(self, method, getattr(compiled, method))
+        return getattr(compiled, name)
+
+
+_SALT_UNKNOWN = "000000"
+_MASKED = _Pattern(r"masked_[0-9a-f]{6}")
+
+# ---- by how they begin
+
+_PREFIXES = (
+    "sk_live_", "sk_test_", "pk_live_", "pk_test_", "rk_live_", "rk_test_", "sk-", "ghp_", "gho_", "ghu_", "ghs_",
+    "ghr_", "github_pat_", "glpat-", "hf_", "AKIA", "ASIA", "xox", "xapp-", "eyJ", "AIza", "ya29.", "npm_", "pypi-",
+    "dop_v1_", "SG.", "shpat_", "shpss_", "whsec_", "gsk_", "r8_", "nvapi-", "PRIVATE KEY",
+)  # fmt: skip
+_KNOWN = _Pattern(
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
+    r"|(?<![A-Za-z0-9])(?:"
+    r"[spr]k_(?:live|test)_\w{4,}"
+    r"|sk-(?=[\w-]*[0-9])(?=[\w-]*[A-Z])[\w-]{16,}|sk-[0-9a-f]{24,}"
+    r"|gh[pousr]_[A-Za-z0-9]{10,}|github_pat_\w{16,}|glpat-[\w-]{16,}"
+    r"|hf_(?=[A-Za-z0-9]*[A-Z0-9])[A-Za-z0-9]{16,}"
+    r"|A[KS]IA[A-Z0-9]{12,}"
+    r"|xox[abeoprs]-[\w-]{8,}|xapp-[\w-]{10,}"
+    r"|eyJ[\w-]{8,}(?:\.[\w-]*){0,4}"
+    r"|AIza[\w-]{20,}|ya29\.[\w-]{20,}|npm_[A-Za-z0-9]{20,}|pypi-[\w-]{40,}|dop_v1_[0-9a-f]{32,}"
+    r"|SG\.[\w-]{16,}\.[\w-]{16,}|shp(?:at|ss)_[0-9a-f]{16,}|whsec_\w{16,}|gsk_\w{20,}|r8_[A-Za-z0-9]{20,}"
+    r"|nvapi-[\w-]{20,})"
+)
+
+# ---- by what they are called
+
+# Words of machine learning, of programs and of shells stand among them: what else speaks for a secret is asked below.
+_WORDS = ("passw", "passphrase", "secret", "credential", "token", "key", "auth", "bearer", "pwd")
+_WORD = _Pattern("|".join(_WORDS))
+_STRONG = (
+    r"passw(?:or)?d|passphrase|secret|credential|(?:api|access|private|secret|account|signing|encryption)[-_. ]?key"
+)
+_IS_STRONG = _Pattern(r"(?:%s)s?$" % _STRONG, re.IGNORECASE)
+_NAMED = _Pattern(
+    r"(?P<word>(?:passw(?:or)?d|passphrase|secret|credential)s?|token|key|auth|pwd)"
+    r"(?P<between>\\?[\"']?\]?\s{0,2}(?:=>|[:=])\s{0,2}(?:[rbuf]{1,2}(?=[\"']))?|\\?[\"']?,?\s+)"
+    r"(?P<value>\\?\"[^\"\n]*\"|\\?'[^'\n]*'|[^\s\"',;&|)}\]]+)",
+    re.IGNORECASE,
+)
+_HEADER = _Pattern(
+    r"(?P<before>authorization[\"']?\s{0,2}[:=]\s{0,2}[\"']?(?:(?:bearer|basic|token|digest|apikey)\s+)?|\bbearer\s+)"
+    r"(?P<value>[^\s\"',;)}\]]{6,})",
+    re.IGNORECASE,
+)
+# --max-tokens is no token, and a pad token none of a person's.
+_NOT_SECRET_NAME = _Pattern(
+    r"(?:^|[-_.])(?:max|min|num|n|pad|eos|bos|unk|sep|cls|mask|special|image|new|stop|start|end|begin|per|total|prompt"
+    r"|input|output|next|last|first|current|invalid|unexpected|syntax|sort|primary|foreign|dict|cache|index|no)[-_.]?$",
+    re.IGNORECASE,
+)
+_HARMLESS_VALUE = _Pattern(
+    r"(?:none|null|nil|true|false|yes|no|on|off|str|int|bytes|bool|float|object|any|optional\b.*|required|missing|string"
+    r"|default|auto|unset|empty|invalid|expired|x{3,}|[*.]+|\$\{?\w+\}?|\$\(.*|\{[^{}]*\}?|%\(?\w*\)?s|<[^<>]*>|\[\w*\]|=.*|\?|:\w+"
+    r"|masked_[0-9a-f]{6})",
+    re.IGNORECASE,
+)
+_CODE = _Pattern(r"[A-Za-z_][\w.]*(?:[(\[].*)?")
+_PATH = _Pattern(r"(?:~|\.{1,2})?/(?:[^/]+/)*[^/]*|[A-Za-z]:\\.*|file:.*")
+_OPTION = _Pattern(r"--?[A-Za-z][\w.-]*")
+_ASSIGNMENT = _Pattern(r"[A-Za-z_][\w.-]*")
+
+# ---- by where they stand
+
+_USER_INFO = _Pattern(r"(://[^\s/:@'\"<>]{0,200}:)([^\s'\"<>@]{1,500})(?=@)")
+_USER_ALONE = _Pattern(r"(://)([^\s/:@'\"<>]{12,500})(?=@)")
+_QUERY = _Pattern(
+    r"([?&#;][\w.~%-]{0,40}?(?:token|key|sig|signature|secret|passw(?:or)?d|credential|auth|sas|jwt|session)=)"
+    r"([^&\s'\"#<>;]{4,})",
+    re.IGNORECASE,
+)
+_ADDRESS_PATH = _Pattern(r"(https?|wss?)://[^\s'\"<>?#]+")
+_PART = _Pattern(r"[^/:]{16,}")
+_KEY_IN_WAY = _Pattern(r"([\w]*)\['([^']+)'\]")
+
+# ---- by what they look like
+
+_DIGITS = "0123456789"
+
+_RUN = _Pattern(r"[A-Za-z0-9_+/-]{16,}={0,2}")
+_QUOTED_RUN = _Pattern(r"(?<=[\"'])[A-Za-z0-9_+/-]{16,}={0,2}(?=[\"'])")
+_LETTERS_AND_DIGITS = _Pattern(r"[A-Za-z0-9]{16,}")
+_HEX = _Pattern(r"(?:0[xX])?(?:[0-9a-f]+|[0-9A-F]+)")
+_SHORT_BASE64 = 18
+_LOWER_ALONE = 20  # letters of one case and digits: names of types are mixed more often than of files
+# Of two letters side by side in words and identifiers, four in five; in noise, one in five.
+_PAIRS = (
+    "abcdilmnprst", "bel", "caehklot", "daeios", "eacdeflmnprstvx", "fio", "ge", "haeio", "icdeglmnorst", "ke",
+    "ladeilosy", "maeiop", "nacdegiost", "ocdlmnoprstuw", "paeloprt", "radeinorsty", "sehiopstu", "taehiorstuy",
+    "uelmnprst", "vae", "wahi",
+)  # fmt: skip
+_COMMON_PAIRS = frozenset([first[0] + second for first in _PAIRS for second in first[1:]])
+
+
+def new_salt():
+    """For one recording; in hex, so that it can stand in a configuration."""
+    return os.urandom(SALT_BYTES).hex()
+
+
+class Masker(object):
+    """Cleans texts and rows of one recording. ``sources`` False: no text of the program is left in them either."""
+
+    def __init__(self, salt=None, sources=True):
+        self._salt = bytes.fromhex(salt or new_salt())
+        self._sources = sources
+        self._cleaned = {}
+
+    def row(self, table, row):
+        """The row, cleaned in place; None if it must not be written at all. **Cost** 2 us, a new text 5 us and more."""
+        if not self._sources and table == "sources":
+            return None
+        for name in row:
+            value = row[name]
+            kind = type(value)
+            if kind is str:
+                if len(value) >= SHORTEST and name not in AS_IT_IS:
+                    row[name] = self._column(name, value)
+            elif not (value is None or kind is int or kind is float or kind is bool):
+                row[name] = self._odd(value)
+        return row
+
+    def _odd(self, value):
+        """What a column should not hold, as the journal would write it: no way round for a secret."""
+        kind = type(value)
+        if kind is list or kind is tuple:
+            return [self._odd(member) for member in value]
+        if kind is dict:
+            return {str(key): self._odd(member) for key, member in value.items()}
+        if value is None or issubclass(kind, (int, float)):
+            return value
+        return self.free_text(str.__str__(value) if issubclass(kind, str) else str(value))
+
+    def _column(self, name, text):
+        kept = self._cleaned.get((name, text))
+        if kept is None:
+            kept = self._clean(name, text)
+            if len(text) <= _KEPT_LENGTH:
+                if len(self._cleaned) >= KEPT_TEXTS:
+                    self._cleaned.clear()
+                self._cleaned[name, text] = kept
+        return kept
+
+    def _clean(self, name, text):
+        if name in FREE_TEXT:
+            return self.free_text(text if self._sources else without_source(text))
+        if name == COMMAND_LINE:
+            return self.command_line(text)
+        if name in WAYS:
+            return self.way(text)
+        if name == SOURCE_TEXT:
+            return self.source(text)
+        return self.name(text)
+
+    def mask(self, value):
+        """What is written in the place of a secret."""
+        if blake2b is None:
+            return "masked_" + _SALT_UNKNOWN
+        data = value.encode("utf-8", "surrogatepass")
+        return "masked_" + blake2b(data, digest_size=3, key=self._salt).hexdigest()
+
+    # ---- kinds of text
+
+    def name(self, text):
+        """A file, a type, a function: only what gives itself away by how it begins, or as part of an address."""
+        if _has(text, _PREFIXES):
+            text = _KNOWN.sub(self._whole, text)
+        if "://" in text:
+            text = self._addresses(text)
+        return text
+
+    def free_text(self, text):
+        """Messages, labels, the end of stderr."""
+        text = self._named(self.name(text))
+        return _RUN.sub(self._run, text) if len(text) >= 16 else text
+
+    def source(self, text):
+        """Source of a program: only what stands in quotes is looked at, so that it stays a program, line by line."""
+        text = self.name(text)
+        return "".join([_QUOTED_RUN.sub(self._run, self._named(part, only_quoted=True)) for part in _parts(text)])
+
+    def way(self, text):
+        """A way through objects: keys of dicts in it may be anything."""
+        text = self.name(text)
+        return _KEY_IN_WAY.sub(self._key, text) if "['" in text else text
+
+    def command_line(self, text):
+        """Of one process, quoted for a shell."""
+        import shlex  # only the recorder writes command lines
+
+        try:
+            words = shlex.split(text)
+        except ValueError:
+            return self.free_text(text)
+        cleaned = self.command(words)
+        return text if cleaned == words else shlex.join(cleaned)
+
+    def command(self, words):
+        """The same as a list of words."""
+        cleaned = []
+        before, is_python = "", False
+        for word in words:
+            runs_text = before.startswith("-") and not before.startswith("--") and before.endswith("c")
+            if not self._sources and runs_text and is_python:
+                cleaned.append(self.mask(word))
+            else:
+                cleaned.append(self._word(word, before, runs_text))
+            is_python = is_python or os.path.basename(word).startswith(("python", "pypy"))
+            before = word
+        return cleaned
+
+    def _word(self, word, before, runs_text):
+        if _is_secret_name(before) and _OPTION.fullmatch(before) and not word.startswith("--"):
+            return word if _is_harmless(word, before) else self.mask(word)
+        name, equals, value = word.partition("=")
+        is_one = equals and not runs_text and _is_secret_name(name)
+        if is_one and (_OPTION.fullmatch(name) or _ASSIGNMENT.fullmatch(name)):
+            return word if _is_harmless(value, name) else name + equals + self.mask(value)
+        if not self._sources and runs_text and "python" in word:
+            word = _TEXT_OF_PYTHON.sub(lambda match: match[1] + self.mask(match[0]), word)
+        return self.free_text(word)
+
+    def meta(self, meta):
+        """What a recording says about itself: its command, its labels, and texts wherever they are."""
+        return {
+            name: self.command(value) if name == "command" else self._tree(name, value) for name, value in meta.items()
+        }
+
+    def _tree(self, name, value):
+        if isinstance(value, dict):
+            return {str(key): self._tree(str(key), member) for key, member in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self._tree(name, member) for member in value]
+        if not isinstance(value, str) or name in ("boot_id", "kernel"):
+            return value
+        if _is_secret_name(name) and not _is_harmless(value, name):
+            return self.mask(value)
+        return self.name(value) if name in ("cwd", "output", "python", "host") else self.free_text(value)
+
+    # ---- what is found in them
+
+    def _whole(self, match):
+        return self.mask(match.group())
+
+    def _addresses(self, text):
+        text = _USER_INFO.sub(self._password, text)
+        text = _USER_ALONE.sub(self._user_alone, text)
+        text = _ADDRESS_PATH.sub(self._address_path, text)
+        return _QUERY.sub(self._query, text)
+
+    def _password(self, match):
+        value = match[2]
+        if (value.split("/")[0].isdigit() and "/" in value) or _MASKED.fullmatch(value):  # a port
+            return match[0]
+        return match[1] + self.mask(value)
+
+    def _user_alone(self, match):
+        value = match[2]
+        is_secret = (_HEX.fullmatch(value) and len(value) >= 20) or looks_random(value)
+        return match[1] + self.mask(value) if is_secret else match[0]
+
+    def _address_path(self, match):
+        head, slashes, rest = match[0].partition("://")
+        host, slash, path = rest.partition("/")
+        return head + slashes + host + slash + _PART.sub(self._part, path)
+
+    def _part(self, match):
+        return self.mask(match[0]) if looks_random(match[0]) else match[0]
+
+    def _query(self, match):
+        value = match[2]
+        if (value.isdigit() and len(value) < 8) or _MASKED.fullmatch(value):
+            return match[0]
+        return match[1] + self.mask(value)
+
+    def _key(self, match):
+        holder, key = match[1], match[2]
+        is_secret = looks_random(key)
+        if not is_secret and _of_secrets(holder):
+            is_secret = len(key) >= 16 and _HEX.fullmatch(key) is not None and not key.isdigit()
+        return "%s['%s']" % (holder, self.mask(key)) if is_secret else match[0]
+
+    def _run(self, match):
+        run, text, start, end = match[0], match.string, match.start(), match.end()
+        before = text[start - 1 : start]
+        if run.startswith("/") or before in ("/", ".", "~", "%", "@", "\\") or run.startswith(("_Z", "masked_")):
+            return run  # a part of a path, of a dotted name, of a mangled one
+        if "/" in run or "+" in run:
+            bare = run.replace("/", "").replace("+", "").rstrip("=")
+            is_one = len(bare) >= _SHORT_BASE64 and _is_mixed(bare) and _is_noise(bare)
+            return self.mask(run) if is_one and text[end : end + 1] != "." else run
+        if text[end : end + 1] == "." and text[end + 1 : end + 2].isalpha():
+            return run  # a file or a dotted name
+        return self.mask(run) if looks_random(run) else run
+
+    def _named(self, text, only_quoted=False):
+        lower = text.lower()
+        if not _has(lower, _WORDS):
+            return text
+        if "authorization" in lower or "bearer" in lower:
+            text = _HEADER.sub(self._header, text)
+            lower = text.lower()
+        if len(lower) != len(text):  # some letters of Turkish: their places differ
+            lower = text
+        parts, done = [], 0
+        for word in _WORD.finditer(lower):
+            match = _NAMED.match(text, word.start()) if word.start() >= done else None
+            found = None if match is None else _named_value(text, match, only_quoted)
+            if found is not None:
+                start, end = found
+                parts.append(text[done:start])
+                parts.append(self.mask(text[start:end]))
+                done = end
+        parts.append(text[done:])
+        return "".join(parts)
+
+    def _header(self, match):
+        value = match["value"]
+        is_word = value.isalpha() and not match["before"][:13].lower().startswith("authorization")
+        return match[0] if is_word or _HARMLESS_VALUE.fullmatch(value) else match["before"] + self.mask(value)
+
+
+def _is_in_quotes(text, at):
+    """Within its line, as far as counting tells: in ``"password: %s"`` what follows the name is no code."""
+    before = text[text.rfind("\n", 0, at) + 1 : at]
+    return before.count('"') % 2 == 1 or before.count("'") % 2 == 1
+
+
+def _has(text, parts):
+    for part in parts:  # noqa: SIM110 - a generator takes twice as long
+        if part in text:
+            return True
+    return False
+
+
+def _parts(text):
+    """Some lines at a time."""
+    start = 0
+    while start < len(text):
+        end = text.find("\n", start + _AT_ONCE) + 1 or len(text)
+        yield text[start:end]
+        start = end
+
+
+def looks_random(text):
+    """Whether nobody would have made it up as a name: letters and digits without words in them."""
+    for piece in _LETTERS_AND_DIGITS.findall(text):
+        if _HEX.fullmatch(piece) is None and (_is_mixed(piece) or len(piece) >= _LOWER_ALONE) and _is_noise(piece):
+            return True
+    if "_" not in text and "-" not in text:
+        return False
+    bare = text.replace("_", "").replace("-", "").rstrip("=")
+    longest = max(text.replace("-", "_").split("_"), key=len)
+    has_core = len(longest) >= 10 and _has(longest, _DIGITS) and _HEX.fullmatch(longest) is None
+    return len(bare) >= _LOWER_ALONE and has_core and bare.isalnum() and _is_mixed(longest) and _is_noise(bare)
+
+
+def _is_mixed(piece):
+    return piece.lower() != piece and piece.upper() != piece
+
+
+def _is_noise(piece):
+    if len(set(piece)) < 10 or not _has(piece, _DIGITS):
+        return False
+    lower = piece.lower()
+    pairs = [lower[i : i + 2] for i in range(len(lower) - 1) if lower[i : i + 2].isalpha()]
+    most = 0.4 if len(pairs) < 30 else 0.45
+    return len(pairs) >= 4 and sum([pair in _COMMON_PAIRS for pair in pairs]) <= most * len(pairs)
+
+
+def _is_secret_name(name):
+    """Of an option, a variable of the environment, a label: ``--hf-token``, ``DB_PASSWORD``, not ``--max-token``."""
+    lower = name.lower()
+    if not _has(lower, _WORDS):
+        return False
+    match = _NAME_ENDS.search(name)
+    return match is not None and not _NOT_SECRET_NAME.search(name[: match.start()])
+
+
+_NAME_ENDS = _Pattern(
+    r"(?:%s|(?<![a-z])authorization)s?$|(?<![A-Za-z])(?:token|auth|pwd)$|(?<=[-_])key$|[a-z]Token$" % _STRONG,
+    re.IGNORECASE,
+)
+
+
+def _of_secrets(holder):
+    return _has(holder.lower(), ("token", "secret", "passw", "credential", "key", "session"))
+
+
+def _is_harmless(value, name):
+    """Whether what stands after a secret's name is none: a file that holds it, a word of the language, a number."""
+    bare = value.strip("\"'\\")
+    if not bare or _HARMLESS_VALUE.fullmatch(bare):
+        return True
+    if _PATH.fullmatch(bare) and not looks_random(bare):
+        return True
+    if bare.replace(".", "", 1).lstrip("-").isdigit() and len(bare) < 4:
+        return True
+    lower = name.lower()
+    if lower.endswith("key"):
+        return not (len(bare) >= 8 and _has(bare, _DIGITS)) and not _IS_STRONG.search(lower)
+    if lower.endswith("pwd") or lower in ("--auth", "auth"):
+        return not _has(bare, ":" + _DIGITS)
+    return False
+
+
+def _named_value(text, match, only_quoted):
+    """Where in the text the secret of a match stands; None if it is none."""
+    start, end = match.span("value")
+    value, between = match["value"], match["between"]
+    word_start = match.start()
+    while word_start > 0 and (text[word_start - 1].isalnum() or text[word_start - 1] in "_-."):
+        word_start -= 1
+    name = text[word_start : match.end("word")]
+    is_option = name.startswith("-")
+    is_assigned = "=" in between or ":" in between
+    is_next = is_option and ("," in between or not _has(between, "'\""))  # --token x, also as ['--token', 'x']
+    if not (is_assigned or is_next):
+        return None
+    if not _is_secret_name(name) or name in ("PWD", "OLDPWD", "pwd"):
+        return None
+    if value[:1] in "\"'\\":
+        inset = 2 if value[0] == "\\" else 1
+        start, end = start + inset, end - inset
+        if value[0] == "\\" and text[end : end + 1] != "\\":
+            end = match.end("value") - 1
+    elif only_quoted:
+        is_setting = name.isupper() and between == "=" and _has(value, _DIGITS)  # in a string of many lines
+        if _has(between, "'\"") or not (is_setting or _is_in_quotes(text, word_start)):
+            return None
+    bare = text[start:end]
+    if not bare or _is_harmless(bare, name):
+        return None
+    is_quoted = value[:1] in "\"'\\"
+    if not is_quoted and not is_option and _CODE.fullmatch(bare):
+        # password=get_password(), token=self.token: a program's, not a person's
+        last = bare.split("(")[0].split("[")[0].split(".")[-1]
+        if "(" in bare or "[" in bare or text[end : end + 1] == "(" or _is_secret_name(last) or "." in bare:
+            return None
+        if not name.isupper() and not _has(bare, _DIGITS) and between.strip() == ":":
+            return None
+    is_plain = is_option or (name.isupper() and "=" in between) or match["word"].lower() == "pwd"
+    is_telling = (len(bare) >= 8 and _has(bare, _DIGITS)) or looks_random(bare)
+    return (start, end) if is_plain or is_telling or _IS_STRONG.search(name) else None
+
+
+# ---- texts of the program, for --no-source
+
+_TEXT_OF_PYTHON = _Pattern(r"(python[\w.]*\s+(?:-\w+\s+)*-\w*c\s+)(?:'(?:[^']|'\"'\"')*'|\"(?:[^\"\\]|\\.)*\")")
+# In a traceback a line of source, and marks below it, stand deeper than the line that names the file.
+_AFTER_FILE = _Pattern(
+    r"(?m)^(?P<margin>[ |]*)(?P<file>File \"[^\"\n]*\", line \d+(?:, in [^\n]*)?\n)"
+    r"(?:(?P=margin)[ ]{2}[^\n]*(?:\n|\Z))+"
+)
+_AFTER_WARNING = _Pattern(r"(?m)^([^\s:][^:\n]*:\d+: \w*Warning: [^\n]*\n)(?:  [^\n]*(?:\n|\Z))")
+# As rich and IPython quote it.
+_IN_FRAME = _Pattern(r"(?m)^[│|][ ❱>]*\d+ [│|][^\n]*(?:\n|\Z)|^(?:-+> ?\d+ |\s+\d+ )[^\n]*(?:\n|\Z)")
+_COMMENT_IN_GUARD = _Pattern(r"(?m)\s{2,}# [^\n]*")
+
+
+def without_source(text):
+    """A message without the lines of source that tracebacks, warnings and guards of torch.compile quote."""
+    if 'File "' in text:
+        text = _AFTER_FILE.sub(r"\g<margin>\g<file>", text)
+    if " │ " in text or "-> " in text:
+        text = _IN_FRAME.sub("", text)
+    if "Warning: " in text:
+        text = _AFTER_WARNING.sub(r"\1", text)
+    return _COMMENT_IN_GUARD.sub("", text) if "  # " in text else text
+
+
+def is_same_command(masked, words):
+    """Whether a command that was written down is this one, as far as masks let anybody see."""
+    if not isinstance(masked, list) or len(masked) != len(words):
+        return False
+    return all(isinstance(old, str) and _is_same(old, new) for old, new in zip(masked, words))
+
+
+def _is_same(masked, word):
+    parts = _MASKED.split(masked)
+    return masked == word or (len(parts) > 1 and re.fullmatch(r"[\s\S]+".join(map(re.escape, parts)), word) is not None)

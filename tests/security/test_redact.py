@@ -1,0 +1,227 @@
+"""``leakscope redact``: nothing of the user's is left in what is sent away, and the report says the same."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leakscope import open_recording
+from leakscope.analyzers import analyze
+from leakscope.analyzers._crash_meanings import known
+from leakscope.redacting import redact
+from leakscope.redacting._source import Names, without_texts
+from leakscope.redacting._texts import Texts
+from leakscope.renderers import render
+from tests.analyzers.leaks import PID, sentinels, trainer
+from tests.builders import RecordingBuilder
+from tests.recorder.runs import PYTHON, environment, record_command
+from tests.security.everything import texts_of_file
+
+# Words that stand where a user's texts do; none is a word of ours, of Python's or of a library's.
+USERS = {
+    "argument": "zanzibar", "folder": "projectquokka", "user": "wilhelmina", "host": "gpubox77", "key": "customer_ada",
+    "exception": "turnipmessage", "label": "labelvolga", "mark": "markbaikal", "comment": "commentdanube",
+    "literal": "literalnile", "local": "secretformula", "phase": "phasevesuvius", "script_text": "dashcprogram",
+    "guard": "guardvalue", "fstring": "formattedtext", "stderr": "stderrwords",
+}  # fmt: skip
+HOME = f"/home/{USERS['user']}/{USERS['folder']}"
+SOURCE = f'''\
+"""{USERS["literal"]}
+
+more of {USERS["literal"]}
+"""
+import time  # {USERS["comment"]}
+
+class Trainer:
+    def __init__(self):
+        self.history = []
+        self.by = {{"{USERS["key"]}": []}}
+
+    def step(self, {USERS["local"]}):
+        print(f"{USERS["fstring"]} {{{USERS["local"]}}}")
+        self.history.append([{USERS["local"]}, "{USERS["literal"]}", b"{USERS["literal"]}"])
+        self.by["{USERS["key"]}"].append({USERS["local"]})
+'''
+LAST_WORDS = f'''\
+Traceback (most recent call last):
+  File "{HOME}/train.py", line 13, in Trainer.step
+    print("{USERS["literal"]}")  # {USERS["comment"]}
+RuntimeError: {USERS["exception"]} at {HOME}/train.py
+'''
+MiB = 1024**2
+
+
+def leak(folder: Path, **meta: Any) -> RecordingBuilder:
+    """A list that grows, in a program whose every text is one of USERS."""
+    command = ["/usr/bin/python3", "-u", f"{HOME}/train.py", f"--name={USERS['argument']}", "--data", f"{HOME}/data"]
+    builder = RecordingBuilder(
+        folder,
+        command=command,
+        cwd=HOME,
+        host=USERS["host"],
+        labels={"team": USERS["label"]},
+        python=f"{HOME}/.venv/bin/python",
+        options={"output": f"{HOME}/run.parquet", "interval_s": None},
+        **meta,
+    )
+    builder.process(PID, cmdline=" ".join(command), exe="/usr/bin/python3")
+    builder.samples(PID, [100 * MiB + 10 * MiB * i for i in range(40)], every_s=0.5)
+    sentinels(builder)
+    builder.source(PID, f"{HOME}/train.py", SOURCE)
+    owner = {
+        "owner": "Trainer", "owner_module": "train", "owner_file": f"{HOME}/train.py", "owner_line": 7, "is_user": True,
+        "parent_path": "main() trainer",
+        "edge_kind": "attribute", "root_kind": "frame", "type_name": "list",
+    }  # fmt: skip
+    for number in range(1, 9):
+        size = number * 20 * MiB
+        grows = {"length": size / 1000, "deep_bytes": size, "shallow_bytes": size // 10, "object_count": 1.0}
+        holders = [
+            {"path": "main() trainer", "type_name": "train.Trainer", "root_kind": "frame", "edge_kind": "local",
+             "variable": "trainer", "owner": "main", "deep_bytes": size, "shallow_bytes": 64, "is_user": True,
+             "owner_file": f"{HOME}/train.py", "object_count": 1.0},
+            {**owner, **grows, "path": "main() trainer.history", "variable": "history"},
+            {**owner, "path": f"main() trainer.by['{USERS['key']}']", "variable": "by",
+             "length": 1.0, "deep_bytes": 40000, "shallow_bytes": 64, "object_count": 1.0},
+        ]  # fmt: skip
+        builder.take(PID, number, at_s=number * 2.4, holders=holders, python_bytes=size, array_bytes=0, tensor_bytes=0)
+    builder.mark(PID, 1.0, step=1, phase=USERS["phase"], text=f"begins {USERS['mark']}")
+    builder.row("memory_maps", 5.0, PID, map_kind="file", map_path=f"{HOME}/data/a.bin", map_rss_bytes=1, map_count=1)
+    builder.row("crash_text", 19.0, PID, crash_source="exception", exception_type="RuntimeError", last_words=LAST_WORDS)
+    builder.row("crash_text", 19.1, PID, crash_source="stderr", last_words=f"{USERS['stderr']}\n{LAST_WORDS}")
+    reason = f"L['n'] == '{USERS['guard']}'  # {USERS['comment']}"
+    builder.row("compile_counters", 5.0, PID, take=1, function="step", recompile_count=1, recompile_reason=reason)
+    line = f'sending SIGTERM to process 1 "python": cmdline "python -c {USERS["script_text"]}", on {USERS["host"]}'
+    builder.row("kernel_log", 6.0, log_source="journal", text=line)
+    builder.note(PID, 2.0, "failed", f"take: OSError: {HOME}/x: no such file")
+    builder.row("something_new", 3.0, PID, of_a_later_version=f"{USERS['literal']}")
+    return builder.ends(20.0, exit_code=1)
+
+
+def safe_copy(run: Path) -> Path:
+    safe = run.with_name("safe.parquet")
+    redact(run, safe)
+    return safe
+
+
+def report(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(render(analyze(open_recording(path)), "json"))
+    return found
+
+
+def figures(value: Any, key: str = "") -> Any:
+    """A report without its texts, but for kinds; what the copy itself adds (a note, its size) left out."""
+    if isinstance(value, dict):
+        return {k: figures(v, k) for k, v in value.items() if k not in ("notes", "recording_bytes")}
+    if isinstance(value, list):
+        return [figures(member, key) for member in value]
+    return value if key in ("kind", "severity", "account") or not isinstance(value, str) else "text"
+
+
+def test_no_text_of_the_users_is_left(tmp_path):
+    run = leak(tmp_path).write()
+    before, after = texts_of_file(run), texts_of_file(safe_copy(run))
+    assert {name for name, word in USERS.items() if word not in before} == set()
+    assert {name for name, word in USERS.items() if word in after} == set()
+
+
+def test_the_report_has_the_same_kinds_and_figures(tmp_path):
+    run = leak(tmp_path).write()
+    here, there = report(run), report(safe_copy(run))
+    assert [f["kind"] for f in here["findings"]][:1] == ["retained-objects"]
+    assert here["findings"][0]["subject"]["line"] == 14  # found in the source
+    assert figures(there) == figures(here)
+
+
+def test_what_names_the_leak_stays(tmp_path):
+    subject = report(safe_copy(leak(tmp_path).write()))["findings"][0]["subject"]
+    assert (subject["variable"], subject["function"], subject["process"]) == ("history", "Trainer.step", "train.py")
+    assert subject["file"].startswith("/home/") and subject["file"].endswith("/train.py")
+
+
+def test_equal_texts_have_equal_placeholders(tmp_path):
+    recording = open_recording(safe_copy(leak(tmp_path).write()))
+    (file,) = recording.tables.sources["file"]
+    assert file in recording.meta["command"] and file.startswith(recording.meta["cwd"])
+    path = next(p for p in recording.tables.holders["path"] if "['" in p)
+    key = path.split("'")[1]
+    (source,) = recording.tables.sources["source_text"]
+    assert f'self.by["{key}"].append(' in source
+    assert source.count("\n") == SOURCE.count("\n")
+    compile(source, "x.py", "exec")
+
+
+def test_a_recording_that_runs_is_copied_as_it_is_now(tmp_path):
+    safe = tmp_path / "safe.parquet"
+    redact(leak(tmp_path).write_journal(), safe)
+    assert not open_recording(safe).tables.process_samples.empty
+
+
+def test_a_real_program_is_told_alike(tmp_path):
+    (tmp_path / "quokkaproject").mkdir()
+    (tmp_path / "quokkaproject" / "job.py").write_text(
+        "import time\nkept = {}\nuntil = time.monotonic() + 12\nwhile time.monotonic() < until:\n"
+        "    kept[len(kept)] = ['literalnile'] * 2000\n    time.sleep(0.001)\n"
+    )
+    command = record_command("-q", "--", PYTHON, "quokkaproject/job.py", "--name", "zanzibar", finalize=True)
+    subprocess.run(command, cwd=tmp_path, env=environment(), timeout=60, check=True)
+    run = tmp_path / "run.parquet"
+    safe = safe_copy(run)
+    assert report(run)["findings"], "the test is of no use"
+    assert figures(report(safe)) == figures(report(run))
+    texts = texts_of_file(safe)
+    assert not [word for word in ("quokkaproject", "zanzibar", "literalnile", str(tmp_path.parent)) if word in texts]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Fatal Python error: none_dealloc: deallocating None",
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total of 15.78 GiB",
+        "RuntimeError: DataLoader worker (pid 4243) is killed by signal: Killed.",
+        "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 7.45 GiB for an array with shape (1000,) and"
+        " data type float64",
+        "terminate called after throwing an instance of 'std::bad_alloc'",
+        "RecursionError: maximum recursion depth exceeded",
+        "OSError: [Errno 28] No space left on device: '/dev/shm/torch_1'",
+        "free(): invalid pointer",
+    ],
+)
+def test_what_the_runtime_says_of_memory_keeps_its_meaning(said):
+    texts = Texts(Names([], set()), machines=[], users=[])
+    redacted = texts.message(f"zanzibar\n{said}\n")
+    meaning = known(said)
+    assert meaning is not None and known(redacted) == meaning and "zanzibar" not in redacted
+
+
+def test_sources_that_nobody_can_read_are_left_out():
+    source = "def f(:\n    '''zanzibar\n"
+    shown = without_texts(source, Names([source], set()), lambda kind, text: "p")
+    assert "zanzibar" not in shown and shown.count("\n") == source.count("\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "line"),
+    [
+        (["run.parquet"], 2, "Missing option '-o'"),
+        (["nowhere.parquet", "-o", "safe.parquet"], 3, "there is no file nowhere.parquet"),
+        (["text.txt", "-o", "safe.parquet"], 3, "is not a recording"),
+        (["run.parquet", "-o", "run.parquet"], 2, "run.parquet is there already"),
+        (["run.parquet", "-o", "text.txt"], 2, "text.txt is there already"),
+        (["run.parquet", "-o", "nowhere/safe.parquet"], 2, "there is no folder nowhere"),
+    ],
+)
+def test_wrong_use_is_one_clear_line(tmp_path, arguments, status, line):
+    trainer(tmp_path).ends(20.0).write()
+    (tmp_path / "text.txt").write_text("mine\n")
+    command = [sys.executable, "-m", "leakscope", "redact", *arguments]
+    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert line in done.stderr and "Traceback" not in done.stderr and done.stderr.count("\n") == 1
+    assert (tmp_path / "text.txt").read_text() == "mine\n" and open_recording(tmp_path / "run.parquet").complete
+    assert not list(tmp_path.glob("*safe*")) and not list(tmp_path.glob(".*"))
