@@ -20,7 +20,6 @@ import zlib
 from _functools import partial
 
 from . import plain_json
-
 from .masking import Masker
 
 HEADER = struct.Struct("<II")

@@ -260,6 +260,7 @@ class Agent(object):
         if self.is_watched and not self.watched_is_noted:
             self.watched_is_noted = True
             self.note(*WATCHED)
+            self._write()  # before they watch this thread, too
         if was_watched and not self.is_watched:
             self.wanted = None
 

@@ -13,7 +13,6 @@ Standard library only, Python 3.8+.
 """
 
 import os
-import re
 
 try:
     from _blake2 import blake2b  # hashlib would load OpenSSL: 3 ms
@@ -47,12 +46,15 @@ class _Pattern(object):
         self._flags = flags
 
     def __getattr__(self, name):
+        import re  # 5 ms, which not every process has to pay
+
         compiled = re.compile(self._source, self._flags)
         for method in ("search", "match", "fullmatch", "finditer", "findall", "split", "sub"):
             setattr(self, method, getattr(compiled, method))
         return getattr(compiled, name)
 
 
+_IGNORECASE = 2
 _SALT_UNKNOWN = "000000"
 _MASKED = _Pattern(r"masked_[0-9a-f]{6}")
 
@@ -86,29 +88,29 @@ _WORD = _Pattern("|".join(_WORDS))
 _STRONG = (
     r"passw(?:or)?d|passphrase|secret|credential|(?:api|access|private|secret|account|signing|encryption)[-_. ]?key"
 )
-_IS_STRONG = _Pattern(r"(?:%s)s?$" % _STRONG, re.IGNORECASE)
+_IS_STRONG = _Pattern(r"(?:%s)s?$" % _STRONG, _IGNORECASE)
 _NAMED = _Pattern(
     r"(?P<word>(?:passw(?:or)?d|passphrase|secret|credential)s?|token|key|auth|pwd)"
     r"(?P<between>\\?[\"']?\]?\s{0,2}(?:=>|[:=])\s{0,2}(?:[rbuf]{1,2}(?=[\"']))?|\\?[\"']?,?\s+)"
     r"(?P<value>\\?\"[^\"\n]*\"|\\?'[^'\n]*'|[^\s\"',;&|)}\]]+)",
-    re.IGNORECASE,
+    _IGNORECASE,
 )
 _HEADER = _Pattern(
     r"(?P<before>authorization[\"']?\s{0,2}[:=]\s{0,2}[\"']?(?:(?:bearer|basic|token|digest|apikey)\s+)?|\bbearer\s+)"
     r"(?P<value>[^\s\"',;)}\]]{6,})",
-    re.IGNORECASE,
+    _IGNORECASE,
 )
 # --max-tokens is no token, and a pad token none of a person's.
 _NOT_SECRET_NAME = _Pattern(
     r"(?:^|[-_.])(?:max|min|num|n|pad|eos|bos|unk|sep|cls|mask|special|image|new|stop|start|end|begin|per|total|prompt"
     r"|input|output|next|last|first|current|invalid|unexpected|syntax|sort|primary|foreign|dict|cache|index|no)[-_.]?$",
-    re.IGNORECASE,
+    _IGNORECASE,
 )
 _HARMLESS_VALUE = _Pattern(
     r"(?:none|null|nil|true|false|yes|no|on|off|str|int|bytes|bool|float|object|any|optional\b.*|required|missing|string"
     r"|default|auto|unset|empty|invalid|expired|x{3,}|[*.]+|\$\{?\w+\}?|\$\(.*|\{[^{}]*\}?|%\(?\w*\)?s|<[^<>]*>|\[\w*\]|=.*|\?|:\w+"
     r"|masked_[0-9a-f]{6})",
-    re.IGNORECASE,
+    _IGNORECASE,
 )
 _CODE = _Pattern(r"[A-Za-z_][\w.]*(?:[(\[].*)?")
 _PATH = _Pattern(r"(?:~|\.{1,2})?/(?:[^/]+/)*[^/]*|[A-Za-z]:\\.*|file:.*")
@@ -122,7 +124,7 @@ _USER_ALONE = _Pattern(r"(://)([^\s/:@'\"<>]{12,500})(?=@)")
 _QUERY = _Pattern(
     r"([?&#;][\w.~%-]{0,40}?(?:token|key|sig|signature|secret|passw(?:or)?d|credential|auth|sas|jwt|session)=)"
     r"([^&\s'\"#<>;]{4,})",
-    re.IGNORECASE,
+    _IGNORECASE,
 )
 _ADDRESS_PATH = _Pattern(r"(https?|wss?)://[^\s'\"<>?#]+")
 _PART = _Pattern(r"[^/:]{16,}")
@@ -433,7 +435,7 @@ def _is_secret_name(name):
 
 _NAME_ENDS = _Pattern(
     r"(?:%s|(?<![a-z])authorization)s?$|(?<![A-Za-z])(?:token|auth|pwd)$|(?<=[-_])key$|[a-z]Token$" % _STRONG,
-    re.IGNORECASE,
+    _IGNORECASE,
 )
 
 
@@ -531,5 +533,7 @@ def is_same_command(masked, words):
 
 
 def _is_same(masked, word):
+    import re
+
     parts = _MASKED.split(masked)
     return masked == word or (len(parts) > 1 and re.fullmatch(r"[\s\S]+".join(map(re.escape, parts)), word) is not None)

@@ -90,7 +90,8 @@ def test_no_object_is_asked_for_its_class(file: Path) -> None:
         for node in found(file, ast.Call)
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "issubclass", "repr", "hash", "vars")
     ]
-    assert not lines(file, [node for node in wrong if file.name != "sitecustomize.py"])
+    of_rows = ("sitecustomize.py", "masking.py")  # which see no object of the job's
+    assert not lines(file, [node for node in wrong if file.name not in of_rows])
 
 
 def test_the_collector_and_tracers_are_left_alone(file: Path) -> None:
