@@ -25,6 +25,12 @@ def say(line: str) -> None:
     _write(f"leakscope: {line}\n")
 
 
+def pass_on(text: str) -> None:
+    """What a helper wrote for the user, as it is; left out where nobody reads."""
+    if text and _is_writable():
+        _write(text)
+
+
 class StatusLine:
     """One line rewritten in place, at most once a second, while stderr is a terminal that shows this process group."""
 
