@@ -66,7 +66,8 @@ def record(options: RecordOptions) -> int:
         meta=_meta(options, now_unix_ns, now_mono_ns),
         agent_config=_agent_config(options, now_mono_ns) if options.agent else None,
     )
-    launch.adopt_orphans()
+    if options.adopts:
+        launch.adopt_orphans()
     if signal_number := launch.asked_to_end(mask):
         output.remove()
         return launch.end_as(signal_number)
