@@ -255,7 +255,7 @@ def swollen(folder: Path, count: int, tables: list[str]) -> Path:
 def test_a_small_file_of_many_rows_is_not_read_into_all_memory(tmp_path, monkeypatch):
     path = swollen(tmp_path, 300_000, ["process_samples"])
     assert path.stat().st_size < 300_000
-    monkeypatch.setattr(recording, "_most_bytes", lambda: 50_000_000)
+    monkeypatch.setattr(recording, "_most_bytes", lambda: 20_000_000)
     with pytest.raises(UnreadableRecording, match=r"process_samples says that it has 300,000 rows, which take .* MiB"):
         _ = open_recording(path).tables.process_samples
     monkeypatch.setattr(recording, "_most_bytes", lambda: 1_000_000_000)
