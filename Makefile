@@ -62,13 +62,13 @@ test: lint
 OLDEST := $(VENV)-oldest
 OLDEST_PYTHON ?= python3.11
 LOWER_BOUNDS = $(shell sed -n 's/^dependencies = \[\(.*\)\]/\1/p' pyproject.toml | tr -d '",' | sed 's/>=/==/g')
-OLDEST_TESTS ?= tests/storage tests/renderers tests/comparing tests/recorder tests/analyzers/test_analyze.py \
+OLDEST_TESTS ?= tests/storage tests/renderers tests/comparing tests/recorder tests/analyzers \
 	tests/test_cli.py tests/test_report_schema.py tests/test_jupyter.py tests/watching
 $(OLDEST)/installed: pyproject.toml
 	@echo "== $(OLDEST): installing $(LOWER_BOUNDS)"
 	@test -x $(OLDEST)/bin/python || $(OLDEST_PYTHON) -m venv $(OLDEST)
 	@$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check $(LOWER_BOUNDS) \
-		'pytest>=8' 'pytest-xdist>=3.5' 'hypothesis>=6' 'jsonschema>=4' 'duckdb>=1' 'polars>=1'
+		'pytest>=8' 'pytest-xdist>=3.5' 'hypothesis>=6' 'jsonschema>=4.18' 'duckdb>=1' 'polars>=1'
 	@$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 

@@ -102,13 +102,17 @@ class Helpers:
 
     def leave_out(self, rows: Iterable[Row]) -> None:
         """Take kills of helpers out of the kernel's counts in these rows, which are those of one look."""
-        rows = [row for row in rows if row.get("oom_kill_count") is not None]
-        names = {_name(row): row["oom_kill_count"] for row in rows}
-        if any(count > self._raw.get(name, count) for name, count in names.items()):
+        own = proc.cgroup("self")
+        counts = [
+            row
+            for row in rows
+            if row.get("oom_kill_count") is not None
+            and ("cgroup" not in row or cgroup_memory.counts(row["cgroup"], own))
+        ]
+        if any(row["oom_kill_count"] > self._raw.get(_name(row), row["oom_kill_count"]) for row in counts):
             self._wait_for_the_dying()
-        for row in rows:
-            if "cgroup" not in row or cgroup_memory.counts(row["cgroup"], proc.cgroup("self")):
-                row["oom_kill_count"] = self._without(_name(row), row["oom_kill_count"])
+        for row in counts:
+            row["oom_kill_count"] = self._without(_name(row), row["oom_kill_count"])
         self._killed_at_last_look = len(self._killed)
 
     def _without(self, name: str, raw: int) -> int:

@@ -41,16 +41,19 @@ usage, cache = sys.argv[3].split(",")
 def left():
     stat = dict(line.split() for line in open(folder + "/memory.stat"))
     return limit - int(open(folder + "/" + usage).read()) + int(stat[cache])
+def fill():
+    while left() > 12 << 20:
+        held.append(b"x" * (1 << 20))
+        time.sleep(0.005)
 time.sleep(2)
-while left() > 12 << 20:
-    held.append(b"x" * (1 << 20))
-    time.sleep(0.005)
+fill()
 """
 STAYS = "time.sleep(8)\n"
 # Until the kernel has killed somebody here: it can only be a process of leakscope's own.
 WAITS = """
 counter, until = folder + "/" + sys.argv[4], time.time() + 60
 while "oom_kill 0" in open(counter).read().splitlines() and time.time() < until:
+    fill()  # what a process of leakscope's own held that had begun before
     time.sleep(0.1)
 time.sleep(1)
 """
