@@ -12,9 +12,12 @@ from typing import Any
 
 import pytest
 
+from leakscope import open_recording
 from leakscope.recorder import helpers, proc
 from leakscope.recorder.helpers import Helpers, too_full
 from leakscope.recorder.sources import cgroup_memory
+
+from .runs import TIMEOUT_S, environment
 
 MiB = 1 << 20
 OWN = proc.cgroup("self") or "/"
@@ -157,3 +160,27 @@ def test_the_machine_may_have_to_leave_more(tmp_path: Path, monkeypatch: pytest.
     cgroups_of(tmp_path, monkeypatch, True, root=dict(V2), job=dict(V2), step=dict(V2))
     assert too_full(100 * MiB, 60_000 * MiB) == (helpers.HOST, 50_000 * MiB)
     assert too_full(100 * MiB) is None
+
+
+NO_ROOM_AT_THE_END = """
+import sys
+from leakscope.recorder import finalizing
+from leakscope.recorder.helpers import Room
+finalizing.too_full = lambda bytes: Room("cgroup /job", 5 << 20)
+from leakscope.__main__ import main
+sys.exit(main())
+"""
+
+
+def test_a_file_is_not_finished_where_that_might_end_somebody(tmp_path: Path) -> None:
+    words = ["record", "--no-summary", "--", sys.executable, "-c", "raise SystemExit(3)"]
+    done = subprocess.run(
+        [sys.executable, "-c", NO_ROOM_AT_THE_END, *words],
+        cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=TIMEOUT_S,
+    )  # fmt: skip
+    assert done.returncode == 3
+    assert done.stderr == (
+        "leakscope: the file is not finished while so little memory is left (5.0 MiB, cgroup /job); "
+        "what was recorded is in run.parquet.journal: leakscope finalize run.parquet\n"
+    )
+    assert open_recording(tmp_path / "run.parquet").ended == ("exit", 3, None)
