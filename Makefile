@@ -10,14 +10,15 @@ SOURCES := leakscope fixtures tests
 DEMO := demo-output/run.parquet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-oldest sdist torture fuzz lint docs bench leakbench clean
+.PHONY: help demo test test-oldest sdist torture fuzz foreign-tests lint docs bench leakbench clean
 
 help:
 	@echo "make demo   record a small PyTorch training with a leak for 40 s and print the report"
 	@echo "make test   lint, type check and tests"
 	@echo "make test-oldest  recording and reports with the oldest versions of all that leakscope needs"
-	@echo "make torture  kills, full disks, storms of signals: each at SEEDS=50 instants (15 minutes)"
+	@echo "make torture  kills, full disks, storms of signals at SEEDS=50 instants; attacks on every Python; CPython's suite (1 hour)"
 	@echo "make fuzz   feed every reader bytes, led by what they execute: FUZZ_S=60 seconds each (needs atheris)"
+	@echo "make foreign-tests  suites of others, bare and recorded in stress mode (hours; FOREIGN='cpython --only test_gc' is a part)"
 	@echo "make lint   ruff and mypy only"
 	@echo "make docs   renew docs/ and the tables of README.md from the program"
 	@echo "make bench  what recording costs, beside its budgets (15 minutes; BENCH='--only takes' is a part)"
@@ -81,9 +82,13 @@ sdist: $(VENV)/installed-test
 	@rm -rf dist
 	@$(RUN) -c "from setuptools import build_meta; print('dist/' + build_meta.build_sdist('dist'))"
 
+# PYTHONS: paths of interpreters, parted by colons; what a Python cannot import is not tried with it.
 SEEDS ?= 50
+PYTHONS ?= all
 torture: $(VENV)/installed-test
 	@LEAKSCOPE_TORTURE=$(SEEDS) $(RUN) -m pytest -q $(AT_ONCE) tests/torture
+	@echo "== attacks, under LEAKSCOPE_PYTHONS=$(PYTHONS)"
+	@LEAKSCOPE_PYTHONS=$(PYTHONS) $(RUN) -m pytest -q $(AT_ONCE) tests/harm/test_attacks.py
 
 FUZZ_S ?= 60
 READERS := oom_log kernel_record command_line stderr source amount segment block
@@ -91,6 +96,10 @@ fuzz: $(VENV)/installed-test
 	@$(PIP) --editable '.[fuzz]'
 	@set -e; for reader in $(READERS); do echo "== $$reader"; \
 		$(RUN) -m tests.fuzz.guided $$reader -max_total_time=$(FUZZ_S) -verbosity=0; done
+
+# Stopped, it goes on where it was. FOREIGN takes names of suites and the options of python -m tests.foreign.
+foreign-tests: $(VENV)/installed-test
+	@$(RUN) -m tests.foreign $(FOREIGN)
 
 docs: $(VENV)/installed-test
 	@$(RUN) -m tests.test_docs
@@ -108,4 +117,4 @@ leakbench: $(VENV)/installed-test
 	@$(RUN) -m tests.leakbench --seconds $(SECONDS) $(LEAKBENCH)
 
 clean:
-	rm -rf $(VENV) $(OLDEST) demo-output leakbench-output
+	rm -rf $(VENV) $(OLDEST) demo-output leakbench-output foreign-output

@@ -10,16 +10,16 @@ from collections.abc import Iterator, Sequence
 
 _THREAD = re.compile(r"^(?P<current>Current thread|Thread) 0x[0-9a-f]+.*\(most recent call first\):$")
 _AGENTS = re.compile(
-    r'^\s*File "[^"\n]*/leakscope-run-\w+/(?:agent|boot)/(?P<file>[^"\n]+)", line (?P<line>\d+),? in (?P<function>[^\n]+)$'
+    r'^\s*File "[^"\n]*(?:\.journal|/leakscope-run-\w+)/(?:agent|boot)/(?P<file>[^"\n]+)", '
+    r"line (?P<line>\d+),? in (?P<function>[^\n]+)$"
 )
 # They stand between the job and what it calls, and only hand on: what crashes below them is the job's.
 HAND_ON = frozenset((
     ("sitecustomize.py", "<module>"), ("sitecustomize.py", "_make_way"),
-    ("imports.py", "find_spec"), ("imports.py", "exec_module"),
+    ("hooks.py", "_find"),
     ("phases.py", "train"), ("phases.py", "__next__"), ("phases.py", "save"), ("peak.py", "backward"),
     ("last_words.py", "excepthook"), ("fatal_signals.py", "_enable"), ("fatal_signals.py", "_disable"),
 ))  # fmt: skip
-THREAD_WAITS = ("main.py", "_run")  # the innermost frame of the agent's own thread while it does nothing
 
 
 def last_fatal_error(text: str) -> str:
@@ -46,15 +46,13 @@ def agent_in_crash(text: str) -> str | None:
 def agent_elsewhere(text: str) -> str | None:
     """The same of a thread that did not crash, while the agent was at work there."""
     others = (lines for is_current, lines in _threads(text.splitlines()) if not is_current)
-    return next(filter(None, (_agents_call(lines, idle=THREAD_WAITS) for lines in others)), None)
+    return next(filter(None, map(_agents_call, others)), None)
 
 
-def _agents_call(lines: Sequence[str], idle: tuple[str, str] | None = None) -> str | None:
+def _agents_call(lines: Sequence[str]) -> str | None:
     for line in lines:
         if found := _AGENTS.match(line):
             call = found["file"], found["function"].rpartition(".")[2]
-            if call == idle:
-                return None
             if call not in HAND_ON:
                 return f"{found['file']}:{found['line']} in {found['function']}"
     return None

@@ -64,6 +64,7 @@ class RecordOptions(NamedTuple):
     fsync_s: float | None = 30.0  # 0: at every flush
     pss_interval_s: float | None = None
     max_overhead_fraction: float = 0.01
+    max_pause_s: float | None = None
     duration_s: float | None = None
     labels: Mapping[str, str] = {}
     keep_journal: bool = False
@@ -106,6 +107,13 @@ def _percent(text: str) -> float:
     if not 0.01 <= percent <= 50:  # also for nan
         raise BadInput(f"{text!r} is out of range: 0.01% to 50%; no inventories at all is --no-takes")
     return percent / 100
+
+
+def _pause(text: str) -> float:
+    seconds = parse_duration(text)
+    if not 0.001 <= seconds <= 3600:
+        raise BadInput(f"{text!r} is out of range: 1ms to 1h; no inventories at all is --no-takes")
+    return seconds
 
 
 def _fsync(text: str) -> float | None:
@@ -201,6 +209,9 @@ RECORD_OPTIONS: tuple[Option, ...] = (
     Option(("--max-overhead",), "max_overhead_fraction", "PERCENT", "1%",
            "What recording may cost: inventories of each process's time, the recorder of a core. The first minutes may "
            "spend some of it in advance.", _percent),
+    Option(("--max-pause",), "max_pause_s", "TIME", "100ms",
+           "How long an inventory may hold up a process; of more objects only what names lead to is looked at, and the "
+           "report says so. Unless given, 250ms where torch is loaded and 1s where an optimizer steps.", _pause),
     Option(("--flush",), "flush_s", "TIME", "5s",
            "What is lost at most if everything is killed at once.", _period),
     Option(("--fsync",), "fsync_s", "TIME|never|always", "30s",

@@ -21,6 +21,7 @@ from leakscope.renderers import names
 from leakscope.renderers._kinds import Kind, kinds
 from leakscope.renderers._markdown import code, escaped, head, row
 from leakscope.storage import describe
+from tests.foreign.table import page as foreign_tests
 
 ROOT = Path(__file__).parent.parent
 FIXTURES = ROOT / "fixtures"
@@ -43,6 +44,7 @@ def pages() -> dict[str, str]:
         "outputs.md": _outputs(),
         "recording.md": describe.as_markdown(),
         "report.md": _report(),
+        "foreign-tests.md": foreign_tests(),  # measured: shown as the last runs left it
         **{f"kinds/{kind.name}.md": _kind(kind) for kind in kinds().values()},
     }
 
@@ -81,6 +83,7 @@ What it finds, how it decides, and what its files and commands mean. These pages
 - [Outputs](outputs.md): the formats of a report.
 - [The report](report.md): every field of `leakscope report --format json`.
 - [The recording](recording.md): every table and column of `run.parquet`.
+- [Foreign tests](foreign-tests.md): test suites of others, bare and recorded.
 
 ## Kinds of finding
 

@@ -122,7 +122,7 @@ def test_every_output_has_a_suffix_of_its_own():
     assert len(set(suffixes)) == len(suffixes) > 5
 
 
-@pytest.mark.parametrize("page", ["README.md", *(f"docs/{name}" for name in docs_pages.pages())])
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", *(f"docs/{name}" for name in docs_pages.pages())])
 def test_links_lead_somewhere(page):
     text = (ROOT / page).read_text(encoding="utf-8")
     for target in re.findall(r"\]\((?!https?:)([^)\s]*)\)", re.sub(r"`[^`\n]*`", "", text)):

@@ -22,10 +22,30 @@ def start(folder):
     from . import main
 
     main.start(folder)
+    _hide(main)
+
+
+def _hide(main):
+    """Our modules stay, though ``sys.modules`` does not list them.
+
+    Who replaces functions of the standard library in every module (freezegun) does not come by them, nor who watches
+    the files of all modules, nor the interpreter as it ends: it would clear them while a thread of ours may run.
+    """
+    import ctypes
+    import sys
+
+    keep = ctypes.pythonapi.Py_IncRef
+    keep.argtypes = (ctypes.py_object,)
+    for name in list(sys.modules):
+        if name.startswith(__name__ + "."):
+            keep(sys.modules.pop(name))
+    _kept.append(main)
+
+
+_kept = []
 
 
 def mark(step=None, phase=None, label=None):
     """A step, phase or label of the user's own; called by ``leakscope.mark``."""
-    from . import main
-
-    main.mark(step, phase, label)
+    for main in _kept:
+        main.mark(step, phase, label)

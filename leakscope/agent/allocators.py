@@ -66,6 +66,7 @@ class Allocators(object):
     def __init__(self, clock=monotonic):
         self._clock = clock
         self._due_at = 0.0
+        self.longest_s = 0.2  # of one reading: where the last took half as long there is no other
 
     def figures(self):
         """Columns of the table ``sentinels``; nulls where a reading is not due or not possible."""
@@ -75,7 +76,9 @@ class Allocators(object):
             began = perf_counter()
             arenas = _count_of_arenas(_written_by(_malloc_info, 0))
             pymalloc, in_use = _bytes_of_pymalloc(_written_by(_pymalloc_info))
-            self._due_at = now + max(PERIOD_S, COST_FACTOR * (perf_counter() - began))
+            cost_s = perf_counter() - began
+            is_cheap = cost_s < 0.5 * self.longest_s
+            self._due_at = now + max(PERIOD_S, COST_FACTOR * cost_s) if is_cheap else float("inf")
         return {
             "malloc_arena_count": arenas,
             "pymalloc_bytes": pymalloc,

@@ -16,13 +16,11 @@ worth of them may exist at a time, from all inventories together.
 import _thread
 import resource
 import types
-from heapq import heappop, heappush
+from _heapq import heappop, heappush
 from time import thread_time
 
+from .names import is_a, mro_of, namespace_of
 from .sampling import spread
-
-mro_of = type.__dict__["__mro__"].__get__
-namespace_of = type.__dict__["__dict__"].__get__
 
 NODE_BYTES = 520  # a C++ node with its edges, metadata and Python wrapper, measured on a GPT-2 graph
 FREED_NODE_BYTES = 200  # of the stack
@@ -33,11 +31,13 @@ MAX_ROOTS = 32  # looked into of one place: more of them say little more, and al
 MAX_READ = 4000  # of one graph, whose saved tensors are read, 10 us each
 MIN_NODES = 200  # fewer say nothing of the rest
 _NO_NUMBER = 2**64 - 1  # of the nodes that stand for parameters: they are nobody's history
-TYPE_NAME = "torch autograd graph"
 
 
 class AutogradGraph(object):
     """Stands for the type of all graph nodes: a graph is one place in the walk, whatever operations it is made of."""
+
+    __module__ = "builtins"
+    __qualname__ = "torch autograd graph"  # how it is shown
 
 
 def is_node(cls):
@@ -48,7 +48,7 @@ def is_node(cls):
 def written_half(cls):
     """The class that somebody wrote, of torch's own half of an autograd function; any other class itself."""
     forward = namespace_of(cls).get("_forward_cls") if is_node(cls) else None
-    return forward if forward is not None and type in mro_of(type(forward)) else cls
+    return forward if forward is not None and is_a(type(forward), type) else cls
 
 
 def most_seen():
@@ -131,7 +131,7 @@ class Graphs(object):
         """
         if not self._reads_saved:
             return 0
-        read = spread(walked, len(walked), min(MAX_READ, len(walked)))
+        read = spread(walked, min(MAX_READ, len(walked)))
         total = 0
         for _number, node in read:
             total += self._saved_by(node)
@@ -154,7 +154,7 @@ class Graphs(object):
                 packed = getattr(node, name)
             except RuntimeError:
                 continue  # freed by backward
-            for one in packed if type(packed) in (tuple, list) else (packed,):
+            for one in packed if type(packed) is tuple or type(packed) is list else (packed,):
                 try:
                     tensor = one.data
                 except (AttributeError, RuntimeError):

@@ -6,11 +6,11 @@ code holds. Looked for where memory grows that the walk from the user's names do
 
 import sys
 import types
-from functools import lru_cache
+from _functools import _lru_cache_wrapper
+from _operator import itemgetter, not_
 from itertools import compress
-from operator import itemgetter, not_
 
-from . import names, openers, referrers
+from . import names, openers, reading, referrers
 from .heap import CONTAINERS
 from .sampling import SAMPLE, spread
 
@@ -20,7 +20,7 @@ HIDDEN_FRACTION = 0.5  # of the growth of resident memory: when the walk explain
 HIDDEN_MIN_BYTES = 8 * 1024 * 1024
 IMPORTING = 1.03  # more modules than that times those at the last take: the program is still starting up
 MOST_LARGE = 5  # containers of a library whose name is asked for in one take
-_LRU_CACHE = type(lru_cache(repr))
+_LRU_CACHE = _lru_cache_wrapper
 
 
 class Beyond(object):
@@ -30,21 +30,23 @@ class Beyond(object):
         self.memory = memory
         _note_imports(memory)
         self._outside = _classes_held_outside(memory)
-        self.types = frozenset((_LRU_CACHE, *self._outside))
+        self.types = names.ids_of(_LRU_CACHE, *(cls for cls, _ in self._outside.items()))
         self.least_length = LARGE_LENGTH if self._looks_for_large_containers() else None
         self._large = []
         self._caches = []
-        self._held_outside = {}
+        self._held_outside = []
 
     def keep(self, picked, large):
         """Of the objects that the sweep picked, those that ``feed`` begins at; ``large``: the long containers."""
         self._large = large
         self._caches = [obj for obj in picked if type(obj) is _LRU_CACHE and obj.cache_info()[3] >= LARGE_LENGTH]
-        self._held_outside = {cls: [obj for obj in picked if type(obj) is cls] for cls in self._outside}
+        self._held_outside = [
+            (cls, place, [obj for obj in picked if type(obj) is cls]) for cls, place in self._outside.items()
+        ]
 
     def held(self):
         """Ids of the objects that lists of ours refer to meanwhile: each counts one reference too many."""
-        return frozenset(id(obj) for alike in (self._large, *self._held_outside.values()) for obj in alike)
+        return frozenset(id(obj) for alike in (self._large, *(a for _, _, a in self._held_outside)) for obj in alike)
 
     def feed(self, walk, deadline):
         """Begin at what the walk has not met, and let go of it. ``deadline``: for asking names."""
@@ -53,15 +55,15 @@ class Beyond(object):
             self._library_containers(walk)
             if self._looks_for_large_containers():
                 self._large_containers(walk, deadline)
-            for cls, alike in self._held_outside.items():
-                _feed_held_outside(walk, cls, alike, self._outside[cls])
+            for cls, place, alike in self._held_outside:
+                _feed_held_outside(walk, cls, alike, place)
         finally:
-            self._large, self._caches, self._held_outside = [], [], {}
+            self._large, self._caches, self._held_outside = [], [], []
 
     def _library_caches(self, walk):
         """A cached method of a library keeps its objects alive."""
         for cache in self._caches:
-            function = cache.__dict__.get("__wrapped__")
+            function = (reading.attributes_of(cache) or {}).get("__wrapped__")
             code = names.getattr_code(function)
             if code is not None and id(cache) not in walk.seen:
                 walk.root("library", "%s.%s" % (function.__module__, function.__qualname__), openers.CACHE, cache, None)
@@ -144,11 +146,11 @@ def _note_imports(memory):
 
 def _classes_held_outside(memory):
     """{class: (file, line)} of the user's, whose objects the take before found held by nothing in Python."""
-    found = {}
+    found = names.ByClass()
     for (module, name), place in list(memory.get("outside", {}).items()):
         cls = names.getattr_plain(sys.modules.get(module), name.rsplit(".", 1)[-1])
-        if type in names.mro_of(type(cls)) and names.is_plain_class(cls):
-            found[cls] = place
+        if names.is_a(type(cls), type):
+            found.set(cls, place)
     return found
 
 
@@ -157,7 +159,7 @@ def _feed_held_outside(walk, cls, alike, place):
     alike = [obj for obj in alike if id(obj) not in walk.seen]
     name = names.type_name(cls)
     named = (name.rsplit(".", 1)[-1], None, names.namespace_of(cls).get("__module__"), place[0], place[1], True)
-    sample = spread(alike, len(alike), min(SAMPLE, len(alike)), walk.next_phase()) if alike else []
+    sample = spread(alike, min(SAMPLE, len(alike)), walk.next_phase()) if alike else []
     weight = len(alike) / float(len(sample) or 1)
     while sample:
         walk.push(sample.pop(), None, name + " objects outside Python", openers.GLOBAL, weight, "outside", named)
@@ -171,52 +173,46 @@ def _containers_of_libraries():
     names. **Cost** 150 ms with torch loaded, so it is asked only while memory grows that the walk cannot see.
     """
     for module_name, module in list(sys.modules.items()):
-        try:
-            namespace = object.__getattribute__(module, "__dict__")
-        except Exception:
-            continue
+        namespace = names.namespace_of_module(module)
         file = names.module_file(module_name)
-        if type(namespace) is not dict or names.is_user_module(module_name, file):
+        if namespace is None or names.is_user_module(module_name, file):
             continue
         items = list(namespace.items())  # a copy: another thread may import
-        unusual = map(not_, map(_PLAIN.__contains__, map(type, map(_second, items))))
+        unusual = map(not_, map(_PLAIN.__contains__, map(id, map(type, map(_second, items)))))
         for name, value in list(compress(items, unusual)):
             kind = type(value)
             if type(name) is not str or (name[:2] == "__" and name not in _GROWING_DUNDERS):
                 continue
             label = module_name + "." + name
-            if kind in CONTAINERS:
+            if id(kind) in CONTAINERS:
                 yield label, (name, module_name, module_name, file, None, False), value
-            elif type in names.mro_of(kind):
+            elif names.is_a(kind, type):
                 own = names.namespace_of(value)
                 if own.get("__module__") == module_name and _has_container(own):
                     for found in _containers_in(own, label, name, module_name, file):
                         yield found
             else:
-                try:
-                    attributes = object.__getattribute__(value, "__dict__")
-                except Exception:
-                    continue
-                if type(attributes) is dict and _has_container(attributes):
+                attributes = reading.attributes_of(value)
+                if attributes is not None and _has_container(attributes):
                     owner = names.type_name(kind).rsplit(".", 1)[-1]
                     for found in _containers_in(attributes, label, owner, module_name, file):
                         yield found
 
 
 def _has_container(namespace):
-    return any(map(CONTAINERS.__contains__, map(type, list(namespace.values()))))
+    return any(map(CONTAINERS.__contains__, map(id, map(type, list(namespace.values())))))
 
 
 def _containers_in(namespace, label, owner, module, file):
     for name, value in list(namespace.items()):
-        if type(value) in CONTAINERS and type(name) is str and name[:2] != "__":
+        if id(type(value)) in CONTAINERS and type(name) is str and name[:2] != "__":
             yield label + "." + name, (name, owner, module, file, None, False), value
 
 
 _second = itemgetter(1)
 _GROWING_DUNDERS = frozenset(("__warningregistry__",))  # the others say what a module or class is
-_PLAIN = frozenset(
-    (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type(None), bool, int, float, str, bytes, tuple)
+_PLAIN = names.ids_of(
+    types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type(None), bool, int, float, str, bytes, tuple,
     # Each module has one; that of a frozen module is a class.
-    + tuple(kind for kind in (type(types.__spec__), type(types.__loader__)) if kind is not type)
-)
+    *(kind for kind in (type(types.__spec__), type(types.__loader__)) if kind is not type),
+)  # fmt: skip

@@ -13,18 +13,20 @@ from .names import (
     HEAPTYPE,
     flags_of,
     getattr_plain,
+    ids_of,
+    is_a,
     is_user_module,
     module_file,
-    mro_of,
     named_by,
     namespace_of,
+    qualname_of,
 )
 from .openers import ATOMS, CELL, CLASS_ATTRIBUTE, DEFAULT, IGNORED, REFERENCE, open_by_collector, push_attributes
 
 _MACHINERY = frozenset(("__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__slots__",
                         "__abstractmethods__", "_abc_impl", "__parameters__", "__orig_bases__"))  # fmt: skip
 # What a class made at run time is weighed by. Other values may be the library's own, for all that we know.
-_PARTS = frozenset((dict, list, tuple, set, frozenset, str, types.FunctionType, staticmethod, classmethod, property))
+_PARTS = ids_of(dict, list, tuple, set, frozenset, str, types.FunctionType, staticmethod, classmethod, property)
 _getsizeof = sys.getsizeof
 _modules = sys.modules
 
@@ -35,7 +37,7 @@ def open_class(walk, obj, node, weight):
         return
     namespace = namespace_of(obj)
     module = namespace.get("__module__")
-    name = type.__getattribute__(obj, "__qualname__")
+    name = qualname_of(obj)
     if _is_made_at_run_time(obj, module, name):
         _weigh(walk, obj, namespace, node, weight)
     file = module_file(module)
@@ -43,7 +45,7 @@ def open_class(walk, obj, node, weight):
         return
     for attribute, value in list(namespace.items()):
         kind = type(value)
-        if kind in IGNORED or kind in ATOMS or attribute in _MACHINERY:
+        if id(kind) in IGNORED or id(kind) in ATOMS or type(attribute) is not str or attribute in _MACHINERY:
             continue
         if kind is types.FunctionType and not any(
             (value.__closure__, value.__defaults__, value.__kwdefaults__, value.__dict__)
@@ -67,14 +69,14 @@ def _is_made_at_run_time(cls, module, name):
 def _weigh(walk, cls, namespace, node, weight):
     size = type.__sizeof__(cls)
     for referent in gc.get_referents(cls):
-        if dict in mro_of(type(referent)):
+        if is_a(type(referent), dict):
             size += dict.__sizeof__(referent)  # its namespace, which cannot be had otherwise; that of ctypes is larger
         elif type(referent) is tuple:
             size += _getsizeof(referent)  # its bases, and all classes above it
     for value in list(namespace.values()):
         if type(value) is types.GetSetDescriptorType:
             size += _getsizeof(value)  # each class has its own two
-        elif type(value) in _PARTS:
+        elif id(type(value)) in _PARTS:
             walk.push(value, node, ".~", REFERENCE, weight)
     node.own_bytes += size * weight
 
@@ -124,4 +126,4 @@ def open_code(walk, obj, node, weight):
             walk.push(constant, node, ".~", REFERENCE, weight)
 
 
-OPENERS = {types.FunctionType: open_function, types.CodeType: open_code, type: open_class}
+OPENERS = [(types.FunctionType, open_function), (types.CodeType, open_code), (type, open_class)]

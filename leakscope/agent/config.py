@@ -3,9 +3,9 @@
 The file is ``agent.json``, one level above the agent's own folder.
 """
 
-import json
 import os
 
+from . import plain_json
 from .journal import create
 
 FILE_NAME = "agent.json"
@@ -16,6 +16,7 @@ DEFAULTS = {
     "take_fraction": 0.01,  # of elapsed time that takes may cost in the long run
     "take_interval_s": 30.0,  # never more often than this once the schedule has stretched
     "take_pause_s": 0.25,  # a walk that would pause the job longer is cut and marked truncated
+    "max_pause_s": None,  # what would hold up the job longer is not done; None: by what the job does (pause.py)
     "takes": True,  # False: sentinels only
     "probe": False,  # try remedies at the end of the process whatever they cost
     "native": False,  # a window of memray where memory grows outside Python; wanted only where the user asked
@@ -45,14 +46,15 @@ def write(folder, values):
         if key not in DEFAULTS:
             raise KeyError(key)
         config[key] = value
-    with os.fdopen(create(os.path.join(folder, FILE_NAME)), "w") as stream:
-        json.dump(config, stream)
+    with os.fdopen(create(os.path.join(folder, FILE_NAME)), "wb") as stream:
+        stream.write(plain_json.dumps(config).encode("ascii"))
 
 
 def read(folder):
     """The configuration; defaults for what is not there. **Errors** OSError, ValueError."""
-    with open(os.path.join(folder, FILE_NAME)) as stream:
-        values = json.load(stream)
+    # As bytes: Python can be told to warn of text without an encoding, on the job's stderr.
+    with open(os.path.join(folder, FILE_NAME), "rb") as stream:
+        values = plain_json.loads(stream.read().decode("ascii"))
     config = dict(DEFAULTS)
     config.update((k, v) for k, v in values.items() if k in DEFAULTS)
     return config

@@ -13,8 +13,9 @@ import ctypes
 import faulthandler
 import os
 import sys
+import types
 
-from . import journal
+from . import doors, journal
 
 FILE_NAME = "fault-%d-%d.txt"  # pid and start time; the recorder reads it when all is over
 FAULTS = tuple(getattr(_signal, name) for name in ("SIGSEGV", "SIGFPE", "SIGBUS", "SIGILL"))  # of the code itself
@@ -43,8 +44,18 @@ class FatalSignals(object):
             return
         (self._handler,) = handlers
         self.is_ours = True
-        for name, function in (("enable", self._enable), ("disable", self._disable), ("is_enabled", self._is_enabled)):
-            setattr(faulthandler, name, function)
+        # As if it were off, until the job switches it on: no functions of Python, which a tracer would see. To ask for
+        # ``enable`` is to have ours leave; while somebody watches, theirs takes over what ours has set.
+        enable, self._enabled_by_job = doors.counted(self._original["enable"])
+        for name in ("disable", "is_enabled"):
+            setattr(faulthandler, name, doors.and_then(self._enabled_by_job, self._original[name]))
+        del faulthandler.enable
+        kind = {"__slots__": (), "enable": doors.answering(self._asked_to_leave, enable)}
+        faulthandler.__class__ = type("module", (types.ModuleType,), kind)
+
+    def _asked_to_leave(self):
+        self.leave()
+        return True
 
     def forked(self, pid, start_ticks):
         """In a child: its text is not its parent's."""
@@ -58,8 +69,11 @@ class FatalSignals(object):
                 journal.close(inherited, file)
 
     def tick(self):
-        """A daemon closes every descriptor it finds: the text must not go to what then gets the number."""
-        if self.is_ours and journal.identity(self._fd) != self._file:
+        """The job may have switched it on. Or it is a daemon that has closed every descriptor it found: the text must
+        not go to what then gets the number."""
+        if self.is_ours and any(self._enabled_by_job):
+            self._let_go()
+        elif self.is_ours and journal.identity(self._fd) != self._file:
             self.leave()
 
     def leave_to_others(self):
@@ -67,6 +81,7 @@ class FatalSignals(object):
 
         A virtual machine in the process (Java for HDFS) lives on meanwhile, and takes SIGSEGV every now and then.
         """
+        self.tick()
         if self.is_ours and self._others():
             self.leave()
 
@@ -74,11 +89,16 @@ class FatalSignals(object):
         """Switch it off as if it never had been on."""
         if not self.is_ours:
             return
+        if not any(self._enabled_by_job):
+            others = self._others()
+            self._original["disable"]()
+            for number, action in others.items():
+                self._sigaction(number, action, None)
+        self._let_go()
+
+    def _let_go(self):
         self.is_ours = False
-        others = self._others()
-        self._original["disable"]()
-        for number, action in others.items():
-            self._sigaction(number, action, None)
+        faulthandler.__class__ = types.ModuleType
         for name, function in self._original.items():
             setattr(faulthandler, name, function)
         journal.close(self._fd, self._file)
@@ -106,19 +126,6 @@ class FatalSignals(object):
     def _others(self):
         """Where a handler stands that is not faulthandler's. (To put that one back would be a crash without end.)"""
         return {number: action for number, action in self._actions().items() if _handler(action) != self._handler}
-
-    # ---- what the job finds in the module faulthandler
-
-    def _enable(self, *args, **kwargs):
-        self.leave()
-        return self._original["enable"](*args, **kwargs)
-
-    def _disable(self):
-        self.leave()
-        return self._original["disable"]()
-
-    def _is_enabled(self):
-        return not self.is_ours and self._original["is_enabled"]()
 
 
 def _handler(action):

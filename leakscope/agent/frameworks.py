@@ -6,7 +6,7 @@ framework's number goes on where it was, ours begins at 0.
 
 import sys
 
-from . import names
+from . import names, reading
 
 # Module, class, and the attributes of it that are plain numbers.
 _STATES = (
@@ -18,12 +18,12 @@ _STATES = (
 
 
 def types():
-    """The classes of the frameworks that are loaded, each with its library and the attributes to read."""
+    """{id: (library, the attributes to read)} of the classes of the frameworks that are loaded."""
     found = {}
     for module, name, attributes in _STATES:
         cls = names.getattr_plain(sys.modules.get(module), name)
         if cls is not None:
-            found[cls] = (module.split(".", 1)[0], attributes)
+            found[id(cls)] = (module.split(".", 1)[0], attributes)
     return found
 
 
@@ -31,15 +31,12 @@ def look(states, kinds):
     """Texts such as ``transformers: global_step 120, max_steps 500, epoch 2.4``; Accelerate's step counts batches."""
     texts = []
     for state in states:
-        library, attributes = kinds[type(state)]
-        try:
-            values = object.__getattribute__(state, "__dict__")
-        except Exception:
-            continue
+        library, attributes = kinds[id(type(state))]
+        values = reading.attributes_of(state) or {}
         said = []
         for attribute in attributes:
             value = values.get(attribute)
-            if type(value) in (int, float) and value:
+            if (type(value) is int or type(value) is float) and value:
                 said.append("%s %g" % (attribute.lstrip("_"), value))
         if said:
             texts.append("%s: %s" % (library, ", ".join(said)))

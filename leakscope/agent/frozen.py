@@ -10,7 +10,7 @@ import sys
 from time import monotonic
 
 COST_FACTOR = 1000  # the next reading is not before 1000 times what the last has cost: 0.1 %
-MOST_BLOCKS = 20000000  # an object is one of them at least, and costs up to 10 ns in which nobody else runs
+FROZEN_S = 10e-9  # an object at most: a pause in which nobody else runs, and each is a block at least
 
 
 class FrozenCount(object):
@@ -18,11 +18,12 @@ class FrozenCount(object):
 
     def __init__(self):
         self._due_at = 0.0
+        self.longest_s = 0.2  # of one reading
 
     def read_if_due(self):
         """None: not read this time. **Cost** 1 us where nothing is frozen."""
         began = monotonic()
-        if began < self._due_at or sys.getallocatedblocks() > MOST_BLOCKS:
+        if began < self._due_at or sys.getallocatedblocks() * FROZEN_S > self.longest_s:
             return None
         count = gc.get_freeze_count()
         now = monotonic()

@@ -5,26 +5,27 @@ could drop an object that is in the list: it would live on until the list is gon
 four inventories of a program with two threads that make half a million objects a second, that were 200 of them.)
 """
 
-from collections import OrderedDict, defaultdict, deque
-from functools import partial
+from _collections import OrderedDict, defaultdict, deque
+from _functools import partial
+from _operator import length_hint
 from gc import get_objects
 from itertools import chain, compress, repeat, tee
-from operator import length_hint
 
 from . import names
 
-CONTAINERS = frozenset((list, dict, set, deque, OrderedDict, defaultdict))
+CONTAINERS = names.ids_of(list, dict, set, deque, OrderedDict, defaultdict)
 _GENERATIONS = range(3)
 _MANY = 1 << 40
 _NONE = ()  # what stands where a list has ended
+PASSES_FOR_LENGTHS = 1.2  # what long containers cost beside the one pass that all others need
 _BLOCK = 64  # more than itertools.tee keeps together (57)
 _static_types = {}  # by address; never freed
 _accepted = defaultdict(set)  # is_wanted -> addresses of the types that it accepted
 
 
 def sweep(wanted=(), is_wanted=None, least_length=None):
-    """({type: count}, the objects of the types ``wanted`` and of those that ``is_wanted`` accepts, the ``CONTAINERS``
-    of ``least_length`` or more members). The collector must be off.
+    """(counts by class, the objects of the types with the ids ``wanted`` and of those that ``is_wanted`` accepts, the
+    ``CONTAINERS`` of ``least_length`` or more members). The collector must be held back.
 
     **Cost** 250 ms per million objects on a slow machine, in which no other thread runs (a full collection takes as
     long); again as much for containers, and where types are met for the first time that ``is_wanted`` accepts.
@@ -32,7 +33,7 @@ def sweep(wanted=(), is_wanted=None, least_length=None):
     # First: what is picked afterwards is in a long list of ours, and would be kept by it.
     large = _long(least_length) if least_length is not None else []
     metaclasses = _metaclasses()
-    chosen = set(map(id, wanted)) | _accepted[is_wanted]
+    chosen = _accepted[is_wanted].union(wanted)
     counts, picked = _pass(chosen.union(metaclasses))
     classes = {id(cls): cls for cls in picked if id(type(cls)) in metaclasses}
     classes.update(_unlisted({address for address, count in counts.items() if count} - classes.keys()))
@@ -43,13 +44,13 @@ def sweep(wanted=(), is_wanted=None, least_length=None):
         # One that no object has now may be back at the next look; or another type lies there then.
         known -= {address for address in known if counts[address]} - accepted
         known |= fresh
-        chosen = set(map(id, wanted)) | known
+        chosen = known.union(wanted)
         if fresh:
             counts, picked = _pass(chosen)
-    census = {
-        classes[address]: count for address, count in counts.items()
-        if count and address in classes and names.is_plain_class(classes[address])
-    }  # fmt: skip
+    census = names.ByClass()
+    for address, count in counts.items():
+        if count and address in classes:
+            census.set(classes[address], count)
     picked = [obj for obj in picked if id(type(obj)) in chosen]
     return census, picked, large
 
@@ -85,7 +86,7 @@ def _pass(addresses):
 
 def _long(least_length):
     """Their types are exactly those: to ask for the length runs nothing of the job."""
-    is_container = set(map(id, CONTAINERS)).__contains__
+    is_container = CONTAINERS.__contains__
     found = []
     for generation in _GENERATIONS:
         objects, alike = _every(generation)

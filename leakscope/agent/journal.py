@@ -13,11 +13,13 @@ everybody. A reader stops at the first frame that is short or fails its CRC.
 
 import errno
 import fcntl
-import json
 import os
 import stat
 import struct
 import zlib
+from _functools import partial
+
+from . import plain_json
 
 HEADER = struct.Struct("<II")
 SEGMENT_BYTES = 8 * 1024 * 1024  # a new file is begun above this, so that a damaged one costs little
@@ -46,7 +48,7 @@ def encode_block(table, rows):
             differences.append(name)
         columns[name] = values
     block = {"t": table, "n": len(rows), "c": columns, "d": differences}
-    text = json.dumps(block, separators=(",", ":"), allow_nan=False, default=str)
+    text = plain_json.dumps(block)
     payload = zlib.compress(text.encode("utf-8", "surrogatepass"), 1)
     return HEADER.pack(len(payload), zlib.crc32(payload)) + payload
 
@@ -64,7 +66,7 @@ def decode_payload(payload):
         raise ValueError("cut short, or longer than any block of ours")
     if sum(map(text.count, (b",", b"[", b"{"))) > MAX_BLOCK_VALUES:
         raise ValueError("of more values than any block of ours")
-    block = json.loads(text.decode("utf-8", "surrogatepass"))
+    block = plain_json.loads(text.decode("utf-8", "surrogatepass"))
     columns = block["c"]
     for name in block["d"]:
         values = columns[name]
@@ -194,6 +196,10 @@ class Journal:
         rows, self._rows = self._rows, {}
         for table, table_rows in rows.items():
             self._write(encode_block(table, table_rows))
+
+    def writing(self, table, row):
+        """A callable, no function of Python, that writes this one row later; None while there is no file."""
+        return partial(os.write, self._fd, encode_block(table, [row])) if self._is_open() else None
 
     def sync(self):
         """Make written frames survive a panic or power loss (4 ms or more): SIGKILL never needs it."""

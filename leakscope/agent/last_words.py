@@ -20,7 +20,7 @@ MAX_THREADS = 20  # exceptions of threads in one process: who starts threads tha
 _MAX_CHAIN = 10
 _MAX_SOURCE_BYTES = 4 << 20
 _MAX_REPEATS = 3
-_PLAIN = (str, int, float, bool, bytes, type(None))
+_PLAIN = names.ids_of(str, int, float, bool, bytes, type(None))
 _CAUSED = "\nThe above exception was the direct cause of the following exception:\n\n"
 _MEANWHILE = "\nDuring handling of the above exception, another exception occurred:\n\n"
 
@@ -36,7 +36,7 @@ _trace_of, _cause_of, _context_of, _is_context_hidden, _args_of = (
 def of_main_thread():
     """Columns of ``crash_text`` for the exception that ended the main thread, at exit; None if there is none."""
     value = sys.__dict__.get("last_value")
-    if not _is_exception(value) or KeyboardInterrupt in names.mro_of(type(value)):
+    if not _is_exception(value) or names.is_a(type(value), KeyboardInterrupt):
         return None  # ^C is no crash
     _reserve.close()
     return _columns("exception", value)
@@ -45,7 +45,7 @@ def of_main_thread():
 def of_threads(report):
     """A function of the module ``threading`` that makes ``report`` get the columns for each exception of a thread."""
 
-    def watch(threading):
+    def watch(hooks, threading):
         original = threading.excepthook
         left = [MAX_THREADS]
 
@@ -53,21 +53,21 @@ def of_threads(report):
             original(args)
             try:
                 value = args.exc_value
-                if left[0] and _is_exception(value) and SystemExit not in names.mro_of(type(value)):
+                if left[0] and _is_exception(value) and not names.is_a(type(value), SystemExit):
                     left[0] -= 1
                     report(_columns("thread-exception", value))
             except Exception:
                 pass
 
-        threading.excepthook = excepthook
-        if names.getattr_plain(threading, "__excepthook__") is original:
-            threading.__excepthook__ = excepthook  # programs ask whether theirs is the original one
+        hooks.replace(threading, "excepthook", original, excepthook)
+        if names.getattr_plain(threading, "__excepthook__") is original:  # programs ask whether theirs is that
+            hooks.replace(threading, "__excepthook__", original, excepthook)
 
     return watch
 
 
 def _is_exception(value):
-    return BaseException in names.mro_of(type(value))
+    return names.is_a(type(value), BaseException)
 
 
 def _columns(source, value):
@@ -125,9 +125,9 @@ def _message(value):
             break
     args = _args_of(value)
     try:
-        if type(method) is types.WrapperDescriptorType and all(type(arg) in _PLAIN for arg in args):
+        if type(method) is types.WrapperDescriptorType and all(id(type(arg)) in _PLAIN for arg in args):
             return str.__str__(str(value))
-        if type(method) is types.WrapperDescriptorType and len(args) == 1 and str in names.mro_of(type(args[0])):
+        if type(method) is types.WrapperDescriptorType and len(args) == 1 and names.is_a(type(args[0]), str):
             return str.__str__(args[0])  # a KeyError of a loader worker, as torch hands it on
     except Exception:
         pass  # half made: UnicodeDecodeError.__new__ without its arguments

@@ -3,7 +3,7 @@
 An iterator is known to the collector, and its ``__dict__`` says all there is to say: nothing of it is called.
 """
 
-from . import names
+from . import names, reading
 
 MOST = 50
 
@@ -21,7 +21,7 @@ def look(iterators):
 
 
 def _row(iterator):
-    attributes = object.__getattribute__(iterator, "__dict__")
+    attributes = reading.attributes_of(iterator) or {}
     dataset = attributes.get("_dataset")
     return {
         "type_name": names.type_name(type(iterator)),
@@ -38,10 +38,7 @@ def _row(iterator):
 def innermost(dataset, depth=4):
     """The data set that wrappers of torch, Lightning and others have in their attribute ``dataset``."""
     while depth:
-        try:
-            inner = object.__getattribute__(dataset, "__dict__").get("dataset")
-        except Exception:
-            break
+        inner = (reading.attributes_of(dataset) or {}).get("dataset")
         if inner is None or names.is_user_module(*_module(type(dataset))):
             break
         dataset = inner
@@ -58,10 +55,10 @@ def _module(cls):
 def _pids(workers):
     """Pids of multiprocessing.Process objects, by the attribute their property reads."""
     pids = []
-    for worker in workers if type(workers) is list else ():
-        started = object.__getattribute__(worker, "__dict__").get("_popen")
+    for worker in reading.members(list, workers) if type(workers) is list else ():
+        started = (reading.attributes_of(worker) or {}).get("_popen")
         if started is not None:
-            pid = object.__getattribute__(started, "__dict__").get("pid")
+            pid = (reading.attributes_of(started) or {}).get("pid")
             if type(pid) is int:
                 pids.append(pid)
     return pids

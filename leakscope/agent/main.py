@@ -1,27 +1,31 @@
 """One process's agent: its thread, its safe points, its journal file. Runs in the job."""
 
 import _signal
-import _thread
 import atexit
-import gc
 import os
 import sys
 import time
-from time import monotonic
+from _functools import partial
+from _operator import methodcaller
+from _thread import allocate_lock, get_ident, get_native_id, start_new_thread
+from time import clock_gettime_ns, monotonic, sleep, thread_time, time_ns
 
 from . import (
+    collector,
     config,
     cuda,
+    doors,
     experiments,
     fatal_signals,
     gradients,
-    imports,
+    hooks,
     journal,
     last_words,
     level,
     names,
     native,
     native_window,
+    pause,
     peak,
     phases,
     quiet,
@@ -35,6 +39,12 @@ from .probes import compile_counters
 from .take import Take
 
 TICK_S = 0.5
+END_S = 1.0  # how long to wait for its last rows
+# When a process with threads forks. It asks the kernel how many there are: ours must be gone.
+WARNS_OF_THREADS = sys.version_info >= (3, 12)
+_AT_FORK, _AT_EXIT = "fork", "exit"
+WATCHED = "take-skipped", "a tracer, profiler or debugger is set: no inventories while it is"
+FIRST_TICK_S = 0.05
 BEGINS_S = 0.1  # a new thread begins in 0.1 ms, on a busy machine in a few
 IMPORTS_S = 20.0  # a job that still imports then is looked into all the same
 EXPERIMENTS_S = 50.0  # the share of it may be spent on them at the end: 0.5 s at 1 %
@@ -74,14 +84,18 @@ class Agent(object):
     def __init__(self, folder, options):
         self.folder = folder
         self.options = options
-        self.main_thread = _thread.get_ident()
+        self.main_thread = get_ident()
         self.thread = None
+        self.native_thread = []  # its number to the kernel, once it has begun
         self.may_take = self.takes = bool(options["takes"]) and not _is_helper()
         self.fork = None  # in a forked child: whether it is worth a take
         self.began = monotonic()
         self.stress_s = config.stress_interval_s()
         self.tick_s = TICK_S if self.stress_s is None else min(TICK_S, self.stress_s)
         self.budget = self._new_budget()
+        self.pauses = pause.Pauses(self.options["max_pause_s"])
+        sentinels.pause_at_most(0.5 * self.pauses.limit())
+        self.has_said_refusal = False
         self.steps = safepoint.Steps(self._on_step)
         self.phases = phases.Phases(self._phase_began)
         self.peak = peak.Peak(self._look_at_peak)
@@ -92,21 +106,35 @@ class Agent(object):
         self.user_step = None
         self.wanted = None  # the reason of a take that is due and waits for its safe point
         self.wanted_at = 0.0
-        self.taking = self.was_collecting = False
+        self.taking = False
         self.take_number = 0
         self.memory = {}
         self.module_count = 0
         self.rss_at_take = None
         self.inbox = []  # rows from other threads; the agent's thread writes them
-        self.wake = _thread.allocate_lock()
-        self.writing = _thread.allocate_lock()
-        self.stopping = False
+        # Of the thread that is there, each in a list of one, where C functions find it.
+        self.wake = [allocate_lock()]
+        self.ended = [allocate_lock()]  # held while it is there
+        self.asked_to_end = [[]]  # holds a list, with something in it if the thread shall end
+        self.writing = allocate_lock()
+        self.next_sentinel = self.next_flush = self.began
         self.exiting = False
+        self.parting = []  # what to call as the thread ends, should nobody of ours be able to say it before
+        self.is_watched = self.watched_is_noted = False  # by a tracer, profiler or debugger
         self.exiting_pid = None  # of the process that has noted its exit: a forked child has its own
         self.failures = self.failed_takes = 0
         self.sources_written = set()
         self.request = None
         self.fatal_signals = None
+        self.hooks = hooks.Hooks(self._callbacks())
+        self.body = [None]
+        self.restart = safepoint.PendingCall(
+            self._restart,
+            (
+                doors.with_first(list.clear, self.asked_to_end),
+                doors.with_first(start_new_thread, self.body, [()]),
+            ),
+        )
         self._identify()
 
     def _new_budget(self):
@@ -130,74 +158,111 @@ class Agent(object):
             self.fatal_signals = fatal_signals.FatalSignals(self.folder, self.pid, self.start_ticks)
         except (OSError, AttributeError):
             pass  # too few descriptors, another libc: fatal signals leave no text
-        hooks = dict(self.phases.hooks(), **self.steps.hooks())
-        hooks["threading"] = last_words.of_threads(self._add_last_words)
-        if self.options["framework_logs"]:
-            hooks["transformers.trainer"] = self._add_callbacks
-        imports.after_import(hooks)
+        self.hooks.start()
         os.register_at_fork(
-            before=self._before_fork,
-            after_in_parent=self._after_fork_in_parent,
-            after_in_child=self._after_fork_in_child,
+            before=doors.door(self._before_fork, self._end_unseen(_AT_FORK) if WARNS_OF_THREADS else ()),
+            after_in_parent=self.restart.ask_unseen if WARNS_OF_THREADS else int,
+            after_in_child=doors.door(self._after_fork_in_child),
         )
-        atexit.register(self._at_exit)
+        atexit.register(doors.door(self._at_exit, self._end_unseen(_AT_EXIT)))
         self._start_thread()
+
+    def _callbacks(self):
+        callbacks = dict(self.phases.hooks(), **self.steps.hooks())
+        callbacks["threading"] = last_words.of_threads(self._add_last_words)
+        if self.options["framework_logs"]:
+            callbacks["transformers.trainer"] = self._add_callbacks
+        return callbacks
 
     # ---- the thread
 
     def _start_thread(self):
-        self.stopping = False
         rss_bytes()  # opens its file while no other thread can open one
-        self.wake = _thread.allocate_lock()
-        self.wake.acquire()
+        self.native_thread, asked, wake, ended = [], [], allocate_lock(), allocate_lock()
+        wake.acquire()
+        ended.acquire()
+        self.asked_to_end[:], self.wake[:], self.ended[:] = [asked], [wake], [ended]
+        self.next_sentinel = monotonic()
+        self.next_flush = self.next_sentinel  # its file is there at once
         # A new thread inherits the mask of its maker. Signals are the job's: one that it keeps blocked to wait for
         # (sigwait) would be delivered to a thread that does not block it, and end the process.
-        mask = _signal.pthread_sigmask(_signal.SIG_SETMASK, _signal.valid_signals())
+        every = _signal.valid_signals()
+        mask = _signal.pthread_sigmask(_signal.SIG_SETMASK, every)
         try:
             # Not a threading.Thread: the job's threading.enumerate() and active_count() stay what they were.
-            begun = _thread.allocate_lock()
+            begun = allocate_lock()
             begun.acquire()
-            _thread.start_new_thread(self._run, (self.wake, begun))
+            body = doors.thread_body(
+                begins=(
+                    partial(_signal.pthread_sigmask, _signal.SIG_SETMASK, every),
+                    doors.put(get_native_id, self.native_thread),
+                    partial(ended.acquire, False),
+                    partial(begun.acquire, False),
+                    begun.release,
+                    # Many processes are over by then; and what begins has the GIL for itself.
+                    partial(wake.acquire, True, min(FIRST_TICK_S, self.tick_s)),
+                ),
+                wait=partial(wake.acquire, True, self.tick_s),
+                tick=partial(self._tick, asked),
+                is_asked_to_end=partial(any, asked),
+                ends=(doors.call_each(self.parting), self.parting.clear, ended.release),
+            )
+            self.body[:] = [body]
+            self.thread = start_new_thread(body, ())
         finally:
             _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
         # A job may fork, or crash, at once: for the one its number must be known, and Python 3.14's faulthandler
         # takes the state of a thread that has not begun for a freed one, and writes nothing more.
         begun.acquire(timeout=BEGINS_S)
 
-    def _run(self, wake, begun):
-        self.native_thread = _thread.get_native_id() if hasattr(_thread, "get_native_id") else None
-        self.thread = _thread.get_ident()
-        begun.release()
-        next_sentinel = monotonic()
-        next_flush = next_sentinel + 1.0
-        while not self.stopping and self.failures < MAX_FAILURES:
-            try:
-                now = monotonic()
-                if now >= next_sentinel:
-                    next_sentinel = now + self.options["sentinel_interval_s"]
-                    self._add("sentinels", dict(sentinels.row(), step=self.step()))
-                self.phases.tick()
-                if self.fatal_signals is not None:
-                    self.fatal_signals.tick()
-                self._look_at_level(now)
-                self.stacks.tick(wake, self.level.is_flat)
-                if self.native_window is not None:
-                    self.native_window.tick()
-                if self.takes:
-                    self._consider(now)
-                elif self.fork is not None:
-                    self.takes = self.fork.is_worth_a_take()
-                if now >= next_flush or (self.inbox and self.inbox[-1][0] == "takes"):
-                    next_flush = now + self.options["flush_interval_s"]
-                    self._add_counters()
-                    self._write()
-            except Exception:
-                self.failures += 1
-            wake.acquire(timeout=self.tick_s)
+    def _tick(self, asked_to_end):
+        """On the agent's thread, every now and then. True if that has to end."""
+        if asked_to_end or self.failures >= MAX_FAILURES:
+            if _AT_EXIT in asked_to_end:
+                self._look_for_watchers()
+                self._last_rows()
+            del self.parting[:]
+            return True
+        try:
+            self._look_around(monotonic())
+        except Exception:
+            self.failures += 1
+        return False
+
+    def _look_around(self, now):
+        self._look_for_watchers()
+        self.hooks.tick()
+        if now >= self.next_sentinel:
+            self.next_sentinel = now + self.options["sentinel_interval_s"]
+            self._add("sentinels", dict(sentinels.row(), step=self.step()))
+        self.phases.tick()
+        if self.fatal_signals is not None:
+            self.fatal_signals.tick()
+        self._look_at_level(now)
+        self.stacks.tick(self.wake[0], self.level.is_flat)
+        if self.native_window is not None:
+            self.native_window.tick()
+        if self.takes:
+            self._consider(now)
+        elif self.fork is not None:
+            self.takes = self.fork.is_worth_a_take()
+        if now >= self.next_flush or (self.inbox and self.inbox[-1][0] == "takes"):
+            self.next_flush = now + self.options["flush_interval_s"]
+            self._add_counters()
+            self._write()
+
+    def _look_for_watchers(self):
+        """While somebody traces, profiles or debugs no inventory is made: it would be seen, and what it reads used."""
+        was_watched, self.is_watched = self.is_watched, not doors.is_unwatched()
+        if self.is_watched and not self.watched_is_noted:
+            self.watched_is_noted = True
+            self.note(*WATCHED)
+        if was_watched and not self.is_watched:
+            self.wanted = None
 
     def _consider(self, now):
         """Is a take due, and has it waited too long for its safe point?"""
-        if self.taking:
+        if self.taking or self.is_watched:
             return  # what it costs decides when the next is due
         elapsed = now - self.began
         if self.wanted is None:
@@ -283,7 +348,7 @@ class Agent(object):
         row = cuda.device_row(device, self.step())
         if row is not None:
             self._add("allocator", row)
-        on_main_thread = _thread.get_ident() == self.main_thread
+        on_main_thread = get_ident() == self.main_thread
         if on_main_thread and self.takes and not self.taking and self.budget.allows(monotonic() - self.began):
             self.wanted = "pressure"
             self._take("cuda-oom")
@@ -294,9 +359,11 @@ class Agent(object):
 
     def _take(self, safe_point):
         reason, self.wanted = self.wanted, None
-        if self.failures >= MAX_FAILURES:
+        if self.failures >= MAX_FAILURES or self.pid != os.getpid():
             return
-        self.was_collecting = gc.isenabled()
+        if collector.goes_on():
+            self.wanted = reason
+            return
         self.taking = True
         hidden = quiet.hide()
         try:
@@ -310,9 +377,12 @@ class Agent(object):
                 self.take_number, self.options["take_pause_s"], self.memory,
                 self.main_thread, self.thread, safe_point, self.phases.batch_storages,
                 with_torch=self.fork is None,  # a fork must not compute with threads that only its parent has
+                pauses=self.pauses,
             )  # fmt: skip
             stamps = _stamps()
+            self.pauses.begin(self._longest_pause_s())
             rows = take.run()
+            self._say_what_was_left_out(take.is_swept)
             self.last_take_at = monotonic() - self.began
             self.budget.spend(take.summary["take_cpu_s"], self.last_take_at)
             self.level.begin()
@@ -331,7 +401,7 @@ class Agent(object):
             summary.update(stamps)
             self.inbox.append(("takes", summary))
             if self.native_window is not None and not self.exiting:
-                explained = sum(summary[account] for account in ("python_bytes", "array_bytes", "tensor_bytes"))
+                explained = sum(summary[account] or 0 for account in ("python_bytes", "array_bytes", "tensor_bytes"))
                 self.native_window.look(in_use, explained, "%d-%d" % (self.pid, self.start_ticks))
         except BaseException as error:
             self.last_take_at = monotonic() - self.began
@@ -346,6 +416,19 @@ class Agent(object):
             quiet.show(hidden)
             self.taking = False
             self._wake()
+
+    def _longest_pause_s(self):
+        """What a take may hold up the job now. As it ends nobody waits for an answer: there only the budget counts."""
+        if self.stress_s is not None:
+            return float("inf")
+        limit_s = self.pauses.limit(is_training=self.steps.count is not None)
+        return max(limit_s, self.budget.left_s(monotonic() - self.began)) if self.exiting else limit_s
+
+    def _say_what_was_left_out(self, is_swept):
+        text = self.pauses.refusal(is_swept)
+        if text is not None and not self.has_said_refusal:
+            self.has_said_refusal = True
+            self.note("reduced-take", text)
 
     def _shared_bytes(self):
         """Bytes that a write would copy; 0: this process is no fork and never forked; None: nobody can tell."""
@@ -396,10 +479,13 @@ class Agent(object):
     def _look_at_peak(self):
         """The tensors as a backward pass begins: what a step needs at most."""
         if self.wanted is None and not self.taking and self.budget.allows(monotonic() - self.began):
-            began_s = time.thread_time()
+            began_s = thread_time()
+            self.pauses.begin(self._longest_pause_s())
+            if not self.pauses.allows_sweep(2):
+                return
             for row in peak.rows(self.phases.batch_storages):
                 self._add("tensors", dict(row, take=self.take_number))
-            self.budget.charge(time.thread_time() - began_s)
+            self.budget.charge(thread_time() - began_s)
 
     def _add_last_words(self, columns):
         if columns is not None:
@@ -416,7 +502,7 @@ class Agent(object):
 
     def _wake(self):
         try:
-            self.wake.release()
+            self.wake[0].release()
         except RuntimeError:
             pass  # awake already
 
@@ -439,10 +525,20 @@ class Agent(object):
                 row["start_ticks"] = self.start_ticks
                 self.journal.add(table, row)
             self.journal.flush()
+            self._prepare_to_part()
         except OSError:
             self.failures += 1
         finally:
             self.writing.release()
+
+    def _prepare_to_part(self):
+        """A watched thread, or a process with a tool of sys.monitoring, runs no Python of ours: C code says so then."""
+        del self.parting[:]
+        if not self.watched_is_noted:
+            row = {"note": WATCHED[0], "text": WATCHED[1], "pid": self.pid, "start_ticks": self.start_ticks}
+            writing = self.journal.writing("agent_notes", dict(row, **_stamps()))
+            if writing is not None and self.thread is not None:
+                self.parting.append(writing)
 
     def _add_sources(self):
         for name, module in list(sys.modules.items()):
@@ -474,30 +570,33 @@ class Agent(object):
 
     def _before_fork(self):
         self.memory["forked"] = True
-        if sys.version_info >= (3, 12):
-            # Python warns when a process with threads forks. It counts threads: ours must be gone from the list.
+        if WARNS_OF_THREADS:
             self._stop_thread()
+        return True
+
+    def _end_unseen(self, reason):
+        """C functions that end the thread while somebody watches, and wait until it is gone."""
+        return (
+            doors.with_first(list.append, self.asked_to_end, [reason]),
+            doors.with_first(methodcaller("acquire", False), self.wake),
+            doors.with_first(methodcaller("release"), self.wake),
+            doors.with_first(methodcaller("acquire", True, END_S), self.ended),
+            partial(sleep, 0.002),
+        )
 
     def _stop_thread(self):
         thread, self.thread = self.thread, None
         if thread is None:
             return
-        self.stopping = True
+        self.asked_to_end[0].append(_AT_FORK)
         self._wake()
-        path = "/proc/self/task/%s" % self.native_thread
+        path = "/proc/self/task/%s" % (self.native_thread or ["?"])[-1]
         give_up = monotonic() + 0.1
         while os.path.exists(path) and monotonic() < give_up:
-            time.sleep(0.0005)
+            sleep(0.0001)
 
-    def _after_fork_in_parent(self):
-        if self.thread is None and sys.version_info >= (3, 12):
-            gc.callbacks.append(self._restart)  # not here: the warning is decided after this hook
-
-    def _restart(self, phase, info):
-        try:
-            gc.callbacks.remove(self._restart)
-        except ValueError:
-            return
+    def _restart(self):
+        """As soon as the fork is over: whether Python warns is decided after its hooks."""
         if self.thread is None and not self.exiting:
             try:
                 self._start_thread()
@@ -508,17 +607,18 @@ class Agent(object):
         try:
             self.journal.abandon()
             self.inbox = []
-            if self.taking and self.was_collecting:  # of another thread, which is not here to switch it on again
-                gc.enable()
             self.takes = self.taking = False
-            self.pending.asked_at = None
+            collector.let_go()
+            self.pending.forget()
+            self.restart.forget()
             self.wanted = self.rss_at_take = None
             self.take_number = self.failed_takes = 0
             self.memory = {}
             self.stacks = native.GrowthStacks()  # what grew before is the parent's
             self.budget = self._new_budget()
-            self.writing = _thread.allocate_lock()
-            self.main_thread = _thread.get_ident()
+            self.has_said_refusal = False
+            self.writing = allocate_lock()
+            self.main_thread = get_ident()
             self.began = monotonic()
             self._identify()
             if self.fatal_signals is not None:
@@ -536,6 +636,12 @@ class Agent(object):
             self._start_thread()
         except Exception:
             pass
+        return True
+
+    def _last_rows(self):
+        self._add_counters()
+        self._add("sentinels", dict(sentinels.row(), step=self.step()))
+        self._write()
 
     def _exit_soon(self):
         """Exit handlers run in turn, the last registered first: ours from the start is after those of torch.
@@ -543,15 +649,18 @@ class Agent(object):
         So another at the takes 1, 2, 4, 8, ..., for a job that imports on: what takes seconds to end is no work.
         """
         if not self.exiting and self.take_number & (self.take_number - 1) == 0:
-            atexit.register(self._note_exit)
+            atexit.register(doors.door(self._note_exit))
 
     def _note_exit(self):
         if self.exiting_pid != self.pid:
             self.exiting_pid = self.pid
             self.note("exit", "the interpreter shuts down")
+        return True
 
     def _at_exit(self):
         """The last take; after an unhandled exception its frames still stand."""
+        if self.pid != os.getpid():
+            return True  # a fork that somebody watched from its beginning
         self.exiting = True
         try:
             self._add_last_words(last_words.of_main_thread())
@@ -570,12 +679,9 @@ class Agent(object):
                     self._take("exit")
                 else:
                     self.note("throttled", "none at the end: " + self.budget.why())
-            self.stopping = True
             if self.native_window is not None:
                 self.native_window.close()
-            self._add_counters()
-            self._add("sentinels", dict(sentinels.row(), step=self.step()))
-            self._write()
+            self._last_rows()
             if self.takes or self.options["probe"]:
                 limit_s = min(experiments.BUDGET_S, EXPERIMENTS_S * self.options["take_fraction"])
                 for row in experiments.run(self.options["probe"], sentinels.malloc_figures()[1], limit_s):
@@ -585,6 +691,7 @@ class Agent(object):
             pass
         # Python's end would stop it by pthread_exit, which aborts the process if there is no memory for libgcc.
         self._stop_thread()
+        return True
 
 
 def _is_helper():
@@ -599,9 +706,9 @@ def _is_helper():
 def _stamps():
     boot = getattr(time, "CLOCK_BOOTTIME", None)
     return {
-        "time_unix_ns": time.time_ns(),
-        "time_mono_ns": time.clock_gettime_ns(time.CLOCK_MONOTONIC),
-        "time_boot_ns": None if boot is None else time.clock_gettime_ns(boot),
+        "time_unix_ns": time_ns(),
+        "time_mono_ns": clock_gettime_ns(time.CLOCK_MONOTONIC),
+        "time_boot_ns": None if boot is None else clock_gettime_ns(boot),
     }
 
 

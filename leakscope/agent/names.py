@@ -7,15 +7,16 @@ the descriptors of ``type``.
 import os
 import sys
 import types
-
-from . import autograd
+from _signal import getsignal as _getsignal
+from _signal import valid_signals as _valid_signals
 
 mro_of = type.__dict__["__mro__"].__get__
 _namespace_of = type.__dict__["__dict__"].__get__
+_qualname_of = type.__dict__["__qualname__"].__get__
+_module_of = type.__dict__["__module__"].__get__
 basicsize_of = type.__dict__["__basicsize__"].__get__
 flags_of = type.__dict__["__flags__"].__get__
 HEAPTYPE = 1 << 9
-_CO_OPTIMIZED = 1
 
 
 def namespace_of(cls):
@@ -23,19 +24,22 @@ def namespace_of(cls):
     return _namespace_of(cls) or {}
 
 
+def qualname_of(cls):
+    """Its name as ``type`` keeps it, whatever its metaclass has in the place of ``__qualname__``."""
+    return _qualname_of(cls)
+
+
 def type_name(cls):
     """``module.Qualified.name`` without running a metaclass; builtins without their module."""
     module = namespace_of(cls).get("__module__")
-    try:
-        name = type.__getattribute__(cls, "__qualname__")
-        if type(module) is not str:
-            module = type.__getattribute__(cls, "__module__")
-    except Exception:
-        name = "?"
+    name = qualname_of(cls)
+    if type(module) is not str:
+        try:
+            module = _module_of(cls)
+        except AttributeError:
+            pass
     if type(module) is not str or module == "builtins":
         return name
-    if cls is autograd.AutogradGraph:
-        return autograd.TYPE_NAME
     return module + "." + name
 
 
@@ -49,43 +53,54 @@ def definition(cls):
     return (file, None) if flags_of(cls) & HEAPTYPE else (None, None)
 
 
-def frame_locals(frame):
-    """[(name, value), …] of a frame without leaving a dict behind that pins them.
-
-    Up to Python 3.12 ``f_locals`` of a function is a dict cached on the frame: values in it live until the frame ends
-    (a tensor survives ``del``). It is emptied again unless the job itself holds or traces it.
-    """
-    names = frame.f_locals
-    pairs = list(names.items())
-    if (
-        type(names) is dict
-        and frame.f_code.co_flags & _CO_OPTIMIZED
-        and frame.f_trace is None
-        and sys.getrefcount(names) <= 3
-    ):
-        names.clear()
-    return pairs
+def is_a(cls, base):
+    """Whether ``base`` is among its ancestors. Not by ``in``, which asks a metaclass whether classes are equal."""
+    return any(above is base for above in mro_of(cls))
 
 
-def is_plain_class(cls):
-    """Its metaclass has no equality or hash of its own, which a set or dict of classes would run."""
-    for meta in mro_of(type(cls)):
-        if meta is type:
-            return True
-        namespace = namespace_of(meta)
-        if "__hash__" in namespace or "__eq__" in namespace:
-            return False
-    return True
+def ids_of(*classes):
+    """To ask whether a class is one of these by its id: in a set it would be hashed by its metaclass."""
+    return frozenset(map(id, classes))
+
+
+class ByClass(object):
+    """A mapping with classes as keys, told apart by identity; it holds them."""
+
+    def __init__(self):
+        self._items = {}
+
+    def get(self, cls, default=None):
+        found = self._items.get(id(cls))
+        return default if found is None else found[1]
+
+    def set(self, cls, value):
+        self._items[id(cls)] = cls, value
+
+    def add(self, cls, amount):
+        self.set(cls, self.get(cls, 0.0) + amount)
+
+    def items(self):
+        """[(class, value), ...]"""
+        return list(self._items.values())
+
+    def values(self):
+        return [value for _, value in self._items.values()]
+
+    def __contains__(self, cls):
+        return id(cls) in self._items
 
 
 def getattr_plain(module, name):
     """A module's global without its ``__getattr__``; None if the module or the name is not there."""
-    if module is None:
-        return None
-    try:
-        return object.__getattribute__(module, "__dict__").get(name)
-    except Exception:
-        return None
+    return (namespace_of_module(module) or {}).get(name)
+
+
+_dict_of_module = types.ModuleType.__dict__["__dict__"].__get__
+
+
+def namespace_of_module(module):
+    """Its globals, whatever its class has in the place of ``__dict__``; None for what is no module."""
+    return _dict_of_module(module) if is_a(type(module), types.ModuleType) else None
 
 
 def getattr_code(function):
@@ -93,10 +108,18 @@ def getattr_code(function):
 
 
 def is_written_in_c(cls):
-    return any(type(value) in _C_SLOTS for value in namespace_of(cls).values())
+    return any(id(type(value)) in _C_SLOTS for value in namespace_of(cls).values())
 
 
-_C_SLOTS = frozenset((types.WrapperDescriptorType, types.MethodDescriptorType, types.BuiltinFunctionType))
+_C_SLOTS = ids_of(types.WrapperDescriptorType, types.MethodDescriptorType, types.BuiltinFunctionType)
+
+
+def is_made_in_c(cls):
+    """Whether it was itself: no class of Python is the owner of a C function, whatever it calls itself."""
+    return any(id(type(value)) in _C_METHODS and value.__objclass__ is cls for value in namespace_of(cls).values())
+
+
+_C_METHODS = ids_of(types.WrapperDescriptorType, types.MethodDescriptorType)
 
 
 def safe_size(obj):
@@ -180,11 +203,8 @@ def user_namespaces():
     """[(module, its globals, file), ...] of the user's own modules."""
     found = []
     for name, module in list(sys.modules.items()):
-        try:
-            namespace = object.__getattribute__(module, "__dict__")
-        except Exception:
-            continue
-        if type(name) is str and type(namespace) is dict:
+        namespace = namespace_of_module(module)
+        if type(name) is str and namespace is not None:
             file = module_file(name)
             if is_user_module(name, file):
                 found.append((name, namespace, file))
@@ -202,17 +222,40 @@ _LIBRARIES_WE_CALL = ("torch", "numpy", "pyarrow")
 def is_foreign(error):
     """Raised by a signal handler of the job that ran inside our code, not by our code: it must go on its way.
 
-    Ours are errors of Python or of a library we read from, out of the frames of the agent and of what it calls.
-    KeyboardInterrupt, and what ``PyThreadState_SetAsyncExc`` raises, have no frame of their own but are of other types.
+    What comes out of our own frames is ours, but for KeyboardInterrupt and what ``PyThreadState_SetAsyncExc`` raises,
+    which have no frame of their own: they are of other types. What comes from a frame below ours is the job's only if
+    that is a signal handler's. Anything else would be code of the job that we called: what it raises is not its either.
     """
+    trace = error.__traceback__
+    others = False
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if not code.co_filename.startswith((AGENT, BOOT, STDLIB_PLAIN, "<frozen")):
+            if _is_signal_handler(code):
+                return True
+            others = True
+        trace = trace.tb_next
+    if others:
+        return False
     cls = type(error)
     module = namespace_of(cls).get("__module__") if flags_of(cls) & HEAPTYPE else None
     ours = module is None or (type(module) is str and module.split(".")[0] in _LIBRARIES_WE_CALL)
-    if not ours or Exception not in mro_of(cls):
-        return True
-    trace = error.__traceback__
-    foreign = False
-    while trace is not None:
-        foreign = not trace.tb_frame.f_code.co_filename.startswith((AGENT, BOOT, STDLIB_PLAIN, "<frozen"))
-        trace = trace.tb_next
-    return foreign
+    return not ours or not is_a(cls, Exception)
+
+
+def _is_signal_handler(code):
+    """Whether a handler that is set for a signal runs this code, or may: other callable objects do not say."""
+    for number in _valid_signals():
+        handler = _getsignal(number)
+        if type(handler) is types.MethodType:
+            handler = handler.__func__
+        kind = type(handler)
+        if kind is types.FunctionType:
+            if handler.__code__ is code:
+                return True
+        elif id(kind) not in _SAY_NOTHING:
+            return True
+    return False
+
+
+_SAY_NOTHING = ids_of(int, type(None), types.BuiltinFunctionType)

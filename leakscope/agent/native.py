@@ -10,8 +10,8 @@ Not done: to follow a main thread that mostly sleeps call by call, with a pendin
 was tried, and names the line; but when another thread set a profiler meanwhile (memray does), Python 3.11 stood still.
 """
 
-import _thread
 import sys
+from _thread import allocate_lock, get_ident
 from time import monotonic, thread_time
 
 from . import names, safepoint
@@ -41,9 +41,9 @@ class GrowthStacks(object):
         self._was_rising = False
         self._began = monotonic()
         self._due_at = 0.0
-        self._working = _thread.allocate_lock()  # released by the main thread as it goes on
+        self._working = allocate_lock()  # released by the main thread as it goes on
         self._working.acquire()
-        self._nobody = _thread.allocate_lock()  # never released: to wait for a time, whatever became of time.sleep
+        self._nobody = allocate_lock()  # never released: to wait for a time, whatever became of time.sleep
         self._nobody.acquire()
         self._goes_on = safepoint.PendingCall(self._main_goes_on)
 
@@ -160,7 +160,7 @@ def _places():
 
     Text only: a frame that was kept until after its function's end would have its locals finalised here.
     """
-    own = _thread.get_ident()
+    own = get_ident()
     places = {}
     for thread, frame in sys._current_frames().items():
         if thread != own:

@@ -6,12 +6,11 @@ it is open) and sets a profile function; all three are what the user asked for. 
 by the recorder and in another process: resolving symbols takes time and memory.
 """
 
-import json
 import os
 import sys
 from time import monotonic
 
-from . import journal
+from . import journal, plain_json
 
 WINDOW_S = 10.0
 RISES = 3  # takes in a row between which memory in use rose: two may be a warm-up
@@ -72,8 +71,8 @@ class NativeWindow(object):
         except ImportError:
             self._note("native-window", "not opened: memray is not installed where the job runs (pip install memray)")
             return
-        with os.fdopen(journal.create(path + ".json"), "w") as stream:
-            json.dump({"executable": sys.executable, "window_s": WINDOW_S}, stream)
+        with os.fdopen(journal.create(path + ".json"), "wb") as stream:
+            stream.write(plain_json.dumps({"executable": sys.executable, "window_s": WINDOW_S}).encode("ascii"))
         tracker = memray.Tracker(
             destination=memray.FileDestination(path + ".memray", overwrite=False, compress_on_exit=False),
             native_traces=True,

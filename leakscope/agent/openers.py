@@ -7,14 +7,13 @@ what is not known here is opened with ``gc.get_referents``, which calls only wha
 import gc
 import sys
 import types
-from collections import OrderedDict, defaultdict, deque
+from _collections import OrderedDict, defaultdict, deque
 
+from . import reading
 from .names import (
-    HEAPTYPE,
     basicsize_of,
-    flags_of,
-    frame_locals,
     getattr_code,
+    ids_of,
     is_user_file,
     is_written_in_c,
     module_file,
@@ -24,6 +23,7 @@ from .names import (
     safe_size,
     type_name,
 )
+from .reading import KEYS
 from .sampling import BIG_ATOM_BYTES, IDENTIFIER_KEYS, SAMPLE, SAMPLE_MIXED, SAMPLE_NESTED, VISIT_ALL, spread
 
 GC_HEADER_BYTES = 16
@@ -32,22 +32,19 @@ MANY = 1000  # members of a container that may be a data set
 MANY_ENTRIES = 50000  # of a traceback that are counted one by one
 TRACEBACK_BYTES = 64
 _INLINE_ATTRIBUTES = sys.version_info >= (3, 11)
-_object_getattribute = object.__getattribute__
 _getsizeof = sys.getsizeof
 _tb_frame = types.TracebackType.tb_frame.__get__
 _f_back = types.FrameType.f_back.__get__
-_MemberDescriptor = types.MemberDescriptorType
 
 # Shared for ever or without contents worth counting: never opened, never counted.
-IGNORED = frozenset(
-    (
-        type(None), bool, type(Ellipsis), type(NotImplemented), types.ModuleType,
-        types.GetSetDescriptorType, types.MemberDescriptorType, types.WrapperDescriptorType,
-        types.MethodDescriptorType, types.ClassMethodDescriptorType, types.MappingProxyType,
-        type(sys.flags), type(sys.version_info),
-    )
-)  # fmt: skip# Objects without references, counted as part of what holds them.
-ATOMS = frozenset((int, float, complex, str, bytes, range, slice))
+IGNORED = ids_of(
+    type(None), bool, type(Ellipsis), type(NotImplemented), types.ModuleType,
+    types.GetSetDescriptorType, types.MemberDescriptorType, types.WrapperDescriptorType,
+    types.MethodDescriptorType, types.ClassMethodDescriptorType, types.MappingProxyType,
+    type(sys.flags), type(sys.version_info),
+)  # fmt: skip
+# Objects without references, counted as part of what holds them.
+ATOMS = ids_of(int, float, complex, str, bytes, range, slice)
 
 # Root and edge kinds are those of schema.py, table holders.
 ITEM, KEY, ATTRIBUTE, REFERENCE = "item", "key", "attribute", "reference"
@@ -60,11 +57,11 @@ def open_nothing(walk, obj, node, weight):
 
 
 def open_sized(walk, obj, node, weight):
-    node.own_bytes += _getsizeof(obj) * weight
+    node.own_bytes += safe_size(obj) * weight
 
 
 def open_buffer(walk, obj, node, weight):
-    size = _getsizeof(obj) * weight
+    size = safe_size(obj) * weight
     node.own_bytes += size
     if type(obj) is not bytearray:
         node.array_bytes += size
@@ -91,21 +88,7 @@ def open_list(walk, obj, node, weight):
     _add_length(walk, obj, node, length, weight)
     node.own_bytes += list.__sizeof__(obj) * weight
     if length:
-        walk.push_members(obj if type(obj) is list else _Members(list, obj), length, node, weight)
-
-
-class _Members(object):
-    """Those of an object whose class may have methods of its own. No copy: that would refer to each of them, and what
-    is held twice weighs half."""
-
-    __slots__ = ("_base", "_obj")
-
-    def __init__(self, base, obj):
-        self._base = base
-        self._obj = obj
-
-    def __iter__(self):
-        return self._base.__iter__(self._obj)
+        walk.push_members(list, obj, length, node, weight)
 
 
 def open_tuple(walk, obj, node, weight):
@@ -114,16 +97,16 @@ def open_tuple(walk, obj, node, weight):
     if length > 32:
         _add_length(walk, obj, node, length, weight)
     if length:
-        walk.push_members(obj if type(obj) is tuple else _Members(tuple, obj), length, node, weight)
+        walk.push_members(tuple, obj, length, node, weight)
 
 
 def open_set(walk, obj, node, weight):
-    base = set if set in mro_of(type(obj)) else frozenset
+    base = reading.base_of(type(obj))
     length = base.__len__(obj)
     _add_length(walk, obj, node, length, weight)
     node.own_bytes += base.__sizeof__(obj) * weight
     if length:
-        walk.push_members(obj if type(obj) is base else _Members(base, obj), length, node, weight)
+        walk.push_members(base, obj, length, node, weight)
 
 
 def open_deque(walk, obj, node, weight):
@@ -132,7 +115,7 @@ def open_deque(walk, obj, node, weight):
     node.length_limit = deque.maxlen.__get__(obj)
     node.own_bytes += deque.__sizeof__(obj) * weight
     if length:
-        walk.push_members(obj, length, node, weight)
+        walk.push_members(deque, obj, length, node, weight)
 
 
 def open_dict(walk, obj, node, weight):
@@ -142,8 +125,8 @@ def open_dict(walk, obj, node, weight):
     if not length:
         return
     if length <= IDENTIFIER_KEYS:
-        pairs = list(dict.items(obj))
-        node.member = type(pairs[0][1])
+        pairs = reading.pairs(obj)
+        node.member = type(pairs[0][1]) if pairs else None
         while pairs:
             key, value = pairs.pop()
             if type(key) is str and key.isidentifier():
@@ -152,14 +135,19 @@ def open_dict(walk, obj, node, weight):
                 walk.push(value, node, "[*]", ITEM, weight)
             walk.push(key, node, "<key>", KEY, weight)
         return
-    if length <= STATE_DICT and weight <= 1.0 and type(next(iter(dict.values(obj)))) is walk.tensor_type:
-        for value in list(dict.values(obj)):  # a state dict: each of its tensors may be a copy of another's
-            walk.push(value, node, "[*]", ITEM, weight)
+    first = type(next(reading.iterator(dict, obj), None))
+    if length <= STATE_DICT and weight <= 1.0 and first is walk.tensor_type:
+        # A state dict: each of its tensors may be a copy of another's.
+        walk.push_sample(reading.members(dict, obj), weight, node, "[*]", ITEM)
         node.member = walk.tensor_type
         return
-    walk.push_members(dict.values(obj), length, node, weight)
+    _push_pairs(walk, obj, length, node, weight)
+
+
+def _push_pairs(walk, obj, length, node, weight):
+    walk.push_members(dict, obj, length, node, weight)
     member = node.member
-    walk.push_members(dict.keys(obj), length, node, weight, KEY, "<key>")
+    walk.push_members(KEYS, obj, length, node, weight, KEY, "<key>")
     node.member = member
 
 
@@ -171,47 +159,29 @@ def push_attributes(walk, pairs, node, weight):
             walk.push(value, node, "." + name, ATTRIBUTE, weight)
 
 
-def _slots_of(walk, cls):
-    """[(name, descriptor), …] of the ``__slots__`` of a class and its bases."""
-    slots = walk.slots.get(cls)
-    if slots is None:
-        slots = []
-        for base in mro_of(cls):
-            if flags_of(base) & HEAPTYPE:
-                namespace = namespace_of(base)
-                if "__slots__" in namespace:
-                    slots += [(n, d) for n, d in list(namespace.items()) if type(d) is _MemberDescriptor]
-        walk.slots[cls] = slots
-    return slots
-
-
 def open_attributes(walk, obj, node, weight):
     """Instance dict and slots; False if there are neither."""
-    cls = type(obj)
-    found = False
-    for name, descriptor in _slots_of(walk, cls):
-        found = True
+    attributes = walk.attributes(type(obj))
+    for name, descriptor in attributes.slots:
         try:
             value = descriptor.__get__(obj)
         except AttributeError:
             continue
         walk.push(value, node, "." + name, ATTRIBUTE, weight)
-    try:
-        attributes = _object_getattribute(obj, "__dict__")
-    except Exception:
-        return found
-    if type(attributes) is not dict:
-        return found
-    if id(attributes) in walk.seen:
+    namespace = attributes.dict_of(obj)
+    if namespace is None:
+        return bool(attributes.slots)
+    if id(namespace) in walk.seen:
         return True  # a module's namespace, or shared with another object: it has its name already
-    walk.seen.add(id(attributes))
+    walk.seen.add(id(namespace))
+    length = len(namespace)
     # From 3.11 attributes live in an array in the object until somebody asks for the dict, as we just did.
-    node.own_bytes += (8 * len(attributes) + 16 if _INLINE_ATTRIBUTES else dict.__sizeof__(attributes)) * weight
-    if len(attributes) > VISIT_ALL:  # an object used as a dict: its attributes are members, not names
-        _add_length(walk, obj, node, len(attributes), weight)
-        walk.push_members(attributes.values(), len(attributes), node, weight, ATTRIBUTE, ".*")
+    node.own_bytes += (8 * length + 16 if _INLINE_ATTRIBUTES else dict.__sizeof__(namespace)) * weight
+    if length > VISIT_ALL:  # an object used as a dict: its attributes are members, not names
+        _add_length(walk, obj, node, length, weight)
+        walk.push_members(dict, namespace, length, node, weight, ATTRIBUTE, ".*")
     else:
-        push_attributes(walk, list(attributes.items()), node, weight)
+        push_attributes(walk, reading.pairs(namespace), node, weight)
     return True
 
 
@@ -258,13 +228,13 @@ def open_by_collector(walk, obj, node, weight):
             node.own_bytes += size * weight
         return
     referents = gc.get_referents(obj)
-    if not any(type(r) not in IGNORED and r is not type(obj) for r in referents):
+    if not any(id(type(r)) not in IGNORED and r is not type(obj) for r in referents):
         node.opaque = True
     length = len(referents)
     if length > VISIT_ALL:
         _add_length(walk, obj, node, length, weight)
         wanted = SAMPLE_MIXED if weight <= 1.0 else SAMPLE_NESTED
-        sample = spread(referents, length, wanted, walk.next_phase())
+        sample = spread(referents, wanted, walk.next_phase())
         del referents[:]  # they would count as references of the job's
         walk.push_sample(sample, weight * length / len(sample), node, ".~", REFERENCE)
         return
@@ -286,7 +256,7 @@ def open_lru_cache(walk, obj, node, weight):
     info = type(obj).cache_info(obj)
     _add_length(walk, obj, node, info[3], weight)
     node.length_limit = info[2]
-    attributes = obj.__dict__
+    attributes = reading.attributes_of(obj) or {}
     function = attributes.get("__wrapped__")
     code = getattr_code(function)
     if code is not None:
@@ -301,10 +271,7 @@ def open_lru_cache(walk, obj, node, weight):
         if type(referent) is dict and referent is not attributes and len(referent) == info[3]:
             walk.seen.add(id(referent))
             node.own_bytes += dict.__sizeof__(referent) * weight
-            walk.push_members(referent.values(), len(referent), node, weight)
-            member = node.member
-            walk.push_members(referent.keys(), len(referent), node, weight, KEY, "<key>")
-            node.member = member
+            _push_pairs(walk, referent, info[3], node, weight)
             break
 
 
@@ -314,7 +281,7 @@ def open_frame(walk, obj, node, weight):
         return
     owner = (qualname_of(code), obj.f_globals.get("__name__"), code.co_filename, code.co_firstlineno)
     node.own_bytes += _getsizeof(obj) * weight
-    pairs = frame_locals(obj)
+    pairs = reading.frame_locals(obj)
     while pairs:  # popped: see push_members
         variable, value = pairs.pop()
         walk.push(value, node, " " + variable, LOCAL, weight, None, named_by(variable, owner))
@@ -341,14 +308,11 @@ def open_suspended(attribute):
         frame = getattr(obj, attribute)  # C member of an exact type
         if frame is not None:
             open_frame(walk, frame, node, weight)
-        awaited = getattr(obj, _AWAITED[attribute], None)
+        awaited = reading.awaited_by(obj)
         if awaited is not None:
             walk.push(awaited, node, " await ", REFERENCE, weight)
 
     return open_suspended
-
-
-_AWAITED = {"gi_frame": "gi_yieldfrom", "cr_frame": "cr_await", "ag_frame": "ag_await"}
 
 
 def open_traceback(walk, obj, node, weight):
@@ -370,7 +334,7 @@ def open_traceback(walk, obj, node, weight):
         return
     length = len(entries)
     rest = walk.node_at(node, ".tb_next", REFERENCE, types.TracebackType, None, None)
-    sample = entries if length <= VISIT_ALL else spread(entries, length, SAMPLE, walk.next_phase())
+    sample = entries if length <= VISIT_ALL else spread(entries, SAMPLE, walk.next_phase())
     rest.count += length * weight
     rest.opened += length * weight
     rest.visits += length
@@ -437,8 +401,8 @@ def open_array(walk, obj, node, weight):
 
 def open_image(walk, obj, node, weight):
     """PIL's pixel storage, which no Python object holds: 1 byte a pixel in one-band modes, else 4."""
-    width, height = _object_getattribute(obj, "size")
-    mode = _object_getattribute(obj, "mode")
+    width, height = type(obj).size.__get__(obj)
+    mode = type(obj).mode.__get__(obj)
     size = width * height * (1 if mode in ("1", "L", "P") else 4) * weight
     node.own_bytes += size
     node.array_bytes += size
@@ -447,9 +411,9 @@ def open_image(walk, obj, node, weight):
 def open_canvas(walk, obj, node, weight):
     """The pixels that matplotlib has drawn on, 4 bytes each, in C++."""
     open_instance(walk, obj, node, weight)
-    attributes = _object_getattribute(obj, "__dict__")
+    attributes = reading.attributes_of(obj) or {}
     width, height = attributes.get("width"), attributes.get("height")
-    if type(width) in (int, float) and type(height) in (int, float):
+    if all(kind is int or kind is float for kind in (type(width), type(height))):
         size = int(width) * int(height) * 4 * weight
         node.own_bytes += size
         node.array_bytes += size
@@ -474,10 +438,10 @@ def open_thread_local(walk, obj, node, weight):
     """threading.local: one namespace a thread, all under the same names."""
     for referent in gc.get_referents(obj):
         if type(referent) is dict:
-            for namespace in list(referent.values()):
+            for namespace in reading.members(dict, referent):
                 if type(namespace) is dict and id(namespace) not in walk.seen:
                     walk.seen.add(id(namespace))
-                    push_attributes(walk, list(namespace.items()), node, weight)
+                    push_attributes(walk, reading.pairs(namespace), node, weight)
 
 
 def open_context_variable(walk, obj, node, weight):
@@ -492,7 +456,7 @@ def open_context(walk, obj, node, weight):
         walk.push(value, node, "[%s]" % variable.name, REFERENCE, weight)
 
 
-BASES = {
+_BASES = {
     list: _with_attributes(open_list),
     tuple: _with_attributes(open_tuple),
     dict: _with_attributes(open_dict),
@@ -506,24 +470,25 @@ BASES = {
     int: open_sized,
     float: open_sized,
 }
-OPENERS = {
-    list: open_list,
-    tuple: open_tuple,
-    dict: open_dict,
-    OrderedDict: open_dict,
-    defaultdict: open_dict,
-    set: open_set,
-    frozenset: open_set,
-    deque: open_deque,
-    bytearray: open_buffer,
-    memoryview: open_memoryview,
-    types.FrameType: open_frame,
-    types.TracebackType: open_traceback,
-    types.GeneratorType: open_suspended("gi_frame"),
-    types.CoroutineType: open_suspended("cr_frame"),
-    types.AsyncGeneratorType: open_suspended("ag_frame"),
-}
-BY_NAME = {
+BASES = {id(cls): opener for cls, opener in _BASES.items()}
+OPENERS = [
+    (list, open_list),
+    (tuple, open_tuple),
+    (dict, open_dict),
+    (OrderedDict, open_dict),
+    (defaultdict, open_dict),
+    (set, open_set),
+    (frozenset, open_set),
+    (deque, open_deque),
+    (bytearray, open_buffer),
+    (memoryview, open_memoryview),
+    (types.FrameType, open_frame),
+    (types.TracebackType, open_traceback),
+    (types.GeneratorType, open_suspended("gi_frame")),
+    (types.CoroutineType, open_suspended("cr_frame")),
+    (types.AsyncGeneratorType, open_suspended("ag_frame")),
+]
+BY_NAME = {  # types of C, which are not known before their module is imported
     "functools._lru_cache_wrapper": open_lru_cache,
     "_contextvars.ContextVar": open_context_variable,
     "_contextvars.Context": open_context,
@@ -534,7 +499,6 @@ BY_NAME = {
     "array.array": open_buffer,
     "_io.BytesIO": open_buffer,
     "_io.StringIO": open_text_buffer,
-    "matplotlib.backends.backend_agg.RendererAgg": open_canvas,
     "ImagingCore": open_image,
     "PIL._imaging.ImagingCore": open_image,
 }
@@ -542,8 +506,9 @@ BY_NAME.update(
     ("pyarrow.lib." + name, open_arrow)
     for name in ("Buffer", "ResizableBuffer", "ForeignBuffer", "Table", "RecordBatch", "ChunkedArray")
 )
+BY_NAME_IN_PYTHON = {"matplotlib.backends.backend_agg.RendererAgg": open_canvas}
 # Their reference count tells how many share one: nothing they hold points back at them as a rule. Instances do have
 # back references (child.parent), so theirs are checked against the census instead.
-COUNTED_BY_REFERENCES = frozenset(
-    (list, tuple, dict, set, frozenset, deque, bytearray, OrderedDict, defaultdict, types.FrameType)
+COUNTED_BY_REFERENCES = ids_of(
+    list, tuple, dict, set, frozenset, deque, bytearray, OrderedDict, defaultdict, types.FrameType
 )

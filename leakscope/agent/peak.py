@@ -4,11 +4,10 @@ At the end of a step the activations are gone. ``torch.autograd.backward`` is lo
 is replaced for one call between the second and the fourth step, when optimizer state exists and memory has settled.
 """
 
-import gc
 import sys
 from time import thread_time
 
-from . import autograd, heap, names, quiet, tensors
+from . import autograd, collector, doors, heap, names, quiet, tensors
 from .probes.tensors import budget
 
 FIRST_STEP, LAST_STEP = 2, 4
@@ -29,8 +28,11 @@ class Peak(object):
         module = sys.modules.get("torch.autograd")
         if self._original is None and module is not None and step < LAST_STEP:
             self._original = names.getattr_plain(module, "backward")
-            self._replacement = self._make(self._original)
-            module.backward = self._replacement
+            if doors.is_unwatched():
+                self._replacement = self._make(self._original)
+                module.backward = self._replacement
+            else:
+                self._is_done = True
         elif step >= LAST_STEP:
             self._restore()
 
@@ -59,13 +61,11 @@ class Peak(object):
 def rows(batch_storages=()):
     """Rows of table ``tensors`` as of now, without the walk: who holds a user's tensor is the takes' business."""
     kinds = {name: tensors.types_of(name) for name in ("Tensor", "Module", "Optimizer")}
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
+    with collector.HeldBack():
         wanted = frozenset().union(*kinds.values())
         _census, picked, _large = heap.sweep(wanted, autograd.is_node)
-        graph_nodes = frozenset(id(obj) for obj in picked if type(obj) not in wanted)
-        alike = {name: [obj for obj in picked if type(obj) in kind] for name, kind in kinds.items()}
+        graph_nodes = frozenset(id(obj) for obj in picked if id(type(obj)) not in wanted)
+        alike = {name: [obj for obj in picked if id(type(obj)) in kind] for name, kind in kinds.items()}
         del picked
         inventory = tensors.look(
             kinds["Tensor"], alike["Tensor"], alike["Module"], alike["Optimizer"], batch_storages, {}, with_values=False
@@ -75,9 +75,6 @@ def rows(batch_storages=()):
         inventory.parameters = []
         tensors.settle_graphs(inventory, _saved(alike["Tensor"], inventory, graph_nodes))
         return list(budget(inventory, "backward"))
-    finally:
-        if collecting:
-            gc.enable()
 
 
 def _saved(live, inventory, graph_nodes):

@@ -6,11 +6,10 @@ out batches. These functions get a wrapper when their module is imported. A wrap
 arguments, lets everything it raises pass, and itself only counts, looks at the clock and asks malloc what is in use.
 """
 
-import functools
 import sys
 from time import monotonic
 
-from . import names
+from . import names, reading
 from .allocators import malloc_in_use_bytes
 from .memory import rss_bytes
 
@@ -91,15 +90,15 @@ class Phases(object):
             self.enter(TRAIN)
 
     def hooks(self):
-        """{module: callback} for ``imports.after_import``."""
+        """{module: callback} for ``hooks.Hooks``."""
         return {
             "torch": self._watch_modules,
             "torch.utils.data.dataloader": self._watch_loaders,
-            "torch.serialization": lambda module: self._watch_saving(module, "save"),
-            "safetensors.torch": lambda module: self._watch_saving(module, "save_file"),
+            "torch.serialization": lambda hooks, module: self._watch_saving(hooks, module, "save"),
+            "safetensors.torch": lambda hooks, module: self._watch_saving(hooks, module, "save_file"),
         }
 
-    def _watch_modules(self, torch):
+    def _watch_modules(self, hooks, torch):
         cls = names.getattr_plain(names.getattr_plain(torch, "nn"), "Module")
         original = names.namespace_of(cls)["train"]  # eval() is train(False)
         # Dynamo knows this function, and compiles the original alone: no graph break of ours.
@@ -117,7 +116,7 @@ class Phases(object):
                 if not depth:
                     self._switched(mode)
 
-        cls.train = functools.update_wrapper(train, original)
+        hooks.replace(cls, "train", original, _made_alike(train, original))
 
     def _switched(self, mode):
         calls, self._calls = self._calls, 0
@@ -126,7 +125,7 @@ class Phases(object):
         if calls >= PART_OF_MODEL * self._largest and (self.current != START_UP or not mode):
             self.enter(TRAIN if mode else EVAL)
 
-    def _watch_loaders(self, module):
+    def _watch_loaders(self, hooks, module):
         cls = names.getattr_plain(module, "_BaseDataLoaderIter")
         original = names.namespace_of(cls)["__next__"]
 
@@ -135,20 +134,20 @@ class Phases(object):
             self._got(self_, batch)
             return batch
 
-        cls.__next__ = functools.update_wrapper(__next__, original)
+        hooks.replace(cls, "__next__", original, _made_alike(__next__, original))
 
     def _got(self, iterator, batch):
         try:
             self.batches += 1
             self.last_batch_at = monotonic()
-            if iterator.__dict__.get("_num_yielded") == 1:
+            if (reading.attributes_of(iterator) or {}).get("_num_yielded") == 1:
                 self.epochs += 1
             self.batch_storages = _storages(batch)
         except Exception as error:
             if names.is_foreign(error):
                 raise
 
-    def _watch_saving(self, module, name):
+    def _watch_saving(self, hooks, module, name):
         original = names.getattr_plain(module, name)
         if original is None:
             return
@@ -161,7 +160,7 @@ class Phases(object):
             finally:
                 self.enter(before)
 
-        setattr(module, name, functools.update_wrapper(save, original))
+        hooks.replace(module, name, original, _made_alike(save, original))
 
 
 def held_bytes():
@@ -197,9 +196,15 @@ def _storages(batch, depth=3):
             if kind is tensor:
                 found.append(storage_id(value))
             elif kind is dict or names.type_name(kind).endswith("BatchEncoding"):
-                data = value if kind is dict else value.__dict__.get("data", {})
-                following += list(data.values())[:64]
-            elif kind is list or tuple in names.mro_of(kind):
-                following += list(tuple.__iter__(value) if tuple in names.mro_of(kind) else value)[:64]
+                data = value if kind is dict else (reading.attributes_of(value) or {}).get("data")
+                following += reading.members(dict, data)[:64] if type(data) is dict else []
+            elif kind is list or names.is_a(kind, tuple):
+                following += reading.items_at(list if kind is list else tuple, value, range(64))
         level = following
     return tuple(found)
+
+
+def _made_alike(wrapper, original):
+    import functools  # torch has imported it: not needed where there is no torch
+
+    return functools.update_wrapper(wrapper, original)

@@ -56,7 +56,15 @@ def skip_code(*functions):
     for name in ("_dynamo", "eval_frame", "skip_code"):
         skip = names.getattr_plain(skip, name)
     if skip is not None:
-        for function in (hide, show, _find_switches, names.getattr_plain, *functions):
+        for function in (
+            hide,
+            show,
+            _find_switches,
+            names.getattr_plain,
+            names.namespace_of_module,
+            names.is_a,
+            *functions,
+        ):
             skip(function.__code__)
 
 

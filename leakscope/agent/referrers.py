@@ -9,13 +9,13 @@ import sys
 import types
 from time import thread_time
 
-from . import names
+from . import names, reading
 from .roots import CONTAINERS
 
 MAX_PASSES = 24
 MAX_LEVELS = 8
 FRONTIER = 50  # objects whose referrers are asked for at once
-_PASSIVE = frozenset((types.FunctionType, types.MethodType, types.BuiltinFunctionType, types.CodeType))
+_PASSIVE = names.ids_of(types.FunctionType, types.MethodType, types.BuiltinFunctionType, types.CodeType)
 
 
 class Chain(object):
@@ -60,7 +60,7 @@ def chain_to(obj, memory, own, deadline):
         for holder in referrers:
             key = id(holder)
             kind = type(holder)
-            if key in skip or key in objects or kind in _PASSIVE or (kind is types.FrameType and _is_ours(holder)):
+            if key in skip or key in objects or id(kind) in _PASSIVE or (kind is types.FrameType and _is_ours(holder)):
                 continue
             child = _first_of(gc.get_referents(holder), wanted)
             if child is None:
@@ -69,7 +69,7 @@ def chain_to(obj, memory, own, deadline):
             objects[key] = holder
             if _is_root(holder, kind, namespaces):
                 root = key
-                if key in namespaces or type in names.mro_of(kind):
+                if key in namespaces or names.is_a(kind, type):
                     break
                 continue
             following.append(holder)
@@ -93,22 +93,21 @@ def _first_of(referents, wanted):
 
 def _is_plain(holder):
     """Containers last: an instance leads up to a name, a list may lead anywhere."""
-    return type(holder) in CONTAINERS or type(holder) is tuple
+    return id(type(holder)) in CONTAINERS or type(holder) is tuple
 
 
 def _is_root(holder, kind, namespaces):
     if kind is dict:
         return id(holder) in namespaces
-    return type in names.mro_of(kind) or kind is types.FrameType
+    return names.is_a(kind, type) or kind is types.FrameType
 
 
 def _namespaces():
     found = {}
     for name, module in list(sys.modules.items()):
-        try:
-            found[id(object.__getattribute__(module, "__dict__"))] = str(name)
-        except Exception:
-            continue
+        namespace = names.namespace_of_module(module)
+        if namespace is not None and type(name) is str:
+            found[id(namespace)] = name
     return found
 
 
@@ -119,7 +118,7 @@ def _describe(root, objects, child_of, last, namespaces):
     chain.label, chain.named = _root_name(holder, objects[key], namespaces)
     while True:
         obj = objects[key]
-        is_container = type(obj) in CONTAINERS and not (type(obj) is dict and _is_attributes_of(obj, holder))
+        is_container = id(type(obj)) in CONTAINERS and not (type(obj) is dict and _is_attributes_of(obj, holder))
         if is_container and chain.holder_id is None and key != last:
             chain.holder_id, chain.holder_label, chain.holder_named = key, chain.label, chain.named
         if key == last:
@@ -141,13 +140,13 @@ def _root_name(holder, value, namespaces):
         return module + "." + key, (key, module, module, file, None, names.is_user_module(module, file))
     if type(holder) is types.FrameType:
         code = holder.f_code
-        key = _key_of(dict(names.frame_locals(holder)), value)
+        key = _key_of(dict(reading.frame_locals(holder)), value)
         name = getattr(code, "co_qualname", code.co_name)
         return "%s() %s" % (name, key), names.named_by(key, (name, None, code.co_filename, code.co_firstlineno))
     key = _key_of(names.namespace_of(holder), value)
     module = names.namespace_of(holder).get("__module__")
     file = names.module_file(module)
-    name = type.__getattribute__(holder, "__qualname__")
+    name = names.qualname_of(holder)
     label = "%s.%s.%s" % (module, name, key)
     return label, (key, name, module, file, None, names.is_user_module(module, file))
 
@@ -160,13 +159,10 @@ def _edge(holder, value, above):
         if _is_attributes_of(holder, above):
             return "." + key, _attribute(key, type(above))
         return ("['%s']" % key if key != "?" else "[*]"), None
-    if kind in CONTAINERS or kind is tuple:
+    if id(kind) in CONTAINERS or kind is tuple:
         return "[*]", None
-    try:
-        attributes = object.__getattribute__(holder, "__dict__")
-    except Exception:
-        attributes = None
-    if type(attributes) is dict and attributes is not value:
+    attributes = reading.attributes_of(holder)
+    if attributes is not None and attributes is not value:
         key = _key_of(attributes, value)
         if key != "?":
             return "." + key, _attribute(key, kind)
@@ -180,10 +176,7 @@ def _attribute(name, cls):
 
 
 def _is_attributes_of(namespace, holder):
-    try:
-        return object.__getattribute__(holder, "__dict__") is namespace
-    except Exception:
-        return False
+    return reading.attributes_of(holder) is namespace
 
 
 def _key_of(namespace, value):

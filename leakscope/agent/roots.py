@@ -9,7 +9,7 @@ run during the take.
 import sys
 import types
 
-from . import names, openers
+from . import names, openers, reading
 from .heap import CONTAINERS
 
 _RESUMABLE = 0x20 | 0x80 | 0x200  # code flags of generators, coroutines and asynchronous generators
@@ -43,11 +43,10 @@ def _hide_namespaces(walk):
     seen = walk.seen
     seen.add(id(sys.modules))
     for module in list(sys.modules.values()):
-        try:
-            seen.add(id(object.__getattribute__(module, "__dict__")))
-        except Exception:
-            continue
-        seen.add(id(module))
+        namespace = names.namespace_of_module(module)
+        if namespace is not None:
+            seen.add(id(namespace))
+            seen.add(id(module))
 
 
 def running_frames():
@@ -75,7 +74,7 @@ def _module(walk, name, namespace, file):
         if kind is types.FunctionType:
             if value.__globals__ is not namespace and value.__closure__ is None:
                 continue  # imported: its own module is its root; a closure is held by whoever keeps it
-        elif type in names.mro_of(kind) and names.namespace_of(value).get("__module__") != name:
+        elif names.is_a(kind, type) and names.namespace_of(value).get("__module__") != name:
             continue
         walk.root("module", shown + "." + variable, openers.GLOBAL, value, (variable, shown, name, file, None, True))
 
@@ -159,8 +158,8 @@ def _waits_to_run(stack):
     for frame in stack:
         if frame.f_code.co_name != "run" or frame.f_globals.get("__name__") != "threading":
             continue
-        for _, thread in names.frame_locals(frame)[:1]:
-            attributes = object.__getattribute__(thread, "__dict__") if base in names.mro_of(type(thread)) else {}
+        for _, thread in reading.frame_locals(frame)[:1]:
+            attributes = (reading.attributes_of(thread) if names.is_a(type(thread), base) else None) or {}
             function = attributes.get("function", attributes.get("_target"))
             code = names.getattr_code(function.__func__ if type(function) is types.MethodType else function)
             if code is not None and names.is_user_file(code.co_filename):
@@ -176,7 +175,7 @@ def _frame(walk, frame, kind):
     name = getattr(code, "co_qualname", code.co_name)
     module = frame.f_globals.get("__name__")
     owner = (name, module, code.co_filename, code.co_firstlineno)
-    for variable, value in names.frame_locals(frame):
+    for variable, value in reading.frame_locals(frame):
         walk.root(kind, short(name) + "() " + variable, openers.LOCAL, value, names.named_by(variable, owner))
 
 
@@ -214,7 +213,7 @@ def _registries(walk, lengths):
     for module_name, (owner, name) in _REGISTRIES.items():
         cls = names.getattr_plain(sys.modules.get(module_name), owner)
         container = names.namespace_of(cls).get(name) if type(cls) is type else None
-        if type(container) in CONTAINERS and id(container) not in walk.seen:
+        if id(type(container)) in CONTAINERS and id(container) not in walk.seen:
             named = (name, owner, module_name, names.module_file(module_name), None, False)
             walk.is_thorough = len(container) - lengths.setdefault(module_name, len(container)) >= REGISTRY_GROWTH
             walk.root("library", ".".join((module_name, owner, name)), openers.GLOBAL, container, named)

@@ -7,9 +7,11 @@ neither comes within some seconds (the main thread waits for others) a reduced t
 
 import ctypes
 import os
+import sys
+from _functools import partial
 from time import monotonic
 
-from . import names, quiet
+from . import doors, names, quiet, reading
 
 FIRST_TAKE_S = 1.5
 EARLY_S = 60.0  # short runs are common: in the first minute takes are denser than later
@@ -42,6 +44,10 @@ class Budget(object):
 
     def allows(self, elapsed_s):
         return self.spent_s + self.last_cost_s <= self._fraction * (elapsed_s + CREDIT_S)
+
+    def left_s(self, elapsed_s):
+        """What may still be spent."""
+        return self._fraction * (elapsed_s + CREDIT_S) - self.spent_s
 
     def is_due(self, elapsed_s, is_flat=bool):
         """``is_flat()`` tells whether memory stands where it stood after the last take."""
@@ -103,52 +109,67 @@ class Stress(Budget):
         return None
 
 
-# Something while a pending call runs. Not an attribute of the class: with that, Python 3.11 lost a reference to None
-# at each call (50 a second while memory grew, seen in a recording).
-_running = []
-
-
 class PendingCall(object):
-    """Run a function once on the main thread between two bytecodes.
+    """Run a function once on the main thread between two bytecodes, if nobody traces, profiles or debugs by then.
 
     A signal handler of the job may run inside ours, and what it raises is the job's. So the C function that is put on
-    the interpreter's list is ``PyObject_IsTrue``, with this object as its argument: it calls ``__bool__`` and hands an
-    exception on to the frame that was interrupted. (A ctypes callback would print and swallow it.)
+    the interpreter's list is ``PyObject_IsTrue``, with an object of ours as its argument, and hands an exception on to
+    the frame that was interrupted. (A ctypes callback would print and swallow it.)
 
-    While one runs no other is asked for: Python 3.11 under a tracer or profiler then never gets past the beginning of
-    a function, since what is pending keeps it from going on and cannot be served.
+    While one runs no other is asked for: Python 3.11 under a profiler (that of memray, set meanwhile) then never gets
+    past the beginning of a function, since what is pending keeps it from going on and cannot be served.
     """
 
-    def __init__(self, function):
+    def __init__(self, function, otherwise=()):
+        """``otherwise``: C functions to call instead while somebody watches."""
         self._function = function
-        self.asked_at = None
-        self._add = ctypes.pythonapi.Py_AddPendingCall
-        self._add.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
-        self._is_true = ctypes.cast(ctypes.pythonapi.PyObject_IsTrue, ctypes.c_void_p)
+        self._asked = []
+        self._entry = doors.entry(self._run, (self._asked.clear,), otherwise)
+        # To ask without a function of Python, whether it can be now or not.
+        self.ask_unseen = partial(_add_pending_call, _is_true, id(self._entry))
 
-    def __bool__(self):
+    @property
+    def asked_at(self):
+        """When it was asked for, seconds (monotonic); None: it is not waited for."""
+        return max(tuple(self._asked), default=None)
+
+    def forget(self):
+        """In a forked child: what was pending is the parent's."""
+        self._asked.clear()
+        _running.clear()
+
+    def _run(self):
         hidden = quiet.hide()  # it may come in the middle of anything, also of what is compiled or traced
         try:
             _running.append(True)
-            self.asked_at = None
             self._function()
         finally:
             _running.clear()
             quiet.show(hidden)
-        return False  # anything else would be an error to the list of pending calls
+        return True
 
-    quiet.keep_out(__bool__)
+    quiet.keep_out(_run)
 
     def ask(self):
         """False if it cannot be now: ask later. The object must outlive the call."""
-        if self.asked_at is not None:
+        asked = self._asked
+        if asked:
             return True
-        self.asked_at, add, argument = monotonic(), self._add, id(self)
+        if _is_finalizing():
+            return False
+        asked.append(monotonic())
         # Threads change places at calls: nothing is called between this look and the call that follows from it.
-        if _running or add(self._is_true, argument) != 0:
-            self.asked_at = None
+        if _running or self.ask_unseen() != 0:
+            asked.clear()
             return False
         return True
+
+
+_running = []  # something while a pending call runs
+_is_finalizing = sys.is_finalizing  # Python 3.8 sets an error where nothing can be pending any more
+_add_pending_call = ctypes.pythonapi.Py_AddPendingCall
+_add_pending_call.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
+_is_true = ctypes.cast(ctypes.pythonapi.PyObject_IsTrue, ctypes.c_void_p)
 
 
 class Steps(object):
@@ -165,27 +186,27 @@ class Steps(object):
         self.installed = False
 
     def hooks(self):
-        """{module: callback} for ``imports.after_import``."""
+        """{module: callback} for ``hooks.Hooks``."""
         return {"torch.optim.optimizer": self._install}
 
-    def _install(self, module):
+    def _install(self, hooks, module):
         register = names.getattr_plain(module, "register_optimizer_step_post_hook")
         if register is not None and not self.installed:  # torch >= 2.0
             self.installed = True
-            quiet.skip_code(PendingCall.__bool__)
-            register(self._after_step)
+            quiet.skip_code(PendingCall._run, self._after_step)
+            register(doors.hook(self._after_step))
 
-    def _after_step(self, optimizer, args, kwargs):
+    def _after_step(self):
         hidden = quiet.hide()
         try:
-            self._stepped(optimizer)
+            self._stepped(_optimizer_of(sys._getframe().f_back))
         finally:
             quiet.show(hidden)
+        return True
 
     quiet.keep_out(_after_step)
 
-    def _stepped(self, optimizer):
-        key = id(optimizer)
+    def _stepped(self, key):
         counts = self._counts
         if key not in counts and len(counts) >= 64:
             counts.clear()
@@ -195,6 +216,17 @@ class Steps(object):
             self.count = count
         self.last_at = monotonic()
         self._on_step()
+
+
+def _optimizer_of(frame):
+    """The id of the optimizer whose step calls its hooks from this frame, torch's; 0 where it is not to be found.
+
+    It is their first argument, but none gets through a door.
+    """
+    for name, value in reading.frame_locals(frame):
+        if name == "self":
+            return id(value)
+    return 0
 
 
 def request_stamp(folder):

@@ -9,14 +9,12 @@ text, or of its longest list of integers where there is none; rows of two contai
 the same memory: a second list of the same objects is no copy. **Cost** 0.1 to 0.3 ms a container.
 """
 
-import json
 import sys
-from array import array
-from collections import OrderedDict, defaultdict, deque
+from _collections import OrderedDict, defaultdict, deque
 from itertools import islice
 from zlib import crc32
 
-from . import names
+from . import names, plain_json, reading
 
 LEAST_ROWS = 1000
 LEAST_BYTES = 4 * 1024 * 1024  # a smaller container is nobody's problem, however often it is copied
@@ -36,17 +34,17 @@ _LEAST_DISTINCT = 100  # ids of a vocabulary; tags and classes of words are fewe
 _LEAST_CHARACTERS = 8  # of an alphabet; masks and most classes are fewer
 _INTEGER_TYPES = ("uint8", "int8", "int16", "int32", "int64")
 _TOKEN_KEYS = frozenset(("input_ids", "token_ids", "tokens", "ids"))
-_DICTS = frozenset((dict, OrderedDict, defaultdict))
-_LISTS = frozenset((list, tuple))
+_DICTS = names.ids_of(dict, OrderedDict, defaultdict)
+_LISTS = names.ids_of(list, tuple)
 
 
 def row_count(obj):
     """Rows of a container that may be a data set; 0 for anything else, and for fewer than LEAST_ROWS."""
     kind = type(obj)
     length = 0
-    if kind in _LISTS or kind is deque:
+    if id(kind) in _LISTS or kind is deque:
         length = len(obj)
-    elif kind in _DICTS:
+    elif id(kind) in _DICTS:
         length = dict.__len__(obj)
     elif kind is _numpy_array():
         shape = kind.shape.__get__(obj)
@@ -79,7 +77,7 @@ def _sketch(obj, length):
     for position, value, address in _rows_of(obj, length):
         row = _Row()
         row.read(value, 0)
-        form = form or (STRINGS if type(value) in (str, bytes) else RECORDS)
+        form = form or (STRINGS if type(value) is str or type(value) is bytes else RECORDS)
         ids.update(row.ids)
         is_named = is_named or row.has_token_key
         rows.append((position, row, row.address if address is None else address))
@@ -87,13 +85,13 @@ def _sketch(obj, length):
         form = _form_of_integers([row for _, row, _ in rows], is_named, len(ids))
         if form is None:
             return None
-    if type(obj) in (_arrow("Table"), _arrow("ChunkedArray")):
+    if type(obj) is _arrow("Table") or type(obj) is _arrow("ChunkedArray"):
         if _is_mapped(rows[0][2]):
             form = ARROW_MAPPED
         elif form not in (TOKEN_IDS, INTEGERS):
             form = ARROW
     lists = [[position, row.size_as(form), place] + sorted(row.hashes)[:_MOST_HASHES] for position, row, place in rows]
-    return form, json.dumps(lists, separators=(",", ":"))
+    return form, plain_json.dumps(lists)
 
 
 def _form_of_integers(rows, is_named, distinct):
@@ -114,11 +112,12 @@ def _rows_of(obj, length):
     positions = list(range(_AT_ENDS))
     positions += [length * part // (_AT_ENDS + 1) for part in range(1, _AT_ENDS + 1)]
     positions += range(length - _AT_ENDS, length)
-    if kind in _LISTS or kind is deque:
-        return [(position, obj[position], None) for position in positions]
-    if kind in _DICTS:
-        values = dict.values(obj)  # only its ends can be had without going through all of it
-        ends = list(islice(values, _AT_ENDS)) + list(islice(reversed(values), _AT_ENDS))[::-1]
+    if id(kind) in _LISTS:
+        return [(position, row, None) for position in positions for row in reading.items_at(kind, obj, [position])]
+    if id(kind) in _DICTS or kind is deque:  # only the ends can be had without going through all of it
+        base = deque if kind is deque else dict
+        ends = list(islice(reading.iterator(base, obj), _AT_ENDS))
+        ends += list(islice(reading.backwards(base, obj), _AT_ENDS))[::-1]
         return list(zip(positions[:_AT_ENDS] + positions[-_AT_ENDS:], ends, [None] * len(ends)))
     if kind is _numpy_array():
         return _rows_of_array(kind, obj, positions)
@@ -164,7 +163,7 @@ def _address(part):
 
 def _is_mapped(address):
     """Data of a memory-mapped file is page cache, not memory of the process. **Cost** 1 ms: reads the maps."""
-    with open("/proc/self/maps") as stream:
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as stream:
         for line in stream:
             start, _, end = line.split(" ", 1)[0].partition("-")
             if int(start, 16) <= address < int(end, 16):
@@ -175,6 +174,10 @@ def _is_mapped(address):
 
 def _arrow(name):
     return names.getattr_plain(sys.modules.get("pyarrow.lib"), name)
+
+
+def _array():
+    return names.getattr_plain(sys.modules.get("array"), "array")
 
 
 def _numpy_array():
@@ -228,31 +231,29 @@ class _Row(object):
     def _read_container(self, value, kind, depth):
         if self._read_integers(value, kind) or self._read_tensor(value):
             return
-        mro = names.mro_of(kind)
-        if dict in mro:
-            for key, item in islice(dict.items(value), _MOST_VALUES):
+        base = reading.base_of(kind)
+        if base is dict:
+            for key, item in reading.pairs(value, _MOST_VALUES):
                 if type(key) is str and key in _TOKEN_KEYS and not self.hashes:
                     self.has_token_key = True
                     self._read_tensor(item, most_dimensions=2)
                 self.read(item, depth + 1)
-        elif list in mro or tuple in mro:
-            base = list if list in mro else tuple
-            for item in islice(base.__iter__(value), _MOST_VALUES):
+        elif base is list or base is tuple:
+            for item in reading.items_at(base, value, range(_MOST_VALUES)):
                 self.read(item, depth + 1)
         elif not names.is_written_in_c(kind):
-            try:
-                attributes = object.__getattribute__(value, "__dict__")
-            except AttributeError:
-                return  # slots only
-            if type(attributes) is dict:
+            attributes = reading.attributes_of(value)
+            if attributes is not None:
                 self.read(attributes, depth + 1)
 
     def _read_integers(self, value, kind):
-        if kind in _LISTS:
-            if len(value) < 2 or type(value[0]) is not int or type(value[-1]) is not int:
+        if id(kind) in _LISTS:
+            length = len(value)
+            ends = reading.items_at(kind, value, [0, length - 1]) if length >= 2 else []
+            if len(ends) < 2 or type(ends[0]) is not int or type(ends[1]) is not int:
                 return False
-            integers = value[:_MOST_INTEGERS]
-        elif kind is array and value.typecode in "hHiIlLqQ":
+            integers = reading.items_at(kind, value, range(min(length, _MOST_INTEGERS)))
+        elif kind is _array() and value.typecode in "hHiIlLqQ":
             integers = value[:_MOST_INTEGERS].tolist()
         elif kind is _numpy_array():
             if kind.ndim.__get__(value) != 1 or kind.dtype.__get__(value).kind not in "iu":

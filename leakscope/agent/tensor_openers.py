@@ -5,13 +5,12 @@ the descriptors of torch's own base class, since a subclass may have put propert
 """
 
 import sys
-from collections import OrderedDict
+from _collections import OrderedDict
 
-from . import autograd
+from . import autograd, reading
 from .names import HEAPTYPE, basicsize_of, flags_of, getattr_plain, mro_of, namespace_of, type_name
 from .openers import ATTRIBUTE, GC_HEADER_BYTES, REFERENCE, open_attributes, push_attributes
 
-_object_getattribute = object.__getattribute__
 _HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")  # the second since torch 2.1
 
 
@@ -43,9 +42,9 @@ def open_tensor(walk, obj, node, weight):
         elif has_history and walk.graphs is not None:
             open_graph(walk, tensor.grad_fn.__get__, obj, node, weight)
         if type(obj) is not tensor and flags_of(type(obj)) & HEAPTYPE:
-            attributes = _object_getattribute(obj, "__dict__")
+            attributes = walk.attributes(type(obj)).dict_of(obj)
             if attributes:
-                push_attributes(walk, list(attributes.items()), node, weight)
+                push_attributes(walk, reading.pairs(attributes), node, weight)
 
 
 def hooks_of(tensor):

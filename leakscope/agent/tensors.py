@@ -12,7 +12,7 @@ only of views (asking makes a Python wrapper that lives as long as the storage).
 import sys
 from time import perf_counter
 
-from . import names, weights
+from . import names, reading, weights
 
 PARAMETER, BUFFER, GRADIENT, OPTIMIZER, MASTER = "parameter", "buffer", "gradient", "optimizer-state", "master-weight"
 BATCH, SAVED, ACTIVATION, USER, OTHER = "batch", "saved-for-backward", "activation", "user-held", "other"
@@ -79,7 +79,10 @@ class Inventory(object):
 
 
 def types_of(kind):
-    """The types of torch that one is after ("Tensor", "Module", "Optimizer", "Iterator"), subclasses included."""
+    """Ids of the types of torch that one is after ("Tensor", "Module", "Optimizer", "Iterator"), subclasses included.
+
+    Good for as long as nobody has had the chance to let go of one of them.
+    """
     torch = sys.modules.get("torch")
     module, name = {
         "Tensor": (torch, "Tensor"),
@@ -90,15 +93,13 @@ def types_of(kind):
     base = names.getattr_plain(module, name)
     if base is None:
         return frozenset()
-    found = {base}
+    found = {id(base)}
     queue = [base]
     while queue:
         for subclass in type.__subclasses__(queue.pop()):
             # A wrapper (DTensor, jagged) has no memory of its own; the tensors inside it are met by themselves.
-            if not names.is_plain_class(subclass) or "__torch_dispatch__" in names.namespace_of(subclass):
-                continue
-            if subclass not in found:
-                found.add(subclass)
+            if id(subclass) not in found and "__torch_dispatch__" not in names.namespace_of(subclass):
+                found.add(id(subclass))
                 queue.append(subclass)
     return frozenset(found)
 
@@ -106,7 +107,7 @@ def types_of(kind):
 def look(types, tensors, modules, optimizers, batch_storages, memory, with_values):
     """The inventory of these live objects; None where torch is too old to be asked safely.
 
-    ``types``: the tensor types, as ``types_of`` gives them.
+    ``types``: ids of the tensor types, as ``types_of`` gives them.
 
     ``with_values``: fingerprints may be taken (they read elements: not off the training thread).
     """
@@ -170,10 +171,10 @@ def _add(inventory, tensor):
 def _inner(inventory, tensor):
     """The tensor itself, or the local part of a DTensor; None for what is no plain tensor."""
     kind = type(tensor)
-    if kind in inventory.types:
+    if id(kind) in inventory.types:
         return tensor
     local = _attributes(tensor).get("_local_tensor")
-    return local if type(local) in inventory.types else None
+    return local if id(type(local)) in inventory.types else None
 
 
 def _claim(inventory, tensor, owner, root, name):
@@ -190,20 +191,14 @@ def _claim(inventory, tensor, owner, root, name):
 
 
 def _attributes(obj):
-    try:
-        attributes = object.__getattribute__(obj, "__dict__")
-    except Exception:
-        return {}
-    return attributes if type(attributes) is dict else {}
+    return reading.attributes_of(obj) or {}
 
 
 def _claim_models(inventory, modules):
     """Parameters, then buffers, then gradients. Returns [(root id, name, tensor or None, is trained), …]."""
     inside = set()
     for module in modules:
-        children = _attributes(module).get("_modules")
-        if children:
-            inside.update(map(id, dict.values(children)))
+        inside.update(id(child) for _, child in _entries(_attributes(module), "_modules"))
     owned = []
     buffers = []
     for root in modules:
@@ -219,12 +214,12 @@ def _claim_models(inventory, modules):
                 continue
             seen.add(id(module))
             attributes = _attributes(module)
-            for name, tensor in list(dict.items(attributes.get("_parameters") or {})):
+            for name, tensor in _entries(attributes, "_parameters"):
                 owned.append((id(root), _plain(prefix + name), tensor, True))
-            for name, tensor in list(dict.items(attributes.get("_buffers") or {})):
+            for name, tensor in _entries(attributes, "_buffers"):
                 if tensor is not None:
                     buffers.append((id(root), _plain(prefix + name), tensor, None))
-            for name, child in list(dict.items(attributes.get("_modules") or {})):
+            for name, child in _entries(attributes, "_modules"):
                 if child is not None:
                     stack.append((prefix + name + ".", child))
     base = inventory._tensor
@@ -249,6 +244,14 @@ def _claim_models(inventory, modules):
     return owned + buffers
 
 
+def _entries(attributes, name):
+    """[(name, value), ...] of a dict that a module keeps."""
+    entries = attributes.get(name)
+    if not names.is_a(type(entries), dict):
+        return []
+    return [entry for entry in reading.pairs(entries) if type(entry[0]) is str]
+
+
 def _plain(name):
     for wrapper in _WRAPPERS:
         name = name.replace(wrapper, "")
@@ -265,24 +268,24 @@ def _claim_optimizers(inventory, optimizers):
         root = id(optimizer)
         inventory.roots[root] = (names.type_name(type(optimizer)), False, None)
         if type(groups) is list:
-            for group in groups:
+            for group in reading.members(list, groups):
                 parameters = group.get("params") if type(group) is dict else None
-                for i, tensor in enumerate(parameters if type(parameters) is list else ()):
+                for i, tensor in enumerate(reading.members(list, parameters) if type(parameters) is list else ()):
                     _claim(inventory, tensor, MASTER, root, "params[%d]" % i)
-        if state is not None and dict in names.mro_of(type(state)):
-            for i, entry in enumerate(list(dict.values(state))):  # .values(): a defaultdict must not make entries
+        if state is not None and names.is_a(type(state), dict):
+            for i, entry in enumerate(reading.members(dict, state)):
                 _claim_state(inventory, entry, root, "state[%d]" % i, 3)
 
 
 def _claim_state(inventory, value, root, name, depth):
     kind = type(value)
-    if kind in inventory.types or inventory._tensor in names.mro_of(kind):
+    if id(kind) in inventory.types or names.is_a(kind, inventory._tensor):
         _claim(inventory, value, OPTIMIZER, root, name)
     elif depth and kind is dict:
-        for key, item in list(value.items()):
+        for key, item in reading.pairs(value):
             _claim_state(inventory, item, root, "%s.%s" % (name, key) if type(key) is str else name, depth - 1)
-    elif depth and kind in (list, tuple):
-        for item in list(value):
+    elif depth and (kind is list or kind is tuple):
+        for item in reading.members(kind, value):
             _claim_state(inventory, item, root, name, depth - 1)
 
 

@@ -7,6 +7,8 @@ is: two jobs of one user make segments of the same names.
 import os
 import sys
 
+from . import reading
+
 MAIN = "resource_tracker.py"
 MOST_SEGMENTS = 20000
 
@@ -23,7 +25,7 @@ def rows(main_thread):
 def _names(frame):
     while frame is not None:
         if frame.f_code.co_name == "main" and os.path.basename(frame.f_code.co_filename) == MAIN:
-            cache = frame.f_locals.get("cache")
+            cache = dict(reading.frame_locals(frame)).get("cache")
             names = cache.get("shared_memory") if type(cache) is dict else None
             return names if type(names) is set else None
         frame = frame.f_back

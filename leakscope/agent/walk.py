@@ -17,11 +17,21 @@ itself calls. **Cost** about 1.2 us an object visited (Python 3.11).
 
 import sys
 import types
-from collections import defaultdict, deque
+from _collections import deque
 from time import thread_time
 
-from . import autograd, class_openers, openers, tensor_openers
-from .names import getattr_plain, is_foreign, is_written_in_c, mro_of, namespace_of, type_name
+from . import autograd, class_openers, openers, reading, tensor_openers
+from .names import (
+    ByClass,
+    getattr_plain,
+    is_a,
+    is_foreign,
+    is_made_in_c,
+    is_written_in_c,
+    mro_of,
+    namespace_of,
+    type_name,
+)
 from .openers import ATOMS, IGNORED, ITEM, KEY
 from .sampling import (
     BIG_ATOM_BYTES,
@@ -33,7 +43,7 @@ from .sampling import (
     SAMPLE_NESTED,
     SIZED,
     VISIT_ALL,
-    spread,
+    picked,
 )
 
 _getsizeof = sys.getsizeof
@@ -101,9 +111,9 @@ class Walk(object):
         self._expand_limit = expand_limit
         self._index = {}
         self._queue = deque()
-        self._openers = dict(openers.OPENERS)
-        self._openers.update(class_openers.OPENERS)
-        self.slots = {}
+        self._openers = {id(cls): opener for cls, opener in openers.OPENERS + class_openers.OPENERS}
+        self._classes = []  # whose openers are known: a class that is gone gives its id to another
+        self._attributes = {}
         self._samplings = 0
         self.is_thorough = False  # also with what libraries hold
         self.held = frozenset()  # ids of what a list of the taker's refers to meanwhile
@@ -115,6 +125,7 @@ class Walk(object):
         self.array_type = None
         self.large = {}  # node -> container of many members: for the probe that looks for copies of data
         self._divided = {}
+        self.factors = {}  # (path, type): of a walk with a census, for one without
         self._counted_by_references = openers.COUNTED_BY_REFERENCES | ATOMS
         self._own_references = self._count_own_references()
         self.graphs = None
@@ -126,26 +137,26 @@ class Walk(object):
         node = Node(None, "", ITEM, list, "")
         members = ["%d" % id(node)]
         size = _getsizeof(members[0])
-        self.push_members(members, 1, node, 1000.0)
+        self.push_members(list, members, 1, node, 1000.0)
         return round(1000.0 * size / node.own_bytes) - 1
 
     def _find_array_libraries(self, with_tensors, reads_saved, graph_nodes):
         numpy = sys.modules.get("numpy")
         array = getattr_plain(numpy, "ndarray")
-        if type(array) is type:
+        if type(array) is type and is_made_in_c(array):
             self.array_type = array
-            self._counted_by_references |= {array}
+            self._counted_by_references |= {id(array)}
         torch = sys.modules.get("torch")
         tensor = getattr_plain(torch, "Tensor")
         binding = getattr_plain(torch, "_C")
         if tensor is not None and binding is not None:
             if not with_tensors:  # off the training thread nothing of a tensor is read
-                self._openers[tensor] = openers.open_nothing
-                self._openers[getattr_plain(getattr_plain(torch, "nn"), "Parameter")] = openers.open_nothing
+                self._openers[id(tensor)] = openers.open_nothing
+                self._openers[id(getattr_plain(getattr_plain(torch, "nn"), "Parameter"))] = openers.open_nothing
                 return
             self.tensor_type = tensor
             self.tensor_hooks = tensor_openers.hooks_of(tensor)
-            self._counted_by_references |= {tensor}
+            self._counted_by_references |= {id(tensor)}
             self.storage_id = getattr_plain(binding, "_storage_id")
             self._use_count = _use_count(binding)
             if self.storage_id is not None:
@@ -184,9 +195,10 @@ class Walk(object):
             if id(obj) in landmarks:
                 landmarks[id(obj)] = node
             cls = type(obj)
-            opener = openers.get(cls)
+            opener = openers.get(id(cls))
             if opener is None:
-                opener = openers[cls] = self._opener_for(cls)
+                opener = openers[id(cls)] = self._opener_for(cls)
+                self._classes.append(cls)
             try:
                 opener(self, obj, node, weight)
             except Exception as error:
@@ -204,21 +216,21 @@ class Walk(object):
         return limit
 
     def _opener_for(self, cls):
-        mro = mro_of(cls)
-        if self.array_type is not None and self.array_type in mro:
+        if self.array_type is not None and is_a(cls, self.array_type):
             return openers.open_array
-        if self.tensor_type is not None and self.tensor_type in mro:
+        if self.tensor_type is not None and is_a(cls, self.tensor_type):
             return tensor_openers.open_tensor
-        if type in mro:
+        if is_a(cls, type):
             return class_openers.open_class
-        if types.ModuleType in mro:
+        if is_a(cls, types.ModuleType):
             return openers.open_nothing
+        mro = mro_of(cls)
         for base in mro:
-            opener = openers.BASES.get(base)
+            opener = openers.BASES.get(id(base))
             if opener is not None:
                 return opener
         name = type_name(cls)
-        special = openers.BY_NAME.get(name)
+        special = (openers.BY_NAME if is_made_in_c(cls) else openers.BY_NAME_IN_PYTHON).get(name)
         if special is not None:
             return special
         if name.startswith("_leakscope_agent."):
@@ -231,7 +243,7 @@ class Walk(object):
 
     def push(self, obj, parent, label, edge, weight, root=None, named=None):
         cls = type(obj)
-        if cls in IGNORED:
+        if id(cls) in IGNORED:
             return
         key = id(obj)
         seen = self.seen
@@ -241,13 +253,13 @@ class Walk(object):
             return
         seen.add(key)
         references = 1
-        if weight > 1.0 and cls in self._counted_by_references:
+        if weight > 1.0 and id(cls) in self._counted_by_references:
             # Held r times, each way by which a sample comes to an object stands for weight / r of its kind.
             references = max(1, _getrefcount(obj) - self._own_references - (key in self.held))
             if references > 1 and cls is self.tensor_type and self._use_count is not None and self._use_count(obj) > 1:
                 references -= 1
             weight /= references
-        if cls not in ATOMS:
+        if id(cls) not in ATOMS:
             node = self.node_at(parent, label, edge, cls, root, named)
             node.count += weight
             entry = [obj, node, weight]
@@ -279,12 +291,19 @@ class Walk(object):
         node.count += share
         entry[2] += share  # in time if it still waits in the queue; else its place is scaled by count over opened
 
+    def attributes(self, cls):
+        """How those of its objects are read."""
+        found = self._attributes.get(id(cls))
+        if found is None:
+            found = self._attributes[id(cls)] = reading.Attributes(cls)
+        return found
+
     def existing(self, parent, label, cls):
         """The place if anything was found there; None."""
-        return self._index.get((parent, label, cls))
+        return self._index.get((parent, label, id(cls)))
 
     def node_at(self, parent, label, edge, cls, root, named):
-        key = (parent, label, cls)
+        key = (parent, label, id(cls))  # the node holds the class
         node = self._index.get(key)
         if node is not None:
             return node
@@ -306,39 +325,42 @@ class Walk(object):
         self.nodes.append(node)
         return node
 
-    def push_members(self, members, length, node, weight, edge=ITEM, label="[*]"):
-        """Members of a container: all of a small one, a weighted sample of a large one. ``members`` may be a view."""
+    def push_members(self, base, obj, length, node, weight, edge=ITEM, label="[*]"):
+        """Members of a container (``reading.members``): all of a small one, a weighted sample of others."""
         is_nested = weight > 1.0 or (node.root == "library" and not self.is_thorough)
         if length <= (2 * SAMPLE_NESTED if is_nested else VISIT_ALL):
-            sample = list(members)
+            sample = reading.members(base, obj)
             if sample:
                 node.member = type(sample[-1])
-            while sample:
-                member = sample.pop()  # popped, so that a reference count says what the job holds, not what we hold
-                self.push(member, node, label, edge, weight)
+                self.push_sample(sample, weight, node, label, edge)
             return
-        wanted = SAMPLE_NESTED if is_nested else SAMPLE
-        sample = spread(members, length, wanted, self.next_phase())
-        if weight <= 1.0 and length <= LARGEST_SCAN and type(sample[0]) in SIZED:
-            kinds = set(map(type, members))
-            if kinds <= SIZED:
-                sizes = sorted(zip(map(_getsizeof, members), range(length)), reverse=True)[:LARGEST]
-                if sizes[0][0] > 8 * sizes[-1][0]:
-                    wanted_positions = {position for _size, position in sizes}
-                    largest = [m for i, m in enumerate(members) if i in wanted_positions]
-                    for member in largest:
-                        self.push(member, node, label, edge, weight)
-                    del largest, member
-                    length -= len(wanted_positions)
+        sample = picked(base, obj, length, SAMPLE_NESTED if is_nested else SAMPLE, self.next_phase())
+        if not sample:
+            return
+        if weight <= 1.0 and length <= LARGEST_SCAN and id(type(sample[0])) in SIZED:
+            length -= self._push_largest(base, obj, node, weight, edge, label)
         node.member = type(sample[len(sample) // 2])
         self.push_sample(sample, weight * length / len(sample), node, label, edge)
+
+    def _push_largest(self, base, obj, node, weight, edge, label):
+        """The largest, where all members are containers or texts; returns how many."""
+        everything = reading.members(base, obj)
+        if not everything or not all(map(SIZED.__contains__, map(id, map(type, everything)))):
+            return 0
+        sizes = sorted(zip(map(_getsizeof, everything), range(len(everything))), reverse=True)[:LARGEST]
+        if sizes[0][0] <= 8 * sizes[-1][0]:
+            return 0
+        largest = [everything[position] for _size, position in sizes]
+        del everything  # it refers to each of them, and what is held twice weighs half
+        self.push_sample(largest, weight, node, label, edge)
+        return len(sizes)
 
     def next_phase(self):
         self._samplings += 1
         return self._samplings * GOLDEN % 1.0
 
     def push_sample(self, sample, weight, node, label, edge):
-        while sample:
+        while sample:  # popped, so that a reference count says what the job holds, not what we hold
             member = sample.pop()
             self.push(member, node, label, edge, weight)
 
@@ -348,18 +370,17 @@ class Walk(object):
         return self.truncated or (self.graphs is not None and self.graphs.truncated)
 
     def finish(self, census):
-        """Extrapolate and add up. ``census`` is {type: count of objects the collector tracks}."""
+        """Extrapolate and add up. ``census``: how many objects of each class the collector tracks."""
         nodes = self.nodes
-        exact = defaultdict(float)  # objects really visited, and those that sampling stands for, by type
-        estimated = defaultdict(float)
+        exact, estimated = ByClass(), ByClass()  # objects really visited, and those that sampling stands for
         cut_chains = []
         for node in nodes:
             if node.chained and node.cut:
                 cut_chains.append(node)
             elif node.count > node.visits + 0.5:
-                estimated[node.cls] += node.count
+                estimated.add(node.cls, node.count)
             else:
-                exact[node.cls] += node.count
+                exact.add(node.cls, node.count)
         chains = self._weigh_cut_chains(cut_chains, census, exact, estimated)
         for node in nodes:  # parents come before their children
             parent = node.parent
@@ -368,9 +389,12 @@ class Walk(object):
                 scale, factor = parent.scale, parent.factor
             node.count *= scale
             known = census.get(node.cls)
-            if known is not None and node.cls not in self._counted_by_references and estimated[node.cls] > 0:
+            sampled = estimated.get(node.cls, 0.0)
+            if known is not None and id(node.cls) not in self._counted_by_references and sampled > 0:
                 # Objects shared by many members were met in the sample and multiplied: there are not more than exist.
-                factor = min(factor, max(0.0, known - exact[node.cls]) / estimated[node.cls])
+                factor = min(factor, max(0.0, known - exact.get(node.cls, 0.0)) / sampled)
+            elif self.factors:
+                factor = min(factor, self.factors.get((node.path(), type_name(node.cls)), 1.0))
             node.factor = factor if node.count > node.visits + 0.5 else 1.0
             if node in chains:
                 node.count, node.factor = chains[node], 1.0
@@ -399,16 +423,18 @@ class Walk(object):
         The rest of a chain cannot be sampled, but it is known how many there are. That may be less than sampling says:
         where each of many members leads to the next, all are one chain, and sampled members stand for what is in it.
         """
-        sampled, rest, chains = defaultdict(float), {}, {}
+        sampled, rest, chains = ByClass(), ByClass(), {}
         for node in cut_chains:
-            sampled[node.cls] += node.count
-            rest[node.cls] = census.get(node.cls, 0) - exact[node.cls] - estimated[node.cls]
+            sampled.add(node.cls, node.count)
+            known = exact.get(node.cls, 0.0) + estimated.get(node.cls, 0.0)
+            rest.set(node.cls, census.get(node.cls, 0) - known)
         for node in cut_chains:
-            if node.cls in census and node.cls not in self._counted_by_references:
-                chains[node] = max(float(node.visits), rest[node.cls] * node.count / sampled[node.cls])
-                exact[node.cls] += chains[node]
+            if node.cls in census and id(node.cls) not in self._counted_by_references:
+                share = node.count / sampled.get(node.cls)
+                chains[node] = max(float(node.visits), rest.get(node.cls) * share)
+                exact.add(node.cls, chains[node])
             elif node.linked:  # not a dict in an object in a dict (torch modules): most dicts are elsewhere
-                node.count = max(node.count, rest[node.cls])
+                node.count = max(node.count, rest.get(node.cls))
         return chains
 
 

@@ -29,7 +29,22 @@ def _left_undone(recording: Recording) -> list[str]:
     notes = recording.tables["agent_notes"]
     notes = notes[notes["note"].isin(["take-skipped", "failed", "take-interrupted"])]
     sentences = [f"an inventory is missing: {text}" for text in notes["text"].dropna().drop_duplicates()]
-    return sentences[:_MOST_NOTES]
+    return [*sentences[:_MOST_NOTES], *_reduced(recording)]
+
+
+def _reduced(recording: Recording) -> list[str]:
+    """Processes with more objects than could be looked at without a pause that somebody would notice."""
+    notes = recording.tables["agent_notes"]
+    notes = notes[notes["note"] == "reduced-take"].drop_duplicates(["pid", "start_ticks"])
+    processes = recording.tables["processes"].drop_duplicates(["pid", "start_ticks"], keep="last")
+    known = {(row["pid"], row["start_ticks"]): process_name(row) for _, row in processes.iterrows()}
+    sentences = [
+        f"{known.get((pid, ticks), '')}[{int(pid)}]: {text}"
+        for pid, ticks, text in zip(notes["pid"], notes["start_ticks"], notes["text"])
+    ]
+    if len(sentences) > _MOST_NOTES:
+        sentences[_MOST_NOTES:] = [f"and so in {len(sentences) - _MOST_NOTES} more processes"]
+    return sentences
 
 
 def _without_inside_view(recording: Recording) -> list[str]:

@@ -210,9 +210,7 @@ def _of_agent(recording: Recording, failure: Failure, meaning: Meaning, words: s
         "critical",
         0.8,
         evidence,
-        doubts=[
-            "whose code went wrong is not known: no native code is blamed while the agent was at work"
-        ],
+        doubts=["whose code went wrong is not known: no native code is blamed while the agent was at work"],
         remedy=[
             f"record it without the agent: {without}",
             "if it ends well so, the fault is leakscope's: report it with this recording",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import gc
 import json
 import os
@@ -112,7 +113,7 @@ class Late(Exception): pass
 armed = False
 def handler(number, frame):
     global armed
-    if armed and "journal/agent" in frame.f_code.co_filename:  # only there: elsewhere it would end this program
+    if armed and "/leakscope-run-" in frame.f_code.co_filename:  # only there: elsewhere it would end this program
         armed = False
         raise Late("alarm")
 signal.signal(signal.SIGALRM, handler)
@@ -280,15 +281,15 @@ threading.main_thread()  # which now joins the other, in C, until the end
     assert len(waiting) >= 3
 
 
-def test_inventories_are_few_while_memory_stands_still_and_come_at_once_when_it_grows(tmp_path: Path) -> None:
+def test_inventories_are_few_while_memory_stands_still_and_come_soon_when_it_grows(tmp_path: Path) -> None:
     text = """
 import time
 kept = []
 began = time.monotonic()
-while time.monotonic() - began < 22:
+while time.monotonic() - began < 26:
     bytes(8 << 20)  # taken and given back
     time.sleep(0.02)
-while time.monotonic() - began < 25:
+while time.monotonic() - began < 34:
     kept.append(bytes(1 << 17))
     time.sleep(0.02)
 """
@@ -297,10 +298,12 @@ while time.monotonic() - began < 25:
     marks = rows(journal)
     began_ns = marks["agent_notes"][0]["time_mono_ns"]
     taken_s = [(t["time_mono_ns"] - began_ns) / 1e9 for t in marks["takes"] if t["reason"] == "schedule"]
-    flat_s = [t for t in taken_s if t < 22]
+    flat_s = [t for t in taken_s if t < 26]
     # Usual is a third of the time gone by; what is taken and given back may pass once or twice for growth.
-    assert max((after - t) / t for t, after in zip(flat_s, [*flat_s[1:], 22.0])) > 0.5, taken_s
-    assert [t for t in taken_s if 22 < t < 25], taken_s
+    assert max((after - t) / t for t, after in zip(flat_s, [*flat_s[1:], 26.0])) > 0.5, taken_s
+    # Growth is what four looks agree on, half a second apart: 2 s, and up to 5 where six others want the two cores.
+    # Were memory still thought to stand still, the next would come after 40 s.
+    assert [t for t in taken_s if 26 < t < 34], taken_s
 
 
 def test_a_fork_that_has_gained_much_by_itself_is_looked_into(tmp_path: Path) -> None:
@@ -331,18 +334,20 @@ if __name__ == "__main__":
     assert max(t["copied_bytes"] or 0 for t in found["takes"] if t["pid"] == server) < 16 << 20
 
 
-def test_a_fork_made_in_the_middle_of_a_take_has_its_collector_on(tmp_path: Path) -> None:
+def test_a_fork_made_in_the_middle_of_a_take_collects_its_garbage(tmp_path: Path) -> None:
     text = """
 import gc, os, sys, threading, time
 sys.setswitchinterval(1e-5)
 rows = [[n] for n in range(400_000)]
 ready = threading.Event()
 def forks():
-    while gc.isenabled():
+    while gc.get_count()[0] >= 0:  # held back
         time.sleep(0)
     pid = os.fork()
     if not pid:
-        os._exit(0 if gc.isenabled() else 3)
+        before = gc.get_stats()[0]["collections"]
+        kept = [{i} for i in range(10_000)]
+        os._exit(0 if gc.get_stats()[0]["collections"] > before else 3)
     print(os.WEXITSTATUS(os.waitpid(pid, 0)[1]))
     ready.set()
 threading.Thread(target=forks, daemon=True).start()
@@ -518,19 +523,20 @@ def inner():
     for _ in range(1000): later()
     done.append(1)
 
-done = []
+done, seen = [], set()
 first, second = safepoint.PendingCall(inner), safepoint.PendingCall(later)
-sys.setprofile(lambda frame, event, argument: None)
+sys.setprofile(lambda frame, event, argument: seen.add(frame.f_code.co_name))
 first.ask()
 for _ in range(1000): later()
-print(len(done), second.ask())
+sys.setprofile(None)
+print(len(done), second.ask(), "inner" in seen, "_run" in seen)
 """
 
 
 def test_a_program_with_a_profiler_gets_past_a_pending_call():
-    """Python 3.11 would hang for good if another were asked for meanwhile."""
+    """Python 3.11 would hang for good in a function of ours; and the profiler would see it."""
     done = subprocess.run([sys.executable, "-c", PENDING_UNDER_A_PROFILER], capture_output=True, text=True, timeout=60)
-    assert (done.stdout, done.stderr) == ("1 True\n", "")
+    assert (done.stdout, done.stderr) == ("0 True False False\n", "")
 
 
 CLOSES_ALL = """
@@ -571,3 +577,23 @@ print(len(calls), abs(sys.getrefcount(None) - before) < 20)
 def test_pending_calls_leave_the_references_to_none_alone():
     done = subprocess.run([sys.executable, "-c", PENDING_CALLS], capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("1100 True\n", "")
+
+
+def test_a_start_imports_little_of_the_standard_library(tmp_path: Path) -> None:
+    """Each process of a job pays for it, and what the job imports itself would be timed and traced otherwise."""
+    program = "import sys; print(sorted(sys.modules))"
+    bare = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True)
+    with_agent = run(stage(tmp_path), "-S", "-c", program.replace("sys;", "sys, sitecustomize;"))
+    ours = set(ast.literal_eval(with_agent.stdout)) - set(ast.literal_eval(bare.stdout))
+    assert "_leakscope_agent.take" in ours
+    assert not ours & {
+        "json",
+        "re",
+        "enum",
+        "collections",
+        "functools",
+        "importlib.util",
+        "base64",
+        "heapq",
+        "operator",
+    }

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from leakscope.agent import autograd, heap, names
+from leakscope.agent import autograd, heap, names, pause
 from leakscope.agent.probes import orphans
 
 torch = pytest.importorskip("torch")
@@ -97,7 +97,7 @@ def test_contexts_that_keep_their_own_output_are_seen_to_be_garbage(keeps_losses
         del x, loss
         nodes = {cls for cls in map(type, gc.get_objects()) if autograd.is_node(cls)}
         (cls,) = [cls for cls in nodes if autograd.written_half(cls) is Round]
-        verdict, chain = orphans._why(_Look(), orphans._pick(set(), [cls]), cls, 0.0)
+        verdict, chain = orphans._why(_Look(), orphans._pick(set(), [cls]), 0, cls, 0.0)
     finally:
         gc.enable()
         losses.clear()
@@ -132,6 +132,7 @@ def test_a_cycle_that_comes_once_a_step_answers_for_the_nodes_that_pile_up_with_
 
     take = types.SimpleNamespace(memory={}, reached={}, walk=types.SimpleNamespace(seen=set(), truncated=False))
     take.deadline = time.thread_time() + 30.0
+    take.is_swept, take.pauses = True, pause.unlimited()
     rows: list[dict[str, Any]] = []
     weight = torch.zeros(4, requires_grad=True)
     gc.collect()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import _thread
 import gc
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -176,9 +177,17 @@ def test_a_broken_device_is_the_jobs_to_hear_of(fake: FakeCuda) -> None:
 
 
 def test_what_a_signal_handler_of_the_job_raised_goes_on_its_way(fake: FakeCuda) -> None:
-    fake.error = type("Timeout", (Exception,), {})()
-    with pytest.raises(type(fake.error)):
-        cuda.rows(1)
+    fake.getDeviceCount = lambda: signal.raise_signal(signal.SIGUSR1)  # type: ignore[method-assign]
+    before = signal.signal(signal.SIGUSR1, _raises)
+    try:
+        with pytest.raises(KeyError):
+            cuda.rows(1)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def _raises(number: int, frame: object) -> None:
+    raise KeyError("of the job")
 
 
 def test_a_refusal_is_said_once(fake: FakeCuda) -> None:

@@ -145,8 +145,9 @@ def test_where_our_own_fault_came_is_kept(tmp_path: Path, waits: str) -> None:
     program = f"""
 import ctypes, sys
 from time import sleep
-sys.modules["_leakscope_agent.safepoint"].PATIENCE_S = 0.1
-sys.modules["_leakscope_agent.heap"].sweep = lambda *_: ctypes.string_at(0)
+main = sys.modules["_leakscope_agent"]._kept[0]
+main.safepoint.PATIENCE_S = 0.1
+main.peak.heap.sweep = lambda *_: ctypes.string_at(0)
 while True: {waits}
 """
     journal = stage(tmp_path)

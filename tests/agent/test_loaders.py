@@ -49,5 +49,5 @@ def test_a_broken_iterator_costs_nobody_the_others() -> None:
 
     odd: Any = SimpleNamespace(_workers="none", _num_yielded="many")
     rows = loaders.look([Slots(), odd])
-    assert [row["worker_pids"] for row in rows] == [""]
-    assert rows[0]["batches_yielded"] is None
+    assert [row["worker_pids"] for row in rows] == ["", ""]
+    assert [row["batches_yielded"] for row in rows] == [None, None]

@@ -19,14 +19,21 @@ import threading
 import time
 import types
 import weakref
-from collections import Counter, OrderedDict, defaultdict, deque
+from collections import OrderedDict, defaultdict, deque
 from typing import Any, NamedTuple
 
 import pytest
 
-from leakscope.agent import beyond, names, openers, roots, take
+from leakscope.agent import beyond, names, openers, reading, roots, take
 from leakscope.agent import walk as w
 from leakscope.agent.sampling import VISIT_ALL
+
+
+def census() -> names.ByClass:
+    found = names.ByClass()
+    for kind in map(type, gc.get_objects()):
+        found.add(kind, 1)
+    return found
 
 
 def walked(**held: Any) -> dict[str, w.Node]:
@@ -36,8 +43,7 @@ def walked(**held: Any) -> dict[str, w.Node]:
     for name, obj in held.items():
         walk.root("module", name, openers.GLOBAL, obj, (name, "test", "test", __file__, 1, True))
         walk.run()
-    census = Counter(map(type, gc.get_objects()))
-    walk.finish(census)
+    walk.finish(census())
     return {node.path(): node for node in walk.nodes}
 
 
@@ -461,10 +467,10 @@ def test_nothing_is_kept_alive() -> None:
         reference = weakref.ref(local)
         frame = sys._getframe()
         walk = w.Walk(time.perf_counter() + 5)
-        for name, value in names.frame_locals(frame):
+        for name, value in reading.frame_locals(frame):
             walk.root("frame", name, openers.LOCAL, value, None)
         walk.run()
-        walk.finish({})
+        walk.finish(names.ByClass())
         del walk, value, frame, name
         del local
         return reference()
@@ -476,7 +482,7 @@ def test_a_frame_whose_locals_the_job_holds_is_left_alone() -> None:
     frame = sys._getframe()
     marker = object()
     mine = locals()
-    names.frame_locals(frame)
+    reading.frame_locals(frame)
     if sys.version_info < (3, 13):
         assert mine["marker"] is marker
 
@@ -498,7 +504,7 @@ def test_a_closure_of_another_module_is_held_by_who_keeps_it(tmp_path, monkeypat
     monkeypatch.setitem(sys.modules, "services", keeper.services)
     walk = w.Walk(time.perf_counter() + 30)
     roots.feed(walk, threading.get_ident(), None, [], {})
-    walk.finish(Counter(map(type, gc.get_objects())))
+    walk.finish(census())
     (held,) = [node for node in walk.nodes if node.path().startswith("keeper.count") and node.length == 5_000]
     assert held.cls is list
 
@@ -518,7 +524,7 @@ def test_open_figures_are_found_in_matplotlib_and_weighed_with_their_pixels() ->
             pyplot.figure(figsize=(5, 4), dpi=100).canvas.draw()
         walk = w.Walk(time.perf_counter() + 30)
         roots.feed(walk, None, threading.get_ident(), [], {})
-        walk.finish(Counter())
+        walk.finish(names.ByClass())
     finally:
         pyplot.close("all")
     figures = {node.path(): node for node in walk.nodes}["matplotlib._pylab_helpers.Gcf.figs"]

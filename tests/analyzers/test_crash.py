@@ -340,7 +340,7 @@ JOBS = '  File "/home/me/train.py", line 3 in <module>\n'
 AGENTS = """  File "/home/me/.cache/leakscope/leakscope-run-0af3/agent/heap.py", line 120 in sweep
   File "/home/me/.cache/leakscope/leakscope-run-0af3/agent/main.py", line 300 in _take
 """
-IDLE = '  File "/home/me/.cache/leakscope/leakscope-run-0af3/agent/main.py", line 170 in _run\n'
+IDLE = "  <no Python frame>\n"
 HANDS_ON = """  File "/opt/venv/lib/python3.11/site-packages/torch/serialization.py", line 9 in save
   File "/home/me/.cache/leakscope/leakscope-run-0af3/agent/phases.py", line 160 in save
 """

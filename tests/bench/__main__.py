@@ -15,11 +15,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from . import jobs, picture, recorders, recordings, takes
+from . import jobs, picture, recorders, recordings, service, takes
 from .figures import RESULTS, Figure, Results, as_text
 from .runs import ROOT
 
-PARTS = ("jobs", "recorder", "recordings", "takes")
+PARTS = ("jobs", "recorder", "recordings", "takes", "service")
 
 
 def main() -> None:
@@ -51,6 +51,7 @@ def measure(parts: list[str] | tuple[str, ...], seconds: float, repeats: int) ->
             "recorder": lambda: recorders.measure(folder, seconds / 5),
             "recordings": lambda: recordings.measure(folder),
             "takes": lambda: takes.measure(folder, skipped),
+            "service": lambda: service.measure(folder),
         }
         for part in PARTS:
             if part in parts:

@@ -32,7 +32,7 @@ def _curve(name: str, make: str, counts: tuple[int, ...], per: str, folder: Path
     for count in counts:
         output = folder / "takes.parquet"
         program = [PYTHON, "-c", f"import sys, time\n{make}{_LIVE}", str(count)]
-        spent_by(recorded(program, output, "--max-overhead", "50%"))
+        spent_by(recorded(program, output, "--max-overhead", "50%", "--max-pause", "1h"))
         takes = open_recording(output).tables.takes
         budget = MILLION_MS if count <= 1_000_000 else None
         cpu.append(Figure(f"{name}: CPU time", float(takes.take_cpu_s.median()) * 1e3, "ms", None, count, per))

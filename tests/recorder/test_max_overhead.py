@@ -20,13 +20,15 @@ while time.monotonic() < ends:
 """
 
 
+def options(share: str) -> tuple[str, ...]:
+    return "-q", "-o", f"{share}.parquet", "--max-overhead", share, "--max-pause", "10s"
+
+
 def test_a_small_share_makes_fewer_inventories(tmp_path: Path) -> None:
     shares = ("0.1%", "40%")
     runs = [
         subprocess.Popen(
-            record_command(
-                "-q", "-o", f"{share}.parquet", "--max-overhead", share, "--", PYTHON, "-c", MILLION, finalize=True
-            ),
+            record_command(*options(share), "--", PYTHON, "-c", MILLION, finalize=True),
             cwd=tmp_path,
             env=environment(),
         )

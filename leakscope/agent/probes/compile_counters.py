@@ -6,9 +6,9 @@ The counters exist since torch 2.0; the history of compilations (bounded, the ne
 
 import sys
 import types
-from collections import Counter, deque
+from _collections import deque
 
-from .. import names
+from .. import names, reading
 
 TABLE = "compile_counters"
 
@@ -59,16 +59,20 @@ def _forked_workers():
     if type(slot) is types.MemberDescriptorType:  # torch 2.6 and later: a set that keeps its order, by a dict
         pools = slot.__get__(pools)
     pids = []
-    for pool in list(pools) if type(pools) in (set, dict) else ():
-        workers = names.getattr_plain(pool, "_processes")  # of a concurrent.futures.ProcessPoolExecutor, by pid
-        pids += [pid for pid in list(workers) if type(pid) is int] if type(workers) is dict else []
+    kind = type(pools)
+    for pool in reading.members(reading.KEYS if kind is dict else kind, pools) if kind is set or kind is dict else ():
+        workers = (reading.attributes_of(pool) or {}).get(
+            "_processes"
+        )  # of a concurrent.futures.ProcessPoolExecutor, by pid
+        own = reading.members(reading.KEYS, workers) if type(workers) is dict else ()
+        pids += [pid for pid in own if type(pid) is int]
     return pids
 
 
 def _recompile_count():
     """Compilations of a function beyond its first; None before torch 2.1. ``torch._dynamo.reset`` sets it back to 0."""
     compiled = names.getattr_plain(sys.modules.get("torch._dynamo.convert_frame"), "FRAME_COMPILE_COUNTER")
-    if type(compiled) is not Counter:
+    if type(compiled) is not names.getattr_plain(sys.modules.get("collections"), "Counter"):
         return None
     return sum(count - 1 for count in list(dict.values(compiled)) if count > 1)
 
@@ -76,10 +80,11 @@ def _recompile_count():
 def _history(utils):
     """[(function, file, first line), reason] of the newest compilations, oldest first."""
     metrics = names.getattr_plain(utils, "_compilation_metrics")
-    if type(metrics) not in (deque, list):
+    kind = type(metrics)
+    if kind is not deque and kind is not list:
         return
-    for entry in list(metrics):
-        fields = object.__getattribute__(entry, "__dict__")
+    for entry in reading.members(kind, metrics):
+        fields = reading.attributes_of(entry) or {}
         place = tuple(fields.get(name) for name in ("co_name", "co_filename", "co_firstlineno"))
         if type(place[0]) is str and type(place[1]) is str:  # a backward pass and a failure have no place
             yield place, fields.get("recompile_reason")
@@ -87,10 +92,10 @@ def _history(utils):
 
 def _most_often(history):
     """(function, file, line, newest reason) of what was compiled most often lately; Nones without a history."""
-    counts = Counter()
+    counts = {}
     reasons = {}
     for place, reason in history:
-        counts[place] += 1
+        counts[place] = counts.get(place, 0) + 1
         if type(reason) is str:
             reasons[place] = reason
     if not counts:

@@ -18,7 +18,7 @@ MOST_ROWS = 10
 
 def rows(take):
     """Those of most instances. **Cost** 1 us a global of the user's modules, and nothing while little is frozen."""
-    if take.frozen_count < LEAST_FROZEN or take.walk.is_cut_short():
+    if (take.frozen_count or 0) < LEAST_FROZEN or not take.is_swept or take.walk.is_cut_short():
         return
     hidden = []
     for cls in _user_classes():
@@ -44,9 +44,8 @@ def _user_classes():
     found = []
     for name, namespace, _ in names.user_namespaces():
         for value in list(namespace.values()):
-            if type in names.mro_of(type(value)) and names.namespace_of(value).get("__module__") == name:
-                if names.is_plain_class(value):
-                    found.append(value)
+            if names.is_a(type(value), type) and names.namespace_of(value).get("__module__") == name:
+                found.append(value)
                 if len(found) >= MOST_CLASSES:
                     return found
     return found

@@ -34,7 +34,7 @@ def rows(take):
 def _opaque_of_users(nodes):
     found = []
     for node in nodes:
-        if not node.opaque or node.cls in _NOT_OPAQUE or not _named(node)[5]:
+        if not node.opaque or id(node.cls) in _NOT_OPAQUE or not _named(node)[5]:
             continue
         if names.type_name(node.cls) not in _HARMLESS:
             found.append(node)
@@ -44,16 +44,8 @@ def _opaque_of_users(nodes):
 
 
 _NAMESPACES = frozenset(("_thread._local", "types.SimpleNamespace", "argparse.Namespace"))
-_NOT_OPAQUE = frozenset(
-    (
-        types.BuiltinFunctionType,
-        types.MethodType,
-        types.LambdaType,
-        types.FunctionType,
-        types.GeneratorType,
-        type,
-        property,
-    )
+_NOT_OPAQUE = names.ids_of(
+    types.BuiltinFunctionType, types.MethodType, types.FunctionType, types.GeneratorType, type, property
 )
 _HARMLESS = frozenset(
     ("_thread.lock", "_thread.RLock", "_random.Random", "object", "re.Pattern", "_io.FileIO", "datetime.datetime",
@@ -78,18 +70,18 @@ def _named(node):
             module = names.namespace_of(parent.cls).get("__module__")
             module = module if type(module) is str else None
             file = names.module_file(module)
-            named = (node.label[1:], _qualname(parent.cls), module, file, None, names.is_user_module(module, file))
+            named = (
+                node.label[1:],
+                names.qualname_of(parent.cls),
+                module,
+                file,
+                None,
+                names.is_user_module(module, file),
+            )
             node.named = named
             return named
         node = parent
     return (None, None, None, None, None, False)
-
-
-def _qualname(cls):
-    try:
-        return type.__getattribute__(cls, "__qualname__")
-    except Exception:
-        return "?"
 
 
 def _row(node):

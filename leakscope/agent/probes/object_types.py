@@ -10,9 +10,9 @@ MIN_COUNT = 500
 
 def rows(take):
     """The most numerous types, and how many of each the walk stands for."""
-    reached = {}
+    reached = names.ByClass()
     for node in take.walk.nodes:
-        reached[node.cls] = reached.get(node.cls, 0.0) + node.count
+        reached.add(node.cls, node.count)
     take.reached = reached
     ranked = sorted(take.census.items(), key=lambda item: item[1], reverse=True)[:MAX_ROWS]
     for cls, count in ranked:

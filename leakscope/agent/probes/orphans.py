@@ -11,7 +11,7 @@ import sys
 import types
 from time import thread_time
 
-from .. import autograd, heap, names, referrers
+from .. import autograd, heap, names, reading, referrers
 
 TABLE = "orphans"
 
@@ -25,27 +25,30 @@ SAMPLES_OF_GRAPH_NODES = 40  # in a row, from each place: see _why
 NEIGHBOURHOOD = 1000
 CLIMB_S = 0.1  # what a take may spend on naming the holders of its orphans
 GARBAGE, HELD, HELD_IN_C, OUTSIDE = "garbage-cycle", "held", "held-in-c", "no-python-holder"
-_BORING = frozenset(
-    (types.FunctionType, types.CodeType, types.BuiltinFunctionType, types.MethodType, type, types.ModuleType,
-     types.GetSetDescriptorType, types.MemberDescriptorType, property, staticmethod, classmethod, types.FunctionType)
+_BORING = names.ids_of(
+    types.FunctionType, types.CodeType, types.BuiltinFunctionType, types.MethodType, type, types.ModuleType,
+    types.GetSetDescriptorType, types.MemberDescriptorType, property, staticmethod, classmethod,
 )  # fmt: skip
 
 
 def rows(take):
     """Suspect types now, against what ``take.memory`` keeps of the take before. **Cost** 10 to 250 ms, if any grew."""
-    unreached = {}
+    if not take.is_swept:
+        take.memory.pop("unreached", None)  # what comes next would be compared with long ago
+        return
+    unreached = names.ByClass()
     for cls, count in take.census.items():
         missing = count - int(take.reached.get(cls, 0))
-        if missing >= MIN_HIDDEN and cls not in _BORING and missing >= _least(take, cls):
-            unreached[cls] = missing
+        if missing >= MIN_HIDDEN and id(cls) not in _BORING and missing >= _least(take, cls):
+            unreached.set(cls, missing)
     history = take.memory.setdefault("unreached", [])
-    history.append({names.type_name(cls): (count, take.census[cls]) for cls, count in unreached.items()})
+    history.append({names.type_name(cls): (count, take.census.get(cls)) for cls, count in unreached.items()})
     if len(history) < 3:
         return
     older, before = history.pop(0), history[0]
     if take.walk.truncated:
         return
-    grown = {}
+    grown = []
     for cls, count in unreached.items():
         name = names.type_name(cls)
         missing_before, count_before = before.get(name, (0, 0))
@@ -57,12 +60,12 @@ def rows(take):
         if (
             min(count - missing_before, missing_before - missing_older) >= least / 4
             and growth >= max(least, MIN_GROWTH_FRACTION * count)
-            and count - missing_before >= 0.5 * (take.census[cls] - count_before)
+            and count - missing_before >= 0.5 * (take.census.get(cls) - count_before)
         ):
-            grown[cls] = growth
+            grown.append((names.is_written_in_c(cls), -growth, len(grown), cls))
     # A class tells more than dict or tuple: instances lead to a name, and their dicts come with them.
-    suspects = sorted(grown, key=lambda cls: (names.is_written_in_c(cls), -grown[cls]))[:MAX_TYPES]
-    if not suspects:
+    suspects = [suspect[-1] for suspect in sorted(grown)[:MAX_TYPES]]
+    if not suspects or not take.pauses.allows_sweep():
         return
     suspects += _rare_nodes(take, suspects)
     # Where there was no time for all at the last take, now is the turn of those that were left out.
@@ -70,27 +73,27 @@ def rows(take):
     suspects.sort(key=lambda cls: names.type_name(cls) in climbed)
     picked = _pick(take.walk.seen, suspects)
     climbs_end = min(thread_time() + CLIMB_S, take.deadline)  # none where the walk needed all of the pause
-    for cls in suspects:
-        if picked[cls]:
-            sampled_count = len(picked[cls])
-            size = names.safe_size(picked[cls][0])
-            verdict, chain = _why(take, picked, cls, climbs_end)
+    for which, cls in enumerate(suspects):
+        if picked[which]:
+            sampled_count = len(picked[which])
+            size = names.safe_size(picked[which][0])
+            verdict, chain = _why(take, picked, which, cls, climbs_end)
             file, line = names.definition(autograd.written_half(cls))
             if verdict == OUTSIDE and file is not None and names.is_user_file(file):
                 namespace = names.namespace_of(cls)
                 take.memory.setdefault("outside", {})[namespace.get("__module__"), names.type_name(cls)] = (file, line)
             yield {
                 "type_name": names.type_name(cls),
-                "object_count": take.census[cls],
+                "object_count": take.census.get(cls),
                 "reached_count": int(take.reached.get(cls, 0)),
                 "orphan_verdict": verdict,
                 "sampled_count": sampled_count,
                 "chain": chain,
                 "owner_file": file,
                 "owner_line": line,
-                "deep_bytes": (take.census[cls] - int(take.reached.get(cls, 0))) * size,
+                "deep_bytes": (take.census.get(cls) - int(take.reached.get(cls, 0))) * size,
             }
-        picked[cls] = []
+        picked[which] = []
 
 
 def _least(take, cls):
@@ -109,41 +112,41 @@ def _rare_nodes(take, suspects):
         return []
     rare = [
         cls for cls, count in take.census.items()
-        if count - int(take.reached.get(cls, 0)) >= MIN_RARE and cls not in suspects
+        if count - int(take.reached.get(cls, 0)) >= MIN_RARE and id(cls) not in names.ids_of(*suspects)
         and autograd.is_node(cls) and autograd.written_half(cls) is not cls
     ]  # fmt: skip
     return rare[:MAX_TYPES]
 
 
 def _pick(seen, suspects):
-    """{type: objects}: a few of each suspect type that the walk did not see, of medium age."""
-    _census, objects, _large = heap.sweep(suspects)
-    picked = {}
+    """A few objects of each suspect type that the walk did not see, of medium age: one list a type."""
+    _census, objects, _large = heap.sweep(names.ids_of(*suspects))
+    picked = []
     for cls in suspects:
         alike = [o for o in objects if type(o) is cls and id(o) not in seen]
         middles = [len(alike) * (2 * i + 1) // (2 * SAMPLES) for i in range(SAMPLES)]
         run = SAMPLES_OF_GRAPH_NODES if autograd.is_node(cls) else 1
-        picked[cls] = [o for middle in middles if len(alike) > SAMPLES for o in alike[middle : middle + run]]
+        picked.append([o for middle in middles if len(alike) > SAMPLES for o in alike[middle : middle + run]])
     return picked
 
 
-def _why(take, picked, cls, climbs_end):
+def _why(take, picked, which, cls, climbs_end):
     """Most of the sample decides. Of the nodes of a graph only the newest can be judged: the others are held by it, in
     C++, where nobody can see by how many. So where one in a row is garbage, those that only C++ holds are, too.
     """
     mine = {}
-    for objects in picked.values():
+    for objects in picked:
         for obj in objects:
             mine[id(obj)] = mine.get(id(obj), 0) + 1
     obj = None
-    results = [_neighbourhood(picked[cls], i, mine) for i in range(len(picked[cls]))]
+    results = [_neighbourhood(picked[which], i, mine) for i in range(len(picked[which]))]
     garbage = [chain for verdict, chain in results if verdict == GARBAGE]
     held_in_c = sum(verdict == HELD_IN_C for verdict, _ in results)
     if garbage and (len(garbage) + held_in_c) * 2 > len(results):
         return GARBAGE, garbage[0]
     if take.memory.get("hidden_growth_is_named") or not take.memory.get("hidden"):
         return "unknown", names.type_name(cls)  # no need to know: a pass over the heap costs 60 ms per million objects
-    return _climb(take, picked, cls, climbs_end)
+    return _climb(take, picked, which, cls, climbs_end)
 
 
 def _neighbourhood(objects, which, mine):
@@ -159,7 +162,8 @@ def _neighbourhood(objects, which, mine):
     while i < len(group) and len(group) < NEIGHBOURHOOD:
         targets = []
         for referent in gc.get_referents(group[i]):
-            if type(referent) in _BORING or not gc.is_tracked(referent) or type in names.mro_of(type(referent)):
+            kind = type(referent)
+            if id(kind) in _BORING or not gc.is_tracked(referent) or names.is_a(kind, type):
                 continue
             key = id(referent)
             inside[key] = inside.get(key, 0) + 1
@@ -200,23 +204,20 @@ def _neighbourhood(objects, which, mine):
 
 def _attribute_to(group, positions):
     """('.attribute' of the first object that is one of these, its position), or ('', the first of them)."""
-    try:
-        attributes = object.__getattribute__(group[0], "__dict__")
-    except Exception:
-        return "", positions[0]
-    for name, value in list(attributes.items()) if type(attributes) is dict else ():
+    attributes = reading.attributes_of(group[0])
+    for name, value in () if attributes is None else reading.pairs(attributes):
         for k in positions:
             if value is group[k] and type(name) is str:
                 return "." + name, k
     return "", positions[0]
 
 
-def _climb(take, picked, cls, climbs_end):
+def _climb(take, picked, which, cls, climbs_end):
     """Name what holds an object of the type; the next take walks down from the container nearest to the root."""
     take.memory["climbed"].add(names.type_name(cls))
-    own = {id(objects) for objects in picked.values()}
+    own = {id(objects) for objects in picked}
     own.add(id(picked))
-    chain = referrers.chain_to(picked[cls][-1], take.memory, own, climbs_end)
+    chain = referrers.chain_to(picked[which][-1], take.memory, own, climbs_end)
     if chain is None:
         return OUTSIDE, names.type_name(cls)
     if chain.named is None:

@@ -1,6 +1,6 @@
 """Fingerprints of weights and the model, optimizer or container each belongs to, in takes that have a round of them."""
 
-import base64
+import binascii
 
 from .tensors import container_of
 
@@ -37,7 +37,7 @@ def rows(take):
             "storage_key": address & 0x7FFFFFFFFFFFFFFF,
             "requires_grad": storage.trained,
             "is_training": training,
-            "fingerprint": base64.b64encode(storage.print).decode("ascii"),
+            "fingerprint": binascii.b2a_base64(storage.print, newline=False).decode("ascii"),
         }
 
 

@@ -1,0 +1,156 @@
+"""No single piece of the agent's work holds up a job longer than it may: known before it begins."""
+
+from __future__ import annotations
+
+import _thread
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from leakscope.agent import pause, take
+
+from .staging import rows, run, stage
+
+# Says how long it stood still at most, while nothing of its own kept it from going on.
+SERVICE = """
+import gc, sys, time
+class Session:
+    def __init__(self, number): self.number, self.name = number, str(number)
+kept = [Session(n) for n in range(int(sys.argv[1]))]
+gc.freeze() if "frozen" in sys.argv else gc.collect()
+gc.disable()  # its own collections are as long
+ends, longest_s, last = time.monotonic() + 6, 0.0, time.thread_time()
+while time.monotonic() < ends:
+    time.sleep(0.001)
+    now = time.thread_time()
+    longest_s, last = max(longest_s, now - last), now
+print(longest_s)
+"""
+
+
+def taken(tmp_path: Path, *arguments: str, **options: object) -> tuple[float, dict[str, list[dict[str, object]]]]:
+    """(the longest pause of the main thread, in CPU time; what the agent recorded)."""
+    journal = stage(tmp_path, **options)
+    job = tmp_path / "job.py"
+    job.write_text(SERVICE)
+    done = run(journal, str(job), *arguments)
+    assert done.returncode == 0, done.stderr
+    return float(done.stdout), rows(journal)
+
+
+def last_before_exit(found: dict[str, list[dict[str, object]]]) -> dict[str, object]:
+    """By then the objects are there, also on a machine that needs seconds to make them."""
+    return [take for take in found["takes"] if take["safe_point"] != "exit"][-1]
+
+
+def test_a_million_objects_are_not_swept_and_it_is_said(tmp_path: Path) -> None:
+    longest_s, found = taken(tmp_path, "1000000")
+    assert longest_s < pause.PLAIN_S
+    last = last_before_exit(found)
+    assert last["gc_object_count"] is None
+    (note,) = [note["text"] for note in found["agent_notes"] if note["note"] == "reduced-take"]
+    assert "only what names lead to was looked at (--max-pause" in str(note)
+    held = [row for row in found["holders"] if row["path"] == "job.kept" and row["take"] == last["take"]]
+    assert [round(float(str(row["length"]))) for row in held] == [1_000_000]
+
+
+def test_as_it_ends_nobody_waits_and_all_are_swept(tmp_path: Path) -> None:
+    _, found = taken(tmp_path, "1000000")
+    (last,) = [take for take in found["takes"] if take["safe_point"] == "exit"]
+    assert float(str(last["gc_object_count"])) > 1_000_000
+
+
+def test_who_allows_more_gets_the_sweep(tmp_path: Path) -> None:
+    _, found = taken(tmp_path, "1000000", max_pause_s=5.0)
+    assert float(str(last_before_exit(found)["gc_object_count"])) > 1_000_000
+    assert "reduced-take" not in {note["note"] for note in found["agent_notes"]}
+
+
+def test_frozen_objects_are_not_counted_where_that_takes_too_long(tmp_path: Path) -> None:
+    longest_s, found = taken(tmp_path, "1000000", "frozen", max_pause_s=0.02)
+    assert longest_s < 0.02
+    assert last_before_exit(found)["gc_frozen_count"] is None
+
+
+@pytest.mark.parametrize("max_pause_s", [0.001, 0.01])
+def test_the_least_pause_still_gives_inventories(tmp_path: Path, max_pause_s: float) -> None:
+    _, found = taken(tmp_path, "1000", max_pause_s=max_pause_s)
+    assert len([take for take in found["takes"] if take["safe_point"] != "exit"]) >= 2
+
+
+def test_numbers_are_blocks_too_but_cost_a_sweep_nothing() -> None:
+    assert said_by("kept = [float(n) for n in range(900_000)]") == ["True", "counted"]
+    assert said_by("kept = [[n] for n in range(100_000)]") == ["True", "not counted"]
+    assert said_by("kept = [[n] for n in range(900_000)]") == ["False", "not counted"]
+
+
+def said_by(program: str, **environment: str) -> list[str]:
+    """Whether a sweep is allowed within 100 ms where ``program`` has run, and whether objects were counted for that."""
+    program += """
+import sys
+from leakscope.agent import pause, take
+pauses = pause.Pauses(0.1)
+pauses.begin(pauses.limit())
+print(pauses.allows_sweep())
+print("counted" if pauses.tracked_at_most() < sys.getallocatedblocks() / 2 else "not counted")
+"""
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def test_growth_since_the_last_sweep_is_known_before_the_next() -> None:
+    program = """
+import gc
+from leakscope.agent import pause, take
+pauses = pause.Pauses(0.02)
+def allows():
+    pauses.begin(pauses.limit())
+    return pauses.allows_sweep()
+allows()
+pauses.swept(len(gc.get_objects()), 0.001)
+print(allows())
+rows = [[n] for n in range(2_000_000)]
+print(allows(), "million" in pauses.refusal(False))
+del rows
+print(allows(), pauses.refusal(True))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["True", "False True", "True None"]
+
+
+def test_a_training_may_be_held_up_longer_than_a_service() -> None:
+    pauses = pause.Pauses()
+    plain_s = pauses.limit()
+    training_s = pauses.limit(is_training=True)
+    assert plain_s < training_s
+    assert pause.Pauses(0.05).limit(is_training=True) == 0.05  # what the user says holds everywhere
+
+
+def test_an_interpreter_that_counts_no_blocks_is_judged_by_its_memory() -> None:
+    assert said_by("kept = [[n] for n in range(1_000_000)]", PYTHONMALLOC="malloc")[0] == "False"
+    assert said_by("", PYTHONMALLOC="malloc")[0] == "True"
+
+
+class _Row:
+    def __init__(self, number: int) -> None:
+        self.text = f"row {number:090}"
+
+
+def test_what_two_hold_is_not_told_twice_where_nobody_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The census says that there are no more rows than one of both holds; the next inventory is made without one."""
+    listed = [_Row(n) for n in range(20_000)]
+    indexed = dict(enumerate(listed))
+    memory: dict[str, object] = {}
+    found = []
+    for allows in (True, False):
+        monkeypatch.setattr(pause.Pauses, "allows_sweep", lambda self, passes=1, allows=allows: allows)
+        one = take.Take(1, 5.0, memory, _thread.get_ident(), None, "pending-call", pauses=pause.unlimited())
+        rows = [dict(row) for table, row in one.run() if table == "holders"]
+        assert one.is_swept is allows
+        places = {str(row["path"]).rpartition(" ")[2]: row["deep_bytes"] for row in rows}
+        found.append(places["listed"] + places["indexed"])
+    assert found[1] == pytest.approx(found[0], rel=0.1)
+    assert found[1] < 1.5 * sum(sys.getsizeof(row.text) + 200 for row in listed)
+    assert len(indexed) == len(listed)

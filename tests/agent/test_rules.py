@@ -1,0 +1,137 @@
+"""What the agent's code may not do, wherever it stands: rules that a reader of one file cannot see broken in another.
+
+Each was broken once, and ended, hung or changed somebody's program.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import leakscope.agent
+
+AGENT = Path(leakscope.agent.__file__).parent
+FILES = sorted(AGENT.rglob("*.py"))
+# Built-in types by name: in a set, a dict or a comparison with ``in`` a found object's class would be hashed or
+# compared, by its metaclass.
+TYPES = frozenset(
+    ("list", "tuple", "dict", "set", "frozenset", "str", "bytes", "bytearray", "int", "float", "bool", "complex",
+     "type", "deque", "OrderedDict", "defaultdict")
+)  # fmt: skip
+# Where a descriptor is taken from a type of Python's own, not an attribute from an object.
+OWN_DICTS = ("type", "BaseException", "sys", "types.ModuleType")
+REPLACED = ("time", "_thread", "threading")  # by gevent, eventlet, freezegun, in the module
+
+
+def nodes(file: Path) -> Iterator[ast.AST]:
+    return ast.walk(ast.parse(file.read_text()))
+
+
+def found(file: Path, *kinds: type[ast.AST]) -> Iterator[ast.AST]:
+    return (node for node in nodes(file) if isinstance(node, kinds))
+
+
+def lines(file: Path, wrong: list[ast.AST]) -> list[str]:
+    text = file.read_text().splitlines()
+    return [f"{file.name}:{node.lineno} {text[node.lineno - 1].strip()}" for node in wrong]  # type: ignore[attr-defined]
+
+
+@pytest.fixture(params=FILES, ids=[str(file.relative_to(AGENT)) for file in FILES])
+def file(request: pytest.FixtureRequest) -> Path:
+    return Path(request.param)
+
+
+def test_frames_and_attributes_are_read_in_one_place(file: Path) -> None:
+    """``f_locals`` writes to a frame that somebody traces; ``__dict__`` and ``__getattribute__`` may be the job's."""
+    if file.name in ("reading.py", "sitecustomize.py"):
+        return
+    wrong = [
+        node
+        for node in found(file, ast.Attribute)
+        if isinstance(node, ast.Attribute)
+        and node.attr in ("f_locals", "__getattribute__", "__dict__")
+        and not (node.attr == "__dict__" and ast.unparse(node.value) in OWN_DICTS)
+        and not (node.attr == "__dict__" and file.name == "class_openers.py")  # of functions, by their exact type
+    ]
+    assert not lines(file, wrong)
+
+
+def test_classes_are_told_apart_by_their_ids(file: Path) -> None:
+    def is_type(node: ast.AST) -> bool:
+        text = ast.unparse(node)
+        return text in TYPES or re.fullmatch(r"types\.\w+Type", text) is not None
+
+    wrong: list[ast.AST] = []
+    for node in nodes(file):
+        if isinstance(node, ast.Set):
+            wrong += [node] * any(map(is_type, node.elts))
+        elif isinstance(node, ast.Dict):
+            wrong += [node] * any(is_type(key) for key in node.keys if key is not None)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("frozenset", "set") and node.args:
+            members = node.args[0].elts if isinstance(node.args[0], (ast.Tuple, ast.List)) else []
+            wrong += [node] * any(map(is_type, members))
+        elif isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.In, ast.NotIn)):
+            others = node.comparators[0]
+            asked = ast.unparse(others)
+            is_tuple = isinstance(others, ast.Tuple) and any(map(is_type, others.elts))
+            wrong += [node] * (is_tuple or asked.startswith(("mro_of(", "names.mro_of(")))
+    allowed = [node for node in wrong if file.name == "openers.py" and "open_" in ast.unparse(node)]  # made into ids
+    assert not lines(file, [node for node in wrong if node not in allowed])
+
+
+def test_no_object_is_asked_for_its_class(file: Path) -> None:
+    """``isinstance`` asks ``__class__``, which a proxy answers by evaluating what it stands for."""
+    wrong = [
+        node
+        for node in found(file, ast.Call)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "issubclass", "repr", "hash", "vars")
+    ]
+    assert not lines(file, [node for node in wrong if file.name != "sitecustomize.py"])
+
+
+def test_the_collector_and_tracers_are_left_alone(file: Path) -> None:
+    calls = (
+        "gc.disable",
+        "gc.enable",
+        "gc.freeze",
+        "gc.unfreeze",
+        "gc.set_threshold",
+        "sys.settrace",
+        "sys.setprofile",
+    )
+    wrong = [node for node in found(file, ast.Call) if isinstance(node, ast.Call) and ast.unparse(node.func) in calls]
+    assert not lines(file, wrong)
+
+
+def test_functions_that_others_replace_are_bound_when_the_agent_is_loaded(file: Path) -> None:
+    wrong = []
+    for function in found(file, ast.FunctionDef):
+        for node in ast.walk(function):
+            is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+            if is_call and ast.unparse(node.func.value) in REPLACED and node.func.attr != "stack_size":  # type: ignore
+                wrong.append(node)
+    assert not lines(file, wrong)
+
+
+def test_modules_are_loaded_with_the_agent_or_never(file: Path) -> None:
+    """``sys.modules`` does not list them: one imported later would be a second one."""
+    if file.name == "__init__.py":
+        return
+    wrong = [
+        node
+        for function in found(file, ast.FunctionDef)
+        for node in ast.walk(function)
+        if isinstance(node, ast.ImportFrom) and node.level
+    ]
+    assert not lines(file, wrong)
+
+
+def test_what_the_job_calls_is_no_function_of_python() -> None:
+    """Whoever is to be called by the interpreter or a library comes through a door."""
+    text = (AGENT / "main.py").read_text()
+    registered = re.findall(r"(?:atexit\.register\(|before=|after_in_child=)\s*(\S+)", text)
+    assert registered and all(name.startswith("doors.") for name in registered), registered

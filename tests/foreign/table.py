@@ -1,0 +1,87 @@
+"""The page of docs/ on foreign tests, from the results that are committed beside this file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from leakscope.renderers._markdown import code, escaped, head, row
+from tests.foreign.compare import TIMING
+
+RESULTS = Path(__file__).with_name("results.json")
+EXPLAINED = Path(__file__).with_name("explained.json")
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    """Lines of results; of one file the last: **errors** none, where there are none yet."""
+    if not path.exists():
+        return []
+    read = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return list({(r["commit"], r["python"], r["suite"], r["file"]): r for r in read}.values())
+
+
+def write(results: list[dict[str, Any]]) -> None:
+    """Renew the committed sums: a newer result of a file replaces the older one, whatever the commit."""
+    latest = {(r["python"], r["suite"], r["file"]): r for r in results}
+    sums: dict[tuple[str, str], dict[str, Any]] = {}
+    for (python, suite, file), r in sorted(latest.items()):
+        one = sums.setdefault(
+            (suite, python), {"suite": suite, "python": python, "files": 0, "tests": 0, "snapshots": 0}
+        )
+        one["files"] += 1
+        one["tests"] += r["tests"]
+        one["snapshots"] += r["snapshots"]
+        one["date"] = max(one.get("date", ""), r["date"])
+        one["timing"] = one.get("timing", 0) + sum(d["verdict"] == TIMING for d in r["differences"])
+        ours = [
+            {"file": file, "test": d["test"], "verdict": d["verdict"]}
+            for d in r["differences"]
+            if d["verdict"] != TIMING
+        ]
+        one.setdefault("differences", []).extend(ours)
+    lines = ",\n".join(json.dumps(one) for _, one in sorted(sums.items()))  # one a line: two runs can be compared
+    RESULTS.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+
+
+def explanation(suite: str, difference: dict[str, str]) -> str:
+    """Of the first entry of explained.json that fits: suite, part of the file's name, part of the test's."""
+    for entry in json.loads(EXPLAINED.read_text(encoding="utf-8")):
+        if entry["suite"] == suite and entry["file"] in difference["file"] and entry["test"] in difference["test"]:
+            return str(entry["why"])
+    return "not yet explained: ours"
+
+
+def page() -> str:
+    """``docs/foreign-tests.md``."""
+    sums = json.loads(RESULTS.read_text(encoding="utf-8"))
+    parts = [
+        "# Foreign tests\n",
+        "Test suites that nobody here wrote, run bare and under `leakscope record` in stress mode: a snapshot every"
+        " 50 ms, whatever it costs. The outcome of every test and the exit status of every file must be the same. What"
+        " differed ran three times more each way: it is *timing* where a bare run, too, showed what recorded ones did,"
+        " and ours in all other cases. `make foreign-tests` repeats it (hours).\n",
+        ("\n".join((head(_TITLES), *(row(_cells(one)) for one in sums))) if sums else "No run yet.") + "\n",
+        *_differences(sums),
+    ]
+    return "\n".join(parts)
+
+
+_TITLES = ("suite", "Python", "date", "files", "tests", "snapshots", "timing", "other differences")
+
+
+def _cells(one: dict[str, Any]) -> tuple[str, ...]:
+    figures = (one["files"], one["tests"], one["snapshots"], one["timing"], len(one["differences"]))
+    return (one["suite"], one["python"], one["date"], *(f"{figure:,}" for figure in figures))
+
+
+def _differences(sums: list[dict[str, Any]]) -> Iterator[str]:
+    listed = [
+        row((one["python"], code(d["file"]), code(d["test"]), d["verdict"], escaped(explanation(one["suite"], d))))
+        for one in sums
+        for d in one["differences"]
+    ]
+    if listed:
+        yield "## Differences\n"
+        yield "\n".join((head(("Python", "file", "test", "seen", "explanation")), *listed)) + "\n"

@@ -1,0 +1,5 @@
+import busy
+
+
+def test_covered():
+    assert busy.spin()

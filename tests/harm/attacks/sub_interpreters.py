@@ -1,0 +1,21 @@
+"""Interpreters within the process, made and ended one after another: strangers to one another, or akin (``legacy``)."""
+
+import sys
+
+from busy import rounds
+
+try:
+    import _interpreters as interpreters
+
+    run, akin = interpreters.exec, (("legacy",), {})
+except ImportError:
+    import _xxsubinterpreters as interpreters
+
+    run, akin = interpreters.run_string, ((), {"isolated": False} if sys.version_info >= (3, 10) else {})
+words, options = akin if sys.argv[1] == "legacy" else ((), {})
+for number in rounds():
+    if number < 40:
+        one = interpreters.create(*words, **options)
+        run(one, "import json; held = [json.dumps([1])] * 10")
+        interpreters.destroy(one)
+print(number > 0)
