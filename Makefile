@@ -10,11 +10,12 @@ SOURCES := leakscope fixtures tests
 DEMO := demo-output/run.parquet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test torture fuzz foreign-tests lint docs bench leakbench clean
+.PHONY: help demo test test-oldest sdist torture fuzz foreign-tests lint docs bench leakbench clean
 
 help:
 	@echo "make demo   record a small PyTorch training with a leak for 40 s and print the report"
 	@echo "make test   lint, type check and tests"
+	@echo "make test-oldest  recording and reports with the oldest versions of all that leakscope needs"
 	@echo "make torture  kills, full disks, storms of signals at SEEDS=50 instants; attacks on every Python; CPython's suite (1 hour)"
 	@echo "make fuzz   feed every reader bytes, led by what they execute: FUZZ_S=60 seconds each (needs atheris)"
 	@echo "make foreign-tests  suites of others, bare and recorded in stress mode (hours; FOREIGN='cpython --only test_gc' is a part)"
@@ -22,7 +23,7 @@ help:
 	@echo "make docs   renew docs/ and the tables of README.md from the program"
 	@echo "make bench  what recording costs, beside its budgets (15 minutes; BENCH='--only takes' is a part)"
 	@echo "make leakbench  how often reports are right, over all of fixtures/ (LEAKBENCH=name: some of them; SECONDS=14)"
-	@echo "make clean  remove $(VENV) and demo-output"
+	@echo "make clean  remove $(VENV), $(OLDEST) and demo-output"
 
 # Each stamp is a set of installed packages: nothing is installed again until pyproject.toml changes.
 $(VENV)/installed-run: pyproject.toml
@@ -57,6 +58,29 @@ ALONE := -n 0 --last-failed --last-failed-no-failures none
 test: lint
 	@echo "== pytest"
 	@$(RUN) -m pytest -q $(AT_ONCE) || { echo "== pytest: what failed, once more and alone"; $(RUN) -m pytest -q $(ALONE); }
+
+# The lower bounds of pyproject.toml, each as the version to install. numpy 1.24 knows no Python above 3.11.
+OLDEST := $(VENV)-oldest
+OLDEST_PYTHON ?= python3.11
+LOWER_BOUNDS = $(shell sed -n 's/^dependencies = \[\(.*\)\]/\1/p' pyproject.toml | tr -d '",' | sed 's/>=/==/g')
+OLDEST_TESTS ?= tests/storage tests/renderers tests/comparing tests/recorder tests/analyzers \
+	tests/test_cli.py tests/test_report_schema.py tests/test_jupyter.py tests/watching
+$(OLDEST)/installed: pyproject.toml
+	@echo "== $(OLDEST): installing $(LOWER_BOUNDS)"
+	@test -x $(OLDEST)/bin/python || $(OLDEST_PYTHON) -m venv $(OLDEST)
+	@$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check $(LOWER_BOUNDS) \
+		'pytest>=8' 'pytest-xdist>=3.5' 'hypothesis>=6' 'jsonschema>=4.18' 'scipy>=1.11' 'pymannkendall>=1.4' 'duckdb>=1' 'polars>=1'
+	@$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
+test-oldest: $(OLDEST)/installed
+	@$(OLDEST)/bin/python -m pip list --disable-pip-version-check | grep -iE 'click|psutil|numpy|pandas|pyarrow|rich|jinja2'
+	@$(OLDEST)/bin/python -m pytest -q $(AT_ONCE) $(OLDEST_TESTS)
+
+# What is uploaded: with all that its tests need.
+sdist: $(VENV)/installed-test
+	@rm -rf dist
+	@$(RUN) -c "from setuptools import build_meta; print('dist/' + build_meta.build_sdist('dist'))"
 
 # PYTHONS: paths of interpreters, parted by colons; what a Python cannot import is not tried with it.
 SEEDS ?= 50
@@ -93,4 +117,4 @@ leakbench: $(VENV)/installed-test
 	@$(RUN) -m tests.leakbench --seconds $(SECONDS) $(LEAKBENCH)
 
 clean:
-	rm -rf $(VENV) demo-output leakbench-output foreign-output
+	rm -rf $(VENV) $(OLDEST) demo-output leakbench-output foreign-output

@@ -216,6 +216,7 @@ def oom(log: str, format_name: str) -> None:
     import json
 
     from . import oom as reader
+    from .renderers._words import printable
 
     try:
         data = sys.stdin.buffer.read() if log == "-" else Path(log).read_bytes()
@@ -223,9 +224,10 @@ def oom(log: str, format_name: str) -> None:
         raise BadInput(f"{log}: {error.strerror or error}") from None
     reading = reader.read(data)
     if format_name == "json":
-        click.echo(json.dumps(reader.as_json(reading), indent=1, ensure_ascii=False))
+        click.echo(json.dumps(reader.as_json(reading), indent=1))
     else:
-        click.echo(reader.as_text(reading), nl=False)
+        # Many can write to a log: what moves a terminal's cursor, or reads backwards, is shown as what it is.
+        click.echo("\n".join(map(printable, reader.as_text(reading).split("\n"))), nl=False)
 
 
 @cli.command()

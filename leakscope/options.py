@@ -54,6 +54,7 @@ class RecordOptions(NamedTuple):
     probe: bool = False
     sources: bool = True
     framework_logs: bool = False
+    adopts: bool = True
     alerts: Sequence[str] = ()
     on_alert: str | None = None
     webhooks: Sequence[str] = ()
@@ -189,6 +190,9 @@ RECORD_OPTIONS: tuple[Option, ...] = (
            "python -c.", None, False),
     Option(("--framework-logs",), "framework_logs", "", "",
            "Add memory figures to the logs of transformers' Trainer and of Lightning (changes what they print).", None),
+    Option(("--no-adopt",), "adopts", "", "",
+           "Do not become the parent of processes that outlive theirs: they see process 1, as without a recorder, and "
+           "those that start so are not recorded.", None, False),
     Option(("--alert",), "alerts", "RULE", "",
            "Say so when rss>40GB, growth>100MB/min, oom_eta<30min, workers>16 or oom; repeatable.", _rule),
     Option(("--on-alert",), "on_alert", "COMMAND", "",

@@ -26,7 +26,8 @@ HEADER = struct.Struct("<II")
 SEGMENT_BYTES = 8 * 1024 * 1024  # a new file is begun above this, so that a damaged one costs little
 LEAST_FD = 200  # the job's own files keep the low numbers that they would have
 MAX_FRAME_BYTES = 64 * 1024 * 1024  # a longer length field is damage, not data
-MAX_BLOCK_BYTES = 512 * 1024 * 1024  # what a frame may swell to: zlib shrinks zeros a thousandfold
+MAX_BLOCK_BYTES = 256 * 1024 * 1024  # what a frame may swell to: zlib shrinks zeros a thousandfold
+MAX_BLOCK_VALUES = 8 * 1000 * 1000  # and each "[]," of it to 64 bytes; three times what ours may have
 
 
 def encode_block(table, rows):
@@ -64,6 +65,8 @@ def decode_payload(payload):
     text = decompressor.decompress(payload, MAX_BLOCK_BYTES)
     if not decompressor.eof:
         raise ValueError("cut short, or longer than any block of ours")
+    if sum(map(text.count, (b",", b"[", b"{"))) > MAX_BLOCK_VALUES:
+        raise ValueError("of more values than any block of ours")
     block = plain_json.loads(text.decode("utf-8", "surrogatepass"))
     columns = block["c"]
     for name in block["d"]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any
 
+from ..units import GiB, format_bytes
 from ._rows import process_name, text_of
 
 if TYPE_CHECKING:
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 _LEAST_LIFE_S = 3.0  # a process that lives shorter gets no inventory anyway
 _MOST_NOTES = 4
+# Below these the agent stays away: it would take address space that the job may need (agent/address_space.py).
+_SCARCE = {"rlimit-as": (4 * GiB, "ulimit -v"), "rlimit-data": (1 * GiB, "ulimit -d")}
 
 
 def not_looked_at(recording: Recording) -> list[str]:
@@ -55,7 +58,7 @@ def _without_inside_view(recording: Recording) -> list[str]:
         key = int(row["pid"]), int(row["start_ticks"])
         if key in known or not _is_python(row) or _life_s(recording, row) < _LEAST_LIFE_S:
             continue
-        sentences.append(f"no inside view of {process_name(row)}[{int(row['pid'])}]: {_reason(row)}")
+        sentences.append(f"no inside view of {process_name(row)}[{int(row['pid'])}]: {_reason(recording, row)}")
     if len(sentences) > _MOST_NOTES:
         sentences[_MOST_NOTES:] = [f"and of {len(sentences) - _MOST_NOTES} more Python processes"]
     return sentences
@@ -72,8 +75,18 @@ def _life_s(recording: Recording, row: pd.Series[Any]) -> float:
     return float(own["time_s"].max() - own["time_s"].min()) if len(own) else 0.0
 
 
-def _reason(row: pd.Series[Any]) -> str:
-    """The interpreter's options that keep PYTHONPATH or site from being read; else what usually does."""
+def _reason(recording: Recording, row: pd.Series[Any]) -> str:
+    """A limit that leaves no room, the interpreter's options that keep PYTHONPATH or site from being read, or a guess.
+
+    A limit that the program set itself comes after the agent, who then was there.
+    """
+    limits = recording.tables["limit_samples"]
+    limits = limits[(limits["pid"] == row["pid"]) & (limits["start_ticks"] == row["start_ticks"])]
+    for _, limit in limits.drop_duplicates("limit_name").iterrows():
+        least_bytes, command = _SCARCE.get(str(limit["limit_name"]), (0, ""))
+        if limit["limit_bytes"] < least_bytes:
+            text = f"its memory is limited to {format_bytes(int(limit['limit_bytes']))} ({command})"
+            return f"{text}, and below {format_bytes(least_bytes)} the agent takes none of it"
     try:
         words = shlex.split(text_of(row, "cmdline") or "")
     except ValueError:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 BY_COUNTER, UNSEEN_END, NOT_IN_TREE = 0.9, 0.8, 0.6
 SURE = 0.5  # below, a kill is a possibility and no verdict
 _CACHE = "_oom_kills"
+_FIRST_TO_GO = 1000  # oom_score_adj
 # The kernel's log has a clock of its own, which runs away from CLOCK_MONOTONIC: by half a second in 1,000 at most. Of
 # lines that were read as they came it is known how far, but for the time between two looks.
 _SLACK_S, _DRIFT, _LOOK_S = 2.0, 0.0005, 5.0
@@ -90,6 +91,7 @@ def _kills(recording: Recording) -> Kills:
     ]
     found = [_by_log(m, log.clock, cgroups.get(m.victim.cgroup or "")) for m in matches]
     strangers = [e for e in log.events if e not in [m.event for m in matches]]
+    strangers = _without_our_own(recording, strangers, log.clock)
     for name in sorted(cgroups, key=len, reverse=True):  # a cgroup of version 2 also counts what those inside it count
         counter = cgroups[name]
         named = [k for k in found if k.victim is not None and _is_in(k.victim.cgroup, name)]
@@ -118,6 +120,22 @@ def _kills(recording: Recording) -> Kills:
     return Kills(
         tuple(found), tuple(cleared), tuple(unclear), tuple(strangers), log.earlier, log.remarks, host, tuple(everyone)
     )
+
+
+def _without_our_own(recording: Recording, events: Sequence[OomEvent], clock: Clock) -> list[OomEvent]:
+    """Less the lines on processes of leakscope's own: the counters were written down without those already.
+
+    By the pid, or by what each of them asks the kernel for: to be the first to go.
+    """
+    left = list(events)
+    rows = recording.tables["events"]
+    for _, row in rows[rows["event"] == "helper-killed"].iterrows():
+        found = [e for e in left if e.pid == row["pid"] or e.oom_score_adj == _FIRST_TO_GO]
+        away_s = {id(e): abs((clock.time_s(e) or 0.0) - row["time_s"]) for e in found}
+        nearest = min(found, key=lambda e: away_s[id(e)], default=None)
+        if nearest is not None and away_s[id(nearest)] <= clock.slack_s + _LOOK_S:
+            left.remove(nearest)
+    return left
 
 
 def _by_log(match: Match, clock: Clock, own: Counter | None) -> Kill:

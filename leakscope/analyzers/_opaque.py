@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -20,6 +22,7 @@ def opaque_holders(holders: pd.DataFrame, most: int = 3) -> list[pd.Series[Any]]
     if not len(rows):
         return []
     rows = rows.drop_duplicates("path", keep="last")
-    rows = rows[~rows["type_name"].fillna("").str.startswith(_HARMLESS)]
+    harmless = [str(name).startswith(_HARMLESS) for name in rows["type_name"].fillna("")]  # pandas 2.0 knows no tuple
+    rows = rows[~np.array(harmless)]
     ordered = sorted((row for _, row in rows.iterrows()), key=lambda r: (len(str(r["path"])), str(r["path"])))
     return ordered[:most]

@@ -20,6 +20,7 @@ from ..schema import SCHEMA_VERSION
 from ..units import format_bytes
 from ..version import __version__
 from . import attach, console, finalizing, launch, naming, proc
+from .helpers import Room, too_full
 from .output import Output
 from .sampler import Sampler
 from .stderr_file import StderrFile
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from .alerting import Alerting
     from .tee import Tee
 
+_NATIVE_ROOM_BYTES = 512 << 20  # symbols of large libraries, in the job's interpreter
 FAILED_BEFORE_START = 125  # as timeout(1) and env(1)
 
 
@@ -65,7 +67,8 @@ def record(options: RecordOptions) -> int:
         agent_config=_agent_config(options, now_mono_ns) if options.agent else None,
         sources=options.sources,
     )
-    launch.adopt_orphans()
+    if options.adopts:
+        launch.adopt_orphans()
     if signal_number := launch.asked_to_end(mask):
         output.remove()
         return launch.end_as(signal_number)
@@ -132,6 +135,7 @@ class _Recording:
         self._is_closed = False
         self._helper: int | None = None
         self._helper_status: int | None = None
+        self._full: Room | None = None  # what leaves no room to finish the file
         self._alerting: Alerting | None = None
 
     def run(self) -> None:
@@ -217,7 +221,8 @@ class _Recording:
         with suppress(OSError):
             self._output.journal.close()
         self._output.release()
-        if finalizing.is_possible():
+        self._full = finalizing.full_limit(self._output.written_bytes())
+        if self._full is None and finalizing.is_possible():
             keep = ["--keep-journal"] if self._options.keep_journal else []
             self._helper = finalizing.start(self._output.path, *keep, log=self._log)
         self._output.remove_agent()
@@ -230,7 +235,7 @@ class _Recording:
             yield crash_text.TABLE, row
         if isinstance(self._job, launch.Job) and self._job.wait_status and self._stderr_tail:
             yield crash_text.TABLE, crash_text.of_stderr(self._stderr_tail, self._job.pid, self._job.start_ticks)
-        if self._options.native:
+        if self._options.native and too_full(_NATIVE_ROOM_BYTES) is None:
             from . import native_stacks
 
             for row in native_stacks.rows(self._output.journal_path):
@@ -254,7 +259,7 @@ class _Recording:
         if self._helper is not None and self._helper_status is None:
             self._helper_status = finalizing.wait(self._helper)
         if self._alerting is not None:
-            self._alerting.finish()
+            console.pass_on(self._alerting.finish())
         if self._finished is None:
             return
         if self._options.summary and not self._options.quiet:
@@ -291,10 +296,15 @@ class _Recording:
         return f"what was recorded is in {shown}.journal: leakscope finalize {shown}"
 
     def _why_not_finished(self) -> str:
+        if self._full is not None:
+            left = format_bytes(max(0, self._full.left_bytes))
+            return f"the file is not finished while so little memory is left ({left}, {self._full.name})"
         if self._helper is None:
             return "pyarrow is not installed here, which the finished file needs"
         if self._helper_status is None:
             return "finishing the file was interrupted"
+        if os.WIFSIGNALED(self._helper_status):
+            return f"finishing the file was ended by {console.signal_name(os.WTERMSIG(self._helper_status))}"
         complaint = self._complaint().splitlines()
         return complaint[-1].replace("leakscope: ", "", 1) if complaint else "finishing the file failed"
 

@@ -15,15 +15,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from ..agent.journal import create
 from ..alerts import Rule, parse_rule
 from ..options import RecordOptions
 from ..units import format_bytes
 from .figures import STEADY_WINDOW_S, Figures
+from .helpers import Room, goes_first, too_full
 from .limits import Limit, Limits
 from .tree import Row, Tree
 
 QUIET_S = 30.0
 _QUIET_OF_TRENDS_S = STEADY_WINDOW_S  # a leak that falters is the same leak
+# Of its own memory, seen: 6 MiB, with a secure connection 14 MiB.
+_ROOM_BYTES, _ROOM_WITH_WEBHOOKS_BYTES = 8 << 20, 20 << 20
+_SAID_BYTES = 16 * 1024  # of what a command says, its end is shown
 LAST_WAIT_S = 5.0  # for helpers, when the job has ended: an OOM kill is often seen only then
 _HELPER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "delivery.py")
 _WORKERS = frozenset(("dataloader-worker", "compile-worker", "python-fork", "python-spawn"))
@@ -59,19 +64,30 @@ class Alert(NamedTuple):
         return {**told, "time_unix_s": round(time.time(), 3)}
 
 
-class Alerting:
-    """The rules of one recording and what each did so far."""
+class Delivery(NamedTuple):
+    """A helper at work. ``said``: a file of ours, without a name, for what it has to say; None if nobody wants it.
 
-    def __init__(self, rules: Sequence[str], deliver: Callable[[Alert], int | None]) -> None:
-        """``deliver`` starts what follows from an alert and returns the pid of the helper, if there is one."""
+    Not our stderr: a helper may live for half a minute after the job, and who reads there waits for its end.
+    """
+
+    pid: int
+    said: int | None = None
+
+
+class Alerting:
+    """The rules of one recording and what each did so far. ``full``: what left no room for the last helper."""
+
+    def __init__(self, rules: Sequence[str], deliver: Callable[[Alert], Delivery | Room | None]) -> None:
+        """``deliver`` starts what follows from an alert, if anything does; a Room says why that could not be."""
+        self.full: Room | None = None
         self._rules = [parse_rule(rule) for rule in rules]
         self._deliver = deliver
         self._quiet_since_s: dict[str, float | None] = {}  # of those that spoke: None while they still hold
-        self._helpers: dict[str, int] = {}
+        self._helpers: dict[str, Delivery] = {}
 
     @property
     def helpers(self) -> set[int]:
-        return set(self._helpers.values())
+        return {helper.pid for helper in self._helpers.values()}
 
     def look_at(self, now_s: float, sample: Sample) -> Iterator[Alert]:
         """The alerts of this instant; each one's helper, if it has any, runs already."""
@@ -80,25 +96,34 @@ class Alerting:
             if self._speaks(rule, reading, now_s) and reading is not None:
                 alert = Alert(rule, reading.value, f"{rule.text}: {reading.text}")
                 if rule.text not in self._helpers:  # one at a time: a command that hangs must not multiply
-                    pid = self._deliver(alert)
-                    if pid is not None:
-                        self._helpers[rule.text] = pid
+                    helper = self._deliver(alert)
+                    if isinstance(helper, Delivery):
+                        self._helpers[rule.text] = helper
+                    else:
+                        self.full = helper
                 yield alert
 
-    def note_exit(self, pid: int) -> None:
-        """A child of the recorder was reaped."""
-        self._helpers = {rule: helper for rule, helper in self._helpers.items() if helper != pid}
+    def note_exit(self, pid: int) -> str:
+        """A child of the recorder was reaped; what it had to say, if it was a helper."""
+        said = "".join(_words(helper) for helper in self._helpers.values() if helper.pid == pid)
+        self._helpers = {rule: helper for rule, helper in self._helpers.items() if helper.pid != pid}
+        return said
 
-    def finish(self) -> None:
-        """Let the last deliveries end, for a while; then they go on by themselves, each with a time limit."""
+    def finish(self) -> str:
+        """Let the last deliveries end, for a while; then they go on by themselves, each with a time limit.
+
+        Returns what was said by then.
+        """
+        said = ""
         deadline_s = time.monotonic() + LAST_WAIT_S
         while self._helpers and time.monotonic() < deadline_s:
             for pid in self.helpers:
                 with suppress(ChildProcessError):
                     if os.waitpid(pid, os.WNOHANG)[0] == 0:
                         continue
-                self.note_exit(pid)
+                said += self.note_exit(pid)
             time.sleep(0.02)
+        return said + "".join(map(_words, self._helpers.values()))
 
     def _speaks(self, rule: Rule, reading: Reading | None, now_s: float) -> bool:
         if rule.text in self._quiet_since_s:
@@ -121,43 +146,82 @@ def alerting_of(options: RecordOptions, job_pid: int | None, output_path: str) -
     """What ``options`` ask for; None without a rule."""
     if not options.alerts:
         return None
+    room_bytes = _ROOM_WITH_WEBHOOKS_BYTES if options.webhooks else _ROOM_BYTES
     facts = {"host": os.uname().nodename, "pid": job_pid, "recording": output_path}
 
-    def deliver(alert: Alert) -> int | None:
+    def deliver(alert: Alert) -> Delivery | Room | None:
         if options.on_alert is None and not options.webhooks:
             return None
+        if (full := too_full(room_bytes)) is not None:
+            return full
         message = {**facts, **alert.message()}
-        return start_helper(message, command=options.on_alert, webhooks=options.webhooks, quiet=options.quiet)
+        folder = None if options.quiet else os.path.dirname(output_path)
+        return start_helper(message, command=options.on_alert, webhooks=options.webhooks, folder=folder)
 
     return Alerting(options.alerts, deliver)
 
 
-def start_helper(message: dict[str, Any], *, command: str | None, webhooks: Sequence[str], quiet: bool) -> int | None:
-    """Run ``delivery.py``; returns its pid. What it needs goes through a pipe: a webhook's address is a secret."""
+def start_helper(
+    message: dict[str, Any], *, command: str | None, webhooks: Sequence[str], folder: str | None
+) -> Delivery | None:
+    """Run ``delivery.py``. What it needs goes through a pipe: a webhook's address is a secret.
+
+    ``folder``: where a file without a name takes what it says; None: nobody wants to hear it.
+    """
     order = json.dumps({"alert": message, "command": command, "webhooks": list(webhooks)}).encode()
+    said = _nameless_file(folder) if folder is not None else None
     reading, writing = os.pipe2(os.O_CLOEXEC)
+    nothing = (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)
     try:
         os.set_blocking(writing, False)
         os.write(writing, order)  # a pipe takes 64 KiB at once
-        return os.posix_spawn(
+        pid = os.posix_spawn(
             sys.executable,
             [sys.executable, "-I", "-S", _HELPER],
             os.environ,
             file_actions=[
                 (os.POSIX_SPAWN_DUP2, reading, 0),
                 (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
-                # Onto itself: inherited also where the recorder had to occupy it.
-                (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0) if quiet else (os.POSIX_SPAWN_DUP2, 2, 2),
+                (os.POSIX_SPAWN_DUP2, said, 2) if said is not None else nothing,
             ],
             setpgroup=0,  # ^C is for the job
             setsigmask=(),
             setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
         )
     except OSError:  # no processes left, for one: the alert stands in the recording all the same
+        if said is not None:
+            os.close(said)
         return None
     finally:
         os.close(reading)
         os.close(writing)
+    goes_first(pid)
+    return Delivery(pid, said)
+
+
+def _nameless_file(folder: str) -> int | None:
+    flags = os.O_TMPFILE | os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
+    with suppress(OSError):
+        return os.open(folder, flags, 0o600)
+    with suppress(OSError):  # a file system that has none
+        path = os.path.join(folder, f".leakscope-{os.urandom(8).hex()}")
+        descriptor: int = create(path, os.O_RDWR | os.O_APPEND)
+        os.unlink(path)
+        return descriptor
+    return None
+
+
+def _words(helper: Delivery) -> str:
+    """What it has said until now, and no more is heard."""
+    if helper.said is None:
+        return ""
+    try:
+        size = os.fstat(helper.said).st_size
+        return os.pread(helper.said, _SAID_BYTES, max(0, size - _SAID_BYTES)).decode("utf-8", "replace")
+    except OSError:
+        return ""
+    finally:
+        os.close(helper.said)
 
 
 def _rss(rule: Rule, sample: Sample) -> Reading | None:

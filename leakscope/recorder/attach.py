@@ -32,7 +32,10 @@ LOOK_S = 1.0  # a process that is no child of ours ends without a signal to us
 # It may come to that when the recording is long over: then it does nothing.
 _ENTER = """
 import importlib.util, os, sys
-os.unlink(SCRIPT)
+try:
+    os.unlink(SCRIPT)
+except OSError:
+    pass
 if "_leakscope_agent" not in sys.modules and os.path.isdir(JOURNAL):
     folder = os.path.join(FOLDER, "agent")
     spec = importlib.util.spec_from_file_location(

@@ -16,6 +16,7 @@ from .limits import Limit
 
 _STDERR = 2
 _REFRESH_S = 1.0
+_PIPE_BYTES = 4096  # so much goes into a pipe that takes anything, without waiting
 _CLEAR_LINE = "\r\x1b[K"
 _SHOWN_LIMIT_S = 24 * 3600.0  # a limit farther away than a day is no news
 
@@ -23,6 +24,15 @@ _SHOWN_LIMIT_S = 24 * 3600.0  # a limit farther away than a day is no news
 def say(line: str) -> None:
     """One line for the user."""
     _write(f"leakscope: {line}\n")
+
+
+def pass_on(text: str) -> None:
+    """What a helper wrote for the user, as it is; what nobody reads is left out."""
+    data = text.encode("utf-8", "replace")
+    while data and _is_writable():
+        with suppress(OSError):
+            os.write(_STDERR, data[:_PIPE_BYTES])
+        data = data[_PIPE_BYTES:]
 
 
 class StatusLine:

@@ -18,10 +18,12 @@ COMMAND_S = 30
 REQUEST_S = 5.0
 PAUSES_S = (1.0, 4.0)  # between three attempts
 _DISCORD_CHARACTERS = 2000
+_MOST_DESCRIPTORS = 4096
 _PR_SET_CHILD_SUBREAPER = 36
 
 
 def main() -> int:
+    os.closerange(3, _MOST_DESCRIPTORS)  # what the recorder was given: who reads there waits for the last to close it
     order = json.load(sys.stdin.buffer)
     if order["command"] and os.fork() == 0:
         run(order["command"], order["alert"])
@@ -103,11 +105,27 @@ def body(host: str, alert: dict[str, Any]) -> dict[str, Any]:
     return alert
 
 
+def without_login(url: str) -> tuple[str, dict[str, str]]:
+    """``https://user:password@host/`` as an address and the header that says the same: urllib looks up all of it."""
+    import base64
+    from urllib.parse import unquote_to_bytes, urlsplit
+
+    parts = urlsplit(url)
+    login, at, place = parts.netloc.rpartition("@")
+    if not at:
+        return url, {}
+    user, _, password = login.partition(":")
+    words = base64.b64encode(unquote_to_bytes(user) + b":" + unquote_to_bytes(password)).decode()
+    return parts._replace(netloc=place).geturl(), {"Authorization": f"Basic {words}"}
+
+
 def attempt(url: str, content: dict[str, Any]) -> tuple[str, bool]:
     """Why it failed (empty when it did not), and whether another attempt makes sense."""
     from http.client import HTTPException
     from urllib.error import HTTPError
     from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+    url, authorization = without_login(url)
 
     class Stays(HTTPRedirectHandler):
         """A redirected POST would arrive empty, or somewhere else."""
@@ -115,7 +133,7 @@ def attempt(url: str, content: dict[str, Any]) -> tuple[str, bool]:
         def redirect_request(self, *_: object) -> None:
             return None
 
-    headers = {"Content-Type": "application/json", "User-Agent": "leakscope"}
+    headers = {"Content-Type": "application/json", "User-Agent": "leakscope", **authorization}
     try:
         with build_opener(Stays).open(Request(url, json.dumps(content).encode(), headers), timeout=REQUEST_S) as answer:
             answer.read(1)

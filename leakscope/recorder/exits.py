@@ -46,7 +46,7 @@ class Exits:
             wait_status = _reaped_status(descriptor)
             os.close(descriptor)
         if wait_status is None:
-            wait_status = _zombie_status(pid)
+            wait_status = zombie_status(pid)
         if wait_status is None:
             return None, None
         code = os.waitstatus_to_exitcode(wait_status)
@@ -93,7 +93,7 @@ def _reaped_status(descriptor: int) -> int | None:
     return int(wait_status) if mask & _PIDFD_INFO_EXIT else None
 
 
-def _zombie_status(pid: int) -> int | None:
+def zombie_status(pid: int) -> int | None:
     """The wait status of one that nobody has reaped yet. Of strangers the kernel says 0, which then means nothing."""
     fields = (proc.read(f"/proc/{pid}/stat") or b"").rpartition(b") ")[2].split()
     if len(fields) <= _STAT_EXIT_CODE or fields[0] != b"Z":

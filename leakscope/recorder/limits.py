@@ -64,7 +64,6 @@ class Limits:
     """Looks at rows of one instant and says when a level is passed or the kernel killed."""
 
     def __init__(self) -> None:
-        self.host_available_bytes: int | None = None
         self.kill_count = 0
         self.new_kill_count = 0  # of the last look, among the job's own
         self._known: dict[str, _Known] = {}
@@ -104,8 +103,6 @@ class Limits:
         counted = own & {_name(row) for row in cgroups if row.get("oom_kill_count") is not None}
         for row in (*host, *cgroups):
             alarms += self._look_for_kills(_name(row), row.get("oom_kill_count"), counted or {"host"})
-        if host:
-            self.host_available_bytes = host[0]["mem_available_bytes"]
         limits = [limit for row in (*host, *cgroups) if (limit := _limit(row)) is not None]
         limits += [*_nearest_each(others), *_devices(gpus)]
         growth = job.steady(_LEAST_WATCHED_S) if job is not None else None

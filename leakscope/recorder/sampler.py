@@ -11,8 +11,10 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from ..units import format_bytes
 from . import console, finalizing, launch, proc, sources
 from .figures import Figures
+from .helpers import Helpers, Killed, Room, too_full
 from .launch import Happening
 from .limits import Alarm, Limits
 from .output import Output
@@ -30,7 +32,8 @@ FLUSH_ROWS = 1000  # they take 1 KB each while they wait, and twice that while t
 CHECKPOINT_PERIOD_S = 60.0
 CHECKPOINT_BYTES = 1024 * 1024
 CHECKPOINT_GROWTH = 1.5
-CHECKPOINT_ROOM_BYTES = 10**9  # with less memory left the helper could be what is one too many
+CHECKPOINT_ROOM_BYTES = 10**9  # of the machine: with less left the helper could be what is one too many
+CHECKPOINT_CGROUP_ROOM_BYTES = 256 * 1024 * 1024  # three times what it takes: the job may grow meanwhile
 
 
 class Sampler:
@@ -76,7 +79,10 @@ class Sampler:
         self._sources = sources.load()
         self._due_s: dict[ModuleType, float] = {}
         self._waiting_rows = 0
+        self.helpers = Helpers()
         self._helper: int | None = None
+        self._makes_checkpoints = True
+        self._left_out: set[str] = set()  # what there was no room for, and it was said
         self._checkpoint_s, self._checkpoint_bytes = now_s, 0
         self._sample_duration_s = self._round_cpu_s = 0.0
 
@@ -98,9 +104,11 @@ class Sampler:
             if kind == "ended":
                 code = launch.exit_code_of(value)
                 self.tree.note_exit(pid, code if code >= 0 else None, -code if code < 0 else None)
+                self.helpers.ended(pid, -code if code < 0 else None)
                 self._helper = None if pid == self._helper else self._helper
-                if self._alerting is not None:
-                    self._alerting.note_exit(pid)
+                if self._alerting is not None and (said := self._alerting.note_exit(pid)):
+                    self._status_line.erase()
+                    console.pass_on(said)
             elif pid == self.tree.root_pid:
                 verb = {"signal": "passed on", "stopped": "stopped by", "continued": "continued by"}[kind]
                 self.event(kind, f"{verb} {console.signal_name(value)}", float(value), pid)
@@ -142,14 +150,15 @@ class Sampler:
         self, wait_status: int | None, ending_text: Callable[[int | None, float, int], str] = console.ending_text
     ) -> None:
         """The last rows: who died, who was killed, what recording cost, how it ended (None: the command goes on)."""
+        if self._helper is not None:
+            self.helpers.stopped(self._helper)
+            finalizing.stop(self._helper)
         self._look_round(self._clock())
         self.add("recorder_samples", self._own_row())
         code = None if wait_status is None else launch.exit_code_of(wait_status)
         text = ending_text(code, self.elapsed_s, self.limits.kill_count)
         self.event("end", text, None if code is None else float(code), self.tree.root_pid)
         self.flush()
-        if self._helper is not None:
-            finalizing.stop(self._helper)
 
     def flush(self) -> None:
         """Hand rows to the kernel; what could not be written is remembered and tried again at the next flush."""
@@ -183,6 +192,9 @@ class Sampler:
         for row in self.tree.update(now_s, time.monotonic_ns()):
             self.add("processes", row)
         found = {source.TABLE: self._ask(source, now_s) for source in list(self._sources)}
+        self.helpers.leave_out([*found.get("host_samples", []), *found.get("cgroup_samples", [])])
+        for killed in self.helpers.news():
+            self._tell_killed(killed)
         for table, rows in found.items():
             for row in rows:
                 self.add(table, row)
@@ -239,8 +251,11 @@ class Sampler:
         for alert in alerting.look_at(now_s, Sample(self.tree, self.figures, self.limits, processes, host)):
             self.event("alert", alert.text, alert.value, self.tree.root_pid)
             self._status_line.interrupt(f"alert: {alert.text}")
+            self.has_room(alerting.full, "an alert is told to nobody else")
         for pid in alerting.helpers:
             self.tree.leave_out(pid)
+            if pid not in self.helpers:
+                self.helpers.add(pid, "delivers an alert")
 
     def _own_row(self) -> dict[str, Any]:
         statm = proc.read("/proc/self/statm")
@@ -253,15 +268,30 @@ class Sampler:
 
     def _checkpoint_if_due(self, now_s: float) -> None:
         """Bring run.parquet up to date for those who read it while the job runs."""
-        if self._helper is not None or now_s - self._checkpoint_s < CHECKPOINT_PERIOD_S:
-            return
-        available_bytes = self.limits.host_available_bytes
-        if available_bytes is not None and available_bytes < CHECKPOINT_ROOM_BYTES:
+        if self._helper is not None or not self._makes_checkpoints or now_s - self._checkpoint_s < CHECKPOINT_PERIOD_S:
             return
         written_bytes = self.output.written_bytes()
         if written_bytes < max(CHECKPOINT_BYTES, CHECKPOINT_GROWTH * self._checkpoint_bytes):
             return
+        full = too_full(CHECKPOINT_CGROUP_ROOM_BYTES, CHECKPOINT_ROOM_BYTES)
+        if not (
+            self.has_room(full, "the file is not brought up to date while the job runs") and finalizing.is_possible()
+        ):
+            return
         self._checkpoint_s, self._checkpoint_bytes = now_s, written_bytes
-        if finalizing.is_possible():
-            self._helper = finalizing.start(self.output.path, "--checkpoint")
-            self.tree.leave_out(self._helper)
+        self._helper = finalizing.start(self.output.path, "--checkpoint")
+        self.tree.leave_out(self._helper)
+        self.helpers.add(self._helper, "brings the file up to date")
+
+    def has_room(self, full: Room | None, what: str) -> bool:
+        """Whether nothing is ``full``; else ``what`` is left out, and the first time that is said."""
+        if full is not None and what not in self._left_out:
+            self._left_out.add(what)
+            left = f"{format_bytes(max(0, full.left_bytes))} are left of {full.name}"
+            self.event("helper-left-out", f"{what}: {left}, and the job is to have them", float(full.left_bytes))
+        return full is None
+
+    def _tell_killed(self, killed: Killed) -> None:
+        text = f"a process of leakscope's own that {killed.what} was killed, none of the job's"
+        self.event("helper-killed", text, pid=killed.pid)
+        self._makes_checkpoints = False

@@ -234,7 +234,7 @@ def _joined(kind: str, reason: str) -> Text:
 
 
 def _list(lines: Sequence[Text], style: str = "") -> Table:
-    table = Table.grid(padding=(0, 1))
+    table = Table.grid(padding=(0, 1, 0, 0))
     table.add_column(width=3, justify="right")
     table.add_column(overflow="fold")
     for line in lines:

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from .. import schema
 from ..errors import LeakscopeError, UnreadableRecording
+from ..units import format_bytes
 from .arrow import FOOTER_KEY, arrow_schema
 from .finalize import JOURNAL_SUFFIX, finalize, is_journal, is_live, journal_of, living_writers
 from .merge import check_version, merge
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 _MAGIC = b"PAR1"
+# Rows cost a file next to nothing where they are all alike: a file of 5 MB may have 400 million.
+_BYTES_OF_VALUE = 9  # the value, and whether it is null
+_LEAST_MOST_BYTES = 1 << 30
+_SHARED_ROWS = 1_000_000  # of row groups that tables share; ours have 32,768
 _VALUES_AT_ONCE = 4_000_000  # 32 MB
 _PANDAS_TYPES = {
     pa.int64(): pd.Int64Dtype(),  # nullable: byte counts above 2**53 must not pass through floats
@@ -108,6 +113,7 @@ class Tables(Mapping[str, pd.DataFrame]):
     def _read(self, name: str) -> pd.DataFrame:
         names, optional = self._columns_of(name)
         order = [c for c in ("pid", "start_ticks", "time_mono_ns") if c in names]
+        self._check_fits(name, len(names))
         try:
             is_shared = self._is_among_others(name)
             keys = self._columns(name, [*order, *(["table"] if is_shared else [])])
@@ -130,6 +136,16 @@ class Tables(Mapping[str, pd.DataFrame]):
         if name == "processes":
             frame = frame.drop_duplicates(["pid", "start_ticks"], keep="last", ignore_index=True)
         return frame if self._window is None else limited(name, frame, self._window, self._start_mono_ns)
+
+    def _check_fits(self, name: str, column_count: int) -> None:
+        """**Errors** UnreadableRecording for a table that would take most of this computer's memory."""
+        rows = sum(self._file.metadata.row_group(g).num_rows for g in self._groups.get(name, {}))
+        bytes, most_bytes = rows * column_count * _BYTES_OF_VALUE, _most_bytes()
+        if bytes > most_bytes:
+            raise UnreadableRecording(
+                f"{self._where}: table {name} says that it has {rows:,} rows, which take {format_bytes(bytes)} of "
+                f"memory: here a table may take {format_bytes(most_bytes)}; read it on a larger computer or by DuckDB"
+            )
 
     def _columns(self, name: str, columns: list[str]) -> pa.Table:
         """These columns of the row groups a table is in, in the file's order; nulls for one the file does not have."""
@@ -342,6 +358,8 @@ def _rows_by_table(file: pq.ParquetFile, where: str) -> dict[str, dict[int, int]
         statistics = group.column(column).statistics
         if statistics is not None and statistics.has_min_max and statistics.min == statistics.max:
             names = {statistics.min: group.num_rows}
+        elif group.num_rows > _SHARED_ROWS:
+            raise UnreadableRecording(f"{where} is damaged: {group.num_rows:,} rows of several tables are in one group")
         else:
             try:
                 names = Counter(file.read_row_group(index, columns=["table"])["table"].to_pylist())
@@ -350,6 +368,11 @@ def _rows_by_table(file: pq.ParquetFile, where: str) -> dict[str, dict[int, int]
         for name, rows in names.items():
             found.setdefault(name, {})[index] = rows
     return found
+
+
+def _most_bytes() -> int:
+    """What a table may take: half of what this computer has."""
+    return max(_LEAST_MOST_BYTES, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2)
 
 
 def _one_line(error: BaseException) -> str:

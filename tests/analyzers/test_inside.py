@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from leakscope.analyzers import analyze
+from leakscope.agent import address_space
+from leakscope.analyzers import _inside, analyze
 from tests.builders import RecordingBuilder
 
 
@@ -45,3 +46,18 @@ def test_inventories_that_were_not_taken_are_admitted_once(tmp_path: Path) -> No
         builder.note(5, at_s, "take-skipped", "300 MiB are shared with forked children")
     said = analyze(builder.ends(12.0).open()).recording.notes
     assert said == ["an inventory is missing: 300 MiB are shared with forked children"]
+
+
+def test_a_process_with_little_address_space_was_left_alone(tmp_path: Path) -> None:
+    builder = RecordingBuilder(tmp_path).process(5, cmdline="python train.py", exe="/usr/bin/python3.11")
+    builder.samples(5, [50_000_000] * 12)
+    builder.row("limit_samples", 1.0, pid=5, limit_name="rlimit-as", used_bytes=80 << 20, limit_bytes=100 << 20)
+    said = list(analyze(builder.ends(12.0).open()).recording.notes)
+    assert any("[5]: its memory is limited to 100 MiB (ulimit -v)" in note for note in said), said
+
+
+def test_the_agent_and_the_report_mean_the_same_limits() -> None:
+    of_agent = {"rlimit-as": b"Max address space", "rlimit-data": b"Max data size"}
+    assert {name: least for name, (least, _) in _inside._SCARCE.items()} == {
+        name: address_space.LEAST_BYTES[title] for name, title in of_agent.items()
+    }

@@ -266,3 +266,27 @@ def test_a_kill_explains_no_growth(tmp_path: Path) -> None:
     """Without inventories nobody can say what held it; that it was killed does not settle that."""
     report = answer(logged(counted(job(tmp_path), host=1, own=1), *kill_lines()), whole=True)
     assert "unexplained-growth" in [finding.kind for finding in report.findings]
+
+
+OUR_OWN = 5151
+OUR_OWN_LINE = (
+    f"Memory cgroup out of memory: Killed process {OUR_OWN} (python) total-vm:300000kB, anon-rss:24000kB, "
+    "file-rss:4096kB, shmem-rss:0kB, UID:0 pgtables:556kB oom_score_adj:1000"
+)
+
+
+@pytest.mark.parametrize("pid", [OUR_OWN, 77], ids=["same-namespace", "container"])
+def test_a_kill_of_leakscopes_own_process_is_nobodys(tmp_path: Path, pid: int) -> None:
+    """The recorder leaves it out of the counters that it writes down; the kernel's log still has its line."""
+    builder = counted(job(tmp_path, exit_signal=None), host=0, own=0)
+    builder.row("events", 10.0, event="helper-killed", pid=pid, text="x")
+    text = other_answer(answer(logged(builder, OUR_OWN_LINE, at_s=10.0)))
+    assert text.startswith("the kernel killed nobody on this machine")
+
+
+def test_a_kill_of_leakscopes_own_process_explains_none_of_the_jobs(tmp_path: Path) -> None:
+    """Without its line SIGKILL to the job is no mystery of the log's: the machine counted one more."""
+    builder = counted(job(tmp_path), host=1, own=None)
+    builder.row("events", 10.0, event="helper-killed", pid=OUR_OWN, text="x")
+    finding = found(answer(logged(builder, OUR_OWN_LINE, at_s=10.0)))
+    assert "train.py" in finding.title

@@ -39,6 +39,17 @@ def test_a_log_without_a_kill_is_no_failure():
     assert result.returncode == 0 and result.stdout.startswith(b"No OOM kill in this text.")
 
 
+def test_a_log_cannot_command_the_terminal():
+    name = "py\x1b]0;evil\x07\u202e\x9b2J"
+    line = f"Out of memory: Killed process 77 ({name}) total-vm:100kB, anon-rss:10kB, file-rss:0kB, shmem-rss:0kB\n"
+    for form in ("text", "json"):
+        result = run("-", "--format", form, stdin=line.encode())
+        shown = result.stdout.decode()
+        assert result.returncode == 0 and "evil" in shown
+        assert all(c.isprintable() or c == "\n" for c in shown)
+    assert json.loads(shown)["events"][0]["comm"] == name
+
+
 @pytest.mark.parametrize("name", ["missing.log", "."])
 def test_a_file_that_cannot_be_read_is_one_line(name: str, tmp_path: Path):
     result = run(str(tmp_path / name))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import http.server
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -17,15 +19,17 @@ import pytest
 from leakscope.alerts import parse_rule
 from leakscope.errors import BadInput
 from leakscope.options import RecordOptions, parse_record
+from leakscope.recorder import alerting as alerting_module
 from leakscope.recorder import console, delivery
-from leakscope.recorder.alerting import QUIET_S, Alert, Alerting, Sample, alerting_of
+from leakscope.recorder.alerting import QUIET_S, Alert, Alerting, Delivery, Sample, alerting_of
 from leakscope.recorder.figures import Figures
+from leakscope.recorder.helpers import Room
 from leakscope.recorder.limits import Limits
 from leakscope.recorder.output import Output
 from leakscope.recorder.sampler import Sampler
 from leakscope.recorder.tree import Tree
 
-from .runs import rows, until
+from .runs import TIMEOUT_S, environment, is_running, record_command, rows, until
 
 MIB, GIB = 1 << 20, 1 << 30
 
@@ -205,7 +209,7 @@ def test_a_command_gets_the_alert_and_is_not_part_of_the_job(
     sample_until(sampler, stop.exists)
     sampler.sample()
     assert set(sampler.tree.living) == {hungry.pid}
-    alerting.finish()
+    said = alerting.finish()
     assert not alerting.helpers
     sampler.finish(None)
     alert = json.loads(told.read_text())
@@ -217,7 +221,7 @@ def test_a_command_gets_the_alert_and_is_not_part_of_the_job(
     assert seen == {hungry.pid}
     errors = capfd.readouterr().err
     assert errors.count("leakscope: alert: rss>50MB: ") == 1
-    assert "said rss>50MB" in errors
+    assert "said rss>50MB" in errors + said
 
 
 def test_a_quiet_recording_says_nothing(
@@ -238,9 +242,9 @@ def test_a_command_that_hangs_holds_up_nothing_and_is_not_started_twice(
     delivered: list[Alert] = []
     helper = subprocess.Popen(["sleep", "60"])
 
-    def deliver(alert: Alert) -> int:
+    def deliver(alert: Alert) -> Delivery:
         delivered.append(alert)
-        return helper.pid
+        return Delivery(helper.pid)
 
     monkeypatch.setattr("leakscope.recorder.alerting.LAST_WAIT_S", 0.1)
     alerting, job = Alerting(["rss>100MiB"], deliver), Job()
@@ -289,6 +293,7 @@ class Server(http.server.BaseHTTPRequestHandler):
         server: Any = self.server
         size = int(self.headers["Content-Length"])
         server.got.append(json.loads(self.rfile.read(size)))
+        server.logins.append(self.headers["Authorization"])
         status = server.answers.pop(0) if server.answers else 200
         self.send_response(status)
         if status in (301, 302):
@@ -302,7 +307,7 @@ class Server(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def server() -> Iterator[Any]:
     running: Any = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
-    running.answers, running.got = [], []
+    running.answers, running.got, running.logins = [], [], []
     running.url = f"http://127.0.0.1:{running.server_port}/services/SECRET"
     thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
@@ -363,3 +368,48 @@ def test_a_webhook_that_is_not_there_ends_in_one_line_and_the_command_runs(tmp_p
 def test_bodies_are_those_the_host_understands(host: str, body: dict[str, Any] | None) -> None:
     alert = {**ALERT, "text": "rss>1GB: 1.2 GB resident"}
     assert delivery.body(host, alert) == (body or alert)
+
+
+def test_a_login_in_the_address_is_used_and_never_shown(server: Any) -> None:
+    url = server.url.replace("//", "//robot:pa%20ss@")
+    assert run_helper({"alert": ALERT, "command": None, "webhooks": [url]}) == (0, "")
+    assert server.logins == ["Basic " + base64.b64encode(b"robot:pa ss").decode()]
+    server.answers = [404]
+    _, errors = run_helper({"alert": ALERT, "command": None, "webhooks": [url]})
+    assert errors == "leakscope: the webhook at 127.0.0.1 did not take the alert: HTTP 404\n"
+
+
+def test_who_reads_stderr_waits_for_the_job_and_not_for_what_an_alert_started(tmp_path: Path) -> None:
+    """``leakscope record ... 2>&1 | tee log``, and a descriptor that the shell opened."""
+    pid_file = tmp_path / "pid"
+    reading, writing = os.pipe()
+    command = f"echo begun; echo $$ > {pid_file}; exec sleep 60"
+    words = record_command("--alert", "processes>0", "--on-alert", command, "--", "sleep", "1")
+    recorder = subprocess.Popen(
+        words, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, pass_fds=[writing], text=True
+    )
+    os.close(writing)
+    _, errors = recorder.communicate(timeout=TIMEOUT_S)
+    os.set_blocking(reading, False)
+    try:
+        assert os.read(reading, 1) == b"", "somebody keeps it open"
+        assert "begun\n" in errors, "what the command says is passed on"
+        assert is_running(int(pid_file.read_text())), "it had ended before: this test shows nothing"
+    finally:
+        os.close(reading)
+        os.killpg(int(pid_file.read_text()), signal.SIGKILL)
+
+
+def test_an_alert_for_which_there_is_no_room_is_recorded_and_not_delivered(
+    hungry: subprocess.Popen[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alerting_module, "too_full", lambda bytes: Room("cgroup /job", 5 << 20))
+    options = RecordOptions(command=["x"], alerts=["processes>0"], on_alert=f"touch {tmp_path}/ran", quiet=True)
+    sampler, alerting = sampler_of(hungry, tmp_path, options)
+    sampler.sample()
+    assert not alerting.helpers
+    sampler.finish(None)
+    told = {row["event"]: row["text"] for row in rows(Path(sampler.output.journal_path), "events")}
+    assert "alert" in told
+    assert told["helper-left-out"].startswith("an alert is told to nobody else: 5.0 MiB are left of cgroup /job")
+    assert not (tmp_path / "ran").exists()

@@ -232,6 +232,18 @@ def test_what_a_running_interpreter_is_asked_to_run_starts_the_agent(
     assert agent_rows(journal)["agent_notes"][0]["note"] == "loaded"
 
 
+def test_a_script_that_vanishes_while_it_is_read_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = stage(tmp_path)
+    staged = Staged(str(journal), os.open(journal, os.O_RDONLY))
+    asked: list[str] = []
+    monkeypatch.setattr(sys, "remote_exec", lambda pid, script: asked.append(script), raising=False)
+    attach.enter(os.getpid(), staged, str(tmp_path / "over.journal"))
+    text = Path(asked[0]).read_text()
+    os.unlink(asked[0])
+    done = subprocess.run([PYTHON, "-c", text], env=environment(), capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 def test_an_interpreter_that_refuses_is_recorded_from_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(pid: int, script: str) -> None:
         raise PermissionError(1, "Operation not permitted")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from .runs import PYTHON, TIMEOUT_S, environment, record, rows, start, until
+from .runs import PYTHON, TIMEOUT_S, environment, record, record_command, rows, start, until
 
 FORKS = """
 import os, sys, time
@@ -58,6 +58,35 @@ def test_births_and_deaths(tmp_path: Path) -> None:
 def test_an_orphan_stays_in_the_tree_and_its_end_is_known(tmp_path: Path) -> None:
     record(tmp_path, "-q", "-i", "50ms", PYTHON, "-c", DAEMON)
     assert 5 in [process["exit_code"] for process in processes(tmp_path).values()]
+
+
+WHOSE_ORPHAN = """
+import os, time
+if os.fork() == 0:
+    parent = os.getpid()
+    if os.fork() == 0:
+        while os.getppid() == parent:
+            time.sleep(0.01)
+        with open("new", "w") as stream:
+            stream.write(str(os.getppid()))
+        os.rename("new", "parent")
+    os._exit(0)
+os.wait()
+while not os.path.exists("parent"):
+    time.sleep(0.01)
+"""
+
+
+def test_with_no_adopt_an_orphan_has_the_parent_it_would_have_without_a_recorder(tmp_path: Path) -> None:
+    def parent_seen(*before: str) -> int:
+        subprocess.run([*before, PYTHON, "-c", WHOSE_ORPHAN], cwd=tmp_path, env=environment(), timeout=TIMEOUT_S)
+        seen = int((tmp_path / "parent").read_text())
+        (tmp_path / "parent").unlink()
+        return seen
+
+    bare = parent_seen()
+    assert parent_seen(*record_command("-q", "--no-adopt", "--")) == bare
+    assert parent_seen(*record_command("-q", "--")) != bare
 
 
 def test_a_command_too_short_to_sample_is_still_a_process(tmp_path: Path) -> None:

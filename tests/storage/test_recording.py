@@ -7,6 +7,8 @@ import os
 import shutil
 import subprocess
 import sys
+import zlib
+from pathlib import Path
 from unittest import mock
 
 import pandas as pd
@@ -15,8 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from leakscope import open_recording, schema
+from leakscope.agent.journal import HEADER, decode_payload
 from leakscope.errors import UnreadableRecording
-from leakscope.storage import empty
+from leakscope.storage import empty, recording
+from leakscope.storage.arrow import FOOTER_KEY, arrow_schema, parquet_writer
 from tests.builders import START_MONO_NS, RecordingBuilder
 
 
@@ -232,3 +236,51 @@ def test_importing_leakscope_imports_nothing_heavy():
         "sys.exit(bool({'numpy', 'pandas', 'pyarrow', 'click', 'json', 'asyncio'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def swollen(folder: Path, count: int, tables: list[str]) -> Path:
+    """A recording of a few KB whose row groups say that they have ``count`` rows of these tables, all alike."""
+    path = folder / "run.parquet"
+    columns = arrow_schema()
+    footer = {"format_version": schema.SCHEMA_VERSION, "state": "final", "complete": True}
+    names = pa.array((tables * count)[:count])
+    nulls = {type: pa.nulls(count, type) for type in {field.type for field in columns}}
+    rows = [names if field.name == "table" else nulls[field.type] for field in columns]
+    with parquet_writer(path, columns) as writer:
+        writer.write_table(pa.Table.from_arrays(rows, schema=columns), row_group_size=count)
+        writer.add_key_value_metadata({FOOTER_KEY: json.dumps(footer)})
+    return path
+
+
+def test_a_small_file_of_many_rows_is_not_read_into_all_memory(tmp_path, monkeypatch):
+    path = swollen(tmp_path, 300_000, ["process_samples"])
+    assert path.stat().st_size < 300_000
+    monkeypatch.setattr(recording, "_most_bytes", lambda: 20_000_000)
+    with pytest.raises(UnreadableRecording, match=r"process_samples says that it has 300,000 rows, which take .* MiB"):
+        _ = open_recording(path).tables.process_samples
+    monkeypatch.setattr(recording, "_most_bytes", lambda: 1_000_000_000)
+    assert len(open_recording(path).tables.process_samples) == 300_000
+
+
+def test_the_report_on_such_a_file_is_one_line_and_status_3(tmp_path):
+    path = swollen(tmp_path, 1_100_000, ["process_samples", "events"])
+    done = subprocess.run([sys.executable, "-m", "leakscope", "report", str(path)], capture_output=True, text=True)
+    assert done.returncode == 3
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert "1,100,000 rows of several tables are in one group" in done.stderr
+
+
+def test_a_block_that_swells_is_taken_for_damage(tmp_path):
+    folder = tmp_path / "run.parquet.journal"
+    folder.mkdir()
+    (folder / "meta.json").write_text("{}")
+    text = b'{"t":"events","n":9000000,"c":{"event":[' + b"[]," * 9_000_000 + b'[]]},"d":[]}'
+    payload = zlib.compress(text)
+    (folder / "recorder-000001.jnl").write_bytes(HEADER.pack(len(payload), zlib.crc32(payload)) + payload)
+    assert len(payload) < 100_000
+    with pytest.raises(ValueError, match="more values"):
+        decode_payload(payload)
+    found = open_recording(tmp_path / "run.parquet")
+    assert found.names() == []
+    assert any("torn or damaged" in note for note in found.notes)

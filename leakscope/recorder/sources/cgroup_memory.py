@@ -13,6 +13,13 @@ from .. import proc
 from ..tree import Row, Tree
 
 TABLE = "cgroup_samples"
+_V1_LIMITS = (
+    ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+    ("memory.memsw.limit_in_bytes", "memory.memsw.usage_in_bytes"),
+)
+# Above memory.high the kernel slows all of the cgroup down.
+_V2_LIMITS = (("memory.max", "memory.current"), ("memory.high", "memory.current"))
+_V1_UNUSED, _V2_UNUSED = b"total_inactive_file", b"inactive_file"
 NO_LIMIT_BYTES = 1 << 60  # v1 writes "no limit" as the largest multiple of a page
 
 
@@ -52,6 +59,31 @@ def is_below(path: str, top: str) -> bool:
 def folder_of(path: str, mount: Mount) -> str:
     below = path[len(mount.top) :] if mount.top != "/" else path
     return mount.folder + below.rstrip("/")
+
+
+def room(own: str | None) -> Iterator[tuple[str, int]]:
+    """Of a process in cgroup ``own``: each cgroup that limits it, and how many bytes are left there.
+
+    Page cache that nobody used lately is left: what is in use would be taken from the job, which then reads it again.
+    """
+    mount = find_mount()
+    if mount is None or own is None:
+        return
+    for path in chain(own, mount.top):
+        folder = folder_of(path, mount)
+        cached = proc.count_of(proc.read(f"{folder}/memory.stat"), _V2_UNUSED if mount.is_v2 else _V1_UNUSED)
+        for limit_name, usage_name in _V2_LIMITS if mount.is_v2 else _V1_LIMITS:
+            limit, usage = _figure(f"{folder}/{limit_name}"), _figure(f"{folder}/{usage_name}")
+            if limit is not None and usage is not None:
+                yield path, limit - usage + (cached or 0)
+
+
+def counts(path: str, own: str | None) -> bool:
+    """Whether the cgroup ``path`` counts a kill in ``own``: version 1 counts it there alone, version 2 also above."""
+    mount = find_mount()
+    if mount is None or own is None:
+        return False
+    return path in chain(own, mount.top) if mount.is_v2 else path == own
 
 
 @lru_cache(maxsize=1)

@@ -29,3 +29,8 @@ def rows(tree: Tree) -> Iterator[Row]:
         "psi_full_avg10": full,
         "oom_kill_count": proc.count_of(proc.read("/proc/vmstat"), b"oom_kill"),
     }
+
+
+def available_bytes() -> int | None:
+    """What can still be had without swap, now."""
+    return proc.bytes_of(proc.read("/proc/meminfo") or b"", b"MemAvailable")

@@ -25,6 +25,7 @@ TABLE = "kernel_log"
 _DEVICE = "/dev/kmsg"
 _MOST_AT_ONCE = 5000  # records read in one look: a kernel that writes faster must not keep the recorder from its work
 _RECORD_BYTES = 8192
+_ASKING_BYTES = 32 << 20  # what journalctl may take
 _PATIENCE_S = 1.0  # the kernel prints the kill after it has sent the signal
 _MOST_LINES, _MOST_KILL_LINES = 4000, 6000  # in a recording: some ten reports, then kills alone
 _MOST_REPORT_LINES = 1500  # a table of 1,000 tasks, and what stands before it
@@ -130,7 +131,7 @@ class _Log:
             if left_s <= 0 or not _waits_for(self._descriptor, left_s):
                 break
             yield from self.new_rows()
-        if expected:
+        if expected and _has_room_to_ask():
             yield from self._from_journal(until_s)
 
     def _kills_expected(self, tree: Tree) -> int:
@@ -151,6 +152,12 @@ class _Log:
                 text = f"the kernel's log could not be read: {_DEVICE}: {self._why_not}; {found.why_not}"
                 yield _remark("kmsg", text)
         yield from map(_journal_row, journal.earlier_kills(self._began_unix_s))
+
+
+def _has_room_to_ask() -> bool:
+    from ..helpers import too_full  # which asks sources itself
+
+    return too_full(_ASKING_BYTES) is None
 
 
 _logs: WeakKeyDictionary[Tree, _Log] = WeakKeyDictionary()
