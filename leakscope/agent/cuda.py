@@ -11,7 +11,7 @@ import os
 import sys
 from time import monotonic
 
-from . import names
+from . import doors, names
 
 PERIOD_S = 1.0
 MOST_REPORTS = 20  # a job that tries ever smaller batches runs out often: the allocator counts the rest
@@ -129,7 +129,7 @@ def _user_frames():
         return " < ".join(lines)
     frame = None
     try:
-        for frame in sys._current_frames().values():
+        for frame in doors.current_frames().values():
             if _AUTOGRAD in frame.f_code.co_filename:
                 lines = _lines(frame)
                 if lines:

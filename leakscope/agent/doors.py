@@ -10,7 +10,7 @@ import ctypes
 import sys
 import types
 from _functools import _lru_cache_wrapper, partial
-from _operator import add, attrgetter, is_, itemgetter, methodcaller, truth
+from _operator import add, attrgetter, is_, itemgetter, methodcaller, not_, truth
 from itertools import accumulate, chain, compress, repeat, takewhile
 
 _TOOL_IDS = range(6)  # of sys.monitoring
@@ -156,6 +156,42 @@ def counted(function):
 def and_then(condition, function):
     """A callable: what ``function()`` returns if all of the iterable ``condition`` is true; else False."""
     return partial(all, again(chain, condition, again(map, _call, (function,))))
+
+
+def unless(conditions, function):
+    """A callable: True if any of the iterables ``conditions`` has something true, else whether ``function()`` is."""
+    return partial(any, again(chain, *conditions, again(map, _call, (function,))))
+
+
+def fields(structure, name, address):
+    """An iterable of one: what lies in a field of a structure there, read anew each time."""
+    return again(map, attrgetter(name), (structure.from_address(address),))
+
+
+def _interpreters():
+    """An iterable of one: the address of an interpreter beside the main one, or None."""
+    first, following = ctypes.pythonapi.PyInterpreterState_Head, ctypes.pythonapi.PyInterpreterState_Next
+    for function in (first, following):
+        function.restype = ctypes.c_void_p
+    following.argtypes = (ctypes.c_void_p,)
+    return again(map, following, again(map, _call, (first,)))
+
+
+other_interpreters = _interpreters()
+
+
+def if_alone(function, otherwise):
+    """A callable: ``function()`` while there is no other interpreter, else ``otherwise``.
+
+    Since Python 3.12 each may run at the same time as ours, with a lock of its own. Some functions look at all of them:
+    at counts of references, and memory, that nothing protects.
+    """
+    called = again(map, _call, again(compress, (function,), again(map, not_, other_interpreters)))
+    return partial(next, map(next, map(iter, repeat(again(chain, called, (otherwise,))))))
+
+
+current_frames = if_alone(sys._current_frames, {})
+allocated_blocks = if_alone(sys.getallocatedblocks, None)
 
 
 def thread_body(begins, wait, tick, is_asked_to_end, ends):

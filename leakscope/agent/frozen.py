@@ -6,8 +6,9 @@ without us.
 """
 
 import gc
-import sys
 from time import monotonic
+
+from . import doors
 
 COST_FACTOR = 1000  # the next reading is not before 1000 times what the last has cost: 0.1 %
 FROZEN_S = 10e-9  # an object at most: a pause in which nobody else runs, and each is a block at least
@@ -23,7 +24,8 @@ class FrozenCount(object):
     def read_if_due(self):
         """None: not read this time. **Cost** 1 us where nothing is frozen."""
         began = monotonic()
-        if began < self._due_at or sys.getallocatedblocks() * FROZEN_S > self.longest_s:
+        blocks = doors.allocated_blocks()
+        if began < self._due_at or blocks is None or blocks * FROZEN_S > self.longest_s:
             return None
         count = gc.get_freeze_count()
         now = monotonic()

@@ -204,9 +204,14 @@ class Journal:
             if cleaned:
                 self._write(encode_block(table, cleaned))
 
-    def writing(self, table, row):
-        """A callable, no function of Python, that writes this one row later; None while there is no file."""
-        return partial(os.write, self._fd, encode_block(table, [row])) if self._is_open() else None
+    def writing(self, table, rows):
+        """A callable, no function of Python, that writes these rows later, which hold nothing to be masked.
+
+        **Errors** OSError.
+        """
+        if not self._is_open():
+            self._next_segment()
+        return partial(os.write, self._fd, encode_block(table, rows))
 
     def sync(self):
         """Make written frames survive a panic or power loss (4 ms or more): SIGKILL never needs it."""

@@ -44,6 +44,7 @@ END_S = 1.0  # how long to wait for its last rows
 # When a process with threads forks. It asks the kernel how many there are: ours must be gone.
 WARNS_OF_THREADS = sys.version_info >= (3, 12)
 _AT_FORK, _AT_EXIT = "fork", "exit"
+LOADED = "loaded"
 WATCHED = "take-skipped", "a tracer, profiler or debugger is set: no inventories while it is"
 FIRST_TICK_S = 0.05
 BEGINS_S = 0.1  # a new thread begins in 0.1 ms, on a busy machine in a few
@@ -152,7 +153,7 @@ class Agent(object):
 
     def start(self):
         self.request = safepoint.request_stamp(self.folder)
-        self.note("loaded", "Python %s, pid %d" % (sys.version.split()[0], self.pid))
+        self.note(LOADED, _version(self.pid))
         if not self.options["takes"]:
             self.note("take-skipped", "takes are switched off")
         elif not self.takes:
@@ -168,6 +169,7 @@ class Agent(object):
             after_in_child=doors.door(self._after_fork_in_child),
         )
         atexit.register(doors.door(self._at_exit, self._end_unseen(_AT_EXIT)))
+        self._prepare_to_part()
         self._start_thread()
 
     def _callbacks(self):
@@ -536,13 +538,16 @@ class Agent(object):
             self.writing.release()
 
     def _prepare_to_part(self):
-        """A watched thread, or a process with a tool of sys.monitoring, runs no Python of ours: C code says so then."""
+        """A watched thread, or a process with a tool of sys.monitoring, runs no Python of ours: C code says so then.
+
+        **Errors** OSError.
+        """
         del self.parting[:]
         if not self.watched_is_noted:
-            row = {"note": WATCHED[0], "text": WATCHED[1], "pid": self.pid, "start_ticks": self.start_ticks}
-            writing = self.journal.writing("agent_notes", dict(row, **_stamps()))
-            if writing is not None and self.thread is not None:
-                self.parting.append(writing)
+            process = dict(_stamps(), pid=self.pid, start_ticks=self.start_ticks)
+            notes = [(LOADED, _version(self.pid))] if not self.journal.written_bytes else []
+            rows = [dict(process, note=note, text=text) for note, text in [*notes, WATCHED]]
+            self.parting.append(self.journal.writing("agent_notes", rows))
 
     def _add_sources(self):
         for name, module in list(sys.modules.items()):
@@ -696,6 +701,10 @@ class Agent(object):
         # Python's end would stop it by pthread_exit, which aborts the process if there is no memory for libgcc.
         self._stop_thread()
         return True
+
+
+def _version(pid):
+    return "Python %s, pid %d" % (sys.version.split()[0], pid)
 
 
 def _is_helper():

@@ -10,11 +10,10 @@ Not done: to follow a main thread that mostly sleeps call by call, with a pendin
 was tried, and names the line; but when another thread set a profiler meanwhile (memray does), Python 3.11 stood still.
 """
 
-import sys
 from _thread import allocate_lock, get_ident
 from time import monotonic, thread_time
 
-from . import names, safepoint
+from . import doors, names, safepoint
 from .allocators import malloc_in_use_bytes
 
 LOOKS = 60  # of one burst
@@ -162,7 +161,7 @@ def _places():
     """
     own = get_ident()
     places = {}
-    for thread, frame in sys._current_frames().items():
+    for thread, frame in doors.current_frames().items():
         if thread != own:
             place = _place(frame)
             if place is not None:

@@ -13,6 +13,7 @@ import gc
 import sys
 from time import thread_time
 
+from . import doors
 from .allocators import malloc_in_use_bytes
 from .frozen import FROZEN_S
 
@@ -139,7 +140,7 @@ def _rounded(count):
 
 def _blocks():
     """**Cost** 1 us for each 100 KB of small objects."""
-    return sys.getallocatedblocks() or (malloc_in_use_bytes() or 0) // BYTES_EACH
+    return doors.allocated_blocks() or (malloc_in_use_bytes() or 0) // BYTES_EACH
 
 
 def _count():

@@ -9,7 +9,7 @@ run during the take.
 import sys
 import types
 
-from . import names, openers, reading
+from . import doors, names, openers, reading
 from .heap import CONTAINERS
 
 _RESUMABLE = 0x20 | 0x80 | 0x200  # code flags of generators, coroutines and asynchronous generators
@@ -52,7 +52,7 @@ def _hide_namespaces(walk):
 def running_frames():
     """Ids of the frames on the stacks of all threads, which keep them alive meanwhile."""
     found = set()
-    for frame in sys._current_frames().values():
+    for frame in doors.current_frames().values():
         while frame is not None:
             found.add(id(frame))
             frame = frame.f_back
@@ -94,7 +94,7 @@ def _frames(walk, main_thread, agent_thread):
     """
     threads, resumed = {}, []
     frame = stack = outermost = None
-    frames = sys._current_frames()
+    frames = doors.current_frames()
     order = sorted(frames, key=lambda ident: ident != main_thread)
     for ident in order:
         if ident == agent_thread:

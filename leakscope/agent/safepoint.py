@@ -126,7 +126,7 @@ class PendingCall(object):
         self._asked = []
         self._entry = doors.entry(self._run, (self._asked.clear,), otherwise)
         # To ask without a function of Python, whether it can be now or not.
-        self.ask_unseen = partial(_add_pending_call, _is_true, id(self._entry))
+        self.ask_unseen = doors.unless(_REFUSED, partial(_add_pending_call, _is_true, id(self._entry)))
 
     @property
     def asked_at(self):
@@ -155,21 +155,49 @@ class PendingCall(object):
         asked = self._asked
         if asked:
             return True
-        if _is_finalizing():
-            return False
         asked.append(monotonic())
         # Threads change places at calls: nothing is called between this look and the call that follows from it.
-        if _running or self.ask_unseen() != 0:
+        if _running or self.ask_unseen():
             asked.clear()
             return False
         return True
 
 
 _running = []  # something while a pending call runs
-_is_finalizing = sys.is_finalizing  # Python 3.8 sets an error where nothing can be pending any more
 _add_pending_call = ctypes.pythonapi.Py_AddPendingCall
 _add_pending_call.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
 _is_true = ctypes.cast(ctypes.pythonapi.PyObject_IsTrue, ctypes.c_void_p)
+
+
+class _PendingCalls(ctypes.Structure):
+    """Of Python 3.8's runtime, where it begins, up to the first call ever asked for."""
+
+    _fields_ = [
+        ("finishing", ctypes.c_int), ("lock", ctypes.c_void_p), ("count", ctypes.c_int), ("async", ctypes.c_int),
+        ("function", ctypes.c_void_p), ("argument", ctypes.c_void_p),
+    ]  # fmt: skip
+
+
+def _finishing():
+    """When no call can be pending any more, as Python ends; to ask for one then prints an error in 3.8, and only there.
+
+    An iterable of one number. Found by the first call that is asked for, of nothing.
+    """
+    if sys.version_info >= (3, 9):
+        return ()
+    nothing = ()
+    _add_pending_call(_is_true, id(nothing))
+    runtime = ctypes.addressof(ctypes.c_char.in_dll(ctypes.pythonapi, "_PyRuntime"))
+    asked = b"".join(word.to_bytes(8, sys.byteorder) for word in (_is_true.value, id(nothing)))
+    at = (ctypes.c_char * _RUNTIME_BYTES).from_address(runtime).raw.find(asked)
+    if at < 0:
+        return (True,)
+    return doors.fields(_PendingCalls, "finishing", runtime + at - _PendingCalls.function.offset)
+
+
+_RUNTIME_BYTES = 2048  # of more; the pending calls come after 1,000
+# Since 3.12 what is pending is called on the main thread whichever interpreter runs there, with a lock of its own.
+_REFUSED = (doors.other_interpreters, _finishing())
 
 
 class Steps(object):

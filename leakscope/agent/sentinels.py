@@ -6,7 +6,7 @@ Only what may be read from any thread at any time: reference counts, the collect
 import gc
 import sys
 
-from . import names
+from . import doors, names
 from .allocators import Allocators, malloc_figures
 from .frozen import FrozenCount
 from .memory import rss_bytes
@@ -29,7 +29,7 @@ def row():
         "tensor_count": _instance_count("Tensor"),
         "parameter_count": _instance_count("nn", "Parameter"),
         "refcount_none": None if _IMMORTAL_NONE else sys.getrefcount(None),
-        "allocated_blocks": sys.getallocatedblocks(),
+        "allocated_blocks": doors.allocated_blocks(),
         "malloc_in_use_bytes": in_use,
         "malloc_free_bytes": free,
         "malloc_mmap_bytes": mapped,

@@ -5,11 +5,24 @@ garbage is collected). When it returns it holds no object of the job: only rows 
 """
 
 import gc
-import sys
 import types
 from time import perf_counter, thread_time
 
-from . import autograd, beyond, collector, frameworks, gradients, heap, loaders, names, pause, roots, tensors, walk
+from . import (
+    autograd,
+    beyond,
+    collector,
+    doors,
+    frameworks,
+    gradients,
+    heap,
+    loaders,
+    names,
+    pause,
+    roots,
+    tensors,
+    walk,
+)
 from .memory import rss_bytes
 from .probes import compile_counters, data_forms, frozen, holders, object_types, orphans, threads
 from .probes import tensors as tensor_rows
@@ -123,7 +136,7 @@ class Take(object):
             "array_bytes": int(array_bytes),
             "tensor_bytes": self._tensor_bytes(kinds_of, host=True),
             "tensor_device_bytes": self._tensor_bytes(kinds_of, host=False),
-            "allocated_blocks": sys.getallocatedblocks(),
+            "allocated_blocks": doors.allocated_blocks(),
             "take_cpu_s": thread_time() - begin_cpu,
             "duration_s": perf_counter() - begin,
         }
@@ -191,5 +204,5 @@ class Take(object):
         """Nobody can be inside autograd's backward now: it is this thread's turn, and no other could have called it."""
         if self.safe_point == "optimizer-step":
             return True
-        others = [ident for ident in sys._current_frames() if ident not in (self.main_thread, self.agent_thread)]
+        others = [ident for ident in doors.current_frames() if ident not in (self.main_thread, self.agent_thread)]
         return self.safe_point in ("pending-call", "exit") and not others

@@ -5,9 +5,8 @@ is: two jobs of one user make segments of the same names.
 """
 
 import os
-import sys
 
-from . import reading
+from . import doors, reading
 
 MAIN = "resource_tracker.py"
 MOST_SEGMENTS = 20000
@@ -15,7 +14,7 @@ MOST_SEGMENTS = 20000
 
 def rows(main_thread):
     """One row if this process is a tracker. **Cost** 2 us a segment."""
-    names = _names(sys._current_frames().get(main_thread))
+    names = _names(doors.current_frames().get(main_thread))
     if names is None:
         return
     own = [name for name in list(names)[:MOST_SEGMENTS] if name.startswith("/psm_")]
