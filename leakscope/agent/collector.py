@@ -96,6 +96,7 @@ class HeldBack(object):
     def __enter__(self):
         self._is_held = False
         if _count is not None and _count.value > -_HELD_BACK // 2:
+            _before[0] = _count.value
             _count.value -= _HELD_BACK
             self._is_held = True
 
@@ -104,7 +105,14 @@ class HeldBack(object):
             let_go()
 
 
+_before = [0]
+
+
 def let_go():
-    """Also in a fork made meanwhile."""
+    """Also in a fork made meanwhile.
+
+    What was freed meanwhile is not taken off a count below zero: all that an inventory ever made would stand in it, and
+    the job's next object would begin a collection. So it is what it was.
+    """
     if _count is not None and _count.value < -_HELD_BACK // 2:  # else somebody has collected meanwhile
-        _count.value += _HELD_BACK
+        _count.value = _before[0]
