@@ -20,6 +20,7 @@ MAX_THREADS = 20  # exceptions of threads in one process: who starts threads tha
 _MAX_CHAIN = 10
 _MAX_SOURCE_BYTES = 4 << 20
 _MAX_REPEATS = 3
+_LIKE_THE_ORIGINAL = ("__module__", "__name__", "__qualname__", "__doc__")
 _PLAIN = names.ids_of(str, int, float, bool, bytes, type(None))
 _CAUSED = "\nThe above exception was the direct cause of the following exception:\n\n"
 _MEANWHILE = "\nDuring handling of the above exception, another exception occurred:\n\n"
@@ -59,6 +60,9 @@ def of_threads(report):
             except Exception:
                 pass
 
+        if type(original) is types.BuiltinFunctionType:  # the job's own answers as it likes
+            for name in _LIKE_THE_ORIGINAL:  # who lists what a module has of its own looks at these
+                setattr(excepthook, name, getattr(original, name))
         hooks.replace(threading, "excepthook", original, excepthook)
         if names.getattr_plain(threading, "__excepthook__") is original:  # programs ask whether theirs is that
             hooks.replace(threading, "__excepthook__", original, excepthook)

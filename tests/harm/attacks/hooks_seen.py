@@ -14,7 +14,8 @@ def own():
     pairs += [(sys.unraisablehook, sys.__unraisablehook__), (sys.breakpointhook, sys.__breakpointhook__)]
     if hasattr(threading, "__excepthook__"):
         pairs.append((threading.excepthook, threading.__excepthook__))
-    return [hook is original for hook, original in pairs]
+    names = [getattr(hook, "__module__", None) for hook, _ in pairs]
+    return [hook is original for hook, original in pairs], names
 
 
 class Fails:
