@@ -1,4 +1,7 @@
-"""Interpreters within the process, made and ended one after another: strangers to one another, or akin (``legacy``)."""
+"""Interpreters within the process, made and ended one after another: strangers to one another, or akin (``legacy``).
+
+``often``: strangers as long as it works, so that somebody looks while one begins.
+"""
 
 import sys
 
@@ -14,7 +17,7 @@ except ImportError:
     run, akin = interpreters.run_string, ((), {"isolated": False} if sys.version_info >= (3, 10) else {})
 words, options = akin if sys.argv[1] == "legacy" else ((), {})
 for number in rounds():
-    if number < 40:
+    if number < 40 or sys.argv[1] == "often":
         one = interpreters.create(*words, **options)
         run(one, "import json; held = [json.dumps([1])] * 10")
         interpreters.destroy(one)
