@@ -41,7 +41,7 @@ from .probes import compile_counters
 from .take import Take
 
 TICK_S = 0.5
-END_S = 1.0  # how long to wait for its last rows
+END_S = 1.0  # how long to wait for its last rows, or for the end of an inventory that it makes
 # When a process with threads forks. It asks the kernel how many there are: ours must be gone.
 WARNS_OF_THREADS = sys.version_info >= (3, 12)
 _AT_FORK, _AT_EXIT = "fork", "exit"
@@ -604,7 +604,7 @@ class Agent(object):
         self.asked_to_end[0].append(_AT_FORK)
         self._wake()
         path = "/proc/self/task/%s" % (self.native_thread or ["?"])[-1]
-        give_up = monotonic() + 0.1
+        give_up = monotonic() + (END_S if self.taking else 0.1)
         while os.path.exists(path) and monotonic() < give_up:
             sleep(0.0001)
 
