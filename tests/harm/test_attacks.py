@@ -85,8 +85,8 @@ REPORTED: dict[str, Any] = {
     "needs": ("coverage",), "afterwards": (("-m", "coverage", "report"),), "ends": "status 0, then 0",
 }  # fmt: skip
 # Our own plugin lies outside site-packages where this is a checkout: coverage would count it.
-# A tool of sys.monitoring, which since 3.12 cProfile is, too, is told of all threads. What ours is in the midst of as one
-# is set (2 ms of 500; in stress mode, much more) it is told of.
+# A tool of sys.monitoring, which since 3.12 cProfile is, too, is told of all threads: also of what ours is in the midst
+# of as one is set (2 ms of 500; in stress mode, much more).
 OF_ALL_THREADS: dict[str, Any] = {"known": "a tool that is set while the agent is at work", "known_since": (3, 12)}
 PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:leakscope")
 COVERED: dict[str, Any] = {"needs": ("pytest_cov",), "files": ("test_covered.py",), "tidy": without_times}
