@@ -35,7 +35,7 @@ STRESS = "LEAKSCOPE_STRESS"  # in the job's environment: seconds between takes, 
 def stress_interval_s():
     """Seconds, or None: the usual schedule."""
     try:
-        return float(os.environ[STRESS])
+        return float(os.environ[STRESS].partition(",")[0])
     except (KeyError, ValueError):
         return None
 

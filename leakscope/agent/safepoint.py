@@ -228,6 +228,9 @@ class Steps(object):
         hidden = quiet.hide()
         try:
             self._stepped(_optimizer_of(sys._getframe().f_back))
+        except Exception as error:
+            if names.is_foreign(error):
+                raise
         finally:
             quiet.show(hidden)
         return True
