@@ -10,13 +10,14 @@ SOURCES := leakscope fixtures tests
 DEMO := demo-output/run.parquet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test torture fuzz lint docs bench leakbench clean
+.PHONY: help demo test torture fuzz fuzz-objects lint docs bench leakbench clean
 
 help:
 	@echo "make demo   record a small PyTorch training with a leak for 40 s and print the report"
 	@echo "make test   lint, type check and tests"
 	@echo "make torture  kills, full disks, storms of signals: each at SEEDS=50 instants; attacks on every Python (30 minutes)"
 	@echo "make fuzz   feed every reader bytes, led by what they execute: FUZZ_S=60 seconds each (needs atheris)"
+	@echo "make fuzz-objects  half-made and hostile objects before the agent: SEEDS=50 of each family on every Python (an hour)"
 	@echo "make lint   ruff and mypy only"
 	@echo "make docs   renew docs/ and the tables of README.md from the program"
 	@echo "make bench  what recording costs, beside its budgets (15 minutes; BENCH='--only takes' is a part)"
@@ -71,6 +72,9 @@ fuzz: $(VENV)/installed-test
 	@$(PIP) --editable '.[fuzz]'
 	@set -e; for reader in $(READERS); do echo "== $$reader"; \
 		$(RUN) -m tests.fuzz.guided $$reader -max_total_time=$(FUZZ_S) -verbosity=0; done
+
+fuzz-objects: $(VENV)/installed-test
+	@LEAKSCOPE_OBJECTS=$(SEEDS) LEAKSCOPE_PYTHONS=$(PYTHONS) $(RUN) -m pytest -q $(AT_ONCE) tests/harm/test_objects.py
 
 docs: $(VENV)/installed-test
 	@$(RUN) -m tests.test_docs
