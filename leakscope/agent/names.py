@@ -13,13 +13,18 @@ from _signal import valid_signals as _valid_signals
 from array import array
 from collections import OrderedDict, deque
 
-mro_of = type.__dict__["__mro__"].__get__
+_mro_of = type.__dict__["__mro__"].__get__
 _namespace_of = type.__dict__["__dict__"].__get__
 _qualname_of = type.__dict__["__qualname__"].__get__
 _module_of = type.__dict__["__module__"].__get__
 basicsize_of = type.__dict__["__basicsize__"].__get__
 flags_of = type.__dict__["__flags__"].__get__
 HEAPTYPE = 1 << 9
+
+
+def mro_of(cls):
+    """Its ancestors, itself first; none of a class that is still being made, or was never made ready."""
+    return _mro_of(cls) or ()
 
 
 def namespace_of(cls):

@@ -10,7 +10,6 @@ import random
 import re
 import sys
 import time
-from _thread import get_ident
 
 SEED = int(os.environ.get("OBJECTS_SEED", "0"))
 choose = random.Random(SEED)
@@ -22,9 +21,10 @@ _agent = getattr(_agent, "_agent", None)
 _watch = None
 _made = {"here": 0, "beside": 0, "between": 0}
 # What the agent calls itself: functions of the standard library that get strings and numbers of ours.
-# A finder of modules asks those behind it, as the import system would.
+# A finder of modules asks those behind it, as the import system would; a named tuple of an lru_cache of ours is made.
 _LIBRARY = re.compile(
-    r".* in hooks\.py _find$|<frozen |.*/(json|encodings|importlib|ctypes)/"
+    r".* in hooks\.py _find$|<string> (<lambda>|__new__), in fatal_signals\.py "
+    r"|<frozen |.*/(json|encodings|importlib|ctypes)/"
     r"|.*/(posixpath|genericpath|os|codecs|struct|abc)\.py "
 )
 
@@ -51,7 +51,7 @@ def count():
 
 def here(beyond=False):
     """A snapshot on this thread, at this very moment, wherever that is."""
-    if _agent is None or (_agent.taking and _agent.main_thread == get_ident() and _is_looked_at()):
+    if _agent is None or (_agent.taking and _is_looked_at()):
         return
     while _agent.taking:
         time.sleep(0.001)

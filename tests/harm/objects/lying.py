@@ -215,7 +215,7 @@ for base in BASES:
     for raises in (False, True):
         cls = hostile(base, raises, extra=[n for n in ("__class__", "__dict__") if look.choose.random() < 0.3])
         if cls is not None:
-            held[base.__name__ + str(raises)] = [make(cls, base) for _ in range(look.choose.choice([1, 2, 5, 70]))]
+            held[base.__name__ + str(raises)] = [make(cls, base) for _ in range(look.choose.choice([1, 2, 5]))]
             kept.append(cls)
 lies = [list, dict, set, int, str, type, types.ModuleType, BaseException, types.FunctionType, weakref.ref, 7, None]
 try:
@@ -227,8 +227,8 @@ except ImportError:
 held["lies"] = [Class(lie) for lie in lies]
 held["others"] = [Attributes(), Namespace(), gone, Dictless(), DictSlot(), *keyed()]
 held["proxies"] = proxies()
-held["many"] = [Class(list) for _ in range(300)]
-held["many keys"] = [{Key("a"): Class(7)} for _ in range(300)]
+held["many"] = [Class(list) for _ in range(100)]
+held["many keys"] = [{Key("a"): Class(7)} for _ in range(100)]
 held["by position"] = [dict.fromkeys(map(Key, "abcdefg"), [2]) for _ in range(3)]
 globals().update({"odd_%s" % name.replace(" ", "_"): one for name, one in list(held.items())[:10]})
 
