@@ -147,7 +147,7 @@ def chosen_types():
     return found
 
 
-MOST = int(os.environ.get("OBJECTS_MOST", "800"))
+MOST = int(os.environ.get("OBJECTS_MOST", "300"))
 
 
 def main(which):
