@@ -10,7 +10,7 @@ SOURCES := leakscope fixtures tests
 DEMO := demo-output/run.parquet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-oldest sdist torture fuzz foreign-tests lint docs bench leakbench clean
+.PHONY: help demo test test-oldest sdist torture fuzz fuzz-objects foreign-tests lint docs bench leakbench clean
 
 help:
 	@echo "make demo   record a small PyTorch training with a leak for 40 s and print the report"
@@ -19,6 +19,7 @@ help:
 	@echo "make torture  kills, full disks, storms of signals at SEEDS=50 instants; attacks on every Python; CPython's suite (1 hour)"
 	@echo "make fuzz   feed every reader bytes, led by what they execute: FUZZ_S=60 seconds each (needs atheris)"
 	@echo "make foreign-tests  suites of others, bare and recorded in stress mode (hours; FOREIGN='cpython --only test_gc' is a part)"
+	@echo "make fuzz-objects  half-made and hostile objects before the agent: SEEDS=50 of each family on every Python (an hour)"
 	@echo "make lint   ruff and mypy only"
 	@echo "make docs   renew docs/ and the tables of README.md from the program"
 	@echo "make bench  what recording costs, beside its budgets (15 minutes; BENCH='--only takes' is a part)"
@@ -100,6 +101,9 @@ fuzz: $(VENV)/installed-test
 # Stopped, it goes on where it was. FOREIGN takes names of suites and the options of python -m tests.foreign.
 foreign-tests: $(VENV)/installed-test
 	@$(RUN) -m tests.foreign $(FOREIGN)
+
+fuzz-objects: $(VENV)/installed-test
+	@LEAKSCOPE_OBJECTS=$(SEEDS) LEAKSCOPE_PYTHONS=$(PYTHONS) $(RUN) -m pytest -q $(AT_ONCE) tests/harm/test_objects.py
 
 docs: $(VENV)/installed-test
 	@$(RUN) -m tests.test_docs

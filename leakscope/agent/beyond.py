@@ -39,8 +39,7 @@ class Beyond(object):
     def keep(self, picked, large):
         """Of the objects that the sweep picked, those that ``feed`` begins at; ``large``: the long containers."""
         self._large = large
-        caches = [obj for obj in picked if type(obj) is _LRU_CACHE]
-        self._caches = [obj for obj in caches if (openers.cache_info(obj) or (0, 0, 0, 0))[3] >= LARGE_LENGTH]
+        self._caches = [obj for obj in picked if type(obj) is _LRU_CACHE and _length_of(obj) >= LARGE_LENGTH]
         self._held_outside = [
             (cls, place, [obj for obj in picked if type(obj) is cls]) for cls, place in self._outside.items()
         ]
@@ -67,7 +66,8 @@ class Beyond(object):
             function = (reading.attributes_of(cache) or {}).get("__wrapped__")
             code = names.getattr_code(function)
             if code is not None and id(cache) not in walk.seen:
-                walk.root("library", "%s.%s" % (function.__module__, function.__qualname__), openers.CACHE, cache, None)
+                name, module, _file, _line = names.names_of(function)
+                walk.root("library", "%s.%s" % (module, name), openers.CACHE, cache, None)
         walk.run()
 
     def _library_containers(self, walk):
@@ -159,12 +159,16 @@ def _feed_held_outside(walk, cls, alike, place):
     """What only C code holds (exit handlers, a table of an extension) begins at the objects themselves."""
     alike = [obj for obj in alike if id(obj) not in walk.seen]
     name = names.type_name(cls)
-    named = (name.rsplit(".", 1)[-1], None, names.namespace_of(cls).get("__module__"), place[0], place[1], True)
+    named = (name.rsplit(".", 1)[-1], None, names.module_of(cls), place[0], place[1], True)
     sample = spread(alike, min(SAMPLE, len(alike)), walk.next_phase()) if alike else []
     weight = len(alike) / float(len(sample) or 1)
     while sample:
         walk.push(sample.pop(), None, name + " objects outside Python", openers.GLOBAL, weight, "outside", named)
     walk.run()
+
+
+def _length_of(cache):
+    return len(reading.results_of(cache) or ())
 
 
 def _containers_of_libraries():
@@ -176,7 +180,7 @@ def _containers_of_libraries():
     for module_name, module in list(sys.modules.items()):
         namespace = names.namespace_of_module(module)
         file = names.module_file(module_name)
-        if namespace is None or names.is_user_module(module_name, file):
+        if namespace is None or type(module_name) is not str or names.is_user_module(module_name, file):
             continue
         items = list(namespace.items())  # a copy: another thread may import
         unusual = map(not_, map(_PLAIN.__contains__, map(id, map(type, map(_second, items)))))
@@ -189,7 +193,7 @@ def _containers_of_libraries():
                 yield label, (name, module_name, module_name, file, None, False), value
             elif names.is_a(kind, type):
                 own = names.namespace_of(value)
-                if own.get("__module__") == module_name and _has_container(own):
+                if names.module_of(value) == module_name and _has_container(own):
                     for found in _containers_in(own, label, name, module_name, file):
                         yield found
             else:

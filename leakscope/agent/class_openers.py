@@ -8,6 +8,7 @@ import gc
 import sys
 import types
 
+from . import reading
 from .names import (
     AGENT,
     HEAPTYPE,
@@ -18,6 +19,7 @@ from .names import (
     is_user_module,
     module_file,
     named_by,
+    names_of,
     namespace_of,
     qualname_of,
 )
@@ -41,19 +43,27 @@ def open_class(walk, obj, node, weight):
     if _is_made_at_run_time(obj, module, name):
         _weigh(walk, obj, namespace, node, weight)
     file = module_file(module)
-    if not is_user_module(module, file):
+    if type(module) is not str or not is_user_module(module, file):
         return
     for attribute, value in list(namespace.items()):
         kind = type(value)
         if id(kind) in IGNORED or id(kind) in ATOMS or type(attribute) is not str or attribute in _MACHINERY:
             continue
-        if kind is types.FunctionType and not any(
-            (value.__closure__, value.__defaults__, value.__kwdefaults__, value.__dict__)
-        ):
-            continue  # most methods: nothing hangs on them
+        if kind is types.FunctionType and not _holds_something(value):
+            continue  # most methods
         walk.push(
             value, node, "." + attribute, CLASS_ATTRIBUTE, weight, None, (attribute, name, module, file, None, True)
         )
+
+
+def _holds_something(function):
+    """The members of these may be asked for by their classes' methods: their lengths are not."""
+    return (
+        function.__closure__ is not None
+        or function.__defaults__ is not None
+        or function.__kwdefaults__ is not None
+        or dict.__len__(function.__dict__) > 0
+    )
 
 
 def _is_made_at_run_time(cls, module, name):
@@ -85,12 +95,13 @@ def open_function(walk, obj, node, weight):
     if type(obj) is not types.FunctionType:
         return open_by_collector(walk, obj, node, weight)
     code = obj.__code__
-    if code.co_filename.startswith(AGENT):
+    named = names_of(obj)
+    file = named[2]
+    if file.startswith(AGENT):
         return  # our hooks in the job's tables
     node.own_bytes += _getsizeof(obj) * weight
-    if code.co_filename.startswith("<"):  # of no file: made as the program runs
+    if file.startswith("<"):  # of no file: made as the program runs
         walk.push(code, node, ".~", REFERENCE, weight)
-    named = (obj.__qualname__, obj.__module__, code.co_filename, code.co_firstlineno)
     cells = obj.__closure__
     if cells:
         for name, cell in zip(code.co_freevars, cells):
@@ -101,18 +112,18 @@ def open_function(walk, obj, node, weight):
             walk.seen.add(id(cell))
             node.own_bytes += _getsizeof(cell) * weight
             walk.push(value, node, " closure " + name, CELL, weight, None, named_by(name, named))
-    defaults = obj.__defaults__
-    if defaults:
-        names = code.co_varnames[: code.co_argcount][-len(defaults) :]
-        for name, value in zip(names, defaults):
+    defaults = obj.__defaults__  # these three may be of subclasses, which would be asked for their members
+    if defaults is not None:
+        values = reading.members(tuple, defaults)
+        for name, value in zip(code.co_varnames[: code.co_argcount][-len(values) :], values):
             walk.push(value, node, " default " + name, DEFAULT, weight, None, named_by(name, named))
+        del values
     keyword_defaults = obj.__kwdefaults__
-    if keyword_defaults:
-        for name, value in list(keyword_defaults.items()):
-            walk.push(value, node, " default " + name, DEFAULT, weight, None, named_by(name, named))
-    attributes = obj.__dict__
-    if attributes:
-        push_attributes(walk, list(attributes.items()), node, weight)
+    if keyword_defaults is not None:
+        for name, value in reading.pairs(keyword_defaults):
+            if type(name) is str:
+                walk.push(value, node, " default " + name, DEFAULT, weight, None, named_by(name, named))
+    push_attributes(walk, reading.pairs(obj.__dict__), node, weight)
 
 
 def open_code(walk, obj, node, weight):

@@ -130,7 +130,7 @@ def _user_frames():
     frame = None
     try:
         for frame in doors.current_frames().values():
-            if _AUTOGRAD in frame.f_code.co_filename:
+            if _AUTOGRAD in names.file_of(frame.f_code):
                 lines = _lines(frame)
                 if lines:
                     return "%s (in backward)" % " < ".join(lines)
@@ -143,8 +143,8 @@ def _lines(frame):
     lines = []
     while frame is not None and len(lines) < MOST_FRAMES:
         code = frame.f_code
-        if names.is_user_file(code.co_filename):
-            lines.append("%s:%d %s" % (code.co_filename, frame.f_lineno, code.co_name))
+        if names.is_user_file(names.file_of(code)):
+            lines.append("%s:%d %s" % (names.file_of(code), frame.f_lineno, names.name_of(code)))
         frame = frame.f_back
     return lines
 

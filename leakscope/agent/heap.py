@@ -5,6 +5,7 @@ could drop an object that is in the list: it would live on until the list is gon
 four inventories of a program with two threads that make half a million objects a second, that were 200 of them.)
 """
 
+import ctypes
 from _collections import OrderedDict, defaultdict, deque
 from _functools import partial
 from _operator import length_hint
@@ -19,7 +20,7 @@ _MANY = 1 << 40
 _NONE = ()  # what stands where a list has ended
 PASSES_FOR_LENGTHS = 1.2  # what long containers cost beside the one pass that all others need
 _BLOCK = 64  # more than itertools.tee keeps together (57)
-_static_types = {}  # by address; never freed
+_static_types = set()  # their addresses; never freed, but their references are counted as the interpreter ends
 _accepted = defaultdict(set)  # is_wanted -> addresses of the types that it accepted
 
 
@@ -116,7 +117,7 @@ def _metaclasses():
 def _unlisted(addresses):
     """{address: type} of those that the collector does not list: made by C code for good, or frozen (gc.freeze)."""
     found = {}
-    if not addresses <= _static_types.keys():
+    if not addresses <= _static_types:
         seen, queue = set(), [object]
         while queue:
             cls = queue.pop()
@@ -125,8 +126,8 @@ def _unlisted(addresses):
             seen.add(id(cls))
             queue += type.__subclasses__(cls)
             if not names.flags_of(cls) & names.HEAPTYPE:
-                _static_types[id(cls)] = cls
+                _static_types.add(id(cls))
             elif id(cls) in addresses:
                 found[id(cls)] = cls
-    found.update((address, _static_types[address]) for address in addresses if address in _static_types)
+    found.update((address, ctypes.cast(address, ctypes.py_object).value) for address in addresses & _static_types)
     return found

@@ -12,8 +12,9 @@ import mmap
 import os
 import sys
 import types
+from gc import get_referents
 
-from . import names
+from . import names, reading
 
 MAX_BYTES = 64 * 1024
 MAX_THREADS = 20  # exceptions of threads in one process: who starts threads that fail in a loop fills no disk
@@ -101,24 +102,21 @@ def _one(value, files):
     before, repeats = None, 0
     while trace is not None:
         code, number = trace.tb_frame.f_code, trace.tb_lineno or 0
-        repeats = repeats + 1 if (code, number) == before else 0
-        before = code, number
+        repeats = repeats + 1 if (id(code), number) == before else 0  # code compares its constants
+        before = id(code), number
         trace = trace.tb_next
         if repeats < _MAX_REPEATS:
-            lines.append('  File "%s", line %d, in %s' % (code.co_filename, number, _function(code)))
-            source = _source_line(code.co_filename, number, files)
+            file = names.file_of(code)
+            lines.append('  File "%s", line %d, in %s' % (file, number, names.qualified_name_of(code)))
+            source = _source_line(file, number, files)
             if source:
                 lines.append("    " + source)
-        elif trace is None or (trace.tb_frame.f_code, trace.tb_lineno) != before:
+        elif trace is None or (id(trace.tb_frame.f_code), trace.tb_lineno) != before:
             lines.append("  [Previous line repeated %d more times]" % (repeats - _MAX_REPEATS + 1))
     name = names.type_name(type(value))
     name = name[len("__main__.") :] if name.startswith("__main__.") else name
     message = _message(value)
     return "\n".join(lines + [name + ": " + message if message else name, ""])
-
-
-def _function(code):
-    return getattr(code, "co_qualname", code.co_name)  # before 3.11 a method is known without its class
 
 
 def _message(value):
@@ -129,13 +127,21 @@ def _message(value):
             break
     args = _args_of(value)
     try:
-        if type(method) is types.WrapperDescriptorType and all(id(type(arg)) in _PLAIN for arg in args):
+        is_in_c = type(method) is types.WrapperDescriptorType
+        if is_in_c and all(id(type(part)) in _PLAIN for part in _parts(value, args)):
             return str.__str__(str(value))
-        if type(method) is types.WrapperDescriptorType and len(args) == 1 and names.is_a(type(args[0]), str):
+        if is_in_c and len(args) == 1 and names.is_a(type(args[0]), str):
             return str.__str__(args[0])  # a KeyError of a loader worker, as torch hands it on
     except Exception:
         pass  # half made: UnicodeDecodeError.__new__ without its arguments
     return "(its message was not read: that would run code of the program)"
+
+
+def _parts(value, args):
+    """What its C code may put into its text: the arguments, and what has a slot of its own (a file's name)."""
+    others = (args, _trace_of(value), _context_of(value), _cause_of(value), type(value))
+    others = names.ids_of(*others, reading.attributes_of(value))
+    return [*args, *(part for part in get_referents(value) if id(part) not in others)]
 
 
 def _source_line(file, number, files):

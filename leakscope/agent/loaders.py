@@ -47,8 +47,7 @@ def innermost(dataset, depth=4):
 
 
 def _module(cls):
-    module = names.namespace_of(cls).get("__module__")
-    module = module if type(module) is str else None
+    module = names.module_of(cls)
     return module, names.module_file(module)
 
 

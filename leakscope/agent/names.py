@@ -7,10 +7,13 @@ the descriptors of ``type``.
 import os
 import sys
 import types
+from _collections import OrderedDict, deque
+from _io import BytesIO
 from _signal import getsignal as _getsignal
 from _signal import valid_signals as _valid_signals
+from array import array
 
-mro_of = type.__dict__["__mro__"].__get__
+_mro_of = type.__dict__["__mro__"].__get__
 _namespace_of = type.__dict__["__dict__"].__get__
 _qualname_of = type.__dict__["__qualname__"].__get__
 _module_of = type.__dict__["__module__"].__get__
@@ -19,21 +22,39 @@ flags_of = type.__dict__["__flags__"].__get__
 HEAPTYPE = 1 << 9
 
 
+def mro_of(cls):
+    """Its ancestors, itself first; none of a class that is still being made, or was never made ready."""
+    return _mro_of(cls) or ()
+
+
 def namespace_of(cls):
     """What the class itself defines; nothing for a class of C that was never made ready."""
     return _namespace_of(cls) or {}
 
 
+def text_of(value):
+    """A text as an exact str: one of a subclass without its methods. None for anything else."""
+    if type(value) is str:
+        return value
+    return str.__str__(value) if is_a(type(value), str) else None
+
+
 def qualname_of(cls):
     """Its name as ``type`` keeps it, whatever its metaclass has in the place of ``__qualname__``."""
-    return _qualname_of(cls)
+    return text_of(_qualname_of(cls))
+
+
+def module_of(cls):
+    """The name of the module that the class says it is of; None where that is no exact str."""
+    module = namespace_of(cls).get("__module__")
+    return module if type(module) is str else None
 
 
 def type_name(cls):
     """``module.Qualified.name`` without running a metaclass; builtins without their module."""
-    module = namespace_of(cls).get("__module__")
+    module = module_of(cls)
     name = qualname_of(cls)
-    if type(module) is not str:
+    if module is None:
         try:
             module = _module_of(cls)
         except AttributeError:
@@ -48,8 +69,8 @@ def definition(cls):
     namespace = namespace_of(cls)
     method = namespace.get("__init__")
     file = module_file(namespace.get("__module__"))
-    if type(method) is types.FunctionType and not method.__code__.co_filename.startswith("<"):  # of a dataclass
-        return method.__code__.co_filename, method.__code__.co_firstlineno
+    if type(method) is types.FunctionType and not file_of(method.__code__).startswith("<"):  # of a dataclass
+        return file_of(method.__code__), method.__code__.co_firstlineno
     return (file, None) if flags_of(cls) & HEAPTYPE else (None, None)
 
 
@@ -107,6 +128,29 @@ def getattr_code(function):
     return function.__code__ if type(function) is types.FunctionType else None
 
 
+def name_of(code):
+    return text_of(code.co_name)
+
+
+def qualified_name_of(code):
+    return text_of(getattr(code, "co_qualname", code.co_name))  # since Python 3.11
+
+
+def file_of(code):
+    return text_of(code.co_filename)
+
+
+def names_of(function):
+    """(qualified name, module or None, file, line) of a function of Python, which anybody may have changed."""
+    code = function.__code__
+    return text_of(function.__qualname__), text_of(function.__module__), file_of(code), code.co_firstlineno
+
+
+def module_of_frame(frame):
+    """``__name__`` of its globals, which may be of a subclass of dict."""
+    return text_of(dict.get(frame.f_globals, "__name__"))
+
+
 def is_written_in_c(cls):
     return any(id(type(value)) in _C_SLOTS for value in namespace_of(cls).values())
 
@@ -123,12 +167,22 @@ _C_METHODS = ids_of(types.WrapperDescriptorType, types.MethodDescriptorType)
 
 
 def safe_size(obj):
-    """sys.getsizeof unless the type answers it in Python."""
+    """sys.getsizeof where the type's answer is known to need nothing but the object's own memory, half made or not.
+
+    In Python it would be the job's; in C it may take for granted what ``__init__`` makes (``struct.Struct``).
+    """
     for base in mro_of(type(obj)):
         method = namespace_of(base).get("__sizeof__")
         if method is not None:
-            return sys.getsizeof(obj) if type(method) is types.MethodDescriptorType else basicsize_of(type(obj))
+            if id(method) in _SIZES or (type_name(base) in _SIZED_BY_NAME and is_made_in_c(base)):
+                return sys.getsizeof(obj)
+            break
     return basicsize_of(type(obj))
+
+
+_SIZED = (object, str, bytes, int, bytearray, list, tuple, dict, set, frozenset, deque, OrderedDict, array, BytesIO)
+_SIZES = ids_of(*(cls.__dict__["__sizeof__"] for cls in _SIZED if "__sizeof__" in cls.__dict__))
+_SIZED_BY_NAME = frozenset(("bitarray.bitarray", "_bitarray.bitarray"))
 
 
 STDLIB = os.path.dirname(os.path.realpath(os.__file__)) + os.sep
@@ -187,7 +241,7 @@ def forker(frame):
     found = "the program"
     while frame is not None:
         for file, name in _FORKERS:
-            if frame.f_code.co_filename.endswith(file):
+            if file_of(frame.f_code).endswith(file):
                 found = name
         frame = frame.f_back
     return found
@@ -230,7 +284,7 @@ def is_foreign(error):
     others = False
     while trace is not None:
         code = trace.tb_frame.f_code
-        if not code.co_filename.startswith((AGENT, BOOT, STDLIB_PLAIN, "<frozen")):
+        if not file_of(code).startswith((AGENT, BOOT, STDLIB_PLAIN, "<frozen")):
             if _is_signal_handler(code):
                 return True
             others = True
@@ -238,8 +292,8 @@ def is_foreign(error):
     if others:
         return False
     cls = type(error)
-    module = namespace_of(cls).get("__module__") if flags_of(cls) & HEAPTYPE else None
-    ours = module is None or (type(module) is str and module.split(".")[0] in _LIBRARIES_WE_CALL)
+    is_static = not flags_of(cls) & HEAPTYPE
+    ours = is_static or (module_of(cls) or "").split(".")[0] in _LIBRARIES_WE_CALL
     return not ours or not is_a(cls, Exception)
 
 

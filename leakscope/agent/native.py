@@ -178,14 +178,14 @@ def _place(frame):
     calls = []
     while frame is not None and len(calls) < 200:
         code = frame.f_code
-        if code.co_filename.startswith(names.AGENT):
+        if names.file_of(code).startswith(names.AGENT):
             calls, frame = [], frame.f_back  # with what it called: a namedtuple's __new__ is code of no file
             continue
-        function = getattr(code, "co_qualname", code.co_name)
+        function = names.qualified_name_of(code)
         line = frame.f_lineno or code.co_firstlineno
-        entered = not calls and line == code.co_firstlineno and not code.co_name.startswith("<")
+        entered = not calls and line == code.co_firstlineno and not names.name_of(code).startswith("<")
         if not entered:
-            calls.append((code.co_filename, line, function))
+            calls.append((names.file_of(code), line, function))
         frame = frame.f_back
     users = [i for i, (file, _, _) in enumerate(calls) if names.is_user_file(file)]
     if not users:

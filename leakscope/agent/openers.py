@@ -4,6 +4,7 @@ No foreign code runs: attributes are read from ``__dict__`` and slots by the des
 what is not known here is opened with ``gc.get_referents``, which calls only what the collector itself calls.
 """
 
+import ctypes
 import gc
 import sys
 import types
@@ -11,17 +12,22 @@ from _collections import OrderedDict, defaultdict, deque
 
 from . import reading
 from .names import (
+    ByClass,
     basicsize_of,
+    file_of,
     getattr_code,
-    getattr_plain,
     ids_of,
-    is_user_file,
     is_written_in_c,
     module_file,
+    module_of_frame,
     mro_of,
+    name_of,
     named_by,
+    names_of,
     namespace_of,
+    qualified_name_of,
     safe_size,
+    text_of,
     type_name,
 )
 from .reading import KEYS
@@ -253,45 +259,30 @@ def _with_attributes(opener):
     return both
 
 
-def cache_info(obj):
-    """(hits, misses, maximal size, size) of an ``lru_cache``; None if it is told by another class than functools' own,
-    which may be the job's."""
-    kind = getattr_plain(sys.modules.get("functools"), "_CacheInfo")
-    if kind is None or not any(referent is kind for referent in gc.get_referents(obj)):
-        return None
-    return type(obj).cache_info(obj)
-
-
 def open_lru_cache(walk, obj, node, weight):
-    info = cache_info(obj)
-    if info is None:
-        return open_by_collector(walk, obj, node, weight)
-    _add_length(walk, obj, node, info[3], weight)
-    node.length_limit = info[2]
+    results = reading.results_of(obj)
+    length = 0 if results is None else dict.__len__(results)
+    _add_length(walk, obj, node, length, weight)
+    node.length_limit = reading.most_results(obj)
     attributes = reading.attributes_of(obj) or {}
     function = attributes.get("__wrapped__")
     code = getattr_code(function)
     if code is not None:
-        node.named = (code.co_name, function.__qualname__, function.__module__, code.co_filename,
-                      code.co_firstlineno, is_user_file(code.co_filename))  # fmt: skip
+        node.named = named_by(name_of(code), names_of(function))
         node.edge = CACHE
         if not node.label.endswith("<lru_cache>"):
             node.label += ".<lru_cache>"
-    if not info[3]:
-        return
-    for referent in gc.get_referents(obj):
-        if type(referent) is dict and referent is not attributes and len(referent) == info[3]:
-            walk.seen.add(id(referent))
-            node.own_bytes += dict.__sizeof__(referent) * weight
-            _push_pairs(walk, referent, info[3], node, weight)
-            break
+    if length:
+        walk.seen.add(id(results))
+        node.own_bytes += dict.__sizeof__(results) * weight
+        _push_pairs(walk, results, length, node, weight)
 
 
 def open_frame(walk, obj, node, weight):
     code = obj.f_code
-    if code.co_name == "<module>":
+    if name_of(code) == "<module>":
         return
-    owner = (qualname_of(code), obj.f_globals.get("__name__"), code.co_filename, code.co_firstlineno)
+    owner = (qualified_name_of(code), module_of_frame(obj), file_of(code), code.co_firstlineno)
     node.own_bytes += _getsizeof(obj) * weight
     pairs = reading.frame_locals(obj)
     while pairs:  # popped: see push_members
@@ -301,15 +292,11 @@ def open_frame(walk, obj, node, weight):
     _push_frame(walk, _f_back, obj, node, weight)
 
 
-def qualname_of(code):
-    return getattr(code, "co_qualname", code.co_name)  # since Python 3.11
-
-
 def _push_frame(walk, frame_of, obj, node, weight):
     """A frame that something else than its running keeps: what runs now is a root of its own, named better there."""
     frame = frame_of(obj)  # read here: a caller's reference would count as one of the job's
-    if frame is not None and id(frame) not in walk.running and frame.f_code.co_name != "<module>":
-        name = qualname_of(frame.f_code).rsplit("<locals>.", 1)[-1]
+    if frame is not None and id(frame) not in walk.running and name_of(frame.f_code) != "<module>":
+        name = qualified_name_of(frame.f_code).rsplit("<locals>.", 1)[-1]
         walk.push(frame, node, " " + name + "()", REFERENCE, weight)
 
 
@@ -433,6 +420,9 @@ def open_canvas(walk, obj, node, weight):
 
 def open_arrow(walk, obj, node, weight):
     """pyarrow buffers, arrays and tables: C++ memory, by the library's own figure."""
+    if not _is_filled(obj):
+        node.opaque = True
+        return
     for name in ("get_total_buffer_size", "size"):
         for base in mro_of(type(obj)):
             attribute = namespace_of(base).get(name)
@@ -444,6 +434,22 @@ def open_arrow(walk, obj, node, weight):
                 walk.large[node] = obj
                 return
     node.opaque = True
+
+
+def _is_filled(obj):
+    """Whether more is in it than ``__new__`` makes: one that never saw its ``__init__`` would end the process."""
+    cls = type(obj)
+    empty = _empty.get(cls)
+    if empty is None:
+        empty = cls.__new__(cls)
+        _empty.set(cls, empty)
+    words = list(zip(_words(cls, obj), _words(cls, empty)))
+    del words[_weakrefs_at(cls) // _WORD_BYTES]  # or that of the count of references: neither says anything
+    return all(word for word, none in words if none) and any(word for word, none in words[2:] if not none)
+
+
+def _words(cls, obj):
+    return (ctypes.c_size_t * (basicsize_of(cls) // _WORD_BYTES)).from_address(id(obj))
 
 
 def open_thread_local(walk, obj, node, weight):
@@ -465,9 +471,12 @@ def open_context_variable(walk, obj, node, weight):
 def open_context(walk, obj, node, weight):
     """What ``contextvars`` keeps for a task or callback."""
     for variable, value in list(type(obj).items(obj)):
-        walk.push(value, node, "[%s]" % variable.name, REFERENCE, weight)
+        walk.push(value, node, "[%s]" % text_of(variable.name), REFERENCE, weight)
 
 
+_empty = ByClass()
+_weakrefs_at = type.__dict__["__weakrefoffset__"].__get__
+_WORD_BYTES = ctypes.sizeof(ctypes.c_size_t)
 _BASES = {
     list: _with_attributes(open_list),
     tuple: _with_attributes(open_tuple),

@@ -13,11 +13,12 @@ import ctypes
 import sys
 import types
 from _collections import deque
+from _functools import _lru_cache_wrapper
 from _operator import attrgetter, getitem, gt
 from gc import get_referents
 from itertools import compress, filterfalse, islice, repeat
 
-from .names import HEAPTYPE, flags_of, mro_of, namespace_of
+from .names import HEAPTYPE, flags_of, mro_of, namespace_of, text_of
 
 _slots = ctypes.POINTER(ctypes.py_object)
 _MOST_LISTED = 100000  # members of a list with NULL slots that are listed to have a sample of the others
@@ -151,7 +152,7 @@ class Attributes(object):
         for base in mro_of(cls):
             namespace = namespace_of(base)
             if flags_of(base) & HEAPTYPE and "__slots__" in namespace:
-                self.slots += [(n, d) for n, d in namespace.items() if type(d) is _MemberDescriptor]
+                self.slots += [(text_of(n), d) for n, d in namespace.items() if type(d) is _MemberDescriptor]
         for base in mro_of(cls):
             descriptor = namespace_of(base).get("__dict__")
             if descriptor is not None:
@@ -175,6 +176,38 @@ def global_of(module, name):
     """A module's global without its ``__getattr__``; None if the module or the name is not there."""
     namespace = None if module is None else attributes_of(module)
     return None if namespace is None else namespace.get(name)
+
+
+# ---- lru_cache
+
+_LRU_CACHE = _lru_cache_wrapper
+_MAXSIZE = 1234567
+
+
+def _find_maxsize():
+    """Where the number stands in one; None: not where it should."""
+    cache = _lru_cache_wrapper(repr, _MAXSIZE, False, tuple)
+    words = (ctypes.c_ssize_t * (_LRU_CACHE.__basicsize__ // _SLOT_BYTES)).from_address(id(cache))
+    found = [at for at, word in enumerate(words) if word == _MAXSIZE]
+    return found[0] * _SLOT_BYTES if len(found) == 1 else None
+
+
+def results_of(cache):
+    """The dict of an lru_cache; None where it cannot be told from others.
+
+    ``cache_info`` is not asked: it begins a function of Python, which the job may have chosen.
+    """
+    attributes = attributes_of(cache)
+    found = [one for one in get_referents(cache) if type(one) is dict and one is not attributes]
+    return found[0] if len(found) == 1 else None
+
+
+def most_results(cache):
+    """How many it may have; None: as many as it likes, or this cannot be told."""
+    if _maxsize_at is None:
+        return None
+    most = ctypes.c_ssize_t.from_address(id(cache) + _maxsize_at).value
+    return most if most >= 0 else None
 
 
 # ---- frames
@@ -206,6 +239,7 @@ def _first_slot(one, other):
     return None
 
 
+_maxsize_at = _find_maxsize()
 _MOST_BEFORE = 16  # 9 words in 3.11 and 3.12
 # Since 3.13 f_locals of a function is a view of them. Before, it is a dict that the frame keeps: what is in it lives on
 # for as long as the frame, and under a tracer, profiler or debugger it is written back to the variables.

@@ -141,10 +141,10 @@ def _root_name(holder, value, namespaces):
     if type(holder) is types.FrameType:
         code = holder.f_code
         key = _key_of(dict(reading.frame_locals(holder)), value)
-        name = getattr(code, "co_qualname", code.co_name)
-        return "%s() %s" % (name, key), names.named_by(key, (name, None, code.co_filename, code.co_firstlineno))
+        name = names.qualified_name_of(code)
+        return "%s() %s" % (name, key), names.named_by(key, (name, None, names.file_of(code), code.co_firstlineno))
     key = _key_of(names.namespace_of(holder), value)
-    module = names.namespace_of(holder).get("__module__")
+    module = names.module_of(holder)
     file = names.module_file(module)
     name = names.qualname_of(holder)
     label = "%s.%s.%s" % (module, name, key)
@@ -170,7 +170,7 @@ def _edge(holder, value, above):
 
 
 def _attribute(name, cls):
-    module = names.namespace_of(cls).get("__module__")
+    module = names.module_of(cls)
     file = names.module_file(module)
     return name, names.type_name(cls).rsplit(".", 1)[-1], module, file, None, names.is_user_module(module, file)
 
@@ -188,4 +188,4 @@ def _key_of(namespace, value):
 
 
 def _is_ours(frame):
-    return frame.f_code.co_filename.startswith(names.AGENT)
+    return names.file_of(frame.f_code).startswith(names.AGENT)

@@ -74,7 +74,7 @@ def _module(walk, name, namespace, file):
         if kind is types.FunctionType:
             if value.__globals__ is not namespace and value.__closure__ is None:
                 continue  # imported: its own module is its root; a closure is held by whoever keeps it
-        elif names.is_a(kind, type) and names.namespace_of(value).get("__module__") != name:
+        elif names.is_a(kind, type) and names.module_of(value) != name:
             continue
         walk.root("module", shown + "." + variable, openers.GLOBAL, value, (variable, shown, name, file, None, True))
 
@@ -102,13 +102,13 @@ def _frames(walk, main_thread, agent_thread):
         stack = []
         frame = frames[ident]
         while frame is not None:
-            if not frame.f_code.co_filename.startswith((names.AGENT, names.BOOT)):
+            if not names.file_of(frame.f_code).startswith((names.AGENT, names.BOOT)):
                 stack.append(frame)
             frame = frame.f_back
         stack.reverse()
         outermost = None
         for frame in stack:
-            if names.is_user_file(frame.f_code.co_filename):
+            if names.is_user_file(names.file_of(frame.f_code)):
                 outermost = frame
                 break
         if ident != main_thread:
@@ -117,7 +117,7 @@ def _frames(walk, main_thread, agent_thread):
         kind = "frame" if ident == main_thread else "thread"
         for user in (True, False):
             for frame in stack:
-                if names.is_user_file(frame.f_code.co_filename) is not user:
+                if names.is_user_file(names.file_of(frame.f_code)) is not user:
                     continue
                 if frame.f_code.co_flags & _RESUMABLE:
                     resumed.append((frame, kind))
@@ -137,7 +137,7 @@ def _last_traceback(walk):
         trace = trace.tb_next
     for user in (True, False):
         for frame in frames:
-            if names.is_user_file(frame.f_code.co_filename) is user:
+            if names.is_user_file(names.file_of(frame.f_code)) is user:
                 _frame(walk, frame, "frame")
                 walk.run()
 
@@ -149,32 +149,31 @@ def _thread_key(frame):
 
 
 def _definition(code):
-    return getattr(code, "co_qualname", code.co_name), code.co_filename, code.co_firstlineno
+    return names.qualified_name_of(code), names.file_of(code), code.co_firstlineno
 
 
 def _waits_to_run(stack):
     """Of a thread that has not come to the user's code: a ``threading.Timer`` knows the function that it will call."""
     base = names.getattr_plain(sys.modules.get("threading"), "Thread")
     for frame in stack:
-        if frame.f_code.co_name != "run" or frame.f_globals.get("__name__") != "threading":
+        if names.name_of(frame.f_code) != "run" or names.module_of_frame(frame) != "threading":
             continue
         for _, thread in reading.frame_locals(frame)[:1]:
             attributes = (reading.attributes_of(thread) if names.is_a(type(thread), base) else None) or {}
             function = attributes.get("function", attributes.get("_target"))
             code = names.getattr_code(function.__func__ if type(function) is types.MethodType else function)
-            if code is not None and names.is_user_file(code.co_filename):
+            if code is not None and names.is_user_file(names.file_of(code)):
                 return (*_definition(code), names.type_name(type(thread)))
     return _thread_key(stack[0] if stack else None)
 
 
 def _frame(walk, frame, kind):
     code = frame.f_code
-    if code.co_name == "<module>" or id(frame) in walk.seen:
+    if names.name_of(code) == "<module>" or id(frame) in walk.seen:
         return
     walk.seen.add(id(frame))
-    name = getattr(code, "co_qualname", code.co_name)
-    module = frame.f_globals.get("__name__")
-    owner = (name, module, code.co_filename, code.co_firstlineno)
+    name, file, line = _definition(code)
+    owner = (name, names.module_of_frame(frame), file, line)
     for variable, value in reading.frame_locals(frame):
         walk.root(kind, short(name) + "() " + variable, openers.LOCAL, value, names.named_by(variable, owner))
 
@@ -199,8 +198,8 @@ def _unreached(walk, suspended):
 
 
 def _suspended(walk, obj, code):
-    name = getattr(code, "co_qualname", code.co_name)
-    named = (name, name, None, code.co_filename, code.co_firstlineno, names.is_user_file(code.co_filename))
+    name, file, line = _definition(code)
+    named = (name, name, None, file, line, names.is_user_file(file))
     kind = "task" if type(obj) is types.CoroutineType else "generator"
     walk.root(kind, short(name) + "()", openers.REFERENCE, obj, named)
 

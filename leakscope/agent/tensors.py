@@ -91,7 +91,7 @@ def types_of(kind):
         "Iterator": (sys.modules.get("torch.utils.data.dataloader"), "_BaseDataLoaderIter"),
     }[kind]
     base = names.getattr_plain(module, name)
-    if base is None:
+    if not names.is_a(type(base), type):  # also of a module that only bears the name
         return frozenset()
     found = {id(base)}
     queue = [base]

@@ -44,7 +44,7 @@ def _user_classes():
     found = []
     for name, namespace, _ in names.user_namespaces():
         for value in list(namespace.values()):
-            if names.is_a(type(value), type) and names.namespace_of(value).get("__module__") == name:
+            if names.is_a(type(value), type) and names.module_of(value) == name:
                 found.append(value)
                 if len(found) >= MOST_CLASSES:
                     return found

@@ -67,8 +67,7 @@ def _named(node):
                 variable, _owner, module, file, line, user = _named(parent)
                 node.named = (node.label[1:], variable, module, file, line, user)
                 return node.named
-            module = names.namespace_of(parent.cls).get("__module__")
-            module = module if type(module) is str else None
+            module = names.module_of(parent.cls)
             file = names.module_file(module)
             named = (
                 node.label[1:],

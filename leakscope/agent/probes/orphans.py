@@ -80,8 +80,7 @@ def rows(take):
             verdict, chain = _why(take, picked, which, cls, climbs_end)
             file, line = names.definition(autograd.written_half(cls))
             if verdict == OUTSIDE and file is not None and names.is_user_file(file):
-                namespace = names.namespace_of(cls)
-                take.memory.setdefault("outside", {})[namespace.get("__module__"), names.type_name(cls)] = (file, line)
+                take.memory.setdefault("outside", {})[names.module_of(cls), names.type_name(cls)] = (file, line)
             yield {
                 "type_name": names.type_name(cls),
                 "object_count": take.census.get(cls),

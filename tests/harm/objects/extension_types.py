@@ -1,0 +1,10 @@
+"""Of popular packages: see ``types_of_c``."""
+
+import sys
+
+if len(sys.argv) == 1:
+    sys.argv.append("extensions")
+import types_of_c
+
+if __name__ == "__main__":
+    types_of_c.main("extensions")

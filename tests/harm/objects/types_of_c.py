@@ -1,0 +1,182 @@
+"""Every type of C that can be found, as ``__new__`` makes it and as it is before its own code has filled it in.
+
+What takes the latter badly bare is left out: each is tried in a process of its own beforehand.
+"""
+
+import ctypes
+import gc
+import importlib
+import json
+import os
+import subprocess
+import sys
+import warnings
+
+import look
+
+STANDARD = """
+_ast _asyncio _bisect _blake2 _bz2 _codecs _collections _contextvars _csv _ctypes _curses _datetime _dbm _decimal
+_elementtree _functools _gdbm _hashlib _heapq _io _json _lsprof _lzma _md5 _multibytecodec _multiprocessing _opcode
+_operator _osx_support _pickle _posixsubprocess _queue _random _sha1 _sha256 _sha3 _sha512 _signal _socket _sqlite3
+_sre _ssl _stat _statistics _string _struct _symtable _thread _tkinter _tokenize _tracemalloc _typing _uuid _warnings
+_weakref _zoneinfo array asyncio atexit binascii cmath collections concurrent.futures contextvars csv ctypes datetime
+decimal email enum faulthandler fractions functools gc hashlib io itertools json logging math mmap multiprocessing
+operator pickle posix pyexpat queue random re readline select selectors socket sqlite3 ssl struct symtable syslog
+termios threading time tokenize types typing unicodedata uuid weakref xml.etree.ElementTree zlib zoneinfo
+""".split()
+EXTENSIONS = """
+numpy numpy.random pandas lxml.etree lxml.objectify pyarrow pyarrow.compute pyarrow.dataset PIL._imaging PIL.Image
+orjson ujson msgpack regex multidict frozenlist yarl aiohttp greenlet gevent wrapt lazy_object_proxy cffi psutil
+google.protobuf google._upb._message pydantic_core zstandard simplejson markupsafe bitarray sortedcontainers rpds
+xxhash matplotlib.backends.backend_agg polars duckdb
+""".split()
+# Their objects are made by functions of their own, and known to nobody before they are whole.
+MADE_WHOLE = """
+function code frame generator coroutine async_generator cell method_descriptor wrapper_descriptor member_descriptor
+getset_descriptor classmethod_descriptor traceback builtin_function_or_method method module weakref int str bytes
+float complex bool type NoneType ellipsis NotImplementedType range slice weakproxy weakcallableproxy
+moduledef EncodingMap PyCapsule hamt hamt_array_node hamt_bitmap_node hamt_collision_node keys values items
+ndarray recarray memmap matrix chararray MaskedArray MaskedConstant mvoid
+Context Token ContextVar managedbuffer memoryview ReferenceType ProxyType CallableProxyType
+""".split()
+CHUNK = 40  # types that are tried at once; where one ends the process, one by one
+allocate = ctypes.pythonapi.PyType_GenericAlloc
+allocate.restype = ctypes.py_object
+allocate.argtypes = (ctypes.py_object, ctypes.c_ssize_t)
+keep = ctypes.pythonapi.Py_IncRef
+keep.argtypes = (ctypes.py_object,)
+HAS_COLLECTOR = 1 << 14
+
+
+def import_all(names):
+    warnings.simplefilter("ignore")
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except Exception:
+            pass
+
+
+def types_of_c():
+    """{name: type}, in a stable order; one of each name."""
+    found, queue, seen = {}, [object], set()
+    while queue:
+        cls = queue.pop()
+        if id(cls) in seen:
+            continue
+        seen.add(id(cls))
+        queue += type.__subclasses__(cls)
+        is_of_c = type(cls) is not type or not cls.__flags__ & (1 << 9) or "__dict__" not in cls.__dict__
+        name = "%s.%s" % (cls.__module__, cls.__qualname__) if type(cls.__module__) is str else cls.__qualname__
+        if is_of_c and cls.__name__ not in MADE_WHOLE and not issubclass(cls, (type, BaseException)):
+            found.setdefault(name, cls)
+    return dict(sorted(found.items()))
+
+
+def make_new(cls):
+    return cls.__new__(cls)
+
+
+def make_allocated(cls):
+    if issubclass(cls, tuple) and hasattr(cls, "n_fields"):
+        raise TypeError("its length is not what its memory says")
+    one = allocate(cls, 2 if cls.__itemsize__ else 0)
+    keep(one)  # for ever: nobody has to free it
+    return one
+
+
+def make_derived(cls):
+    derived = type("Derived", (cls,), {"__slots__": ("slot",)} if len(cls.__name__) % 3 else {})
+    return derived.__new__(derived)
+
+
+def make_derived_allocated(cls):
+    derived = type("Derived", (cls,), {})
+    return make_allocated(derived)
+
+
+WAYS = [make_new, make_allocated, make_derived, make_derived_allocated]
+
+
+def try_out(chosen):
+    """In a process of its own: those that are made, and gone through as the collector does, without its end."""
+    gc.disable()
+    found = types_of_c()
+    for name, way in json.loads(chosen):
+        try:
+            one = WAYS[way](found[name])
+        except BaseException:
+            continue
+        gc.get_referents(one)
+        keep(one)
+        sys.stdout.write(json.dumps([name, way]) + "\n")
+        sys.stdout.flush()
+    sys.stdout.write("[]\n")
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def survivors(chosen):
+    """Those of [[name, way], ...] that a process without us lives through."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("LEAKSCOPE", "PYTHONPATH"))}
+    words = [sys.executable, sys.argv[0], sys.argv[1], "try", json.dumps(chosen)]
+    done = subprocess.run(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=120)
+    lines = [json.loads(line) for line in done.stdout.decode().splitlines()]
+    if lines and lines[-1] == []:
+        return lines[:-1]
+    if len(chosen) == 1:
+        return []
+    middle = len(chosen) // 2
+    return survivors(chosen[:middle]) + survivors(chosen[middle:])
+
+
+def chosen_types():
+    """From the file of the bare run, in which they were tried; the recorded one makes the same."""
+    file = os.environ["OBJECTS_TYPES"]
+    if os.path.exists(file):
+        with open(file) as stream:
+            return json.load(stream)
+    every = [[name, way] for name in types_of_c() for way in range(len(WAYS))]
+    look.choose.shuffle(every)
+    every = every[:MOST]
+    found = []
+    for start in range(0, len(every), 200):
+        found += survivors(every[start : start + 200])
+    with open(file, "w") as stream:
+        json.dump(found, stream)
+    return found
+
+
+MOST = int(os.environ.get("OBJECTS_MOST", "300"))
+
+
+def main(which):
+    import_all(STANDARD if which == "standard" else EXTENSIONS)
+    if sys.argv[2:3] == ["try"]:
+        try_out(sys.argv[3])
+    global held
+    chosen = chosen_types()
+    types = types_of_c()
+    gc.disable()  # half made as they are, some can be gone through, but not be found to be garbage
+    look.begin()
+    for name, way in chosen:
+        try:
+            one = WAYS[way](types[name])
+        except BaseException:
+            continue
+        keep(one)
+        held["%s %s" % (name, WAYS[way].__name__)] = [one] * look.choose.choice([1, 2])
+        held.setdefault("all", []).append(one)
+        globals()["odd_%d" % len(held)] = one
+    look.here()
+    look.between()
+    look.beside()
+    many = [[one] for one in held["all"]] * 4
+    held["tuples"] = list(map(tuple, many))
+    look.here(beyond=True)
+    look.end(len(held) > 20)
+    sys.stdout.flush()
+    os._exit(0)  # what is half made may not be freed
+
+
+held = {}

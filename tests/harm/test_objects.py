@@ -1,0 +1,85 @@
+"""Half-made and hostile objects of every type: whoever looks at them ends nothing, and calls none of their methods.
+
+Each program makes objects of one family in odd states, chosen by a seed, and has a snapshot come at the worst moments:
+there and then, between two bytecodes as usual, and on the agent's thread while it sleeps. A profile function of C
+(``objects/watch.c``) tells of every function of Python that begins meanwhile and is not ours. What the program prints
+must be what it prints bare. ``LEAKSCOPE_OBJECTS=SEEDS`` tries so many seeds of each; ``LEAKSCOPE_PYTHONS`` says with
+which interpreters.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from ..agent.staging import rows, stage
+from .interpreters import Interpreter, interpreters
+
+pytestmark = pytest.mark.slow
+
+PROGRAMS = Path(__file__).parent / "objects"
+FAMILIES = sorted(file.stem for file in PROGRAMS.glob("*.py") if file.stem not in ("look", "types_of_c"))
+SEEDS = range(int(os.environ.get("LEAKSCOPE_OBJECTS", "1")))
+STRESS_S = "0.05,traced"  # watched by a profiler in C
+LIMIT_S = 300.0
+LEAST_LOOKS = (1, 1, 1)  # there and then, between two bytecodes, on the agent's thread
+
+
+class Ended(NamedTuple):
+    """All that a user could compare."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture(scope="session")
+def watch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    library = tmp_path_factory.mktemp("watch") / "watch.so"
+    source = str(PROGRAMS / "watch.c")
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", str(library), source, "-ldl"], check=True)
+    return library
+
+
+@pytest.fixture(params=interpreters(), ids=str)
+def python(request: pytest.FixtureRequest) -> Interpreter:
+    chosen: Interpreter = request.param
+    return chosen
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_look_changes_nothing(family: str, seed: int, python: Interpreter, watch: Path, tmp_path: Path) -> None:
+    options = ["-X", "dev"] if seed % 2 else []
+    words = [python.path, *options, str(PROGRAMS / f"{family}.py")]
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("LEAKSCOPE_", "PYTHON"))}
+    env.update(OBJECTS_SEED=str(seed), OBJECTS_TYPES=str(tmp_path / "types"), PYTHONDONTWRITEBYTECODE="1")
+    bare = ended(words, env)
+    assert bare.status == 0, bare.stderr
+    journal = stage(tmp_path)
+    looked = tmp_path / "looked"
+    env.update(
+        PYTHONPATH=str(journal / "boot"),
+        LEAKSCOPE_STRESS=STRESS_S,
+        OBJECTS_WATCH=str(watch),
+        OBJECTS_LOOKED=str(looked),
+    )
+    with_it = ended(words, env)
+    assert with_it == bare
+    counts = tuple(map(int, looked.read_text().split()))
+    assert all(map(int.__ge__, counts, LEAST_LOOKS)), counts
+    notes = [row["text"] for row in rows(journal).get("agent_notes", []) if row["note"] == "failed"]
+    assert not notes
+
+
+def ended(words: list[str], env: dict[str, str]) -> Ended:
+    done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=LIMIT_S, errors="backslashreplace")
+    return Ended(done.returncode, done.stdout, done.stderr)
