@@ -710,7 +710,7 @@ class Agent(object):
 
 def _number_of(counter):
     """What ``next`` would give, without it."""
-    return int(repr(counter)[6:-1])
+    return int(str(counter)[len("count(") : -1])
 
 
 def _version(pid):

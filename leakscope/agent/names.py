@@ -181,7 +181,7 @@ def safe_size(obj):
 
 
 _SIZED = (object, str, bytes, int, bytearray, list, tuple, dict, set, frozenset, deque, OrderedDict, array, BytesIO)
-_SIZES = ids_of(*(cls.__dict__["__sizeof__"] for cls in _SIZED if "__sizeof__" in cls.__dict__))
+_SIZES = ids_of(*(namespace_of(cls)["__sizeof__"] for cls in _SIZED if "__sizeof__" in namespace_of(cls)))
 _SIZED_BY_NAME = frozenset(("bitarray.bitarray", "_bitarray.bitarray"))
 
 

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from leakscope.agent import beyond, names, openers, reading, roots, take
+from leakscope.agent import beyond, doors, names, openers, reading, roots, take
 from leakscope.agent import walk as w
 from leakscope.agent.sampling import VISIT_ALL
 
@@ -511,7 +511,7 @@ def test_a_closure_of_another_module_is_held_by_who_keeps_it(tmp_path, monkeypat
 
 def test_a_process_whose_only_thread_is_the_agents_has_no_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     walk = w.Walk(time.perf_counter() + 30)
-    monkeypatch.setattr(sys, "_current_frames", lambda: {threading.get_ident(): sys._getframe()})  # pytest's has more
+    monkeypatch.setattr(doors, "current_frames", lambda: {threading.get_ident(): sys._getframe()})  # pytest's has more
     assert roots._frames(walk, None, threading.get_ident()) == ({}, [])
 
 

@@ -21,9 +21,9 @@ _agent = getattr(_agent, "_agent", None)
 _watch = None
 _made = {"here": 0, "beside": 0, "between": 0}
 # What the agent calls itself: functions of the standard library that get strings and numbers of ours.
-# A finder of modules asks those behind it, as the import system would; a named tuple of an lru_cache of ours is made.
+# A finder of modules asks those behind it, as the import system would; what is written is masked by expressions.
 _LIBRARY = re.compile(
-    r".* in hooks\.py _find$|<string> (<lambda>|__new__), in fatal_signals\.py "
+    r".* in hooks\.py (_find|_answer)$|.*, in masking\.py "
     r"|<frozen |.*/(json|encodings|importlib|ctypes)/"
     r"|.*/(posixpath|genericpath|os|codecs|struct|abc)\.py "
 )
