@@ -8,6 +8,7 @@ import sys
 import venv
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.foreign import outcomes, table
@@ -131,6 +132,22 @@ def test_the_page_tells_differences_with_their_explanations(tmp_path, monkeypatc
     assert "| 3.12.1 | `test_a` | `counts_threads` | always | counts all threads |" in page
     assert "| 3.12.1 | `test_a` | `crash` | sometimes | not yet explained: ours |" in page
     assert "slow" not in page
+
+
+@pytest.mark.slow
+def test_one_that_is_asked_to_stop_begins_no_further_run(tmp_path):
+    results = tmp_path / "results.jsonl"
+    command = [sys.executable, "-m", "tests.foreign", "cpython", "--python", sys.executable, "--only", "test_threading"]
+    command += ["--folder", str(tmp_path), "--results", str(results)]
+    with subprocess.Popen(command, cwd=ROOT) as harness:
+        try:
+            while harness.poll() is None and not psutil.Process(harness.pid).children():
+                pass  # its first run has not begun
+            harness.terminate()
+            assert harness.wait(timeout=30) in (0, 130)  # 0: this Python came without its test suite
+        finally:
+            harness.kill()
+    assert not results.exists()
 
 
 @pytest.mark.slow
