@@ -8,6 +8,7 @@ import time
 from _functools import partial
 from _operator import methodcaller
 from _thread import allocate_lock, get_ident, get_native_id, start_new_thread
+from itertools import count
 from time import clock_gettime_ns, monotonic, sleep, thread_time, time_ns
 
 from . import (
@@ -40,7 +41,7 @@ from .probes import compile_counters
 from .take import Take
 
 TICK_S = 0.5
-END_S = 1.0  # how long to wait for its last rows
+END_S = 1.0  # how long to wait for its last rows, or for the end of an inventory that it makes
 # When a process with threads forks. It asks the kernel how many there are: ours must be gone.
 WARNS_OF_THREADS = sys.version_info >= (3, 12)
 _AT_FORK, _AT_EXIT = "fork", "exit"
@@ -131,6 +132,7 @@ class Agent(object):
         self.fatal_signals = None
         self.hooks = hooks.Hooks(self._callbacks())
         self.body = [None]
+        self.waits, self.ticks = count(), 0
         self.restart = safepoint.PendingCall(
             self._restart,
             (
@@ -207,7 +209,7 @@ class Agent(object):
                     # Many processes are over by then; and what begins has the GIL for itself.
                     partial(wake.acquire, True, min(FIRST_TICK_S, self.tick_s)),
                 ),
-                wait=partial(wake.acquire, True, self.tick_s),
+                wait=(partial(wake.acquire, True, self.tick_s), self.waits.__next__),
                 tick=partial(self._tick, asked),
                 is_asked_to_end=partial(any, asked),
                 ends=(doors.call_each(self.parting), self.parting.clear, ended.release),
@@ -236,6 +238,7 @@ class Agent(object):
 
     def _look_around(self, now):
         self._look_for_watchers()
+        self.ticks += 1
         self.hooks.tick()
         if now >= self.next_sentinel:
             self.next_sentinel = now + self.options["sentinel_interval_s"]
@@ -259,7 +262,8 @@ class Agent(object):
     def _look_for_watchers(self):
         """While somebody traces, profiles or debugs no inventory is made: it would be seen, and what it reads used."""
         was_watched, self.is_watched = self.is_watched, not doors.is_unwatched()
-        if self.is_watched and not self.watched_is_noted:
+        was_unseen = _number_of(self.waits) > self.ticks  # the thread waited, and was not to begin
+        if (self.is_watched or was_unseen) and not self.watched_is_noted:
             self.watched_is_noted = True
             self.note(*WATCHED)
             self._write()  # before they watch this thread, too
@@ -600,7 +604,7 @@ class Agent(object):
         self.asked_to_end[0].append(_AT_FORK)
         self._wake()
         path = "/proc/self/task/%s" % (self.native_thread or ["?"])[-1]
-        give_up = monotonic() + 0.1
+        give_up = monotonic() + (END_S if self.taking else 0.1)
         while os.path.exists(path) and monotonic() < give_up:
             sleep(0.0001)
 
@@ -670,6 +674,7 @@ class Agent(object):
         """The last take; after an unhandled exception its frames still stand."""
         if self.pid != os.getpid():
             return True  # a fork that somebody watched from its beginning
+        self._look_for_watchers()
         self.exiting = True
         try:
             self._add_last_words(last_words.of_main_thread())
@@ -701,6 +706,11 @@ class Agent(object):
         # Python's end would stop it by pthread_exit, which aborts the process if there is no memory for libgcc.
         self._stop_thread()
         return True
+
+
+def _number_of(counter):
+    """What ``next`` would give, without it."""
+    return int(repr(counter)[6:-1])
 
 
 def _version(pid):
