@@ -134,6 +134,17 @@ def test_the_page_tells_differences_with_their_explanations(tmp_path, monkeypatc
     assert "slow" not in page
 
 
+@pytest.mark.parametrize(("ended", "said"), [("2", ["t"]), ("SIGSEGV", [EXIT, "t"]), (HUNG, [EXIT, "t"])])
+def test_only_a_plain_exit_status_is_left_to_the_test_it_follows_from(tmp_path, monkeypatch, ended, said):
+    monkeypatch.setattr(table, "RESULTS", tmp_path / "results.json")
+    ends = {"test": EXIT, "recorded": ["0", ended], "verdict": SOMETIMES}
+    fails = {"test": "t", "recorded": ["passed", "failed"], "verdict": SOMETIMES}
+    row = {"date": "2026-01-02", "python": "3.12.1", "suite": "s", "file": "f", "tests": 1, "snapshots": 1}
+    table.write([{**row, "differences": [ends, fails]}])
+    (one,) = json.loads((tmp_path / "results.json").read_text())
+    assert [difference["test"] for difference in one["differences"]] == said
+
+
 @pytest.mark.slow
 def test_one_that_is_asked_to_stop_begins_no_further_run(tmp_path):
     results = tmp_path / "results.jsonl"
