@@ -51,7 +51,7 @@ def main() -> None:
             for number in (signal.SIGINT, signal.SIGTERM):  # not stopped twice
                 signal.signal(number, signal.SIG_IGN)
             pool.shutdown(wait=False, cancel_futures=True)
-            runs.end_all()
+            runs.stop()
             raise SystemExit(130) from None
     if options.write or not (options.suites or options.python or options.only):
         table.write(table.rows(options.results))

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +23,8 @@ ROOT = Path(__file__).parents[2]
 STRESS_S = "0.05"
 HUNG = "hung"
 _PREFIX = f"lf-{os.getpid()}-"
+_starting = threading.Lock()
+_is_stopped = False
 
 
 class Run(NamedTuple):
@@ -69,15 +72,18 @@ def _run(command: list[str], folder: Path, limit_s: float) -> str:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(strangers)}
     environment.update(TMPDIR=str(folder / "tmp"), LEAKSCOPE_STRESS=STRESS_S)
     with (folder / "said").open("wb") as said:
-        child = subprocess.Popen(
-            command,
-            cwd=folder / "work",
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        with _starting:
+            if _is_stopped:
+                raise InterruptedError("stopped")
+            child = subprocess.Popen(
+                command,
+                cwd=folder / "work",
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
         try:
             status = child.wait(limit_s)
         except subprocess.TimeoutExpired:
@@ -85,6 +91,14 @@ def _run(command: list[str], folder: Path, limit_s: float) -> str:
             child.wait()
             return HUNG
     return outcomes.signal_name(-status) if status < 0 else str(status)
+
+
+def stop() -> None:
+    """End every run; none begins any more, though a file in hand would be run again."""
+    global _is_stopped
+    with _starting:
+        _is_stopped = True
+    end_all()
 
 
 def end_all(folder: Path | None = None) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from leakscope.renderers._markdown import code, escaped, head, row
-from tests.foreign.compare import TIMING
+from tests.foreign.compare import EXIT, TIMING
 
 RESULTS = Path(__file__).with_name("results.json")
 EXPLAINED = Path(__file__).with_name("explained.json")
@@ -38,11 +38,17 @@ def write(results: list[dict[str, Any]]) -> None:
         ours = [
             {"file": file, "test": d["test"], "verdict": d["verdict"]}
             for d in r["differences"]
-            if d["verdict"] != TIMING
+            if d["verdict"] != TIMING and not _follows(d, r["differences"])
         ]
         one.setdefault("differences", []).extend(ours)
     lines = ",\n".join(json.dumps(one) for _, one in sorted(sums.items()))  # one a line: two runs can be compared
     RESULTS.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+
+
+def _follows(difference: dict[str, Any], others: list[dict[str, Any]]) -> bool:
+    """An exit status that says what a test beside it says; that of a crash or a hang never does."""
+    ended = difference["test"] == EXIT and all(status.isdigit() for status in difference["recorded"])
+    return ended and any(other["test"] != EXIT for other in others)
 
 
 def explanation(suite: str, difference: dict[str, str]) -> str:

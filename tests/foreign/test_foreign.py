@@ -8,6 +8,7 @@ import sys
 import venv
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.foreign import outcomes, table
@@ -131,6 +132,33 @@ def test_the_page_tells_differences_with_their_explanations(tmp_path, monkeypatc
     assert "| 3.12.1 | `test_a` | `counts_threads` | always | counts all threads |" in page
     assert "| 3.12.1 | `test_a` | `crash` | sometimes | not yet explained: ours |" in page
     assert "slow" not in page
+
+
+@pytest.mark.parametrize(("ended", "said"), [("2", ["t"]), ("SIGSEGV", [EXIT, "t"]), (HUNG, [EXIT, "t"])])
+def test_only_a_plain_exit_status_is_left_to_the_test_it_follows_from(tmp_path, monkeypatch, ended, said):
+    monkeypatch.setattr(table, "RESULTS", tmp_path / "results.json")
+    ends = {"test": EXIT, "recorded": ["0", ended], "verdict": SOMETIMES}
+    fails = {"test": "t", "recorded": ["passed", "failed"], "verdict": SOMETIMES}
+    row = {"date": "2026-01-02", "python": "3.12.1", "suite": "s", "file": "f", "tests": 1, "snapshots": 1}
+    table.write([{**row, "differences": [ends, fails]}])
+    (one,) = json.loads((tmp_path / "results.json").read_text())
+    assert [difference["test"] for difference in one["differences"]] == said
+
+
+@pytest.mark.slow
+def test_one_that_is_asked_to_stop_begins_no_further_run(tmp_path):
+    results = tmp_path / "results.jsonl"
+    command = [sys.executable, "-m", "tests.foreign", "cpython", "--python", sys.executable, "--only", "test_threading"]
+    command += ["--folder", str(tmp_path), "--results", str(results)]
+    with subprocess.Popen(command, cwd=ROOT) as harness:
+        try:
+            while harness.poll() is None and not psutil.Process(harness.pid).children():
+                pass  # its first run has not begun
+            harness.terminate()
+            assert harness.wait(timeout=30) in (0, 130)  # 0: this Python came without its test suite
+        finally:
+            harness.kill()
+    assert not results.exists()
 
 
 @pytest.mark.slow
