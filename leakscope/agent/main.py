@@ -190,7 +190,7 @@ class Agent(object):
         ended.acquire()
         self.asked_to_end[:], self.wake[:], self.ended[:] = [asked], [wake], [ended]
         self.next_sentinel = monotonic()
-        self.next_flush = self.next_sentinel  # its file is there at once
+        self.next_flush = self.next_sentinel + 1.0
         # A new thread inherits the mask of its maker. Signals are the job's: one that it keeps blocked to wait for
         # (sigwait) would be delivered to a thread that does not block it, and end the process.
         every = _signal.valid_signals()

@@ -11,7 +11,6 @@ from _collections import OrderedDict, deque
 from _io import BytesIO
 from _signal import getsignal as _getsignal
 from _signal import valid_signals as _valid_signals
-from array import array
 
 _mro_of = type.__dict__["__mro__"].__get__
 _namespace_of = type.__dict__["__dict__"].__get__
@@ -180,9 +179,9 @@ def safe_size(obj):
     return basicsize_of(type(obj))
 
 
-_SIZED = (object, str, bytes, int, bytearray, list, tuple, dict, set, frozenset, deque, OrderedDict, array, BytesIO)
+_SIZED = (object, str, bytes, int, bytearray, list, tuple, dict, set, frozenset, deque, OrderedDict, BytesIO)
 _SIZES = ids_of(*(namespace_of(cls)["__sizeof__"] for cls in _SIZED if "__sizeof__" in namespace_of(cls)))
-_SIZED_BY_NAME = frozenset(("bitarray.bitarray", "_bitarray.bitarray"))
+_SIZED_BY_NAME = frozenset(("array.array", "bitarray.bitarray", "_bitarray.bitarray"))
 
 
 STDLIB = os.path.dirname(os.path.realpath(os.__file__)) + os.sep

@@ -106,7 +106,7 @@ def body(host: str, alert: dict[str, Any]) -> dict[str, Any]:
 
 
 def without_login(url: str) -> tuple[str, dict[str, str]]:
-    """``https://user:password@host/`` as an address and the header that says the same: urllib looks up all of it."""
+    """``https://user@host/`` as an address and the header that says the same: urllib looks up all of it."""
     import base64
     from urllib.parse import unquote_to_bytes, urlsplit
 
