@@ -18,7 +18,7 @@ HAND_ON = frozenset((
     ("sitecustomize.py", "<module>"), ("sitecustomize.py", "_make_way"),
     ("hooks.py", "_find"),
     ("phases.py", "train"), ("phases.py", "__next__"), ("phases.py", "save"), ("peak.py", "backward"),
-    ("last_words.py", "excepthook"), ("fatal_signals.py", "_enable"), ("fatal_signals.py", "_disable"),
+    ("last_words.py", "excepthook"),
 ))  # fmt: skip
 
 

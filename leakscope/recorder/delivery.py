@@ -125,7 +125,7 @@ def attempt(url: str, content: dict[str, Any]) -> tuple[str, bool]:
     from urllib.error import HTTPError
     from urllib.request import HTTPRedirectHandler, Request, build_opener
 
-    url, authorization = without_login(url)
+    url, login = without_login(url)
 
     class Stays(HTTPRedirectHandler):
         """A redirected POST would arrive empty, or somewhere else."""
@@ -133,7 +133,7 @@ def attempt(url: str, content: dict[str, Any]) -> tuple[str, bool]:
         def redirect_request(self, *_: object) -> None:
             return None
 
-    headers = {"Content-Type": "application/json", "User-Agent": "leakscope", **authorization}
+    headers = {"Content-Type": "application/json", "User-Agent": "leakscope", **login}
     try:
         with build_opener(Stays).open(Request(url, json.dumps(content).encode(), headers), timeout=REQUEST_S) as answer:
             answer.read(1)
