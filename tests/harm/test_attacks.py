@@ -224,7 +224,7 @@ def run(folder: Path, attack: Attack, python: Interpreter, recorded: bool) -> tu
     work.mkdir(parents=True)
     for name in ("busy.py", *attack.files, *(() if attack.files else filter(is_program, attack.words))):
         # A name that pytest would collect here too stands for another.
-        shutil.copy(PROGRAMS / ("covered_test.py" if name == "test_covered.py" else name), work / name)
+        shutil.copy(PROGRAMS / ("covered_program.py" if name == "test_covered.py" else name), work / name)
     words = [python.path, *attack.words]
     if recorded:
         words = record_command("-q", "-o", str(folder / "run.parquet"), "--", *words)
