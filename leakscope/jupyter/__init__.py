@@ -57,7 +57,7 @@ class Recording(PlainRecording):
         for table in self.names():
             for name in ["time_s", *(c for c in self.tables.columns_of(table) if c != "table")]:
                 column = known.get(name, schema.Column(name, "", "", "not known to this version"))
-                rows.append((table, *column))
+                rows.append((table, *column[:4]))
         return pd.DataFrame(rows, columns=["table", "column", "type", "unit", "meaning"])
 
     def report(self, only: Collection[str] | None = None, thresholds: Mapping[str, Any] | None = None) -> Report:

@@ -134,13 +134,14 @@ def heap(namespace: Mapping[str, object], hidden: frozenset[str] = frozenset()) 
     """What is there now. ``namespace`` is the user's; of its names, ``hidden`` ones are not walked."""
     types = {id(cls): cls for cls in map(type, gc.get_objects())}
     by_address = Counter(map(id, map(type, gc.get_objects())))
-    census = {cls: by_address[key] for key, cls in types.items() if names.is_plain_class(cls)}
+    census = names.ByClass()
     counts: Counter[str] = Counter()
     for key, count in by_address.items():
         if key in types:
+            census.set(types[key], count)
             counts[names.type_name(types[key])] += count
     tensor = names.getattr_plain(sys.modules.get("torch"), "Tensor")
-    tensor_count = sum(count for cls, count in census.items() if tensor is not None and tensor in names.mro_of(cls))
+    tensor_count = sum(count for cls, count in census.items() if tensor is not None and names.is_a(cls, tensor))
     walk = Walk(time.thread_time() + _WALK_S)
     _feed(walk, namespace, hidden)
     walk.finish(census)

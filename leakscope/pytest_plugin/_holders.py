@@ -11,7 +11,6 @@ import json
 import os
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -65,7 +64,9 @@ def _inventory(item: pytest.Function) -> list[Row]:
     gc.disable()
     try:
         objects = gc.get_objects()
-        census = Counter(map(type, objects))
+        census = names.ByClass()
+        for obj in objects:
+            census.add(type(obj), 1)
         suspended = [obj for obj in objects if type(obj) in _SUSPENDED and _is_users(obj)]
         del objects
         walk = Walk(time.thread_time() + _BUDGET_S)
