@@ -48,6 +48,7 @@ _AT_FORK, _AT_EXIT = "fork", "exit"
 LOADED = "loaded"
 WATCHED = "take-skipped", "a tracer, profiler or debugger is set: no inventories while it is"
 FIRST_TICK_S = 0.05
+ASKS, ASK_AGAIN_S = 5, 0.002
 BEGINS_S = 0.1  # a new thread begins in 0.1 ms, on a busy machine in a few
 IMPORTS_S = 20.0  # a job that still imports then is looked into all the same
 EXPERIMENTS_S = 50.0  # the share of it may be spent on them at the end: 0.5 s at 1 %
@@ -287,7 +288,10 @@ class Agent(object):
         if now - waits_since > safepoint.PATIENCE_S:
             self._take_here()
             return
-        self.pending.ask()
+        for _ in range(ASKS):  # a burst of looks (native.py) may just have asked for a call of its own, which runs now
+            if self.pending.ask():
+                return
+            sleep(ASK_AGAIN_S)
 
     def _take_here(self):
         """On the agent's thread. At a blocked fault the kernel ends the process before its words are written."""
