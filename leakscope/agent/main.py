@@ -133,7 +133,6 @@ class Agent(object):
         self.fatal_signals = None
         self.hooks = hooks.Hooks(self._callbacks())
         self.body = [None]
-        self.waits, self.ticks = count(), 0
         self.restart = safepoint.PendingCall(
             self._restart,
             (
@@ -187,6 +186,7 @@ class Agent(object):
     def _start_thread(self):
         rss_bytes()  # opens its file while no other thread can open one
         self.native_thread, asked, wake, ended = [], [], allocate_lock(), allocate_lock()
+        self.waits, self.ticks = count(), 0  # as often as it ticks it waits, unless somebody watches
         wake.acquire()
         ended.acquire()
         self.asked_to_end[:], self.wake[:], self.ended[:] = [asked], [wake], [ended]
@@ -574,7 +574,7 @@ class Agent(object):
 
     # ---- fork and exit
 
-    def _add_callbacks(self, module):
+    def _add_callbacks(self, _hooks, module):
         """For --framework-logs only. Lightning finds its callbacks by an entry point; transformers has none."""
         import importlib
 
@@ -642,6 +642,8 @@ class Agent(object):
                 self.fatal_signals.forked(self.pid, self.start_ticks)
             if self.native_window is not None:
                 self.native_window.forget()
+            self.watched_is_noted = False
+            self._prepare_to_part()
             forker = names.forker(sys._getframe())
             # Loader workers come in numbers and read all that their parent has: what they keep, the sources tell.
             self.fork = sharing.Fork() if self.may_take and forker not in names.LOADERS else None

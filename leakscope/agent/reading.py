@@ -172,12 +172,6 @@ def attributes_of(obj):
     return Attributes(type(obj)).dict_of(obj)
 
 
-def global_of(module, name):
-    """A module's global without its ``__getattr__``; None if the module or the name is not there."""
-    namespace = None if module is None else attributes_of(module)
-    return None if namespace is None else namespace.get(name)
-
-
 # ---- lru_cache
 
 _LRU_CACHE = _lru_cache_wrapper
