@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from .version import __version__
 
 if TYPE_CHECKING:
-    from .analyzers import analyze
     from .jupyter import open_recording
     from .renderers import render
+    from .reporting import analyze
 
 __all__ = ["__version__", "analyze", "mark", "open_recording", "render"]
 
-_HOMES = {"analyze": ".analyzers", "open_recording": ".jupyter", "render": ".renderers"}
+_HOMES = {"analyze": ".reporting", "open_recording": ".jupyter", "render": ".renderers"}
 
 
 def mark(step: int | None = None, phase: str | None = None, label: str | None = None) -> None:

@@ -104,8 +104,8 @@ def report(
 
     RUN is the recording, also one that is still running or was cut off.
     """
-    from .analyzers import analyze
     from .renderers import render
+    from .reporting import analyze
     from .storage import open_recording
 
     format_name = format_name or (_format_for(output) if output else "terminal")
@@ -216,7 +216,7 @@ def oom(log: str, format_name: str) -> None:
     import json
 
     from . import oom as reader
-    from .renderers._words import printable
+    from .words import printable
 
     try:
         data = sys.stdin.buffer.read() if log == "-" else Path(log).read_bytes()

@@ -23,29 +23,46 @@ ROOMS = {
     "doctor": FOUNDATION | {"recorder"},
     "watching": FOUNDATION | {"agent", "recorder", "storage"},
     "storage": FOUNDATION | {"agent"},
-    "importers": FOUNDATION | {"storage"},
-    "analyzers": FOUNDATION | {"storage", "oom"},
-    "comparing": FOUNDATION | {"storage", "analyzers", "renderers"},
-    "checking": FOUNDATION | {"storage", "analyzers", "comparing"},
-    "pytest_plugin": FOUNDATION | {"agent", "storage", "analyzers"},  # measures inside the tests' own process
-    "redacting": FOUNDATION | {"storage", "analyzers"},
-    "renderers": {"findings", "units", "version", "errors"},
+    # Data flows one way: recording, facts, evidence, diagnoses, report.
+    "facts": FOUNDATION | {"storage", "oom"},
+    "evidence": FOUNDATION | {"storage", "facts"},
+    "analyzers": FOUNDATION | {"storage", "oom", "facts", "evidence"},
+    "reporting": FOUNDATION | {"storage", "facts", "evidence", "analyzers"},
+    "comparing": FOUNDATION | {"storage", "facts", "reporting", "words", "pages"},
+    "checking": FOUNDATION | {"storage", "analyzers", "reporting", "comparing"},
+    "pytest_plugin": FOUNDATION | {"agent", "storage", "facts"},  # measures inside the tests' own process
+    "redacting": FOUNDATION | {"storage", "facts"},
+    "words": {"findings", "units"},
+    "pages": {"findings", "units", "version", "words"},
+    "renderers": {"findings", "units", "version", "errors", "words", "pages"},
     "integrations": FOUNDATION,
     "plots": FOUNDATION | {"storage"},
     "options": {"errors", "units", "alerts"},
 }
+# The rooms of facts/, from the ground up: each imports only rooms below its own floor.
+FLOORS = (
+    {"tables"},
+    {"series", "code", "heap"},
+    {"growth"},
+    {"where", "accounts", "weights"},
+    {"processes", "retained"},
+    {"endings"},
+)
 # Room -> third-party packages it may import. One that is not listed here imports the standard library only.
 PACKAGES = {
     # sitecustomize: the job's own, which ours stands in front of. memray: only for who asks for it by --native.
     "agent": {"sitecustomize", "memray"},
     "recorder": {"memray"},  # in the script that the job's interpreter runs
     "storage": {"pyarrow", "pandas", "numpy"},
-    "importers": {"pyarrow", "pandas", "numpy"},
+    "facts": {"numpy", "pandas"},
+    "evidence": {"numpy", "pandas"},
     "analyzers": {"numpy", "pandas"},
+    "reporting": {"numpy", "pandas"},
     "comparing": {"numpy"},
     "pytest_plugin": {"pytest"},
     "watching": {"rich"},
-    "renderers": {"rich", "matplotlib", "jinja2", "markupsafe"},
+    "renderers": {"rich", "matplotlib"},
+    "pages": {"jinja2", "markupsafe"},
     "plots": {"matplotlib", "numpy", "pandas"},
     "integrations": {"torch", "transformers", "lightning", "pytest"},
 }
@@ -132,14 +149,55 @@ def test_the_foundation_rests_on_itself(room):
     assert not wrong
 
 
-def test_analyzers_know_the_recording_and_no_more_of_storage():
+@pytest.mark.parametrize("room", ["facts", "evidence", "analyzers", "reporting"])
+def test_judging_knows_the_recording_and_no_more_of_storage(room):
     wrong = [
         complaint(path, line, module)
-        for path in sources("analyzers")
+        for path in sources(room)
         for line, module in imports(path, typing_too=True)
         if inside(module) == "storage" and module != "leakscope.storage.Recording"
     ]
     assert not wrong
+
+
+def test_facts_stand_on_floors():
+    floor_of = {name: floor for floor, names in enumerate(FLOORS) for name in names}
+    wrong = []
+    for path in sources("facts"):
+        own = path.relative_to(PACKAGE).with_suffix("").parts[1]
+        for line, module in imports(path, typing_too=True):
+            parts = module.split(".")
+            if parts[:2] == ["leakscope", "facts"] and parts[2] != own and floor_of[parts[2]] >= floor_of[own]:
+                wrong.append(complaint(path, line, module))
+    assert not wrong
+
+
+def test_a_diagnosis_is_tied_to_no_other():
+    wrong = [
+        complaint(path, line, module)
+        for path in sources("analyzers")
+        if path.stem != "__init__"
+        for line, module in imports(path, typing_too=True)
+        if inside(module) == "analyzers"
+    ]
+    assert not wrong
+
+
+def test_no_file_imports_what_another_folder_keeps_to_itself():
+    wrong = [
+        complaint(path, line, module)
+        for path in PACKAGE.rglob("*.py")
+        for line, module in imports(path, typing_too=True)
+        if inside(module) is not None and _is_private_elsewhere(path, module)
+    ]
+    assert not wrong
+
+
+def _is_private_elsewhere(path: Path, module: str) -> bool:
+    """Whether ``module`` is, or comes out of, a file with a leading underscore in a folder that is not ``path``'s."""
+    parts = module.split(".")
+    private = [i for i, part in enumerate(parts) if part.startswith("_") and not part.startswith("__")]
+    return bool(private) and PACKAGE.parent.joinpath(*parts[: private[0]]) not in path.parents
 
 
 def test_the_agent_parses_on_the_oldest_python_it_serves():

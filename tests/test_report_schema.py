@@ -13,8 +13,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from leakscope import findings
-from leakscope.analyzers import analyze
+from leakscope import analyze, findings
 from leakscope.cli import main
 from leakscope.renderers import render
 from leakscope.storage import open_recording

@@ -1,6 +1,6 @@
-"""From a recording to a report: finds the analyzers, runs them in order, says what was skipped or failed.
+"""The diagnoses: finds them, runs them in order, says what was skipped or failed.
 
-An analyzer is a file in this folder without a leading underscore. It has ``NEEDS``, the tables without which it cannot
+A diagnosis is a file in this folder. It has ``NEEDS``, the tables without which it cannot
 look, and ``findings(recording, **thresholds)``, which yields ``Finding``, ``RuledOut`` and ``Skipped``. One that
 declares ``AFTER_OTHERS`` (1, or a later turn) runs after the others and gets ``so_far``, the findings they made.
 """
@@ -10,13 +10,13 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BadInput
-from ..findings import Finding, Report, RuledOut, Skipped, in_order
-from . import _attached, _budget, _excerpts, _experiments, _heap_view, _ledger, _processes, _timeline, _verdict
+from ..findings import Finding, RuledOut, Skipped
 
 if TYPE_CHECKING:
     from ..storage import Recording
@@ -31,14 +31,19 @@ KINDS = (
 )  # fmt: skip
 
 
-def analyze(
-    recording: Recording, only: Collection[str] | None = None, thresholds: Mapping[str, Any] | None = None
-) -> Report:
-    """The whole answer to one recording.
+@dataclass(frozen=True)
+class Diagnosis:
+    """What all diagnoses together say of a recording, in the order in which they ran."""
 
-    ``only`` limits the report to these kinds; ``thresholds`` replaces keyword arguments of the analyzers by name
-    (each takes those it knows). **Errors** BadInput for a kind or a threshold that does not exist.
-    """
+    findings: Sequence[Finding]
+    ruled_out: Sequence[RuledOut]
+    skipped: Sequence[Skipped]
+
+
+def diagnose(
+    recording: Recording, only: Collection[str] | None = None, thresholds: Mapping[str, Any] | None = None
+) -> Diagnosis:
+    """Every diagnosis asked; arguments and errors as of ``leakscope.analyze``."""
     findings: list[Finding] = []
     ruled_out: list[RuledOut] = []
     skipped: list[Skipped] = []
@@ -65,23 +70,7 @@ def analyze(
     unknown = [kind for kind in KINDS if kind not in analyzers and kind not in {s.kind for s in skipped}]
     if unknown and not only:
         skipped.append(Skipped("others", f"not looked for in this version: {', '.join(unknown)}"))
-    findings = in_order(findings)
-    found = {finding.kind for finding in findings}
-    tried = (r for r in _experiments.ruled_out(recording) if r.kind not in found and (not only or r.kind in only))
-    ruled_out += tried
-    return Report(
-        recording=_attached.facts(recording, _verdict.facts(recording)),
-        verdict=_attached.verdict(recording, _verdict.verdict(recording, findings)),
-        ledger=_ledger.ledger(recording),
-        findings=findings,
-        ruled_out=sorted(ruled_out, key=lambda r: (r.kind, r.reason)),
-        skipped=[skip for skip in skipped if not only or skip.kind in only],
-        tensor_budget=_budget.tensor_budget(recording),
-        processes=_processes.process_rows(recording),
-        timeline=_timeline.timeline(recording),
-        heap=_heap_view.heap_views(recording),
-        excerpts=_excerpts.excerpts(recording, findings),
-    )
+    return Diagnosis(findings, ruled_out, skipped)
 
 
 def _analyzers(skipped: list[Skipped]) -> dict[str, ModuleType]:

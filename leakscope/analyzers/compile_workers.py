@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ..facts.code.adding import Line, Source
+from ..facts.code.starts import calls, mentions
+from ..facts.growth.tree import TreeGrowth, severity_of, tree_growth
+from ..facts.processes.table import COMPILE_WORKER, Process, added_bytes, copied_bytes, processes, series
+from ..facts.where.sources import sources_of
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import MiB, format_bytes, format_duration
-from ._growth import TreeGrowth, severity_of, tree_growth
-from ._processes import COMPILE_WORKER, Process, added_bytes, copied_bytes, processes, series
-from ._source_lines import Line, Source
-from ._sources import sources_of
-from ._starts import calls, mentions
 
 if TYPE_CHECKING:
     from ..storage import Recording

@@ -17,12 +17,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ..faults import agent_elsewhere, agent_in_crash, last_fatal_error
-from ..findings import AGENT, Evidence, Finding, RuledOut, Skipped, Subject, is_our_crash
-from ..units import signal_name
-from ._crash_cases import Told, tell
-from ._crash_meanings import FATAL_SIGNALS, Meaning, known, of_broken_pipe, of_signal
-from ._crash_texts import (
+from ..evidence.crash_cases import Told, tell
+from ..facts.endings.meanings import FATAL_SIGNALS, Meaning, known, of_broken_pipe, of_signal
+from ..facts.endings.members import Member, members
+from ..facts.endings.texts import (
     Frame,
     exception_of,
     final,
@@ -34,8 +32,10 @@ from ._crash_texts import (
     said,
     with_message,
 )
-from ._oom_members import Member, members
-from ._rows import int_of, text_of
+from ..facts.tables import int_of, text_of
+from ..faults import agent_elsewhere, agent_in_crash, last_fatal_error
+from ..findings import AGENT, Evidence, Finding, RuledOut, Skipped, Subject, is_our_crash
+from ..units import signal_name
 
 if TYPE_CHECKING:
     from ..storage import Recording

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..evidence.frozen_garbage import frozen_finding
+from ..facts.accounts.ledger import growth_of, ledger
+from ..facts.code.adding import Line, Source, find_calls
+from ..facts.growth.processes import ProcessGrowth, rows_of
+from ..facts.growth.tree import TreeGrowth, no_growth, severity_of, tree_growth
+from ..facts.tables import int_of, text_of, without_last
+from ..facts.where.cycles import breaking, cycle_line, is_graph_node
+from ..facts.where.sources import sources_of
 from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
 from ..units import format_bytes, format_count
-from ._cycle_lines import breaking, cycle_line, is_graph_node
-from ._frozen_garbage import frozen_finding
-from ._growth import TreeGrowth, no_growth, severity_of, tree_growth
-from ._growth_processes import ProcessGrowth, rows_of
-from ._ledger import growth_of, ledger
-from ._rows import int_of, text_of, without_last
-from ._source_lines import Line, Source, find_calls
-from ._sources import sources_of
 
 if TYPE_CHECKING:
     import pandas as pd

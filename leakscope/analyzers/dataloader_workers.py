@@ -14,18 +14,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from ..evidence.copies import held_bytes
+from ..evidence.loader_suspects import suspect_of
+from ..evidence.loaders import KIND, growing, has_copied
+from ..facts.growth.processes import ProcessGrowth, rows_of
+from ..facts.growth.tree import tree_growth
+from ..facts.processes.forked_copies import is_costly
+from ..facts.processes.loaders import Group, loader_groups
+from ..facts.processes.worker_code import Code
+from ..facts.where.sources import sources_of
+from ..facts.where.stacks import growth_lines
 from ..findings import Finding, RuledOut, Skipped
 from ..units import MiB, format_bytes, format_count
-from ._copied_words import held_bytes
-from ._forked_copies import is_costly
-from ._growth import tree_growth
-from ._growth_processes import ProcessGrowth, rows_of
-from ._growth_stacks import growth_lines
-from ._loader_groups import Group, loader_groups
-from ._loader_suspects import suspect_of
-from ._loader_words import KIND, growing, has_copied
-from ._sources import sources_of
-from ._worker_code import Code
 
 if TYPE_CHECKING:
     from ..storage import Recording

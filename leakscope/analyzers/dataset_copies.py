@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..evidence.forks import copied_by_forks
+from ..facts.code.adding import Holder, Line, adding_lines
+from ..facts.growth.processes import ProcessGrowth, rows_of
+from ..facts.growth.tree import tree_growth
+from ..facts.tables import int_of, text_of, without_last
+from ..facts.where.sources import sources_of
 from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
 from ..units import MiB, format_bytes, format_count
-from ._forked_findings import copied_by_forks
-from ._growth import tree_growth
-from ._growth_processes import ProcessGrowth, rows_of
-from ._rows import int_of, text_of, without_last
-from ._source_lines import Holder, Line, adding_lines
-from ._sources import sources_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,16 +16,16 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..facts.code.adding import Holder, Line, adding_lines
+from ..facts.growth.processes import ProcessGrowth, rows_of
+from ..facts.growth.tree import TreeGrowth, tree_growth
+from ..facts.tables import int_of, text_of
+from ..facts.weights.pairs import ACCUSED, OTHER_FORM, SAME, START, History, Pair, Thresholds, pairs
+from ..facts.weights.processes import Spread, spreads
+from ..facts.weights.sets import Round, WeightSet, by_last_path, rounds_of
+from ..facts.where.sources import sources_of
 from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
 from ..units import MiB, format_bytes, format_duration
-from ._growth import TreeGrowth, tree_growth
-from ._growth_processes import ProcessGrowth, rows_of
-from ._rows import int_of, text_of
-from ._source_lines import Holder, Line, adding_lines
-from ._sources import sources_of
-from ._weight_pairs import ACCUSED, OTHER_FORM, SAME, START, History, Pair, Thresholds, pairs
-from ._weight_processes import Spread, spreads
-from ._weights import Round, WeightSet, by_last_path, rounds_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..facts.growth.processes import ProcessGrowth, rows_of
+from ..facts.growth.tree import severity_of, tree_growth
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import MiB, format_bytes
-from ._growth import severity_of, tree_growth
-from ._growth_processes import ProcessGrowth, rows_of
 
 if TYPE_CHECKING:
     import pandas as pd

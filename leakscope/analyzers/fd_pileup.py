@@ -15,25 +15,25 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..evidence.keepers import DESCRIPTORS, keeper, opening_line
+from ..facts.code.adding import Line
+from ..facts.code.starts import calls
+from ..facts.growth.counts import judge_count, up_to_the_end
+from ..facts.growth.processes import ProcessGrowth, rows_of
+from ..facts.growth.tree import tree_growth
+from ..facts.series.arithmetic import Floats
+from ..facts.series.trend import CANNOT_TELL, GROWING
+from ..facts.tables import look_of
+from ..facts.where.sources import sources_of
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
-from ._counts import judge_count, up_to_the_end
-from ._growth import tree_growth
-from ._growth_processes import ProcessGrowth, rows_of
-from ._keepers import DESCRIPTORS, keeper, opening_line
-from ._rows import look_of
-from ._series import Floats
-from ._source_lines import Line
-from ._sources import sources_of
-from ._starts import calls
-from ._trend import CANNOT_TELL, GROWING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pandas as pd
 
+    from ..facts.code.adding import Source
     from ..storage import Recording
-    from ._source_lines import Source
 
 NEEDS = ("process_samples",)
 _KIND = "fd-pileup"

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..facts.accounts.ledger import growth_of, ledger
+from ..facts.code.adding import Line
+from ..facts.growth.processes import ProcessGrowth, rows_of
+from ..facts.growth.tree import TreeGrowth, no_growth, severity_of, tree_growth
+from ..facts.heap.paths import Heap, Place, heaps, keeps_growing, user_place
+from ..facts.where.holders import holder_name, named_in
+from ..facts.where.sources import sources_of
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import MiB, format_bytes, format_count
-from ._growth import TreeGrowth, no_growth, severity_of, tree_growth
-from ._growth_processes import ProcessGrowth, rows_of
-from ._holder_names import holder_name, named_in
-from ._holders import Heap, Place, heaps, keeps_growing, user_place
-from ._ledger import growth_of, ledger
-from ._source_lines import Line
-from ._sources import sources_of
 
 if TYPE_CHECKING:
     from ..storage import Recording

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..facts.accounts.gpu import DeviceUse, Oom, device_uses, nothing_to_look_at
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
 from ..units import format_bytes
-from ._gpu import DeviceUse, Oom, device_uses, nothing_to_look_at
 
 if TYPE_CHECKING:
     from ..storage import Recording

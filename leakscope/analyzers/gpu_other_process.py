@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..facts.accounts.gpu import NO_GPU, Oom, all_ooms, device_uses
+from ..facts.series.arithmetic import Floats, level_at
+from ..facts.tables import int_of, text_of
 from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
 from ..units import GiB, format_bytes
-from ._gpu import NO_GPU, Oom, all_ooms, device_uses
-from ._rows import int_of, text_of
-from ._series import Floats, level_at
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,16 +15,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from ..facts.accounts.gpu import DeviceUse, device_uses, nothing_to_look_at
+from ..facts.code.adding import Line, adding_lines
+from ..facts.heap.paths import Place, heap, user_place
+from ..facts.series.arithmetic import level_at
+from ..facts.series.trend import CANNOT_TELL, GROWING, Trend, judge
+from ..facts.tables import text_of, without_last
+from ..facts.where.holders import holder_name, holder_of
+from ..facts.where.sources import sources_of
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
 from ..units import MiB, format_bytes, format_count
-from ._gpu import DeviceUse, device_uses, nothing_to_look_at
-from ._holder_names import holder_name, holder_of
-from ._holders import Place, heap, user_place
-from ._rows import text_of, without_last
-from ._series import level_at
-from ._source_lines import Line, adding_lines
-from ._sources import sources_of
-from ._trend import CANNOT_TELL, GROWING, Trend, judge
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..evidence.keepers import mapping_name
+from ..facts.growth.processes import ProcessGrowth, rows_of
+from ..facts.growth.tree import TreeGrowth, severity_of, tree_growth
+from ..facts.series.arithmetic import level_at
+from ..facts.tables import look_of
+from ..facts.where.sources import sources_of
 from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
 from ..units import MiB, format_bytes
-from ._growth import TreeGrowth, severity_of, tree_growth
-from ._growth_processes import ProcessGrowth, rows_of
-from ._keepers import mapping_name
-from ._rows import look_of
-from ._series import level_at
-from ._sources import sources_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,12 +14,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..facts.accounts.limits import (
+    CGROUP,
+    DEV_SHM,
+    HOST,
+    RLIMIT,
+    Forecast,
+    Limit,
+    forecast,
+    forecast_of,
+    limits,
+    nearest,
+)
+from ..facts.endings.kills import kills
+from ..facts.growth.tree import tree_growth
+from ..facts.series.arithmetic import level_at
 from ..findings import SEVERITIES, Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import format_bytes, format_duration
-from ._forecast import CGROUP, DEV_SHM, HOST, RLIMIT, Forecast, Limit, forecast, forecast_of, limits, nearest
-from ._growth import tree_growth
-from ._oom_kills import kills
-from ._series import level_at
 
 if TYPE_CHECKING:
     import pandas as pd

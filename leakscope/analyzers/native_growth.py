@@ -20,24 +20,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..evidence.frozen_garbage import Frozen, frozen_in
+from ..evidence.library_calls import LibraryCalls, calls_of
+from ..evidence.native_caches import Cache, arrow_pool_bytes, known_cache
+from ..evidence.native_windows import NativeStack, native_stacks
+from ..facts.accounts.ledger import growth_of, ledger
+from ..facts.code.adding import Line
+from ..facts.code.foreign_calls import handing_out
+from ..facts.code.index import index_of
+from ..facts.growth.processes import ProcessGrowth, rows_of
+from ..facts.growth.tree import TreeGrowth, no_growth, severity_of, tree_growth
+from ..facts.heap.opaque import opaque_holders
+from ..facts.series.arithmetic import gained, level_at
+from ..facts.series.trend import FLAT, judge
+from ..facts.tables import text_of
+from ..facts.where.sources import sources_of
+from ..facts.where.stacks import STANDARD_LIBRARY, GrowthLine, growth_lines, imported_package
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import MiB, format_bytes, format_count
-from ._foreign_calls import handing_out
-from ._frozen_garbage import Frozen, frozen_in
-from ._growth import TreeGrowth, no_growth, severity_of, tree_growth
-from ._growth_processes import ProcessGrowth, rows_of
-from ._growth_stacks import STANDARD_LIBRARY, GrowthLine, growth_lines, imported_package
-from ._ledger import growth_of, ledger
-from ._library_calls import LibraryCalls, calls_of
-from ._native_caches import Cache, arrow_pool_bytes, known_cache
-from ._native_windows import NativeStack, native_stacks
-from ._opaque import opaque_holders
-from ._rows import text_of
-from ._series import gained, level_at
-from ._source_index import index_of
-from ._source_lines import Line
-from ._sources import sources_of
-from ._trend import FLAT, judge
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,13 +14,13 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from ..evidence.oom_culprit import Culprit, culprit, hog_of
+from ..facts.endings.counters import Counter, above, nearest, of_cgroup
+from ..facts.endings.kills import SURE, Kill, Kills, kills
+from ..facts.endings.members import Member
+from ..facts.growth.tree import tree_growth
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import KiB, format_bytes, format_duration
-from ._growth import tree_growth
-from ._oom_counters import Counter, above, nearest, of_cgroup
-from ._oom_culprit import Culprit, culprit, hog_of
-from ._oom_kills import SURE, Kill, Kills, kills
-from ._oom_members import Member
 
 if TYPE_CHECKING:
     from ..storage import Recording

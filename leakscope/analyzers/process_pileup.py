@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ..evidence.keepers import PROCESSES, Keeper, keeper
+from ..facts.code.adding import Line
+from ..facts.code.starts import process_start_line
+from ..facts.growth.counts import judge_count, up_to_the_end
+from ..facts.growth.processes import rows_of
+from ..facts.growth.tree import TreeGrowth, severity_of, tree_growth
+from ..facts.processes.table import COMPILE_WORKER, DATALOADER_WORKER, Process, alive_counts, processes
+from ..facts.series.arithmetic import Floats, level_at
+from ..facts.series.trend import CANNOT_TELL, GROWING
+from ..facts.where.sources import sources_of
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import format_bytes
-from ._counts import judge_count, up_to_the_end
-from ._growth import TreeGrowth, severity_of, tree_growth
-from ._growth_processes import rows_of
-from ._keepers import PROCESSES, Keeper, keeper
-from ._processes import COMPILE_WORKER, DATALOADER_WORKER, Process, alive_counts, processes
-from ._series import Floats, level_at
-from ._source_lines import Line
-from ._sources import sources_of
-from ._starts import process_start_line
-from ._trend import CANNOT_TELL, GROWING
 
 if TYPE_CHECKING:
     from ..storage import Recording

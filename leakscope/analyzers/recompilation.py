@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..facts.code.adding import Line
+from ..facts.code.index import Source
+from ..facts.code.starts import calls
+from ..facts.growth.processes import ProcessGrowth, rows_of
+from ..facts.growth.tree import TreeGrowth, severity_of, tree_growth
+from ..facts.series.arithmetic import Floats
+from ..facts.tables import int_of, text_of
+from ..facts.where.sources import sources_of
+from ..facts.where.stacks import growth_lines
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import format_bytes
-from ._growth import TreeGrowth, severity_of, tree_growth
-from ._growth_processes import ProcessGrowth, rows_of
-from ._growth_stacks import growth_lines
-from ._rows import int_of, text_of
-from ._series import Floats
-from ._source_index import Source
-from ._source_lines import Line
-from ._sources import sources_of
-from ._starts import calls
 
 if TYPE_CHECKING:
     import pandas as pd

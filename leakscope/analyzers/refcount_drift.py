@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ..evidence.leaked_references import leaked
+from ..facts.growth.processes import ProcessGrowth, rows_of
+from ..facts.growth.tree import TreeGrowth, tree_growth
+from ..facts.series.arithmetic import Floats, bucket_medians, slope_interval
+from ..facts.series.trend import CANNOT_TELL, FLAT, GROWING, judge
+from ..facts.tables import int_of
+from ..facts.where.sources import sources_of
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import format_count, format_duration
-from ._growth import TreeGrowth, tree_growth
-from ._growth_processes import ProcessGrowth, rows_of
-from ._leaked_references import leaked
-from ._rows import int_of
-from ._series import Floats, bucket_medians, slope_interval
-from ._sources import sources_of
-from ._trend import CANNOT_TELL, FLAT, GROWING, judge
 
 if TYPE_CHECKING:
     from ..storage import Recording

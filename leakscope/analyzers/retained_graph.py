@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ..evidence import retained
 from ..findings import Finding, RuledOut, Skipped
 from ..units import MiB
-from . import _retained
 
 if TYPE_CHECKING:
     from ..storage import Recording
 
-NEEDS = _retained.NEEDS
+NEEDS = retained.NEEDS
 
 
 def findings(
@@ -30,9 +30,9 @@ def findings(
     min_process_share: float = 0.1,
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per holder of growing graphs."""
-    yield from _retained.findings(
+    yield from retained.findings(
         recording,
-        _retained.GRAPH,
+        retained.GRAPH,
         min_share=min_share,
         min_bytes=min_bytes,
         min_process_share=min_process_share,

@@ -12,15 +12,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ..evidence import kept_by_forks, retained
+from ..facts.growth.tree import tree_growth
 from ..findings import Finding, RuledOut, Skipped
 from ..units import MiB
-from . import _kept_by_forks, _retained
-from ._growth import tree_growth
 
 if TYPE_CHECKING:
     from ..storage import Recording
 
-NEEDS = _retained.NEEDS
+NEEDS = retained.NEEDS
 
 
 def findings(
@@ -32,13 +32,11 @@ def findings(
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per holder, over all processes that carry a part of the growth."""
     growth = tree_growth(recording)
-    in_forks = list(
-        _kept_by_forks.findings(recording, growth, min_bytes=min_bytes, min_process_share=min_process_share)
-    )
+    in_forks = list(kept_by_forks.findings(recording, growth, min_bytes=min_bytes, min_process_share=min_process_share))
     yield from in_forks
-    for result in _retained.findings(
+    for result in retained.findings(
         recording,
-        _retained.OBJECTS,
+        retained.OBJECTS,
         min_share=min_share,
         min_bytes=min_bytes,
         min_process_share=min_process_share,

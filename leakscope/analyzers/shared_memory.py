@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..facts.code.adding import Line, Source
+from ..facts.code.starts import calls, mentions
+from ..facts.growth.bounded import filling_up
+from ..facts.growth.tree import TreeGrowth, severity_of, tree_growth
+from ..facts.processes.table import Process, processes
+from ..facts.series.arithmetic import Floats
+from ..facts.series.trend import CANNOT_TELL, GROWING, Trend, judge
+from ..facts.where.sources import sources_of
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import MiB, format_bytes
-from ._growth import TreeGrowth, severity_of, tree_growth
-from ._growth_bounded import filling_up
-from ._processes import Process, processes
-from ._series import Floats
-from ._source_lines import Line, Source
-from ._sources import sources_of
-from ._starts import calls, mentions
-from ._trend import CANNOT_TELL, GROWING, Trend, judge
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..evidence.keepers import THREADS, keeper
+from ..facts.code.adding import Line, thread_start_line
+from ..facts.code.index import tail
+from ..facts.code.starts import calls
+from ..facts.growth.counts import judge_count, up_to_the_end
+from ..facts.growth.processes import ProcessGrowth, rows_of
+from ..facts.growth.tree import TreeGrowth, severity_of, tree_growth
+from ..facts.series.arithmetic import Floats
+from ..facts.series.trend import FLAT, GROWING
+from ..facts.tables import int_of, text_of
+from ..facts.where.sources import sources_of
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import KiB, format_bytes
-from ._counts import judge_count, up_to_the_end
-from ._growth import TreeGrowth, severity_of, tree_growth
-from ._growth_processes import ProcessGrowth, rows_of
-from ._keepers import THREADS, keeper
-from ._rows import int_of, text_of
-from ._series import Floats
-from ._source_index import tail
-from ._source_lines import Line, thread_start_line
-from ._sources import sources_of
-from ._starts import calls
-from ._trend import FLAT, GROWING
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,16 +15,16 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..facts.accounts.ledger import accounted_share, ledger
+from ..facts.code.adding import Holder, Line, adding_lines
+from ..facts.growth.processes import ProcessGrowth, rows_of
+from ..facts.growth.tree import TreeGrowth, no_growth, severity_of, tree_growth
+from ..facts.heap.opaque import opaque_holders
+from ..facts.tables import int_of, text_of
+from ..facts.where.sources import sources_of
+from ..facts.where.stacks import growth_lines
 from ..findings import Evidence, Finding, LedgerRow, RuledOut, Skipped, Subject
 from ..units import format_bytes
-from ._growth import TreeGrowth, no_growth, severity_of, tree_growth
-from ._growth_processes import ProcessGrowth, rows_of
-from ._growth_stacks import growth_lines
-from ._ledger import accounted_share, ledger
-from ._opaque import opaque_holders
-from ._rows import int_of, text_of
-from ._source_lines import Holder, Line, adding_lines
-from ._sources import sources_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..facts.growth.processes import ProcessGrowth, rows_of
+from ..facts.growth.tree import tree_growth
+from ..facts.tables import int_of
 from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
 from ..units import format_count
-from ._growth import tree_growth
-from ._growth_processes import ProcessGrowth, rows_of
-from ._rows import int_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,12 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..analyzers import analyze
-from ..comparing import compare, workers_at_once
-from ..comparing._comparison import CANNOT_TELL as UNDECIDED
-from ..comparing._comparison import WORSE
-from ..comparing._pace import Pace, pace_of
+from ..comparing import CANNOT_TELL as UNDECIDED
+from ..comparing import WORSE, Pace, compare, pace_of, workers_at_once
 from ..findings import Finding, Report
+from ..reporting import analyze
 from ..units import format_bytes, format_count
 from ._rules import Growth, Rules
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..analyzers import analyze
-from ..analyzers._growth import tree_growth
-from ._comparison import EXIT_STATUS, Comparison, Side
+from ..facts.growth.tree import tree_growth
+from ..reporting import analyze
+from ._comparison import CANNOT_TELL, EXIT_STATUS, WORSE, Comparison, Side
 from ._curves import overlay
 from ._holders import finding_changes, worker_changes, workers_at_once
-from ._pace import Pace, paces
+from ._pace import Pace, pace_of, paces
 from ._render import FORMATS, render
 from ._verdict import decide
 
@@ -22,7 +22,18 @@ if TYPE_CHECKING:
     from ..findings import Report
     from ..storage import Recording
 
-__all__ = ["EXIT_STATUS", "FORMATS", "Comparison", "compare", "render", "workers_at_once"]
+__all__ = [
+    "CANNOT_TELL",
+    "EXIT_STATUS",
+    "FORMATS",
+    "WORSE",
+    "Comparison",
+    "Pace",
+    "compare",
+    "pace_of",
+    "render",
+    "workers_at_once",
+]
 
 
 def compare(before: Recording, after: Recording, reports: tuple[Report, Report] | None = None) -> Comparison:

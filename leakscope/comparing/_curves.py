@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..analyzers._growth import TreeGrowth, tree_growth
-from ..analyzers._series import Floats
-from ..analyzers._timeline import thinned
-from ..analyzers._trend import FLAT
+from ..facts.growth.tree import TreeGrowth, tree_growth
+from ..facts.series.arithmetic import Floats
+from ..facts.series.trend import FLAT
+from ..reporting.timeline import thinned
 from ._comparison import Overlay
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..analyzers._series import Floats, bucket_medians, retained, slope_interval
+from ..facts.series.arithmetic import Floats, bucket_medians, retained, slope_interval
 from ..units import MiB
 from ._curves import LEAST_STEPS, SECOND, STEP, Curve, curve_of
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..findings import Series
-from ..renderers._html import charts
-from ..renderers._html.page import page
+from ..pages import charts
+from ..pages.page import page
 from ..units import format_bytes
 from ._comparison import BETTER, GONE, NEW, STILL, WORSE, Comparison, Overlay, Side
 from ._curves import STEP

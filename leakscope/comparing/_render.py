@@ -9,8 +9,8 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
 from ..errors import BadInput
-from ..renderers._words import printable
 from ..units import format_bytes
+from ..words import printable
 from ._comparison import GONE, STILL, Comparison, FindingChange
 from ._words import WORDS, closing, rows
 

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from .. import schema, storage
-from ..analyzers import analyze
 from ..findings import Report as PlainReport
+from ..reporting import analyze
 from ..units import format_bytes
 from ._html import recording_html, report_html
 

@@ -8,8 +8,8 @@ from typing import Any
 from markupsafe import Markup
 
 from ..findings import Finding, LedgerRow, Report
-from ..renderers._words import amount, printable
 from ..units import format_bytes, format_count
+from ..words import amount, printable
 
 _VERDICTS = {True: ("LEAKING", "#b3261e"), False: ("NOT LEAKING", "#1b6e35"), None: ("CANNOT TELL", "#7a5b00")}
 _LEDGER_ROWS = 8

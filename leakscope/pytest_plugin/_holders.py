@@ -133,10 +133,10 @@ def _user_files() -> list[tuple[str, str]]:
 
 def _growing(recording: Recording, growth_bytes: float) -> Iterator[tuple[float, str]]:
     """(bytes gained between the inventories, who and where)."""
-    from ..analyzers._holder_names import holder_name, holder_of
-    from ..analyzers._holders import accumulations, heap, user_place
-    from ..analyzers._source_lines import adding_lines
-    from ..analyzers._sources import sources_of
+    from ..facts.code.adding import adding_lines
+    from ..facts.heap.paths import accumulations, heap, user_place
+    from ..facts.where.holders import holder_name, holder_of
+    from ..facts.where.sources import sources_of
 
     inventory = heap(recording, os.getpid(), 0.0, 10.0)
     if inventory is None:

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Sequence
 
 from .. import schema
-from ..analyzers._crash_meanings import MEANINGS
+from ..facts.endings.meanings import MEANINGS
 from ._source import Names, without_texts
 
 _LEAST_WORD = 3  # characters of a user's or host's name that is looked for in other texts

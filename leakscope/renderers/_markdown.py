@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from ._words import printable
+from ..words import printable
 
 # Forges link and ping by looking for these in the text that is left once markup is gone: escaping does not keep them
 # from it, an invisible space does. In order: mentions and addresses, issues, addresses of pages, emoji; commits.

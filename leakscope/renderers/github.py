@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ..findings import Finding, Report
+from ..words import VERDICTS, amount, printable
 from ._places import place
-from ._words import VERDICTS, amount, printable
 
 SUFFIX = ".annotations"
 _LEVELS = {"critical": "error", "warning": "warning"}

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..findings import BudgetRow, Excerpt, HeapView, Report, Timeline
+from ..pages import charts
+from ..pages.page import harmless, page
 from ..units import format_bytes
-from ._html import charts
-from ._html.page import harmless, page
-from ._words import by_reason, cost, ended
+from ..words import by_reason, cost, ended
 
 SUFFIX = ".html"
 _KIB = 1024  # the chart's unit: finer than a pixel, and a third shorter to write

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from xml.etree import ElementTree as xml
 
 from ..findings import Finding, Report
+from ..words import VERDICTS, amount, caveats, printable
 from ._places import place
-from ._words import VERDICTS, amount, caveats, printable
 
 SUFFIX = ".xml"
 

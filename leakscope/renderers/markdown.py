@@ -13,8 +13,8 @@ from itertools import chain
 from ..findings import BudgetRow, Excerpt, Finding, LedgerRow, ProcessRow, Report, Subject, Verdict
 from ..units import format_bytes, format_duration
 from ..version import __version__
+from ..words import VERDICTS, amount, by_reason, caveats, run_facts
 from ._markdown import block, code, folded, head, row, text
-from ._words import VERDICTS, amount, by_reason, caveats, run_facts
 
 SUFFIX = ".md"
 # Characters for each part: 60,000. The rest is for the headings, the verdict and the last line, at most 4,000.

@@ -16,9 +16,9 @@ from urllib.parse import quote
 
 from ..findings import Finding, Report
 from ..version import __version__
+from ..words import amount, printable
 from ._kinds import Kind, kinds
 from ._places import Place, cwd, place
-from ._words import amount, printable
 
 SUFFIX = ".sarif"
 _LEVELS = {"critical": "error", "warning": "warning", "note": "note"}

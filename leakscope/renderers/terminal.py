@@ -29,7 +29,7 @@ from ..findings import (
     Verdict,
 )
 from ..units import format_bytes, format_duration
-from ._words import VERDICTS, amount, by_reason, caveats, cost, printable, run_facts
+from ..words import VERDICTS, amount, by_reason, caveats, cost, printable, run_facts
 
 SUFFIX = ".txt"
 _WIDEST = 110  # longer lines are hard to read

@@ -8,7 +8,8 @@ import types
 import pytest
 
 import leakscope.analyzers as analyzers
-from leakscope.analyzers import KINDS, analyze
+from leakscope import analyze
+from leakscope.analyzers import KINDS
 from leakscope.errors import BadInput
 from leakscope.findings import Finding, Subject
 from tests.builders import RecordingBuilder

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from leakscope import faults, open_recording
-from leakscope.analyzers import analyze
-from leakscope.analyzers._cuda_oom import parse
+from leakscope import analyze, faults, open_recording
+from leakscope.facts.endings.cuda_oom import parse
 from leakscope.findings import Finding, RuledOut, Skipped
 from tests.builders import RecordingBuilder
 from tests.recorder.runs import CRASHES_IN_A_TAKE

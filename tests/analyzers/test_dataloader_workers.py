@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from leakscope.analyzers import analyze
-from leakscope.analyzers._source_lines import Source
-from leakscope.analyzers._worker_code import Code
+from leakscope import analyze
+from leakscope.facts.code.adding import Source
+from leakscope.facts.processes.worker_code import Code
 from tests.builders import RecordingBuilder
 
 from .leaks import PID, MiB

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from leakscope import analyze
 from leakscope.agent import sketch
-from leakscope.analyzers import analyze
 
 from .leaks import PID, MiB, trainer
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from leakscope import analyze
 from leakscope.agent.weights import fingerprint
-from leakscope.analyzers import analyze
 
 from .leaks import PID, trainer
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from leakscope.analyzers import analyze, eval_accumulation
+from leakscope import analyze
+from leakscope.analyzers import eval_accumulation
 from leakscope.findings import Finding, RuledOut, Skipped
 from leakscope.units import MiB
 

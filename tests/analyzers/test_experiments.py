@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from leakscope.analyzers import analyze
-from leakscope.analyzers._experiments import returned
+from leakscope import analyze
+from leakscope.evidence.experiments import returned
 
 from .leaks import PID, trainer
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from leakscope.analyzers._foreign_calls import handing_out
-from leakscope.analyzers._source_index import Source
+from leakscope.facts.code.foreign_calls import handing_out
+from leakscope.facts.code.index import Source
 
 OPENED = "import ctypes\nlibc = ctypes.CDLL(None)\nlibc.strdup.restype = ctypes.c_void_p\nlibc.srand(1)\n"
 

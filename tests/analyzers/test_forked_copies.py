@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leakscope.analyzers import analyze
+from leakscope import analyze
 from tests.builders import RecordingBuilder
 
 from .leaks import PID, MiB

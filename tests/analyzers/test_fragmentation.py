@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leakscope.analyzers import analyze
+from leakscope import analyze
 
 from .leaks import LEAK_BYTES_PER_S, PID, MiB, sentinels, trainer
 

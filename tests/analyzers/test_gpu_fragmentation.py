@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from leakscope import analyze
 from leakscope.agent.cuda import oom_text
-from leakscope.analyzers import analyze
-from leakscope.analyzers._gpu import all_ooms
+from leakscope.facts.accounts.gpu import all_ooms
 
 from .gpus import PID, TOTAL, GiB, MiB, flat, runs_out, trainer
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leakscope.analyzers import analyze
+from leakscope import analyze
 
 from .gpus import OTHER_PID, PID, GiB, flat, gpu, runs_out, trainer
 

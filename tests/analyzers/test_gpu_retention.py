@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leakscope.analyzers import analyze
+from leakscope import analyze
 
 from .curves import INNOCENTS, LEAKS, sampled
 from .gpus import PID, GiB, MiB, flat, growing, trainer

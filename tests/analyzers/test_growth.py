@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from leakscope.analyzers._growth import tree_growth
+from leakscope.facts.growth.tree import tree_growth
 from tests.builders import RecordingBuilder
 
 from .leaks import LEAK_BYTES_PER_S, PID, MiB, trainer

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from leakscope.analyzers._growth import tree_growth
+from leakscope.facts.growth.tree import tree_growth
 from tests.builders import RecordingBuilder
 
 MB = 1_000_000

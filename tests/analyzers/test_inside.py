@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from leakscope import analyze
 from leakscope.agent import address_space
-from leakscope.analyzers import _inside, analyze
+from leakscope.facts.processes import inside as _inside
 from tests.builders import RecordingBuilder
 
 

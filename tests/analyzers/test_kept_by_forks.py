@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from leakscope.analyzers import retained_objects
-from leakscope.analyzers._kept_code import kept_by
-from leakscope.analyzers._source_index import Index, Source
+from leakscope.facts.code.index import Index, Source
+from leakscope.facts.code.kept import kept_by
 from leakscope.findings import Finding
 from leakscope.units import MiB
 from tests.builders import RecordingBuilder

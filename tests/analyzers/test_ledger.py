@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from leakscope.analyzers import analyze
-from leakscope.analyzers._growth import tree_growth
-from leakscope.analyzers._ledger import accounted_share, growth_of, ledger
+from leakscope import analyze
+from leakscope.facts.accounts.ledger import accounted_share, growth_of, ledger
+from leakscope.facts.growth.tree import tree_growth
 from tests.builders import RecordingBuilder
 
 from .leaks import LEAK_BYTES_PER_S, PID, MiB, sentinels, trainer

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from leakscope.analyzers import analyze
-from leakscope.analyzers._library_calls import Growth, library_calls, only_called
-from leakscope.analyzers._source_index import Source
+from leakscope import analyze
+from leakscope.evidence.library_calls import Growth, library_calls, only_called
+from leakscope.facts.code.index import Source
 
 from .leaks import PID, MiB, sentinels, trainer
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leakscope.analyzers import analyze
+from leakscope import analyze
 
 from .leaks import PID, MiB, trainer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leakscope.analyzers import analyze
+from leakscope import analyze
 from leakscope.analyzers.native_growth import findings as look
 from leakscope.findings import Finding, RuledOut, Subject
 from tests.builders import RecordingBuilder

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from leakscope.analyzers import analyze
+from leakscope import analyze
 from leakscope.findings import Finding, Report
 from tests.builders import START_MONO_NS, RecordingBuilder
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leakscope.analyzers import analyze
+from leakscope import analyze
 from leakscope.findings import Finding, Subject
 
 from .leaks import LEAK_BYTES_PER_S, PID, RUN_S, MiB, sentinels, trainer

@@ -8,8 +8,8 @@ import sys
 import numpy as np
 import pytest
 
+from leakscope import analyze
 from leakscope.agent import sentinels as agent_sentinels
-from leakscope.analyzers import analyze
 from tests.builders import RecordingBuilder
 
 from .leaks import LEAK_BYTES_PER_S, PID, MiB, trainer

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from leakscope.analyzers import analyze
-from leakscope.analyzers._holders import keeps_growing
+from leakscope import analyze
+from leakscope.facts.heap.paths import keeps_growing
 from leakscope.findings import Finding, Report
 from tests.builders import RecordingBuilder
 

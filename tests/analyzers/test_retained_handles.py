@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from leakscope.analyzers import analyze
+from leakscope import analyze
 from leakscope.findings import Report
 
 from .test_retained import MB, TAKES_S, first, growing_run, place

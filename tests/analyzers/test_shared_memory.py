@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from leakscope.analyzers import analyze, shared_memory
+from leakscope import analyze
+from leakscope.analyzers import shared_memory
 from leakscope.findings import Finding, Subject, in_order
 
 from .leaks import PID, trainer

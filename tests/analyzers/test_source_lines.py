@@ -8,14 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from leakscope.analyzers._source_lines import (
-    Holder,
-    Line,
-    Source,
-    adding_lines,
-    find_calls,
-    thread_start_line,
-)
+from leakscope.facts.code.adding import Holder, Line, Source, adding_lines, find_calls, thread_start_line
 
 # Each snippet marks the line that has to come first with "# HERE". Holder: variable, owner, edge kind, type.
 SNIPPETS = {

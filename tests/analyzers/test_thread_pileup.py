@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leakscope.analyzers import analyze
+from leakscope import analyze
 
 from .leaks import PID, trainer
 

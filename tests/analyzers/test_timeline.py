@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from leakscope.analyzers import analyze
-from leakscope.analyzers._heap_view import heap_views
-from leakscope.analyzers._ledger import ledger
-from leakscope.analyzers._timeline import timeline as timeline_of
+from leakscope import analyze
+from leakscope.facts.accounts.ledger import ledger
 from leakscope.renderers import render
+from leakscope.reporting.heap_view import heap_views
+from leakscope.reporting.timeline import timeline as timeline_of
 
 from ..builders import RecordingBuilder
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from leakscope.analyzers._series import retained, slope_interval, theil_sen
-from leakscope.analyzers._trend import CANNOT_TELL, FLAT, GROWING, judge
+from leakscope.facts.series.arithmetic import retained, slope_interval, theil_sen
+from leakscope.facts.series.trend import CANNOT_TELL, FLAT, GROWING, judge
 
 from . import curves
 from .curves import MiB

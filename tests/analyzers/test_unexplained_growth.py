@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leakscope.analyzers import analyze
+from leakscope import analyze
 from leakscope.analyzers.unexplained_growth import findings as look
 from leakscope.findings import Finding, RuledOut, Subject
 

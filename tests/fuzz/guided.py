@@ -23,8 +23,11 @@ import atheris
 with atheris.instrument_imports(include=["leakscope"]):
     from leakscope import oom, units
     from leakscope.agent import journal
-    from leakscope.analyzers import _crash_meanings, _crash_texts, _source_index, _source_lines
     from leakscope.errors import LeakscopeError
+    from leakscope.facts.code import adding as _source_lines
+    from leakscope.facts.code import index as _source_index
+    from leakscope.facts.endings import meanings as _crash_meanings
+    from leakscope.facts.endings import texts as _crash_texts
     from leakscope.recorder import roles
     from leakscope.recorder.sources import _kernel_journal, kernel_log
     from leakscope.storage import merge

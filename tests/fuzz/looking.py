@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, Phase, settings
 
-from leakscope.analyzers import analyze
+from leakscope import analyze
 from leakscope.errors import LeakscopeError
 from leakscope.findings import Report
 from leakscope.renderers import names, render

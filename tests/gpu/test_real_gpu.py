@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from leakscope.analyzers import analyze
+from leakscope import analyze
 from leakscope.findings import Report
 from leakscope.storage import Recording, open_recording
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from leakscope.analyzers import analyze
+from leakscope import analyze
 from leakscope.errors import LeakscopeError
 from leakscope.recorder import attach, candidates, proc
 from leakscope.recorder.staging import Staged

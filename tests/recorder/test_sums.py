@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from leakscope.analyzers._growth import tree_growth
-from leakscope.analyzers._processes import process_rows
-from leakscope.analyzers._series import level_at
+from leakscope.facts.growth.tree import tree_growth
+from leakscope.facts.processes.table import process_rows
+from leakscope.facts.series.arithmetic import level_at
 from leakscope.recorder import proc
 from leakscope.recorder.sources import cgroup_memory, process_memory
 from leakscope.recorder.tree import Tree

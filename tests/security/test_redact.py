@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from leakscope import open_recording
-from leakscope.analyzers import analyze
-from leakscope.analyzers._crash_meanings import known
+from leakscope import analyze, open_recording
+from leakscope.facts.endings.meanings import known
 from leakscope.redacting import redact
 from leakscope.redacting._source import Names, without_texts
 from leakscope.redacting._texts import Texts

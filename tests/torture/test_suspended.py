@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from leakscope.analyzers import analyze
+from leakscope import analyze
 from leakscope.storage import open_recording
 from tests.recorder.runs import PYTHON, environment, record_command
 

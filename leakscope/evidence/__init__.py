@@ -1,0 +1,1 @@
+"""Facts put into sentences, for the diagnoses that share them."""

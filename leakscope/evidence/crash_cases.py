@@ -1,0 +1,153 @@
+"""What a known fatal text says in this recording: the figures in it, and what else was seen that decides."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..facts.endings.cuda_oom import CudaOom, parse
+from ..facts.endings.kills import kills
+from ..facts.endings.meanings import Meaning
+from ..facts.endings.members import Member
+from ..facts.growth.tree import tree_growth
+from ..facts.processes.table import DATALOADER_WORKER
+from ..findings import Evidence
+from ..units import format_bytes, format_count, signal_name
+from .memory_refused import refusal, requested_bytes, shared_memory_use
+from .oom_culprit import Culprit, culprit
+
+if TYPE_CHECKING:
+    from ..storage import Recording
+
+_MOST_OF_IT = 0.5  # of what a process held: what holds that much is what to mend
+_FULL_FRACTION = 0.9  # of /dev/shm, once a second: a batch more did not fit
+
+
+class Told(NamedTuple):
+    """The parts of a finding that depend on the text. ``filled_by``: what held most of the memory that was refused."""
+
+    title: str
+    severity: str
+    confidence: float
+    evidence: Sequence[Evidence] = ()
+    doubts: Sequence[str] = ()
+    remedy: Sequence[str] = ()
+    filled_by: Culprit | None = None
+
+
+def tell(recording: Recording, member: Member, meaning: Meaning, words: str, near_fraction: float) -> Told:
+    """What this text of this process means."""
+    found = meaning.pattern.search(words)
+    parts = found.groupdict() if found is not None else {}
+    what = " ".join((parts.get("what") or "").split())
+    title = meaning.title.format(process=member.label, what=what).removesuffix(": ")
+    told = Told(title, meaning.severity, 0.95, [Evidence(meaning.why)], remedy=meaning.remedy)
+    if meaning.name == "deallocating-none":
+        return _with_fall(recording, member, told)
+    if meaning.name == "gpu-memory":
+        oom = parse(words)
+        return told if oom is None else _with_figures(told, oom, member)
+    if meaning.name == "no-memory":
+        return _refused(recording, member, told, words, near_fraction)
+    if meaning.name == "shared-memory":
+        return _shared(recording, told)
+    if meaning.name == "worker-died":
+        return _worker(recording, told, parts)
+    return told
+
+
+def _with_fall(recording: Recording, member: Member, told: Told) -> Told:
+    rows = recording.tables["sentinels"]
+    rows = rows[(rows["start_ticks"] == member.start_ticks) & rows["refcount_none"].notna()]
+    if len(rows) < 2:
+        return told
+    first, last = int(rows["refcount_none"].iloc[0]), int(rows["refcount_none"].iloc[-1])
+    if last >= rows["refcount_none"].max():
+        return told
+    text = f"its references to None fell to {format_count(last)}; refcount-drift says how fast"
+    figures = {"first_count": first, "last_count": last}
+    return told._replace(evidence=[*told.evidence, Evidence(text, figures)])
+
+
+def _with_figures(told: Told, oom: CudaOom, member: Member) -> Told:
+    where = f"GPU {oom.device}" if oom.device is not None else "The GPU"
+    title = f"{where} ran out of memory in {member.label}"
+    if oom.requested_bytes is not None:
+        title += f": {format_bytes(oom.requested_bytes)} asked for"
+        if oom.free_bytes is not None:
+            title += f", {format_bytes(oom.free_bytes)} free"
+    evidence, remedy = [Evidence("the figures of torch's message", oom.figures)], []
+    if oom.total_bytes is not None and oom.allocated_bytes is not None:
+        held = f"tensors held {format_bytes(oom.allocated_bytes)} of its {format_bytes(oom.total_bytes)}"
+        evidence.append(Evidence(held))
+    if oom.allowed_bytes is not None:
+        evidence.append(Evidence(f"the program allows itself {format_bytes(oom.allowed_bytes)} of the GPU"))
+    if oom.is_fragmented is not None and oom.unallocated_bytes is not None:
+        unused = format_bytes(oom.unallocated_bytes)
+        if oom.is_fragmented:
+            evidence.append(Evidence(f"torch held {unused} that no tensor used, enough but not in one piece"))
+            remedy.append("set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: the free pieces then join")
+        else:
+            no_use = "too little for this request: it is not fragmentation, and expandable_segments will not mend it"
+            evidence.append(Evidence(f"torch held {unused} that no tensor used, {no_use}"))
+    others = oom.other_bytes
+    if others is not None and oom.requested_bytes is not None and others >= oom.requested_bytes:
+        evidence.append(Evidence(f"other processes held {format_bytes(others)} of this GPU", {"other_bytes": others}))
+        remedy.append("end the other processes on this GPU (nvidia-smi lists them): what they hold would have sufficed")
+    return told._replace(title=title, evidence=evidence, remedy=remedy)
+
+
+def _refused(recording: Recording, member: Member, told: Told, words: str, near_fraction: float) -> Told:
+    requested = requested_bytes(words)
+    why = refusal(recording, member.pid, member.start_ticks, requested, near_fraction)
+    title = told.title + (f": {why.by}" if why.by is not None else "")
+    holder = culprit(recording, member, ()) if not tree_growth(recording).leaking else None  # a leak is told elsewhere
+    is_most = holder is not None and holder.share >= _MOST_OF_IT and holder.subject.line is not None
+    return told._replace(
+        title=title,
+        confidence=0.95 if why.by is not None else 0.8,
+        evidence=[*told.evidence, *why.evidence, *([Evidence(holder.clause)] if holder is not None else [])],
+        doubts=why.doubts,
+        remedy=why.remedy,
+        filled_by=holder if is_most else None,
+    )
+
+
+def _shared(recording: Recording, told: Told) -> Told:
+    use = shared_memory_use(recording)
+    if use is None:
+        return told._replace(confidence=0.7, doubts=["how full /dev/shm was is not in this recording: df -h /dev/shm"])
+    figures = {"used_bytes": use.used_bytes, "limit_bytes": use.limit_bytes}
+    seen = Evidence(f"/dev/shm held {use.text} when it was fullest", figures)
+    if use.used_bytes < _FULL_FRACTION * use.limit_bytes:
+        doubt = "it was looked at once a second: a larger batch may have filled it in between"
+        return told._replace(confidence=0.6, evidence=[*told.evidence, seen], doubts=[doubt])
+    return told._replace(
+        title=f"{told.title}: /dev/shm was full, {use.text}",
+        evidence=[*told.evidence, seen],
+        remedy=["give it more (docker run --shm-size=..., Kubernetes: an emptyDir of medium Memory on /dev/shm)"],
+    )
+
+
+def _worker(recording: Recording, told: Told, parts: dict[str, str | None]) -> Told:
+    """Whether the OOM killer ended it, or a signal of its own making, or nobody knows."""
+    pids = {int(pid) for pid in re.findall(r"\d+", parts.get("pids") or "")}
+    by = (parts.get("signal") or "").strip()
+    seen = kills(recording)
+    for kill in seen.found:
+        if kill.victim is not None and (not pids or kill.victim.pid in pids):
+            text = f"the OOM killer ended {kill.victim.label}: oom-kill says by which limit"
+            title = f"{told.title}: the OOM killer ended it"
+            return told._replace(title=title, confidence=kill.confidence, evidence=[Evidence(text)])
+    title = f"{told.title}: ended by signal {by}" if by else told.title
+    named = (lambda m: m.pid in pids) if pids else (lambda m: m.role == DATALOADER_WORKER)
+    gone = [member for member in seen.members if named(member) and member.exit_signal is not None]
+    ends = [Evidence(f"{member.label} was ended by {signal_name(member.exit_signal or 0)}") for member in gone]
+    evidence, doubts = [*told.evidence, *ends], []
+    if by == "Killed" or any(member.was_sigkilled for member in gone):
+        if seen.host.stood_still:
+            evidence.append(Evidence("the kernel's OOM killer ended nobody on this machine: somebody sent SIGKILL"))
+        elif not seen.host.is_known:
+            doubts.append("whether the OOM killer did it is not in this recording")
+    return told._replace(title=title, evidence=evidence, doubts=doubts)

@@ -1,0 +1,136 @@
+"""What popular remedies gave back when the agent tried them at the end of a process: folklore, tested.
+
+A program frees much by merely ending: what its functions held is garbage by then, or free inside malloc. So a remedy
+that gave back nothing is refuted; one that gave back something has to be set against what the end itself had freed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..facts.growth.processes import ProcessGrowth, rows_of
+from ..facts.growth.tree import tree_growth
+from ..facts.tables import int_of, text_of
+from ..findings import RuledOut
+from ..units import MiB, format_bytes, format_count
+from .frozen_garbage import frozen_in
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..storage import Recording
+
+_LAST_SENTINELS = 5  # seconds before the end that tell what the process held while it worked
+_FEW_ARENAS = 2
+_DEVICE_FIGURES = re.compile(r"(\d+) bytes before, (\d+) after")
+
+
+class _AtTheEnd(NamedTuple):
+    """Memory of a process as its end came: ``freed_bytes`` of malloc's was freed by ending, not by the remedy.
+
+    ``arenas`` is what else may help: with one or two arenas of malloc a limit to their number changes nothing.
+    """
+
+    held_bytes: int
+    resident_fraction: float
+    freed_bytes: int
+    arenas: str
+
+
+def returned(recording: Recording, pid: int, experiment: str) -> int | None:
+    """Bytes of resident memory that a remedy gave back, at least, of what the process held while it worked.
+
+    None where it was not tried, or cannot be told from what the end of the program freed. ``experiment`` is one of the
+    schema's, such as ``malloc_trim``; of ``gc.collect`` the figure is "at most": also the objects of functions that
+    had returned by then count.
+    """
+    process = tree_growth(recording).process(pid)
+    row = _row(recording, process, experiment) if process is not None else None
+    given = int_of(row, "returned_bytes")
+    if process is None or row is None or given is None:
+        return None
+    if experiment != "malloc_trim":
+        return max(0, given)
+    end = _at_the_end(recording, process, row)
+    return max(0, given - end.freed_bytes) if end is not None else None
+
+
+def ruled_out(
+    recording: Recording,
+    *,
+    small_fraction: float = 0.02,  # of the process's memory: pages come and go by that much without any remedy
+    large_fraction: float = 0.2,  # below it a remedy is not what anybody looks for
+    still_resident: float = 0.9,  # what ended with less gave memory back by itself: then nothing follows for a trim
+) -> Iterator[RuledOut]:
+    """What the experiments say about the process that gained most of those that made any."""
+    growth = tree_growth(recording)
+    for process in growth.processes:
+        rows = rows_of(recording.tables["experiments"], process)
+        if not len(rows):
+            continue
+        for _, row in rows.drop_duplicates("experiment", keep="last").iterrows():
+            end = _at_the_end(recording, process, row)
+            given = int_of(row, "returned_bytes")
+            if end is None or given is None:
+                continue
+            is_small = given <= small_fraction * end.held_bytes
+            amount = f"{format_bytes(max(0, given))} of {format_bytes(end.held_bytes)}"
+            figures = {"returned_bytes": given, "held_bytes": end.held_bytes, "pid": process.pid}
+            experiment = text_of(row, "experiment")
+            if experiment == "gc.collect" and is_small:
+                if frozen_in(recording, growth, process) is not None:
+                    continue  # of what is frozen it could free nothing
+                count = format_count(int_of(row, "freed_count") or 0)
+                reason = f"gc.collect() at the end gave back {amount} ({count} objects): calling it will not help"
+                yield RuledOut("cyclic-garbage", reason, figures)
+            elif experiment == "malloc_trim" and end.resident_fraction >= still_resident:
+                least = given - end.freed_bytes
+                if is_small:
+                    reason = f"malloc_trim() at the end gave back {amount}: trimming or fewer arenas will not help"
+                    yield RuledOut("fragmentation", reason, figures)
+                elif least >= max(large_fraction * end.held_bytes, 10 * MiB):
+                    reason = (
+                        f"malloc_trim() at the end gave back {amount}: that memory was free inside malloc, not leaked; "
+                        f"trimming gives it back until it is needed again{end.arenas}"
+                    )
+                    yield RuledOut("native-growth", reason, figures)
+            elif experiment == "torch.cuda.empty_cache":
+                yield from _of_device(row, small_fraction)
+        return
+
+
+def _of_device(row: pd.Series[Any], small_fraction: float) -> Iterator[RuledOut]:
+    match = _DEVICE_FIGURES.search(text_of(row, "text") or "")
+    if match is None:
+        return
+    before, after = map(int, match.groups())
+    if before and before - after <= small_fraction * before:
+        amount = f"{format_bytes(max(0, before - after))} of {format_bytes(before)}"
+        reason = f"torch.cuda.empty_cache() at the end gave back {amount}: calling it will not help"
+        yield RuledOut("gpu-fragmentation", reason, {"before_bytes": before, "after_bytes": after})
+
+
+def _row(recording: Recording, process: ProcessGrowth, experiment: str) -> pd.Series[Any] | None:
+    rows = rows_of(recording.tables["experiments"], process)
+    rows = rows[rows["experiment"] == experiment]
+    return rows.iloc[-1] if len(rows) else None
+
+
+def _at_the_end(recording: Recording, process: ProcessGrowth, row: pd.Series[Any]) -> _AtTheEnd | None:
+    """From the readings before the experiment, of which the last was made as the interpreter began to end."""
+    sentinels = rows_of(recording.tables["sentinels"], process)
+    sentinels = sentinels[(sentinels["time_s"] <= row["time_s"]) & sentinels["rss_bytes"].notna()]
+    last = sentinels.iloc[-1 - _LAST_SENTINELS :]
+    if len(last) < 2:
+        return None
+    rss_bytes = last["rss_bytes"].astype("int64")
+    in_use = last["malloc_in_use_bytes"].dropna().astype("int64")
+    freed = max(0, int(in_use.max()) - int(in_use.iloc[-1])) if len(in_use) else 0
+    held = int(rss_bytes.max())
+    arena_count = max(sentinels["malloc_arena_count"].dropna(), default=0)
+    arenas = (
+        f", MALLOC_ARENA_MAX=2 may keep less (there were {arena_count} arenas)" if arena_count > _FEW_ARENAS else ""
+    )
+    return _AtTheEnd(held, int(rss_bytes.iloc[-1]) / max(held, 1), freed, arenas)

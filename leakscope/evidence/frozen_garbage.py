@@ -1,0 +1,141 @@
+"""Cycles that gc.freeze() hides from the collector: unreachable, in no list, and never freed.
+
+To freeze once before forking is good practice, and innocent: what is frozen then stays as much. To freeze again and
+again moves also what is in use at the moment, and of that the cycles are never freed: ever more frozen objects. Those
+that somebody still holds the inventories reach; garbage are the others.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from ..facts.code.adding import find_calls
+from ..facts.growth.processes import ProcessGrowth, rows_of
+from ..facts.growth.tree import TreeGrowth, severity_of
+from ..facts.heap.paths import keeps_growing
+from ..facts.series.arithmetic import Floats
+from ..facts.tables import int_of, text_of, without_last
+from ..facts.where.sources import sources_of
+from ..findings import Evidence, Finding, Subject
+from ..units import format_bytes, format_count
+
+if TYPE_CHECKING:
+    from ..storage import Recording
+
+_KIND = "cyclic-garbage"
+
+
+class Frozen(NamedTuple):
+    """What was frozen in the judged window. ``unreached_count``: of those gained, what no inventory reached."""
+
+    first_count: int
+    last_count: int
+    rise_count: int
+    unreached_count: int
+
+    @property
+    def gained_count(self) -> int:
+        return self.last_count - self.first_count
+
+
+def frozen_in(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, *, min_rises: int = 3) -> Frozen | None:
+    """None unless ever more objects are frozen. ``min_rises``: a start-up freezes once, or twice."""
+    counts = _counts(recording, growth, process)
+    rises = int((np.diff(counts) > 0).sum()) if len(counts) else 0
+    if rises < min_rises or not keeps_growing(counts):
+        return None
+    gained = int(counts[-1] - counts[0])
+    takes = rows_of(recording.tables["takes"], process)
+    reached = without_last(takes, takes)["reached_count"].dropna()
+    reached_more = max(0, int(reached.iloc[-1] - reached.iloc[0])) if len(reached) else 0
+    return Frozen(int(counts[0]), int(counts[-1]), rises, max(0, gained - reached_more))
+
+
+def frozen_finding(
+    recording: Recording,
+    growth: TreeGrowth,
+    process: ProcessGrowth,
+    out_of_reach_bytes: int,
+    *,
+    min_objects: int = 500,
+    min_share: float = 0.5,  # of the growth that has to be out of reach, and of the frozen objects
+    max_object_bytes: int = 16 * 1024,  # with the strings and buffers on it: larger, and it is no matter of objects
+) -> Finding | None:
+    """The finding, if most of what a process gained can only be what it froze and dropped."""
+    frozen = frozen_in(recording, growth, process)
+    if frozen is None or out_of_reach_bytes < min_share * process.growth_bytes:
+        return None
+    unreached = frozen.unreached_count
+    if unreached < max(min_objects, min_share * frozen.gained_count):
+        return None
+    if out_of_reach_bytes > max_object_bytes * unreached:
+        return None
+    row = _most_hidden(rows_of(recording.tables["orphans"], process), min_objects)
+    kind = (text_of(row, "type_name") or "").replace("__main__.", "") or None
+    calls = find_calls(sources_of(recording), "gc.freeze")
+    place = calls[-1] if calls else None
+    where = f" at {place.file.rsplit('/', 1)[-1]}:{place.line}" if place is not None else ""
+    what = kind.rpartition(".")[2] if kind else "unreachable objects"
+    text = (
+        f"{format_count(frozen.last_count)} objects are frozen, {format_count(frozen.gained_count)} more than at "
+        f"first; of those no variable leads to {format_count(unreached)}"
+    )
+    figures = {"frozen_count": frozen.last_count, "unreached_count": unreached}
+    evidence = [Evidence(f"gc.freeze() was called again and again: {text}", figures)]
+    if row is not None and kind:
+        count, reached = int_of(row, "object_count") or 0, int_of(row, "reached_count") or 0
+        text = f"{format_count(count)} objects of {kind} exist, of which a way from a variable leads to "
+        evidence.append(Evidence(f"{text}{format_count(reached)}", {"object_count": count, "reached_count": reached}))
+    if place is not None:
+        evidence.append(Evidence(f"{place.file}:{place.line}: {place.text}", {"line": place.line}))
+    frees = f"frees about {format_bytes(out_of_reach_bytes)}"
+    return Finding(
+        kind=_KIND,
+        title=f"Cycles of {what} pile up: gc.freeze(){where} hides them from the collector",
+        severity=severity_of(growth, out_of_reach_bytes),
+        confidence=0.85 if row is not None else 0.65,
+        bytes=out_of_reach_bytes,
+        subject=Subject(
+            pid=process.pid,
+            process=process.name,
+            role=process.role,
+            holder="objects frozen by gc.freeze()",
+            type=kind,
+            file=place.file if place is not None else text_of(row, "owner_file"),
+            line=place.line if place is not None else int_of(row, "owner_line"),
+            function=place.function if place is not None else None,
+            library="gc",
+        ),
+        bytes_per_hour=round(out_of_reach_bytes / max(growth.end_s - growth.start_s, 1e-9) * 3600, 1),
+        evidence=evidence,
+        doubts=["Python lists no frozen object: that they are cycles follows from what outlives its last variable"],
+        remedy=[
+            f"call gc.freeze() once, before the work begins, or gc.unfreeze() and gc.collect() once the fork is made"
+            f"{where}: {frees}",
+            "or make one reference of the cycle a weakref.ref: then nothing has to be collected at all",
+        ],
+    )
+
+
+def _counts(recording: Recording, growth: TreeGrowth, process: ProcessGrowth) -> Floats:
+    """Readings of the judged window in the order of time, from the sentinels and the inventories."""
+    tables = [
+        rows_of(recording.tables[name], process)[["time_s", "gc_frozen_count"]] for name in ("sentinels", "takes")
+    ]
+    rows = pd.concat([table.dropna().astype("float64") for table in tables])
+    rows = rows[(rows["time_s"] >= growth.start_s - 1) & (rows["time_s"] <= growth.end_s + 1)].sort_values("time_s")
+    return rows["gc_frozen_count"].to_numpy(dtype=np.float64)
+
+
+def _most_hidden(orphans: pd.DataFrame, min_objects: int) -> pd.Series[Any] | None:
+    """The last row of the user's class of which most instances became frozen and out of reach."""
+    best: tuple[float, pd.Series[Any]] | None = None
+    for _, rows in orphans[orphans["orphan_verdict"] == "frozen"].groupby("type_name"):
+        alone = (rows["object_count"] - rows["reached_count"].fillna(0)).astype(float)
+        grown = float(alone.iloc[-1] - (alone.iloc[0] if len(alone) > 1 else 0.0))
+        if grown >= min_objects and (best is None or grown > best[0]):
+            best = grown, rows.iloc[-1]
+    return best[1] if best is not None else None

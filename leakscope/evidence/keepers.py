@@ -1,0 +1,206 @@
+"""What keeps the things that pile up: the container, or the attribute, of the objects that stand for them.
+
+Descriptors, threads and children are counted from outside. Inside, each is an object that some variable holds: a file,
+a mapping, a Thread, a Popen. Inventories show them where they weigh enough; else the sources tell where they are put.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ..facts.code.adding import ADDS, Line, Source
+from ..facts.code.index import tail
+from ..facts.code.keeping import Kept, kept_as
+from ..facts.growth.processes import ProcessGrowth
+from ..facts.heap.paths import Heap, Place, heaps, keeps_growing, user_place
+from ..facts.series.arithmetic import Floats
+from ..facts.tables import text_of
+from ..facts.where.holders import holder_name, named_in
+from ..findings import Evidence
+
+if TYPE_CHECKING:
+    from ..storage import Recording
+
+MAPPINGS = frozenset(("mmap.mmap", "numpy.memmap"))
+DESCRIPTORS = MAPPINGS | frozenset(
+    ("_io.BufferedRandom", "_io.BufferedReader", "_io.BufferedWriter", "_io.FileIO", "_io.TextIOWrapper",
+     "multiprocessing.connection.Connection", "select.epoll", "socket.socket", "sqlite3.Connection", "ssl.SSLSocket",
+     "tempfile._TemporaryFileWrapper")
+)  # fmt: skip
+THREADS = frozenset(("threading.Thread", "threading.Timer"))
+PROCESSES = frozenset(
+    ("asyncio.subprocess.Process", "multiprocessing.context.ForkProcess", "multiprocessing.context.ForkServerProcess",
+     "multiprocessing.context.Process", "multiprocessing.context.SpawnProcess", "subprocess.Popen")
+)  # fmt: skip
+# Each of these has several threads or children of its own.
+_POOLS = frozenset(
+    ("concurrent.futures.process.ProcessPoolExecutor", "concurrent.futures.thread.ThreadPoolExecutor",
+     "multiprocessing.pool.Pool", "multiprocessing.pool.ThreadPool",
+     "torch.utils.data.dataloader._MultiProcessingDataLoaderIter")
+)  # fmt: skip
+_LEAST_SHARE, _MOST_SHARE = 0.5, 1.5  # of what was counted from outside: other numbers are not of the same things
+_LEAST_OBJECTS = 3
+_IN_STEP = 0.8  # net growth over all changes, from inventory to inventory
+
+
+class Keeper(NamedTuple):
+    """``variable`` keeps them, or one of them for each of its objects. ``line``: what adds to it, where known."""
+
+    name: str
+    variable: str
+    is_each: bool
+    line: Line | None
+    evidence: list[Evidence]
+    doubts: list[str]
+
+    @property
+    def words(self) -> str:
+        """To be put after what piles up: ``, in Store.readers (dict)``."""
+        return f", each {self.name}" if self.is_each else f", in {self.name}"
+
+
+def keeper(
+    recording: Recording,
+    process: ProcessGrowth,
+    types: frozenset[str],
+    counted: tuple[Floats, Floats],
+    sources: Sequence[Source],
+    opening: Line | None,
+    *,
+    of_class: str | None = None,
+) -> Keeper | None:
+    """Who keeps the objects of these types, of which more and more are ``counted`` (times, numbers) from outside.
+
+    ``of_class``: a class of the user's whose objects are such, too. ``opening``: the line that makes or starts them;
+    what it puts them into is the answer where no inventory shows one, or what keeps the objects it puts one each into.
+    """
+    inventories = list(heaps(recording, process.pid, float(counted[0][0]), float(counted[0][-1])))
+    for inventory in inventories:
+        seen = _seen(inventory, types | _POOLS | _types_of(of_class, inventory), counted, sources)
+        if seen is not None:
+            return seen
+    kept = kept_as(sources, opening) if opening is not None else None
+    if kept is None:
+        return None
+    for inventory in inventories if not kept.is_container else ():
+        seen = _seen(inventory, _types_of(kept.owner, inventory), counted, sources)
+        if seen is not None and not seen.is_each:
+            return seen
+    return _by_source(kept)
+
+
+def _types_of(class_name: str | None, inventory: Heap) -> frozenset[str]:
+    return frozenset(place.type_name for place in inventory.places if tail(place.type_name) == class_name)
+
+
+def opening_line(made: Sequence[Line], kept: Keeper | None) -> Line | None:
+    """Which of the lines that open such to mend, or the one that keeps them; the likeliest of ``made`` comes first.
+
+    What nobody keeps is closed by itself. So where one function opens and keeps them, it is the place to close them;
+    where a wrapper opens them for others, it is where they are kept.
+    """
+    adding = kept.line if kept is not None else None
+    if adding is None:
+        return made[0] if made else None
+    together = [line for line in made if (line.file, line.function) == (adding.file, adding.function)]
+    return together[0] if together else adding
+
+
+def mapping_name(
+    recording: Recording, process: ProcessGrowth, bytes: float, sources: Sequence[Source]
+) -> tuple[str, str] | None:
+    """Name and variable of the one mapping, or container of such, large enough for ``bytes`` of changed pages."""
+    for inventory in heaps(recording, process.pid, float(process.time_s[0]), float(process.time_s[-1])):
+        named = {
+            holder_name(place): text_of(place.row, "variable")
+            for large in _outermost(inventory.places, MAPPINGS)
+            if large.deep_bytes[-1] >= bytes
+            for place in (named_in(sources, _container(large) or large)[0],)
+            if place.is_user
+        }
+        for name, variable in named.items() if len(named) == 1 else ():
+            if variable is not None:
+                return name, variable
+    return None
+
+
+def _seen(
+    inventory: Heap, types: frozenset[str], counted: tuple[Floats, Floats], sources: Sequence[Source]
+) -> Keeper | None:
+    groups: dict[int, tuple[Place | None, list[Place]]] = {}
+    for place in _outermost(inventory.places, types):
+        container = _container(place)
+        groups.setdefault(id(container), (container, []))[1].append(place)
+    for container, objects in sorted(groups.values(), key=lambda group: -_gained(group[1])):
+        counts = _counts(objects)
+        there = np.flatnonzero(counts)  # a few objects weigh too little to be told
+        if len(there) < 2 or not _rise_together(counts[there], inventory.time_s[there], counted, objects):
+            continue
+        most = max(objects, key=lambda place: _gained([place]))
+        named, lines = named_in(sources, container or user_place(most))
+        variable = text_of(named.row, "variable")
+        if not named.is_user or variable is None:
+            continue
+        adding = lines[0] if container is not None and lines and lines[0].kind == ADDS else None
+        figures = {"first_count": round(float(counts[there[0]])), "last_count": round(float(counts[there[-1]]))}
+        text = (
+            f"{most.path}: {figures['first_count']} objects of type {most.type_name} in the first and "
+            f"{figures['last_count']} in the last of {len(there)} inventories that show them"
+        )
+        evidence = [Evidence(text, figures)]
+        if adding is not None:
+            evidence.append(Evidence(f"{adding.file}:{adding.line} adds: {adding.text}", {"line": adding.line}))
+        return Keeper(holder_name(named), variable, container is None, adding, evidence, [])
+    return None
+
+
+def _rise_together(counts: Floats, time_s: Floats, counted: tuple[Floats, Floats], objects: Sequence[Place]) -> bool:
+    """As many more objects, about, as things counted from outside; of pools fewer do."""
+    at_first, at_last = np.interp(time_s[[0, -1]], *counted)
+    risen, gained = float(at_last - at_first), float(counts[-1] - counts[0])
+    least = 0.0 if all(place.type_name in _POOLS for place in objects) else _LEAST_SHARE * risen
+    is_fitting = max(least, _LEAST_OBJECTS) <= gained <= _MOST_SHARE * risen
+    return is_fitting and keeps_growing(counts, min_persistence=_IN_STEP)
+
+
+def _outermost(places: Iterable[Place], types: frozenset[str]) -> list[Place]:
+    """Without what such an object is made of: a text file has a buffer, which has a raw file."""
+    return [place for place in places if place.type_name in types and not _is_within(place, types)]
+
+
+def _is_within(place: Place, types: frozenset[str]) -> bool:
+    above = place.parent
+    while above is not None:
+        if above.type_name in types:
+            return True
+        above = above.parent
+    return False
+
+
+def _container(place: Place) -> Place | None:
+    """The nearest place up the path that does not multiply with these objects; None: all do, up to the root."""
+    above = place.parent
+    while above is not None and _gained([above]) >= _LEAST_SHARE * _gained([place]):
+        above = above.parent
+    return above
+
+
+def _counts(objects: Sequence[Place]) -> Floats:
+    return np.asarray(np.sum([place.count for place in objects], axis=0), dtype=np.float64)
+
+
+def _gained(objects: Sequence[Place]) -> float:
+    counts = _counts(objects)
+    return float(counts[-1] - counts[0])
+
+
+def _by_source(kept: Kept) -> Keeper:
+    name = f"{kept.owner}.{kept.variable}" if kept.owner else kept.variable
+    what = "each is put into" if kept.is_container else "each is kept as"
+    evidence = [Evidence(f"by the source, {what} {name}: {kept.line.text}", {"line": kept.line.line})]
+    adding = kept.line if kept.is_container else None
+    doubts = ["what keeps them was found in the source, it was not seen at work"]
+    return Keeper(name, kept.variable, not kept.is_container, adding, evidence, doubts)

@@ -1,0 +1,169 @@
+"""Objects that pile up and that nobody refers to: what is left when an extension forgets to drop its references.
+
+Two signs, the first the stronger: the inventories looked at some of the objects and found no referrer; or small objects
+the collector does not track (strings, numbers, bytes) grow in number while nothing that could hold them does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..facts.growth.processes import ProcessGrowth, rows_of
+from ..facts.growth.tree import TreeGrowth, severity_of
+from ..facts.heap.opaque import opaque_holders
+from ..facts.series.arithmetic import level_at
+from ..facts.tables import int_of, without_last
+from ..facts.where.sources import sources_of
+from ..facts.where.stacks import imported_package
+from ..findings import Evidence, Finding, Subject
+from ..units import format_bytes, format_count, format_duration
+from .library_calls import calls_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..storage import Recording
+
+_SMALL_OBJECT_BYTES = (16, 512)  # least and largest block of Python's own allocator; larger ones are malloc's
+_FEW = 0.02  # containers gained for each small object gained: fewer hold nothing, or all of it in one place
+
+
+def leaked(
+    recording: Recording,
+    growth: TreeGrowth,
+    process: ProcessGrowth,
+    left: int,
+    kind: str,
+    *,
+    has_holder: bool,
+    min_own_share: float,
+) -> Iterator[Finding]:
+    """One finding, or none. ``left``: bytes of growth that nothing else explains.
+
+    ``has_holder``: some of it was seen to be held, so that numbers alone do not say that nobody holds the rest.
+
+    Nothing where the user's code holds a C object that cannot be looked into: its table is the likelier holder.
+    """
+    if opaque_holders(rows_of(recording.tables["holders"], process)):
+        return
+    takes = rows_of(recording.tables["takes"], process)
+    orphans = _most_orphaned(without_last(rows_of(recording.tables["orphans"], process), takes))
+    window_s = growth.end_s - growth.start_s
+    if orphans is not None and _own_bytes_per_s(orphans) * window_s >= min_own_share * left:
+        type_name = str(orphans["type_name"].iloc[0])
+        yield _finding(recording, growth, process, left, kind, type_name, 0.65, _seen(orphans))
+        return
+    if has_holder:
+        return
+    small = _small_objects(rows_of(recording.tables["sentinels"], process), without_last(takes, takes), growth, left)
+    if small is not None:
+        yield _finding(recording, growth, process, left, kind, None, 0.5, [small])
+
+
+def _most_orphaned(orphans: pd.DataFrame) -> pd.DataFrame | None:
+    """The rows of the type without holders whose own bytes grow fastest."""
+    orphans = orphans[orphans["orphan_verdict"] == "no-python-holder"]
+    by_type = [rows for _, rows in orphans.groupby("type_name") if np.ptp(rows["time_s"].to_numpy()) > 0]
+    return max(by_type, key=_own_bytes_per_s, default=None)
+
+
+def _own_bytes_per_s(rows: pd.DataFrame) -> float:
+    first, last = rows.iloc[0], rows.iloc[-1]
+    gained = (int_of(last, "deep_bytes") or 0) - (int_of(first, "deep_bytes") or 0)
+    return gained / float(last["time_s"] - first["time_s"])
+
+
+def _seen(rows: pd.DataFrame) -> list[Evidence]:
+    first, last = rows.iloc[0], rows.iloc[-1]
+    counts = float(first["object_count"]), float(last["object_count"])
+    passed = format_duration(float(last["time_s"] - first["time_s"]))
+    sampled = int_of(last, "sampled_count")
+    return [
+        Evidence(
+            f"objects of type {last['type_name']} went from {format_count(counts[0])} to {format_count(counts[1])} "
+            f"in {passed}",
+            {"first_count": counts[0], "last_count": counts[1], "own_bytes_per_s": round(_own_bytes_per_s(rows))},
+        ),
+        Evidence(
+            f"{sampled} of them were looked into: no object refers to them, and no cycle keeps them alive",
+            {"sampled_count": sampled},
+        ),
+    ]
+
+
+def _small_objects(sentinels: pd.DataFrame, takes: pd.DataFrame, growth: TreeGrowth, left: int) -> Evidence | None:
+    """Whether the growth is one of small untracked objects, which no container that grows could hold."""
+    known = sentinels[sentinels["allocated_blocks"].notna()]
+    tracked = takes[takes["gc_object_count"].notna() & ~takes["truncated"].fillna(False).astype(bool)]
+    if len(known) < 2 or len(tracked) < 2:
+        return None
+    time_s, blocks = (known[name].to_numpy(dtype=np.float64) for name in ("time_s", "allocated_blocks"))
+    first_s, last_s = (float(tracked["time_s"].iloc[i]) for i in (0, -1))
+    passed_s = last_s - first_s
+    if passed_s <= 0:
+        return None
+    # Both between the same inventories: what was imported before the first has made small objects, and its containers.
+    gained = (level_at(time_s, blocks, last_s) - level_at(time_s, blocks, first_s)) / passed_s
+    least, largest = _SMALL_OBJECT_BYTES
+    each_bytes = left / (growth.end_s - growth.start_s) / gained if gained > 0 else 0.0
+    counted = tracked["gc_object_count"].astype(float) + tracked["gc_frozen_count"].astype(float).fillna(0.0)
+    containers = float(counted.iloc[-1] - counted.iloc[0]) / passed_s
+    if not least <= each_bytes <= largest or containers > _FEW * gained:
+        return None
+    more = f"{format_count(gained * passed_s)} small objects more in {format_duration(passed_s)}"
+    return Evidence(
+        f"{more}, {format_bytes(each_bytes)} each; objects that could refer to them did not grow",
+        {"small_objects_per_s": round(gained, 1), "containers_per_s": round(containers, 1)},
+    )
+
+
+def _finding(
+    recording: Recording,
+    growth: TreeGrowth,
+    process: ProcessGrowth,
+    left: int,
+    kind: str,
+    type_name: str | None,
+    confidence: float,
+    evidence: list[Evidence],
+) -> Finding:
+    what = type_name or "small ones: strings, numbers, bytes"
+    # The only package that the program imports, and so the one that made them.
+    package = imported_package("", [line for source in sources_of(recording) for line in source.text.splitlines()])
+    if package:
+        evidence = [*evidence, Evidence(f"{package} is the only package that the program's own modules import")]
+    calls = calls_of(recording, growth, process, package)
+    evidence = [*evidence, *calls.evidence()]
+    package = calls.package
+    who = f"{package}, or another C extension," if package else "a C extension"
+    doubts = ["a table inside C code that nothing in Python leads to would look the same"]
+    if calls.line is not None:
+        doubts.append(calls.doubt)
+    return Finding(
+        kind=kind,
+        title=f"Objects that nobody refers to pile up ({what}): {who} keeps references it should drop",
+        severity=severity_of(growth, left),
+        confidence=confidence,
+        bytes=left,
+        subject=Subject(
+            pid=process.pid,
+            process=process.name,
+            role=process.role,
+            holder="no Python object",
+            type=type_name,
+            library=package,
+            file=calls.line.file if calls.line is not None else None,
+            line=calls.line.line if calls.line is not None else None,
+            function=calls.line.function if calls.line is not None else None,
+        ),
+        bytes_per_hour=round(left / max(growth.end_s - growth.start_s, 1e-9) * 3600, 1),
+        evidence=[*evidence, Evidence(f"nothing else explains {format_bytes(left)} of growth", {"bytes": left})],
+        doubts=doubts,
+        remedy=[
+            f"update or replace {package or 'the extension that makes these objects'}: clearing variables and "
+            "gc.collect() free nothing here"
+        ],
+    )

@@ -1,0 +1,106 @@
+"""Caches inside libraries that are known to grow, recognised by what only they show in a recording."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..facts.growth.processes import ProcessGrowth, rows_of
+from ..facts.growth.tree import TreeGrowth
+from ..facts.tables import without_last
+from ..facts.where.stacks import GrowthLine
+from ..findings import Evidence
+from ..units import format_bytes
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..storage import Recording
+
+_LEAST_TAKES = 3  # fewer shapes are no sign of anything
+_MOST_ALIKE = 0.7  # of the inventories have an input of a shape seen before: shapes repeat
+_OWN_KERNELS = ("bfloat16", "float16")  # oneDNN also multiplies matrices of these types; MKL those of float32
+
+
+@dataclass(frozen=True)
+class Cache:
+    """``leaves_free``: what it drops lies between what it keeps, so malloc cannot give it back."""
+
+    name: str
+    library: str
+    evidence: Evidence
+    remedy: Sequence[str]
+    is_bounded: bool
+    leaves_free: bool = False
+
+
+def known_cache(
+    recording: Recording, growth: TreeGrowth, process: ProcessGrowth, native_bytes: int, line: GrowthLine | None
+) -> Cache | None:
+    """The cache that the growth fits, if the recording speaks for one."""
+    named = _arrow(recording, growth, process, native_bytes) or _tokenizers(line)
+    if named is not None or (line is not None and line.library not in (None, "torch")):
+        return named
+    return kernel_cache(recording, process)
+
+
+def arrow_pool_bytes(recording: Recording, growth: TreeGrowth, process: ProcessGrowth) -> float:
+    """What Arrow's memory pool handed out more in the judged window; it may have an allocator of its own."""
+    rows = rows_of(recording.tables["sentinels"], process)
+    rows = rows[rows["native_cache_bytes"].notna()]
+    if len(rows) < 2:
+        return 0.0
+    time_s, held = (rows[column].to_numpy(dtype=np.float64) for column in ("time_s", "native_cache_bytes"))
+    start, end = (float(np.interp(at, time_s, held)) for at in (growth.start_s, growth.end_s))
+    return end - start
+
+
+def _arrow(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, native_bytes: int) -> Cache | None:
+    gained = arrow_pool_bytes(recording, growth, process)
+    if gained < max(1.0, 0.5 * native_bytes):
+        return None
+    text = f"Arrow's memory pool says it handed out {format_bytes(gained)} more"
+    remedy = ["drop Arrow tables and batches that are no longer needed, or write them out in smaller pieces"]
+    return Cache("Arrow's memory pool", "pyarrow", Evidence(text, {"pool_bytes": round(gained)}), remedy, False)
+
+
+def kernel_cache(recording: Recording, process: ProcessGrowth) -> Cache | None:
+    """oneDNN's, where inputs of ever new shapes meet a model that it computes: it builds kernels for each shape."""
+    takes = rows_of(recording.tables["takes"], process)
+    tensors = without_last(rows_of(recording.tables["tensors"], process), takes)
+    inputs = tensors[
+        tensors["tensor_owner"].isin(("batch", "user-held"))
+        & tensors["moment"].ne("backward").fillna(True)
+        & tensors["dtype"].fillna("").str.contains("float")
+        & (tensors["device"] == "cpu")
+        & tensors["shape"].notna()
+    ]
+    largest = inputs.sort_values("storage_bytes", kind="stable").groupby("take")["shape"].last()
+    if len(largest) < _LEAST_TAKES or largest.nunique() < _MOST_ALIKE * len(largest):
+        return None
+    if not _computed_by_onednn(rows_of(recording.tables["weights"], process)):
+        return None
+    seen = {"inventories": len(largest), "distinct_shapes": int(largest.nunique())}
+    text = (
+        f"{len(largest)} inventories saw inputs of {largest.nunique()} shapes, and oneDNN keeps kernels for each shape"
+    )
+    remedy = ["set ONEDNN_PRIMITIVE_CACHE_CAPACITY (1,024 by default) to a few, or pad inputs to a few sizes"]
+    return Cache("oneDNN's kernel cache", "torch", Evidence(text, seen), remedy, True, leaves_free=True)
+
+
+def _computed_by_onednn(weights: pd.DataFrame) -> bool:
+    """A convolution, by a weight of three dimensions or more, or a type that only oneDNN multiplies on a CPU."""
+    weights = weights[weights["device"] == "cpu"]
+    is_convolution = weights["shape"].fillna("").str.count("x") >= 2
+    return bool((is_convolution | weights["dtype"].isin(_OWN_KERNELS)).any())
+
+
+def _tokenizers(line: GrowthLine | None) -> Cache | None:
+    if line is None or line.library != "tokenizers":
+        return None
+    text = "the tokenizers library keeps the pieces of words it has seen, up to a limit for each model"
+    remedy = ["_resize_cache(0) of the tokenizer's model turns it off (BPE and Unigram, newer releases of tokenizers)"]
+    return Cache("the tokenizer's cache", "tokenizers", Evidence(text), remedy, True)

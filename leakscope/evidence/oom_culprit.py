@@ -1,0 +1,157 @@
+"""What filled the memory of a process that was killed: what the other analyzers found, else what grew most between its
+inventories, else what it held last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..facts.code.adding import adding_lines
+from ..facts.endings.members import Member
+from ..facts.growth.tree import tree_growth
+from ..facts.heap.paths import Accumulation, Place, accumulations, heaps, user_place
+from ..facts.tables import int_of, text_of
+from ..facts.where.holders import holder_name, holder_of
+from ..facts.where.sources import sources_of
+from ..findings import Finding, Subject
+from ..units import MiB, format_bytes, format_duration
+
+if TYPE_CHECKING:
+    from ..storage import Recording
+
+# What names a holder of host memory: growth first, then what lay there from the start.
+_GROWS = frozenset((
+    "retained-objects", "retained-graph", "cyclic-garbage", "native-growth", "fragmentation", "eval-accumulation",
+    "thread-pileup", "process-pileup", "shared-memory", "recompilation", "refcount-drift",
+))  # fmt: skip
+_LIES_THERE = frozenset(("duplicate-model", "dataset-copies", "dataloader-workers", "compile-workers"))
+_OF_ALL_ALIKE = frozenset(("dataloader-workers", "compile-workers"))  # their bytes are those of all such processes
+_NAMING_EDGES = frozenset(("local", "global", "attribute", "class-attribute", "cell", "default", "cache"))
+_LEAST_SHARE = 0.1  # of what the process held: less did not kill it
+_LEAST_BYTES = 1 * MiB
+_MOST_OF_IT = 0.5
+
+
+@dataclass(frozen=True)
+class Culprit:
+    """``clause`` goes on from "the kernel killed train.py"; ``finding`` is where the report says more, if it does."""
+
+    clause: str
+    subject: Subject
+    bytes: int
+    share: float
+    finding: Finding | None = None
+
+
+def culprit(recording: Recording, hog: Member, so_far: Sequence[Finding]) -> Culprit | None:
+    """None: nothing that has a name explains what it held."""
+    held = hog.held_bytes
+    if not held:
+        return None
+    for kinds in (_GROWS, _LIES_THERE):
+        own = [f for f in so_far if f.kind in kinds and _is_about(f, hog) and f.bytes >= _LEAST_SHARE * held]
+        if own:
+            return _of_finding(recording, max(own, key=lambda f: f.bytes * f.confidence), hog, held)
+    return _grew_most(recording, hog, held) or _held_most(recording, hog, held)
+
+
+def _is_about(finding: Finding, hog: Member) -> bool:
+    """Of workers that are all alike a finding names one."""
+    subject = finding.subject
+    alike = (subject.role, subject.process) == (hog.role, hog.name) and finding.kind in _OF_ALL_ALIKE
+    return subject.pid == hog.pid or alike
+
+
+def _of_finding(recording: Recording, finding: Finding, hog: Member, held: int) -> Culprit:
+    weighed = [s.y[-1] for s in finding.series[:1] if s.y and s.name.startswith("bytes held by")]  # with its beginning
+    share = min(1.0, max([finding.bytes, *weighed]) / held)
+    growth = tree_growth(recording)
+    seconds = growth.end_s - growth.start_s
+    if finding.subject.holder and finding.bytes_per_hour and not finding.wasted:
+        rate = f"{format_bytes(finding.bytes_per_hour / 3600)}/s"
+        clause = f"{_name(finding.subject.holder)} grew {rate} over the last {format_duration(seconds)}"
+    else:
+        clause = f"{finding.title[:1].lower()}{finding.title[1:]}"
+    if finding.kind not in _OF_ALL_ALIKE:
+        clause += f": {share:.0%} of what it held"
+    return Culprit(clause, finding.subject, finding.bytes, share, finding)
+
+
+def _name(holder: str) -> str:
+    """Without the type, which the finding itself tells."""
+    return holder.rpartition(" (")[0] or holder
+
+
+def _grew_most(recording: Recording, hog: Member, held: int) -> Culprit | None:
+    """What was filling up when it was killed, where the run was too short to call that a leak."""
+    best: tuple[float, Accumulation] | None = None
+    for inventory in heaps(recording, hog.pid, hog.born_s, hog.died_s):
+        for grown in accumulations(inventory.roots, max(_LEAST_SHARE * held, _LEAST_BYTES)):
+            if grown.place is not None and (best is None or grown.growth_bytes > best[1].growth_bytes):
+                best = float(inventory.time_s[-1] - inventory.time_s[0]), grown
+    if best is None or best[1].place is None:
+        return None
+    seconds, place = best[0], best[1].place
+    named = user_place(place)
+    name = holder_name(named)
+    first, last = int(place.deep_bytes[0]), int(place.deep_bytes[-1])
+    share = min(1.0, last / held)
+    clause = f"{_name(name)} grew from {format_bytes(first)} to {format_bytes(last)} in {format_duration(seconds)}"
+    subject = _subject(recording, hog, named.row, name)
+    return Culprit(f"{clause}: at least {share:.0%} of what it held", subject, last, share)
+
+
+def _held_most(recording: Recording, hog: Member, held: int) -> Culprit | None:
+    """The innermost name of the user's that held most of the memory at the last inventory: it need not have grown."""
+    takes = recording.tables["takes"]
+    takes = takes[(takes["pid"] == hog.pid) & (takes["start_ticks"].fillna(hog.start_ticks) == hog.start_ticks)]
+    if not len(takes):
+        return None
+    last = takes.sort_values("take").iloc[-1]
+    rows = recording.tables["holders"]
+    rows = rows[(rows["pid"] == hog.pid) & (rows["take"] == last["take"])]
+    rows = rows[rows["is_user"].fillna(False).astype(bool) & rows["edge_kind"].isin(_NAMING_EDGES)]
+    rows = rows[rows["deep_bytes"].fillna(0) >= _MOST_OF_IT * held]
+    if not len(rows):
+        return None
+    records: list[dict[str, Any]] = rows.to_dict("records")
+    row = min(records, key=lambda r: (r["deep_bytes"], -len(r["path"])))
+    size = int(row["deep_bytes"])
+    zeros = np.zeros(1)
+    name = holder_name(Place(row["path"], row["type_name"], row, zeros, zeros, zeros, zeros, zeros))
+    share = min(1.0, size / held)
+    clause = f"{_name(name)} held most: {format_bytes(size)}, {share:.0%} of it, at the last inventory"
+    return Culprit(clause, _subject(recording, hog, row, name), size, share)
+
+
+def _subject(recording: Recording, hog: Member, row: dict[str, Any], name: str) -> Subject:
+    lines = adding_lines(sources_of(recording), holder_of(row))
+    line = lines[0] if lines else None
+    return Subject(
+        pid=hog.pid,
+        process=hog.name,
+        role=hog.role,
+        device="cpu",
+        holder=name,
+        variable=text_of(row, "variable"),
+        path=row["path"],
+        type=row["type_name"],
+        file=line.file if line is not None else text_of(row, "owner_file"),
+        line=line.line if line is not None else int_of(row, "owner_line"),
+        function=line.function if line is not None else None,
+        module=text_of(row, "owner_module"),
+    )
+
+
+def hog_of(victim: Member | None, others: Sequence[Member], at_s: float | None) -> Member | None:
+    """Who held most when it happened: the victim, unless another process of the job held more than twice as much."""
+    when = at_s if at_s is not None else (victim.died_s if victim is not None else float("inf"))
+    alive = [m for m in others if m.born_s <= when and m.died_s >= when - 1.0]
+    most = max(alive, key=lambda m: m.held_bytes or 0, default=None)
+    if victim is not None and (most is None or (most.held_bytes or 0) <= 2 * (victim.held_bytes or 0)):
+        return victim
+    return most

@@ -1,0 +1,193 @@
+"""What a report says of a holder of growing memory: title, evidence, doubts and remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ..facts.heap.paths import OUTSIDE
+from ..facts.retained.figures import Retained
+from ..facts.where.libraries import CALLABLES, is_hook_table
+from ..findings import Evidence
+from ..units import format_bytes, format_count, format_duration
+
+# How to let go of what a library keeps on the user's behalf.
+_LETS_GO = {
+    "matplotlib._pylab_helpers.Gcf.figs": "close each figure once it is saved or shown: plt.close(figure)",
+    "weakref.finalize._registry": "hand weakref.finalize no method of the object itself, and nothing else that leads "
+    "to it: what it will call, and with what, it keeps until the object is gone",
+}
+
+_ABOUT_ALL = 1.05  # what is weighed is estimated; more than that is no matter of rounding
+
+
+def title(found: Retained) -> str:
+    total = found.total_bytes
+    held = int(total / found.pinning_ratio)
+    text = f"{found.name} keeps growing: {format_bytes(held, signed=True)} {_of_what(found)}"
+    if total - held >= 0.2 * total:
+        text += f", and {format_bytes(total - held)} of freed memory between them that cannot be used again"
+    return text
+
+
+def _of_what(found: Retained) -> str:
+    """``of float32 tensors``-like words, from the types found."""
+    if found.is_graph:
+        return "of autograd graphs"
+    if found.holder.handle is not None:
+        return f"behind {found.kept.type_name.rsplit('.', 1)[-1]} objects, outside Python"
+    place = found.place
+    arrays = place.array_bytes[-1] - place.array_bytes[0]
+    growth = max(place.growth_bytes, 1.0)
+    if found.tensor_growth_bytes >= 0.5 * growth:
+        return "of tensors"
+    name = found.kept.type_name.rsplit(".", 1)[-1]
+    if arrays >= 0.5 * growth:
+        return f"of arrays ({name})"
+    return f"of {name} objects" if name not in ("str", "bytes") else f"of {name}"
+
+
+def evidence(found: Retained) -> Iterator[Evidence]:
+    if found.is_unseen_graph:
+        nodes = int(found.place.most_nodes)
+        text = f"its autograd graph is longer than an inventory follows: {format_count(nodes)} nodes and more"
+        yield Evidence(text, {"nodes": nodes})
+    else:
+        yield from _weighed(found)
+    if found.link is not None:
+        link, end = found.link, f"{format_count(found.link.count[-1])} in the last inventory"
+        kind = link.type_name.rsplit(".", 1)[-1]
+        begins = "it begins" if link.parent is found.place or link is found.place else "each of its members begins"
+        yield Evidence(
+            f"{begins} a chain, in which each {kind} keeps another as its {link.row['variable']}: {end}",
+            {"chain_length": int(link.count[-1])},
+        )
+    for line in found.lines[:3]:
+        yield Evidence(f"{line.file}:{line.line} {line.kind}: {line.text}", {"line": line.line})
+
+
+def _weighed(found: Retained) -> Iterator[Evidence]:
+    """What the inventories saw of its growth."""
+    place, look = found.place, found.look
+    weighed, steps = found.weighed_bytes, look.steps
+    begin = place.first_seen
+    count, time_s = len(look.inventory.takes) - begin, look.inventory.time_s
+    lasted_s = look.seconds if not begin else float(time_s[-1] - time_s[begin])
+    figures: dict[str, Any] = {
+        "start_bytes": int(place.deep_bytes[begin]),
+        "end_bytes": int(place.deep_bytes[-1]),
+        "takes": count,
+    }
+    text = (
+        f"{place.path} held {format_bytes(place.deep_bytes[begin])} in the first and "
+        f"{format_bytes(place.deep_bytes[-1])} in the last of {count} inventories over {format_duration(lasted_s)}"
+    )
+    if place.has_length:
+        figures |= {"start_length": int(place.length[begin]), "end_length": int(place.length[-1])}
+        text += f"; its length went from {format_count(place.length[begin])} to {format_count(place.length[-1])}"
+    if count == 1:
+        text = f"{place.path} held {format_bytes(place.deep_bytes[-1])} in the last inventory"
+    yield Evidence(text, figures)
+    if begin:
+        yield Evidence(
+            f"inventories did not look there before: carried back over the {format_duration(look.seconds)} of all "
+            f"inventories in a straight line, it gained {format_bytes(weighed)}",
+            {"estimated_takes": begin},
+        )
+    if found.holder.bytes_each is not None:
+        added = place.length[-1] - place.length[0]
+        yield Evidence(
+            f"for each of the {format_count(added)} members that were added, {format_bytes(found.holder.bytes_each)} "
+            f"came into use, much the same between any two inventories",
+            {"bytes_each": round(found.holder.bytes_each), "members": int(added)},
+        )
+    else:
+        whole = look.in_use_bytes if look.pinned_bytes else look.gained_bytes
+        gained = f"the {format_bytes(max(whole, 0.0))} the process gained between those inventories"
+        yield Evidence(
+            f"that is {weighed / whole:.0%} of {gained}"
+            if weighed <= _ABOUT_ALL * whole
+            else f"that is more than {gained}: it gave back other memory",
+            {"explained_bytes": int(weighed), "process_growth_bytes": int(look.gained_bytes)},
+        )
+    if look.pinned_bytes >= 0.2 * look.gained_bytes:
+        yield Evidence(
+            f"malloc also kept {format_bytes(look.pinned_bytes)} more that was freed: it lies in pieces between what "
+            f"is held, too small for what is asked for next",
+            {"pinned_bytes": int(look.pinned_bytes)},
+        )
+    rising = int((np.diff(place.deep_bytes[begin:]) > 0).sum())
+    if count > 1:
+        text = f"it grew in {rising} of {count - 1} intervals between inventories"
+        yield Evidence(text, {"rising_intervals": rising})
+    if steps:
+        per_step = (place.length[-1] - place.length[0]) / steps
+        figures = {"bytes_per_step": round(weighed / steps, 1), "members_per_step": round(per_step, 3)}
+        members = f", {per_step:.3g} members" if place.has_length else ""
+        yield Evidence(f"per training step: {format_bytes(weighed / steps)}{members}", figures)
+
+
+def doubts(found: Retained) -> Iterator[str]:
+    inventory = found.look.inventory
+    if found.untouched:
+        yield "most of what it holds was never written to: that costs address space, and memory only once it is used"
+    if found.limit is not None:
+        yield f"it is bounded to {format_count(found.limit)} members: it may stop growing there"
+    if found.is_unseen_graph:
+        yield "what its graph gained was not seen: a model whose one step needs as many nodes would look the same"
+    elif found.holder.bytes_each is not None:
+        yield "what its members hold outside Python cannot be weighed: it grew in step with their number"
+    elif found.share < 0.5:
+        yield f"what can be seen in it explains only {found.share:.0%} of the growth"
+    if len(inventory.takes) < 4:
+        yield f"only {len(inventory.takes)} inventories: a cache that is still filling would look the same"
+    if inventory.truncated:
+        yield "an inventory was cut short by its time budget: figures are lower bounds"
+    if found.line is None:
+        yield "no line in the recorded sources was found that adds to it"
+
+
+def remedy(found: Retained) -> list[str]:
+    place, line, variable = found.place, found.line, found.named.row["variable"]
+    where = f" at {line.file.rsplit('/', 1)[-1]}:{line.line}" if line is not None else ""
+    size = format_bytes(found.total_bytes)
+    would_free = f"would free about {size} by the end of a run like this one"
+    for registry, how in _LETS_GO.items():
+        if place.path.startswith(registry):
+            return [f"{how}; that {would_free}"]
+    if place.root_kind == OUTSIDE:
+        return [
+            f"take back what is registered{where} once an object has done its work (as atexit.unregister does), or "
+            f"register one function for all: it {would_free}"
+        ]
+    if found.named.row["edge_kind"] == "cache":
+        return [
+            f"give the cache a maxsize, or make what it is keyed by repeat: frees up to {size} of this run's growth"
+        ]
+    if line is not None and line.text.startswith("raise "):
+        return [
+            f"raise a new exception each time{where}, not the one that {variable} keeps: its traceback keeps the "
+            f"locals of every function it ever went through; that {would_free}"
+        ]
+    if is_hook_table(found.named.row["variable"]) or is_hook_table(place.row["variable"]):
+        return [f"keep what registering a hook returns{where}, and call its remove() before the next: it {would_free}"]
+    if not place.is_user and place.row["member_type"] in CALLABLES and line is not None:
+        return [f"take what is registered{where} out again when it is done with: it {would_free}"]
+    if place.row["variable"] == "_waiters":
+        return [f"cancel what waits for {variable}{where} once nobody needs it any more: it {would_free}"]
+    if found.is_graph:
+        return [
+            f"keep numbers instead of tensors that carry their history: {variable}{where} with .item() or .detach() "
+            f"{would_free}"
+        ]
+    if found.link is not None:
+        kind, attribute = found.link.type_name.rsplit(".", 1)[-1], found.link.row["variable"]
+        return [f"end the chain{where}: where a new {kind} keeps no other as its {attribute}, that {would_free}"]
+    advice = [f"bound or empty {variable}{where}: it {would_free}"]
+    if found.tensor_growth_bytes > 0.5 * max(place.growth_bytes, 1.0):
+        advice.append("if only numbers are needed from these tensors, keep .item() or a small summary instead")
+    if any(c.row["edge_kind"] == "base" for m in place.children for c in m.children):
+        advice.append("the members are views that keep a larger array alive: keep a .copy() of the part instead")
+    return advice

@@ -1,0 +1,1 @@
+"""Where the bytes went, and how near a limit they came."""

@@ -1,0 +1,213 @@
+"""Where the growth went: one account a row, process by process, summing exactly to what the tree gained.
+
+What the kernel counts comes first (mapped files, shared memory); then what malloc says it keeps free; then what the
+inventories estimate (tensors, arrays, Python objects); then what malloc handed out and none of them explains (native).
+``unexplained`` is the remainder, so the accounts always close; it is negative where the estimates say too much.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...findings import LedgerRow
+from ..growth.hidden import in_use_of
+from ..growth.processes import ProcessGrowth, rows_of
+from ..growth.tree import TreeGrowth, tree_growth
+from ..series.arithmetic import Floats, level_at
+from ..tables import without_last
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ...storage import Recording
+
+_CACHE = "_ledger"
+_ESTIMATES = ("tensors", "arrays", "python-objects", "native")
+_TAKE_COLUMNS = {"tensors": "tensor_bytes", "arrays": "array_bytes", "python-objects": "python_bytes"}
+_SHOWN_PROCESSES = 8
+_UNEXPLAINED = "unexplained"
+_LAST_MOMENTS = 0.15  # of the window: what a job lets go of there, and never did before, was held all the time
+
+
+def ledger(recording: Recording) -> list[LedgerRow]:
+    """Accounts of the judged window. **Shape** by process, the one that gained most first; then by growth."""
+    known: list[LedgerRow] | None = recording.__dict__.get(_CACHE)
+    if known is None:
+        known = _ledger(recording)
+        recording.__dict__[_CACHE] = known
+    return known
+
+
+def growth_of(rows: list[LedgerRow], account: str, process: str | None = None) -> int:
+    """What an account gained, in one process or in all."""
+    return sum(r.growth_bytes for r in rows if r.account == account and process in (None, r.process))
+
+
+def accounted_share(rows: list[LedgerRow], process: str) -> float:
+    """How much of what a process gained stands in an account with a name, 0 to 1."""
+    own = [row for row in rows if row.process == process]
+    grown = sum(row.growth_bytes for row in own)
+    return 1.0 - min(1.0, abs(growth_of(own, _UNEXPLAINED)) / max(grown, 1))
+
+
+def _ledger(recording: Recording) -> list[LedgerRow]:
+    growth = tree_growth(recording)
+    shown, others = growth.processes[:_SHOWN_PROCESSES], growth.processes[_SHOWN_PROCESSES:]
+    rows = [row for process in shown for row in _of_process(recording, growth, process)]
+    if others:
+        start, end = (sum(_whole(p, at_s) for p in others) for at_s in (growth.start_s, growth.end_s))
+        rows.append(LedgerRow(_UNEXPLAINED, f"{len(others)} other processes", start, end, end - start))
+    return [row for row in rows if row.start_bytes or row.end_bytes]
+
+
+def _whole(process: ProcessGrowth, at_s: float) -> int:
+    """All of the process's own and shared-out memory, files included, as the sum its rows have to reach."""
+    return sum(round(level_at(process.time_s, part, at_s)) for part in (process.held_bytes, process.file_bytes))
+
+
+def _of_process(recording: Recording, growth: TreeGrowth, process: ProcessGrowth) -> list[LedgerRow]:
+    window = (growth.start_s, growth.end_s)
+    levels: dict[str, tuple[float, float]] = {
+        "mapped-files": _levels(process.time_s, process.file_bytes, window),
+        "shared-memory": _levels(process.time_s, process.shared_bytes, window),
+    }
+    private = _levels(process.time_s, process.private_bytes, window)
+    lived = max(window[0], float(process.time_s[0])), min(window[1], float(process.time_s[-1]))
+    levels.update(_inside(recording, process, lived, private))
+    start_bytes, end_bytes = (_whole(process, at_s) for at_s in window)
+    if not start_bytes:  # not yet born: all that it holds is growth
+        levels = {account: (0.0, end) for account, (_, end) in levels.items()}
+    if not end_bytes:
+        levels = {account: (start, 0.0) for account, (start, _) in levels.items()}
+    rows = []
+    for account, (start, end) in levels.items():
+        first, last = round(start), round(end)
+        estimated = account in _ESTIMATES
+        rows.append(LedgerRow(account, process.label, first, last, last - first, estimated))
+    rows.sort(key=lambda row: (-row.growth_bytes, row.account))
+    rest_start = start_bytes - sum(row.start_bytes for row in rows)
+    rest_end = end_bytes - sum(row.end_bytes for row in rows)
+    return [*rows, LedgerRow(_UNEXPLAINED, process.label, rest_start, rest_end, rest_end - rest_start)]
+
+
+def _levels(time_s: Floats, value_bytes: Floats, window: tuple[float, float]) -> tuple[float, float]:
+    return level_at(time_s, value_bytes, window[0]), level_at(time_s, value_bytes, window[1])
+
+
+def _inside(
+    recording: Recording, process: ProcessGrowth, window: tuple[float, float], private: tuple[float, float]
+) -> dict[str, tuple[float, float]]:
+    """Accounts only the process itself can tell: start and end of each; empty without its sentinels and takes."""
+    sentinels = _before_letting_go(rows_of(recording.tables["sentinels"], process), window)
+    in_use = _at_ends(sentinels, "malloc_in_use_bytes", window)
+    free = _at_ends(sentinels, "malloc_free_bytes", window)
+    takes = rows_of(recording.tables["takes"], process)
+    takes = without_last(takes, takes)
+    gained = private[1] - private[0]
+    levels: dict[str, tuple[float, float]] = {}
+    arenas = _between(sentinels, "pymalloc_bytes", window)
+    small = _between(sentinels, "pymalloc_in_use_bytes", window)
+    if in_use and free:
+        # malloc counts as free also what it gave back to the kernel: never more than the room there is.
+        room = max(0.0, gained - (in_use[1] - in_use[0]) - (max(0.0, arenas[1] - arenas[0]) if arenas else 0.0))
+        kept = min(free[1] - free[0], room)
+        start = min(free[0], max(0.0, private[0] - in_use[0] - (arenas[0] if arenas else 0.0)))
+        levels["allocator-free"] = (start, max(0.0, start + kept))
+    if arenas and small:
+        known = levels.get("allocator-free", (0.0, 0.0))
+        levels["allocator-free"] = (known[0] + arenas[0] - small[0], known[1] + arenas[1] - small[1])
+    if "allocator-free" in levels:
+        gained -= levels["allocator-free"][1] - levels["allocator-free"][0]
+    estimates = _estimates(takes, window, gained)
+    if small and "python-objects" in estimates:
+        # What an inventory did not reach, modules and their code above all, is in Python's own arenas all the same.
+        start, end = estimates["python-objects"]
+        begun = max(start, small[0])
+        estimates["python-objects"] = (begun, begun + max(end - start, small[1] - small[0]))
+    estimates = _within(estimates, private)
+    levels.update(estimates)
+    if in_use and estimates:
+        explained_start, explained_end = (sum(level[i] for level in estimates.values()) for i in (0, 1))
+        of_python = estimates.get("python-objects", (0.0, 0.0))
+        objects = max(0.0, of_python[1] - of_python[0])
+        # Small Python objects live in arenas outside malloc; where nobody counted those, what malloc cannot have
+        # handed out is theirs.
+        outside = small[1] - small[0] if small else gained - (in_use[1] - in_use[0])
+        native = max(0.0, in_use[1] - in_use[0] - (explained_end - explained_start - min(max(0.0, outside), objects)))
+        in_arenas = min(small[0], of_python[0]) if small else 0.0
+        start = max(0.0, min(in_use[0], private[0]) - (explained_start - in_arenas))
+        levels["native"] = (start, start + native)
+    return levels
+
+
+def _before_letting_go(sentinels: pd.DataFrame, window: tuple[float, float]) -> pd.DataFrame:
+    """The readings without the last, where a job freed most of what it gained just before it ended.
+
+    Resident memory shows nothing of that, so the window does not end before it.
+    """
+    time_s, in_use, _ = in_use_of(sentinels)
+    inside = time_s >= window[0]
+    time_s, gained = time_s[inside], in_use[inside] - in_use[inside][:1]
+    if time_s.size < 4:
+        return sentinels
+    fallen = np.maximum.accumulate(gained) - gained
+    let_go = fallen >= 0.5 * np.max(gained)
+    first = int(np.argmax(let_go))
+    if not let_go[first:].all() or time_s[first] < window[1] - _LAST_MOMENTS * (window[1] - window[0]):
+        return sentinels
+    before: pd.DataFrame = sentinels[sentinels["time_s"] < time_s[first]]
+    return before
+
+
+def _within(estimates: dict[str, tuple[float, float]], private: tuple[float, float]) -> dict[str, tuple[float, float]]:
+    """Estimates cut down to the memory there was: a take at the peak of a saw-tooth says too much for its foot."""
+    sums = [sum(level[i] for level in estimates.values()) for i in (0, 1)]
+    start, end = (min(1.0, there / said) if said > 0 else 1.0 for said, there in zip(sums, private))
+    return {account: (level[0] * start, level[1] * end) for account, level in estimates.items()}
+
+
+def _series(rows: pd.DataFrame, column: str) -> tuple[Floats, Floats]:
+    rows = rows[rows[column].notna()]
+    return rows["time_s"].to_numpy(dtype=np.float64), rows[column].to_numpy(dtype=np.float64)
+
+
+def _at_ends(rows: pd.DataFrame, column: str, window: tuple[float, float]) -> tuple[float, float] | None:
+    time_s, values = _series(rows, column)
+    if time_s.size < 2:
+        return None
+    return tuple(float(np.median(values[np.argsort(np.abs(time_s - at), kind="stable")[:3]])) for at in window)  # type: ignore[return-value]
+
+
+def _between(rows: pd.DataFrame, column: str, window: tuple[float, float]) -> tuple[float, float] | None:
+    """As above for what is read seldom: a straight line between two readings."""
+    time_s, values = _series(rows, column)
+    if time_s.size < 2:
+        return None
+    return float(np.interp(window[0], time_s, values)), float(np.interp(window[1], time_s, values))
+
+
+def _estimates(takes: pd.DataFrame, window: tuple[float, float], gained: float) -> dict[str, tuple[float, float]]:
+    """What the takes say, carried on in a straight line to the ends of the window, but never beyond what was gained."""
+    measured: dict[str, tuple[float, float]] = {}
+    carried: dict[str, tuple[float, float]] = {}
+    for account, column in _TAKE_COLUMNS.items():
+        time_s, values = _series(takes, column)
+        if time_s.size < 2 or time_s[-1] <= time_s[0]:
+            continue
+        start, end = (float(np.interp(at, time_s, values)) for at in window)
+        slope = float((values[-1] - values[0]) / (time_s[-1] - time_s[0]))
+        before, after = max(0.0, time_s[0] - window[0]), max(0.0, window[1] - time_s[-1])
+        measured[account] = start, end
+        carried[account] = max(0.0, start - slope * before), max(0.0, end + slope * after)
+    certain = sum(end - start for start, end in measured.values())
+    hoped = sum(end - start for start, end in carried.values())
+    part = float(np.clip((gained - certain) / (hoped - certain), 0.0, 1.0)) if hoped > certain else 0.0
+    return {
+        account: (
+            start + part * (carried[account][0] - start),
+            end + part * (carried[account][1] - end),
+        )
+        for account, (start, end) in measured.items()
+    }

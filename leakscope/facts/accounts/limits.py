@@ -1,0 +1,206 @@
+"""The limits of a recorded job: how near it came to each, and when the next one will be reached.
+
+A forecast needs a trend that was judged to go on (``_growth``, ``_trend``); from a start-up, a step or an accident of
+the last minute there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...units import format_bytes, format_count, format_duration
+from ..growth.processes import rows_of
+from ..growth.tree import TreeGrowth, tree_growth
+from ..series.arithmetic import Floats, level_at
+from ..series.trend import GROWING, Trend, judge
+from ..tables import int_of, process_name
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ...storage import Recording
+
+HOST, CGROUP, RLIMIT, DEV_SHM = "host", "cgroup", "rlimit", "dev-shm"
+_OF_MEMORY = (HOST, CGROUP)
+_RLIMITS = {"rlimit-as": "RLIMIT_AS", "rlimit-data": "RLIMIT_DATA"}
+_CACHE = "_limits"
+_LEAST_STEPS = 20  # fewer are too coarse a clock
+
+
+@dataclass(frozen=True, eq=False)
+class Limit:
+    """One limit and its use over time. ``kind`` is host, cgroup, rlimit, dev-shm or gpu:N. **Units** seconds, bytes."""
+
+    kind: str
+    name: str
+    time_s: Floats
+    used_bytes: Floats
+    limit_bytes: Floats
+    pid: int | None = None
+
+    @property
+    def is_of_memory(self) -> bool:
+        """All that the job holds counts against it."""
+        return self.kind in _OF_MEMORY
+
+    @property
+    def used_fraction(self) -> Floats:
+        return self.used_bytes / self.limit_bytes
+
+    @property
+    def peak_at(self) -> int:
+        """Index of the sample with the largest fraction in use."""
+        return int(np.argmax(self.used_fraction))
+
+    @property
+    def peak_fraction(self) -> float:
+        return float(self.used_fraction[self.peak_at])
+
+    @property
+    def least_room_bytes(self) -> float:
+        return float((self.limit_bytes - self.used_bytes).min())
+
+    @property
+    def label(self) -> str:
+        """With its size: ``cgroup /job (4.0 GiB)``."""
+        return f"{self.name} ({format_bytes(float(self.limit_bytes[-1]))})"
+
+
+@dataclass(frozen=True, eq=False)
+class Forecast:
+    """When ``limit`` will be reached, in seconds after the judged window; ``low_s`` to ``high_s`` bound it at 95 %."""
+
+    limit: Limit
+    seconds: float
+    low_s: float
+    high_s: float
+    bytes_per_s: float
+    step: int | None
+
+    @property
+    def text(self) -> str:
+        rate = f"{format_bytes(self.bytes_per_s * 3600)} an hour"
+        between = f"{format_duration(self.low_s)} to {format_duration(self.high_s)}"
+        steps = f", at about step {format_count(self.step)}" if self.step is not None else ""
+        return f"at this rate ({rate}) {self.limit.label} is full in {format_duration(self.seconds)} ({between}){steps}"
+
+    @property
+    def figures(self) -> dict[str, object]:
+        low_s, high_s = round(self.low_s, 1), round(self.high_s, 1)
+        seconds = {"seconds_to_limit": round(self.seconds, 1), "seconds_low": low_s, "seconds_high": high_s}
+        return {**seconds, "bytes_per_s": round(self.bytes_per_s, 1), "step_at_limit": self.step}
+
+
+def limits(recording: Recording) -> list[Limit]:
+    """Every limit that was sampled; computed once per recording."""
+    known: list[Limit] | None = recording.__dict__.get(_CACHE)
+    if known is None:
+        found = (*_host(recording), *_cgroups(recording), *_rlimits_and_shm(recording), *_gpus(recording))
+        known = recording.__dict__[_CACHE] = [limit for limit in found if limit.time_s.size]
+    return known
+
+
+def nearest(recording: Recording) -> Limit | None:
+    """Of the limits on all that the job holds, the one that left least room."""
+    of_memory = [limit for limit in limits(recording) if limit.is_of_memory]
+    return min(of_memory, key=lambda limit: limit.least_room_bytes, default=None)
+
+
+def forecast(recording: Recording) -> Forecast | None:
+    """The limit that will be reached first; None where nothing grows towards one."""
+    found = [forecast_of(recording, limit) for limit in limits(recording)]
+    return min((f for f in found if f is not None), key=lambda f: f.seconds, default=None)
+
+
+def forecast_of(recording: Recording, limit: Limit) -> Forecast | None:
+    """When this one will be reached; None where nothing grows towards it."""
+    growth = tree_growth(recording)
+    if limit.is_of_memory:
+        trend = _tree_trend(growth)
+    else:
+        process = growth.process(limit.pid) if limit.pid is not None else growth.main
+        trend = judge(limit.time_s, limit.used_bytes, started_s=process.first_step_s if process else None)
+    if trend is None or trend.verdict != GROWING or trend.slope_low <= 0:
+        return None
+    at_end_s = min(trend.end_s, float(limit.time_s[-1]))
+    room = max(0.0, float(limit.limit_bytes[-1]) - level_at(limit.time_s, limit.used_bytes, at_end_s))
+    low_s, seconds, high_s = (room / slope for slope in (trend.slope_high, trend.slope_per_s, trend.slope_low))
+    step = _step_in(recording, growth, seconds)
+    return Forecast(limit, seconds, min(low_s, seconds), max(high_s, seconds), trend.slope_per_s, step)
+
+
+def _tree_trend(growth: TreeGrowth) -> Trend | None:
+    """Of the tree, or of the process that made it count as growing; None where that was told by steps, not by time."""
+    if not growth.leaking:
+        return None
+    trends = [growth.trend, *(process.trend for process in growth.processes)]
+    window = growth.start_s, growth.end_s
+    return next((t for t in trends if t.verdict == GROWING and (t.start_s, t.end_s) == window), None)
+
+
+def _step_in(recording: Recording, growth: TreeGrowth, seconds: float) -> int | None:
+    """The training step of then, if steps go on as in the judged window."""
+    if growth.main is None:
+        return None
+    rows = rows_of(recording.tables["sentinels"], growth.main)
+    rows = rows[rows["step"].notna() & rows["time_s"].between(growth.start_s, growth.end_s)]
+    if len(rows) < 2:
+        return None
+    first, last = rows.iloc[0], rows.iloc[-1]
+    steps, passed_s = int(last["step"] - first["step"]), float(last["time_s"] - first["time_s"])
+    if steps < _LEAST_STEPS or passed_s <= 0:
+        return None
+    return round(float(last["step"]) + seconds * steps / passed_s)
+
+
+def _host(recording: Recording) -> Iterator[Limit]:
+    rows = recording.tables["host_samples"]
+    rows = rows[rows["mem_total_bytes"].gt(0).fillna(False) & rows["mem_available_bytes"].notna()]
+    total = _values(rows, "mem_total_bytes")
+    yield Limit(HOST, "the machine", _values(rows, "time_s"), total - _values(rows, "mem_available_bytes"), total)
+
+
+def _cgroups(recording: Recording) -> Iterator[Limit]:
+    """Page cache does not count: the kernel takes it back before it kills."""
+    rows = recording.tables["cgroup_samples"]
+    rows = rows[rows["limit_bytes"].gt(0).fillna(False) & rows["current_bytes"].notna()]
+    for path, own in rows.groupby("cgroup"):
+        cache = np.nan_to_num(_values(own, "cgroup_file_bytes")) - np.nan_to_num(_values(own, "cgroup_shmem_bytes"))
+        used = np.maximum(0.0, _values(own, "current_bytes") - np.maximum(0.0, cache))
+        yield Limit(CGROUP, f"cgroup {path}", _values(own, "time_s"), used, _values(own, "limit_bytes"))
+
+
+def _rlimits_and_shm(recording: Recording) -> Iterator[Limit]:
+    rows = recording.tables["limit_samples"]
+    rows = rows[rows["limit_bytes"].gt(0).fillna(False) & rows["used_bytes"].notna()]
+    known = recording.tables["processes"]
+    for (name, _, _), own in rows.groupby(["limit_name", "pid", "start_ticks"], dropna=False):
+        series = _values(own, "time_s"), _values(own, "used_bytes"), _values(own, "limit_bytes")
+        pid = int_of(own.iloc[0], "pid")
+        if pid is None:
+            yield Limit(DEV_SHM, "/dev/shm", *series)
+            continue
+        process = known[(known["pid"] == pid) & (known["start_ticks"] == int_of(own.iloc[0], "start_ticks"))]
+        who = process_name(process.iloc[-1] if len(process) else None)
+        yield Limit(RLIMIT, f"{_RLIMITS.get(str(name), str(name))} of {who}[{pid}]", *series, pid=pid)
+
+
+def _gpus(recording: Recording) -> Iterator[Limit]:
+    """Those the job uses; where pids are not known, the only one there is."""
+    rows = recording.tables["gpu_samples"]
+    ours = set(rows.loc[rows["is_ours"].fillna(False).astype(bool), "gpu_uuid"].dropna())
+    devices = rows[rows["gpu_total_bytes"].gt(0).fillna(False) & rows["gpu_used_bytes"].notna()]
+    for uuid, own in devices.groupby("gpu_uuid"):
+        if uuid in ours or (not ours and devices["gpu_uuid"].nunique() == 1):
+            index = int_of(own.iloc[0], "gpu_index")
+            series = _values(own, "time_s"), _values(own, "gpu_used_bytes"), _values(own, "gpu_total_bytes")
+            yield Limit(f"gpu:{index}", f"GPU {index}", *series)
+
+
+def _values(rows: pd.DataFrame, column: str) -> Floats:
+    values: Floats = rows[column].to_numpy(dtype=np.float64, na_value=np.nan)
+    return values

@@ -1,0 +1,93 @@
+"""The budget of tensors: what a process's memory went to, at the end of the run and at the peak of a training step.
+
+Rows come from the agent's inventories, each storage once. What is left of the process's resident memory (or, on a GPU,
+of what the allocator reserved) is a row of its own, ``not-tensors``, so that a column adds up to the whole.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...findings import BudgetRow
+from ..growth.processes import rows_of
+from ..growth.tree import TreeGrowth, tree_growth
+from ..series.arithmetic import level_at
+from ..tables import without_last
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ...storage import Recording
+
+# In the order of a person's question: the model, what training adds to it, what a step adds, what the program keeps.
+OWNERS = {
+    "parameter": "model",
+    "buffer": "model",
+    "master-weight": "optimizer",
+    "optimizer-state": "optimizer",
+    "gradient": "gradients",
+    "saved-for-backward": "activations",
+    "activation": "activations",
+    "batch": "batch",
+    "user-held": "user-held",
+    "other": "other-tensors",
+}
+_END, _PEAK = "end", "peak"
+_REST = "not-tensors"
+_MOST_PROCESSES = 4
+
+
+def tensor_budget(recording: Recording) -> list[BudgetRow]:
+    """Rows by process, the largest tensors first, then device, moment and account; empty without an inventory."""
+    table = recording.tables["tensors"]
+    table = table[table["path"].isna() & table["pid"].notna()]
+    if not len(table):
+        return []
+    growth = tree_growth(recording)
+    pids = [int(pid) for pid in table["pid"].unique()]
+    budgets = [_of_process(recording, growth, pid, table[table["pid"] == pid]) for pid in pids]
+    budgets.sort(key=lambda rows: -sum(row.bytes for row in rows if row.account != _REST))
+    return [row for rows in budgets[:_MOST_PROCESSES] for row in rows]
+
+
+def _of_process(recording: Recording, growth: TreeGrowth, pid: int, rows: pd.DataFrame) -> list[BudgetRow]:
+    process = growth.process(pid)
+    if process is None:
+        return []
+    takes = rows_of(recording.tables["takes"], process)
+    at_work = without_last(takes, takes)["take"]
+    inventories = rows[(rows["moment"] == "take") & rows["take"].isin(at_work)]
+    found = []
+    if len(inventories):
+        last = inventories[inventories["take"] == inventories["take"].max()]
+        found += _rows(recording, process.label, pid, last, _END)
+    peak = rows[rows["moment"] == "backward"]
+    found += _rows(recording, process.label, pid, peak, _PEAK)
+    return found
+
+
+def _rows(recording: Recording, label: str, pid: int, rows: pd.DataFrame, moment: str) -> list[BudgetRow]:
+    found = []
+    for device, own in rows.groupby("device"):
+        accounts: dict[str, int] = {}
+        for owner, size in zip(own["tensor_owner"], own["storage_bytes"]):
+            account = OWNERS.get(str(owner), "other-tensors")
+            accounts[account] = accounts.get(account, 0) + int(size)
+        whole = _whole(recording, pid, str(device), float(own["time_s"].iloc[0]))
+        if whole is not None:
+            accounts[_REST] = max(0, whole - sum(accounts.values()))
+        order = [*dict.fromkeys(OWNERS.values()), _REST]
+        found += [BudgetRow(label, str(device), moment, name, accounts[name]) for name in order if name in accounts]
+    return found
+
+
+def _whole(recording: Recording, pid: int, device: str, at_s: float) -> int | None:
+    """Resident memory of the process, or what torch's allocator reserved on the device, around that moment."""
+    name, column = ("process_samples", "rss_bytes") if device == "cpu" else ("allocator", "reserved_bytes")
+    rows = recording.tables[name]
+    rows = rows[(rows["pid"] == pid) & rows[column].notna()]
+    if device != "cpu":
+        rows = rows[rows["device"] == device]
+    if not len(rows):
+        return None
+    return int(level_at(rows["time_s"].to_numpy(dtype=float), rows[column].to_numpy(dtype=float), at_s)) or None

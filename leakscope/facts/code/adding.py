@@ -1,0 +1,471 @@
+"""The line a user would edit: found in the recorded sources by the name of what holds the memory.
+
+An inventory names a holder (``Trainer.history``); where it was filled is not in the heap. So the sources are searched
+for statements that add to that name, also where the object goes by another one: an alias, a parameter, an attribute.
+Pure functions: text in, lines out, best first.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from .index import COMPREHENSIONS, Index, Scope, Site, Source, index_of, last_name, pairs, tail
+from .names import ADDERS, Holder, Names, adds
+
+__all__ = ["Holder", "Line", "Source", "adding_lines", "find_calls", "find_method_calls", "thread_start_line"]
+
+ADDS, CALLS, CREATES = "adds", "calls", "creates"
+
+
+class Line(NamedTuple):
+    """One source line. ``kind``: adds, calls or creates; ``score``: 0 to 1, comparable within one answer only.
+
+    ``function``: qualified name of the function or class body it stands in; None in a module's own.
+    """
+
+    file: str
+    line: int
+    function: str | None
+    text: str
+    kind: str
+    score: float
+
+
+class _Event(NamedTuple):
+    node: ast.AST
+    kind: str
+    weight: float
+
+
+Events = Callable[[Scope, Site], Iterator[_Event]]
+
+
+# Calls that look as if they only read, take away or end something.
+_READING = re.compile(
+    r"(get|keys|items|values|len|copy|pop|popleft|popitem|remove|discard|clear|close|join|read|seek|tell|truncate|flush"
+    r"|commit|rollback|is|has|count|index|sort|reverse|wait|zero_grad|state_dict|parameters|named_parameters|eval|to"
+    r"|item|items|detach|cpu|numpy|tolist|mean|sum|max|min|fetch\w*|find|search|stop|start|cancel|done|result|empty|full"
+    r"|qsize|release|acquire|startswith|endswith|split|strip|encode|decode|format|view|reshape|size|cursor|save|backward"
+    r"|debug|info|warning|error|exception|random|randint|choice|uniform|gauss|shuffle)(_\w*)?$|__\w+__$"
+)
+_FIRST_ARGUMENT = frozenset(("heappush", "insort", "insort_left", "insort_right", "setattr", "setitem"))
+JOINERS = frozenset(
+    ("append", "cat", "chain", "column_stack", "concat", "concatenate", "dstack", "hstack", "insert", "merge", "stack",
+     "union", "vstack")
+)  # fmt: skip
+# What they return is what they were given, or less of it: ``rows = sorted(rows, key=age)``.
+_REARRANGING = frozenset(
+    ("clip", "deque", "filter", "islice", "list", "map", "nlargest", "nsmallest", "reversed", "sample", "sorted",
+     "take", "trim", "truncate", "tuple", "where")
+)  # fmt: skip
+_LINKS = frozenset(("next", "prev", "previous", "parent", "child", "left", "right", "link", "rest", "tail"))
+_FEEDERS = re.compile(r"(\w+_)?(add|append|push|put|insert|register|store|write|feed)(_\w+)?$", re.IGNORECASE)
+# A store by index replaces a member of these; it makes only a mapping longer.
+_FIXED = re.compile(r"(builtins\.)?(list|bytearray)$|collections\.deque$|(numpy|torch|array)\.")
+_STARTERS = re.compile(r"(\w*Thread|\w*Process|Timer|submit|start_new_thread|run_in_executor|to_thread|apply_async)$")
+_SQL = re.compile(r"\s*(\w+)", re.ASCII)
+_SQL_ADDS = frozenset(("insert", "replace", "merge", "upsert", "copy"))
+# Whoever waits for one of these is a member of it until then.
+_WAITED_FOR = re.compile(r"(asyncio\.locks|threading)\.(Event|Condition|Semaphore|BoundedSemaphore|Lock|Barrier)$")
+_WAITING = frozenset(("wait", "wait_for", "acquire"))
+_WHOLE = 0.76  # calls count only on the object itself
+
+
+def adding_lines(sources: Sequence[Source], holder: Holder) -> list[Line]:
+    """Lines that add to a holder, best first; where none does, calls on it, then what creates it."""
+    variable = _plain_variable(holder)
+    if not variable:
+        return []
+    holder = holder._replace(variable=variable)
+    index = index_of(sources, variable, holder.owner_file)
+    if holder.edge_kind == "cache":
+        cached = _cache_lines(index, holder)
+        if cached:
+            return cached
+    if holder.edge_kind in ("task", "generator"):
+        return _ranked(index, _calls_of_function(index, holder))
+    uses = _Uses(Names(index, holder).follow(), holder.type_name)
+    return _ranked(index, uses.events) or _ranked(index, _calls_into(holder.owner_module))
+
+
+def thread_start_line(sources: Sequence[Source], name: str) -> Line | None:
+    """Where threads or processes that run a function, or are of a class, are started. None: nowhere to be seen."""
+    name = name[: -len(".run")] if name.endswith(".run") else name
+    target = tail(name)
+    index = index_of(sources, target)
+    made = [(scope, site) for scope in index.scopes for site in scope.sites if _makes_thread(site.node, target, index)]
+    starts = Names(index)
+    for scope, _site in made:
+        for other in scope.sites:
+            for assigned, value in pairs(other.node):
+                if value is not None and any(n is s.node for n in ast.walk(value) for c, s in made if c is scope):
+                    starts.seed(assigned, scope)
+    starts.follow()
+    made_nodes = {id(site.node) for _, site in made}
+
+    def events(scope: Scope, site: Site) -> Iterator[_Event]:
+        node = site.node
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "start":
+            direct = id(node.func.value) in made_nodes
+            weight = 1.0 if direct else starts.strength(node.func.value, scope)
+            if weight > 0:
+                yield _Event(node, CALLS, weight)
+        if id(node) in made_nodes:
+            yield _Event(node, CREATES, 0.3)
+
+    return next(iter(_ranked(index, events)), None)
+
+
+def find_calls(sources: Sequence[Source], *names: str) -> list[Line]:
+    """Calls of functions by their dotted names (``gc.disable``), however imported, in the order of the sources."""
+    found = []
+    for name in names:
+        module, _, function = name.rpartition(".")
+        found += _ranked(index_of(sources, function), _calls_by_name(module, function))
+    order = {source.file: i for i, source in enumerate(sources)}
+    return sorted(set(found), key=lambda line: (order.get(line.file, 0), line.line))
+
+
+def find_method_calls(sources: Sequence[Source], *methods: str) -> list[Line]:
+    """Calls of methods by their names, on whatever object, the likeliest to run often first."""
+
+    def events(scope: Scope, site: Site) -> Iterator[_Event]:
+        func = site.node.func if isinstance(site.node, ast.Call) else None
+        if isinstance(func, ast.Attribute) and func.attr in methods:
+            yield _Event(site.node, ADDS, 1.0)
+
+    return _ranked(index_of(sources, methods[0]), events)
+
+
+def find_calls_given(sources: Sequence[Source], *, methods_of: str = "", function: str = "") -> list[Line]:
+    """Calls that are handed a method of a class, without calling it, or a function: where a callback is registered."""
+    index = index_of(sources, methods_of or function)
+    methods = {f.name for functions in index.functions.values() for f in functions if _is_method_of(f, methods_of)}
+
+    def is_given(argument: ast.expr) -> bool:
+        if isinstance(argument, ast.Attribute):
+            return argument.attr in methods
+        return isinstance(argument, ast.Name) and argument.id == function
+
+    def events(scope: Scope, site: Site) -> Iterator[_Event]:
+        if isinstance(site.node, ast.Call):
+            given = any(map(is_given, (*site.node.args, *(k.value for k in site.node.keywords))))
+            yield _Event(site.node, ADDS, 0.9 if given else 0.0)
+
+    return _ranked(index, events)
+
+
+def _is_method_of(function: Scope, cls: str) -> bool:
+    return function.within is not None and function.within.name == cls
+
+
+def _calls_by_name(module: str, function: str) -> Events:
+    def events(scope: Scope, site: Site) -> Iterator[_Event]:
+        func = site.node.func if isinstance(site.node, ast.Call) else None
+        if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name):
+            name = func.value.id
+            found = func.attr == function and scope.binding(name).imports.get(name) == (module, "")
+        else:
+            found = isinstance(func, ast.Name) and scope.binding(func.id).imports.get(func.id) == (module, function)
+        if found:
+            yield _Event(site.node, CALLS, 1.0)
+
+    return events
+
+
+def _calls_of_function(index: Index, holder: Holder) -> Events:
+    """Where a generator or coroutine is made that then stays suspended."""
+    functions = index.functions_named(holder.owner, holder.owner_module, holder.owner_file)
+
+    def events(scope: Scope, site: Site) -> Iterator[_Event]:
+        if isinstance(site.node, ast.Call) and any(f in functions for f in index.callees(site.node.func, scope)):
+            yield _Event(site.node, CALLS, 1.0)
+
+    return events
+
+
+def _calls_into(module: str | None) -> Events:
+    """Calls of a library that holds the memory itself; those with changing arguments first."""
+    package = (module or "").split(".", 1)[0].lstrip("_")  # _ctypes is the compiled half of ctypes
+
+    def events(scope: Scope, site: Site) -> Iterator[_Event]:
+        node = site.node
+        if not package or not isinstance(node, ast.Call):
+            return
+        root: ast.expr = node.func
+        parts: list[str] = []
+        while isinstance(root, ast.Attribute):
+            parts.append(root.attr)
+            root = root.value
+        if isinstance(root, ast.Name):
+            imported, member = scope.binding(root.id).imports.get(root.id, ("", ""))
+            # By way of another library, too: np.ctypeslib fills what ctypes keeps.
+            if imported.split(".", 1)[0] == package or (imported and any(part.startswith(package) for part in parts)):
+                changing = any(not isinstance(a, ast.Constant) for a in (*node.args, *(k.value for k in node.keywords)))
+                feeds = _FEEDERS.match(parts[0] if parts else member)
+                yield _Event(node, CALLS, 0.7 if feeds else (0.5 if changing else 0.3))
+
+    return events
+
+
+class _Uses:
+    """What the sources do to an object under any of its names."""
+
+    def __init__(self, names: Names, type_name: str) -> None:
+        self.names = names
+        self.type_name = type_name
+
+    def events(self, scope: Scope, site: Site) -> Iterator[_Event]:
+        """What a site does to the object."""
+        node = site.node
+        if isinstance(node, ast.Call):
+            yield from self._call(node, scope)
+        elif isinstance(node, ast.AugAssign):
+            weight = 0.95 if isinstance(node.op, (ast.Add, ast.BitOr)) else 0.7
+            yield _Event(node, ADDS, weight * self.names.strength(node.target, scope, inside=False))
+            if isinstance(node.target, ast.Subscript):
+                yield _Event(node, ADDS, self._store(node.target, scope))
+        elif isinstance(node, ast.Raise):  # its traceback grows by the way up, and keeps the locals of all frames there
+            yield _Event(node, ADDS, 0.95 * self.names.strength(node.exc, scope, inside=False))
+        elif isinstance(node, ast.Subscript) and self.type_name.endswith("defaultdict"):
+            yield _Event(node, ADDS, self._looked_up(node, scope))
+        for target, value in pairs(node):
+            if isinstance(target, ast.Subscript) and not _is_sieve(target, value):
+                yield _Event(target, ADDS, self._store(target, scope) * (0.6 if _is_empty(value) else 1.0))
+            elif isinstance(target, ast.Attribute) and target.attr in _LINKS:  # tail.next = node
+                yield _Event(target, ADDS, 0.6 * self.names.strength(target.value, scope))
+            if self.names.is_seed(target, scope):
+                weight = self._regrown(value, scope)
+                yield _Event(node if not isinstance(node, ast.withitem) else target, *_created(value, weight))
+        if isinstance(node, (ast.For, ast.AsyncFor)) and self.names.is_seed(node.target, scope):
+            yield _Event(node, CREATES, 0.25)
+
+    def _call(self, call: ast.Call, scope: Scope) -> Iterator[_Event]:
+        func = call.func
+        if isinstance(func, ast.Name) and self.names.is_adder(func, scope):
+            yield _Event(call, ADDS, 0.97)
+        if isinstance(func, ast.Attribute):
+            yield from self._method(call, func, scope)
+        else:
+            yield _Event(call, CALLS, 0.5 * self.names.strength(func, scope, inside=False))
+        if last_name(func) in _FIRST_ARGUMENT and call.args:
+            yield _Event(call, ADDS, self.names.strength(call.args[0], scope))
+        for argument in (*call.args, *(k.value for k in call.keywords)):
+            if isinstance(argument, ast.Attribute) and adds(argument.attr):  # the method itself is handed on
+                yield _Event(call, ADDS, 0.75 * self.names.strength(argument.value, scope))
+        for keyword in call.keywords:
+            if keyword.arg == "file":  # print(..., file=buffer)
+                yield _Event(call, ADDS, 0.7 * self.names.strength(keyword.value, scope))
+        if last_name(func) in ("dump", "writer") and len(call.args) > 1:
+            yield _Event(call, ADDS, 0.7 * self.names.strength(call.args[1], scope))
+        elif len(call.args) > 1 and _FEEDERS.match(last_name(func)):  # lib.table_put(handle, x)
+            yield _Event(call, ADDS, 0.7 * self.names.strength(call.args[0], scope, inside=False))
+
+    def _method(self, call: ast.Call, func: ast.Attribute, scope: Scope) -> Iterator[_Event]:
+        strength = self.names.strength(func.value, scope)
+        if not strength:
+            return
+        if func.attr.startswith("execute"):
+            verb = _sql_verb(call)
+            if verb is None or verb in _SQL_ADDS:
+                yield _Event(call, ADDS if verb else CALLS, (0.9 if verb else 0.6) * max(strength, 0.8))
+        elif func.attr == "set" and self.type_name.endswith("ContextVar"):
+            keeps_token = any(value is call for other in scope.sites for _, value in pairs(other.node))
+            yield _Event(call, ADDS, (0.8 if keeps_token else 0.97) * strength)  # with the token it is set back
+        elif func.attr in _WAITING and _WAITED_FOR.match(self.type_name):
+            yield _Event(call, ADDS, 0.95 * strength)
+        elif adds(func.attr):
+            yield _Event(call, ADDS, (1.0 if func.attr in ADDERS else 0.85) * strength)
+        elif strength >= _WHOLE and not _READING.match(func.attr):
+            yield _Event(call, CALLS, 0.6 * strength)
+
+    def _looked_up(self, node: ast.Subscript, scope: Scope) -> float:
+        """Weight of ``x[key]`` where looking up makes the entry; what is read of a member makes none."""
+        if isinstance(node.slice, ast.Slice) or isinstance(node.ctx, ast.Del):
+            return 0.0
+        strength = self.names.strength(node.value, scope)
+        return 0.6 * strength if strength >= _WHOLE else 0.0
+
+    def _store(self, target: ast.Subscript, scope: Scope) -> float:
+        """Weight of ``x[key] = value``."""
+        known = self.names.member_strength(target, scope)
+        if known in (0.0, 1.0):
+            return 0.95 * known * self.names.strength(target.value, scope)
+        replaces = isinstance(target.slice, (ast.Slice, ast.Constant, ast.UnaryOp)) or _FIXED.match(self.type_name)
+        return (0.6 if replaces else 1.0) * self.names.strength(target.value, scope)
+
+    def _regrown(self, value: ast.expr | None, scope: Scope) -> float:
+        """Weight of ``x = value`` as an addition to x: the new value is the old one and something more."""
+
+        def old(node: ast.AST) -> bool:
+            inner = node.value if isinstance(node, (ast.Starred, ast.Await)) else node
+            return isinstance(inner, ast.expr) and self.names.strength(inner, scope, inside=False) >= 0.5
+
+        if isinstance(value, ast.BinOp):
+            terms = list(_terms(value))
+            if any(old(t) or (isinstance(t, ast.Call) and self._regrown(t, scope)) for t in terms):
+                return 0.95 if isinstance(value.op, (ast.Add, ast.BitOr)) else 0.7
+        elif isinstance(value, (ast.List, ast.Tuple, ast.Set)):
+            return 0.95 if any(old(e) for e in value.elts) else 0.0
+        elif isinstance(value, ast.Dict):
+            return 0.95 if any(k is None and old(v) for k, v in zip(value.keys, value.values)) else 0.0
+        elif isinstance(value, ast.IfExp):
+            return max(self._regrown(value.body, scope), self._regrown(value.orelse, scope))
+        elif isinstance(value, ast.Call):
+            arguments = [*value.args, *(k.value for k in value.keywords)]
+            given = [e for a in arguments for e in (a.elts if isinstance(a, (ast.List, ast.Tuple)) else [a])]
+            joins = last_name(value.func) in JOINERS
+            if isinstance(value.func, ast.Attribute) and joins and old(value.func.value):
+                return 0.95
+            if last_name(value.func) in _REARRANGING:
+                return 0.0
+            if any(old(e) for e in given) and (joins or len(given) > 1):
+                return 0.95 if joins else 0.7
+        return 0.0
+
+
+def _terms(node: ast.expr) -> Iterator[ast.expr]:
+    """The operands of a sum of any length."""
+    waiting = [node]
+    while waiting:
+        term = waiting.pop()
+        if isinstance(term, ast.BinOp):
+            waiting += [term.left, term.right]
+        else:
+            yield term
+
+
+def _created(value: ast.expr | None, regrown: float) -> tuple[str, float]:
+    if regrown:
+        return ADDS, regrown
+    empty = value is None or (isinstance(value, ast.Constant) and value.value is None)
+    return CREATES, 0.2 if empty else 0.3
+
+
+def _is_sieve(target: ast.expr, value: ast.expr | None) -> bool:
+    """``rows[k] = [row for row in rows[k] if ...]``: there are no more than before."""
+    inner = value.args[0] if isinstance(value, ast.Call) and len(value.args) == 1 else value
+    if not isinstance(inner, COMPREHENSIONS):
+        return False
+    return any(ast.unparse(generator.iter) == ast.unparse(target) for generator in inner.generators)
+
+
+def _is_empty(value: ast.expr | None) -> bool:
+    """``[]``, ``{}``, ``set()``: a member to be filled later."""
+    if isinstance(value, ast.Call):
+        return isinstance(value.func, ast.Name) and not value.args and not value.keywords
+    return not (value.keys if isinstance(value, ast.Dict) else getattr(value, "elts", [value]))
+
+
+def _makes_thread(node: ast.AST, target: str, index: Index) -> bool:
+    """A thread or process that runs ``target``, or that is of this class or one derived from it, is made here."""
+    if not isinstance(node, ast.Call):
+        return False
+    made = last_name(node.func)
+    if made == target or (made in index.classes and target in index.classes and index.related(made, target)):
+        return target in index.classes
+    named = [k.value for k in node.keywords if k.arg in ("target", "function", "func")]
+    if named or _STARTERS.match(made):
+        return any(last_name(a) == target for a in (*named, *node.args))
+    return False
+
+
+def _sql_verb(call: ast.Call) -> str | None:
+    """``insert`` of ``db.execute("insert into …")``; None where the statement is not written there."""
+    text = call.args[0] if call.args else None
+    if isinstance(text, ast.JoinedStr) and text.values:
+        text = text.values[0]
+    if isinstance(text, ast.Constant) and isinstance(text.value, str):
+        found = _SQL.match(text.value)
+        return found.group(1).lower() if found else None
+    return None
+
+
+def _plain_variable(holder: Holder) -> str:
+    """The name as it stands in the source: the last one of a path, and a private one without its class."""
+    names = re.findall(r"[^\W\d]\w*", holder.variable)
+    variable = names[-1] if names else ""
+    mangled = f"_{tail(holder.owner).lstrip('_')}__"
+    return variable[len(mangled) - 2 :] if variable.startswith(mangled) else variable
+
+
+def _cache_lines(index: Index, holder: Holder) -> list[Line]:
+    """The decorator that makes a function remember, or the assignment that wraps it."""
+    functions = index.functions_named(holder.owner or holder.variable, holder.owner_module, holder.owner_file)
+    decorators = [
+        _line(index, function, node, ADDS, 1.0)
+        for function in functions
+        for node in getattr(function.node, "decorator_list", [])
+        if _remembers(node)
+    ]
+    names = {function.name for function in functions}
+
+    def wrappings(scope: Scope, site: Site) -> Iterator[_Event]:
+        call = site.node
+        if isinstance(call, ast.Call) and _remembers(call.func) and names & {last_name(a) for a in call.args}:
+            yield _Event(call, ADDS, 1.0)
+
+    return decorators or _ranked(index, wrappings)
+
+
+def _remembers(node: ast.expr) -> bool:
+    return any(re.search("cache|memo", last_name(n), re.IGNORECASE) for n in ast.walk(node))
+
+
+def _ranked(index: Index, events: Events) -> list[Line]:
+    """One line a place, the likeliest first; equals in the order of the source."""
+    best: dict[tuple[str, int], Line] = {}
+    for scope in index.scopes:
+        for site in scope.sites:
+            for event in events(scope, site):
+                if event.weight <= 0:
+                    continue
+                score = event.weight * _often(index, scope, site, event)
+                line = _line(index, scope, event.node, event.kind, round(score, 4))
+                known = best.get((line.file, line.line))
+                if known is None or known.score < line.score:
+                    best[line.file, line.line] = line
+    # A line that makes it empty is the answer only where no line is seen to add.
+    found = sorted(best.values(), key=lambda line: (line.kind == "creates", -line.score, line.file, line.line))
+    return [line for line in found if line.score >= 0.1]
+
+
+_BEGINNINGS = frozenset(("__init__", "__post_init__", "__enter__", "__aenter__"))
+
+
+def _often(index: Index, scope: Scope, site: Site, event: _Event) -> float:
+    """What is done once cannot make memory grow: a factor for how often a site may run."""
+    if event.kind == CREATES:
+        return 1.0
+    if scope.kind != "function":
+        return 1.0 if site.in_loop else 0.5
+    if scope.name in _BEGINNINGS and _on_self(event.node, scope):  # each new object fills its own
+        return 0.65 if site.in_loop else 0.5
+    if site.in_loop:
+        return 1.0
+    return 0.97 if scope in index.repeated else 0.7
+
+
+def _on_self(node: ast.AST, scope: Scope) -> bool:
+    """The statement works on an attribute of the object that is being made."""
+    while not isinstance(node, ast.Name):
+        if isinstance(node, ast.Call):
+            node = node.func
+        elif isinstance(node, ast.AugAssign):
+            node = node.target
+        elif isinstance(node, (ast.Attribute, ast.Subscript)):
+            node = node.value
+        else:
+            return False
+    return scope.params[:1] == (node.id,)
+
+
+def _line(index: Index, scope: Scope, node: ast.AST, kind: str, score: float) -> Line:
+    number = getattr(node, "lineno", 1)
+    lines = index.lines.get(scope.source.file, [])
+    text = lines[number - 1].strip() if number <= len(lines) else ""
+    function = None if scope.kind == "module" else scope.qualname
+    return Line(scope.source.file, number, function, text, kind, score)

@@ -1,0 +1,1 @@
+"""How processes ended: killed by whom, refused what, with which last words."""

@@ -1,0 +1,217 @@
+"""Which processes of the job the OOM killer ended, how sure that is, and what was not its doing: the evidence ladder.
+
+From the top: a line of the kernel's log that fits a process; the counter of its own cgroup; the counter of the machine.
+A counter that stood still clears the kernel, whatever the memory looked like. SIGKILL alone proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from .counters import Counter, of_cgroup, of_host
+from .match import POSSIBLE, Clock, Match, match, same_cgroup
+from .members import Member, members
+
+if TYPE_CHECKING:
+    from ...oom import OomEvent
+    from ...storage import Recording
+
+BY_COUNTER, UNSEEN_END, NOT_IN_TREE = 0.9, 0.8, 0.6
+SURE = 0.5  # below, a kill is a possibility and no verdict
+_CACHE = "_oom_kills"
+_FIRST_TO_GO = 1000  # oom_score_adj
+# The kernel's log has a clock of its own, which runs away from CLOCK_MONOTONIC: by half a second in 1,000 at most. Of
+# lines that were read as they came it is known how far, but for the time between two looks.
+_SLACK_S, _DRIFT, _LOOK_S = 2.0, 0.0005, 5.0
+
+
+@dataclass(frozen=True)
+class Kill:
+    """One process that was killed; ``victim`` None: nobody the recorder had seen.
+
+    ``event`` is what the log says of it, ``counter`` the counter that rose; ``rivals`` may be meant instead.
+    ``time_s`` is when it happened, in seconds since the recording began.
+    """
+
+    victim: Member | None
+    confidence: float
+    time_s: float | None
+    event: OomEvent | None = None
+    counter: Counter | None = None
+    rivals: tuple[Member, ...] = ()
+
+
+@dataclass(frozen=True)
+class Kills:
+    """``found``, the main one first; ``cleared``: ended by SIGKILL, but not by the OOM killer, as a counter proves.
+
+    ``unclear``: ended by SIGKILL, and there is no evidence either way. ``elsewhere`` are kills of strangers.
+    """
+
+    found: tuple[Kill, ...]
+    cleared: tuple[tuple[Member, Counter], ...]
+    unclear: tuple[Member, ...]
+    elsewhere: tuple[OomEvent, ...]
+    earlier: tuple[tuple[OomEvent, float], ...]  # with the wall clock: kills before this recording
+    remarks: tuple[str, ...]
+    host: Counter
+    members: tuple[Member, ...]
+
+    @property
+    def sure(self) -> tuple[Kill, ...]:
+        """Without those that are a mere possibility or nobody the recorder had seen."""
+        return tuple(k for k in self.found if k.victim is not None and k.confidence >= SURE)
+
+    @property
+    def of_root(self) -> bool:
+        return any(k.victim is not None and k.victim.is_root for k in self.sure)
+
+
+def kills(recording: Recording) -> Kills:
+    """The kills of a recording; found once."""
+    known: Kills | None = recording.__dict__.get(_CACHE)
+    if known is None:
+        known = _kills(recording)
+        recording.__dict__[_CACHE] = known
+    return known
+
+
+def _kills(recording: Recording) -> Kills:
+    host, everyone = of_host(recording), members(recording)
+    log = _read_log(recording)
+    matches = match(log.events, everyone, log.clock)
+    cgroups = {c: of_cgroup(recording, c) for c in sorted({m.cgroup for m in everyone if m.cgroup})}
+    # A name and a moment that fit are no more than a possibility, which the counter of its cgroup may rule out.
+    matches = [
+        m for m in matches if m.confidence > POSSIBLE or not (m.victim.cgroup and cgroups[m.victim.cgroup].is_known)
+    ]
+    found = [_by_log(m, log.clock, cgroups.get(m.victim.cgroup or "")) for m in matches]
+    strangers = [e for e in log.events if e not in [m.event for m in matches]]
+    strangers = _without_our_own(recording, strangers, log.clock)
+    for name in sorted(cgroups, key=len, reverse=True):  # a cgroup of version 2 also counts what those inside it count
+        counter = cgroups[name]
+        named = [k for k in found if k.victim is not None and _is_in(k.victim.cgroup, name)]
+        missing_count = counter.new_count - len(named)
+        if missing_count > 0 and _is_jobs_own(counter, name):
+            inside = [m for m in everyone if _is_in(m.cgroup, name) and m not in [k.victim for k in found]]
+            unmatched = [e for e in strangers if same_cgroup(e.cgroup, name)]
+            found += _by_counter(inside, counter, missing_count, unmatched, log.clock)
+            strangers = [e for e in strangers if e not in [k.event for k in found]]
+    taken = [k.victim for k in found] + [r for k in found for r in k.rivals]
+    unnamed_count = host.new_count - len([k for k in found if k.event is not None]) - len(strangers)
+    cleared: list[tuple[Member, Counter]] = []
+    unclear = []
+    for member in everyone:
+        if not member.was_sigkilled or member in taken:
+            continue
+        own = cgroups.get(member.cgroup or "")
+        proof = own if own is not None and own.is_known and _is_jobs_own(own, member.cgroup) else host
+        if not proof.is_known:
+            unclear.append(member)
+        elif proof is host and host.new_count and unnamed_count > 0:
+            found.append(Kill(member, POSSIBLE, member.died_s, counter=host))
+        else:  # it stood still, or all that it counted have their victims
+            cleared.append((member, proof))
+    found.sort(key=_weight)
+    return Kills(
+        tuple(found), tuple(cleared), tuple(unclear), tuple(strangers), log.earlier, log.remarks, host, tuple(everyone)
+    )
+
+
+def _without_our_own(recording: Recording, events: Sequence[OomEvent], clock: Clock) -> list[OomEvent]:
+    """Less the lines on processes of leakscope's own: the counters were written down without those already.
+
+    By the pid, or by what each of them asks the kernel for: to be the first to go.
+    """
+    left = list(events)
+    rows = recording.tables["events"]
+    for _, row in rows[rows["event"] == "helper-killed"].iterrows():
+        found = [e for e in left if e.pid == row["pid"] or e.oom_score_adj == _FIRST_TO_GO]
+        away_s = {id(e): abs((clock.time_s(e) or 0.0) - row["time_s"]) for e in found}
+        nearest = min(found, key=lambda e: away_s[id(e)], default=None)
+        if nearest is not None and away_s[id(nearest)] <= clock.slack_s + _LOOK_S:
+            left.remove(nearest)
+    return left
+
+
+def _by_log(match: Match, clock: Clock, own: Counter | None) -> Kill:
+    """What the log says, the surer where the counter of the victim's cgroup bears it out."""
+    is_counted = own is not None and own.new_count > 0 and match.victim.was_sigkilled
+    confidence = max(match.confidence, BY_COUNTER) if is_counted else match.confidence
+    return Kill(match.victim, confidence, clock.time_s(match.event), match.event, own, match.rivals)
+
+
+def _is_in(cgroup: str | None, name: str) -> bool:
+    return cgroup is not None and (cgroup == name or cgroup.startswith(name.rstrip("/") + "/"))
+
+
+def _is_jobs_own(counter: Counter, cgroup: str | None) -> bool:
+    """Not the top of the whole machine, where everybody is; in a container the top is the container's own."""
+    return cgroup != "/" or counter.limit_bytes is not None
+
+
+def _by_counter(
+    inside: Sequence[Member], counter: Counter, missing_count: int, strangers: Sequence[OomEvent], clock: Clock
+) -> list[Kill]:
+    """Victims of kills that the cgroup counted and no line of the log is matched to: those with most memory."""
+    by_size = sorted(inside, key=lambda m: -(m.held_bytes or 0))
+    killed = [m for m in by_size if m.was_sigkilled]
+    if killed:
+        rivals = tuple(killed[missing_count:])
+        return [Kill(m, BY_COUNTER, m.died_s, counter=counter, rivals=rivals) for m in killed[:missing_count]]
+    unseen = [m for m in by_size if m.ended_unseen]
+    if unseen:
+        return [Kill(unseen[0], UNSEEN_END, unseen[0].died_s, counter=counter, rivals=tuple(unseen[1:4]))]
+    stranger = strangers[0] if strangers else None
+    return [Kill(None, NOT_IN_TREE, clock.time_s(stranger) if stranger else None, stranger, counter)]
+
+
+def _weight(kill: Kill) -> tuple[bool, bool, float, int]:
+    """The surest first, of those the command itself, of the others the largest."""
+    victim = kill.victim
+    held = victim.held_bytes or 0 if victim is not None else 0
+    return kill.confidence < SURE, not (victim is not None and victim.is_root), -held, victim.pid if victim else 0
+
+
+@dataclass(frozen=True)
+class _Log:
+    clock: Clock
+    events: tuple[OomEvent, ...] = ()
+    earlier: tuple[tuple[OomEvent, float], ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+def _read_log(recording: Recording) -> _Log:
+    """The kernel's lines in this recording, read; kills of an earlier boot or of before the start stand apart."""
+    start_s = int(recording.meta["start_mono_ns"]) / 1e9
+    by_uptime = Clock(start_s, _SLACK_S + _DRIFT * start_s)
+    rows = recording.tables["kernel_log"]
+    if not len(rows):
+        return _Log(by_uptime)
+    from ...oom import read
+
+    remarks = tuple(str(text) for text in rows.loc[rows["kernel_time_s"].isna(), "text"].dropna())
+    lines = rows[rows["kernel_time_s"].notna()]
+    boot = str(recording.meta.get("boot_id") or "").replace("-", "")
+    other_boot = lines["log_boot_id"].notna() & (lines["log_boot_id"] != boot)
+    is_late = lines["log_source"] != "kmsg"  # written long before it was read, perhaps
+    before = is_late & (other_boot | (lines["kernel_time_s"] < start_s - by_uptime.slack_s))
+    earlier: list[tuple[OomEvent, float]] = []
+    for _, row in lines[before].iterrows():
+        events = read(_as_text(row["kernel_time_s"], row["text"])).events
+        earlier += [(event, int(row["time_unix_ns"]) / 1e9) for event in events]
+    own = lines[~before]
+    text = "\n".join(map(_as_text, own["kernel_time_s"], own["text"]))
+    killed = tuple(event for event in read(text).events if not event.pid_is_intended_only)
+    behind_s = (own["kernel_time_s"] - own["time_s"])[~is_late].astype("float64")
+    clock = Clock(float(behind_s.max()), _SLACK_S + _LOOK_S) if len(behind_s) else by_uptime
+    return _Log(clock, killed, tuple(earlier), remarks)
+
+
+def _as_text(at_s: float, text: object) -> str:
+    """A line as dmesg prints it."""
+    return f"[{at_s:12.6f}] {'' if pd.isna(text) else text}"  # type: ignore[call-overload]

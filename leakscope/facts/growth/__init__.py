@@ -1,0 +1,1 @@
+"""Does the tree of processes grow, does one process, and is there an end in sight?"""

@@ -1,0 +1,37 @@
+"""The trend of a number of things that a job has open or alive: threads, children, descriptors."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..series.arithmetic import Floats
+from ..series.trend import Trend, judge
+from .processes import ProcessGrowth
+
+_LAST_SHARE = 0.1  # of the run: what is taken down then is taken down because the run is over
+_TAKEN_DOWN = 0.2  # of the rise: a pile loses a member now and then
+
+
+def up_to_the_end(time_s: Floats, count: Floats, owner: ProcessGrowth | None) -> tuple[Floats, Floats]:
+    """The series without the owner's shutdown, and without a last fall from the most there were.
+
+    A pile that is taken down with the job was there all the same. A saw-tooth, ended at a peak, stays one.
+    """
+    if owner is not None:
+        at_work = time_s <= owner.exit_s
+        time_s, count = time_s[at_work], count[at_work]
+    if not count.size:
+        return time_s, count
+    peak = count.size - 1 - int(np.argmax(count[::-1]))
+    fall, rise = count[peak] - count[-1], count[peak] - count.min()
+    is_late = time_s[-1] - time_s[peak] <= _LAST_SHARE * (time_s[-1] - time_s[0])
+    end = peak + 1 if is_late and fall > _TAKEN_DOWN * rise else count.size
+    return time_s[:end], count[:end]
+
+
+def judge_count(
+    time_s: Floats, count: Floats, owner: ProcessGrowth | None, *, min_count: int, min_fraction: float
+) -> Trend:
+    """Does it keep rising? Before the owner's first training step nothing is made again and again."""
+    started_s = owner.first_step_s if owner is not None else None
+    return judge(time_s, count, started_s=started_s, min_growth_bytes=min_count, min_growth_fraction=min_fraction)

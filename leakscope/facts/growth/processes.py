@@ -1,0 +1,143 @@
+"""The memory of each process over its life, and whether it grows.
+
+A process is judged on what it holds itself: private memory, shared memory and swap. Mapped files are left out: the
+kernel takes their pages back when it needs them. Pages that several processes share are counted once, by the
+proportional set size where the recorder read it; between two readings the share is interpolated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from ..series.arithmetic import Floats, level_at
+from ..series.trend import Trend, judge
+from ..tables import process_name, text_of
+from .sharing import Copied, Family, copied_by_takes, families, shares
+
+if TYPE_CHECKING:
+    from ...storage import Recording
+
+_Key = tuple[int, int]  # pid, start_ticks
+
+
+@dataclass(frozen=True, eq=False)
+class ProcessGrowth:
+    """One process over its life. **Units** seconds and bytes; ``held_bytes`` is what the trend judges."""
+
+    pid: int
+    start_ticks: int
+    name: str
+    role: str | None
+    time_s: Floats
+    private_bytes: Floats
+    shared_bytes: Floats
+    file_bytes: Floats
+    trend: Trend
+    growth_bytes: int = 0
+    exit_s: float = float("inf")
+    first_step_s: float | None = None
+    is_hidden: bool = False  # ``growth_bytes`` is what came into use of memory that had been freed before
+
+    @property
+    def held_bytes(self) -> Floats:
+        return self.private_bytes + self.shared_bytes
+
+    @property
+    def label(self) -> str:
+        return f"{self.name}[{self.pid}]"
+
+    def within(self, start_s: float, end_s: float) -> ProcessGrowth:
+        """The same process, its ``growth_bytes`` what it gained between two moments."""
+        start, end = (level_at(self.time_s, self.held_bytes, at_s) for at_s in (start_s, end_s))
+        return replace(self, growth_bytes=round(end) - round(start))
+
+
+def process_growths(recording: Recording) -> list[ProcessGrowth]:
+    """Every process that was ever seen to hold memory."""
+    steps = _first_steps_s(recording.tables["sentinels"])
+    of_command = families(recording.tables["processes"], recording.tables["process_samples"])
+    copied = copied_by_takes(recording.tables["takes"], recording.tables["processes"])
+    processes = (
+        _process(recording, key, rows, steps.get(key), of_command, copied.get(key[0], ()))
+        for key, rows in _by_process(recording.tables["process_samples"])
+    )
+    return [process for process in processes if process.time_s.size]
+
+
+def rounds_of(processes: Sequence[ProcessGrowth]) -> Floats:
+    """When the process seen longest was sampled and, before and after it, the others: all are read in one round."""
+    longest = max(processes, key=lambda p: (p.time_s[-1] - p.time_s[0], p.time_s.size))
+    first_s, last_s = longest.time_s[0] - 1, longest.time_s[-1] + 1
+    beyond = [p.time_s[(p.time_s < first_s) | (p.time_s > last_s)] for p in processes]
+    return np.unique(np.concatenate([longest.time_s, *beyond]))
+
+
+def alive_in(process: ProcessGrowth, rounds_s: Floats) -> NDArray[np.bool_]:
+    """In which rounds it was seen, and those between: one that came and went counts in its own round only."""
+    first, last = (int(np.abs(rounds_s - process.time_s[i]).argmin()) for i in (0, -1))
+    alive = np.zeros(rounds_s.size, dtype=bool)
+    alive[first : last + 1] = True
+    return alive
+
+
+def rows_of(frame: pd.DataFrame, process: ProcessGrowth) -> pd.DataFrame:
+    """The rows of one process in any table that has pid and start_ticks, by time."""
+    own = frame[frame["pid"] == process.pid]  # of a day's two million rows: the second question is put to few
+    own = own[own["start_ticks"].fillna(0) == process.start_ticks]
+    return own if own["time_s"].is_monotonic_increasing else own.sort_values("time_s", kind="stable")
+
+
+def _first_steps_s(sentinels: pd.DataFrame) -> dict[_Key, float]:
+    """When each process that trains made its first step, by its agent."""
+    rows = sentinels[sentinels["step"].notna() & sentinels["pid"].notna()]
+    rows = rows.sort_values("time_s", ascending=False)  # the earliest comes last and stays
+    keys = zip(rows["pid"].astype(int), rows["start_ticks"].fillna(0).astype(int))
+    return dict(zip(keys, rows["time_s"].astype(float)))
+
+
+def _by_process(samples: pd.DataFrame) -> list[tuple[_Key, pd.DataFrame]]:
+    groups = samples[samples["pid"].notna()].groupby(["pid", "start_ticks"], dropna=False)
+    return [((int(rows["pid"].iloc[0]), int(rows["start_ticks"].fillna(0).iloc[0])), rows) for _, rows in groups]
+
+
+def _process(
+    recording: Recording,
+    key: _Key,
+    rows: pd.DataFrame,
+    first_step_s: float | None,
+    of_command: Mapping[str, Family],
+    copied: Sequence[Copied],
+) -> ProcessGrowth:
+    known = recording.tables["processes"]
+    known = known[(known["pid"] == key[0]) & (known["start_ticks"] == key[1])]
+    row = known.iloc[-1] if len(known) else None
+    time_s, private, shared, file = shares(rows, of_command.get(text_of(row, "cmdline") or "", Family()), copied)
+    exit_s = _exit_s(recording.tables["agent_notes"], key)
+    at_work = time_s <= exit_s
+    if at_work.sum() >= 2:  # what a program gives back while it shuts down says nothing about its life
+        time_s, private, shared, file = (values[at_work] for values in (time_s, private, shared, file))
+    return ProcessGrowth(
+        *key,
+        process_name(row),
+        text_of(row, "role"),
+        time_s,
+        private,
+        shared,
+        file,
+        judge(time_s, private + shared, started_s=first_step_s),
+        exit_s=exit_s,
+        first_step_s=first_step_s,
+    )
+
+
+def _exit_s(notes: pd.DataFrame, key: _Key) -> float:
+    """When the interpreter began to shut down, by its agent; infinite where it did not say."""
+    exits = notes[notes["note"].eq("exit").fillna(False)]
+    own = exits[exits["pid"].eq(key[0]).fillna(False) & (exits["start_ticks"].fillna(0) == key[1])]
+    return float(own["time_s"].iloc[-1]) if len(own) else float("inf")

@@ -1,0 +1,92 @@
+"""What the judges of growth are asked: the tree's memory while it was at work, and what an answer looks like."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from ..series.arithmetic import Floats
+from ..series.trend import DRIFT_BYTES, Trend, judge
+from .processes import ProcessGrowth, alive_in, rounds_of, rows_of
+
+if TYPE_CHECKING:
+    from ...storage import Recording
+
+_NOT_REGAINED = 0.75  # of what there was before a kill: less, and nobody went on with the work
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """The tree's ``held_bytes`` at ``time_s``, all processes added up, and its ``trend`` over time.
+
+    ``worker`` is the process that holds most when it is last seen: its steps and its end are those of the job.
+    ``sentinels`` are its rows of that table.
+    """
+
+    processes: Sequence[ProcessGrowth]
+    worker: ProcessGrowth
+    sentinels: pd.DataFrame
+    time_s: Floats
+    held_bytes: Floats
+    trend: Trend
+
+
+@dataclass(frozen=True)
+class Opinion:
+    """That memory grows without end, between two moments, and why. A judge who does not see that has none.
+
+    ``hidden_bytes``: what the worker gained, where its resident memory does not show it.
+    """
+
+    reason: str
+    start_s: float
+    end_s: float
+    hidden_bytes: int | None = None
+
+
+def case_of(recording: Recording, processes: Sequence[ProcessGrowth]) -> Case:
+    """**Errors** ValueError where there is no process."""
+    worker = max(processes, key=lambda p: float(p.held_bytes[-1]))
+    time_s, held = _sum(processes)
+    ended_s = min(worker.exit_s, _killed_s(recording.tables["processes"], processes, time_s, held))
+    at_work = time_s <= ended_s
+    if at_work.sum() >= 2:
+        time_s, held = time_s[at_work], held[at_work]
+    drift_bytes = DRIFT_BYTES * (1 + max(1, sum(_lasts(p, time_s) for p in processes)))
+    trend = judge(time_s, held, started_s=worker.first_step_s, min_growth_bytes=drift_bytes)
+    return Case(processes, worker, rows_of(recording.tables["sentinels"], worker), time_s, held, trend)
+
+
+def _lasts(process: ProcessGrowth, time_s: Floats) -> bool:
+    """For half of the time at least."""
+    return bool(process.time_s[-1] - process.time_s[0] >= 0.5 * (time_s[-1] - time_s[0]))
+
+
+def _sum(processes: Sequence[ProcessGrowth]) -> tuple[Floats, Floats]:
+    """The tree's series, in the rounds of the recorder."""
+    time_s = rounds_of(processes)
+    held = np.zeros_like(time_s)
+    for p in processes:
+        alive = alive_in(p, time_s)
+        held[alive] += np.interp(time_s[alive], p.time_s, p.held_bytes)
+    return time_s, held
+
+
+def _killed_s(table: pd.DataFrame, processes: Sequence[ProcessGrowth], time_s: Floats, held: Floats) -> float:
+    """When SIGKILL took the process with most of the memory for good: what comes after says nothing about a leak.
+
+    Infinite where that did not happen, or where memory came back: workers that are killed and started again.
+    """
+    killed = table[table["exit_signal"].eq(signal.SIGKILL).fillna(False) & table["pid"].notna()]
+    keys = set(zip(killed["pid"].astype(int), killed["start_ticks"].fillna(0).astype(int)))
+    for process in sorted(processes, key=lambda p: float(p.time_s[-1])):
+        end_s, before = float(process.time_s[-1]), float(held[time_s <= process.time_s[-1]][-1])
+        was_most = (process.pid, process.start_ticks) in keys and process.held_bytes[-1] >= 0.5 * before
+        if was_most and held[time_s > end_s].max(initial=0.0) < _NOT_REGAINED * before:
+            return end_s
+    return float("inf")

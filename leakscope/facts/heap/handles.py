@@ -1,0 +1,81 @@
+"""Containers and chains whose members are handles: Python objects that stand for memory which nobody can weigh.
+
+A model of a library, a database row, a decoded image: the object is small, and what it holds is not Python's. Named
+only where the holders that can be weighed explain less than half of the growth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from .paths import Accumulation, Heap, Place, keeps_growing, user_place
+
+_MIN_MEMBERS = 4
+_ALIKE = 2.0  # in proportion: no interval has more than twice, or less than half, of what all have for each member
+_IN_PROPORTION, _BY_COUNT = 0.9, 0.5  # of what is missing, put down to it: where memory grew in step, and else
+_DEPTH = 6
+
+
+class _Candidate(NamedTuple):
+    place: Place
+    handle: Place
+    bytes_each: float | None
+
+    @property
+    def gained(self) -> float:
+        return float(self.place.length[-1] - self.place.length[0])
+
+
+def handles(
+    inventory: Heap, known: Sequence[Accumulation], missing_bytes: float, package: str | None
+) -> list[Accumulation]:
+    """The container that gained most such members; those in step with memory come first.
+
+    Members are handles if they are, or hold, objects that Python cannot see into; or objects of ``package``, under
+    whose calls memory grew outside Python, as long as that was in step with their number.
+    """
+    taken = {id(h.place) for h in known}
+    candidates = [c for p in inventory.places if id(p) not in taken and (c := _candidate(inventory, p, package))]
+    if not candidates:
+        return []
+    best = max(candidates, key=lambda c: (c.bytes_each is not None, c.gained))
+    share = _BY_COUNT if best.bytes_each is None else _IN_PROPORTION
+    gained_bytes = max(best.place.growth_bytes, 0.0) + share * missing_bytes
+    return [Accumulation(best.place, gained_bytes, (), is_guess=True, handle=best.handle, bytes_each=best.bytes_each)]
+
+
+def _candidate(inventory: Heap, place: Place, package: str | None) -> _Candidate | None:
+    if not place.has_length or not keeps_growing(place.length, min_persistence=0.9):
+        return None
+    if place.length[-1] - place.length[0] < _MIN_MEMBERS or not user_place(place).is_user:
+        return None  # the lengths of what libraries hold are estimates from a few of them
+    bytes_each = _bytes_each(inventory, place)
+    handle = _below(place, lambda p: bool(p.row["opaque"]))
+    if handle is None and package and bytes_each is not None:
+        handle = _below(place, lambda p: p.type_name.split(".", 1)[0] == package)
+    return None if handle is None else _Candidate(place, handle, bytes_each)
+
+
+def _bytes_each(inventory: Heap, place: Place) -> float | None:
+    """What came into use for each member that was added; None if that differs too much between the inventories."""
+    members = np.diff(place.length)
+    in_use = np.diff(inventory.rss_bytes - inventory.free_bytes)
+    if members.size < 2 or not (members > 0).all():
+        return None
+    each = float(in_use.sum() / members.sum())
+    alike = (in_use / members >= each / _ALIKE) & (in_use / members <= each * _ALIKE)
+    return each if each > 0 and alike.all() else None
+
+
+def _below(place: Place, is_handle: Callable[[Place], bool], depth: int = _DEPTH) -> Place | None:
+    """The nearest one; the links of a chain are its members."""
+    level = [place] if place.row["chained"] else list(place.children)
+    for _ in range(depth):
+        found = next((p for p in level if is_handle(p)), None)
+        if found is not None:
+            return found
+        level = [child for p in level for child in p.children]
+    return None

@@ -1,0 +1,367 @@
+"""The inventories of one process laid over each other: for each path from a root, its figures at every take.
+
+A *growing* path is one whose bytes kept rising; the holder of a leak is the last path on the way down that is itself
+stable while its contents multiply (the accumulation point): ``trainer.history``, not its ten thousand members.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .one_name import under_one_name
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ...storage import Recording
+
+Floats = NDArray[np.float64]
+
+# At the end of a run the locals of main() are gone: what such a take shows is no decline.
+_LAST_REASONS = ("exit", "exception")
+OUTSIDE = "outside"  # a root kind: objects that only C code holds
+_LOOKED_FOR_LATER = ("library", OUTSIDE)
+GRAPH_TYPE = "torch autograd graph"  # as agent/autograd.py names it
+
+
+@dataclass(eq=False)
+class Place:
+    """One path and what was found there. **Shape** every array has one value a take, 0 where the path was absent."""
+
+    path: str
+    type_name: str
+    row: dict[str, Any]
+    deep_bytes: Floats
+    array_bytes: Floats
+    tensor_bytes: Floats
+    count: Floats
+    length: Floats
+    has_length: bool = False
+    first_seen: int = 0  # where earlier inventories did not look (a library): what is before is an estimate
+    most_nodes: float = 0.0  # of an autograd graph, in any take of the run: later ones follow less of it
+    parent: Place | None = None
+    children: list[Place] = field(default_factory=list)
+
+    @property
+    def growth_bytes(self) -> float:
+        return float(self.deep_bytes[-1] - self.deep_bytes[0])
+
+    @property
+    def is_user(self) -> bool:
+        return bool(self.row["is_user"])
+
+    @property
+    def root_kind(self) -> str:
+        kind = self.row["root_kind"]
+        return kind if isinstance(kind, str) else ""
+
+
+@dataclass(frozen=True, eq=False)
+class Heap:
+    """The inventories of one process. ``time_s``, ``rss_bytes``, ``free_bytes``, ``step``: one value a take.
+
+    ``free_bytes`` is what malloc keeps free; zeros where nobody read it.
+    """
+
+    pid: int
+    time_s: Floats
+    rss_bytes: Floats
+    free_bytes: Floats
+    step: Floats
+    takes: tuple[int, ...]
+    truncated: bool
+    roots: tuple[Place, ...]
+    places: tuple[Place, ...]
+
+
+def heaps(recording: Recording, pid: int, start_s: float, end_s: float) -> Iterator[Heap]:
+    """The inventories of a process in a window that may be compared: those that are whole, then all.
+
+    One that was cut short shows less than there was. Where the whole ones leave most of the window dark, either set
+    may tell more.
+    """
+    takes = recording.tables["takes"]
+    takes = _since_training_began(takes[takes["pid"] == pid], end_s)
+    whole = takes[~takes["truncated"].fillna(False).astype(bool)]
+    inside = whole[(whole["time_s"] >= start_s) & (whole["time_s"] <= end_s + 1)]
+    if 2 <= len(inside[~inside["reason"].isin(_LAST_REASONS)]) < len(takes):
+        yield from _heap(recording, _takes(whole, start_s, end_s), pid)
+    yield from _heap(recording, _takes(takes, start_s, end_s), pid)
+
+
+def _since_training_began(takes: pd.DataFrame, end_s: float) -> pd.DataFrame:
+    """Without those before the first optimizer step, where two remain: it makes the optimizer's state, once."""
+    trained = takes[takes["step"].notna()]
+    regular = trained[~trained["reason"].isin(_LAST_REASONS) & (trained["time_s"] <= end_s + 1)]
+    return trained if len(regular) >= 2 else takes
+
+
+def heap(recording: Recording, pid: int, start_s: float, end_s: float) -> Heap | None:
+    """The set of inventories to be believed first; None where no two can be compared."""
+    return next(heaps(recording, pid, start_s, end_s), None)
+
+
+def _heap(recording: Recording, takes: pd.DataFrame, pid: int) -> Iterator[Heap]:
+    if len(takes) < 2:
+        return
+    numbers = [int(n) for n in takes["take"]]
+    rows = recording.tables["holders"]
+    rows = rows[(rows["pid"] == pid) & rows["path"].notna()]
+    truncated = takes["truncated"].fillna(False).to_numpy(dtype=bool)
+    places = _places(rows[rows["take"].isin(numbers)], numbers)
+    _measure_graphs(places, rows[rows["type_name"] == GRAPH_TYPE])
+    time_s = takes["time_s"].to_numpy(dtype=np.float64)
+    _fill_unseen(places, time_s, truncated)
+    yield Heap(
+        pid=pid,
+        time_s=time_s,
+        rss_bytes=takes["rss_bytes"].to_numpy(dtype=np.float64, na_value=np.nan),
+        free_bytes=_free_bytes(recording.tables["sentinels"], pid, time_s),
+        step=takes["step"].to_numpy(dtype=np.float64, na_value=np.nan),
+        takes=tuple(numbers),
+        truncated=bool(truncated.any()),
+        roots=tuple(p for p in places if p.parent is None),
+        places=tuple(places),
+    )
+
+
+def _takes(takes: pd.DataFrame, start_s: float, end_s: float) -> pd.DataFrame:
+    """Those in the window, with one before it as their base where they are few.
+
+    A process that ended by an exception is also judged on the take made then, since its frames still stood.
+    """
+    takes = takes.sort_values("take")
+    regular = takes[~takes["reason"].isin(_LAST_REASONS)]
+    last = takes[takes["reason"] == "exception"]
+    inside = regular[(regular["time_s"] >= start_s) & (regular["time_s"] <= end_s + 1)]
+    before = regular[regular["time_s"] < start_s].tail(1)
+    if len(inside) >= 3:
+        return inside
+    if len(inside) + len(before) >= 2:
+        return _concat(before, inside)
+    return _concat(regular.tail(2), last.tail(1)) if len(regular) < 2 else regular.tail(3)
+
+
+def _concat(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.concat([first, second]) if len(first) and len(second) else (first if len(first) else second)
+
+
+def _free_bytes(sentinels: pd.DataFrame, pid: int, at_s: Floats) -> Floats:
+    own = sentinels[(sentinels["pid"] == pid) & sentinels["malloc_free_bytes"].notna()].sort_values("time_s")
+    if not len(own):
+        return np.zeros(len(at_s))
+    read_s = own["time_s"].to_numpy(dtype=np.float64)
+    free: Floats = np.interp(at_s, read_s, own["malloc_free_bytes"].to_numpy(dtype=np.float64))
+    return free
+
+
+def _fill_unseen(places: list[Place], time_s: Floats, truncated: NDArray[np.bool_]) -> None:
+    """What an inventory did not come to is not nothing: it gets the figures of the last that did, or else the next.
+
+    An inventory that was cut short may miss any place. Libraries, and what C code holds, are looked into only
+    from the moment that memory grows which users' names do not explain: it was growing before, so what was seen is
+    carried back in a straight line.
+    """
+    for place in places:
+        seen = place.count > 0
+        first = int(np.argmax(seen))
+        late = place.root_kind in _LOOKED_FOR_LATER
+        place.first_seen = first if late else 0
+        later = np.flatnonzero(seen)[1:]
+        for i in np.flatnonzero(~seen):
+            if not truncated[i] and not (i < first and late):
+                continue
+            before = np.flatnonzero(seen[:i])
+            source = int(before[-1]) if len(before) else first
+            back, end = 0.0, first
+            if i < first and len(later):
+                end = int(later[-1])
+                back = (time_s[first] - time_s[i]) / (time_s[end] - time_s[first])
+            elif i < first and place.root_kind == OUTSIDE:  # seen once; it was looked for because it piles up
+                back = (time_s[first] - time_s[i]) / max(time_s[first], 1e-9)
+            for figures in (place.deep_bytes, place.array_bytes, place.tensor_bytes, place.count, place.length):
+                rise = max(0.0, figures[end] - (figures[first] if end > first else 0.0)) if back else 0.0
+                figures[i] = max(0.0, figures[source] - rise * back)
+
+
+def _places(rows: pd.DataFrame, takes: list[int]) -> list[Place]:
+    position = {take: i for i, take in enumerate(takes)}
+    size = len(takes)
+    places: dict[tuple[str, str], Place] = {}
+    by_path: dict[str, Place] = {}
+    records: list[dict[str, Any]] = rows.to_dict("records")  # type: ignore[assignment]
+    for row in map(_as_written, records):
+        key = (row["path"], row["type_name"])
+        place = places.get(key)
+        if place is None:
+            deep, array, tensor, count, length = np.zeros((5, size))
+            place = places[key] = Place(*key, row, deep, array, tensor, count, length)
+        i = position[int(row["take"])]
+        place.row = row  # the newest description counts
+        place.deep_bytes[i] += _number(row["deep_bytes"])
+        place.array_bytes[i] += _number(row["array_deep_bytes"])
+        place.tensor_bytes[i] += _number(row["tensor_deep_bytes"])
+        place.count[i] += _number(row["object_count"])
+        place.length[i] += _number(row["length"])
+        place.has_length |= _is_number(row["length"])
+    for place in places.values():
+        if place.row["chained"] and not place.has_length:
+            place.length, place.has_length = place.count.copy(), True  # a chain is as long as it has links
+        known = by_path.get(place.path)
+        # Two types at one path (an attribute that was rebound): children hang below the larger one.
+        if known is None or known.deep_bytes[-1] < place.deep_bytes[-1]:
+            by_path[place.path] = place
+    for place in places.values():
+        parent = place.row["parent_path"]
+        if isinstance(parent, str) and parent in by_path and by_path[parent] is not place:
+            place.parent = by_path[parent]
+            place.parent.children.append(place)
+    return under_one_name(list(places.values()))
+
+
+def _measure_graphs(places: list[Place], rows: pd.DataFrame) -> None:
+    graphs = {place.path: place for place in places if place.type_name == GRAPH_TYPE}
+    for written, count in zip(rows["path"], rows["object_count"]):
+        place = graphs.get(_MODULE_DICT.sub(r".\1", written))
+        if place is not None:
+            place.most_nodes = max(place.most_nodes, _number(count))
+
+
+# Where a torch module keeps what the user wrote as ``model.part``.
+_MODULE_DICTS = ("._modules", "._parameters", "._buffers")
+_MODULE_DICT = re.compile(r"\._(?:modules|parameters|buffers)\['(\w+)'\]")
+
+
+def _as_written(row: dict[str, Any]) -> dict[str, Any]:
+    path, parent = row["path"], row["parent_path"]
+    match = _MODULE_DICT.search(path)
+    if match is None:
+        return row
+    row = {**row, "path": _MODULE_DICT.sub(r".\1", path), "parent_path": _MODULE_DICT.sub(r".\1", parent)}
+    last = list(_MODULE_DICT.finditer(path))[-1]
+    if last.end() == len(path):
+        row |= {"variable": last[1], "edge_kind": "attribute"}
+    return row
+
+
+def _number(value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return 0.0
+    return number if number == number else 0.0
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and value == value
+
+
+def keeps_growing(values: Floats, *, min_persistence: float = 0.6, min_recent_fraction: float = 0.15) -> bool:
+    """Rose more than it fell, and also lately.
+
+    ``min_persistence``: net growth over the sum of all changes; a saw-tooth is near 0, a steady rise is 1.
+    ``min_recent_fraction``: of the growth that came in the second half; a cache that filled early shows 0, a steady
+    rise 0.5, jumps at a few evaluations still something.
+    """
+    changes = np.diff(values)
+    total = float(np.abs(changes).sum())
+    net = float(values[-1] - values[0])
+    if total <= 0 or net <= 0 or net / total < min_persistence:
+        return False
+    if len(values) < 4:
+        return True
+    middle = values[(len(values) - 1) // 2]
+    return float(values[-1] - middle) >= min_recent_fraction * net
+
+
+def multiplies(place: Place, *, min_ratio: float = 1.25, max_size_ratio: float = 1.6) -> bool:
+    """More objects at this path rather than larger ones: it is what accumulates, its parent is what holds it."""
+    seen = np.flatnonzero(place.count > 0)
+    if not len(seen):
+        return False
+    first, last = min(max(seen[0], place.first_seen), seen[-1]), seen[-1]
+    if first == last or place.count[-1] <= 0:
+        return bool(place.count[-1] > 1)
+    count_ratio = place.count[-1] / place.count[first]
+    size_ratio = (place.deep_bytes[-1] / place.count[-1]) / max(place.deep_bytes[first] / place.count[first], 1.0)
+    if place.count[-1] - place.count[first] < 2 or count_ratio < min_ratio:
+        return False
+    return bool(size_ratio <= max_size_ratio or size_ratio <= count_ratio)
+
+
+@dataclass(frozen=True, eq=False)
+class Accumulation:
+    """A place whose contents multiply; ``members`` are the paths below it that carry the growth.
+
+    ``is_guess``: its growth was not weighed, but put down to it for want of another. ``handle``: what its members are
+    or hold that stands for memory outside Python, ``bytes_each`` of it for each member, where it grew in step.
+    """
+
+    place: Place | None
+    growth_bytes: float
+    members: tuple[Place, ...]
+    is_guess: bool = False
+    handle: Place | None = None
+    bytes_each: float | None = None
+
+
+def accumulations(roots: tuple[Place, ...], threshold_bytes: float) -> Iterator[Accumulation]:
+    """Every accumulation point with at least ``threshold_bytes`` of lasting growth, in no order."""
+    for root in roots:
+        if root.growth_bytes >= threshold_bytes and keeps_growing(root.deep_bytes):
+            if multiplies(root) and root.root_kind == "thread":
+                continue  # ever more threads, each with its locals: that is thread-pileup's finding
+            if multiplies(root) and root.root_kind in ("task", "generator", "frame", OUTSIDE):
+                yield Accumulation(root, root.growth_bytes, (root,))
+            else:
+                yield from _below(root, threshold_bytes)
+
+
+def _below(place: Place, threshold_bytes: float) -> Iterator[Accumulation]:
+    growing = [c for c in place.children if c.growth_bytes >= threshold_bytes and keeps_growing(c.deep_bytes)]
+    members = [c for c in growing if _may_be_member(c) and multiplies(c)]
+    for child in growing:
+        if child not in members:
+            yield from _below(child, threshold_bytes)
+    rest = place.growth_bytes - sum(c.growth_bytes for c in growing if c not in members)
+    if members or (not growing and rest >= threshold_bytes) or rest >= max(threshold_bytes, 0.5 * place.growth_bytes):
+        yield Accumulation(place, rest, tuple(members))
+
+
+def _may_be_member(place: Place) -> bool:
+    """The dicts in which a torch module keeps its parts are no members of it, though each part has such dicts, too."""
+    return place.row["edge_kind"] in _MEMBER_EDGES and not place.path.endswith(_MODULE_DICTS)
+
+
+_MEMBER_EDGES = frozenset(("item", "key", "reference", "base", "attribute", "local"))
+
+
+def user_place(place: Place) -> Place:
+    """The nearest place up the path that the user's own code names; the place itself if there is none."""
+    found: Place | None = place
+    while found is not None:
+        named = found.is_user and found.row["edge_kind"] in NAMING_EDGES
+        if named and not found.path.endswith(_MODULE_DICTS):
+            return found
+        found = found.parent
+    return place
+
+
+NAMING_EDGES = frozenset(("local", "global", "attribute", "class-attribute", "cell", "default", "cache"))
+
+
+def heaviest_leaf(place: Place) -> Place:
+    """Down the path that carries most of the growth: what the memory is made of in the end."""
+    while True:
+        heavy = [c for c in place.children if c.growth_bytes >= 0.5 * place.growth_bytes > 0]
+        if not heavy:
+            return place
+        place = max(heavy, key=lambda c: c.growth_bytes)

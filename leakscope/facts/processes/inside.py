@@ -1,0 +1,101 @@
+"""Python processes that were only seen from outside, and why: what a report has to admit before it rules things out."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from ...units import GiB, format_bytes
+from ..tables import process_name, text_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ...storage import Recording
+
+_LEAST_LIFE_S = 3.0  # a process that lives shorter gets no inventory anyway
+_MOST_NOTES = 4
+# Below these the agent stays away: it would take address space that the job may need (agent/address_space.py).
+_SCARCE = {"rlimit-as": (4 * GiB, "ulimit -v"), "rlimit-data": (1 * GiB, "ulimit -d")}
+
+
+def not_looked_at(recording: Recording) -> list[str]:
+    """Sentences for a report: processes without an inside view, and what the agents left undone."""
+    return [*_without_inside_view(recording), *_left_undone(recording)]
+
+
+def _left_undone(recording: Recording) -> list[str]:
+    """What the agents wrote down about inventories they did not take, each thing once."""
+    notes = recording.tables["agent_notes"]
+    notes = notes[notes["note"].isin(["take-skipped", "failed", "take-interrupted"])]
+    sentences = [f"an inventory is missing: {text}" for text in notes["text"].dropna().drop_duplicates()]
+    return [*sentences[:_MOST_NOTES], *_reduced(recording)]
+
+
+def _reduced(recording: Recording) -> list[str]:
+    """Processes with more objects than could be looked at without a pause that somebody would notice."""
+    notes = recording.tables["agent_notes"]
+    notes = notes[notes["note"] == "reduced-take"].drop_duplicates(["pid", "start_ticks"])
+    processes = recording.tables["processes"].drop_duplicates(["pid", "start_ticks"], keep="last")
+    known = {(row["pid"], row["start_ticks"]): process_name(row) for _, row in processes.iterrows()}
+    sentences = [
+        f"{known.get((pid, ticks), '')}[{int(pid)}]: {text}"
+        for pid, ticks, text in zip(notes["pid"], notes["start_ticks"], notes["text"])
+    ]
+    if len(sentences) > _MOST_NOTES:
+        sentences[_MOST_NOTES:] = [f"and so in {len(sentences) - _MOST_NOTES} more processes"]
+    return sentences
+
+
+def _without_inside_view(recording: Recording) -> list[str]:
+    """One sentence for each longer-lived Python process without an agent, at most a few."""
+    if str((recording.meta.get("options") or {}).get("agent")) in ("off", "False"):
+        return ["no inside view: recorded with --agent off"]
+    seen = recording.tables["agent_notes"]
+    known = {(int(p), int(t)) for p, t in zip(seen["pid"].dropna(), seen["start_ticks"].dropna())}
+    sentences = []
+    for _, row in recording.tables["processes"].dropna(subset=["pid", "start_ticks"]).iterrows():
+        key = int(row["pid"]), int(row["start_ticks"])
+        if key in known or not _is_python(row) or _life_s(recording, row) < _LEAST_LIFE_S:
+            continue
+        sentences.append(f"no inside view of {process_name(row)}[{int(row['pid'])}]: {_reason(recording, row)}")
+    if len(sentences) > _MOST_NOTES:
+        sentences[_MOST_NOTES:] = [f"and of {len(sentences) - _MOST_NOTES} more Python processes"]
+    return sentences
+
+
+def _is_python(row: pd.Series[Any]) -> bool:
+    exe = (text_of(row, "exe") or text_of(row, "comm") or "").rsplit("/", 1)[-1]
+    return exe.startswith(("python", "pypy"))
+
+
+def _life_s(recording: Recording, row: pd.Series[Any]) -> float:
+    samples = recording.tables["process_samples"]
+    own = samples[(samples["pid"] == row["pid"]) & (samples["start_ticks"] == row["start_ticks"])]
+    return float(own["time_s"].max() - own["time_s"].min()) if len(own) else 0.0
+
+
+def _reason(recording: Recording, row: pd.Series[Any]) -> str:
+    """A limit that leaves no room, the interpreter's options that keep PYTHONPATH or site from being read, or a guess.
+
+    A limit that the program set itself comes after the agent, who then was there.
+    """
+    limits = recording.tables["limit_samples"]
+    limits = limits[(limits["pid"] == row["pid"]) & (limits["start_ticks"] == row["start_ticks"])]
+    for _, limit in limits.drop_duplicates("limit_name").iterrows():
+        least_bytes, command = _SCARCE.get(str(limit["limit_name"]), (0, ""))
+        if limit["limit_bytes"] < least_bytes:
+            text = f"its memory is limited to {format_bytes(int(limit['limit_bytes']))} ({command})"
+            return f"{text}, and below {format_bytes(least_bytes)} the agent takes none of it"
+    try:
+        words = shlex.split(text_of(row, "cmdline") or "")
+    except ValueError:
+        words = []
+    for word in words[1:]:
+        if not word.startswith("-") or word in ("-c", "-m", "-"):
+            break
+        if not word.startswith("--"):
+            for flag in "IES":
+                if flag in word[1:]:
+                    return f"started with -{flag}"
+    return "the agent did not start there (PYTHONPATH replaced, a frozen program, or a free-threaded Python)"

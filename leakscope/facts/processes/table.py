@@ -1,0 +1,242 @@
+"""The processes of a recording: who was born, who died, what each was for, how busy it was, what it really cost.
+
+Resident memory cannot be added up: each process counts the pages it shares with others in full. What can be added up
+is the proportional set size (PSS); what ending a process frees is its private memory.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from ...findings import ProcessRow
+from ..growth.processes import ProcessGrowth
+from ..growth.tree import tree_growth
+from ..series.arithmetic import Floats, level_at
+from ..tables import int_of, process_name, text_of
+
+if TYPE_CHECKING:
+    from ...storage import Recording
+
+_CACHE = "_processes"
+_IDLE_SHARE = 0.05  # of a core: a worker that waits in a poll loop uses less
+_END_S = 1.0  # helpers end a moment before or after the process they work for
+_SHOWN = 12
+DATALOADER_WORKER, COMPILE_WORKER = "dataloader-worker", "compile-worker"
+# By what the agent in a forked child says of who forked it.
+_FORKED_BY = {"datasets": "datasets-worker", "a DataLoader": DATALOADER_WORKER, "a pool": "pool-worker"}
+_FORKS = ("python-fork", *_FORKED_BY.values())
+
+
+@dataclass(frozen=True, eq=False)
+class Process:
+    """One process over its life. ``died_s`` is infinite while it lives; ``growth`` None: it left no memory sample.
+
+    ``samples`` are its rows of ``process_samples``, by time.
+    """
+
+    pid: int
+    ppid: int
+    name: str
+    role: str
+    command: str
+    born_s: float
+    died_s: float
+    exit_code: int | None
+    exit_signal: int | None
+    samples: pd.DataFrame
+    growth: ProcessGrowth | None
+
+    @property
+    def label(self) -> str:
+        return f"{self.name}[{self.pid}]"
+
+    @property
+    def is_fork(self) -> bool:
+        """A copy of its parent's memory: it shares pages until somebody writes to them."""
+        if self.role == COMPILE_WORKER:
+            return not any(
+                word in self.command for word in ("_inductor", "multiprocessing.")
+            )  # a sidecar's, or spawned
+        return self.role in _FORKS
+
+    def value_at(self, column: str, at_s: float) -> float:
+        """A column of the samples at a moment of its life, or a moment before or after it; else 0."""
+        if not self.born_s - _END_S <= at_s <= self.died_s + _END_S:
+            return 0.0
+        return float(self.values_at(column, np.clip([at_s], self.born_s, self.died_s))[0])
+
+    def values_at(self, column: str, at_s: Floats) -> Floats:
+        """A column at moments of its life, between two readings in a straight line; 0 before and after."""
+        time_s, values = series(self.samples, column)
+        if not time_s.size:
+            return np.zeros_like(at_s)
+        return np.where((self.born_s <= at_s) & (at_s <= self.died_s), np.interp(at_s, time_s, values), 0.0)
+
+    def busy_share(self, start_s: float, end_s: float) -> float:
+        """Share of a core it used between two moments."""
+        used = self.value_at("cpu_s", end_s) - self.value_at("cpu_s", start_s)
+        return max(0.0, used) / max(end_s - start_s, 1e-9)
+
+    def is_idle(self, start_s: float, end_s: float) -> bool:
+        return self.busy_share(start_s, end_s) < _IDLE_SHARE
+
+
+def processes(recording: Recording) -> list[Process]:
+    """Every process of the tree, by birth; computed once per recording."""
+    known: list[Process] | None = recording.__dict__.get(_CACHE)
+    if known is None:
+        known = _processes(recording)
+        recording.__dict__[_CACHE] = known
+    return known
+
+
+def series(rows: pd.DataFrame, column: str) -> tuple[Floats, Floats]:
+    """Times and values of a column where it was read."""
+    rows = rows[rows[column].notna()]
+    return rows["time_s"].to_numpy(dtype=np.float64), rows[column].to_numpy(dtype=np.float64)
+
+
+def alive_counts(some: Iterable[Process], time_s: Floats) -> Floats:
+    """How many of them lived at each of these moments."""
+    members = list(some)
+    born, died = np.sort([p.born_s for p in members]), np.sort([p.died_s for p in members])
+    alive = np.searchsorted(born, time_s, side="right") - np.searchsorted(died, time_s, side="right")
+    return alive.astype(np.float64)
+
+
+def copied_bytes(process: Process, start_s: float, end_s: float) -> float:
+    """Bytes that stopped being shared between two moments: each side of a fork counts its own copy since then.
+
+    Anonymous memory counts shared pages in full from the start, so copying one raises the share and not the pages.
+    """
+    if process.growth is None:
+        return 0.0
+    held = process.growth.held_bytes
+    gained = level_at(process.growth.time_s, held, end_s) - level_at(process.growth.time_s, held, start_s)
+    return max(0.0, gained - added_bytes(process, start_s, end_s))
+
+
+def added_bytes(process: Process, start_s: float, end_s: float) -> float:
+    """Pages a process added itself between two moments."""
+    time_s, anon = series(process.samples, "anon_bytes")
+    return max(0.0, level_at(time_s, anon, end_s) - level_at(time_s, anon, start_s))
+
+
+def process_rows(recording: Recording) -> list[ProcessRow]:
+    """One row for each role and program, those with most memory first.
+
+    Figures are of the moment at which the whole tree held most, so that rows add up to what there was; a role that was
+    not alive then shows what it had at its own most.
+    """
+    groups: dict[tuple[str, str], list[Process]] = defaultdict(list)
+    for process in processes(recording):
+        groups[process.role, process.name].append(process)
+    tree = tree_growth(recording)
+    end_s = float(tree.time_s[-1]) if tree.time_s.size else 0.0
+    peak_s = _most_s(tree.time_s, _without_spikes(tree.held_bytes))
+    rows = [_row(name, role, members, peak_s, end_s) for (role, name), members in groups.items()]
+    rows.sort(key=lambda row: (-row.pss_bytes, -row.count, row.process))
+    return rows[:_SHOWN]
+
+
+def _most_s(time_s: Floats, values: Floats) -> float:
+    return float(time_s[int(np.argmax(values))]) if time_s.size else 0.0
+
+
+def _without_spikes(values: Floats) -> Floats:
+    """The median of each value and its neighbours: processes are read one after the other, also while one forks."""
+    padded = np.pad(values, 2, mode="edge") if values.size else np.empty(0)
+    return np.median([padded[n : n + values.size] for n in range(5)], axis=0)
+
+
+def _own_peak_s(members: Sequence[Process]) -> float:
+    """The moment at which they together had most resident memory."""
+    read = [series(process.samples, "rss_bytes")[0] for process in members]
+    time_s = np.unique(np.concatenate(read)) if read else np.empty(0)
+    return _most_s(time_s, np.sum([process.values_at("rss_bytes", time_s) for process in members], axis=0))
+
+
+def _row(name: str, role: str, members: list[Process], peak_s: float, end_s: float) -> ProcessRow:
+    at_s = peak_s if any(p.born_s <= peak_s <= p.died_s for p in members) else _own_peak_s(members)
+    first_s, last_s = min(p.born_s for p in members), min(end_s, max(p.died_s for p in members))
+
+    def total(column: str) -> int:
+        return round(sum(float(p.values_at(column, np.array([at_s]))[0]) for p in members))
+
+    lives = [min(p.died_s, end_s) - p.born_s for p in members]
+    busy_s = sum(p.value_at("cpu_s", min(p.died_s, end_s)) for p in members)
+    return ProcessRow(
+        process=name,
+        role=role,
+        count=len(members),
+        most_at_once=int(alive_counts(members, np.array([p.born_s for p in members])).max()),
+        lifetime_s=round(float(np.median(lives)), 1),
+        busy_share=round(busy_s / max(sum(lives), 1e-9), 4),
+        pss_bytes=total("pss_bytes"),
+        private_bytes=total("uss_bytes"),
+        rss_bytes=total("rss_bytes"),
+        thread_count=total("thread_count"),
+        fd_count=total("fd_count"),
+        first_s=round(first_s, 1),
+        last_s=round(last_s, 1),
+    )
+
+
+def _processes(recording: Recording) -> list[Process]:
+    told = _roles_told(recording)
+    growth = {(p.pid, p.start_ticks): p for p in tree_growth(recording).processes}
+    found = []
+    samples = {
+        (int(rows["pid"].iloc[0]), int(rows["start_ticks"].iloc[0])): rows.sort_values("time_s", kind="stable")
+        for _, rows in recording.tables["process_samples"].groupby(["pid", "start_ticks"])
+    }
+    none = recording.tables["process_samples"].iloc[:0]
+    for _, row in recording.tables["processes"].iterrows():
+        key = int_of(row, "pid") or 0, int_of(row, "start_ticks") or 0
+        born_s = _seconds(row, "born_mono_ns", 0.0)
+        found.append(
+            Process(
+                pid=key[0],
+                ppid=int_of(row, "ppid") or 0,
+                name=process_name(row),
+                role=told.get(int_of(row, "ns_pid") or key[0]) or told.get(key[0]) or text_of(row, "role") or "other",
+                command=text_of(row, "cmdline") or text_of(row, "comm") or "",
+                born_s=born_s,
+                died_s=_seconds(row, "died_mono_ns", float("inf")),
+                exit_code=int_of(row, "exit_code"),
+                exit_signal=int_of(row, "exit_signal"),
+                samples=samples.get(key, none),
+                growth=growth.get(key),
+            )
+        )
+    return sorted(found, key=lambda process: (process.born_s, process.pid))
+
+
+def _roles_told(recording: Recording) -> dict[int, str]:
+    """Roles of forks that only their parent knows, by pid as the job sees it."""
+    told: dict[int, str] = {}
+    notes = recording.tables["agent_notes"]
+    for pid, text in notes[notes["note"] == "forked"][["pid", "text"]].itertuples(index=False):
+        by = str(text).partition(":")[0].removeprefix("forked by ")
+        if by in _FORKED_BY:
+            told[int(pid)] = _FORKED_BY[by]
+    tables = (
+        ("loaders", "worker_pids", DATALOADER_WORKER),
+        ("compile_counters", "compile_worker_pids", COMPILE_WORKER),
+    )
+    for table, column, role in tables:
+        for text in recording.tables[table][column].dropna().unique():
+            told.update({int(pid): role for pid in str(text).split(",") if pid.isascii() and pid.isdigit()})
+    return told
+
+
+def _seconds(row: pd.Series[Any], column: str, unknown: float) -> float:
+    """A monotonic clock of a row as seconds since the recording began; the row's own time says when that was."""
+    at_ns = int_of(row, column)
+    return unknown if at_ns is None else float(row["time_s"]) + (at_ns - int(row["time_mono_ns"])) / 1e9

@@ -1,0 +1,1 @@
+"""The holders that explain what a process gained."""

@@ -1,0 +1,139 @@
+"""What is known of one holder of growing memory: who it is, how much it explains, and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..code.adding import Line, Source, adding_lines
+from ..growth.processes import ProcessGrowth
+from ..growth.tree import TreeGrowth
+from ..heap.paths import GRAPH_TYPE, Accumulation, Heap, Place, heaviest_leaf, keeps_growing
+from ..series.arithmetic import level_at
+from ..tables import int_of
+from ..where.holders import holder_name, holder_of, named_in
+from .look import Look
+
+_RESIDENT = 1.1  # times what there is: estimates of what is held are no better than that
+
+
+@dataclass(frozen=True, eq=False)
+class Retained:
+    """One holder. ``place`` is what accumulates, ``named`` the user's name for it, ``kept`` what it is made of.
+
+    **Units** bytes. ``total_bytes`` is what mending it would free, with what it pins; ``weighed_bytes`` what the
+    inventories saw it gain, ``share`` that of what came into use; ``rate`` is in bytes a second, ``untouched`` what
+    nobody has written to yet.
+    """
+
+    holder: Accumulation
+    look: Look
+    place: Place
+    named: Place
+    kept: Place
+    lines: Sequence[Line]
+    link: Place | None  # of a chain: by what each of its objects keeps the one before
+    weighed_bytes: float
+    share: float
+    pinning_ratio: float
+    rate: float
+    total_bytes: int
+    untouched: bool
+
+    @property
+    def name(self) -> str:
+        return holder_name(self.named)
+
+    @property
+    def line(self) -> Line | None:
+        return self.lines[0] if self.lines else None
+
+    @property
+    def limit(self) -> int | None:
+        """How many members it may have."""
+        return int_of(self.place.row, "length_limit") if self.link is None else None
+
+    @property
+    def is_graph(self) -> bool:
+        return self.kept.type_name == GRAPH_TYPE
+
+    @property
+    def is_unseen_graph(self) -> bool:
+        """A graph longer than inventories follow: what it gained is a guess."""
+        return self.holder.is_guess and self.place.type_name == GRAPH_TYPE
+
+    @property
+    def tensor_growth_bytes(self) -> float:
+        return float(self.place.tensor_bytes[-1] - self.place.tensor_bytes[0])
+
+    @property
+    def bytes_per_step(self) -> float | None:
+        steps = self.look.steps
+        return round(self.holder.growth_bytes * self.pinning_ratio / steps, 1) if steps else None
+
+    @property
+    def confidence(self) -> float:
+        """How sure we are that this is what ate the memory. Each term is something a person would ask for."""
+        inventory, place = self.look.inventory, self.place
+        sure = 0.45 + 0.3 * min(1.0, self.share / 0.7)
+        sure += 0.1 if len(inventory.takes) >= 4 else 0.0
+        sure += 0.07 if place.has_length and keeps_growing(place.length, min_persistence=0.9) else 0.0
+        sure += 0.05 if self.line is not None and self.line.kind == "adds" else 0.0
+        sure -= 0.15 if inventory.truncated else 0.0
+        sure -= 0.3 if self.limit is not None else 0.0
+        sure -= 0.1 if self.holder.handle is not None else 0.0  # nobody has weighed what its members stand for
+        return round(min(max(sure, 0.05), 0.97), 2)
+
+
+def retained(
+    holder: Accumulation, look: Look, process: ProcessGrowth, growth: TreeGrowth, sources: Sequence[Source]
+) -> Retained:
+    place = holder.place
+    assert place is not None
+    named, lines = named_in(sources, place)
+    link = _link_of(holder)
+    weighed = sum(m.growth_bytes for m in holder.members) or place.growth_bytes
+    # Of what lies between all that is held, its part: where nothing else came into use, that is all of it.
+    pinning_ratio = 1.0 + look.pinned_bytes / max(look.in_use_bytes, holder.growth_bytes, 1.0)
+    rate = holder.growth_bytes * pinning_ratio / max(look.seconds, 1e-9)
+    untouched = _is_untouched(place, look.inventory, process)
+    most = process.growth_bytes if untouched else max(process.growth_bytes, holder.growth_bytes)
+    return Retained(
+        holder=holder,
+        look=look,
+        place=place,
+        named=named,
+        kept=holder.handle or heaviest_leaf(place),
+        lines=lines if link is None else _of_chain(lines, sources, link),
+        link=link,
+        weighed_bytes=weighed,
+        share=min(
+            max((weighed if holder.bytes_each is None else holder.growth_bytes) / max(look.in_use_bytes, 1.0), 0.0), 1.0
+        ),
+        pinning_ratio=pinning_ratio,
+        rate=rate,
+        total_bytes=int(min(rate * max(growth.end_s - growth.start_s, look.seconds), most)),
+        untouched=untouched,
+    )
+
+
+def _link_of(holder: Accumulation) -> Place | None:
+    """``parent`` of ``span.parent.parent…``: the attribute by which each object keeps the one before it."""
+    places = [p for p in (holder.place, *holder.members) if p is not None]
+    # Members of a ring may each keep the one before: then most hangs below them, and the ring bounds nothing.
+    places += [c for m in holder.members for c in m.children if c.growth_bytes > 0.5 * holder.growth_bytes]
+    links = [p for p in places if p.row["chained"]]
+    return next((p for p in links if p.row["edge_kind"] == "attribute" and isinstance(p.row["variable"], str)), None)
+
+
+def _of_chain(lines: Sequence[Line], sources: Sequence[Source], link: Place) -> list[Line]:
+    """A call on the first link adds none: the line that makes it does, and the one that ties it to the others."""
+    ordered = sorted(lines, key=lambda line: ("adds", "creates", "calls").index(line.kind))
+    tied = adding_lines(sources, holder_of(link.row))[:1]
+    return [*ordered[:1], *(line for line in tied if line not in ordered[:1]), *ordered[1:]]
+
+
+def _is_untouched(place: Place, inventory: Heap, process: ProcessGrowth) -> bool:
+    """It holds more than there was in memory and swap: zeros and empty tensors that nobody has written to yet."""
+    there = level_at(process.time_s, process.held_bytes, float(inventory.time_s[-1]))
+    return bool(place.deep_bytes[-1] > _RESIDENT * max(there, float(inventory.rss_bytes[-1])))

@@ -1,0 +1,94 @@
+"""The saw-tooth in a series: memory that rises and comes back, each epoch or each evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...units import format_bytes
+from .arithmetic import Floats, gained
+
+_LONG_RISE = 2.0  # times the longest of the other teeth
+_MANY = 8  # floors make a series of their own
+
+
+@dataclass(frozen=True)
+class Teeth:
+    """The saw-tooth of a window: indices of its floors, the usual height of a tooth."""
+
+    floors_at: Sequence[int] = ()
+    height_bytes: float = 0.0
+    outgrown: bool = False  # there are ups and downs, but far more stays than ever comes back
+
+    def text(self) -> str:
+        if not self.floors_at:
+            return ""
+        times = "once" if len(self.floors_at) == 1 else f"{len(self.floors_at)} times"
+        return f"rises and falls by {format_bytes(self.height_bytes)} ({times}), the floor does not rise"
+
+
+def cut_at_last_trough(t: Floats, y: Floats) -> tuple[Floats, Floats, Teeth]:
+    """The window up to the last trough: the last tooth of a saw never had its chance to fall.
+
+    Two stretches are no teeth: a last one twice as long as any before it (the saw ended there, often with the
+    start-up; it is judged by itself), and ups and downs of which far more stays than ever comes back.
+    """
+    falls = _falls(y, least_fall=0.3 * float(np.ptp(y)))
+    if not falls:
+        return t, y, Teeth()
+    last = falls[-1].trough_at
+    borders_s = [float(t[0])] + [float(t[fall.trough_at]) for fall in falls]
+    lasted_s = [b - a for a, b in zip(borders_s, borders_s[1:])]
+    longest_s = max(lasted_s)
+    if t[-1] - t[last] >= 2 * longest_s:
+        return t[last:], y[last:], Teeth()
+    if gained(y) > 2 * max(fall.height_bytes for fall in falls):
+        end = last + 1 if t[-1] - t[last] < 0.2 * (t[-1] - t[0]) else t.size
+        return t[:end], y[:end], Teeth(outgrown=True)
+    end = last + 1
+    height = float(np.median([fall.height_bytes for fall in falls]))
+    if len(falls) <= 2:
+        return t[:end], y[:end], Teeth([fall.trough_at for fall in falls], height)
+    longest_s = max(lasted_s[1:])
+    if lasted_s[0] >= _LONG_RISE * longest_s:  # it rose long before it had teeth: that counts, too
+        t, y = t[:end], y[:end]
+        return t, y, Teeth(_floors(t, y, min(longest_s, float(t[-1] - t[0]) / _MANY)), height)
+    first = falls[0].trough_at  # what came before is the rise of the first tooth
+    return t[first:end], y[first:end], Teeth([fall.trough_at - first for fall in falls], height)
+
+
+def _floors(t: Floats, y: Floats, every_s: float) -> list[int]:
+    """The lowest of each stretch of ``every_s``."""
+    stretch = np.floor((t - t[0]) / every_s)
+    return [int(at[np.argmin(y[at])]) for at in (np.flatnonzero(stretch == n) for n in np.unique(stretch))]
+
+
+@dataclass(frozen=True)
+class _Fall:
+    height_bytes: float
+    trough_at: int
+
+
+def _falls(y: Floats, least_fall: float) -> list[_Fall]:
+    """Every fall from a peak by ``least_fall`` or more, with its lowest point; half of that regained ends it."""
+    falls: list[_Fall] = []
+    if least_fall <= 0:
+        return falls
+    peak = trough = float(y[0])
+    trough_at = 0
+    falling = False
+    for i, value in enumerate(y.tolist()):
+        if falling and value <= trough:
+            trough, trough_at = value, i
+        elif falling and value - trough >= 0.5 * least_fall:
+            falls.append(_Fall(peak - trough, trough_at))
+            falling, peak = False, value
+        elif not falling and value > peak:
+            peak = value
+        elif not falling and peak - value >= least_fall:
+            falling, trough, trough_at = True, value, i
+    if falling:
+        falls.append(_Fall(peak - trough, trough_at))
+    return falls

@@ -1,0 +1,267 @@
+"""Does a series of bytes grow without end in sight? Arrays in, one frozen verdict out.
+
+The difficulty is not the slope but the innocents: a cache that fills and is full, an optimizer that allocates its
+state once, a buffer emptied each epoch whose run ends with a full one, a random walk. So the slope is judged last,
+after these questions, in this order:
+
+1. start-up (warm-up, and all before the first training step) and shutdown are cut off;
+2. a saw-tooth is judged by its floors: the run is cut at the last trough (the last tooth never had its chance to fall);
+3. what counts as growth is what was *never given back*: the lowest value from each moment to the end;
+4. one large step is taken out (a step is not a leak), what remains is judged again;
+5. the rise has to be spread over the run, and has to go on at its end;
+6. the Theil-Sen slope of bucket medians has to be above zero by a block bootstrap, and the growth well above the noise.
+
+Plain Mann-Kendall calls 59 % of driftless AR(1) walks a trend and is not used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...units import MiB, format_bytes
+from .arithmetic import Floats, bucket_medians, evenly, gained, retained, slope_interval, tail_count
+from .teeth import Teeth, cut_at_last_trough
+
+GROWING, FLAT, CANNOT_TELL = "growing", "flat", "cannot-tell"
+DRIFT_BYTES = 5 * MiB  # of a clean process in a run, as far as was seen: of several it adds up
+_BUCKETS = 24  # enough to see thirds, gaps and steps; few enough that neighbours are nearly independent
+_STEEPER = 2.0  # than the whole rise: seven samples with one step among them give 2.3
+_LEAST_BUCKETS = 8
+_LEAST_AT_WORK = 0.3  # of the run: a job that only begins to work towards its end is judged on all of it
+_GOES_ON = 0.35  # of the pace before: growth that is less than that afterwards has come to an end
+_MUCH = 3.0  # times what counts as growth at all, beside a step
+_STAYS = 0.1  # of the window: so long memory must stay after a rise, or nobody can tell that it was a single step
+_MUCH_OF_A_TOOTH = 0.25  # by which floors rose: less, and it may be chance where in a tooth they were met
+_PAUSE = 0.4  # of the window without any growth, in its middle: there were two rises only, whatever their length
+_TAKEN_DOWN = 0.15  # of the samples: a program that lets go of much on a busy machine takes that long at most
+_FADES = "the growth is coming to an end: the last third added little"
+
+
+@dataclass(frozen=True)
+class Trend:
+    """What a series did between ``start_s`` and ``end_s``, the judged window.
+
+    **Units** bytes and seconds. ``growth_bytes`` is what was gained and not given back by ``end_s``; it is 0 or more,
+    and is also filled when the verdict is flat (a cache that filled up). ``slope_low`` and ``slope_high`` bound
+    ``slope_per_s`` at 95 %; all three are 0 where the growth is too small to ask for its slope.
+    """
+
+    verdict: str
+    reason: str
+    start_s: float = 0.0
+    end_s: float = 0.0
+    growth_bytes: int = 0
+    slope_per_s: float = 0.0
+    slope_low: float = 0.0
+    slope_high: float = 0.0
+    noise_bytes: int = 0
+
+
+def judge(
+    time_s: Floats,
+    value_bytes: Floats,
+    *,
+    started_s: float | None = None,  # when the work began, where somebody knows: all before it is start-up
+    min_window_s: float = 9.0,  # shorter than this and a slow start cannot be told from a leak
+    min_samples: int = 16,  # two for each of the eight buckets
+    warm_up_fraction: float = 0.15,  # imports, first batches, optimizer state
+    min_warm_up_s: float = 1.5,
+    min_growth_bytes: int = 2 * DRIFT_BYTES,
+    min_growth_fraction: float = 0.02,  # of the level: a 10 GiB job does not leak by gaining 20 MiB
+    noise_factor: float = 4.0,  # growth below this many widths of the noise is an accident of where the window ends
+    walk_factor: float = 2.3,  # and below this many widths of a driftless walk, what chance alone brings about
+) -> Trend:
+    """The verdict on one series. **Shape** two arrays of equal length, any order, NaN allowed (left out)."""
+    t, y = _tidy(time_s, value_bytes)
+    if not t.size:
+        return Trend(CANNOT_TELL, "no memory samples")
+    duration_s = float(t[-1] - t[0])
+    warm_up_s = max(min_warm_up_s, warm_up_fraction * duration_s)
+    if started_s is not None and t[-1] - started_s - min_warm_up_s >= max(min_window_s, _LEAST_AT_WORK * duration_s):
+        warm_up_s = max(warm_up_s, started_s - float(t[0]) + min_warm_up_s)
+    needed_s = max(min_window_s / (1 - warm_up_fraction), min_window_s + min_warm_up_s)
+    use = t >= min(t[0] + warm_up_s, float(t[-1]))  # at least the last one, whatever rounding does
+    t, y = t[use], y[use]
+    window = Trend(CANNOT_TELL, "", float(t[0]), float(t[-1]), int(max(0.0, gained(y))))
+    if duration_s < needed_s:
+        return replace(window, reason=f"too short: {duration_s:.0f} s recorded, needs about {needed_s:.0f} s")
+    if t.size < min_samples:
+        return replace(window, reason=f"too few samples: {t.size} after the warm-up, needs {min_samples}")
+    t, y = evenly(t, y)
+    if t.size < _LEAST_BUCKETS:
+        return replace(window, reason=f"samples came too unevenly: only {t.size} stretches of equal time have one")
+    t, y, teeth = cut_at_last_trough(t, y)
+    if t.size < _LEAST_BUCKETS:
+        return Trend(FLAT, teeth.text(), float(t[0]), float(t[-1]))
+    least = max(min_growth_bytes, min_growth_fraction * float(np.median(y)))
+    steps: list[str] = []
+    ends_with_step = False
+    for _ in range(2):
+        at, step = _largest_step(t, y)
+        if step < max(0.5 * least, 0.4 * gained(y)):
+            break
+        steps.append(f"{format_bytes(step)} at {t[at]:.0f} s")
+        ends_with_step |= bool(t[-1] - t[at] < _STAYS * (t[-1] - t[0]))
+        y = np.concatenate([y[: at - 1], [y[at - 2]] * 2, y[at + 1 :] - step])
+    trend = _judge_window(t, y, least, noise_factor, walk_factor, teeth)
+    if trend.verdict == GROWING and started_s is not None and _was_start_up(t, y, started_s + min_warm_up_s):
+        reason = f"grew while it started up, for {started_s - t[0]:.0f} s: a longer run would tell what work adds"
+        return replace(trend, verdict=CANNOT_TELL, reason=reason)
+    if not steps or trend.verdict == GROWING or (trend.verdict == CANNOT_TELL and trend.growth_bytes >= _MUCH * least):
+        return trend
+    seen = f"{'two single steps' if len(steps) > 1 else 'one step'} ({', '.join(steps)})"
+    if trend.growth_bytes < _MUCH * least:
+        return replace(trend, verdict=FLAT, reason=f"{seen}, no lasting growth beside")
+    if ends_with_step and trend.reason == _FADES:
+        return replace(trend, verdict=CANNOT_TELL, reason=f"{trend.reason}, but for {seen}: a longer run would tell")
+    return replace(trend, verdict=FLAT, reason=f"{seen}; beside, {trend.reason}")
+
+
+def _judge_window(t: Floats, y: Floats, least: float, noise_factor: float, walk_factor: float, teeth: Teeth) -> Trend:
+    """Questions 5 and 6 of the module's list, on a window without warm-up, last tooth and steps."""
+    count = int(np.clip(t.size // 2, _LEAST_BUCKETS, _BUCKETS))
+    bucket_t, bucket_y = bucket_medians(t, y, count)
+    _, kept = bucket_medians(t[: -tail_count(y)], retained(y)[: -tail_count(y)], count)
+    growth = max(0.0, float(kept[-1] - kept[0]))
+    by_floors = len(teeth.floors_at) >= _LEAST_BUCKETS
+    slope = low = high = noise = 0.0
+
+    to_end = max(growth, float(retained(y)[-1] - retained(y)[0]))
+
+    def verdict(word: str, reason: str) -> Trend:
+        return Trend(word, reason, float(t[0]), float(t[-1]), int(to_end), slope, low, high, int(noise))
+
+    if growth < least:
+        return verdict(FLAT, teeth.text() or f"varies around {format_bytes(float(np.median(y)))}")
+    if teeth.floors_at and not by_floors and growth < teeth.height_bytes:
+        if _all_rise(y[teeth.floors_at]) and growth >= _MUCH_OF_A_TOOTH * teeth.height_bytes:
+            return verdict(CANNOT_TELL, "rises and falls, and each floor was higher: a longer run would tell")
+        return verdict(FLAT, teeth.text())
+    if by_floors:
+        bucket_t, bucket_y = t[teeth.floors_at], y[teeth.floors_at]
+    slope, low, high, noise = slope_interval(bucket_t, bucket_y)
+    rises = np.maximum(np.diff(kept), 0.0)
+    settled = _settled(rises)
+    if settled:
+        return verdict(FLAT, settled)
+    if _effective_count(rises) < 2.5 or _quiet_inside(_risen(rises)) >= _PAUSE * rises.size:
+        return verdict(CANNOT_TELL, "grew in two steps only: a longer run would tell")
+    if low <= 0 and abs(slope) * (t[-1] - t[0]) < 2 * noise:
+        return verdict(FLAT, f"moves up and down by {format_bytes(2 * noise)} without a trend")
+    third = rises.size // 3
+    middle, late = rises[third : 2 * third], rises[-third:]
+    pace = late.sum() / max(float(middle.sum()), 1.0)
+    lumpy = late.max() >= 0.5 * rises.max()  # few large rises: how many fall into a third is chance
+    if pace < (0.2 if lumpy else _GOES_ON):
+        return verdict(FLAT, _FADES)
+    walk = 0.0 if _hardly_falls(bucket_y) else _walk(kept if teeth.outgrown else bucket_y)
+    if low <= 0 or growth < max(noise_factor * noise, walk_factor * walk):
+        return verdict(CANNOT_TELL, f"moves up and down by {format_bytes(2 * noise)}: a longer run would tell")
+    if pace < 0.5 and not lumpy:
+        return verdict(CANNOT_TELL, "the growth slows down: a longer run would tell whether it ends")
+    return verdict(GROWING, f"grew by {format_bytes(to_end)} in {t[-1] - t[0]:.0f} s and was still growing at the end")
+
+
+def _all_rise(floors: Floats) -> bool:
+    return floors.size > 2 and bool((np.diff(floors) > 0).all())
+
+
+def _was_start_up(t: Floats, y: Floats, until_s: float) -> bool:
+    """Whether the rise all but ended with the start-up, where too little came after it to be judged by itself."""
+    work = t >= until_s
+    if work.all() or work.sum() < 4:  # two to see a level, two to see another
+        return False
+    begin, end = float(np.median(y[work][:2])), float(np.median(y[work][-2:]))
+    before = (begin - y[0]) / (t[work][0] - t[0])
+    after = (end - begin) / (t[-1] - t[work][0])
+    return bool(after < _GOES_ON * before)
+
+
+def _tidy(time_s: Floats, value_bytes: Floats) -> tuple[Floats, Floats]:
+    """Sorted, finite, and without the last samples of a program that is already taking itself down."""
+    t = np.asarray(time_s, dtype=np.float64)
+    y = np.asarray(value_bytes, dtype=np.float64)
+    use = np.isfinite(t) & np.isfinite(y)
+    t, y = t[use], y[use]
+    order = np.argsort(t, kind="stable")
+    t, y = t[order], y[order]
+    most_cut = _TAKEN_DOWN * y.size
+    for _ in range(4):
+        if y.size < 16:
+            break
+        before = float(np.median(y[-10:-4]))
+        if y[-1] > before - _fall_of(before):
+            break
+        t, y, most_cut = t[:-1], y[:-1], most_cut - 1
+    # Further back only what falls without a pause: a program that lets go of something and goes on comes to rest.
+    while y.size >= 16 and most_cut >= 1 and y[-2] - y[-1] > _fall_of(float(y[-2])):
+        t, y, most_cut = t[:-1], y[:-1], most_cut - 1
+    return t, y
+
+
+def _fall_of(level: float) -> float:
+    """Less than this is how a job breathes."""
+    return max(3 * MiB, 0.03 * level)
+
+
+def _hardly_falls(y: Floats) -> bool:
+    """Up nearly each time: of driftless walks of eight steps one in a hundred does so."""
+    return y.size >= _LEAST_BUCKETS and float(np.mean(np.diff(y) > 0)) >= 0.9
+
+
+def _walk(y: Floats) -> float:
+    """How far a driftless walk with the ups and downs of ``y`` would have come: sigma of its last value.
+
+    From differences over a quarter of the window, so that a saw-tooth, which comes back, does not count as a walk, and
+    without the most extreme of them, so that single peaks do not.
+    """
+    lag = max(2, y.size // 4)
+    moves = np.sort(y[lag:] - y[:-lag])
+    cut = moves.size // 8
+    return float(np.std(moves[cut : moves.size - cut]) * np.sqrt(y.size / lag))
+
+
+def _largest_step(t: Floats, y: Floats) -> tuple[int, float]:
+    """Middle and height of the largest lasting rise within three sample distances: a load is seen half done.
+
+    Where samples are missing, a steady rise comes far in three of them: a step is steeper than the whole.
+    """
+    if y.size < 7:
+        return 2, 0.0
+    kept = retained(y)
+    rises, lasted_s = kept[3:] - kept[:-3], t[3:] - t[:-3]
+    usual_per_s = (kept[-1] - kept[0]) / (t[-1] - t[0])
+    rises = np.where(rises >= _STEEPER * usual_per_s * lasted_s, rises, 0.0)
+    at = int(np.argmax(rises))
+    return at + 2, float(rises[at])
+
+
+def _settled(rises: Floats) -> str:
+    """Why the rise is over, in words; empty when it is not: compares the last quiet stretch with the ones inside it."""
+    total = float(rises.sum())
+    risen = _risen(rises)
+    quiet_at_end = rises.size - 1 - int(risen[-1])
+    if quiet_at_end > max(2 * _quiet_inside(risen), 0.2 * rises.size):
+        return f"grew, then was flat for the last {quiet_at_end / rises.size:.0%} of the run"
+    passed = np.cumsum(rises) / total
+    span = int(np.searchsorted(passed, 0.9)) - int(np.searchsorted(passed, 0.1))
+    if span < 0.3 * rises.size:
+        return "grew within a short stretch of the run only"
+    return ""
+
+
+def _risen(rises: Floats) -> NDArray[np.int_]:
+    """The buckets in which something was gained; the others are quiet."""
+    return np.flatnonzero(rises > 0.25 * rises.sum() / rises.size)
+
+
+def _quiet_inside(risen: NDArray[np.int_]) -> int:
+    return int(np.diff(risen).max()) - 1 if risen.size > 1 else 0
+
+
+def _effective_count(rises: Floats) -> float:
+    """How many equal rises would be as spread out: 1 for a single step, the number of buckets for a ramp."""
+    return float(rises.sum() ** 2 / np.square(rises).sum())

@@ -1,0 +1,47 @@
+"""The line that closes a reference cycle, and how to open it there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..code.adding import Holder, Line, Source, adding_lines
+from ..tables import text_of
+
+_NODE_PREFIX = "torch.autograd.function."  # of the class that torch makes for each function written in Python
+_NODE_SUFFIX = "Backward"
+
+
+def cycle_line(sources: Sequence[Source], row: Any) -> Line | None:
+    """Where the attribute is set by which the objects of a row of ``orphans`` refer to what refers back to them.
+
+    Only in code of their own class: elsewhere an attribute of this name may be another's.
+    """
+    type_name, chain = text_of(row, "type_name"), text_of(row, "chain")
+    if type_name is None or chain is None or not chain.startswith(type_name + "."):
+        return None
+    attribute = chain[len(type_name) + 1 :].partition(" ")[0]
+    owner = _class_of(type_name)
+    holder = Holder(attribute, owner=owner, owner_file=text_of(row, "owner_file"), edge_kind="attribute")
+    lines = adding_lines(sources, holder)
+    inside = (line for line in lines if line.kind != "calls" and (line.function or "").startswith(owner + "."))
+    return next(inside, None)
+
+
+def breaking(row: Any, line: Line | None) -> str:
+    """What to change so that no cycle comes to be."""
+    where = f" at {line.file.rsplit('/', 1)[-1]}:{line.line}" if line is not None else ""
+    if is_graph_node(text_of(row, "type_name")):
+        return f"keep what a function returns or is given by ctx.save_for_backward{where}: it makes no cycle"
+    return f"make one reference of the cycle a weakref.ref{where}: then nothing has to be collected at all"
+
+
+def is_graph_node(type_name: str | None) -> bool:
+    """The objects are contexts of an autograd function that the user wrote."""
+    return type_name is not None and type_name.startswith(_NODE_PREFIX) and type_name.endswith(_NODE_SUFFIX)
+
+
+def _class_of(type_name: str) -> str:
+    """The class as its source calls it."""
+    name = type_name.rpartition(".")[2]
+    return name[: -len(_NODE_SUFFIX)] if is_graph_node(type_name) else name

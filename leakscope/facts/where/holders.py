@@ -1,0 +1,115 @@
+"""What a person calls the place that holds memory, and the lines of the source that add to it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..code.adding import Holder, Line, Source, adding_lines, find_calls_given
+from ..heap.paths import OUTSIDE, Place, user_place
+from .libraries import filled_by, made_at
+from .manager_proxies import named_by_proxy
+
+_PUBLIC = re.compile(r"(\.[a-z]\w*){2,}")  # of one step the user knows: ``optimizer`` for ``optimizer.state``
+
+
+def holder_name(place: Place) -> str:
+    """How a person says it: ``Trainer.history (list)``, ``main() rows (list)``, ``services.CACHE (dict)``."""
+    row = place.row
+    variable, owner, edge = row["variable"], row["owner"], row["edge_kind"]
+    kind = place.type_name.rsplit(".", 1)[-1]
+    if not isinstance(variable, str):
+        return f"{place.path} ({kind})"
+    short = owner.rsplit("<locals>.", 1)[-1] if isinstance(owner, str) else ""
+    if place.root_kind == OUTSIDE:
+        return f"What C code holds of {variable}"
+    if edge == "cache":
+        return f"{short}() (lru_cache)"
+    if edge == "local":
+        return f"{short}() {variable} ({kind})"
+    if edge == "cell":
+        return f"closure variable {variable} of {short}() ({kind})"
+    if edge == "default":
+        return f"default argument {variable} of {short}() ({kind})"
+    if row["parent_path"] is None and place.root_kind in ("task", "generator"):
+        return f"suspended {short}() ({kind})"
+    return f"{short}.{variable} ({kind})" if short else f"{variable} ({kind})"
+
+
+def holder_of(row: Mapping[str, Any], key: str | None = None) -> Holder:
+    """A row of the table ``holders`` as a name to look for in the sources; ``key`` of the member that grows."""
+    known = {column: value if isinstance(value, str) else None for column, value in row.items()}
+    return Holder(
+        variable=known["variable"] or row["path"],
+        owner=known["owner"],
+        owner_module=known["owner_module"],
+        owner_file=known["owner_file"],
+        edge_kind=known["edge_kind"] or "attribute",
+        type_name=row["type_name"],
+        key=key,
+    )
+
+
+def named_in(
+    sources: Sequence[Source], place: Place, *, min_score: float = 0.7, sure_score: float = 0.9
+) -> tuple[Place, list[Line]]:
+    """The user's name for what holds a place, and the lines that add to it.
+
+    An attribute that the user's code gave to a library's object (a hook's ``module.features``) is such a name where a
+    line adds to it: ``min_score`` is that of a known adder on an object of unknown class. Not where one adds to the
+    object itself: from ``sure_score``, which ``append`` has and ``register_hook`` has not.
+    """
+    if place.root_kind == OUTSIDE:
+        return place, find_calls_given(sources, methods_of=str(place.row["variable"]))
+    proxy = named_by_proxy(sources, place)
+    if proxy is not None:
+        return proxy
+    named = user_place(place)
+    lines = _adding_to(sources, named, place)
+    filled = filled_by(sources, place)
+    if filled is not None:
+        table, filling = filled
+        known = {(line.file, line.line) for line in lines if line.kind == "adds"}
+        return (named if filling[0][:2] in known else table), filling
+    inner: Place | None = place
+    while inner is not None and inner is not named and not _best_adds(lines, sure_score):
+        if inner.row["edge_kind"] == "attribute":
+            given = _adding_to(sources, inner, place)
+            if _best_adds(given, min_score):
+                return inner, given
+        inner = inner.parent
+    made = made_at(sources, named, place)
+    if made is not None and not _best_adds(lines, min_score):  # what is done once fills nothing
+        attribute, line = made
+        return attribute, [line, *lines]
+    if _is_public_attribute(named, place) and not _best_adds(lines, min_score):
+        return place, lines
+    return named, lines
+
+
+def _is_public_attribute(named: Place, place: Place) -> bool:
+    """``log_history`` of ``trainer.state.log_history``: a library's own, but anybody may look at it and empty it."""
+    return place.has_length and _PUBLIC.fullmatch(place.path[len(named.path) :]) is not None
+
+
+def _adding_to(sources: Sequence[Source], place: Place, kept_in: Place) -> list[Line]:
+    """``kept_in``: the place at or below it whose members multiply."""
+    return adding_lines(sources, holder_of(place.row, _key(place, kept_in)))
+
+
+def _best_adds(lines: Sequence[Line], min_score: float) -> bool:
+    return bool(lines) and lines[0].kind == "adds" and lines[0].score >= min_score
+
+
+def _key(place: Place, kept_in: Place) -> str | None:
+    """``samples`` of ``progress['samples']``: the member of a record that grows, where it is one of several."""
+    below: Place | None = kept_in
+    while below is not None and below.parent is not place:
+        below = below.parent
+    if below is None:
+        below = max(place.children, key=lambda c: c.growth_bytes, default=None)
+        if below is None or below.growth_bytes < 0.5 * place.growth_bytes:
+            return None
+    label = below.path[len(place.path) :]
+    return label[2:-2] if label.startswith("['") and label.endswith("']") else None

@@ -1,0 +1,110 @@
+"""Holders inside libraries of which nobody writes the name: the lines of the program that fill them, or make them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..code.adding import CREATES, Line, find_calls, find_calls_given, find_method_calls
+from ..code.index import Source, tail
+from ..code.starts import calls
+from ..heap.paths import Place, multiplies
+from ..tables import text_of
+
+# Where torch keeps hooks, and what registers them there.
+_HOOKS = {
+    "_backward_hooks": ("register_hook", "register_full_backward_hook", "register_backward_hook"),
+    "_backward_pre_hooks": ("register_full_backward_pre_hook",),
+    "_forward_hooks": ("register_forward_hook",),
+    "_forward_pre_hooks": ("register_forward_pre_hook",),
+    "_post_accumulate_grad_hooks": ("register_post_accumulate_grad_hook",),
+    "_optimizer_step_post_hooks": ("register_step_post_hook",),
+    "_optimizer_step_pre_hooks": ("register_step_pre_hook",),
+}
+# Where an event loop of asyncio keeps what it is asked to call: the methods that ask, then functions that do so too.
+_CALLBACKS = {
+    "_scheduled": (("call_later", "call_at"), ("asyncio.wait_for", "asyncio.timeout", "asyncio.timeout_at")),
+    "_ready": (("call_soon", "call_soon_threadsafe"), ()),
+}
+# What makes a figure that pyplot keeps until it is closed, under whatever name the program has pyplot.
+_FIGURES = ("subplots", "subplot_mosaic", "figure")
+
+
+CALLABLES = ("method", "function")  # as the inventories name their types
+
+
+def is_hook_table(variable: object) -> bool:
+    """By its name, torch keeps hooks there."""
+    return variable in _HOOKS
+
+
+def filled_by(sources: Sequence[Source], place: Place) -> tuple[Place, list[Line]] | None:
+    """The known table of a library that a place is, or is a member of, and the lines that add to it."""
+    for table in (place, place.parent):
+        if table is None or table.row["edge_kind"] not in ("attribute", "global"):
+            continue
+        lines = _filling(sources, table)
+        if lines:
+            return table, lines
+    return None
+
+
+def _filling(sources: Sequence[Source], table: Place) -> list[Line]:
+    variable, module = text_of(table.row, "variable") or "", text_of(table.row, "owner_module") or ""
+    if variable in _HOOKS:  # also of the user's own modules and tensors
+        return find_method_calls(sources, *_HOOKS[variable])
+    if variable in _CALLBACKS and module.split(".")[0] == "asyncio":
+        methods, functions = _CALLBACKS[variable]
+        return find_method_calls(sources, *methods) or find_calls(sources, *functions)
+    if variable == "figs" and module.startswith("matplotlib."):
+        return find_method_calls(sources, *_FIGURES)
+    return [] if table.is_user else _registering(sources, table)
+
+
+def _registering(sources: Sequence[Source], table: Place) -> list[Line]:
+    """Where a table of a library was given the user's methods or functions that now multiply in it."""
+    for member in table.children:
+        if member.type_name not in CALLABLES or not multiplies(member):
+            continue
+        for held in member.children:
+            owner = text_of(held.row, "owner") if held.row["edge_kind"] in ("cell", "default") else None
+            lines = find_calls_given(sources, methods_of=tail(held.type_name), function=tail(owner))
+            if lines:
+                return lines
+    return []
+
+
+def made_at(sources: Sequence[Source], named: Place, place: Place) -> tuple[Place, Line] | None:
+    """The attribute that grows, and the line that makes its object: one that the program gave to another library's.
+
+    ``named`` is the user's name for that other one, as a logger to which a handler was added. It says where the object
+    went, not what fills it: the object and its settings are what to mend. None: it is no such object, or several lines
+    make objects of its class.
+    """
+    holder = _member_of_library(named, place)
+    if holder is None:
+        return None
+    attribute, member = holder
+    made = calls(sources, tail(member.type_name))
+    lines = {(call.line.file, call.line.line): call.line for call in made}
+    if len(lines) != 1:
+        return None
+    (line,) = lines.values()
+    return attribute, line._replace(kind=CREATES)
+
+
+def _member_of_library(named: Place, place: Place) -> tuple[Place, Place] | None:
+    """The attribute at or above ``place`` that belongs to a member of a container of the library's own, and the member.
+
+    Not where the members multiply: then it is the container that is filled.
+    """
+    attribute: Place | None = None
+    at: Place | None = place
+    while at is not None and at is not named:
+        container = at.parent
+        if at.row["edge_kind"] == "attribute" and attribute is None:
+            attribute = at if at.has_length else None
+        elif at.row["edge_kind"] in ("item", "key") and attribute is not None:
+            is_own = container is not None and container is not named and not container.is_user
+            return (attribute, at) if is_own and not at.is_user and not multiplies(at) else None
+        at = container
+    return None

@@ -1,0 +1,204 @@
+"""Lines of the program under which malloc's memory in use grew, as the agent saw it happen."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..code.adding import Line, Source
+from ..growth.processes import ProcessGrowth, rows_of
+from ..growth.tree import TreeGrowth
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ...storage import Recording
+
+_PACKAGES = re.compile(r"(?:site|dist)-packages/([^/.]+)")
+# A thread that stands here grows nothing: what grew while it was seen here, grew between two looks.
+_WAITS = re.compile(r"\b(sleep|wait|join|acquire|select|poll|recv|accept|input)\w*\(")
+# Nor where all it calls is one of these: output changes threads, too.
+_TELLS = re.compile(
+    r"(print|len|int|float|round|abs|isinstance|range|(\w+\.)*(flush|buffer_info|memmove|memset|addressof|sizeof|byref)"
+    r"|(\w+\.)*_?log(ger|ging)?\.(debug|info|warning|error|exception|critical|log))$",
+    re.IGNORECASE,
+)
+_CALLED = re.compile(r"([\w.\])]+)\s*\(")
+# It counts or moves a name, and asks for no memory: what grew before a thread was seen here, did so on the line above.
+_IDLE = re.compile(r"[\w.]+\s*([+-]=\s*\d+|=\s*[\w.]+)$|pass$|continue$")
+_MIN_BELOW = 0.2  # of what was seen at a call: grew below it, so it is the function called that grows
+STANDARD_LIBRARY: frozenset[str] = getattr(sys, "stdlib_module_names", frozenset()) or (
+    # Python 3.9: what lies in its folder.
+    frozenset(name.split(".")[0] for name in os.listdir(os.path.dirname(os.__file__))) | {*sys.builtin_module_names}
+)
+_SHARED_NAMES = frozenset(("azure", "google", "zope"))  # packages of many libraries: google.protobuf, google.cloud
+_IMPORTS = re.compile(r"^\s*(?:from\s+([\w.]+)\s+import\s+(.+)|import\s+(.+))$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class GrowthLine:
+    """A line of the user's. ``share``: of all growth that was seen under a line, 0 to 1.
+
+    ``library``: the package whose code it calls; None where the line calls nothing that was imported.
+    """
+
+    file: str
+    line: int
+    function: str | None
+    text: str
+    bytes: float
+    share: float
+    sample_count: int
+    library: str | None
+    stack: str
+
+
+def growth_lines(
+    recording: Recording, growth: TreeGrowth, process: ProcessGrowth, sources: Sequence[Source]
+) -> list[GrowthLine]:
+    """Lines under which memory in use grew in the judged window, the most first."""
+    texts = {source.file: source.text.splitlines() for source in sources}
+    ends = growth_stacks(recording, growth, process)
+    if not len(ends):
+        return []
+    ends = _in_files(ends, texts)
+    ends = ends.assign(owner_line=[_busy(*place, texts) for place in zip(ends["owner_file"], ends["owner_line"])])
+    below = _grown_below(ends)
+    lines = []
+    for _, seen in ends.groupby(["owner_file", "owner_line"]):
+        file, line = str(seen["owner_file"].iloc[0]), int(seen["owner_line"].iloc[0])
+        text = _text(texts.get(file), line)
+        # Memory is asked for by a call. A line without one was seen because Python changes threads there.
+        if text and ("(" not in text or _WAITS.search(text) or _only_tells(text)):
+            continue
+        # Threads change where functions begin and loops turn: growth in a function shows at the call of it as well.
+        if below.get(f"{file}:{line}", 0.0) >= _MIN_BELOW * float(seen["bytes"].sum()):
+            continue
+        lines.append(_line(file, line, text, seen, texts))
+    positive = sum(line.bytes for line in lines if line.bytes > 0)
+    ordered = sorted(lines, key=lambda line: (-line.bytes, line.file, line.line))
+    return [_with_share(line, positive) for line in ordered if line.bytes > 0]
+
+
+def _in_files(ends: pd.DataFrame, texts: dict[str, list[str]]) -> pd.DataFrame:
+    """Code of no file (a namedtuple's ``__new__``, what exec runs) is not for a reader: who called it is."""
+    ends = ends.copy()
+    for row in ends.index[ends["owner_file"].astype(str).str.startswith("<")]:
+        for call in reversed(str(ends.at[row, "stack"]).split("\n")):
+            place, _, function = call.partition(" ")
+            file, _, line = place.rpartition(":")
+            if file in texts and line.isdigit():
+                ends.loc[row, ["owner_file", "owner_line", "function"]] = file, int(line), function
+                break
+    return ends
+
+
+def share_at(lines: Sequence[GrowthLine], places: Iterable[Line]) -> float:
+    """Of the growth that was seen under ``lines``, what was seen at any of these places."""
+    wanted = {(place.file, place.line) for place in places}
+    return sum(line.share for line in lines if (line.file, line.line) in wanted)
+
+
+def growth_stacks(recording: Recording, growth: TreeGrowth, process: ProcessGrowth) -> pd.DataFrame:
+    """One row for each stack of calls; ``bytes``: what memory in use grew in the judged window while it was seen."""
+    rows = rows_of(recording.tables["growth_stacks"], process)
+    rows = rows[rows["time_s"] <= growth.end_s + 5.0]  # written at a flush, 5 s apart
+    if not len(rows):
+        return rows.assign(bytes=0.0)
+    ends = rows.groupby("stack", sort=False).tail(1)
+    earlier = rows[rows["time_s"] < growth.start_s].groupby("stack")["grown_bytes"].last()
+    return ends.assign(bytes=ends["grown_bytes"] - ends["stack"].map(earlier).fillna(0))
+
+
+def places_of(stack: str) -> frozenset[tuple[int, str]]:
+    """Line and file of each call of a stack."""
+    places = (call.rsplit(" ", 1)[0].rpartition(":") for call in stack.split("\n"))
+    return frozenset((int(line), file) for file, _, line in places if line.isdigit())
+
+
+def _grown_below(ends: pd.DataFrame) -> dict[str, float]:
+    """{file:line: bytes} of calls: what grew in the user's functions that they led to."""
+    below: dict[str, float] = {}
+    for stack, file, line, grown in zip(ends["stack"], ends["owner_file"], ends["owner_line"], ends["bytes"]):
+        calls = {call.rsplit(" ", 1)[0] for call in str(stack).split("\n")}
+        for call in calls - {f"{file}:{int(line)}"} if grown > 0 else ():
+            below[call] = below.get(call, 0.0) + float(grown)
+    return below
+
+
+def _busy(file: str, line: int, texts: dict[str, list[str]]) -> int:
+    """The line of the statement that did the work: that before one which does none."""
+    busy = line
+    while _IDLE.match(_text(texts.get(file), busy)):
+        busy -= 1
+    above = _text(texts.get(file), busy)
+    return busy if "(" in above and not above.endswith(":") else line
+
+
+def _only_tells(text: str) -> bool:
+    called = _CALLED.findall(text)
+    return bool(called) and all(_TELLS.match(name) for name in called)
+
+
+def _line(file: str, line: int, text: str, seen: pd.DataFrame, texts: dict[str, list[str]]) -> GrowthLine:
+    first = seen.sort_values("bytes", ascending=False, kind="stable").iloc[0]
+    stack = str(first["stack"])
+    function = first["function"]
+    return GrowthLine(
+        file=file,
+        line=line,
+        function=_without_comprehension(function) if isinstance(function, str) else None,
+        text=text,
+        bytes=float(seen["bytes"].sum()),
+        share=0.0,
+        sample_count=int(seen["sample_count"].sum()),
+        library=_called_package(stack, file, line) or imported_package(text, texts.get(file) or []),
+        stack=stack,
+    )
+
+
+def _with_share(line: GrowthLine, positive: float) -> GrowthLine:
+    return GrowthLine(**{**line.__dict__, "share": line.bytes / max(positive, 1.0)})
+
+
+def _text(lines: list[str] | None, line: int) -> str:
+    return lines[line - 1].strip() if lines and 0 < line <= len(lines) else ""
+
+
+def _without_comprehension(function: str) -> str:
+    """``load`` for ``load.<locals>.<dictcomp>``: up to Python 3.11 a comprehension is a function."""
+    return re.sub(r"(\.<locals>)?\.<\w+>$", "", function)
+
+
+def _called_package(stack: str, file: str, line: int) -> str | None:
+    """The package that the line calls, where that is written in Python."""
+    calls = stack.split("\n")
+    own = [i for i, call in enumerate(calls) if call.startswith(f"{file}:{line} ")]
+    called = calls[own[-1] + 1] if own and own[-1] + 1 < len(calls) else ""
+    found = _PACKAGES.search(called)
+    return found.group(1) if found else None
+
+
+def imported_package(text: str, lines: list[str]) -> str | None:
+    """The package a line names, by the imports of its file; else the only one the file imports."""
+    by_name: dict[str, str] = {}
+    for source, names, modules in _IMPORTS.findall("\n".join(lines)):
+        for part in (names or modules).strip("()").split(","):
+            words: list[Any] = part.split()
+            if words:
+                module = package_of(source or words[0])
+                if module and module not in STANDARD_LIBRARY:
+                    by_name[words[-1].split(".")[0]] = module
+    named = {module for name, module in by_name.items() if re.search(rf"\b{re.escape(name)}\b", text)}
+    candidates = named or set(by_name.values())
+    return candidates.pop() if len(candidates) == 1 else None
+
+
+def package_of(module: str) -> str:
+    """The part of a module's name that tells whose it is."""
+    first, *rest = module.split(".")
+    return f"{first}.{rest[0]}" if first in _SHARED_NAMES and rest else first

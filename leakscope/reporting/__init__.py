@@ -1,0 +1,47 @@
+"""From a recording to a report: the findings of the diagnoses, and what stands round them.
+
+Data flows one way: recording, facts, diagnoses, report, text. The files here make the parts of a report that are no
+finding: its head (``head``), the timeline, the heap by holder, the source lines that findings name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+from .. import analyzers
+from ..evidence import experiments
+from ..facts.accounts import ledger, tensors
+from ..facts.processes import table
+from ..findings import Report, in_order
+from . import attached, excerpts, head, heap_view, timeline
+
+if TYPE_CHECKING:
+    from ..storage import Recording
+
+
+def analyze(
+    recording: Recording, only: Collection[str] | None = None, thresholds: Mapping[str, Any] | None = None
+) -> Report:
+    """The whole answer to one recording.
+
+    ``only`` limits the report to these kinds; ``thresholds`` replaces keyword arguments of the diagnoses by name
+    (each takes those it knows). **Errors** BadInput for a kind or a threshold that does not exist.
+    """
+    results = analyzers.diagnose(recording, only, thresholds)
+    findings = in_order(results.findings)
+    found = {finding.kind for finding in findings}
+    tried = (r for r in experiments.ruled_out(recording) if r.kind not in found and (not only or r.kind in only))
+    return Report(
+        recording=attached.facts(recording, head.facts(recording)),
+        verdict=attached.verdict(recording, head.verdict(recording, findings)),
+        ledger=ledger.ledger(recording),
+        findings=findings,
+        ruled_out=sorted([*results.ruled_out, *tried], key=lambda r: (r.kind, r.reason)),
+        skipped=[skip for skip in results.skipped if not only or skip.kind in only],
+        tensor_budget=tensors.tensor_budget(recording),
+        processes=table.process_rows(recording),
+        timeline=timeline.timeline(recording),
+        heap=heap_view.heap_views(recording),
+        excerpts=excerpts.excerpts(recording, findings),
+    )

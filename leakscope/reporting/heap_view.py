@@ -1,0 +1,81 @@
+"""The heap by holder, to be clicked through: the largest paths of each process that was inventoried, at every take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..facts.growth.tree import tree_growth
+from ..facts.heap.paths import Place, heap
+from ..facts.tables import int_of, text_of
+from ..findings import HeapHolder, HeapTake, HeapView
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..storage import Recording
+
+_MOST_PROCESSES = 4
+_MOST_TAKES = 12  # enough to compare any part of a run with any other
+_MOST_PATHS = 200
+
+
+def heap_views(recording: Recording) -> list[HeapView]:
+    """The processes that gained most first; those with fewer than two inventories are left out."""
+    if not len(recording.tables["holders"]):
+        return []
+    views = []
+    for process in tree_growth(recording).processes:
+        view = _view(recording, process.pid, process.label)
+        if view is not None:
+            views.append(view)
+        if len(views) == _MOST_PROCESSES:
+            break
+    return views
+
+
+def _view(recording: Recording, pid: int, label: str) -> HeapView | None:
+    seen = heap(recording, pid, 0.0, float("inf"))
+    if seen is None or not seen.places:
+        return None
+    chosen = np.unique(np.linspace(0, len(seen.takes) - 1, _MOST_TAKES).round().astype(int))
+    rows = recording.tables["takes"]
+    rows = rows[rows["pid"] == pid].drop_duplicates("take", keep="last").set_index("take")
+    largest = sorted(seen.places, key=lambda p: (-float(p.deep_bytes[chosen].max()), p.path, p.type_name))[:_MOST_PATHS]
+    position: dict[int, int] = {}
+    holders: list[HeapHolder] = []
+    for place in sorted(largest, key=lambda p: (_depth(p), -float(p.deep_bytes[-1]), p.path)):
+        position[id(place)] = len(holders)
+        holders.append(
+            HeapHolder(
+                path=place.path,
+                parent=_nearest_shown(place, position),
+                type=place.type_name,
+                bytes=[round(float(value)) for value in place.deep_bytes[chosen]],
+                count=[round(float(value)) for value in place.count[chosen]],
+            )
+        )
+    takes = [_take(rows.loc[seen.takes[i]], seen.takes[i]) for i in chosen]
+    return HeapView(label, takes, holders, len(seen.places) - len(largest))
+
+
+def _take(row: pd.Series[Any], number: int) -> HeapTake:
+    truncated = bool(row["truncated"]) if row["truncated"] == row["truncated"] else False
+    return HeapTake(
+        number, round(float(row["time_s"]), 2), int_of(row, "step"), text_of(row, "reason") or "", truncated
+    )
+
+
+def _depth(place: Place) -> int:
+    depth, above = 0, place.parent
+    while above is not None:
+        depth, above = depth + 1, above.parent
+    return depth
+
+
+def _nearest_shown(place: Place, position: dict[int, int]) -> int | None:
+    above = place.parent
+    while above is not None and id(above) not in position:
+        above = above.parent
+    return None if above is None else position[id(above)]

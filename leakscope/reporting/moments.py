@@ -1,0 +1,93 @@
+"""What happened in a run, to be marked on its timeline: phases with their ends, takes, alerts, deaths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from ..facts.growth.tree import tree_growth
+from ..facts.tables import int_of, process_name
+from ..findings import Moment
+from ..units import format_duration, signal_name
+
+if TYPE_CHECKING:
+    from ..storage import Recording
+
+_MOST = 120  # of one kind
+_EVENT_KINDS = {"alert": "alert", "pressure": "pressure", "oom-kill-counter": "death"}
+_SAID_ELSEWHERE = ("start", "end")
+_BETWEEN_STEPS = ("eval", "save")  # a later step means that such a phase ended, seen or not
+
+
+def moments(recording: Recording) -> tuple[list[Moment], dict[str, int]]:
+    """In their order, at most so many of a kind; and how many more there were of which kind."""
+    return _bounded(sorted((*_phases(recording), *_moments(recording)), key=_order))
+
+
+def _order(moment: Moment) -> tuple[float, str, str]:
+    return moment.time_s, moment.kind, moment.text
+
+
+def _phases(recording: Recording) -> Iterator[Moment]:
+    """Each phase of each process. What goes on at a step of the user's own count is the same phase still."""
+    marks = recording.tables["marks"]
+    marks = marks[marks["phase"].notna() & marks["text"].isna()].sort_values("time_s")
+    last_s: dict[Any, float] = {p.pid: round(float(p.time_s[-1]), 2) for p in tree_growth(recording).processes}
+    for pid, own in marks.groupby("pid"):
+        rows = list(_rows(own, "step", "phase"))
+        first = [row for before, row in zip([None, *rows], rows) if before is None or not _goes_on(before, row)]
+        for (at_s, step, phase), after in zip(first, [*first[1:], None]):
+            where = f" at step {step:,}" if step is not None else ""
+            end_s = last_s.get(pid) if after is None else after[0] if after[2] != phase else None
+            yield Moment(
+                "phase", at_s, f"{phase} begins{where}", phase, max(at_s, end_s) if end_s is not None else None
+            )
+
+
+def _goes_on(before: tuple[Any, ...], row: tuple[Any, ...]) -> bool:
+    return bool(before[2] == row[2] and (row[2] not in _BETWEEN_STEPS or before[1] == row[1]))
+
+
+def _moments(recording: Recording) -> Iterator[Moment]:
+    tables = recording.tables
+    processes = tables["processes"]
+    names = {int_of(row, "pid"): process_name(row) for _, row in processes.iterrows()}
+
+    def who(pid: Any) -> str:
+        return f"{names.get(pid, 'process')}[{pid}]" if pid is not None else "the job"
+
+    for at_s, step, text in _rows(tables["marks"], "step", "text"):
+        if text:
+            yield Moment("mark", at_s, f"{text} at step {step:,}" if step is not None else text)
+    for at_s, pid, take, reason, took_s in _rows(tables["takes"], "pid", "take", "reason", "duration_s"):
+        took = f", {format_duration(took_s)}" if took_s is not None else ""
+        yield Moment("take", at_s, f"inventory {take} of {who(pid)} ({reason}{took})")
+    for at_s, pid, event, text in _rows(tables["events"], "pid", "event", "text"):
+        if event and event not in _SAID_ELSEWHERE:
+            yield Moment(_EVENT_KINDS.get(event, "event"), at_s, f"{event}: {text or who(pid)}")
+    for at_s, pid, number in _rows(processes, "pid", "exit_signal"):
+        if number:
+            yield Moment("death", at_s, f"{who(pid)} was ended by {signal_name(number)}")
+
+
+def _rows(frame: pd.DataFrame, *columns: str) -> Iterator[tuple[Any, ...]]:
+    """Time and these columns of every row, None for what is null."""
+    cells = frame[list(columns)].astype(object)
+    times = frame["time_s"].astype("float64").round(2)
+    return zip(times.tolist(), *(cells[c].where(cells[c].notna(), None).tolist() for c in columns))
+
+
+def _bounded(moments: list[Moment]) -> tuple[list[Moment], dict[str, int]]:
+    """At most so many of a kind, evenly chosen, the first and the last among them; and how many are not there."""
+    shown: list[Moment] = []
+    left_out = {}
+    for kind in sorted({m.kind for m in moments}):
+        own = [m for m in moments if m.kind == kind]
+        if len(own) > _MOST:
+            left_out[kind] = len(own) - _MOST
+            own = [own[i] for i in np.linspace(0, len(own) - 1, _MOST).round().astype(int)]
+        shown += own
+    return sorted(shown, key=_order), left_out

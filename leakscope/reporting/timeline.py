@@ -1,0 +1,185 @@
+"""Memory of the whole tree over the run, to be drawn: by account, by process, with what happened marked on it.
+
+The accounts are those of the ledger, told at every moment instead of at two; ``other`` is what it calls unexplained.
+What only an inventory can tell (tensors, arrays, Python objects) is a straight line between two of them, goes on after
+the last where the job leaks, and is never more than the memory there was; small Python objects are counted all the
+time, by the arenas they live in.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from ..facts.growth.processes import ProcessGrowth, alive_in, rounds_of, rows_of
+from ..facts.growth.tree import TreeGrowth, tree_growth
+from ..facts.series.arithmetic import Floats
+from ..facts.tables import without_last
+from ..findings import Band, Timeline
+from .moments import moments
+
+if TYPE_CHECKING:
+    from ..storage import Recording
+
+_SHOWN_PROCESSES = 11  # with the rest as one more band; more layers cannot be told apart
+_TOTAL_BUCKETS = 400  # two points each, the lowest and the highest: about what a wide screen can show
+_BAND_BUCKETS = 40  # more points for the peaks of single bands, whatever the total does there
+_TAKE_COLUMNS = {"tensors": "tensor_bytes", "arrays": "array_bytes", "python-objects": "python_bytes"}
+_MALLOC_COLUMNS = ("malloc_in_use_bytes", "malloc_free_bytes", "pymalloc_bytes", "pymalloc_in_use_bytes")
+_PYTHON = "python-objects"
+_NATIVE, _REST, _FREE, _SHARED, _FILES = "native", "other", "allocator-free", "shared-memory", "mapped-files"
+_ACCOUNTS = (*_TAKE_COLUMNS, _NATIVE, _REST, _FREE, _SHARED, _FILES)  # as they are stacked, from the bottom
+_ESTIMATES = (*_TAKE_COLUMNS, _NATIVE)
+
+
+def timeline(recording: Recording) -> Timeline | None:
+    """The run as it is drawn; None without two samples of memory."""
+    growth = tree_growth(recording)
+    time_s = rounds_of(growth.processes) if growth.processes else np.empty(0)
+    if time_s.size < 2:
+        return None
+    by_process: dict[str, Floats] = {}
+    by_account: dict[str, Floats] = {}
+    nothing = np.zeros_like(time_s)
+    for process in growth.processes:
+        levels = _accounts(recording, process, time_s)
+        by_process[process.label] = sum(levels.values(), start=by_process.get(process.label, nothing))
+        for account, level in levels.items():
+            by_account[account] = by_account.get(account, nothing) + level
+    processes = _largest(by_process)
+    total = sum(by_account.values(), start=nothing)
+    accounts = _visible(by_account, float(total.max()))
+    shown = thinned(total, [*accounts.values(), *processes.values()])
+    marked, left_out = moments(recording)
+    return Timeline(
+        time_s=np.round(time_s[shown], 2).tolist(),
+        total_bytes=_whole(total[shown]),
+        accounts=[Band(name, _whole(level[shown]), name in _ESTIMATES) for name, level in accounts.items()],
+        processes=[Band(name, _whole(level[shown])) for name, level in processes.items()],
+        step=_steps(recording, growth.processes, time_s[shown]),
+        moments=marked,
+        left_out=left_out,
+    )
+
+
+def _accounts(recording: Recording, process: ProcessGrowth, time_s: Floats) -> dict[str, Floats]:
+    """Bytes of each account of a process at these moments: 0 before its birth and after its death."""
+    alive = alive_in(process, time_s)
+
+    def at_moments(at_s: Floats, values: Floats) -> Floats:
+        return np.where(alive, np.interp(time_s, at_s, values), 0.0) if at_s.size else np.zeros_like(time_s)
+
+    def from_birth(rows: pd.DataFrame, column: str) -> Floats:
+        at_s, values = _series(rows, column)
+        if at_s.size:  # the process began with none of it
+            at_s, values = np.insert(at_s, 0, min(process.time_s[0], at_s[0])), np.insert(values, 0, 0.0)
+        return at_moments(at_s, values)
+
+    private = at_moments(process.time_s, process.private_bytes)
+    sentinels = _narrow(recording, process, "sentinels", *_MALLOC_COLUMNS)
+    in_use, malloc_free, arenas, small = (from_birth(sentinels, column) for column in _MALLOC_COLUMNS)
+    # malloc counts as free also what it gave back to the kernel: never more than the room there is.
+    room = np.maximum(0.0, private - in_use - arenas)
+    free = np.minimum(np.minimum(malloc_free, room) + np.maximum(0.0, arenas - small), private)
+    takes = _narrow(recording, process, "takes", "take", "reason", *_TAKE_COLUMNS.values())
+    takes = without_last(takes, takes)
+    there = private - free
+    estimates = {account: from_birth(takes, column) for account, column in _TAKE_COLUMNS.items()}
+    if len(takes):
+        _carry_on(estimates, takes, there, time_s, tree_growth(recording))
+        estimates[_PYTHON] = np.maximum(estimates[_PYTHON], small)
+    said = sum(estimates.values(), start=np.zeros_like(time_s))
+    part = np.where(said > there, there / np.maximum(said, 1.0), 1.0)
+    levels = {account: level * part for account, level in estimates.items()}
+    rest = np.maximum(0.0, there - said)
+    explained = said - np.minimum(small, estimates[_PYTHON])  # arenas are not malloc's
+    native = np.clip(in_use - explained, 0.0, rest) if len(takes) else np.zeros_like(time_s)
+    levels[_NATIVE], levels[_REST] = native, rest - native
+    levels[_FREE] = free
+    levels[_SHARED] = at_moments(process.time_s, process.shared_bytes)
+    levels[_FILES] = at_moments(process.time_s, process.file_bytes)
+    return levels
+
+
+def _carry_on(
+    estimates: dict[str, Floats], takes: pd.DataFrame, there: Floats, time_s: Floats, growth: TreeGrowth
+) -> None:
+    """After the last inventory of a job that leaks what grew grows on, as far as memory did: as in the ledger."""
+    judged = takes[takes["time_s"] >= growth.start_s]
+    takes = judged if len(judged) > 1 else takes.tail(2)
+    first_s, last_s = float(takes["time_s"].min()), float(takes["time_s"].max())
+    late = time_s > last_s
+    if not growth.leaking or not last_s > first_s or not late.any():
+        return
+    gains = {
+        account: max(0.0, float(values[-1] - values[0])) / (last_s - first_s)
+        for account, column in _TAKE_COLUMNS.items()
+        if (values := _series(takes, column)[1]).size > 1
+    }
+    after_s = np.clip(time_s[late], last_s, growth.end_s) - last_s
+    hoped = sum(gains.values()) * after_s
+    came = np.maximum(0.0, there[late] - float(np.interp(last_s, time_s, there)))
+    part = np.minimum(1.0, came / np.maximum(hoped, 1.0))
+    for account, gain in gains.items():
+        estimates[account][late] += part * gain * after_s
+
+
+def _narrow(recording: Recording, process: ProcessGrowth, table: str, *columns: str) -> pd.DataFrame:
+    """Some columns of a process's rows: a table of a day has forty, and copying them all is what takes time."""
+    return rows_of(recording.tables[table][["pid", "start_ticks", "time_s", *columns]], process)
+
+
+def _series(rows: pd.DataFrame, column: str) -> tuple[Floats, Floats]:
+    rows = rows[rows[column].notna()]
+    return rows["time_s"].to_numpy(dtype=np.float64), rows[column].to_numpy(dtype=np.float64)
+
+
+def _visible(by_account: dict[str, Floats], high: float, *, min_share: float = 0.002) -> dict[str, Floats]:
+    """Accounts as they are stacked; those that are never ``min_share`` of the peak, half a pixel, join the rest."""
+    thin = [name for name in _ACCOUNTS if by_account[name].max() < min_share * high and name != _REST]
+    rest = sum((by_account[name] for name in thin), start=by_account[_REST])
+    return {name: rest if name == _REST else by_account[name] for name in _ACCOUNTS if name not in thin}
+
+
+def _largest(bands: dict[str, Floats]) -> dict[str, Floats]:
+    """The processes with the highest peaks, and the sum of all others."""
+    order = sorted(bands, key=lambda name: (-float(bands[name].max()), name))
+    shown = {name: bands[name] for name in order[:_SHOWN_PROCESSES]}
+    others = order[_SHOWN_PROCESSES:]
+    if len(others) == 1:
+        shown[others[0]] = bands[others[0]]
+    elif others:
+        shown[f"{len(others)} other processes"] = sum(
+            (bands[name] for name in others), start=np.zeros_like(bands[order[0]])
+        )
+    return shown
+
+
+def thinned(total: Floats, bands: list[Floats]) -> np.ndarray[Any, np.dtype[np.intp]]:
+    """Indexes of the moments to draw: first and last, the extremes of the total and the peaks of each band."""
+    size = total.size
+    if size <= 2 * _TOTAL_BUCKETS:
+        return np.arange(size)
+    keep = {0, size - 1}
+    for part in np.array_split(np.arange(size), _TOTAL_BUCKETS):
+        keep |= {int(part[total[part].argmin()]), int(part[total[part].argmax()])}
+    for part in np.array_split(np.arange(size), _BAND_BUCKETS):
+        keep |= {int(part[band[part].argmax()]) for band in bands if band[part].any()}
+    return np.array(sorted(keep))
+
+
+def _whole(values: Floats) -> list[int]:
+    whole: list[int] = np.round(values).astype(np.int64).tolist()
+    return whole
+
+
+def _steps(recording: Recording, processes: tuple[ProcessGrowth, ...], time_s: Floats) -> list[int | None]:
+    """The step the process with most steps was in at each moment; empty where nobody counted any."""
+    counted = [_series(_narrow(recording, process, "sentinels", "step"), "step") for process in processes]
+    at_s, steps = max(counted, key=lambda series: float(series[1].max(initial=-1.0)))
+    if not at_s.size:
+        return []
+    last = np.searchsorted(at_s, time_s, side="right") - 1
+    return [int(steps[i]) if i >= 0 else None for i in last]

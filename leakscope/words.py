@@ -1,0 +1,88 @@
+"""What several renderers say alike: the verdict in a word, how the run ended, how much, and strings made harmless."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .findings import Finding, RecordingFacts, Report, RuledOut, Skipped
+from .units import format_bytes, format_duration
+
+VERDICTS = {True: "LEAKING", False: "NOT LEAKING", None: "CANNOT TELL"}
+
+
+def printable(text: str) -> str:
+    """A string of the job's on one line: control characters, lone surrogates and what turns a line round are shown."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def run_facts(recording: RecordingFacts) -> str:
+    """``45.9 s, 3 processes, exit status 0``."""
+    processes = "1 process" if recording.process_count == 1 else f"{recording.process_count} processes"
+    return f"{format_duration(recording.duration_s)}, {processes}, {ended(recording)}"
+
+
+def ended(recording: RecordingFacts) -> str:
+    """``exit status 0``, ``ended by signal 9``."""
+    if recording.ended == "exit" and recording.exit_code is not None:
+        return f"exit status {recording.exit_code}"
+    if recording.ended == "signal":
+        return f"ended by signal {recording.signal}"
+    return "killed for lack of memory" if recording.ended == "oom-killed" else "its end was not recorded"
+
+
+def amount(finding: Finding) -> str:
+    """``600 MiB, 20.1 GiB an hour, 128 KiB a step, 97% sure``."""
+    figures = [format_bytes(finding.bytes)]
+    if finding.wasted:
+        figures.append("wasted once")
+    if finding.bytes_per_hour:
+        figures.append(f"{format_bytes(finding.bytes_per_hour)} an hour")
+    if finding.bytes_per_step:
+        figures.append(f"{format_bytes(finding.bytes_per_step)} a step")
+    return ", ".join([*figures, f"{finding.confidence:.0%} sure"])
+
+
+def by_reason(entries: Sequence[RuledOut | Skipped]) -> list[tuple[str, str]]:
+    """(kinds, reason): what several kinds have in common is said once."""
+    kinds: dict[str, dict[str, None]] = {}
+    for one in entries:
+        kinds.setdefault(one.reason, {})[one.kind] = None
+    return [(", ".join(names), reason) for reason, names in kinds.items()]
+
+
+def caveats(report: Report) -> list[str]:
+    """What the recording itself could not see, in sentences."""
+    lost = "the recording is not complete: what happened after its last row is not known"
+    return [*report.recording.notes, *([] if report.recording.complete else [lost])]
+
+
+def cost(recording: RecordingFacts) -> str:
+    """What recording cost, and how it kept to what was allowed."""
+    figures = recording.overhead
+    cpu, takes, rss = (figures.get(k) for k in ("recorder_cpu_fraction", "take_fraction", "recorder_rss_bytes"))
+    pause_s, size = figures.get("longest_take_s"), figures.get("recording_bytes")
+    at_once = f" (at most {format_duration(pause_s)} at once)" if pause_s is not None else ""
+    known = [
+        f"{cpu:.1%} of a core" if cpu is not None else "",
+        f"{takes:.1%} of the job's time in inventories{at_once}" if takes is not None else "",
+        f"{format_bytes(rss)} of memory" if rss is not None else "",
+        f"a file of {format_bytes(size)}" if size is not None else "",
+    ]
+    text = ", ".join(part for part in known if part) or "not measured"
+    return f"Recording cost: {text}.{_kept_down(recording)}"
+
+
+def _kept_down(recording: RecordingFacts) -> str:
+    """What was done less often than usual for ``--max-overhead``."""
+    figures = recording.overhead
+    limit = figures.get("max_overhead_fraction")
+    held_back, interval_s = figures.get("held_back_takes"), figures.get("longest_interval_s")
+    less = [
+        f"{held_back:.0f} {'inventory' if held_back == 1 else 'inventories'} put off" if held_back else "",
+        f"a sample only each {format_duration(interval_s)}" if interval_s is not None else "",
+    ]
+    if limit is None or not any(less):
+        return ""
+    return f" Held down by --max-overhead {100 * limit:.3g}%: {', '.join(part for part in less if part)}."
