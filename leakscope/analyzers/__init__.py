@@ -1,7 +1,7 @@
 """The diagnoses: finds them, runs them in order, says what was skipped or failed.
 
 A diagnosis is a file in this folder. It has ``NEEDS``, the tables without which it cannot
-look, and ``findings(recording, **thresholds)``, which yields ``Finding``, ``RuledOut`` and ``Skipped``. One that
+look, and ``findings(case, **thresholds)``, which yields ``Finding``, ``RuledOut`` and ``Skipped``. One that
 declares ``AFTER_OTHERS`` (1, or a later turn) runs after the others and gets ``so_far``, the findings they made.
 """
 
@@ -19,7 +19,7 @@ from ..errors import BadInput
 from ..findings import Finding, RuledOut, Skipped
 
 if TYPE_CHECKING:
-    from ..storage import Recording
+    from ..facts.case import Case
 
 # Every kind a report may speak of. Those without an analyzer are named in the report as not looked for.
 KINDS = (
@@ -40,9 +40,7 @@ class Diagnosis:
     skipped: Sequence[Skipped]
 
 
-def diagnose(
-    recording: Recording, only: Collection[str] | None = None, thresholds: Mapping[str, Any] | None = None
-) -> Diagnosis:
+def diagnose(case: Case, only: Collection[str] | None = None, thresholds: Mapping[str, Any] | None = None) -> Diagnosis:
     """Every diagnosis asked; arguments and errors as of ``leakscope.analyze``."""
     findings: list[Finding] = []
     ruled_out: list[RuledOut] = []
@@ -52,12 +50,12 @@ def diagnose(
     for kind, analyzer in analyzers.items():
         if only and kind not in only:
             continue
-        missing = [table for table in analyzer.NEEDS if not len(recording.tables[table])]
+        missing = [table for table in analyzer.NEEDS if not len(case.rows(table))]
         if missing:
             skipped.append(Skipped(kind, f"the recording has no {' and no '.join(missing)}"))
             continue
         try:
-            results = list(analyzer.findings(recording, **_arguments(analyzer, thresholds or {}, findings)))
+            results = list(analyzer.findings(case, **_arguments(analyzer, thresholds or {}, findings)))
         except Exception as error:  # one diagnosis that fails must not cost the others
             skipped.append(_failed(kind, error))
             continue
@@ -105,5 +103,5 @@ def _check(
             raise BadInput(f"there is no kind {kind!r}: there are {', '.join(sorted({*KINDS, *analyzers}))}")
     known = {name for module in analyzers.values() for name in inspect.signature(module.findings).parameters}
     for name in thresholds or ():
-        if name not in known - {"recording", "so_far"}:
-            raise BadInput(f"there is no threshold {name!r}: there are {', '.join(sorted(known - {'recording'}))}")
+        if name not in known - {"case", "so_far"}:
+            raise BadInput(f"there is no threshold {name!r}: there are {', '.join(sorted(known - {'case'}))}")

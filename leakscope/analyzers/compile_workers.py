@@ -18,14 +18,13 @@ import numpy as np
 
 from ..facts.code.adding import Line, Source
 from ..facts.code.starts import calls, mentions
-from ..facts.growth.tree import TreeGrowth, severity_of, tree_growth
-from ..facts.processes.table import COMPILE_WORKER, Process, added_bytes, copied_bytes, processes, series
-from ..facts.where.sources import sources_of
+from ..facts.growth.tree import TreeGrowth, severity_of
+from ..facts.processes.table import COMPILE_WORKER, Process, added_bytes, copied_bytes, series
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import MiB, format_bytes, format_duration
 
 if TYPE_CHECKING:
-    from ..storage import Recording
+    from ..facts.case import Case
 
 NEEDS = ("processes", "process_samples")
 _KIND = "compile-workers"
@@ -64,7 +63,7 @@ class _Team(NamedTuple):
 
 
 def findings(
-    recording: Recording,
+    case: Case,
     *,
     min_share: float = 0.15,  # of the growth of the tree: less is not what it suffers from
     min_bytes: int = 16 * MiB,  # interpreters drift by a few
@@ -72,13 +71,13 @@ def findings(
     min_idle_share: float = 0.1,  # of what the whole tree holds
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding if compile workers grow, keep old pages, or idle at a price; else what they cost."""
-    growth = tree_growth(recording)
-    everyone = processes(recording)
+    growth = case.growth
+    everyone = case.processes
     ever = [p for p in everyone if p.role in _ROLES]
     if not ever:
         yield RuledOut(_KIND, "no compile worker was ever alive")
         return
-    last_s = _work_until_s(recording, growth)
+    last_s = _work_until_s(case, growth)
     alive = [p for p in ever if p.born_s <= growth.end_s and p.died_s >= last_s]
     if not alive:
         yield RuledOut(_KIND, f"{len(ever)} compile workers were alive, and ended again", {"worker_count": len(ever)})
@@ -88,19 +87,19 @@ def findings(
     held = float(growth.held_bytes[-1]) if growth.held_bytes.size else 0.0
     figures = {"worker_count": len(alive), "pss_bytes": round(team.pss), "private_bytes": round(team.private)}
     if growth.leaking and gained >= max(min_bytes, min_share * growth.growth_bytes):
-        yield _growing(growth, team, round(gained), sources_of(recording))
+        yield _growing(growth, team, round(gained), case.sources)
     elif team.is_idle and team.cost >= max(min_idle_bytes, min_idle_share * held):
-        yield _idle(team, sources_of(recording))
+        yield _idle(team, case.sources)
     else:
         state = "idle" if team.is_idle else "at work"
         cost = f"{format_bytes(team.pss)} together, {format_bytes(team.private)} of it private"
         yield RuledOut(_KIND, f"{len(alive)} compile workers, {state}, neither grow nor cost much: {cost}", figures)
 
 
-def _work_until_s(recording: Recording, growth: TreeGrowth) -> float:
+def _work_until_s(case: Case, growth: TreeGrowth) -> float:
     """Workers that are still there then are ended by the job that ends itself, on a slow machine seconds before it."""
     last_s = growth.end_s - max(_LAST_S, _LAST_SHARE * (growth.end_s - growth.start_s))
-    steps = recording.tables["sentinels"]
+    steps = case.rows("sentinels")
     steps = steps[steps["step"].notna()].drop_duplicates(["pid", "step"])
     return min(last_s, float(steps["time_s"].max()) - _STEP_S) if len(steps) else last_s
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from ..evidence.crash_cases import Told, tell
 from ..facts.endings.meanings import FATAL_SIGNALS, Meaning, known, of_broken_pipe, of_signal
-from ..facts.endings.members import Member, members
+from ..facts.endings.members import Member
 from ..facts.endings.texts import (
     Frame,
     exception_of,
@@ -38,7 +38,7 @@ from ..findings import AGENT, Evidence, Finding, RuledOut, Skipped, Subject, is_
 from ..units import signal_name
 
 if TYPE_CHECKING:
-    from ..storage import Recording
+    from ..facts.case import Case
 
 NEEDS = ("processes",)
 _KIND = "crash"
@@ -67,22 +67,22 @@ class Failure:
 
 
 def findings(
-    recording: Recording,
+    case: Case,
     *,
     near_fraction: float = 0.8,  # of a limit, at the last look: half a second later it may have been reached
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per way to fail (ranks that fail alike are one), or why there is none."""
-    everyone = members(recording)
+    everyone = case.members
     root = next((member for member in everyone if member.is_root), None)
-    stderr = _stderr(recording)
-    failures = _failures(recording, everyone, stderr) or _of_root(root, stderr)
+    stderr = _stderr(case)
+    failures = _failures(case, everyone, stderr) or _of_root(root, stderr)
     if not failures:
-        yield _nothing(recording, root)
+        yield _nothing(case, root)
         return
     ended_well = root is not None and root.exit_code == 0
     groups: dict[object, list[Finding]] = {}
     for failure in sorted(failures, key=lambda failure: failure.time_s):
-        finding = _finding(recording, failure, stderr, near_fraction)
+        finding = _finding(case, failure, stderr, near_fraction)
         if ended_well and finding.severity == "critical" and not is_our_crash(finding):
             finding = replace(finding, severity="warning", doubts=[*finding.doubts, "the job as a whole ended well"])
         about = finding.subject
@@ -93,13 +93,13 @@ def findings(
     yield from [finding for finding in alike if finding.severity == "note"][:_MOST_NOTES]
 
 
-def _failures(recording: Recording, everyone: list[Member], stderr: str) -> list[Failure]:
+def _failures(case: Case, everyone: list[Member], stderr: str) -> list[Failure]:
     """What the agents wrote down, processes that a fatal signal ended, and what multiprocessing said of its own."""
     by_key = {(member.pid, member.start_ticks): member for member in everyone}
     by_ticks = {member.start_ticks: member for member in everyone}  # inside a container a process has another pid
     found = []
     told = set()
-    for _, row in recording.tables["crash_text"].sort_values("time_s", kind="stable").iterrows():
+    for _, row in case.rows("crash_text").sort_values("time_s", kind="stable").iterrows():
         source, text = text_of(row, "crash_source"), text_of(row, "last_words")
         pid, ticks = int_of(row, "pid") or 0, int_of(row, "start_ticks") or 0
         member = by_key.get((pid, ticks)) or by_ticks.get(ticks)
@@ -150,8 +150,8 @@ def _of_root(root: Member | None, stderr: str) -> list[Failure]:
     return []
 
 
-def _stderr(recording: Recording) -> str:
-    rows = recording.tables["crash_text"]
+def _stderr(case: Case) -> str:
+    rows = case.rows("crash_text")
     return "".join(rows.loc[rows["crash_source"] == "stderr", "last_words"].dropna())
 
 
@@ -168,7 +168,7 @@ def _meaning(failure: Failure, stderr: str) -> tuple[Meaning | None, str]:
     return of_broken_pipe(failure.exception_type, failure.text), words
 
 
-def _finding(recording: Recording, failure: Failure, stderr: str, near_fraction: float) -> Finding:
+def _finding(case: Case, failure: Failure, stderr: str, near_fraction: float) -> Finding:
     meaning, words = _meaning(failure, stderr)
     text = failure.text
     if failure.signal is not None and not text:
@@ -176,34 +176,33 @@ def _finding(recording: Recording, failure: Failure, stderr: str, near_fraction:
     calls = frames(text)
     place = innermost_user(calls)
     if failure.signal is not None and meaning is not None and (agents_call := agent_in_crash(text)):
-        told = _of_agent(recording, failure, meaning, words, agents_call)
+        told = _of_agent(case, failure, meaning, words, agents_call)
         finding = _with_place(failure, told, meaning, calls, place)
         ours = replace(finding.subject, file=None, line=None, function=None, library="leakscope", module=AGENT)
         return replace(finding, subject=ours)
-    if meaning is None:
-        told = _ordinary(failure, place)
-    else:
-        told = tell(recording, failure.member, meaning, words, near_fraction)
+    told = _ordinary(failure, place)
+    if meaning is not None:
+        told = tell(case, failure.member, meaning, words, near_fraction)
     if not failure.text and not stderr:
         told = told._replace(doubts=["no last words were recorded: 2> FILE or --tee keeps the end of stderr"])
     if failure.signal is not None and (agents_call := agent_elsewhere(text)):
         elsewhere = f"leakscope's agent was at work in another thread ({agents_call}), not in the one that crashed"
         told = told._replace(evidence=[*told.evidence, Evidence(elsewhere)])
     at_the_end = meaning is not None and meaning.name == "deallocating-none" and _FINALIZING in words
-    if at_the_end and _has_agent(recording, failure.member):
+    if at_the_end and _has_agent(case, failure.member):
         told = told._replace(confidence=0.7, doubts=[*told.doubts, _AT_THE_END])
     return _with_place(failure, told, meaning, calls, place)
 
 
-def _of_agent(recording: Recording, failure: Failure, meaning: Meaning, words: str, agents_call: str) -> Told:
+def _of_agent(case: Case, failure: Failure, meaning: Meaning, words: str, agents_call: str) -> Told:
     """A crash in our own frames: no library of the job's is blamed."""
     by = signal_name(failure.signal or 0)
     who = failure.member.label
     evidence = [Evidence(f"the thread that crashed was in leakscope's agent: {agents_call}")]
     if (said_of_it := meaning.pattern.search(words)) and said_of_it.group():
         evidence.append(Evidence(f"what it said: {said_of_it.group()}"))
-    command = shlex.join(map(str, recording.meta.get("command") or ()))
-    without = "the same with --agent off" if recording.meta.get("attached") else f"{_WITHOUT} -- {command}"
+    command = shlex.join(map(str, case.recording.meta.get("command") or ()))
+    without = "the same with --agent off" if case.recording.meta.get("attached") else f"{_WITHOUT} -- {command}"
     title = f"leakscope's own agent was running when {who} crashed ({by}), and may be the cause"
     return Told(
         f"{title}: {_WITHOUT} records without it",
@@ -272,7 +271,7 @@ def _as_one(group: list[Finding]) -> Finding:
     return replace(first, evidence=[*first.evidence, more])
 
 
-def _nothing(recording: Recording, root: Member | None) -> RuledOut | Skipped:
+def _nothing(case: Case, root: Member | None) -> RuledOut | Skipped:
     if root is None or (root.exit_code is None and root.exit_signal is None):
         return RuledOut(_KIND, "no process was seen to fail")
     if root.exit_signal is not None:
@@ -281,12 +280,12 @@ def _nothing(recording: Recording, root: Member | None) -> RuledOut | Skipped:
     if root.exit_code == 0:
         return RuledOut(_KIND, "no process failed", {"exit_code": 0})
     figures = {"exit_code": root.exit_code}
-    if _has_agent(recording, root):
+    if _has_agent(case, root):
         text = f"{root.label} chose to end with status {root.exit_code}: no exception, no fatal signal"
         return RuledOut(_KIND, text, figures)
     text = f"{root.label} ended with status {root.exit_code} and its last words were not recorded"
     return Skipped(_KIND, f"{text}: 2> FILE or --tee keeps the end of stderr")
 
 
-def _has_agent(recording: Recording, member: Member) -> bool:
-    return bool((recording.tables["agent_notes"]["start_ticks"] == member.start_ticks).any())
+def _has_agent(case: Case, member: Member) -> bool:
+    return bool((case.rows("agent_notes")["start_ticks"] == member.start_ticks).any())

@@ -18,20 +18,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..evidence.frozen_garbage import frozen_finding
-from ..facts.accounts.ledger import growth_of, ledger
+from ..facts.accounts.ledger import growth_of
 from ..facts.code.adding import Line, Source, find_calls
-from ..facts.growth.processes import ProcessGrowth, rows_of
-from ..facts.growth.tree import TreeGrowth, no_growth, severity_of, tree_growth
+from ..facts.growth.processes import ProcessGrowth
+from ..facts.growth.tree import TreeGrowth, no_growth, severity_of
 from ..facts.tables import int_of, text_of, without_last
 from ..facts.where.cycles import breaking, cycle_line, is_graph_node
-from ..facts.where.sources import sources_of
 from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
 from ..units import format_bytes, format_count
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..storage import Recording
+    from ..facts.case import Case
 
 NEEDS = ("process_samples", "sentinels")
 _KIND = "cyclic-garbage"
@@ -72,33 +71,33 @@ class _Collector:
 
 
 def findings(
-    recording: Recording,
+    case: Case,
     *,
     min_objects: int = 500,  # fewer are found waiting in any healthy program
     min_share: float = 0.5,  # of the growth that has to be out of reach, where no cycle was seen itself
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding for the process that grew most, or why it is not garbage."""
-    growth = tree_growth(recording)
+    growth = case.growth
     process = growth.main
     if not growth.leaking or process is None:
         yield no_growth(_KIND, growth)
         return
-    collector = _collector(rows_of(recording.tables["sentinels"], process), growth)
+    collector = _collector(process.rows("sentinels"), growth)
     if collector is None:
         yield Skipped(_KIND, f"{process.label}, which grows, has no agent inside")
         return
-    cycles = _cycles(rows_of(recording.tables["orphans"], process))
-    unreached = _unreached(rows_of(recording.tables["object_types"], process))
-    out_of_reach = _out_of_reach(recording, growth, process)
+    cycles = _cycles(process.rows("orphans"))
+    unreached = _unreached(process.rows("object_types"))
+    out_of_reach = _out_of_reach(case, growth, process)
     seen = cycles is not None and (cycles["grown"] >= min_objects or collector.state != "works")
     likely = collector.state in ("off", "frozen", "idle") and (
         unreached >= min_objects and out_of_reach >= min_share * process.growth_bytes
     )
-    hidden = None if seen else frozen_finding(recording, growth, process, out_of_reach, min_objects=min_objects)
+    hidden = None if seen else frozen_finding(case, growth, process, out_of_reach, min_objects=min_objects)
     if hidden is not None:
         yield hidden
     elif seen or likely:
-        yield _finding(recording, growth, process, collector, cycles, unreached, out_of_reach)
+        yield _finding(case, growth, process, collector, cycles, unreached, out_of_reach)
     else:
         yield _ruled_out(collector)
 
@@ -159,18 +158,18 @@ def _unreached(types: pd.DataFrame) -> float:
     return float(by_take.iloc[-1] - by_take.iloc[0])
 
 
-def _out_of_reach(recording: Recording, growth: TreeGrowth, process: ProcessGrowth) -> int:
+def _out_of_reach(case: Case, growth: TreeGrowth, process: ProcessGrowth) -> int:
     """What a process gained less what its inventories came to.
 
     The ledger puts down to Python's objects whatever its own allocator handed out, which is also the garbage's.
     """
-    rows = ledger(recording)
+    rows = case.ledger
     in_account = {account: max(0, growth_of(rows, account, process.label)) for account in _REACHED}
-    came_to = _came_to(rows_of(recording.tables["takes"], process), growth.end_s - growth.start_s)
+    came_to = _came_to(process.rows("takes"), growth.end_s - growth.start_s)
     if came_to is not None:
         in_account[_PYTHON] = min(in_account[_PYTHON], came_to)
     reached = sum(in_account.values())
-    reached -= min(reached, _tensors_of_nobody(recording, process))
+    reached -= min(reached, _tensors_of_nobody(case, process))
     return max(0, process.growth_bytes - reached)
 
 
@@ -184,26 +183,26 @@ def _came_to(takes: pd.DataFrame, window_s: float) -> int | None:
     return max(0, round(float(held[-1] - held[0]) / max(float(time_s[-1] - time_s[0]), 1e-9) * window_s))
 
 
-def _tensors_of_nobody(recording: Recording, process: ProcessGrowth) -> int:
+def _tensors_of_nobody(case: Case, process: ProcessGrowth) -> int:
     """What the host's tensors gained that exist, but that no way leads to, last take against first.
 
     Less all that ways lead to gained: some of it may be among these.
     """
-    rows = rows_of(recording.tables["tensors"], process)
+    rows = process.rows("tensors")
     rows = rows[(rows["device"] == "cpu") & (rows["moment"] == "take") & rows["take"].notna()]
     if not len(rows):
         return 0
     alone = rows["storage_bytes"].where(rows["tensor_owner"].isin(_NOBODY), 0).astype(float)
     by_take = alone.groupby(rows["take"]).sum()
     grown = float(by_take.iloc[-1] - by_take.iloc[0])
-    holders = rows_of(recording.tables["holders"], process)
+    holders = process.rows("holders")
     roots = holders[holders["parent_path"].isna() & holders["take"].isin(by_take.index)]
     held = roots["tensor_deep_bytes"].astype(float).groupby(roots["take"]).sum().reindex(by_take.index, fill_value=0.0)
     return max(0, round(grown - max(0.0, float(held.iloc[-1] - held.iloc[0]))))
 
 
 def _finding(
-    recording: Recording,
+    case: Case,
     growth: TreeGrowth,
     process: ProcessGrowth,
     collector: _Collector,
@@ -212,7 +211,7 @@ def _finding(
     out_of_reach: int,
 ) -> Finding:
     idle = collector.state != "works"
-    sources = sources_of(recording)
+    sources = case.sources
     place = _switch(sources, collector.state)
     row = cycles["row"] if cycles else None
     chain, kind = (

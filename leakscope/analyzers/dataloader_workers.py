@@ -17,18 +17,16 @@ from typing import TYPE_CHECKING
 from ..evidence.copies import held_bytes
 from ..evidence.loader_suspects import suspect_of
 from ..evidence.loaders import KIND, growing, has_copied
-from ..facts.growth.processes import ProcessGrowth, rows_of
-from ..facts.growth.tree import tree_growth
+from ..facts.growth.processes import ProcessGrowth
 from ..facts.processes.forked_copies import is_costly
 from ..facts.processes.loaders import Group, loader_groups
 from ..facts.processes.worker_code import Code
-from ..facts.where.sources import sources_of
 from ..facts.where.stacks import growth_lines
 from ..findings import Finding, RuledOut, Skipped
 from ..units import MiB, format_bytes, format_count
 
 if TYPE_CHECKING:
-    from ..storage import Recording
+    from ..facts.case import Case
 
 NEEDS = ("process_samples", "processes")
 AFTER_OTHERS = 1  # a worker that is no fork takes inventories: then the holder has been found already
@@ -36,7 +34,7 @@ _IDLE_SHARE = 0.05  # of a core
 
 
 def findings(
-    recording: Recording,
+    case: Case,
     *,
     so_far: Sequence[Finding] = (),
     min_share: float = 0.15,  # of the growth of the tree: less is not what it suffers from
@@ -47,10 +45,10 @@ def findings(
     min_data_share: float = 0.4,  # of what a worker copied, seen in the parent as Python objects of the data set
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per parent whose workers keep growing or have copied its data, or what they cost."""
-    growth = tree_growth(recording)
-    sources = sources_of(recording)
+    growth = case.growth
+    sources = case.sources
     code = Code(sources)
-    groups = loader_groups(recording, growth, code)
+    groups = loader_groups(case.recording, growth, case.processes, code, case.sources)
     if not groups:
         yield RuledOut(KIND, "no loader worker was seen")
         return
@@ -59,8 +57,8 @@ def findings(
         enough = max(min_bytes, min_share * growth.growth_bytes)
         if growth.leaking and group.is_growing and group.gained >= enough:
             most = max(group.alive, key=lambda worker: worker.growth_bytes)
-            grown = growth_lines(recording, growth, most, sources)
-            yield growing(growth, group, suspect_of(code, sources, group, so_far, grown, growing=True), recording)
+            grown = growth_lines(growth, most, sources)
+            yield growing(growth, group, suspect_of(code, sources, group, so_far, grown, growing=True), case)
         elif is_costly(
             copies,
             group.most_data_bytes,
@@ -74,18 +72,18 @@ def findings(
         elif growth.leaking is None:
             yield Skipped(KIND, growth.reason)
         else:
-            yield _ruled_out(recording, group)
+            yield _ruled_out(case, group)
 
 
-def _ruled_out(recording: Recording, group: Group) -> RuledOut:
+def _ruled_out(case: Case, group: Group) -> RuledOut:
     """What the workers cost, for whoever wonders about them."""
     if not group.alive:
         last = group.ever[-1]
-        figures: dict[str, object] = {"worker_count": len(group.ever), "private_bytes": _private_now(recording, last)}
+        figures: dict[str, object] = {"worker_count": len(group.ever), "private_bytes": _private_now(case, last)}
         return RuledOut(KIND, f"{len(group.ever)} loader workers came and went: their memory went with them", figures)
-    private = [_private_now(recording, worker) for worker in group.alive]
+    private = [_private_now(case, worker) for worker in group.alive]
     count, born = len(group.alive), len(group.ever)
-    busy = [_busy_share(recording, worker) for worker in group.alive]
+    busy = [_busy_share(case, worker) for worker in group.alive]
     text = f"{count} loader workers hold {format_bytes(sum(private))} of their own and do not keep growing"
     if born > count:
         text += f"; {format_count(born)} were started in all: persistent_workers is off, or loaders are made anew"
@@ -101,14 +99,14 @@ def _ruled_out(recording: Recording, group: Group) -> RuledOut:
     return RuledOut(KIND, text, figures)
 
 
-def _private_now(recording: Recording, worker: ProcessGrowth) -> int:
+def _private_now(case: Case, worker: ProcessGrowth) -> int:
     """What ending the worker would free, by the last reading; its share of all where it was never read."""
-    read = rows_of(recording.tables["process_samples"], worker)["uss_bytes"].dropna()
+    read = worker.rows("process_samples")["uss_bytes"].dropna()
     return int(read.iloc[-1]) if len(read) else int(worker.private_bytes[-1])
 
 
-def _busy_share(recording: Recording, worker: ProcessGrowth) -> float:
-    rows = rows_of(recording.tables["process_samples"], worker)
+def _busy_share(case: Case, worker: ProcessGrowth) -> float:
+    rows = worker.rows("process_samples")
     rows = rows[rows["cpu_s"].notna()]
     lived_s = float(rows["time_s"].max() - rows["time_s"].min()) if len(rows) > 1 else 0.0
     return float(rows["cpu_s"].max() - rows["cpu_s"].min()) / lived_s if lived_s > 0 else 1.0

@@ -25,17 +25,15 @@ import numpy as np
 
 from ..evidence.forks import copied_by_forks
 from ..facts.code.adding import Holder, Line, adding_lines
-from ..facts.growth.processes import ProcessGrowth, rows_of
-from ..facts.growth.tree import tree_growth
+from ..facts.growth.processes import ProcessGrowth
 from ..facts.tables import int_of, text_of, without_last
-from ..facts.where.sources import sources_of
 from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
 from ..units import MiB, format_bytes, format_count
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..storage import Recording
+    from ..facts.case import Case
 
 NEEDS = ("takes",)
 _KIND = "dataset-copies"
@@ -81,7 +79,7 @@ class _Form:
 
 
 def findings(
-    recording: Recording,
+    case: Case,
     *,
     min_agreement: float = 0.5,  # other rows of the same kind of text agree in a few hundredths
     min_correlation: float = 0.9,  # of lengths: by chance one pair in a thousand
@@ -93,20 +91,20 @@ def findings(
     min_data_share: float = 0.4,
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per group of containers that hold the same rows, or parent whose forks have copied its."""
-    growth = tree_growth(recording)
+    growth = case.growth
     containers = 0
     found = False
     for process in growth.processes:
-        forms = _forms(recording, process)
+        forms = _forms(case, process)
         containers += len(forms)
         held = float(process.held_bytes[-1])
         for group, agreement in _groups(forms, min_agreement, min_correlation):
             wasted = sum(form.bytes for form in group) - max(form.bytes for form in group)
             if wasted >= max(min_wasted_bytes, min_wasted_share * held):
                 found = True
-                yield _finding(recording, process, group, agreement, wasted, held)
+                yield _finding(case, process, group, agreement, wasted, held)
     for finding in copied_by_forks(
-        recording,
+        case,
         growth,
         _KIND,
         min_copied_bytes=min_copied_bytes,
@@ -125,15 +123,15 @@ def findings(
 # ---- what there is
 
 
-def _forms(recording: Recording, process: ProcessGrowth) -> list[_Form]:
+def _forms(case: Case, process: ProcessGrowth) -> list[_Form]:
     """Containers of the last inventory that saw the program at work; of those that share their rows, the largest."""
-    takes = rows_of(recording.tables["takes"], process)
+    takes = process.rows("takes")
     takes = without_last(takes, takes)
     if not len(takes):
         return []
     last = takes["take"].iloc[-1]
-    rows = rows_of(recording.tables["data_forms"], process)
-    holders = rows_of(recording.tables["holders"], process)
+    rows = process.rows("data_forms")
+    holders = process.rows("holders")
     by_path = {str(row["path"]): row for _, row in holders[holders["take"] == last].iterrows()}
     forms: list[_Form] = []
     rows = rows[(rows["take"] == last) & (rows["data_form"] != _MAPPED)]
@@ -309,11 +307,11 @@ def _one_a_holder(members: Sequence[_Form]) -> list[_Form]:
 
 
 def _finding(
-    recording: Recording, process: ProcessGrowth, group: list[_Form], agreement: float, wasted: int, held: float
+    case: Case, process: ProcessGrowth, group: list[_Form], agreement: float, wasted: int, held: float
 ) -> Finding:
     total = sum(form.bytes for form in group)
-    first = _made_first(recording, group) or group[0]
-    line = _line(recording, first)
+    first = _made_first(case, group) or group[0]
+    line = _line(case, first)
     tokens = [form for form in group if form.is_tokens]
     by_text = len(group) - len(tokens) > 1
     rows = format_count(max(form.row_count for form in group))
@@ -337,7 +335,7 @@ def _finding(
             function=line.function if line is not None else None,
             module=first.holder.owner_module,
         ),
-        evidence=list(_evidence(recording, group, agreement, by_text, wasted, held)),
+        evidence=list(_evidence(case, group, agreement, by_text, wasted, held)),
         doubts=list(_doubts(tokens, by_text)),
         remedy=[_remedy(group, total)],
         wasted=True,
@@ -349,17 +347,17 @@ def _listed(group: Sequence[_Form]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _line(recording: Recording, form: _Form) -> Line | None:
+def _line(case: Case, form: _Form) -> Line | None:
     """Where it is made: by adding row after row, or at once; a call on it (``.map``) makes the next form."""
-    lines = adding_lines(sources_of(recording), form.holder)
+    lines = adding_lines(case.sources, form.holder)
     is_array = form.holder.type_name.endswith("ndarray")  # what is written into it makes it no larger
     order = ("creates", "adds", "calls") if is_array else ("adds", "creates", "calls")
     return min(lines, key=lambda line: order.index(line.kind), default=None)
 
 
-def _made_first(recording: Recording, group: Sequence[_Form]) -> _Form | None:
+def _made_first(case: Case, group: Sequence[_Form]) -> _Form | None:
     """The form that the others are made from, by the lines that make them: it is the likeliest to be needed no more."""
-    texts = {form.name: line.text if (line := _line(recording, form)) else "" for form in group}
+    texts = {form.name: line.text if (line := _line(case, form)) else "" for form in group}
     names = {form.name: re.compile(rf"\b{re.escape(form.holder.variable)}\b") for form in group}
     sources = [
         form
@@ -370,7 +368,7 @@ def _made_first(recording: Recording, group: Sequence[_Form]) -> _Form | None:
 
 
 def _evidence(
-    recording: Recording, group: Sequence[_Form], agreement: float, by_text: bool, wasted: int, held: float
+    case: Case, group: Sequence[_Form], agreement: float, by_text: bool, wasted: int, held: float
 ) -> Iterator[Evidence]:
     for form in group:
         text = f"{form.name} holds {format_count(form.row_count)} rows as {_WORDS.get(form.data_form, 'data')}"
@@ -383,7 +381,7 @@ def _evidence(
     text = f"all but the largest are {format_bytes(wasted)}, {share:.0%} of what the process held at the end"
     yield Evidence(text, {"wasted_bytes": wasted, "process_bytes": int(held)})
     for form in group:
-        line = _line(recording, form)
+        line = _line(case, form)
         if line is not None:
             text = f"{line.file}:{line.line} {line.kind} {form.holder.variable}: {line.text}"
             yield Evidence(text, {"line": line.line})

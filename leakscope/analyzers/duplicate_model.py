@@ -18,19 +18,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..facts.code.adding import Holder, Line, adding_lines
 from ..facts.growth.processes import ProcessGrowth, rows_of
-from ..facts.growth.tree import TreeGrowth, tree_growth
+from ..facts.growth.tree import TreeGrowth
 from ..facts.tables import int_of, text_of
 from ..facts.weights.pairs import ACCUSED, OTHER_FORM, SAME, START, History, Pair, Thresholds, pairs
 from ..facts.weights.processes import Spread, spreads
 from ..facts.weights.sets import Round, WeightSet, by_last_path, rounds_of
-from ..facts.where.sources import sources_of
 from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
 from ..units import MiB, format_bytes, format_duration
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..storage import Recording
+    from ..facts.case import Case
 
 NEEDS = ("weights",)
 _KIND = "duplicate-model"
@@ -46,7 +45,7 @@ class _Place(NamedTuple):
 
 
 def findings(
-    recording: Recording,
+    case: Case,
     *,
     min_tensors: int = 3,  # one or two equal tensors are a shared table, not a model
     min_bytes: int = 4 * MiB,  # nobody edits a program for less
@@ -58,17 +57,17 @@ def findings(
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per copy that could go, and what the other sets of like weights are."""
     thresholds = Thresholds(min_tensors, min_bytes, equal_share, near_distance, max_changed_share, first_steps)
-    growth = tree_growth(recording)
+    growth = case.growth
     histories: list[tuple[ProcessGrowth, History]] = []
     told = False
     for process in growth.processes:
-        takes = rows_of(recording.tables["takes"], process)
+        takes = process.rows("takes")
         takes = takes[takes["take"].notna()]
-        rounds = by_last_path(_at_work(rounds_of(rows_of(recording.tables["weights"], process)), takes))
+        rounds = by_last_path(_at_work(rounds_of(process.rows("weights")), takes))
         if not rounds:
             continue
-        places = {path: _place(recording, process, path) for path in rounds[-1].sets}
-        histories.append((process, _history(recording, process, rounds, takes, places)))
+        places = {path: _place(case, process, path) for path in rounds[-1].sets}
+        histories.append((process, _history(case, process, rounds, takes, places)))
         alike = list(pairs(histories[-1][1], thresholds))
         accused: dict[str, Pair] = {}
         for pair in alike:
@@ -77,15 +76,15 @@ def findings(
         for group in _groups(accused.values()):
             told = True
             copy = group[0].copy
-            memory_bytes = _memory_bytes(recording, process, rounds, copy.device)
+            memory_bytes = _memory_bytes(case, process, rounds, copy.device)
             yield _finding(process, group, places[copy.path], memory_bytes, warning_share)
         for pair in alike:
             if pair.copy.path not in accused:
                 told = True
                 yield _not_accused(process, pair)
-    for spread in spreads(recording, histories, thresholds):
+    for spread in spreads(case.recording, histories, thresholds):
         told = True
-        yield _finding_of_spread(recording, growth, spread, warning_share, min_bytes)
+        yield _finding_of_spread(case, growth, spread, warning_share, min_bytes)
     if not told:
         set_count = sum(len(history.rounds[-1].sets) for _, history in histories)
         yield RuledOut(_KIND, "no two sets of weights are alike", {"set_count": set_count})
@@ -100,11 +99,11 @@ def _at_work(rounds: list[Round], takes: pd.DataFrame) -> list[Round]:
 
 
 def _history(
-    recording: Recording, process: ProcessGrowth, rounds: list[Round], takes: pd.DataFrame, places: dict[str, _Place]
+    case: Case, process: ProcessGrowth, rounds: list[Round], takes: pd.DataFrame, places: dict[str, _Place]
 ) -> History:
     steps = {int(take): int_of(row, "step") for take, (_, row) in zip(takes["take"], takes.iterrows())}
     lines = {path: place.line.line for path, place in places.items() if place.line is not None}
-    types = recording.tables["holders"], recording.tables["object_types"]
+    types = case.rows("holders"), case.rows("object_types")
     has_optimizer = any(
         rows_of(table, process)["type_name"].str.match(r"torch\.optim\.(?!lr_scheduler)").any() for table in types
     )
@@ -272,7 +271,7 @@ def _not_accused(process: ProcessGrowth, pair: Pair) -> RuledOut | Skipped:
 
 
 def _finding_of_spread(
-    recording: Recording, growth: TreeGrowth, spread: Spread, warning_share: float, min_bytes: int
+    case: Case, growth: TreeGrowth, spread: Spread, warning_share: float, min_bytes: int
 ) -> Finding | RuledOut:
     first, original, count = spread.copies[0], spread.original, len(spread.copies)
     others = f"{count} other process{'es' if count > 1 else ''}"
@@ -281,7 +280,7 @@ def _finding_of_spread(
     if spread.purpose is not None or spread.bytes < min_bytes:
         return RuledOut(_KIND, f"{where}: {spread.purpose or format_bytes(spread.bytes)}", figures)
     share = spread.bytes / max(float(growth.held_bytes.max()), 1.0)
-    place = _place(recording, first.process, first.weights.path)
+    place = _place(case, first.process, first.weights.path)
     loads = all(copy.process.role == "dataloader-worker" for copy in spread.copies)
     frees = f"frees about {format_bytes(spread.bytes)}"
     return Finding(
@@ -326,9 +325,9 @@ def _finding_of_spread(
 # ---- where it is held
 
 
-def _place(recording: Recording, process: ProcessGrowth, path: str) -> _Place:
+def _place(case: Case, process: ProcessGrowth, path: str) -> _Place:
     """Where a set is held, and the line that gives the holder its contents: an assignment, else what adds to it."""
-    holders = rows_of(recording.tables["holders"], process)
+    holders = process.rows("holders")
     own = holders[holders["path"].isin([path, _NUMBER.sub("", path)])] if path else holders.iloc[:0]
     row = own.iloc[-1] if len(own) else None
     variable = text_of(row, "variable") or _last_identifier(_NUMBER.sub("", path))
@@ -342,7 +341,7 @@ def _place(recording: Recording, process: ProcessGrowth, path: str) -> _Place:
         text_of(row, "edge_kind") or "local",
         text_of(row, "type_name") or "",
     )
-    lines = adding_lines(sources_of(recording), holder)
+    lines = adding_lines(case.sources, holder)
     return _Place(row, next((line for line in lines if line.kind == "creates"), lines[0] if lines else None))
 
 
@@ -351,11 +350,11 @@ def _last_identifier(path: str) -> str | None:
     return name or None
 
 
-def _memory_bytes(recording: Recording, process: ProcessGrowth, rounds: list[Round], device: str) -> int:
+def _memory_bytes(case: Case, process: ProcessGrowth, rounds: list[Round], device: str) -> int:
     """What the copy is a share of: the process's most memory, or on a device what torch had reserved there."""
     if device == "cpu":
         return int(process.held_bytes.max()) if process.held_bytes.size else 0
-    allocator = rows_of(recording.tables["allocator"], process)
+    allocator = process.rows("allocator")
     reserved = allocator.loc[allocator["device"] == device, "reserved_bytes"].dropna()
     if len(reserved):
         return int(reserved.max())

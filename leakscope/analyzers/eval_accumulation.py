@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..facts.growth.processes import ProcessGrowth, rows_of
-from ..facts.growth.tree import severity_of, tree_growth
+from ..facts.growth.processes import ProcessGrowth
+from ..facts.growth.tree import severity_of
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import MiB, format_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..storage import Recording
+    from ..facts.case import Case
 
 NEEDS = ("process_samples", "phases")
 AFTER_OTHERS = 1  # the holder of what evaluation gathers is theirs to name
@@ -34,7 +34,7 @@ _FIGURES = ["entry_count", "gained_bytes", "phase_s", "peak_gain_bytes"]
 
 
 def findings(
-    recording: Recording,
+    case: Case,
     *,
     so_far: Sequence[Finding] = (),
     min_entries: int = 3,  # twice could be a first time and its warm-up
@@ -43,10 +43,10 @@ def findings(
     max_entries_per_step: float = 0.34,  # a model switched at every other step is no evaluation
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per process and phase that keeps memory."""
-    growth = tree_growth(recording)
+    growth = case.growth
     seen = False
     for process in growth.processes:
-        for passages in _phases(recording, process, growth.start_s, growth.end_s, max_entries_per_step):
+        for passages in _phases(case, process, growth.start_s, growth.end_s, max_entries_per_step):
             seen = True
             share = passages.gained_bytes / process.growth_bytes if process.growth_bytes > 0 else 0.0
             kept = passages.entries >= min_entries and passages.gained_bytes >= min_bytes * passages.entries
@@ -95,9 +95,9 @@ class _Passages:
 
 
 def _phases(
-    recording: Recording, process: ProcessGrowth, start_s: float, end_s: float, max_entries_per_step: float
+    case: Case, process: ProcessGrowth, start_s: float, end_s: float, max_entries_per_step: float
 ) -> Iterator[_Passages]:
-    rows = rows_of(recording.tables["phases"], process)
+    rows = process.rows("phases")
     rows = rows.dropna(subset=_FIGURES)
     rows = rows[rows["time_s"] < process.exit_s]  # as a program ends it lets go of all, whatever phase that is in
     for phase in sorted(set(rows["phase"].dropna()) - set(_NEVER_BLAMED)):

@@ -19,12 +19,10 @@ from ..evidence.keepers import DESCRIPTORS, keeper, opening_line
 from ..facts.code.adding import Line
 from ..facts.code.starts import calls
 from ..facts.growth.counts import judge_count, up_to_the_end
-from ..facts.growth.processes import ProcessGrowth, rows_of
-from ..facts.growth.tree import tree_growth
+from ..facts.growth.processes import ProcessGrowth
 from ..facts.series.arithmetic import Floats
 from ..facts.series.trend import CANNOT_TELL, GROWING
 from ..facts.tables import look_of
-from ..facts.where.sources import sources_of
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 
 if TYPE_CHECKING:
@@ -32,8 +30,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from ..facts.case import Case
     from ..facts.code.adding import Source
-    from ..storage import Recording
 
 NEEDS = ("process_samples",)
 _KIND = "fd-pileup"
@@ -56,19 +54,19 @@ _NAMES = {
 
 
 def findings(
-    recording: Recording,
+    case: Case,
     *,
     min_descriptors: int = 16,  # a library opens a handful when it is first used
     min_fraction: float = 0.3,  # of the usual number: 16 more beside 500 is no pile
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per process whose descriptors pile up, or the most that were seen."""
-    growth = tree_growth(recording)
-    sources = sources_of(recording)
+    growth = case.growth
+    sources = case.sources
     most = 0
     found = undecided = False
     for process in growth.processes:
-        inventory = rows_of(recording.tables["descriptors"], process)
-        count = _counts(process, rows_of(recording.tables["process_samples"], process), inventory)
+        inventory = process.rows("descriptors")
+        count = _counts(process, process.rows("process_samples"), inventory)
         if not count.size:
             continue
         most = max(most, int(count.max()))
@@ -79,7 +77,7 @@ def findings(
         undecided = undecided or trend.verdict == CANNOT_TELL
         if trend.verdict == GROWING:
             found = True
-            yield _finding(recording, process, time_s, count, inventory, sources)
+            yield _finding(case, process, time_s, count, inventory, sources)
     if found:
         return
     if undecided:
@@ -102,7 +100,7 @@ def _counts(process: ProcessGrowth, samples: pd.DataFrame, inventory: pd.DataFra
 
 
 def _finding(
-    recording: Recording, process: ProcessGrowth, time_s: Floats, count: Floats, inventory: pd.DataFrame,
+    case: Case, process: ProcessGrowth, time_s: Floats, count: Floats, inventory: pd.DataFrame,
     sources: Sequence[Source],
 ) -> Finding:  # fmt: skip
     risen = round(float(count[-1] - np.median(count[:3])))
@@ -115,7 +113,7 @@ def _finding(
         place = f" like {path}" if path else ""
         evidence.append(Evidence(f"{gained} more of them were {what}{place}", {"open_count": gained}))
     made = _opening_lines(sources, kind)
-    kept = keeper(recording, process, DESCRIPTORS, (time_s, count), sources, made[0] if made else None)
+    kept = keeper(case, process, DESCRIPTORS, (time_s, count), sources, made[0] if made else None)
     evidence += kept.evidence if kept is not None else []
     line = opening_line(made, kept)
     if line is not None and line in made:

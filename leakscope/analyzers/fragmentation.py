@@ -16,18 +16,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..facts.accounts.ledger import growth_of, ledger
+from ..facts.accounts.ledger import growth_of
 from ..facts.code.adding import Line
-from ..facts.growth.processes import ProcessGrowth, rows_of
-from ..facts.growth.tree import TreeGrowth, no_growth, severity_of, tree_growth
+from ..facts.growth.processes import ProcessGrowth
+from ..facts.growth.tree import TreeGrowth, no_growth, severity_of
 from ..facts.heap.paths import Heap, Place, heaps, keeps_growing, user_place
 from ..facts.where.holders import holder_name, named_in
-from ..facts.where.sources import sources_of
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import MiB, format_bytes, format_count
 
 if TYPE_CHECKING:
-    from ..storage import Recording
+    from ..facts.case import Case
 
 NEEDS = ("process_samples", "sentinels")
 AFTER_OTHERS = 3  # that it is free now is how it shows: who filled and dropped it, if known, is the answer
@@ -36,7 +35,7 @@ _TELLS_WHEN = ("eval-accumulation",)  # not what holds it
 
 
 def findings(
-    recording: Recording,
+    case: Case,
     *,
     so_far: Sequence[Finding] = (),
     min_free_share: float = 0.5,  # of the process's growth: below, what is in use is the news
@@ -46,14 +45,14 @@ def findings(
     min_pinning_count: int = 1000,  # fewer survivors cannot pin much: a page, or a pool, each
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per process whose growth is memory that allocators keep free."""
-    growth = tree_growth(recording)
+    growth = case.growth
     if not growth.leaking:
         yield no_growth(_KIND, growth)
         return
     found = False
     most = 0
     for process in growth.processes:
-        free = growth_of(ledger(recording), "allocator-free", process.label)
+        free = growth_of(case.ledger, "allocator-free", process.label)
         most = max(most, free)
         explained = sum(
             f.bytes
@@ -67,20 +66,18 @@ def findings(
         if explained >= max_explained_share * process.growth_bytes:
             continue
         found = True
-        yield _finding(recording, growth, process, free, min_pinning_count)
+        yield _finding(case, growth, process, free, min_pinning_count)
     if not found:
         text = f"of the growth {format_bytes(most)} are kept free by allocators, or what pins it is found already"
         yield RuledOut(_KIND, text, {"allocator_free_bytes": most, "growth_bytes": growth.growth_bytes})
 
 
-def _finding(
-    recording: Recording, growth: TreeGrowth, process: ProcessGrowth, free: int, min_pinning_count: int
-) -> Finding:
-    in_arenas = _gained(recording, growth, process, "pymalloc_bytes", "pymalloc_in_use_bytes")
+def _finding(case: Case, growth: TreeGrowth, process: ProcessGrowth, free: int, min_pinning_count: int) -> Finding:
+    in_arenas = _gained(case, growth, process, "pymalloc_bytes", "pymalloc_in_use_bytes")
     of_python = in_arenas is not None and in_arenas > 0.5 * free
     who = "Python's allocator of small objects" if of_python else "malloc"
-    pin = _pinning(recording, growth, process, min_pinning_count)
-    owner, found = named_in(sources_of(recording), pin) if pin is not None else (None, [])
+    pin = _pinning(case, growth, process, min_pinning_count)
+    owner, found = named_in(case.sources, pin) if pin is not None else (None, [])
     line = found[0] if found else None
     name = holder_name(owner) if owner is not None else None
     bytes = max(0, min(process.growth_bytes, free))
@@ -104,20 +101,20 @@ def _finding(
             library="CPython" if of_python else "malloc",
         ),
         bytes_per_hour=round(bytes / max(growth.end_s - growth.start_s, 1e-9) * 3600, 1),
-        evidence=_evidence(recording, growth, process, who, free, pin, line),
+        evidence=_evidence(case, growth, process, who, free, pin, line),
         doubts=_doubts(of_python, pin),
         remedy=[f"copy what {name} holds after the rest is freed, so that the survivors lie together"]
         if of_python and pin is not None
         else [],
-        series=_series(recording, process, of_python),
+        series=_series(case, process, of_python),
     )
 
 
 def _gained(
-    recording: Recording, growth: TreeGrowth, process: ProcessGrowth, column: str, less: str | None = None
+    case: Case, growth: TreeGrowth, process: ProcessGrowth, column: str, less: str | None = None
 ) -> float | None:
     """What a column of the sentinels gained in the judged window, less another; None where it was not read twice."""
-    rows = rows_of(recording.tables["sentinels"], process)
+    rows = process.rows("sentinels")
     rows = rows[rows[column].notna()]
     if len(rows) < 2:
         return None
@@ -128,10 +125,10 @@ def _gained(
     return float(ends[1] - ends[0])
 
 
-def _pinning(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, min_count: int) -> Place | None:
+def _pinning(case: Case, growth: TreeGrowth, process: ProcessGrowth, min_count: int) -> Place | None:
     """The user's container that gained most members, steadily: they are what survives between the freed."""
     best: Place | None = None
-    inventories: Iterator[Heap] = heaps(recording, process.pid, growth.start_s, growth.end_s)
+    inventories: Iterator[Heap] = heaps(case.recording, process.pid, growth.start_s, growth.end_s)
     for place in (place for inventory in list(inventories)[:1] for place in inventory.places):
         if not (place.has_length and user_place(place).is_user and keeps_growing(place.length)):
             continue
@@ -142,7 +139,7 @@ def _pinning(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, m
 
 
 def _evidence(
-    recording: Recording,
+    case: Case,
     growth: TreeGrowth,
     process: ProcessGrowth,
     who: str,
@@ -150,8 +147,8 @@ def _evidence(
     pin: Place | None,
     line: Line | None,
 ) -> list[Evidence]:
-    in_use = _gained(recording, growth, process, "malloc_in_use_bytes") or 0.0
-    small = _gained(recording, growth, process, "pymalloc_in_use_bytes") or 0.0
+    in_use = _gained(case, growth, process, "malloc_in_use_bytes") or 0.0
+    small = _gained(case, growth, process, "pymalloc_in_use_bytes") or 0.0
     figures = {
         "allocator_free_bytes": free,
         "malloc_in_use_bytes": round(in_use),
@@ -177,11 +174,11 @@ def _doubts(of_python: bool, pin: Place | None) -> list[str]:
     return doubts
 
 
-def _series(recording: Recording, process: ProcessGrowth, of_python: bool) -> list[Series]:
+def _series(case: Case, process: ProcessGrowth, of_python: bool) -> list[Series]:
     columns = (
         ("pymalloc_bytes", "pymalloc_in_use_bytes") if of_python else ("malloc_system_bytes", "malloc_in_use_bytes")
     )
-    rows = rows_of(recording.tables["sentinels"], process)
+    rows = process.rows("sentinels")
     rows = rows[rows[list(columns)].notna().all(axis=1)].iloc[:2000]
     time_s = rows["time_s"].astype("float64").tolist()
     names = ("kept by the allocator", "in use")

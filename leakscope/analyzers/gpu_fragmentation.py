@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..facts.accounts.gpu import DeviceUse, Oom, device_uses, nothing_to_look_at
+from ..facts.accounts.gpu import DeviceUse, Oom, nothing_to_look_at
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
 from ..units import format_bytes
 
 if TYPE_CHECKING:
-    from ..storage import Recording
+    from ..facts.case import Case
 
 NEEDS = ()
 _KIND = "gpu-fragmentation"
@@ -30,16 +30,16 @@ _POOLS = "memory in the private pools of CUDA graphs looks the same and stays un
 
 
 def findings(
-    recording: Recording,
+    case: Case,
     *,
     min_unused_fraction: float = 0.1,  # of the reserved memory: less are the scraps that any allocator leaves
     min_retries: int = 3,  # a flush or two at the largest batch is how the allocator is meant to work
     min_split_fraction: float = 0.1,  # the same, at times when nothing failed
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per process and device, or what is unused there."""
-    uses = device_uses(recording)
+    uses = case.device_uses
     if not uses:
-        yield nothing_to_look_at(recording, _KIND)
+        yield nothing_to_look_at(case.recording, _KIND)
         return
     for use in uses:
         in_pieces = [oom for oom in use.ooms if _is_in_pieces(oom, min_unused_fraction)]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..facts.accounts.gpu import NO_GPU, Oom, all_ooms, device_uses
+from ..facts.accounts.gpu import NO_GPU, Oom
 from ..facts.series.arithmetic import Floats, level_at
 from ..facts.tables import int_of, text_of
 from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
@@ -23,7 +23,7 @@ from ..units import GiB, format_bytes
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..storage import Recording
+    from ..facts.case import Case
 
 NEEDS = ()
 _KIND = "gpu-other-process"
@@ -32,20 +32,20 @@ _SAMPLE_S = 3.0  # GPUs are sampled every 2 s
 
 
 def findings(
-    recording: Recording,
+    case: Case,
     *,
     min_fraction: float = 0.1,  # of the device: a display takes a few percent
     full_fraction: float = 0.9,  # of the device in use: the next large batch may not fit
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per GPU of the job that others fill."""
-    samples = recording.tables["gpu_samples"]
+    samples = case.rows("gpu_samples")
     if not len(samples):
-        yield Skipped(_KIND, "GPUs were not sampled from outside" if device_uses(recording) else NO_GPU)
+        yield Skipped(_KIND, "GPUs were not sampled from outside" if case.device_uses else NO_GPU)
         return
-    ooms = all_ooms(recording)
+    ooms = case.gpu_ooms
     ours = samples[samples["is_ours"].fillna(False).astype(bool)]
     if not len(ours):
-        yield from _estimated(recording, samples, ooms, min_fraction, full_fraction)
+        yield from _estimated(case, samples, ooms, min_fraction, full_fraction)
         return
     for uuid in ours["gpu_uuid"].dropna().unique():
         gpu = _Gpu(samples[samples["gpu_uuid"] == uuid])
@@ -54,10 +54,10 @@ def findings(
 
 
 def _estimated(
-    recording: Recording, samples: pd.DataFrame, ooms: Sequence[Oom], min_fraction: float, full_fraction: float
+    case: Case, samples: pd.DataFrame, ooms: Sequence[Oom], min_fraction: float, full_fraction: float
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """In a container, where pids tell nothing: what is used less what torch holds, if there is but one GPU."""
-    uses = device_uses(recording)
+    uses = case.device_uses
     if samples["gpu_uuid"].nunique() != 1 or not uses:
         yield Skipped(_KIND, "processes on the GPU could not be told apart: their pids are not visible here")
         return

@@ -15,28 +15,27 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ..facts.accounts.gpu import DeviceUse, device_uses, nothing_to_look_at
+from ..facts.accounts.gpu import DeviceUse, nothing_to_look_at
 from ..facts.code.adding import Line, adding_lines
 from ..facts.heap.paths import Place, heap, user_place
 from ..facts.series.arithmetic import level_at
 from ..facts.series.trend import CANNOT_TELL, GROWING, Trend, judge
 from ..facts.tables import text_of, without_last
 from ..facts.where.holders import holder_name, holder_of
-from ..facts.where.sources import sources_of
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
 from ..units import MiB, format_bytes, format_count
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..storage import Recording
+    from ..facts.case import Case
 
 NEEDS = ()
 _KIND = "gpu-retention"
 
 
 def findings(
-    recording: Recording,
+    case: Case,
     *,
     min_samples: int = 8,  # inventories are rare, and what is allocated at a step's end carries little noise
     min_growth_bytes: int = 10 * MiB,
@@ -44,9 +43,9 @@ def findings(
     min_named_share: float = 0.25,  # of the growth: a variable that holds less is not the answer
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per process and device whose allocated memory grows without end."""
-    uses = device_uses(recording)
+    uses = case.device_uses
     if not uses:
-        yield nothing_to_look_at(recording, _KIND)
+        yield nothing_to_look_at(case.recording, _KIND)
         return
     for use in uses:
         steps = use.rows.loc[use.rows["step"].notna(), "time_s"]
@@ -59,7 +58,7 @@ def findings(
             min_growth_fraction=min_growth_fraction,
         )
         if trend.verdict == GROWING:
-            yield _finding(recording, use, trend, min_named_share)
+            yield _finding(case, use, trend, min_named_share)
         elif trend.verdict == CANNOT_TELL:
             yield Skipped(_KIND, f"{use.label}: {trend.reason}")
         else:
@@ -87,8 +86,8 @@ class _Held:
         return value if isinstance(value, str) else None
 
 
-def _finding(recording: Recording, use: DeviceUse, trend: Trend, min_named_share: float) -> Finding:
-    held = _held(recording, use, trend, min_named_share)
+def _finding(case: Case, use: DeviceUse, trend: Trend, min_named_share: float) -> Finding:
+    held = _held(case, use, trend, min_named_share)
     grown = format_bytes(trend.growth_bytes, signed=True)
     seconds = max(trend.end_s - trend.start_s, 1e-9)
     steps = _steps(use, trend)
@@ -169,9 +168,9 @@ def _steps(use: DeviceUse, trend: Trend) -> int:
     return int(steps.max() - steps.min()) if len(steps) > 1 else 0
 
 
-def _held(recording: Recording, use: DeviceUse, trend: Trend, min_named_share: float) -> _Held | None:
+def _held(case: Case, use: DeviceUse, trend: Trend, min_named_share: float) -> _Held | None:
     """The variable whose tensors gained most between the first and the last inventory; None if it is too little."""
-    rows = _named_tensors(recording, use)
+    rows = _named_tensors(case, use)
     inside = rows[(rows["time_s"] >= trend.start_s) & (rows["time_s"] <= trend.end_s)]
     rows = inside if inside["take"].nunique() > 1 else rows
     if rows["take"].nunique() < 2:
@@ -188,9 +187,9 @@ def _held(recording: Recording, use: DeviceUse, trend: Trend, min_named_share: f
         return None
     own = last[last["path"] == path].sort_values("storage_bytes")
     kind = f"{text_of(own.iloc[-1], 'dtype') or ''} tensors".strip()
-    inventory = heap(recording, use.pid, trend.start_s, trend.end_s)
+    inventory = heap(case.recording, use.pid, trend.start_s, trend.end_s)
     place = next((p for p in inventory.places if p.path == path), None) if inventory is not None else None
-    lines = adding_lines(sources_of(recording), holder_of(user_place(place).row)) if place is not None else []
+    lines = adding_lines(case.sources, holder_of(user_place(place).row)) if place is not None else []
     count = int(own["storage_count"].fillna(0).sum())
     return _Held(
         path=path,
@@ -203,11 +202,11 @@ def _held(recording: Recording, use: DeviceUse, trend: Trend, min_named_share: f
     )
 
 
-def _named_tensors(recording: Recording, use: DeviceUse) -> pd.DataFrame:
-    rows = recording.tables["tensors"]
+def _named_tensors(case: Case, use: DeviceUse) -> pd.DataFrame:
+    rows = case.rows("tensors")
     rows = rows[(rows["pid"] == use.pid) & (rows["device"] == use.device) & rows["path"].notna()]
     rows = rows[rows["moment"].fillna("take") == "take"]
-    takes = recording.tables["takes"]
+    takes = case.rows("takes")
     return without_last(rows, takes[takes["pid"] == use.pid])
 
 

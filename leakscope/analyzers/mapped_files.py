@@ -16,18 +16,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..evidence.keepers import mapping_name
-from ..facts.growth.processes import ProcessGrowth, rows_of
-from ..facts.growth.tree import TreeGrowth, severity_of, tree_growth
+from ..facts.growth.processes import ProcessGrowth
+from ..facts.growth.tree import TreeGrowth, severity_of
 from ..facts.series.arithmetic import level_at
 from ..facts.tables import look_of
-from ..facts.where.sources import sources_of
 from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
 from ..units import MiB, format_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..storage import Recording
+    from ..facts.case import Case
 
 NEEDS = ("process_samples",)
 _KIND = "mapped-files"
@@ -36,22 +35,22 @@ _LEAST_SHOWN_BYTES = 16 * MiB  # below, nobody wonders
 
 
 def findings(
-    recording: Recording,
+    case: Case,
     *,
     min_private_bytes: int = 16 * MiB,  # relocated code of libraries takes a few
     min_share: float = 0.2,  # of the tree's growth
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per file of which private copies pile up, or what mapped files did."""
-    growth = tree_growth(recording)
+    growth = case.growth
     found = False
     for process in growth.processes if growth.leaking else ():
-        for path, gained in _private_copies(rows_of(recording.tables["memory_maps"], process)):
+        for path, gained in _private_copies(process.rows("memory_maps")):
             if gained >= max(min_private_bytes, min_share * growth.growth_bytes):
                 found = True
-                name = mapping_name(recording, process, gained, sources_of(recording))
+                name = mapping_name(case, process, gained, case.sources)
                 yield _finding(growth, process, path, gained, name)
     if not found:
-        yield _harmless(growth, recording)
+        yield _harmless(growth, case)
 
 
 def _private_copies(maps: pd.DataFrame) -> list[tuple[str, int]]:
@@ -96,14 +95,14 @@ def _finding(
     )
 
 
-def _harmless(growth: TreeGrowth, recording: Recording) -> RuledOut:
+def _harmless(growth: TreeGrowth, case: Case) -> RuledOut:
     """What mapped files did, said so that nobody takes it for a leak."""
     gains = [(_file_gain(process, growth), process) for process in growth.processes]
     gain, process = max(gains, key=lambda pair: pair[0], default=(0, None))
     if process is None or gain < _LEAST_SHOWN_BYTES:
         return RuledOut(_KIND, "resident pages of mapped files do not grow", {"grown_bytes": max(gain, 0)})
     text = f"{process.label} has {format_bytes(gain)} more of mapped files resident"
-    file = _file_of_most(rows_of(recording.tables["memory_maps"], process))
+    file = _file_of_most(process.rows("memory_maps"))
     if file:
         text += f", most of {file}"
     return RuledOut(

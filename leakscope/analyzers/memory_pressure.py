@@ -21,13 +21,8 @@ from ..facts.accounts.limits import (
     RLIMIT,
     Forecast,
     Limit,
-    forecast,
     forecast_of,
-    limits,
-    nearest,
 )
-from ..facts.endings.kills import kills
-from ..facts.growth.tree import tree_growth
 from ..facts.series.arithmetic import level_at
 from ..findings import SEVERITIES, Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import format_bytes, format_duration
@@ -35,7 +30,7 @@ from ..units import format_bytes, format_duration
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..storage import Recording
+    from ..facts.case import Case
 
 NEEDS = ("process_samples",)
 AFTER_OTHERS = 4
@@ -50,7 +45,7 @@ _THEN = {
 
 
 def findings(
-    recording: Recording,
+    case: Case,
     *,
     high_fraction: float = 0.85,  # a batch of unusual length, or one more worker, may take the rest
     full_fraction: float = 0.95,  # the kernel reclaims all the time by now: the job is slow before it is killed
@@ -58,23 +53,23 @@ def findings(
     so_far: Sequence[Finding] = (),
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield a finding for the limit of memory that was nearest, for one rlimit and for /dev/shm, if they came near."""
-    known = limits(recording)
+    known = case.limits
     if not known:
         yield Skipped(_KIND, "no limit was recorded: neither the machine's nor a cgroup's")
         return
-    killed = kills(recording).of_root
+    killed = case.kills.of_root
     groups = [[x for x in known if x.is_of_memory], *([x for x in known if x.kind == k] for k in (RLIMIT, DEV_SHM))]
     fullest = [max(group, key=lambda limit: limit.peak_fraction) for group in groups if group]
     near = [limit for limit in fullest if limit.peak_fraction >= high_fraction]
     for limit in near:
-        own = forecast_of(recording, limit) if not killed else None
-        yield _Pressure(recording, limit, own, high_fraction, full_fraction, others_fraction).finding(so_far, killed)
+        own = forecast_of(limit, case.growth) if not killed else None
+        yield _Pressure(case, limit, own, high_fraction, full_fraction, others_fraction).finding(so_far, killed)
     if not near:
-        yield _ruled_out(recording, fullest, forecast(recording) if not killed else None)
+        yield _ruled_out(case, fullest, case.forecast if not killed else None)
 
 
-def _ruled_out(recording: Recording, fullest: Sequence[Limit], ahead: Forecast | None) -> RuledOut | Skipped:
-    limit = nearest(recording) or max(fullest, key=lambda limit: limit.peak_fraction, default=None)
+def _ruled_out(case: Case, fullest: Sequence[Limit], ahead: Forecast | None) -> RuledOut | Skipped:
+    limit = case.nearest_limit or max(fullest, key=lambda limit: limit.peak_fraction, default=None)
     if limit is None:
         return Skipped(_KIND, "no limit on memory was recorded: neither the machine's nor a cgroup's")
     text = f"at most {limit.peak_fraction:.0%} of the nearest limit, {limit.label}, was used"
@@ -93,14 +88,14 @@ class _Pressure:
 
     def __init__(
         self,
-        recording: Recording,
+        case: Case,
         limit: Limit,
         ahead: Forecast | None,
         high_fraction: float,
         full_fraction: float,
         others_fraction: float,
     ) -> None:
-        self._recording, self._limit, self._ahead = recording, limit, ahead
+        self._case, self._limit, self._ahead = case, limit, ahead
         self._levels = high_fraction, full_fraction
         self._at = limit.peak_at
         self._job_bytes = self._held_by_job()
@@ -165,17 +160,16 @@ class _Pressure:
         """What pressure cost: time, and memory in swap."""
         if not self._limit.is_of_memory:
             return
-        tables = self._recording.tables
-        table = tables["host_samples"]
+        table = self._case.rows("host_samples")
         if self._limit.kind == CGROUP:
-            cgroups = tables["cgroup_samples"]
+            cgroups = self._case.rows("cgroup_samples")
             table = cgroups[cgroups["cgroup"] == self._limit.name.removeprefix("cgroup ")]
         some, full = _most(table, "psi_some_avg10"), _most(table, "psi_full_avg10")
         if some:
             figures = {"psi_some_avg10": some, "psi_full_avg10": full}
             text = f"tasks waited for memory up to {some:.0f}% of the time"
             yield Evidence(f"{text}, all of them {full:.0f}%" if full is not None else text, figures)
-        samples = tables["process_samples"]
+        samples = self._case.rows("process_samples")
         swapped = samples.groupby(["pid", "start_ticks"], dropna=False)["swap_bytes"].max().sum()
         if swapped:
             yield Evidence(f"up to {format_bytes(swapped)} of the job lay in swap", {"swap_bytes": int(swapped)})
@@ -183,7 +177,7 @@ class _Pressure:
     def _doubts(self) -> Iterator[str]:
         if self._limit.kind != HOST:
             return
-        free = _most(self._recording.tables["host_samples"], "swap_free_bytes")
+        free = _most(self._case.rows("host_samples"), "swap_free_bytes")
         if free:
             yield f"the machine has swap ({format_bytes(free)} were free): it gets slow before anything is killed"
 
@@ -195,14 +189,14 @@ class _Pressure:
         if limit.kind == DEV_SHM:
             yield "give /dev/shm more room (docker run --shm-size), or have fewer loader workers or prefetched batches"
         if limit.kind == CGROUP and self._ahead is None:
-            host = next((x for x in limits(self._recording) if x.kind == HOST), None)
+            host = next((x for x in self._case.limits if x.kind == HOST), None)
             total = float(limit.limit_bytes[self._at])
             if host is not None and host.least_room_bytes >= total:
                 room = format_bytes(host.least_room_bytes)
                 yield f"the limit of {limit.name} can be raised: the machine always had {room} available"
 
     def _held_by_job(self) -> float:
-        growth = tree_growth(self._recording)
+        growth = self._case.growth
         return level_at(growth.time_s, growth.held_bytes, float(self._limit.time_s[self._at]))
 
     def _series(self) -> Series:

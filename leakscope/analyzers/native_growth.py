@@ -24,17 +24,16 @@ from ..evidence.frozen_garbage import Frozen, frozen_in
 from ..evidence.library_calls import LibraryCalls, calls_of
 from ..evidence.native_caches import Cache, arrow_pool_bytes, known_cache
 from ..evidence.native_windows import NativeStack, native_stacks
-from ..facts.accounts.ledger import growth_of, ledger
+from ..facts.accounts.ledger import growth_of
 from ..facts.code.adding import Line
 from ..facts.code.foreign_calls import handing_out
 from ..facts.code.index import index_of
-from ..facts.growth.processes import ProcessGrowth, rows_of
-from ..facts.growth.tree import TreeGrowth, no_growth, severity_of, tree_growth
+from ..facts.growth.processes import ProcessGrowth
+from ..facts.growth.tree import TreeGrowth, no_growth, severity_of
 from ..facts.heap.opaque import opaque_holders
 from ..facts.series.arithmetic import gained, level_at
 from ..facts.series.trend import FLAT, judge
 from ..facts.tables import text_of
-from ..facts.where.sources import sources_of
 from ..facts.where.stacks import STANDARD_LIBRARY, GrowthLine, growth_lines, imported_package
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import MiB, format_bytes, format_count
@@ -42,7 +41,7 @@ from ..units import MiB, format_bytes, format_count
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..storage import Recording
+    from ..facts.case import Case
 
 NEEDS = ("process_samples", "sentinels")
 AFTER_OTHERS = 2  # recompilation comes first: what it compiles and drops is native memory, too
@@ -51,7 +50,7 @@ _TELLS_WHEN = ("eval-accumulation",)  # not what holds it
 
 
 def findings(
-    recording: Recording,
+    case: Case,
     *,
     so_far: Sequence[Finding] = (),
     min_native_share: float = 0.5,  # of the process's growth: below, something else is the news
@@ -64,13 +63,13 @@ def findings(
     min_late_share: float = 0.05,  # of that growth, still added in the last third: else the cache is full and quiet
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per process whose growth is native and nobody else's."""
-    growth = tree_growth(recording)
+    growth = case.growth
     reasons: list[RuledOut | Skipped] = []
     found = False
     for process in growth.processes:
         if process.growth_bytes < max(min_native_bytes, min_process_share * growth.growth_bytes):
             continue
-        look = _look(recording, growth, process, min_line_share)
+        look = _look(case, growth, process, min_line_share)
         figures = {"native_bytes": look.bytes, "growth_bytes": process.growth_bytes}
         if not growth.leaking:
             if (
@@ -80,11 +79,11 @@ def findings(
                 and _late_bytes(growth, process) >= min_late_share * process.growth_bytes
             ):
                 found = True
-                yield _finding(recording, growth, process, look)
-        elif not len(rows_of(recording.tables["sentinels"], process)["malloc_in_use_bytes"].dropna()):
+                yield _finding(case, growth, process, look)
+        elif not len(process.rows("sentinels")["malloc_in_use_bytes"].dropna()):
             reasons.append(Skipped(_KIND, f"malloc's figures of {process.label} are not known"))
         elif look.bytes < max(min_native_bytes, min_native_share * process.growth_bytes) or (
-            not look.outside_bytes and _is_flat(recording, growth, process, min_native_share)
+            not look.outside_bytes and _is_flat(case, growth, process, min_native_share)
         ):
             text = f"of the growth of {process.label} {format_bytes(look.bytes)} are memory of C or C++ code"
             reasons.append(RuledOut(_KIND, text, figures))
@@ -95,7 +94,7 @@ def findings(
             reasons.append(RuledOut(_KIND, text, figures))
         else:
             found = True
-            yield _finding(recording, growth, process, look)
+            yield _finding(case, growth, process, look)
     if not growth.leaking and not found:
         yield no_growth(_KIND, growth)
     elif not found:
@@ -132,24 +131,24 @@ class _Look(NamedTuple):
 _LEAST_WATCHED = 0.02
 
 
-def _look(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, min_line_share: float) -> _Look:
+def _look(case: Case, growth: TreeGrowth, process: ProcessGrowth, min_line_share: float) -> _Look:
     native, free, unexplained = (
-        growth_of(ledger(recording), account, process.label) for account in ("native", "allocator-free", "unexplained")
+        growth_of(case.ledger, account, process.label) for account in ("native", "allocator-free", "unexplained")
     )
-    lines = growth_lines(recording, growth, process, sources_of(recording))
+    lines = growth_lines(growth, process, case.sources)
     lines = lines[:3] if lines and lines[0].share >= min_line_share else []
     line = lines[0] if lines else None
-    cache = known_cache(recording, growth, process, native, line)
+    cache = known_cache(case, growth, process, native, line)
     outside = free if cache is not None and cache.leaves_free else 0
-    pool = round(arrow_pool_bytes(recording, growth, process))
+    pool = round(arrow_pool_bytes(case, growth, process))
     outside += min(pool, unexplained) if pool >= 0.5 * max(unexplained, 1) else 0
-    call = handing_out(sources_of(recording))
+    call = handing_out(case.sources)
     if line is not None and line.bytes >= _LEAST_WATCHED * native:
         call = None
     elif call is not None:
         lines, line = [], None
-    package = line.library if line is not None else _only_package(recording)
-    opaque = _opaque_in(line, recording, process)
+    package = line.library if line is not None else _only_package(case)
+    opaque = _opaque_in(line, case, process)
     return _Look(native, max(0, outside), lines, cache, opaque, call, package)
 
 
@@ -160,13 +159,13 @@ def _late_bytes(growth: TreeGrowth, process: ProcessGrowth) -> float:
     return after - before
 
 
-def _is_flat(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, min_share: float) -> bool:
+def _is_flat(case: Case, growth: TreeGrowth, process: ProcessGrowth, min_share: float) -> bool:
     """Memory in use does not rise: whatever the process gained, a native leak it is not.
 
     A library that asks for ever larger pieces rises in a few steps, while what it fills of them grows steadily. Where
     the steps add up to what the process gained, and nothing was given back since, they are no chance.
     """
-    rows = rows_of(recording.tables["sentinels"], process)
+    rows = process.rows("sentinels")
     rows = rows[rows["malloc_in_use_bytes"].notna() & (rows["time_s"] <= process.exit_s)]
     time_s, in_use = (rows[column].to_numpy(dtype=np.float64) for column in ("time_s", "malloc_in_use_bytes"))
     if judge(time_s, in_use, started_s=process.first_step_s).verdict != FLAT:
@@ -180,18 +179,18 @@ def _explained(so_far: Sequence[Finding], process: ProcessGrowth) -> int:
     return sum(f.bytes for f in own)
 
 
-def _opaque_in(line: GrowthLine | None, recording: Recording, process: ProcessGrowth) -> pd.Series[Any] | None:
+def _opaque_in(line: GrowthLine | None, case: Case, process: ProcessGrowth) -> pd.Series[Any] | None:
     """An object of the user's whose inside cannot be seen, and that the line names, or a method called there does."""
-    for row in opaque_holders(rows_of(recording.tables["holders"], process), most=100) if line is not None else ():
+    for row in opaque_holders(process.rows("holders"), most=100) if line is not None else ():
         variable = text_of(row, "variable")
         if variable and line is not None:
-            texts = [line.text, *_methods_called(line.text, text_of(row, "owner"), recording)]
+            texts = [line.text, *_methods_called(line.text, text_of(row, "owner"), case)]
             if any(re.search(rf"\b{re.escape(variable)}\b", text) for text in texts):
                 return row
     return None
 
 
-def _methods_called(text: str, owner: str | None, recording: Recording) -> list[str]:
+def _methods_called(text: str, owner: str | None, case: Case) -> list[str]:
     """The source of those methods of the class ``owner`` that a line calls.
 
     A thread that is seen as a function begins did what is seen before, in the function that called it.
@@ -199,7 +198,7 @@ def _methods_called(text: str, owner: str | None, recording: Recording) -> list[
     names = {f"{owner}.{name}" for name in re.findall(r"\.(\w+)\(", text)} if owner else set()
     if not names:
         return []
-    index = index_of(sources_of(recording), str(owner).rsplit(".", 1)[-1])
+    index = index_of(case.sources, str(owner).rsplit(".", 1)[-1])
     methods = [(scope.source.text, scope.node) for scope in index.scopes if scope.qualname in names]
     return [ast.get_source_segment(source, node) or "" for source, node in methods if node is not None]
 
@@ -209,13 +208,13 @@ def _is_standard(opaque: pd.Series[Any]) -> bool:
     return str(opaque["type_name"]).split(".")[0].lstrip("_") in STANDARD_LIBRARY
 
 
-def _finding(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, look: _Look) -> Finding:
+def _finding(case: Case, growth: TreeGrowth, process: ProcessGrowth, look: _Look) -> Finding:
     line = look.lines[0] if look.lines else None
-    watched = native_stacks(recording, process)
+    watched = native_stacks(case, process)
     top = watched[0] if watched else None
     if look.call is None and top is None:
         under = (line.line, line.file) if line is not None else None
-        calls = calls_of(recording, growth, process, look.package, under=under)
+        calls = calls_of(case, growth, process, look.package, under=under)
         look = look._replace(library_calls=calls)
     place, library, cache = look.place, look.package or look.library_calls.package, look.cache
     bytes = max(0, min(process.growth_bytes, look.bytes))
@@ -248,24 +247,24 @@ def _finding(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, l
             type=text_of(look.opaque, "type_name"),
         ),
         bytes_per_hour=round(bytes / max(growth.end_s - growth.start_s, 1e-9) * 3600, 1) if growth.leaking else None,
-        evidence=[*_evidence(recording, growth, process, look), *(stack.evidence for stack in watched)],
-        doubts=_doubts(look, top, frozen_in(recording, growth, process)),
+        evidence=[*_evidence(case, growth, process, look), *(stack.evidence for stack in watched)],
+        doubts=_doubts(look, top, frozen_in(case, growth, process)),
         remedy=cache.remedy if cache is not None else [],
-        series=_series(recording, process),
+        series=_series(case, process),
         wasted=not growth.leaking,
     )
 
 
-def _only_package(recording: Recording) -> str | None:
+def _only_package(case: Case) -> str | None:
     """The one package that the program's own modules import, unless they call C functions themselves."""
-    lines = [line for source in sources_of(recording) for line in source.text.splitlines()]
+    lines = [line for source in case.sources for line in source.text.splitlines()]
     if any(re.match(r"\s*(import|from)\s+(ctypes|cffi)\b", line) for line in lines):
         return None
     return imported_package("", lines)
 
 
-def _evidence(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, look: _Look) -> list[Evidence]:
-    rows = ledger(recording)
+def _evidence(case: Case, growth: TreeGrowth, process: ProcessGrowth, look: _Look) -> list[Evidence]:
+    rows = case.ledger
     figures = {account: growth_of(rows, account, process.label) for account in ("python-objects", "arrays", "tensors")}
     held = format_bytes(sum(figures.values()), signed=True)
     text = (
@@ -324,8 +323,8 @@ def _doubts(look: _Look, top: NativeStack | None, frozen: Frozen | None) -> list
     return doubts
 
 
-def _series(recording: Recording, process: ProcessGrowth) -> list[Series]:
-    rows = rows_of(recording.tables["sentinels"], process)
+def _series(case: Case, process: ProcessGrowth) -> list[Series]:
+    rows = process.rows("sentinels")
     rows = rows[rows["malloc_in_use_bytes"].notna()].iloc[:2000]
     values = rows["malloc_in_use_bytes"].astype("float64").tolist()
     return [Series("memory handed out by malloc", rows["time_s"].astype("float64").tolist(), values)]

@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING
 
 from ..evidence.oom_culprit import Culprit, culprit, hog_of
 from ..facts.endings.counters import Counter, above, nearest, of_cgroup
-from ..facts.endings.kills import SURE, Kill, Kills, kills
+from ..facts.endings.kills import SURE, Kill, Kills
 from ..facts.endings.members import Member
-from ..facts.growth.tree import tree_growth
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import KiB, format_bytes, format_duration
 
 if TYPE_CHECKING:
-    from ..storage import Recording
+    from ..facts.case import Case
 
 NEEDS = ("processes",)
 AFTER_OTHERS = 5  # the very last: those that add up what others explained must not count the memory that was killed
@@ -37,55 +36,55 @@ _CONSTRAINTS = {
 
 
 def findings(
-    recording: Recording,
+    case: Case,
     *,
     so_far: Sequence[Finding] = (),
     min_near_fraction: float = 0.9,  # the kernel kills at 100 %: below, the last look a second before is no hint
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding for all processes that were killed, and who was ended by SIGKILL but not by the kernel."""
-    seen = kills(recording)
+    seen = case.kills
     if seen.found:
-        yield _finding(recording, seen, so_far)
+        yield _finding(case, seen, so_far)
     if seen.cleared:
-        yield _cleared(recording, [member for member, _ in seen.cleared], seen.cleared[0][1])
+        yield _cleared(case, [member for member, _ in seen.cleared], seen.cleared[0][1])
     if seen.unclear:
         who = ", ".join(m.label for m in seen.unclear[:_SHOWN])
         text = f"{who} was ended by SIGKILL; who sent it is not known: no OOM counter and no kernel log was readable"
         yield Skipped(_KIND, text)
     if not seen.found and not seen.cleared and not seen.unclear:
-        yield _nothing(recording, seen, min_near_fraction)
+        yield _nothing(case, seen, min_near_fraction)
 
 
-def _finding(recording: Recording, seen: Kills, so_far: Sequence[Finding]) -> Finding:
+def _finding(case: Case, seen: Kills, so_far: Sequence[Finding]) -> Finding:
     kill = seen.found[0]
     sure = seen.sure or (kill,)
     moment = kill.time_s
     hog = hog_of(kill.victim, seen.members, moment)
-    blamed = culprit(recording, hog, so_far) if hog is not None else None
-    step = _step(recording, hog, moment)
+    blamed = culprit(case, hog, so_far) if hog is not None else None
+    step = _step(case, hog, moment)
     return Finding(
         kind=_KIND,
-        title=_title(recording, kill, sure, hog, blamed, step),
+        title=_title(case, kill, sure, hog, blamed, step),
         severity="critical" if kill.confidence >= SURE and kill.victim is not None else "warning",
         confidence=kill.confidence,
         bytes=max(_held_bytes(kill), blamed.bytes if blamed is not None else 0),
         subject=blamed.subject if blamed is not None else _subject(hog),
-        evidence=list(_evidence(recording, seen, kill, sure, hog, blamed)),
+        evidence=list(_evidence(case, seen, kill, sure, hog, blamed)),
         doubts=list(_doubts(seen, kill)),
         remedy=list(_remedy(kill, blamed)),
-        series=_curve(recording, hog),
+        series=_curve(case, hog),
     )
 
 
 def _title(
-    recording: Recording, kill: Kill, sure: Sequence[Kill], hog: Member | None, blamed: Culprit | None, step: int | None
+    case: Case, kill: Kill, sure: Sequence[Kill], hog: Member | None, blamed: Culprit | None, step: int | None
 ) -> str:
     killer = "The kernel" if kill.event is None or kill.event.is_kernel else kill.event.killer
     whom = _name(kill)
     if len(sure) > 1:
         whom += f" and {len(sure) - 1} more process{'es' if len(sure) > 2 else ''} of the job"
     verb = "may have killed" if kill.confidence < SURE else "killed"
-    text = f"{killer} {verb} {whom}{_at_limit(recording, kill)}"
+    text = f"{killer} {verb} {whom}{_at_limit(case, kill)}"
     if step is not None:
         text += f" (step {step:,})"
     if hog is not None and hog is not kill.victim:
@@ -100,18 +99,18 @@ def _name(kill: Kill) -> str:
     return f"{kill.event.comm}[{kill.event.pid}]" if kill.event is not None else "a process of the job's cgroup"
 
 
-def _at_limit(recording: Recording, kill: Kill) -> str:
+def _at_limit(case: Case, kill: Kill) -> str:
     """`` at the cgroup limit 900 MiB``, as far as it is known."""
     constraint = kill.event.constraint if kill.event is not None else None
     if constraint in _CONSTRAINTS:
         return f" as {_CONSTRAINTS[constraint]}"
-    limit = _limit(recording, kill)
+    limit = _limit(case, kill)
     if limit is not None:
         return f" at the cgroup limit {format_bytes(limit)}"
     return " at the limit of a cgroup" if constraint == "memcg" else " for lack of memory"
 
 
-def _limit(recording: Recording, kill: Kill) -> int | None:
+def _limit(case: Case, kill: Kill) -> int | None:
     """The limit that was hit: the log's, else that of the cgroup the counters speak of."""
     event, counter = kill.event, kill.counter
     if event is not None:
@@ -119,7 +118,7 @@ def _limit(recording: Recording, kill: Kill) -> int | None:
             return None
         if event.limit_kb is not None:
             return event.limit_kb * KiB
-        own = [c for c in above(recording, event.oom_cgroup) if c.name == f"cgroup {event.oom_cgroup}"]
+        own = [c for c in above(case.recording, event.oom_cgroup) if c.name == f"cgroup {event.oom_cgroup}"]
         return own[0].limit_bytes if own else None
     if counter is None or kill.victim is None or kill.victim.cgroup is None:
         return None
@@ -127,7 +126,9 @@ def _limit(recording: Recording, kill: Kill) -> int | None:
         return None
     if counter.hit_count:
         return counter.limit_bytes
-    limits = [c for c in above(recording, kill.victim.cgroup) if c.limit_bytes]  # version 1 does not say whose it was
+    limits = [
+        c for c in above(case.recording, kill.victim.cgroup) if c.limit_bytes
+    ]  # version 1 does not say whose it was
     tightest = min(limits, key=lambda c: c.limit_bytes or 0, default=None)
     return tightest.limit_bytes if tightest is not None and (tightest.used_fraction or 0) >= 0.5 else None
 
@@ -144,9 +145,9 @@ def _subject(hog: Member | None) -> Subject:
     return Subject() if hog is None else Subject(pid=hog.pid, process=hog.name, role=hog.role, device="cpu")
 
 
-def _step(recording: Recording, hog: Member | None, moment: float | None) -> int | None:
+def _step(case: Case, hog: Member | None, moment: float | None) -> int | None:
     """The training step it had come to: its own, or where it counts none, that of the one process that does."""
-    rows = recording.tables["sentinels"]
+    rows = case.rows("sentinels")
     rows = rows[rows["step"].notna()]
     if moment is not None:
         rows = rows[rows["time_s"] <= moment + 1.0]
@@ -157,7 +158,7 @@ def _step(recording: Recording, hog: Member | None, moment: float | None) -> int
 
 
 def _evidence(
-    recording: Recording,
+    case: Case,
     seen: Kills,
     kill: Kill,
     sure: Sequence[Kill],
@@ -176,14 +177,14 @@ def _evidence(
     if blamed is not None and blamed.finding is not None:
         yield Evidence(f"{blamed.finding.title} ({blamed.finding.kind}, below)", {"bytes": blamed.finding.bytes})
         yield from blamed.finding.evidence[:2]
-    rise = _curve(recording, hog)
+    rise = _curve(case, hog)
     if rise:
         first, last = rise[0].y[0], rise[0].y[-1]
         text = f"{rise[0].name} went from {format_bytes(first)} to {format_bytes(last)} in"
         span_s = rise[0].x[-1] - rise[0].x[0]
         yield Evidence(f"{text} {format_duration(span_s)}", {"first_bytes": first, "last_bytes": last})
     for one in sure[:_SHOWN]:
-        yield from _of_kill(recording, one)
+        yield from _of_kill(case, one)
     earlier = [e for e, _ in seen.earlier if kill.victim is not None and e.comm == kill.victim.comm]
     if earlier:
         last_s = max(at for e, at in seen.earlier if e in earlier)
@@ -192,7 +193,7 @@ def _evidence(
         yield Evidence(text, {"earlier_kills": len(earlier)})
 
 
-def _of_kill(recording: Recording, kill: Kill) -> Iterator[Evidence]:
+def _of_kill(case: Case, kill: Kill) -> Iterator[Evidence]:
     """How it is known."""
     moment = kill.time_s
     when = f" {format_duration(moment)} into the recording" if moment is not None and moment > 0 else ""
@@ -207,7 +208,7 @@ def _of_kill(recording: Recording, kill: Kill) -> Iterator[Evidence]:
         yield Evidence(text, figures)
     if kill.victim is not None and kill.victim.was_sigkilled:
         yield Evidence(f"{kill.victim.label} was ended by SIGKILL", {"exit_signal": kill.victim.exit_signal})
-    near = nearest(recording, kill.victim.cgroup) if kill.victim is not None else None
+    near = nearest(case.recording, kill.victim.cgroup) if kill.victim is not None else None
     if near is not None and near.used_bytes is not None and near.limit_bytes is not None:
         text = f"at most {format_bytes(near.used_bytes)} of the limit {format_bytes(near.limit_bytes)} of {near.name}"
         yield Evidence(f"{text} were seen in use", {"used_bytes": near.used_bytes, "limit_bytes": near.limit_bytes})
@@ -235,9 +236,9 @@ def _remedy(kill: Kill, blamed: Culprit | None) -> Iterator[str]:
         yield "to see the kernel's own words: sudo journalctl -k -o short-monotonic | leakscope oom -"
 
 
-def _curve(recording: Recording, hog: Member | None) -> list[Series]:
+def _curve(case: Case, hog: Member | None) -> list[Series]:
     """Memory of the one that held most, until its end."""
-    process = next((p for p in tree_growth(recording).processes if hog is not None and p.pid == hog.pid), None)
+    process = next((p for p in case.growth.processes if hog is not None and p.pid == hog.pid), None)
     if process is None or process.time_s.size < 2:
         return []
     every = process.time_s.size // 1000 + 1
@@ -246,8 +247,8 @@ def _curve(recording: Recording, hog: Member | None) -> list[Series]:
     return [Series(f"memory of {process.label}", x, y)]
 
 
-def _cleared(recording: Recording, ended: Sequence[Member], counter: Counter) -> RuledOut:
-    near = nearest(recording, ended[0].cgroup)
+def _cleared(case: Case, ended: Sequence[Member], counter: Counter) -> RuledOut:
+    near = nearest(case.recording, ended[0].cgroup)
     who = ", ".join(member.label for member in ended[:_SHOWN])
     who += f" and {len(ended) - _SHOWN} more" if len(ended) > _SHOWN else ""
     text = f"{who} {'were' if len(ended) > 1 else 'was'} ended by SIGKILL, but not by the kernel for lack of memory: "
@@ -260,9 +261,9 @@ def _cleared(recording: Recording, ended: Sequence[Member], counter: Counter) ->
     return RuledOut(_KIND, text, figures)
 
 
-def _nothing(recording: Recording, seen: Kills, min_near_fraction: float) -> RuledOut | Skipped:
-    how, _, _ = recording.ended
-    near = nearest(recording, next((m.cgroup for m in seen.members if m.is_root), None))
+def _nothing(case: Case, seen: Kills, min_near_fraction: float) -> RuledOut | Skipped:
+    how, _, _ = case.recording.ended
+    near = nearest(case.recording, next((m.cgroup for m in seen.members if m.is_root), None))
     if how == "lost":
         text = "the recorder did not see the end"
         if near is not None and (near.used_fraction or 0.0) >= min_near_fraction:
@@ -275,7 +276,7 @@ def _nothing(recording: Recording, seen: Kills, min_near_fraction: float) -> Rul
     figures = {"first_count": host.first, "last_count": host.last, "elsewhere": host.new_count}
     if host.stood_still:
         return RuledOut(_KIND, f"the kernel killed nobody on this machine: its count stayed at {host.last}", figures)
-    if any(m.ended_unseen and not of_cgroup(recording, m.cgroup or "").stood_still for m in seen.members):
+    if any(m.ended_unseen and not of_cgroup(case.recording, m.cgroup or "").stood_still for m in seen.members):
         return Skipped(_KIND, "how some processes ended is not known, and no counter says that none of them was killed")
     if host.is_known:
         names = ", ".join(f"{event.comm}[{event.pid}]" for event in seen.elsewhere[:_SHOWN])

@@ -20,17 +20,15 @@ from ..evidence.keepers import PROCESSES, Keeper, keeper
 from ..facts.code.adding import Line
 from ..facts.code.starts import process_start_line
 from ..facts.growth.counts import judge_count, up_to_the_end
-from ..facts.growth.processes import rows_of
-from ..facts.growth.tree import TreeGrowth, severity_of, tree_growth
-from ..facts.processes.table import COMPILE_WORKER, DATALOADER_WORKER, Process, alive_counts, processes
+from ..facts.growth.tree import TreeGrowth, severity_of
+from ..facts.processes.table import COMPILE_WORKER, DATALOADER_WORKER, Process, alive_counts
 from ..facts.series.arithmetic import Floats, level_at
 from ..facts.series.trend import CANNOT_TELL, GROWING
-from ..facts.where.sources import sources_of
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import format_bytes
 
 if TYPE_CHECKING:
-    from ..storage import Recording
+    from ..facts.case import Case
 
 NEEDS = ("processes", "process_samples")
 _KIND = "process-pileup"
@@ -52,15 +50,15 @@ class _Pile(NamedTuple):
 
 
 def findings(
-    recording: Recording,
+    case: Case,
     *,
     min_processes: int = 8,  # a pool or a set of loader workers may be completed late, by a few
     min_fraction: float = 0.3,  # of the usual number: 8 more beside 100 is no pile
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per parent and program whose children pile up, and per parent that leaves zombies."""
-    growth = tree_growth(recording)
-    sources = sources_of(recording)
-    everyone = processes(recording)
+    growth = case.growth
+    sources = case.sources
+    everyone = case.processes
     time_s = _finely(growth.time_s)
     found, undecided = False, False
     most = 0
@@ -80,16 +78,16 @@ def findings(
             first = pile.members[0]
             is_python = first.is_fork or first.role == "python-spawn"
             line = process_start_line(sources, first.command, is_python)
-            kept = _keeper(recording, pile.parent, pile.time_s, pile.alive, line)
+            kept = _keeper(case, pile.parent, pile.time_s, pile.alive, line)
             yield _finding(growth, pile, line, kept)
         undecided = undecided or answer is None
     for parent in everyone:
-        count, name = _zombies(recording, parent, time_s)
+        count, name = _zombies(case, parent, time_s)
         answer = piles_up(time_s, count, parent)
         if answer:
             found = True
             line = process_start_line(sources, name, is_python_child=name.startswith("python"))
-            yield _zombie_finding(parent, count, time_s, name, line, _keeper(recording, parent, time_s, count, line))
+            yield _zombie_finding(parent, count, time_s, name, line, _keeper(case, parent, time_s, count, line))
         undecided = undecided or answer is None
     if found:
         return
@@ -119,12 +117,10 @@ def _piles(everyone: list[Process], time_s: Floats) -> Iterator[_Pile]:
         yield _Pile(parent, members, *up_to_the_end(time_s, alive_counts(members, time_s), owner))
 
 
-def _keeper(
-    recording: Recording, parent: Process | None, time_s: Floats, count: Floats, line: Line | None
-) -> Keeper | None:
+def _keeper(case: Case, parent: Process | None, time_s: Floats, count: Floats, line: Line | None) -> Keeper | None:
     if parent is None or parent.growth is None:
         return None
-    return keeper(recording, parent.growth, PROCESSES, (time_s, count), sources_of(recording), line)
+    return keeper(case, parent.growth, PROCESSES, (time_s, count), case.sources, line)
 
 
 def _starter(process: Process, by_pid: dict[int, Process], run_s: float) -> int:
@@ -138,11 +134,11 @@ def _starter(process: Process, by_pid: dict[int, Process], run_s: float) -> int:
     return ppid
 
 
-def _zombies(recording: Recording, parent: Process, time_s: Floats) -> tuple[Floats, str]:
+def _zombies(case: Case, parent: Process, time_s: Floats) -> tuple[Floats, str]:
     """Number of its zombies at each moment, and what they were."""
     if parent.growth is None or not time_s.size:
         return np.empty(0), ""
-    rows = rows_of(recording.tables["unreaped"], parent.growth)
+    rows = parent.growth.rows("unreaped")
     if not len(rows):
         return np.empty(0), ""
     at_s = rows["time_s"].to_numpy(dtype=np.float64)

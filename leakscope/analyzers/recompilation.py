@@ -20,11 +20,10 @@ from numpy.typing import NDArray
 from ..facts.code.adding import Line
 from ..facts.code.index import Source
 from ..facts.code.starts import calls
-from ..facts.growth.processes import ProcessGrowth, rows_of
-from ..facts.growth.tree import TreeGrowth, severity_of, tree_growth
+from ..facts.growth.processes import ProcessGrowth
+from ..facts.growth.tree import TreeGrowth, severity_of
 from ..facts.series.arithmetic import Floats
 from ..facts.tables import int_of, text_of
-from ..facts.where.sources import sources_of
 from ..facts.where.stacks import growth_lines
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import format_bytes
@@ -32,7 +31,7 @@ from ..units import format_bytes
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..storage import Recording
+    from ..facts.case import Case
 
 NEEDS = ("process_samples", "takes")
 AFTER_OTHERS = 1  # but before native-growth and fragmentation: they tell in which account graphs and kernels lie
@@ -64,7 +63,7 @@ class _Compiled:
 
 
 def findings(
-    recording: Recording,
+    case: Case,
     *,
     so_far: Sequence[Finding] = (),
     min_recompiles: int = 8,  # dynamo itself calls so many variants of one function too many: its recompile_limit
@@ -72,8 +71,8 @@ def findings(
     min_seen: float = 0.7,  # of the process's life that has to lie before the last look
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per process that compiles on and on, or how many graphs there were."""
-    growth = tree_growth(recording)
-    seen = [_compiled(process, rows_of(recording.tables["compile_counters"], process)) for process in growth.processes]
+    growth = case.growth
+    seen = [_compiled(process, process.rows("compile_counters")) for process in growth.processes]
     compiled = [one for one in seen if one is not None]
     if not compiled:
         yield Skipped(_KIND, "torch.compile was not used")
@@ -81,7 +80,7 @@ def findings(
         if one.time_s.size < 4 or one.seen_until < min_seen:
             yield Skipped(_KIND, f"too few looks at {one.process.label} to tell whether it goes on compiling")
         elif one.after_warm_up >= min_recompiles and one.late >= max(1.0, min_pace * one.middle) and one.middle:
-            yield _finding(recording, growth, one, so_far)
+            yield _finding(case, growth, one, so_far)
         else:
             yield _ruled_out(one)
 
@@ -117,11 +116,11 @@ def _never_falling(count: NDArray[Any]) -> NDArray[Any]:
     return np.cumsum(np.where(steps < 0, count, steps))
 
 
-def _finding(recording: Recording, growth: TreeGrowth, one: _Compiled, so_far: Sequence[Finding]) -> Finding:
-    bytes = _unexplained_bytes(recording, growth, one, so_far)
+def _finding(case: Case, growth: TreeGrowth, one: _Compiled, so_far: Sequence[Finding]) -> Finding:
+    bytes = _unexplained_bytes(case, growth, one, so_far)
     function, reason = text_of(one.last, "function"), text_of(one.last, "recompile_reason")
     file, line = text_of(one.last, "owner_file"), int_of(one.last, "owner_line")
-    asked = _asked_for(sources_of(recording), file)
+    asked = _asked_for(case.sources, file)
     figures = {"unique_graph_count": one.graphs, "middle_third": one.middle, "last_third": one.late}
     evidence = [
         Evidence(
@@ -177,7 +176,7 @@ def _asked_for(sources: Sequence[Source], file: str | None) -> Line | None:
 
 
 def _unexplained_bytes(
-    recording: Recording, growth: TreeGrowth, one: _Compiled, so_far: Sequence[Finding], min_line_share: float = 0.5
+    case: Case, growth: TreeGrowth, one: _Compiled, so_far: Sequence[Finding], min_line_share: float = 0.5
 ) -> int:
     """Growth of this process that no other finding claims; 0 where nothing leaks, or where another library was seen.
 
@@ -186,7 +185,7 @@ def _unexplained_bytes(
     """
     if not growth.leaking:
         return 0
-    seen = growth_lines(recording, growth, one.process, sources_of(recording))
+    seen = growth_lines(growth, one.process, case.sources)
     if seen and seen[0].share >= min_line_share and seen[0].library not in _OWN_LIBRARIES:
         return 0
     explained = sum(f.bytes for f in so_far if f.subject.pid == one.process.pid and not f.wasted)

@@ -20,17 +20,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..evidence.leaked_references import leaked
-from ..facts.growth.processes import ProcessGrowth, rows_of
-from ..facts.growth.tree import TreeGrowth, tree_growth
+from ..facts.growth.processes import ProcessGrowth
+from ..facts.growth.tree import TreeGrowth
 from ..facts.series.arithmetic import Floats, bucket_medians, slope_interval
 from ..facts.series.trend import CANNOT_TELL, FLAT, GROWING, judge
 from ..facts.tables import int_of
-from ..facts.where.sources import sources_of
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import format_count, format_duration
 
 if TYPE_CHECKING:
-    from ..storage import Recording
+    from ..facts.case import Case
 
 NEEDS = ("process_samples", "sentinels")
 AFTER_OTHERS = 4
@@ -69,7 +68,7 @@ class _Count:
 
 
 def findings(
-    recording: Recording,
+    case: Case,
     *,
     so_far: Sequence[Finding] = (),
     min_fall: int = 100,  # references: in a healthy training loop the count returns to the same value within some tens
@@ -77,34 +76,34 @@ def findings(
     min_explained_share: float = 0.5,  # above it the growth has a holder, and objects without one are a by-product
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per process that loses references to None, one for objects that nobody refers to."""
-    growth = tree_growth(recording)
-    yield from _none_findings(recording, growth, so_far, min_fall)
+    growth = case.growth
+    yield from _none_findings(case, growth, so_far, min_fall)
     process = growth.main
     if not growth.leaking or process is None:
         return
     left = growth.growth_bytes - sum(f.bytes for f in so_far if not f.wasted)
     if left > (1 - min_explained_share) * growth.growth_bytes:
         held = any(f.kind == "retained-objects" and f.subject.pid == process.pid for f in so_far)
-        yield from leaked(recording, growth, process, left, _KIND, has_holder=held, min_own_share=min_own_share)
+        yield from leaked(case, growth, process, left, _KIND, has_holder=held, min_own_share=min_own_share)
 
 
 def _none_findings(
-    recording: Recording, growth: TreeGrowth, so_far: Sequence[Finding], min_fall: int
+    case: Case, growth: TreeGrowth, so_far: Sequence[Finding], min_fall: int
 ) -> Iterator[Finding | RuledOut | Skipped]:
-    sentinels = recording.tables["sentinels"]
+    sentinels = case.rows("sentinels")
     if not sentinels["refcount_none"].notna().any():
         yield RuledOut(_KIND, "None cannot run out of references here: it is immortal since Python 3.12")
         return
     steady: list[_Count] = []
     for process in growth.processes:
-        count = _count(recording, process, min_fall)
+        count = _count(case, process, min_fall)
         if count is None:
             continue
         if count.verdict == CANNOT_TELL:
             yield Skipped(_KIND, f"{process.label} was too short or too restless to judge its references to None")
         elif count.verdict == FLAT or count.per_s >= 0:
             steady.append(count)
-        elif (released := _released(recording, count)) is not None:
+        elif (released := _released(case, count)) is not None:
             yield released
         elif _is_replaced(count := _with_crash(count, so_far)):
             # Measured: a deque of pairs that fills up, 85 a second; it ended with most of the references left.
@@ -113,7 +112,7 @@ def _none_findings(
             )
             text = f"{rates} objects were made: something made full of None may be filled"
             yield Skipped(_KIND, f"{count.process.label}: {text}; a longer run would tell whether that ends")
-        elif not count.aborted and -count.moved <= _TYPE_CACHE and _sets_classes(recording):
+        elif not count.aborted and -count.moved <= _TYPE_CACHE and _sets_classes(case):
             text = "references to None fall as Python's cache of type attributes fills where classes are set anew"
             yield Skipped(_KIND, f"{count.process.label}: {text}; a longer run would tell whether that ends")
         elif _is_slowing_down(count):
@@ -128,8 +127,8 @@ def _none_findings(
         yield RuledOut(_KIND, f"the references to None do not run out: {most.process.label} had {ends}", figures)
 
 
-def _count(recording: Recording, process: ProcessGrowth, min_fall: int) -> _Count | None:
-    rows = rows_of(recording.tables["sentinels"], process)
+def _count(case: Case, process: ProcessGrowth, min_fall: int) -> _Count | None:
+    rows = process.rows("sentinels")
     rows = rows[rows["refcount_none"].notna() & (rows["time_s"] <= process.exit_s)]
     if len(rows) < 2:
         return None
@@ -146,7 +145,7 @@ def _count(recording: Recording, process: ProcessGrowth, min_fall: int) -> _Coun
         min_growth_bytes=min_fall,
         min_growth_fraction=0.0,
     )
-    aborted = _exit_signal(recording, process) == _SIGABRT
+    aborted = _exit_signal(case, process) == _SIGABRT
     # A count that had halved when Python aborted needs no long run: three falls in a row are enough.
     emptied = aborted and count.size >= 4 and count[-1] < 0.5 * count.max() and bool((np.diff(count[-4:]) < 0).all())
     if fallen.verdict != GROWING and not emptied:
@@ -175,19 +174,19 @@ def _with_crash(one: _Count, so_far: Sequence[Finding]) -> _Count:
     return one
 
 
-def _exit_signal(recording: Recording, process: ProcessGrowth) -> int | None:
-    known = recording.tables["processes"]
+def _exit_signal(case: Case, process: ProcessGrowth) -> int | None:
+    known = case.rows("processes")
     rows = known[(known["pid"] == process.pid) & (known["start_ticks"] == process.start_ticks)]
     return int_of(rows.iloc[-1], "exit_signal") if len(rows) else None
 
 
-def _released(recording: Recording, one: _Count) -> RuledOut | None:
+def _released(case: Case, one: _Count) -> RuledOut | None:
     """Why the count falls without anybody's fault; None where nothing of the kind was seen."""
     figures = {"lost_per_s": round(-one.per_s, 1), "blocks_per_s": round(one.blocks_per_s, 1), "fallen_by": -one.moved}
     if one.blocks_per_s * _NONES_PER_BLOCK <= one.per_s:
         text = f"references to None fall in {one.process.label} because objects that hold them are released"
         return RuledOut(_KIND, f"{text} ({format_count(-one.blocks_per_s)} objects a second)", figures)
-    holders = rows_of(recording.tables["holders"], one.process)
+    holders = one.process.rows("holders")
     full = holders[(holders["member_type"] == "NoneType") & (holders["length"].astype("float64") >= -one.moved)]
     if len(full):
         path = full.iloc[0]["path"]
@@ -195,9 +194,9 @@ def _released(recording: Recording, one: _Count) -> RuledOut | None:
     return None
 
 
-def _sets_classes(recording: Recording) -> bool:
+def _sets_classes(case: Case) -> bool:
     """The job sets attributes of classes, or uses what does so at each call (weakref.finalize, temporary folders)."""
-    return any(_SETS_CLASSES.search(source.text) for source in sources_of(recording))
+    return any(_SETS_CLASSES.search(source.text) for source in case.sources)
 
 
 def _is_slowing_down(one: _Count) -> bool:

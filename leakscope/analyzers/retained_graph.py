@@ -17,13 +17,13 @@ from ..findings import Finding, RuledOut, Skipped
 from ..units import MiB
 
 if TYPE_CHECKING:
-    from ..storage import Recording
+    from ..facts.case import Case
 
 NEEDS = retained.NEEDS
 
 
 def findings(
-    recording: Recording,
+    case: Case,
     *,
     min_share: float = 0.08,  # the same as for objects: the two compete for the same growth
     min_bytes: int = 1 * MiB,
@@ -31,7 +31,7 @@ def findings(
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per holder of growing graphs."""
     yield from retained.findings(
-        recording,
+        case,
         retained.GRAPH,
         min_share=min_share,
         min_bytes=min_bytes,

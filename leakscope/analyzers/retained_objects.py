@@ -13,29 +13,28 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..evidence import kept_by_forks, retained
-from ..facts.growth.tree import tree_growth
 from ..findings import Finding, RuledOut, Skipped
 from ..units import MiB
 
 if TYPE_CHECKING:
-    from ..storage import Recording
+    from ..facts.case import Case
 
 NEEDS = retained.NEEDS
 
 
 def findings(
-    recording: Recording,
+    case: Case,
     *,
     min_share: float = 0.08,  # of its process's growth: two leaks at once differ by less than ten times
     min_bytes: int = 1 * MiB,  # what estimates from samples are sure of
     min_process_share: float = 0.1,  # of the tree's growth: below, a process is not worth looking into
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per holder, over all processes that carry a part of the growth."""
-    growth = tree_growth(recording)
-    in_forks = list(kept_by_forks.findings(recording, growth, min_bytes=min_bytes, min_process_share=min_process_share))
+    growth = case.growth
+    in_forks = list(kept_by_forks.findings(case, growth, min_bytes=min_bytes, min_process_share=min_process_share))
     yield from in_forks
     for result in retained.findings(
-        recording,
+        case,
         retained.OBJECTS,
         min_share=min_share,
         min_bytes=min_bytes,

@@ -20,18 +20,17 @@ import numpy as np
 from ..facts.code.adding import Line, Source
 from ..facts.code.starts import calls, mentions
 from ..facts.growth.bounded import filling_up
-from ..facts.growth.tree import TreeGrowth, severity_of, tree_growth
-from ..facts.processes.table import Process, processes
+from ..facts.growth.tree import TreeGrowth, severity_of
+from ..facts.processes.table import Process
 from ..facts.series.arithmetic import Floats
 from ..facts.series.trend import CANNOT_TELL, GROWING, Trend, judge
-from ..facts.where.sources import sources_of
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import MiB, format_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..storage import Recording
+    from ..facts.case import Case
 
 NEEDS = ("process_samples",)
 AFTER_OTHERS = 1  # segments that are still mapped are held by somebody, whom retained_objects names
@@ -56,28 +55,28 @@ _SYSTEM_V = {"sysv": "shmget", "sysv-removed": "shmat"}
 
 
 def findings(
-    recording: Recording,
+    case: Case,
     *,
     so_far: Sequence[Finding] = (),
     min_bytes: int = 8 * MiB,  # queues and locks take a few pages each
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per kind and name of segments that pile up, or how much there was."""
-    growth = tree_growth(recording)
-    everyone = processes(recording)
-    sources = sources_of(recording)
+    growth = case.growth
+    everyone = case.processes
+    sources = case.sources
     time_s = growth.time_s
     most = 0
     found = undecided = False
-    for _, rows in recording.tables["shared_segments"].groupby(["segment_kind", "segment_name"]):
+    for _, rows in case.rows("shared_segments").groupby(["segment_kind", "segment_name"]):
         kind, name = str(rows["segment_kind"].iloc[0]), str(rows["segment_name"].iloc[0])
         size = _at(rows, "segment_bytes", time_s)
-        if not size.size or not _is_the_jobs(recording, rows, everyone, sources):
+        if not size.size or not _is_the_jobs(case, rows, everyone, sources):
             continue
         most = max(most, round(float(size.max())))
         if np.ptp(size) < min_bytes:
             continue
         trend = judge(time_s, size, min_growth_bytes=min_bytes)
-        may_end = trend.verdict == GROWING and _is_bounded(recording, growth, trend)
+        may_end = trend.verdict == GROWING and _is_bounded(case, growth, trend)
         undecided = undecided or may_end or trend.verdict == CANNOT_TELL
         if trend.verdict == GROWING and not may_end:
             found = True
@@ -93,11 +92,11 @@ def findings(
         yield RuledOut(_KIND, "no segment of shared memory was seen")
 
 
-def _is_bounded(recording: Recording, growth: TreeGrowth, trend: Trend) -> bool:
+def _is_bounded(case: Case, growth: TreeGrowth, trend: Trend) -> bool:
     """Whether somebody keeps the segments in a buffer that has a limit and is not full yet."""
     window_s = (growth.start_s, growth.end_s)
-    pids = map(int, recording.tables["takes"]["pid"].unique())
-    return any(filling_up(recording, pid, window_s, trend.growth_bytes) for pid in pids)
+    pids = map(int, case.rows("takes")["pid"].unique())
+    return any(filling_up(case.recording, pid, window_s, trend.growth_bytes) for pid in pids)
 
 
 def _at(rows: pd.DataFrame, column: str, time_s: Floats) -> Floats:
@@ -108,12 +107,10 @@ def _at(rows: pd.DataFrame, column: str, time_s: Floats) -> Floats:
     return np.asarray(values[seen], dtype=np.float64)
 
 
-def _is_the_jobs(
-    recording: Recording, rows: pd.DataFrame, everyone: Sequence[Process], sources: Sequence[Source]
-) -> bool:
+def _is_the_jobs(case: Case, rows: pd.DataFrame, everyone: Sequence[Process], sources: Sequence[Source]) -> bool:
     """Python's tracker has them on its list; or a process of the tree was seen with one, or the sources make such."""
     name = str(rows["segment_name"].iloc[0])
-    tracked = _tracked_share(recording.tables["tracked_segments"], rows, name)
+    tracked = _tracked_share(case.rows("tracked_segments"), rows, name)
     if tracked is not None and not mentions(sources, *_UNTRACKED):
         return tracked >= _HELD
     if rows["mapped_by"].fillna("").ne("").any() or rows["segment_kind"].iloc[0] != "dev-shm":

@@ -20,19 +20,18 @@ from ..facts.code.adding import Line, thread_start_line
 from ..facts.code.index import tail
 from ..facts.code.starts import calls
 from ..facts.growth.counts import judge_count, up_to_the_end
-from ..facts.growth.processes import ProcessGrowth, rows_of
-from ..facts.growth.tree import TreeGrowth, severity_of, tree_growth
+from ..facts.growth.processes import ProcessGrowth
+from ..facts.growth.tree import TreeGrowth, severity_of
 from ..facts.series.arithmetic import Floats
 from ..facts.series.trend import FLAT, GROWING
 from ..facts.tables import int_of, text_of
-from ..facts.where.sources import sources_of
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import KiB, format_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..storage import Recording
+    from ..facts.case import Case
 
 NEEDS = ("process_samples",)
 _KIND = "thread-pileup"
@@ -46,18 +45,18 @@ _STACK_BYTES = 64 * KiB  # touched stack and bookkeeping of a waiting Python thr
 
 
 def findings(
-    recording: Recording,
+    case: Case,
     *,
     min_threads: int = 10,  # a library's pool may be completed late, by a few
     min_fraction: float = 0.3,  # of the usual number: 10 more beside 200 is no pile
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per process whose threads pile up, or the largest rise that was seen."""
-    growth = tree_growth(recording)
+    growth = case.growth
     most = (0, "", 0)
     undecided = ""
     found = False
     for process in growth.processes:
-        time_s, count = up_to_the_end(*_counts(rows_of(recording.tables["process_samples"], process)), process)
+        time_s, count = up_to_the_end(*_counts(process.rows("process_samples")), process)
         if not time_s.size:
             continue
         if np.ptp(count) < min_threads:
@@ -66,7 +65,7 @@ def findings(
         trend = judge_count(time_s, count, process, min_count=min_threads, min_fraction=min_fraction)
         if trend.verdict == GROWING:
             found = True
-            yield _finding(recording, growth, process, time_s, count)
+            yield _finding(case, growth, process, time_s, count)
         elif trend.verdict == FLAT or growth.leaking is not None:
             most = max(most, (int(count.max() - count[0]), process.label, int(count.max())))
         else:
@@ -85,18 +84,16 @@ def _counts(samples: pd.DataFrame) -> tuple[Floats, Floats]:
     return rows["time_s"].to_numpy(dtype=np.float64), rows["thread_count"].to_numpy(dtype=np.float64)
 
 
-def _finding(
-    recording: Recording, growth: TreeGrowth, process: ProcessGrowth, time_s: Floats, count: Floats
-) -> Finding:
+def _finding(case: Case, growth: TreeGrowth, process: ProcessGrowth, time_s: Floats, count: Floats) -> Finding:
     started = int(count[-3:].max() - np.median(count[:3]))
-    kind = _kind_of_thread(rows_of(recording.tables["threads"], process))
+    kind = _kind_of_thread(process.rows("threads"))
     function = text_of(kind, "function")
     if function == _OF_LIBRARY:
         kind = function = None
-    bytes = _bytes(recording, growth, process, started)
-    start = _start_line(recording, function)
+    bytes = _bytes(case, growth, process, started)
+    start = _start_line(case, function)
     of_class = tail(function[: -len(_RUN)]) if function and function.endswith(_RUN) else None
-    kept = keeper(recording, process, THREADS, (time_s, count), sources_of(recording), start, of_class=of_class)
+    kept = keeper(case, process, THREADS, (time_s, count), case.sources, start, of_class=of_class)
     named = f" of {function}" if function else ""
     figures = {"first_count": int(count[0]), "last_count": int(count[-1])}
     evidence = [
@@ -154,11 +151,11 @@ def _kind_of_thread(threads: pd.DataFrame) -> pd.Series[Any] | None:
     return most
 
 
-def _bytes(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, started: int) -> int:
+def _bytes(case: Case, growth: TreeGrowth, process: ProcessGrowth, started: int) -> int:
     """Growth the threads account for: their stacks, and what their functions were seen to hold more of."""
     if not growth.leaking:
         return 0
-    holders = rows_of(recording.tables["holders"], process)
+    holders = process.rows("holders")
     roots = holders[(holders["root_kind"] == "thread") & holders["parent_path"].isna()]
     by_take = roots["deep_bytes"].astype("float64").groupby(roots["take"]).sum()
     held = float(by_take.iloc[-1] - by_take.iloc[0]) if len(by_take) > 1 else 0.0
@@ -168,9 +165,9 @@ def _bytes(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, sta
     return int(min(likely, max(0.0, held) + started * _STACK_BYTES))
 
 
-def _start_line(recording: Recording, function: str | None) -> Line | None:
+def _start_line(case: Case, function: str | None) -> Line | None:
     """Where the threads are started, as far as the sources tell: there is the place to mend."""
-    sources = sources_of(recording)
+    sources = case.sources
     if function is not None:
         return thread_start_line(sources, function)
     pools = calls(sources, *_POOLS)

@@ -15,13 +15,12 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..facts.accounts.ledger import accounted_share, ledger
+from ..facts.accounts.ledger import accounted_share
 from ..facts.code.adding import Holder, Line, adding_lines
-from ..facts.growth.processes import ProcessGrowth, rows_of
-from ..facts.growth.tree import TreeGrowth, no_growth, severity_of, tree_growth
+from ..facts.growth.processes import ProcessGrowth
+from ..facts.growth.tree import TreeGrowth, no_growth, severity_of
 from ..facts.heap.opaque import opaque_holders
 from ..facts.tables import int_of, text_of
-from ..facts.where.sources import sources_of
 from ..facts.where.stacks import growth_lines
 from ..findings import Evidence, Finding, LedgerRow, RuledOut, Skipped, Subject
 from ..units import format_bytes
@@ -29,7 +28,7 @@ from ..units import format_bytes
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..storage import Recording
+    from ..facts.case import Case
 
 NEEDS = ("process_samples",)
 AFTER_OTHERS = 4
@@ -48,14 +47,14 @@ _TELLS_WHEN = ("eval-accumulation",)  # not what holds it
 
 
 def findings(
-    recording: Recording,
+    case: Case,
     *,
     so_far: Sequence[Finding] = (),
     min_explained_share: float = 0.5,  # named holders never cover all: allocators round up, and keep some
     min_accounted_share: float = 0.9,  # below, the report says what the ledger lacks
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding when the others leave more than half of the growth unexplained."""
-    growth = tree_growth(recording)
+    growth = case.growth
     process = growth.main
     if not growth.leaking or process is None:
         yield no_growth(_KIND, growth)
@@ -65,39 +64,39 @@ def findings(
     if explained >= min_explained_share * growth.growth_bytes:
         share = explained / max(growth.growth_bytes, 1)
         figures = {"explained_bytes": explained, "growth_bytes": growth.growth_bytes}
-        lacking = _lacking(recording, process, min_accounted_share)
+        lacking = _lacking(case, process, min_accounted_share)
         yield RuledOut(_KIND, f"the findings explain {share:.0%} of the growth{lacking}", figures)
         return
-    finding = _finding(recording, growth, process, growth.growth_bytes - explained)
+    finding = _finding(case, growth, process, growth.growth_bytes - explained)
     yield finding
     if finding.kind == _HELD:
         yield RuledOut(_KIND, f"the rest of the growth is put down to {finding.subject.holder}")
 
 
-def _lacking(recording: Recording, process: ProcessGrowth, min_accounted_share: float) -> str:
+def _lacking(case: Case, process: ProcessGrowth, min_accounted_share: float) -> str:
     """What the ledger could not put into an account, and what would tell; empty where it closes well enough."""
-    share = accounted_share(ledger(recording), process.label)
+    share = accounted_share(case.ledger, process.label)
     if share >= min_accounted_share:
         return ""
-    if not len(rows_of(recording.tables["sentinels"], process)):
+    if not len(process.rows("sentinels")):
         why = "the process was not seen from inside (--agent off, -I, or not Python)"
-    elif len(rows_of(recording.tables["takes"], process)) < 2:
+    elif len(process.rows("takes")) < 2:
         why = "there were not two inventories: a longer recording would tell"
     else:
         why = "objects the inventories did not reach, or memory of libraries: `record --native` watches those"
     return f"; {1 - share:.0%} of what {process.label} gained stand in no account: {why}"
 
 
-def _finding(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, bytes: int) -> Finding:
-    rows = [row for row in ledger(recording) if row.process == process.label and row.account in _ACCOUNTS]
+def _finding(case: Case, growth: TreeGrowth, process: ProcessGrowth, bytes: int) -> Finding:
+    rows = [row for row in case.ledger if row.process == process.label and row.account in _ACCOUNTS]
     rows.sort(key=lambda row: (-row.growth_bytes, row.account))
     account = rows[0].account if rows else "unexplained"
-    inside = len(rows_of(recording.tables["takes"], process)) >= 2
-    suspects = opaque_holders(rows_of(recording.tables["holders"], process)) if account in _OUT_OF_SIGHT else []
-    seen = _named_where_it_grew(recording, growth, process, suspects)
+    inside = len(process.rows("takes")) >= 2
+    suspects = opaque_holders(process.rows("holders")) if account in _OUT_OF_SIGHT else []
+    seen = _named_where_it_grew(case, growth, process, suspects)
     suspects = [seen] if seen is not None else suspects
     first = suspects[0] if suspects else None
-    line = _fed_by(recording, first)
+    line = _fed_by(case, first)
     title = f"{process.name} gained {format_bytes(bytes)} in {_ACCOUNTS[account]}"
     if first is not None:
         title += f", {'most likely' if len(suspects) == 1 else 'perhaps'} held by {_name(first)}"
@@ -118,10 +117,10 @@ def _finding(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, b
 
 
 def _named_where_it_grew(
-    recording: Recording, growth: TreeGrowth, process: ProcessGrowth, suspects: Sequence[pd.Series[Any]]
+    case: Case, growth: TreeGrowth, process: ProcessGrowth, suspects: Sequence[pd.Series[Any]]
 ) -> pd.Series[Any] | None:
     """The suspect whose name is in the line under which most of the growth was seen."""
-    lines = growth_lines(recording, growth, process, sources_of(recording)) if suspects else []
+    lines = growth_lines(growth, process, case.sources) if suspects else []
     for suspect in suspects if lines else ():
         variable = text_of(suspect, "variable")
         if variable is not None and re.search(rf"\b{re.escape(variable)}\b", lines[0].text):
@@ -129,7 +128,7 @@ def _named_where_it_grew(
     return None
 
 
-def _fed_by(recording: Recording, suspect: pd.Series[Any] | None) -> Line | None:
+def _fed_by(case: Case, suspect: pd.Series[Any] | None) -> Line | None:
     """The line that hands something to the suspect."""
     variable = text_of(suspect, "variable")
     if suspect is None or variable is None:
@@ -137,7 +136,7 @@ def _fed_by(recording: Recording, suspect: pd.Series[Any] | None) -> Line | None
     columns = ("owner", "owner_module", "owner_file")
     owner, module, file = (text_of(suspect, column) for column in columns)
     holder = Holder(variable, owner, module, file, text_of(suspect, "edge_kind") or "", str(suspect["type_name"]))
-    return next(iter(adding_lines(sources_of(recording), holder)), None)
+    return next(iter(adding_lines(case.sources, holder)), None)
 
 
 def _evidence(

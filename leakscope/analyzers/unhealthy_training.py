@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..facts.growth.processes import ProcessGrowth, rows_of
-from ..facts.growth.tree import tree_growth
+from ..facts.growth.processes import ProcessGrowth
 from ..facts.tables import int_of
 from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
 from ..units import format_count
@@ -23,7 +22,7 @@ from ..units import format_count
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..storage import Recording
+    from ..facts.case import Case
 
 NEEDS = ("process_samples", "takes")
 _KIND = "unhealthy-training"
@@ -63,13 +62,13 @@ class _Looks:
 
 
 def findings(
-    recording: Recording,
+    case: Case,
     *,
     min_takes: int = 2,  # mixed precision meets Inf now and then, and skips that step
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield what is wrong with the parameters of each process that trains, or how many were looked at."""
-    yield from _import_orders(recording)
-    looked = [looks for process in tree_growth(recording).processes if (looks := _looks(recording, process))]
+    yield from _import_orders(case)
+    looked = [looks for process in case.growth.processes if (looks := _looks(case, process))]
     if not looked:
         yield Skipped(_KIND, "no inventory was taken at an optimizer step")
     for looks in looked:
@@ -77,7 +76,7 @@ def findings(
             _nan_parameters(looks),
             _broken_gradients(looks, min_takes),
             _lost_parameters(looks),
-            _no_gradients(recording, looks, min_takes),
+            _no_gradients(case, looks, min_takes),
         )
         wrong = [result for result in results if result is not None]
         yield from wrong
@@ -85,9 +84,9 @@ def findings(
             yield _ruled_out(looks)
 
 
-def _looks(recording: Recording, process: ProcessGrowth) -> _Looks | None:
-    rows = rows_of(recording.tables["gradients"], process)
-    takes = rows_of(recording.tables["takes"], process)
+def _looks(case: Case, process: ProcessGrowth) -> _Looks | None:
+    rows = process.rows("gradients")
+    takes = process.rows("takes")
     known = takes[takes["step"].notna()]
     steps = dict(zip(known["take"].astype(int), known["step"].astype(int)))
     return _Looks(process, rows, steps) if len(rows) else None
@@ -182,7 +181,7 @@ def _lost_parameters(looks: _Looks) -> Finding | None:
     return None
 
 
-def _no_gradients(recording: Recording, looks: _Looks, min_takes: int) -> Finding | None:
+def _no_gradients(case: Case, looks: _Looks, min_takes: int) -> Finding | None:
     """No trained parameter of any model ever has a gradient, and none of the weights moves.
 
     Gradients alone prove nothing: some programs clear them within the step. Nor does one model: a target network
@@ -191,7 +190,7 @@ def _no_gradients(recording: Recording, looks: _Looks, min_takes: int) -> Findin
     missing = looks.of("none")
     if len(looks.takes) < min_takes or not len(missing) or _count(looks.of("ok", *_BROKEN)):
         return None
-    if _are_others_trained(recording, looks.process) or _do_weights_move(recording, looks.process) is not False:
+    if _are_others_trained(case, looks.process) or _do_weights_move(case, looks.process) is not False:
         return None
     last = missing[missing["take"] == looks.takes[-1]]
     first, end = looks.step_of(looks.takes[0]), looks.step_of(looks.takes[-1])
@@ -210,23 +209,23 @@ def _no_gradients(recording: Recording, looks: _Looks, min_takes: int) -> Findin
     )
 
 
-def _are_others_trained(recording: Recording, process: ProcessGrowth) -> bool:
+def _are_others_trained(case: Case, process: ProcessGrowth) -> bool:
     """The optimizer has tensors that belong to no model: an image or latent that is being optimized."""
-    tensors = rows_of(recording.tables["tensors"], process)
+    tensors = process.rows("tensors")
     return bool((tensors["tensor_owner"] == "master-weight").any())
 
 
-def _do_weights_move(recording: Recording, process: ProcessGrowth) -> bool | None:
+def _do_weights_move(case: Case, process: ProcessGrowth) -> bool | None:
     """Whether samples of trained weights ever differ from one inventory to another; None with fewer than two."""
-    weights = rows_of(recording.tables["weights"], process)
+    weights = process.rows("weights")
     weights = weights[weights["requires_grad"].fillna(False).astype(bool) & weights["fingerprint"].notna()]
     by_tensor = weights.groupby(["weight_set", "tensor_name"])["fingerprint"].agg(["size", "nunique"])
     by_tensor = by_tensor[by_tensor["size"] >= 2]
     return bool((by_tensor["nunique"] > 1).any()) if len(by_tensor) else None
 
 
-def _import_orders(recording: Recording) -> Iterator[Finding]:
-    notes = recording.tables["agent_notes"]
+def _import_orders(case: Case) -> Iterator[Finding]:
+    notes = case.rows("agent_notes")
     for _, row in notes[notes["note"] == "import-order"].drop_duplicates("text").iterrows():
         extension = str(row["text"]).split(" ", 1)[0]
         yield Finding(

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..comparing import CANNOT_TELL as UNDECIDED
-from ..comparing import WORSE, Pace, compare, pace_of, workers_at_once
+from ..comparing import WORSE, Pace, compare_cases, pace_of, workers_at_once
+from ..facts.case import Case
 from ..findings import Finding, Report
-from ..reporting import analyze
+from ..reporting import report_of
 from ..units import format_bytes, format_count
 from ._rules import Growth, Rules
 
@@ -44,8 +45,9 @@ class Check:
 
 def check(recording: Recording, rules: Rules, baseline: Recording | None = None) -> Check:
     """Hold a recording to the rules; without any rule it must not leak."""
-    report = analyze(recording)
-    outcomes = tuple(_outcomes(recording, report, rules, baseline))
+    case = Case(recording)
+    report = case.once(report_of)
+    outcomes = tuple(_outcomes(case, report, rules, baseline))
     found = {outcome.outcome for outcome in outcomes}
     worst = BROKEN if BROKEN in found else CANNOT_TELL if CANNOT_TELL in found else KEPT
     undecided = {"pass": 0, "fail": 1, None: 4}[rules.inconclusive]
@@ -53,24 +55,24 @@ def check(recording: Recording, rules: Rules, baseline: Recording | None = None)
     return Check(report.recording.path, worst, status, outcomes)
 
 
-def _outcomes(recording: Recording, report: Report, rules: Rules, baseline: Recording | None) -> Iterator[Outcome]:
+def _outcomes(case: Case, report: Report, rules: Rules, baseline: Recording | None) -> Iterator[Outcome]:
     if rules.max_growth is not None:
-        yield _growth(recording, report, rules.max_growth)
+        yield _growth(case, report, rules.max_growth)
     if rules.max_rss_bytes is not None:
         yield _peak(report, rules.max_rss_bytes)
     if rules.max_workers is not None:
         yield _workers(report, rules.max_workers)
     for kind in dict.fromkeys(rules.no_findings):
-        yield _no_finding(recording, report, kind)
+        yield _no_finding(case, report, kind)
     if baseline is not None:
-        yield _against(recording, report, baseline)
+        yield _against(case, report, baseline)
     if rules.asks_nothing:
         yield _no_leak(report)
 
 
-def _growth(recording: Recording, report: Report, limit: Growth) -> Outcome:
+def _growth(case: Case, report: Report, limit: Growth) -> Outcome:
     rule = f"max-growth {limit.text}"
-    pace = pace_of(recording, by_step=limit.unit == "step")
+    pace = pace_of(case, by_step=limit.unit == "step")
     if pace is None or not pace.is_measured:
         reason = (
             pace.reason if pace is not None else "too few steps were counted" if limit.unit == "step" else _NO_SAMPLES
@@ -127,27 +129,27 @@ def _workers(report: Report, limit: int) -> Outcome:
     return Outcome(f"max-workers {limit}", KEPT if count <= limit else BROKEN, text)
 
 
-def _no_finding(recording: Recording, report: Report, kind: str) -> Outcome:
+def _no_finding(case: Case, report: Report, kind: str) -> Outcome:
     rule = f"no {kind}"
     found = _first(report, lambda finding: finding.kind == kind)
     if found is not None:
         return _broken(rule, found.title, found, named=True)
     skipped = next((skip for skip in report.skipped if skip.kind == kind), None)
-    if skipped is not None and kind == _DUPLICATES and _saw_no_model(recording):
+    if skipped is not None and kind == _DUPLICATES and _saw_no_model(case):
         return Outcome(rule, KEPT, "no model was in memory")
     if skipped is not None:
         return Outcome(rule, CANNOT_TELL, f"could not be looked for: {skipped.reason}")
     return Outcome(rule, KEPT, "none was found")
 
 
-def _saw_no_model(recording: Recording) -> bool:
+def _saw_no_model(case: Case) -> bool:
     """Inventories that look at tensors ran, and met no weights: a program without a model has no second one."""
-    takes = recording.tables["takes"]
-    return not len(recording.tables["weights"]) and bool((takes["safe_point"] != "agent-thread").any())
+    takes = case.rows("takes")
+    return not len(case.rows("weights")) and bool((takes["safe_point"] != "agent-thread").any())
 
 
-def _against(recording: Recording, report: Report, baseline: Recording) -> Outcome:
-    comparison = compare(baseline, recording, (analyze(baseline), report))
+def _against(case: Case, report: Report, baseline: Recording) -> Outcome:
+    comparison = compare_cases(Case(baseline), case)
     rule = f"no worse than {baseline.path}"
     text = f"{comparison.verdict.replace('-', ' ')}: {comparison.reason}"
     if comparison.verdict == WORSE:

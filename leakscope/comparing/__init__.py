@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.growth.tree import tree_growth
-from ..reporting import analyze
+from ..facts.case import Case
+from ..reporting import report_of
 from ._comparison import CANNOT_TELL, EXIT_STATUS, WORSE, Comparison, Side
 from ._curves import overlay
 from ._holders import finding_changes, worker_changes, workers_at_once
@@ -30,15 +30,21 @@ __all__ = [
     "Comparison",
     "Pace",
     "compare",
+    "compare_cases",
     "pace_of",
     "render",
     "workers_at_once",
 ]
 
 
-def compare(before: Recording, after: Recording, reports: tuple[Report, Report] | None = None) -> Comparison:
-    """The whole answer; ``reports`` are those of the two, where somebody has them already."""
-    first, second = reports or (analyze(before), analyze(after))
+def compare(before: Recording, after: Recording) -> Comparison:
+    """The whole answer."""
+    return compare_cases(Case(before), Case(after))
+
+
+def compare_cases(before: Case, after: Case) -> Comparison:
+    """The same for who knows the facts of one of them already."""
+    first, second = before.once(report_of), after.once(report_of)
     pair = paces(before, after)
     changes = finding_changes(first, second)
     decision = decide(pair, changes, first, second)
@@ -59,7 +65,7 @@ def compare(before: Recording, after: Recording, reports: tuple[Report, Report] 
     )
 
 
-def _side(recording: Recording, report: Report, pace: Pace) -> Side:
+def _side(case: Case, report: Report, pace: Pace) -> Side:
     peak = max(report.timeline.total_bytes, default=0) if report.timeline is not None else 0
     return Side(
         path=report.recording.path,
@@ -67,7 +73,7 @@ def _side(recording: Recording, report: Report, pace: Pace) -> Side:
         duration_s=report.recording.duration_s,
         ended=report.recording.ended,
         headline=report.verdict.headline,
-        process_count=len(tree_growth(recording).processes),
+        process_count=len(case.growth.processes),
         grows=pace.grows,
         reason=pace.reason,
         growth_bytes_per_step=pace.per_step(pace.slope),

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..facts.growth.tree import TreeGrowth, tree_growth
+from ..facts.growth.tree import TreeGrowth
 from ..facts.series.arithmetic import Floats
 from ..facts.series.trend import FLAT
 from ..reporting.timeline import thinned
 from ._comparison import Overlay
 
 if TYPE_CHECKING:
-    from ..storage import Recording
+    from ..facts.case import Case
 
 STEP, SECOND = "step", "second"
 LEAST_STEPS = 20  # fewer are too coarse a clock
@@ -43,11 +43,11 @@ class Curve:
         return None if self.steps is None or not self.time_s.size else np.interp(self.time_s, *self.steps)
 
 
-def curve_of(recording: Recording) -> Curve:
+def curve_of(case: Case) -> Curve:
     """The memory of one run that is judged, and the steps it counted."""
-    growth = tree_growth(recording)
+    growth = case.growth
     time_s, held = _series(growth)
-    return Curve(growth, time_s, held, growth.trend.start_s, _steps(recording))
+    return Curve(growth, time_s, held, growth.trend.start_s, _steps(case))
 
 
 def _series(growth: TreeGrowth) -> tuple[Floats, Floats]:
@@ -57,9 +57,9 @@ def _series(growth: TreeGrowth) -> tuple[Floats, Floats]:
     return growth.time_s, growth.held_bytes
 
 
-def _steps(recording: Recording) -> tuple[Floats, Floats] | None:
+def _steps(case: Case) -> tuple[Floats, Floats] | None:
     """A run that goes on from a checkpoint counts on from there: so the first step seen is 0."""
-    rows = recording.tables["sentinels"]
+    rows = case.rows("sentinels")
     rows = rows[rows["step"].notna() & rows["pid"].notna()]
     if not len(rows):
         return None
@@ -71,9 +71,9 @@ def _steps(recording: Recording) -> tuple[Floats, Floats] | None:
     return own["time_s"].to_numpy(dtype=np.float64), count - count[0]
 
 
-def overlay(before: Recording, after: Recording, unit: str) -> Overlay | None:
+def overlay(before: Case, after: Case, unit: str) -> Overlay | None:
     """Both runs over all that they did, not only over the range they have in common; None where one has no curve."""
-    runs = [_along(curve_of(recording), unit) for recording in (before, after)]
+    runs = [_along(curve_of(case), unit) for case in (before, after)]
     if any(x.size < 2 for x, _ in runs):
         return None
     x = np.unique(np.concatenate([x for x, _ in runs]))

@@ -16,7 +16,7 @@ from ..units import MiB
 from ._curves import LEAST_STEPS, SECOND, STEP, Curve, curve_of
 
 if TYPE_CHECKING:
-    from ..storage import Recording
+    from ..facts.case import Case
 
 _BUCKETS = 24
 _TAIL = 0.1  # of a run: nobody knows whether what came last will be given back
@@ -81,16 +81,16 @@ class PacePair:
         return self.after.per_hour(self.resolution) if self.smallest is not None else None
 
 
-def pace_of(recording: Recording, *, by_step: bool) -> Pace | None:
+def pace_of(case: Case, *, by_step: bool) -> Pace | None:
     """One run by itself, after its start-up; None where it has too few steps, or no samples, to go by."""
-    curve = curve_of(recording)
+    curve = curve_of(case)
     x = curve.by_step() if by_step else curve.by_time()
     if x is None or not x.size:
         return None
     return _pace(curve, x, float(x[curve.at_work].min()), float(x.max()), by_step)
 
 
-def paces(before: Recording, after: Recording) -> PacePair:
+def paces(before: Case, after: Case) -> PacePair:
     """Both runs by step, if both counted enough of them in common; else by time."""
     curves = curve_of(before), curve_of(after)
     for unit in (STEP, SECOND):

@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..facts.endings.cuda_oom import CudaOom, parse
-from ..facts.endings.kills import kills
 from ..facts.endings.meanings import Meaning
 from ..facts.endings.members import Member
-from ..facts.growth.tree import tree_growth
 from ..facts.processes.table import DATALOADER_WORKER
 from ..findings import Evidence
 from ..units import format_bytes, format_count, signal_name
@@ -18,7 +16,7 @@ from .memory_refused import refusal, requested_bytes, shared_memory_use
 from .oom_culprit import Culprit, culprit
 
 if TYPE_CHECKING:
-    from ..storage import Recording
+    from ..facts.case import Case
 
 _MOST_OF_IT = 0.5  # of what a process held: what holds that much is what to mend
 _FULL_FRACTION = 0.9  # of /dev/shm, once a second: a batch more did not fit
@@ -36,7 +34,7 @@ class Told(NamedTuple):
     filled_by: Culprit | None = None
 
 
-def tell(recording: Recording, member: Member, meaning: Meaning, words: str, near_fraction: float) -> Told:
+def tell(case: Case, member: Member, meaning: Meaning, words: str, near_fraction: float) -> Told:
     """What this text of this process means."""
     found = meaning.pattern.search(words)
     parts = found.groupdict() if found is not None else {}
@@ -44,21 +42,21 @@ def tell(recording: Recording, member: Member, meaning: Meaning, words: str, nea
     title = meaning.title.format(process=member.label, what=what).removesuffix(": ")
     told = Told(title, meaning.severity, 0.95, [Evidence(meaning.why)], remedy=meaning.remedy)
     if meaning.name == "deallocating-none":
-        return _with_fall(recording, member, told)
+        return _with_fall(case, member, told)
     if meaning.name == "gpu-memory":
         oom = parse(words)
         return told if oom is None else _with_figures(told, oom, member)
     if meaning.name == "no-memory":
-        return _refused(recording, member, told, words, near_fraction)
+        return _refused(case, member, told, words, near_fraction)
     if meaning.name == "shared-memory":
-        return _shared(recording, told)
+        return _shared(case, told)
     if meaning.name == "worker-died":
-        return _worker(recording, told, parts)
+        return _worker(case, told, parts)
     return told
 
 
-def _with_fall(recording: Recording, member: Member, told: Told) -> Told:
-    rows = recording.tables["sentinels"]
+def _with_fall(case: Case, member: Member, told: Told) -> Told:
+    rows = case.rows("sentinels")
     rows = rows[(rows["start_ticks"] == member.start_ticks) & rows["refcount_none"].notna()]
     if len(rows) < 2:
         return told
@@ -98,11 +96,11 @@ def _with_figures(told: Told, oom: CudaOom, member: Member) -> Told:
     return told._replace(title=title, evidence=evidence, remedy=remedy)
 
 
-def _refused(recording: Recording, member: Member, told: Told, words: str, near_fraction: float) -> Told:
+def _refused(case: Case, member: Member, told: Told, words: str, near_fraction: float) -> Told:
     requested = requested_bytes(words)
-    why = refusal(recording, member.pid, member.start_ticks, requested, near_fraction)
+    why = refusal(case, member.pid, member.start_ticks, requested, near_fraction)
     title = told.title + (f": {why.by}" if why.by is not None else "")
-    holder = culprit(recording, member, ()) if not tree_growth(recording).leaking else None  # a leak is told elsewhere
+    holder = culprit(case, member, ()) if not case.growth.leaking else None  # a leak is told elsewhere
     is_most = holder is not None and holder.share >= _MOST_OF_IT and holder.subject.line is not None
     return told._replace(
         title=title,
@@ -114,8 +112,8 @@ def _refused(recording: Recording, member: Member, told: Told, words: str, near_
     )
 
 
-def _shared(recording: Recording, told: Told) -> Told:
-    use = shared_memory_use(recording)
+def _shared(case: Case, told: Told) -> Told:
+    use = shared_memory_use(case)
     if use is None:
         return told._replace(confidence=0.7, doubts=["how full /dev/shm was is not in this recording: df -h /dev/shm"])
     figures = {"used_bytes": use.used_bytes, "limit_bytes": use.limit_bytes}
@@ -130,11 +128,11 @@ def _shared(recording: Recording, told: Told) -> Told:
     )
 
 
-def _worker(recording: Recording, told: Told, parts: dict[str, str | None]) -> Told:
+def _worker(case: Case, told: Told, parts: dict[str, str | None]) -> Told:
     """Whether the OOM killer ended it, or a signal of its own making, or nobody knows."""
     pids = {int(pid) for pid in re.findall(r"\d+", parts.get("pids") or "")}
     by = (parts.get("signal") or "").strip()
-    seen = kills(recording)
+    seen = case.kills
     for kill in seen.found:
         if kill.victim is not None and (not pids or kill.victim.pid in pids):
             text = f"the OOM killer ended {kill.victim.label}: oom-kill says by which limit"

@@ -10,8 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..facts.growth.processes import ProcessGrowth, rows_of
-from ..facts.growth.tree import tree_growth
+from ..facts.growth.processes import ProcessGrowth
 from ..facts.tables import int_of, text_of
 from ..findings import RuledOut
 from ..units import MiB, format_bytes, format_count
@@ -20,7 +19,7 @@ from .frozen_garbage import frozen_in
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..storage import Recording
+    from ..facts.case import Case
 
 _LAST_SENTINELS = 5  # seconds before the end that tell what the process held while it worked
 _FEW_ARENAS = 2
@@ -39,39 +38,39 @@ class _AtTheEnd(NamedTuple):
     arenas: str
 
 
-def returned(recording: Recording, pid: int, experiment: str) -> int | None:
+def returned(case: Case, pid: int, experiment: str) -> int | None:
     """Bytes of resident memory that a remedy gave back, at least, of what the process held while it worked.
 
     None where it was not tried, or cannot be told from what the end of the program freed. ``experiment`` is one of the
     schema's, such as ``malloc_trim``; of ``gc.collect`` the figure is "at most": also the objects of functions that
     had returned by then count.
     """
-    process = tree_growth(recording).process(pid)
-    row = _row(recording, process, experiment) if process is not None else None
+    process = case.growth.process(pid)
+    row = _row(case, process, experiment) if process is not None else None
     given = int_of(row, "returned_bytes")
     if process is None or row is None or given is None:
         return None
     if experiment != "malloc_trim":
         return max(0, given)
-    end = _at_the_end(recording, process, row)
+    end = _at_the_end(case, process, row)
     return max(0, given - end.freed_bytes) if end is not None else None
 
 
 def ruled_out(
-    recording: Recording,
+    case: Case,
     *,
     small_fraction: float = 0.02,  # of the process's memory: pages come and go by that much without any remedy
     large_fraction: float = 0.2,  # below it a remedy is not what anybody looks for
     still_resident: float = 0.9,  # what ended with less gave memory back by itself: then nothing follows for a trim
 ) -> Iterator[RuledOut]:
     """What the experiments say about the process that gained most of those that made any."""
-    growth = tree_growth(recording)
+    growth = case.growth
     for process in growth.processes:
-        rows = rows_of(recording.tables["experiments"], process)
+        rows = process.rows("experiments")
         if not len(rows):
             continue
         for _, row in rows.drop_duplicates("experiment", keep="last").iterrows():
-            end = _at_the_end(recording, process, row)
+            end = _at_the_end(case, process, row)
             given = int_of(row, "returned_bytes")
             if end is None or given is None:
                 continue
@@ -80,7 +79,7 @@ def ruled_out(
             figures = {"returned_bytes": given, "held_bytes": end.held_bytes, "pid": process.pid}
             experiment = text_of(row, "experiment")
             if experiment == "gc.collect" and is_small:
-                if frozen_in(recording, growth, process) is not None:
+                if frozen_in(case, growth, process) is not None:
                     continue  # of what is frozen it could free nothing
                 count = format_count(int_of(row, "freed_count") or 0)
                 reason = f"gc.collect() at the end gave back {amount} ({count} objects): calling it will not help"
@@ -112,15 +111,15 @@ def _of_device(row: pd.Series[Any], small_fraction: float) -> Iterator[RuledOut]
         yield RuledOut("gpu-fragmentation", reason, {"before_bytes": before, "after_bytes": after})
 
 
-def _row(recording: Recording, process: ProcessGrowth, experiment: str) -> pd.Series[Any] | None:
-    rows = rows_of(recording.tables["experiments"], process)
+def _row(case: Case, process: ProcessGrowth, experiment: str) -> pd.Series[Any] | None:
+    rows = process.rows("experiments")
     rows = rows[rows["experiment"] == experiment]
     return rows.iloc[-1] if len(rows) else None
 
 
-def _at_the_end(recording: Recording, process: ProcessGrowth, row: pd.Series[Any]) -> _AtTheEnd | None:
+def _at_the_end(case: Case, process: ProcessGrowth, row: pd.Series[Any]) -> _AtTheEnd | None:
     """From the readings before the experiment, of which the last was made as the interpreter began to end."""
-    sentinels = rows_of(recording.tables["sentinels"], process)
+    sentinels = process.rows("sentinels")
     sentinels = sentinels[(sentinels["time_s"] <= row["time_s"]) & sentinels["rss_bytes"].notna()]
     last = sentinels.iloc[-1 - _LAST_SENTINELS :]
     if len(last) < 2:

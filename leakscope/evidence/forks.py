@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING
 from ..facts.growth.sharing import copied_by_takes
 from ..facts.growth.tree import TreeGrowth, severity_of
 from ..facts.processes.forked_copies import Copies, is_costly, most_copied
-from ..facts.processes.table import COMPILE_WORKER, DATALOADER_WORKER, Process, copied_bytes, processes
+from ..facts.processes.table import COMPILE_WORKER, DATALOADER_WORKER, Process, copied_bytes
 from ..facts.where.inherited import Inherited, inherited
 from ..findings import Finding, Subject
 from ..units import MiB, format_bytes
 from .copies import copied_finding, held_bytes
 
 if TYPE_CHECKING:
-    from ..storage import Recording
+    from ..facts.case import Case
 
 _OTHERS = (COMPILE_WORKER, DATALOADER_WORKER)  # have analyzers of their own
 _MIN_GROWTH_SHARE = 0.5  # of the tree's growth that is copying: then it is what grows, and no waste beside it
 
 
 def copied_by_forks(
-    recording: Recording,
+    case: Case,
     growth: TreeGrowth,
     kind: str,
     *,
@@ -37,18 +37,18 @@ def copied_by_forks(
     min_data_share: float = 0.4,
 ) -> Iterator[Finding]:
     """One finding per parent whose forks have copied its rows; thresholds as those of loader workers."""
-    known = {process.pid: process for process in processes(recording)}
+    known = {process.pid: process for process in case.processes}
     teams: dict[int, list[Process]] = defaultdict(list)
     for process in known.values():
         if process.is_fork and process.role not in _OTHERS and process.growth is not None and process.ppid in known:
             teams[process.ppid].append(process)
-    takes = copied_by_takes(recording.tables["takes"], recording.tables["processes"])
+    takes = copied_by_takes(case.rows("takes"), case.rows("processes"))
     for ppid, workers in sorted(teams.items()):
         copies = most_copied(known[ppid], workers, takes.get(ppid, ()))
         if copies.bytes < min_copied_bytes:
             continue
         first_s, last_s = min(w.born_s for w in workers), max(w.died_s for w in workers)
-        rows = inherited(recording, ppid, first_s, last_s)
+        rows = inherited(case.recording, case.sources, ppid, first_s, last_s)
         if rows is not None and is_costly(
             copies,
             rows.bytes,

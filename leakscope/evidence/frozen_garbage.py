@@ -13,17 +13,16 @@ import numpy as np
 import pandas as pd
 
 from ..facts.code.adding import find_calls
-from ..facts.growth.processes import ProcessGrowth, rows_of
+from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import TreeGrowth, severity_of
 from ..facts.heap.paths import keeps_growing
 from ..facts.series.arithmetic import Floats
 from ..facts.tables import int_of, text_of, without_last
-from ..facts.where.sources import sources_of
 from ..findings import Evidence, Finding, Subject
 from ..units import format_bytes, format_count
 
 if TYPE_CHECKING:
-    from ..storage import Recording
+    from ..facts.case import Case
 
 _KIND = "cyclic-garbage"
 
@@ -41,21 +40,21 @@ class Frozen(NamedTuple):
         return self.last_count - self.first_count
 
 
-def frozen_in(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, *, min_rises: int = 3) -> Frozen | None:
+def frozen_in(case: Case, growth: TreeGrowth, process: ProcessGrowth, *, min_rises: int = 3) -> Frozen | None:
     """None unless ever more objects are frozen. ``min_rises``: a start-up freezes once, or twice."""
-    counts = _counts(recording, growth, process)
+    counts = _counts(case, growth, process)
     rises = int((np.diff(counts) > 0).sum()) if len(counts) else 0
     if rises < min_rises or not keeps_growing(counts):
         return None
     gained = int(counts[-1] - counts[0])
-    takes = rows_of(recording.tables["takes"], process)
+    takes = process.rows("takes")
     reached = without_last(takes, takes)["reached_count"].dropna()
     reached_more = max(0, int(reached.iloc[-1] - reached.iloc[0])) if len(reached) else 0
     return Frozen(int(counts[0]), int(counts[-1]), rises, max(0, gained - reached_more))
 
 
 def frozen_finding(
-    recording: Recording,
+    case: Case,
     growth: TreeGrowth,
     process: ProcessGrowth,
     out_of_reach_bytes: int,
@@ -65,7 +64,7 @@ def frozen_finding(
     max_object_bytes: int = 16 * 1024,  # with the strings and buffers on it: larger, and it is no matter of objects
 ) -> Finding | None:
     """The finding, if most of what a process gained can only be what it froze and dropped."""
-    frozen = frozen_in(recording, growth, process)
+    frozen = frozen_in(case, growth, process)
     if frozen is None or out_of_reach_bytes < min_share * process.growth_bytes:
         return None
     unreached = frozen.unreached_count
@@ -73,9 +72,9 @@ def frozen_finding(
         return None
     if out_of_reach_bytes > max_object_bytes * unreached:
         return None
-    row = _most_hidden(rows_of(recording.tables["orphans"], process), min_objects)
+    row = _most_hidden(process.rows("orphans"), min_objects)
     kind = (text_of(row, "type_name") or "").replace("__main__.", "") or None
-    calls = find_calls(sources_of(recording), "gc.freeze")
+    calls = find_calls(case.sources, "gc.freeze")
     place = calls[-1] if calls else None
     where = f" at {place.file.rsplit('/', 1)[-1]}:{place.line}" if place is not None else ""
     what = kind.rpartition(".")[2] if kind else "unreachable objects"
@@ -120,11 +119,9 @@ def frozen_finding(
     )
 
 
-def _counts(recording: Recording, growth: TreeGrowth, process: ProcessGrowth) -> Floats:
+def _counts(case: Case, growth: TreeGrowth, process: ProcessGrowth) -> Floats:
     """Readings of the judged window in the order of time, from the sentinels and the inventories."""
-    tables = [
-        rows_of(recording.tables[name], process)[["time_s", "gc_frozen_count"]] for name in ("sentinels", "takes")
-    ]
+    tables = [process.rows(name)[["time_s", "gc_frozen_count"]] for name in ("sentinels", "takes")]
     rows = pd.concat([table.dropna().astype("float64") for table in tables])
     rows = rows[(rows["time_s"] >= growth.start_s - 1) & (rows["time_s"] <= growth.end_s + 1)].sort_values("time_s")
     return rows["gc_frozen_count"].to_numpy(dtype=np.float64)

@@ -22,7 +22,7 @@ from ..facts.where.holders import holder_name, named_in
 from ..findings import Evidence
 
 if TYPE_CHECKING:
-    from ..storage import Recording
+    from ..facts.case import Case
 
 MAPPINGS = frozenset(("mmap.mmap", "numpy.memmap"))
 DESCRIPTORS = MAPPINGS | frozenset(
@@ -63,7 +63,7 @@ class Keeper(NamedTuple):
 
 
 def keeper(
-    recording: Recording,
+    case: Case,
     process: ProcessGrowth,
     types: frozenset[str],
     counted: tuple[Floats, Floats],
@@ -77,7 +77,7 @@ def keeper(
     ``of_class``: a class of the user's whose objects are such, too. ``opening``: the line that makes or starts them;
     what it puts them into is the answer where no inventory shows one, or what keeps the objects it puts one each into.
     """
-    inventories = list(heaps(recording, process.pid, float(counted[0][0]), float(counted[0][-1])))
+    inventories = list(heaps(case.recording, process.pid, float(counted[0][0]), float(counted[0][-1])))
     for inventory in inventories:
         seen = _seen(inventory, types | _POOLS | _types_of(of_class, inventory), counted, sources)
         if seen is not None:
@@ -109,11 +109,9 @@ def opening_line(made: Sequence[Line], kept: Keeper | None) -> Line | None:
     return together[0] if together else adding
 
 
-def mapping_name(
-    recording: Recording, process: ProcessGrowth, bytes: float, sources: Sequence[Source]
-) -> tuple[str, str] | None:
+def mapping_name(case: Case, process: ProcessGrowth, bytes: float, sources: Sequence[Source]) -> tuple[str, str] | None:
     """Name and variable of the one mapping, or container of such, large enough for ``bytes`` of changed pages."""
-    for inventory in heaps(recording, process.pid, float(process.time_s[0]), float(process.time_s[-1])):
+    for inventory in heaps(case.recording, process.pid, float(process.time_s[0]), float(process.time_s[-1])):
         named = {
             holder_name(place): text_of(place.row, "variable")
             for large in _outermost(inventory.places, MAPPINGS)

@@ -15,34 +15,31 @@ from ..facts.code.adding import Line, adding_lines
 from ..facts.code.index import Index, Scope, Source, index_of
 from ..facts.code.kept import Kept, function_at, kept_by
 from ..facts.code.names import Holder
-from ..facts.growth.processes import ProcessGrowth, rows_of
+from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import TreeGrowth, severity_of
-from ..facts.where.sources import sources_of
 from ..facts.where.stacks import GrowthLine, growth_lines, growth_stacks, places_of, share_at
 from ..findings import Evidence, Finding, Subject
 from ..units import format_bytes, format_count
 
 if TYPE_CHECKING:
-    from ..storage import Recording
+    from ..facts.case import Case
 
 _OTHERS = ("dataloader-worker", "compile-worker")  # have a kind of finding of their own
 _ALONE, _AMONG = 0.55, 0.4  # sure of the only container that is added to, and of the likeliest of several
 
 
-def findings(
-    recording: Recording, growth: TreeGrowth, *, min_bytes: int, min_process_share: float
-) -> Iterator[Finding]:
+def findings(case: Case, growth: TreeGrowth, *, min_bytes: int, min_process_share: float) -> Iterator[Finding]:
     """One finding for the forks of each command that carry a part of the growth, where the source names a holder."""
     if not growth.leaking:
         return
-    for forks in _teams(recording, growth, min_process_share):
+    for forks in _teams(case, growth, min_process_share):
         gained = sum(fork.growth_bytes for fork in forks)
-        sources = sources_of(recording)
+        sources = case.sources
         index = index_of(sources, "def ")
-        kept = kept_by(index, _seen(recording, growth, forks, index))
+        kept = kept_by(index, _seen(case, growth, forks, index))
         if gained >= min_bytes and kept:
             lines = [
-                line for line in growth_lines(recording, growth, forks[0], sources)
+                line for line in growth_lines(growth, forks[0], sources)
                 if (line.line, line.file) in places_of(_since_fork(line.stack))
             ]  # fmt: skip
             # The sort is stable: where no line tells, the function that most grew under does.
@@ -50,24 +47,24 @@ def findings(
             yield _finding(growth, forks, gained, kept, sources, lines)
 
 
-def _teams(recording: Recording, growth: TreeGrowth, min_process_share: float) -> list[list[ProcessGrowth]]:
+def _teams(case: Case, growth: TreeGrowth, min_process_share: float) -> list[list[ProcessGrowth]]:
     """Growing processes that said they were forked and took no two inventories, those of one name together."""
-    notes = recording.tables["agent_notes"]
+    notes = case.rows("agent_notes")
     forked = set(notes.loc[notes["note"].eq("forked").fillna(False), "pid"].dropna().astype(int))
     teams: dict[str, list[ProcessGrowth]] = defaultdict(list)
     for process in growth.processes:  # the most grown first
         is_fork = process.pid in forked and process.role not in _OTHERS and process.growth_bytes > 0
-        if is_fork and len(rows_of(recording.tables["takes"], process)) < 2:
+        if is_fork and len(process.rows("takes")) < 2:
             teams[process.name].append(process)
     least = min_process_share * growth.growth_bytes
     return [team for team in teams.values() if sum(fork.growth_bytes for fork in team) >= least]
 
 
-def _seen(recording: Recording, growth: TreeGrowth, forks: Sequence[ProcessGrowth], index: Index) -> dict[Scope, float]:
+def _seen(case: Case, growth: TreeGrowth, forks: Sequence[ProcessGrowth], index: Index) -> dict[Scope, float]:
     """Functions of the user's that ran in the forks, each with the bytes that memory grew while it was seen."""
     seen: dict[Scope, float] = defaultdict(float)
     for fork in forks:
-        stacks = growth_stacks(recording, growth, fork)
+        stacks = growth_stacks(growth, fork)
         for stack, grown in zip(stacks["stack"], stacks["bytes"]):
             found = {function_at(index, file, line) for line, file in places_of(_since_fork(str(stack)))}
             for scope in found:

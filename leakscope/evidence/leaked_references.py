@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..facts.growth.processes import ProcessGrowth, rows_of
+from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import TreeGrowth, severity_of
 from ..facts.heap.opaque import opaque_holders
 from ..facts.series.arithmetic import level_at
 from ..facts.tables import int_of, without_last
-from ..facts.where.sources import sources_of
 from ..facts.where.stacks import imported_package
 from ..findings import Evidence, Finding, Subject
 from ..units import format_bytes, format_count, format_duration
@@ -25,14 +24,14 @@ from .library_calls import calls_of
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..storage import Recording
+    from ..facts.case import Case
 
 _SMALL_OBJECT_BYTES = (16, 512)  # least and largest block of Python's own allocator; larger ones are malloc's
 _FEW = 0.02  # containers gained for each small object gained: fewer hold nothing, or all of it in one place
 
 
 def leaked(
-    recording: Recording,
+    case: Case,
     growth: TreeGrowth,
     process: ProcessGrowth,
     left: int,
@@ -47,20 +46,20 @@ def leaked(
 
     Nothing where the user's code holds a C object that cannot be looked into: its table is the likelier holder.
     """
-    if opaque_holders(rows_of(recording.tables["holders"], process)):
+    if opaque_holders(process.rows("holders")):
         return
-    takes = rows_of(recording.tables["takes"], process)
-    orphans = _most_orphaned(without_last(rows_of(recording.tables["orphans"], process), takes))
+    takes = process.rows("takes")
+    orphans = _most_orphaned(without_last(process.rows("orphans"), takes))
     window_s = growth.end_s - growth.start_s
     if orphans is not None and _own_bytes_per_s(orphans) * window_s >= min_own_share * left:
         type_name = str(orphans["type_name"].iloc[0])
-        yield _finding(recording, growth, process, left, kind, type_name, 0.65, _seen(orphans))
+        yield _finding(case, growth, process, left, kind, type_name, 0.65, _seen(orphans))
         return
     if has_holder:
         return
-    small = _small_objects(rows_of(recording.tables["sentinels"], process), without_last(takes, takes), growth, left)
+    small = _small_objects(process.rows("sentinels"), without_last(takes, takes), growth, left)
     if small is not None:
-        yield _finding(recording, growth, process, left, kind, None, 0.5, [small])
+        yield _finding(case, growth, process, left, kind, None, 0.5, [small])
 
 
 def _most_orphaned(orphans: pd.DataFrame) -> pd.DataFrame | None:
@@ -121,7 +120,7 @@ def _small_objects(sentinels: pd.DataFrame, takes: pd.DataFrame, growth: TreeGro
 
 
 def _finding(
-    recording: Recording,
+    case: Case,
     growth: TreeGrowth,
     process: ProcessGrowth,
     left: int,
@@ -132,10 +131,10 @@ def _finding(
 ) -> Finding:
     what = type_name or "small ones: strings, numbers, bytes"
     # The only package that the program imports, and so the one that made them.
-    package = imported_package("", [line for source in sources_of(recording) for line in source.text.splitlines()])
+    package = imported_package("", [line for source in case.sources for line in source.text.splitlines()])
     if package:
         evidence = [*evidence, Evidence(f"{package} is the only package that the program's own modules import")]
-    calls = calls_of(recording, growth, process, package)
+    calls = calls_of(case, growth, process, package)
     evidence = [*evidence, *calls.evidence()]
     package = calls.package
     who = f"{package}, or another C extension," if package else "a C extension"

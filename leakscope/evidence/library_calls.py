@@ -17,12 +17,11 @@ from ..facts.code.loops import CallLoops, Loop, Way
 from ..facts.code.package_objects import PackageObjects
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import TreeGrowth
-from ..facts.where.sources import sources_of
 from ..facts.where.stacks import STANDARD_LIBRARY, growth_stacks, package_of, places_of
 from ..findings import Evidence
 
 if TYPE_CHECKING:
-    from ..storage import Recording
+    from ..facts.case import Case
 
 _LOADERS = frozenset(("ctypes", "cffi", "importlib"))
 _MOST = 3  # candidates worth telling: more are no help
@@ -90,7 +89,7 @@ class _Call(NamedTuple):
 
 
 def calls_of(
-    recording: Recording,
+    case: Case,
     growth: TreeGrowth,
     process: ProcessGrowth,
     package: str | None,
@@ -101,12 +100,12 @@ def calls_of(
 
     ``package``: None where it is not known; then the only one that the program calls again and again.
     """
-    seen = growth_stacks(recording, growth, process)
+    seen = growth_stacks(growth, process)
     growths = [
         Growth(places_of(stack), grown, looks)
         for stack, grown, looks in zip(seen["stack"], seen["bytes"], seen["sample_count"])
     ]
-    sources = sources_of(recording)
+    sources = case.sources
     only = only_called(sources, growths, under=under) if package is None else None
     package = package or only
     if package is None:

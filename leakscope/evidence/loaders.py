@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..facts.growth.processes import ProcessGrowth, rows_of
+from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import TreeGrowth, severity_of
 from ..facts.processes.loaders import Group
 from ..facts.processes.table import DATALOADER_WORKER
@@ -20,12 +20,12 @@ from .copies import copied_finding, curves, line_evidence, remedy
 from .loader_suspects import Suspect
 
 if TYPE_CHECKING:
-    from ..storage import Recording
+    from ..facts.case import Case
 
 KIND = "dataloader-workers"
 
 
-def growing(growth: TreeGrowth, group: Group, suspect: Suspect, recording: Recording) -> Finding:
+def growing(growth: TreeGrowth, group: Group, suspect: Suspect, case: Case) -> Finding:
     count, gained = len(group.alive), group.gained
     share = min(1.0, gained / max(growth.growth_bytes, 1))
     verb = "copies the memory it inherited" if group.copies else "keeps more and more memory"
@@ -40,7 +40,7 @@ def growing(growth: TreeGrowth, group: Group, suspect: Suspect, recording: Recor
         bytes=gained,
         subject=_subject(group, suspect, _most(group.alive, group.by_worker), count),
         bytes_per_hour=round(gained / max(growth.end_s - growth.start_s, 1e-9) * 3600, 1),
-        evidence=list(_evidence(recording, growth, group, suspect, share)),
+        evidence=list(_evidence(case, growth, group, suspect, share)),
         doubts=list(_doubts(group, suspect)),
         remedy=list(_remedy(group, suspect, gained / max(1, count))),
         series=curves(group.alive),
@@ -101,9 +101,7 @@ def _confidence(group: Group, share: float) -> float:
     return round(min(sure, 0.95), 2)
 
 
-def _evidence(
-    recording: Recording, growth: TreeGrowth, group: Group, suspect: Suspect, share: float
-) -> Iterator[Evidence]:
+def _evidence(case: Case, growth: TreeGrowth, group: Group, suspect: Suspect, share: float) -> Iterator[Evidence]:
     each = [format_bytes(gained, signed=True) for gained in group.by_worker[:8]]
     figures = {"worker_count": len(group.alive), "gained_bytes": group.gained, "explained_share": round(share, 3)}
     alike = ", all alike" if len(each) > 1 and group.are_alike else ""
@@ -120,7 +118,7 @@ def _evidence(
         yield Evidence(
             f"their parent, {group.parent.label}, gained {format_bytes(gained)}", {"parent_growth_bytes": gained}
         )
-    in_use = _handed_out(recording, growth, group)
+    in_use = _handed_out(case, growth, group)
     if not group.copies and in_use > 0.3 * group.gained:
         text = f"malloc handed out {format_bytes(in_use)} more in them: what they keep is arrays, buffers or C memory"
         yield Evidence(text, {"malloc_growth_bytes": in_use})
@@ -130,11 +128,11 @@ def _evidence(
     yield from line_evidence(suspect.line, suspect.others)
 
 
-def _handed_out(recording: Recording, growth: TreeGrowth, group: Group) -> int:
+def _handed_out(case: Case, growth: TreeGrowth, group: Group) -> int:
     """What malloc handed out more of in the workers, by their sentinels."""
     total = 0.0
     for worker in group.alive:
-        rows = rows_of(recording.tables["sentinels"], worker)
+        rows = worker.rows("sentinels")
         rows = rows[rows["malloc_in_use_bytes"].notna()]
         time_s = rows["time_s"].to_numpy(dtype=np.float64)
         if time_s.size:

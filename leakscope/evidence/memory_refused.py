@@ -13,7 +13,7 @@ from ..units import GiB, KiB, MiB, format_bytes
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..storage import Recording
+    from ..facts.case import Case
 
 _UNITS = {"bytes": 1, "B": 1, "KiB": KiB, "MiB": MiB, "GiB": GiB, "TiB": 1024 * GiB, "PiB": 1024**2 * GiB}
 _REQUEST = re.compile(
@@ -61,10 +61,10 @@ def requested_bytes(text: str) -> int | None:
     return int(next(part for part in found.groups()[2:] if part))
 
 
-def refusal(recording: Recording, pid: int, start_ticks: int, requested: int | None, near_fraction: float) -> Refusal:
+def refusal(case: Case, pid: int, start_ticks: int, requested: int | None, near_fraction: float) -> Refusal:
     """Of a process that got an error instead of memory."""
     evidence = [] if requested is None else [Evidence(f"it asked for {format_bytes(requested)} at once")]
-    uses = [use for name in _LIMITS if (use := _last(recording, name, pid, start_ticks)) is not None]
+    uses = [use for name in _LIMITS if (use := _last(case, name, pid, start_ticks)) is not None]
     for use in uses:
         what, command, remedy = _LIMITS[use.name]
         figures = {"used_bytes": use.used_bytes, "limit_bytes": use.limit_bytes}
@@ -73,7 +73,7 @@ def refusal(recording: Recording, pid: int, start_ticks: int, requested: int | N
         if too_much or use.used_bytes >= near_fraction * use.limit_bytes:
             by = f"its {what} is limited to {format_bytes(use.limit_bytes)} ({command})"
             return Refusal(by, evidence, [], [remedy])
-    total, used = (host := of_host(recording)).limit_bytes, host.used_bytes
+    total, used = (host := of_host(case.recording)).limit_bytes, host.used_bytes
     if total is not None and used is not None:
         figures = {"available_bytes": total - used, "total_bytes": total}
         evidence.append(Evidence(f"the machine had {format_bytes(total - used)} available at the end", figures))
@@ -85,15 +85,15 @@ def refusal(recording: Recording, pid: int, start_ticks: int, requested: int | N
     return Refusal(None, evidence, [doubt], [])
 
 
-def shared_memory_use(recording: Recording) -> Use | None:
+def shared_memory_use(case: Case) -> Use | None:
     """The fullest that /dev/shm was seen: a process that dies of it gives its part back."""
-    rows = recording.tables["limit_samples"]
+    rows = case.rows("limit_samples")
     rows = rows[(rows["limit_name"] == "dev-shm") & rows["used_bytes"].notna()]
     return _use("dev-shm", rows.sort_values("used_bytes").iloc[-1]) if len(rows) else None
 
 
-def _last(recording: Recording, name: str, pid: int, start_ticks: int) -> Use | None:
-    rows = recording.tables["limit_samples"]
+def _last(case: Case, name: str, pid: int, start_ticks: int) -> Use | None:
+    rows = case.rows("limit_samples")
     rows = rows[(rows["limit_name"] == name) & (rows["pid"] == pid) & (rows["start_ticks"] == start_ticks)]
     return _use(name, rows.sort_values("time_s", kind="stable").iloc[-1]) if len(rows) else None
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..facts.growth.processes import ProcessGrowth, rows_of
+from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import TreeGrowth
 from ..facts.tables import without_last
 from ..facts.where.stacks import GrowthLine
@@ -18,7 +18,7 @@ from ..units import format_bytes
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..storage import Recording
+    from ..facts.case import Case
 
 _LEAST_TAKES = 3  # fewer shapes are no sign of anything
 _MOST_ALIKE = 0.7  # of the inventories have an input of a shape seen before: shapes repeat
@@ -38,18 +38,18 @@ class Cache:
 
 
 def known_cache(
-    recording: Recording, growth: TreeGrowth, process: ProcessGrowth, native_bytes: int, line: GrowthLine | None
+    case: Case, growth: TreeGrowth, process: ProcessGrowth, native_bytes: int, line: GrowthLine | None
 ) -> Cache | None:
     """The cache that the growth fits, if the recording speaks for one."""
-    named = _arrow(recording, growth, process, native_bytes) or _tokenizers(line)
+    named = _arrow(case, growth, process, native_bytes) or _tokenizers(line)
     if named is not None or (line is not None and line.library not in (None, "torch")):
         return named
-    return kernel_cache(recording, process)
+    return kernel_cache(case, process)
 
 
-def arrow_pool_bytes(recording: Recording, growth: TreeGrowth, process: ProcessGrowth) -> float:
+def arrow_pool_bytes(case: Case, growth: TreeGrowth, process: ProcessGrowth) -> float:
     """What Arrow's memory pool handed out more in the judged window; it may have an allocator of its own."""
-    rows = rows_of(recording.tables["sentinels"], process)
+    rows = process.rows("sentinels")
     rows = rows[rows["native_cache_bytes"].notna()]
     if len(rows) < 2:
         return 0.0
@@ -58,8 +58,8 @@ def arrow_pool_bytes(recording: Recording, growth: TreeGrowth, process: ProcessG
     return end - start
 
 
-def _arrow(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, native_bytes: int) -> Cache | None:
-    gained = arrow_pool_bytes(recording, growth, process)
+def _arrow(case: Case, growth: TreeGrowth, process: ProcessGrowth, native_bytes: int) -> Cache | None:
+    gained = arrow_pool_bytes(case, growth, process)
     if gained < max(1.0, 0.5 * native_bytes):
         return None
     text = f"Arrow's memory pool says it handed out {format_bytes(gained)} more"
@@ -67,10 +67,10 @@ def _arrow(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, nat
     return Cache("Arrow's memory pool", "pyarrow", Evidence(text, {"pool_bytes": round(gained)}), remedy, False)
 
 
-def kernel_cache(recording: Recording, process: ProcessGrowth) -> Cache | None:
+def kernel_cache(case: Case, process: ProcessGrowth) -> Cache | None:
     """oneDNN's, where inputs of ever new shapes meet a model that it computes: it builds kernels for each shape."""
-    takes = rows_of(recording.tables["takes"], process)
-    tensors = without_last(rows_of(recording.tables["tensors"], process), takes)
+    takes = process.rows("takes")
+    tensors = without_last(process.rows("tensors"), takes)
     inputs = tensors[
         tensors["tensor_owner"].isin(("batch", "user-held"))
         & tensors["moment"].ne("backward").fillna(True)
@@ -81,7 +81,7 @@ def kernel_cache(recording: Recording, process: ProcessGrowth) -> Cache | None:
     largest = inputs.sort_values("storage_bytes", kind="stable").groupby("take")["shape"].last()
     if len(largest) < _LEAST_TAKES or largest.nunique() < _MOST_ALIKE * len(largest):
         return None
-    if not _computed_by_onednn(rows_of(recording.tables["weights"], process)):
+    if not _computed_by_onednn(process.rows("weights")):
         return None
     seen = {"inventories": len(largest), "distinct_shapes": int(largest.nunique())}
     text = (

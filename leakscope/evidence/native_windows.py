@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..facts.growth.processes import ProcessGrowth, rows_of
+from ..facts.growth.processes import ProcessGrowth
 from ..facts.tables import int_of, text_of
 from ..findings import Evidence
 from ..units import format_bytes, format_duration
@@ -13,7 +13,7 @@ from ..units import format_bytes, format_duration
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..storage import Recording
+    from ..facts.case import Case
 
 _MOST = 3
 _LEAST_SHARE = 0.2  # of what was kept in the window: below, it is not what grows
@@ -31,9 +31,9 @@ class NativeStack:
     evidence: Evidence
 
 
-def native_stacks(recording: Recording, process: ProcessGrowth) -> list[NativeStack]:
+def native_stacks(case: Case, process: ProcessGrowth) -> list[NativeStack]:
     """The largest first; empty where no window was opened, or nothing but Python itself kept memory."""
-    rows = rows_of(recording.tables["native_stacks"], process)
+    rows = process.rows("native_stacks")
     rows = rows[rows["native_function"].notna()]
     if not len(rows):
         return []

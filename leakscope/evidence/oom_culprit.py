@@ -12,16 +12,14 @@ import numpy as np
 
 from ..facts.code.adding import adding_lines
 from ..facts.endings.members import Member
-from ..facts.growth.tree import tree_growth
 from ..facts.heap.paths import Accumulation, Place, accumulations, heaps, user_place
 from ..facts.tables import int_of, text_of
 from ..facts.where.holders import holder_name, holder_of
-from ..facts.where.sources import sources_of
 from ..findings import Finding, Subject
 from ..units import MiB, format_bytes, format_duration
 
 if TYPE_CHECKING:
-    from ..storage import Recording
+    from ..facts.case import Case
 
 # What names a holder of host memory: growth first, then what lay there from the start.
 _GROWS = frozenset((
@@ -47,7 +45,7 @@ class Culprit:
     finding: Finding | None = None
 
 
-def culprit(recording: Recording, hog: Member, so_far: Sequence[Finding]) -> Culprit | None:
+def culprit(case: Case, hog: Member, so_far: Sequence[Finding]) -> Culprit | None:
     """None: nothing that has a name explains what it held."""
     held = hog.held_bytes
     if not held:
@@ -55,8 +53,8 @@ def culprit(recording: Recording, hog: Member, so_far: Sequence[Finding]) -> Cul
     for kinds in (_GROWS, _LIES_THERE):
         own = [f for f in so_far if f.kind in kinds and _is_about(f, hog) and f.bytes >= _LEAST_SHARE * held]
         if own:
-            return _of_finding(recording, max(own, key=lambda f: f.bytes * f.confidence), hog, held)
-    return _grew_most(recording, hog, held) or _held_most(recording, hog, held)
+            return _of_finding(case, max(own, key=lambda f: f.bytes * f.confidence), hog, held)
+    return _grew_most(case, hog, held) or _held_most(case, hog, held)
 
 
 def _is_about(finding: Finding, hog: Member) -> bool:
@@ -66,10 +64,10 @@ def _is_about(finding: Finding, hog: Member) -> bool:
     return subject.pid == hog.pid or alike
 
 
-def _of_finding(recording: Recording, finding: Finding, hog: Member, held: int) -> Culprit:
+def _of_finding(case: Case, finding: Finding, hog: Member, held: int) -> Culprit:
     weighed = [s.y[-1] for s in finding.series[:1] if s.y and s.name.startswith("bytes held by")]  # with its beginning
     share = min(1.0, max([finding.bytes, *weighed]) / held)
-    growth = tree_growth(recording)
+    growth = case.growth
     seconds = growth.end_s - growth.start_s
     if finding.subject.holder and finding.bytes_per_hour and not finding.wasted:
         rate = f"{format_bytes(finding.bytes_per_hour / 3600)}/s"
@@ -86,10 +84,10 @@ def _name(holder: str) -> str:
     return holder.rpartition(" (")[0] or holder
 
 
-def _grew_most(recording: Recording, hog: Member, held: int) -> Culprit | None:
+def _grew_most(case: Case, hog: Member, held: int) -> Culprit | None:
     """What was filling up when it was killed, where the run was too short to call that a leak."""
     best: tuple[float, Accumulation] | None = None
-    for inventory in heaps(recording, hog.pid, hog.born_s, hog.died_s):
+    for inventory in heaps(case.recording, hog.pid, hog.born_s, hog.died_s):
         for grown in accumulations(inventory.roots, max(_LEAST_SHARE * held, _LEAST_BYTES)):
             if grown.place is not None and (best is None or grown.growth_bytes > best[1].growth_bytes):
                 best = float(inventory.time_s[-1] - inventory.time_s[0]), grown
@@ -101,18 +99,18 @@ def _grew_most(recording: Recording, hog: Member, held: int) -> Culprit | None:
     first, last = int(place.deep_bytes[0]), int(place.deep_bytes[-1])
     share = min(1.0, last / held)
     clause = f"{_name(name)} grew from {format_bytes(first)} to {format_bytes(last)} in {format_duration(seconds)}"
-    subject = _subject(recording, hog, named.row, name)
+    subject = _subject(case, hog, named.row, name)
     return Culprit(f"{clause}: at least {share:.0%} of what it held", subject, last, share)
 
 
-def _held_most(recording: Recording, hog: Member, held: int) -> Culprit | None:
+def _held_most(case: Case, hog: Member, held: int) -> Culprit | None:
     """The innermost name of the user's that held most of the memory at the last inventory: it need not have grown."""
-    takes = recording.tables["takes"]
+    takes = case.rows("takes")
     takes = takes[(takes["pid"] == hog.pid) & (takes["start_ticks"].fillna(hog.start_ticks) == hog.start_ticks)]
     if not len(takes):
         return None
     last = takes.sort_values("take").iloc[-1]
-    rows = recording.tables["holders"]
+    rows = case.rows("holders")
     rows = rows[(rows["pid"] == hog.pid) & (rows["take"] == last["take"])]
     rows = rows[rows["is_user"].fillna(False).astype(bool) & rows["edge_kind"].isin(_NAMING_EDGES)]
     rows = rows[rows["deep_bytes"].fillna(0) >= _MOST_OF_IT * held]
@@ -125,11 +123,11 @@ def _held_most(recording: Recording, hog: Member, held: int) -> Culprit | None:
     name = holder_name(Place(row["path"], row["type_name"], row, zeros, zeros, zeros, zeros, zeros))
     share = min(1.0, size / held)
     clause = f"{_name(name)} held most: {format_bytes(size)}, {share:.0%} of it, at the last inventory"
-    return Culprit(clause, _subject(recording, hog, row, name), size, share)
+    return Culprit(clause, _subject(case, hog, row, name), size, share)
 
 
-def _subject(recording: Recording, hog: Member, row: dict[str, Any], name: str) -> Subject:
-    lines = adding_lines(sources_of(recording), holder_of(row))
+def _subject(case: Case, hog: Member, row: dict[str, Any], name: str) -> Subject:
+    lines = adding_lines(case.sources, holder_of(row))
     line = lines[0] if lines else None
     return Subject(
         pid=hog.pid,

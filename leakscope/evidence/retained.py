@@ -7,45 +7,39 @@ objects, arrays and tensors, or the autograd graphs that hang on tensors in C++.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..facts.code.adding import Source
 from ..facts.growth.processes import ProcessGrowth
-from ..facts.growth.tree import TreeGrowth, no_growth, tree_growth
+from ..facts.growth.tree import TreeGrowth, no_growth
 from ..facts.heap.paths import OUTSIDE, Accumulation, heaps
 from ..facts.retained.look import holders_of, look_at
 from ..facts.where.holders import named_in
-from ..facts.where.sources import sources_of
 from ..facts.where.stacks import growth_lines
 from ..findings import Finding, RuledOut, Skipped
 from .retained_finding import GRAPH, OBJECTS, finding_of
 
 if TYPE_CHECKING:
-    from ..storage import Recording
+    from ..facts.case import Case
 
 __all__ = ["GRAPH", "NEEDS", "OBJECTS", "findings"]
 
 NEEDS = ("process_samples", "takes", "holders")
-_CACHE = "_retained"
 
 
 def findings(
-    recording: Recording, kind: str, *, min_share: float, min_bytes: int, min_process_share: float
+    case: Case, kind: str, *, min_share: float, min_bytes: int, min_process_share: float
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield the findings of one kind, or why there are none.
 
     ``min_share`` of its process's growth and ``min_bytes``: below, a holder is not what ate the memory.
     ``min_process_share`` of the tree's growth: below, a process is not looked into.
     """
-    growth = tree_growth(recording)
+    growth = case.growth
     if growth.leaking is not True:
         yield no_growth(kind, growth)
         return
-    thresholds = (min_share, min_bytes, min_process_share)
-    cached: dict[Any, list[Finding] | None] = recording.__dict__.setdefault(_CACHE, {})
-    if thresholds not in cached:
-        cached[thresholds] = _all(recording, growth, *thresholds)
-    found = cached[thresholds]
+    found = case.once(_all, min_share, min_bytes, min_process_share)
     if found is None:
         yield Skipped(kind, "not enough inventories of the growing process: two are needed")
         return
@@ -56,23 +50,21 @@ def findings(
         yield RuledOut(kind, f"no named {what} kept growing", {"growth_bytes": growth.growth_bytes})
 
 
-def _all(
-    recording: Recording, growth: TreeGrowth, min_share: float, min_bytes: int, min_process_share: float
-) -> list[Finding] | None:
+def _all(case: Case, min_share: float, min_bytes: int, min_process_share: float) -> list[Finding] | None:
     """Findings of both kinds; None where no growing process has two inventories."""
-    sources = sources_of(recording)
+    growth, sources = case.growth, case.sources
     found: list[Finding] | None = None
     for process in growth.processes:
         if process.growth_bytes < max(min_bytes, min_process_share * growth.growth_bytes):
             continue
         looks = [
             look_at(inventory, process, growth, min_share, min_bytes)
-            for inventory in heaps(recording, process.pid, growth.start_s, growth.end_s)
+            for inventory in heaps(case.recording, process.pid, growth.start_s, growth.end_s)
         ]
         if looks:
             look = max(looks, key=lambda look: look.explained_share)  # the first of equals
             found = found or []
-            package = _package(recording, growth, process, sources) if look.explained_share < 0.5 else None
+            package = _package(growth, process, sources) if look.explained_share < 0.5 else None
             holders = [holder for holder in holders_of(look, package) if not _is_lost(holder, sources)]
             for rank, holder in enumerate(holders):
                 found.append(finding_of(holder, rank, look, process, growth, sources))
@@ -85,7 +77,7 @@ def _is_lost(holder: Accumulation, sources: Sequence[Source]) -> bool:
     return place is not None and place.root_kind == OUTSIDE and not named_in(sources, place)[1]
 
 
-def _package(recording: Recording, growth: TreeGrowth, process: ProcessGrowth, sources: Sequence[Source]) -> str | None:
+def _package(growth: TreeGrowth, process: ProcessGrowth, sources: Sequence[Source]) -> str | None:
     """Whose calls memory was seen to grow under."""
-    lines = growth_lines(recording, growth, process, sources)
+    lines = growth_lines(growth, process, sources)
     return lines[0].library if lines else None

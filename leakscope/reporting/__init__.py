@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from .. import analyzers
 from ..evidence import experiments
-from ..facts.accounts import ledger, tensors
+from ..facts.accounts import tensors
+from ..facts.case import Case
 from ..facts.processes import table
 from ..findings import Report, in_order
 from . import attached, excerpts, head, heap_view, timeline
@@ -28,20 +29,25 @@ def analyze(
     ``only`` limits the report to these kinds; ``thresholds`` replaces keyword arguments of the diagnoses by name
     (each takes those it knows). **Errors** BadInput for a kind or a threshold that does not exist.
     """
-    results = analyzers.diagnose(recording, only, thresholds)
+    return report_of(Case(recording), only, thresholds)
+
+
+def report_of(case: Case, only: Collection[str] | None = None, thresholds: Mapping[str, Any] | None = None) -> Report:
+    """``analyze`` for who asks the case more than that."""
+    results = analyzers.diagnose(case, only, thresholds)
     findings = in_order(results.findings)
     found = {finding.kind for finding in findings}
-    tried = (r for r in experiments.ruled_out(recording) if r.kind not in found and (not only or r.kind in only))
+    tried = (r for r in experiments.ruled_out(case) if r.kind not in found and (not only or r.kind in only))
     return Report(
-        recording=attached.facts(recording, head.facts(recording)),
-        verdict=attached.verdict(recording, head.verdict(recording, findings)),
-        ledger=ledger.ledger(recording),
+        recording=attached.facts(case, head.facts(case)),
+        verdict=attached.verdict(case, head.verdict(case, findings)),
+        ledger=case.ledger,
         findings=findings,
         ruled_out=sorted([*results.ruled_out, *tried], key=lambda r: (r.kind, r.reason)),
         skipped=[skip for skip in results.skipped if not only or skip.kind in only],
-        tensor_budget=tensors.tensor_budget(recording),
-        processes=table.process_rows(recording),
-        timeline=timeline.timeline(recording),
-        heap=heap_view.heap_views(recording),
-        excerpts=excerpts.excerpts(recording, findings),
+        tensor_budget=tensors.tensor_budget(case.recording, case.growth),
+        processes=table.process_rows(case.processes, case.growth),
+        timeline=timeline.timeline(case),
+        heap=heap_view.heap_views(case),
+        excerpts=excerpts.excerpts(case, findings),
     )

@@ -9,15 +9,15 @@ from ..facts.code.index import lines_of
 from ..findings import Excerpt, Finding
 
 if TYPE_CHECKING:
-    from ..storage import Recording
+    from ..facts.case import Case
 
 _AROUND = 3  # lines before and after: enough to recognise the place
 _WIDEST = 300  # characters of a line: generated sources have lines of megabytes
 
 
-def excerpts(recording: Recording, findings: Sequence[Finding]) -> list[Excerpt]:
+def excerpts(case: Case, findings: Sequence[Finding]) -> list[Excerpt]:
     """One for each place that a finding names and whose source is in the recording."""
-    rows = recording.tables["sources"]
+    rows = case.rows("sources")
     found = []
     places = dict.fromkeys((f.subject.file, f.subject.line) for f in findings)
     for file, line in places:

@@ -1,14 +1,11 @@
-"""The head of a report: the facts of the recording, and the one sentence that says how it stands."""
+"""The head of a report: the facts of the case, and the one sentence that says how it stands."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..facts.accounts.ledger import ledger
-from ..facts.accounts.limits import forecast, nearest
-from ..facts.endings.kills import kills
-from ..facts.growth.tree import TreeGrowth, tree_growth
+from ..facts.growth.tree import TreeGrowth
 from ..facts.processes.inside import not_looked_at
 from ..findings import Finding, RecordingFacts, Verdict, is_our_crash
 from ..units import format_bytes, format_duration
@@ -16,7 +13,7 @@ from ..units import format_bytes, format_duration
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..storage import Recording
+    from ..facts.case import Case
 
 _LEAST_CPU_S = 0.001
 _THROTTLED = "throttled"  # the note of an agent, the event of the recorder
@@ -29,55 +26,54 @@ _PILES = ("fd-pileup", "thread-pileup", "process-pileup")
 _NOT_ABOUT_GROWTH = ("refcount-drift", "unhealthy-training", "memory-pressure", "crash")
 
 
-def facts(recording: Recording) -> RecordingFacts:
+def facts(case: Case) -> RecordingFacts:
     """What was recorded, and what recording it cost (fractions of one core and of the job's time)."""
-    tables = recording.tables
-    how, exit_code, signal = recording.ended
-    if how == "signal" and kills(recording).of_root:
+    how, exit_code, signal = case.recording.ended
+    if how == "signal" and case.kills.of_root:
         how = "oom-killed"
-    duration_s = duration(recording)
+    duration_s = duration(case)
     return RecordingFacts(
-        path=str(recording.path),
-        command=[str(word) for word in recording.meta.get("command") or ()],
-        started_at=str(recording.meta.get("started_at") or ""),
+        path=str(case.recording.path),
+        command=[str(word) for word in case.recording.meta.get("command") or ()],
+        started_at=str(case.recording.meta.get("started_at") or ""),
         duration_s=round(duration_s, 3),
         ended=how,
         exit_code=exit_code,
         signal=signal,
-        process_count=len(tables["processes"]),
-        agent_count=len(tables["sentinels"][["pid", "start_ticks"]].drop_duplicates()),
-        complete=recording.complete,
-        notes=[*map(str, recording.notes), *not_looked_at(recording)],
-        overhead=_overhead(recording, duration_s),
-        cwd=text if isinstance(text := recording.meta.get("cwd"), str) else None,
+        process_count=len(case.rows("processes")),
+        agent_count=len(case.rows("sentinels")[["pid", "start_ticks"]].drop_duplicates()),
+        complete=case.recording.complete,
+        notes=[*map(str, case.recording.notes), *not_looked_at(case.recording)],
+        overhead=_overhead(case, duration_s),
+        cwd=text if isinstance(text := case.recording.meta.get("cwd"), str) else None,
     )
 
 
-def duration(recording: Recording) -> float:
+def duration(case: Case) -> float:
     """Seconds from the start to the last row of any table that is sampled."""
     names = ("process_samples", "host_samples", "sentinels", "recorder_samples", "events")
-    last = [float(recording.tables[name]["time_s"].max()) for name in names if len(recording.tables[name])]
+    last = [float(case.rows(name)["time_s"].max()) for name in names if len(case.rows(name))]
     return max([0.0, *(s for s in last if s == s)])
 
 
-def verdict(recording: Recording, findings: Sequence[Finding]) -> Verdict:
+def verdict(case: Case, findings: Sequence[Finding]) -> Verdict:
     """True, False or None with its reason; a finding that explains the growth names the culprit.
 
     ``growth_bytes`` is the sum of the ledger, mapped files included, so that whoever adds up finds the same.
     """
-    growth = tree_growth(recording)
-    gained = sum(row.growth_bytes for row in ledger(recording))
+    growth = case.growth
+    gained = sum(row.growth_bytes for row in case.ledger)
     hours = (growth.end_s - growth.start_s) / 3600
-    _, _, signal = recording.ended
-    kill = next((f for f in findings if f.kind == _KILL and kills(recording).sure), None)
+    _, _, signal = case.recording.ended
+    kill = next((f for f in findings if f.kind == _KILL and case.kills.sure), None)
     wasted = sum(f.bytes for f in findings if f.wasted)
     ours = [f"{f.title}." for f in findings if is_our_crash(f)][:1]  # before anything else
     others = [f for f in findings if not is_our_crash(f)]
-    steps = _steps(recording, growth)
+    steps = _steps(case, growth)
     elsewhere = any(f.kind in _ELSEWHERE and not f.wasted for f in findings)
-    is_over = kills(recording).of_root or any(map(_is_crash, findings))  # the limit was reached, or nobody gets there
-    ahead = forecast(recording) if not is_over else None
-    limit = ahead.limit if ahead is not None else nearest(recording)
+    is_over = case.kills.of_root or any(map(_is_crash, findings))  # the limit was reached, or nobody gets there
+    ahead = case.forecast if not is_over else None
+    limit = ahead.limit if ahead is not None else case.nearest_limit
     return Verdict(
         leaking=True if elsewhere else growth.leaking,
         killed=kill is not None,
@@ -150,9 +146,9 @@ def _lower(title: str) -> str:
     return title[:1].lower() + title[1:] if word.isalpha() and (word[1:].islower() or len(word) == 1) else title
 
 
-def _steps(recording: Recording, growth: TreeGrowth) -> int:
+def _steps(case: Case, growth: TreeGrowth) -> int:
     """Training steps passed in the judged window by the process that grew most; 0 where nobody counted."""
-    sentinels = recording.tables["sentinels"]
+    sentinels = case.rows("sentinels")
     if growth.main is None or not len(sentinels):
         return 0
     own: pd.DataFrame = sentinels[(sentinels["pid"] == growth.main.pid) & sentinels["step"].notna()]
@@ -160,17 +156,17 @@ def _steps(recording: Recording, growth: TreeGrowth) -> int:
     return int(own["step"].max() - own["step"].min()) if len(own) > 1 else 0
 
 
-def _overhead(recording: Recording, duration_s: float) -> dict[str, float | None]:
-    own, takes = recording.tables["recorder_samples"], recording.tables["takes"]
+def _overhead(case: Case, duration_s: float) -> dict[str, float | None]:
+    own, takes = case.rows("recorder_samples"), case.rows("takes")
 
     def largest(frame: pd.DataFrame, column: str) -> Any:
         values = frame[column].dropna()
         return values.max() if len(values) else None
 
     cpu_s, rss, pause_s = largest(own, "cpu_s"), largest(own, "rss_bytes"), largest(takes, "duration_s")
-    events, notes = recording.tables["events"], recording.tables["agent_notes"]
+    events, notes = case.rows("events"), case.rows("agent_notes")
     interval_s = largest(events[events["event"] == _THROTTLED], "value")
-    asked = recording.meta.get("options")
+    asked = case.recording.meta.get("options")
     spent = takes["duration_s"].dropna()
     known = duration_s > _LEAST_CPU_S
     return {
@@ -178,16 +174,16 @@ def _overhead(recording: Recording, duration_s: float) -> dict[str, float | None
         "take_fraction": round(float(spent.sum()) / duration_s, 5) if len(spent) and known else None,
         "recorder_rss_bytes": int(rss) if rss is not None else None,
         "longest_take_s": round(float(pause_s), 4) if pause_s is not None else None,
-        "recording_bytes": _file_bytes(recording),
+        "recording_bytes": _file_bytes(case),
         "max_overhead_fraction": asked.get("max_overhead_fraction") if isinstance(asked, dict) else None,
         "held_back_takes": int((notes["note"] == _THROTTLED).sum()),
         "longest_interval_s": round(float(interval_s), 2) if interval_s is not None else None,
     }
 
 
-def _file_bytes(recording: Recording) -> int | None:
+def _file_bytes(case: Case) -> int | None:
     """Size of the file; null while there is none that is whole."""
     try:
-        return recording.path.stat().st_size if recording.meta.get("state") == "final" else None
+        return case.recording.path.stat().st_size if case.recording.meta.get("state") == "final" else None
     except OSError:
         return None

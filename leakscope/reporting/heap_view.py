@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..facts.growth.tree import tree_growth
 from ..facts.heap.paths import Place, heap
 from ..facts.tables import int_of, text_of
 from ..findings import HeapHolder, HeapTake, HeapView
@@ -14,20 +13,20 @@ from ..findings import HeapHolder, HeapTake, HeapView
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..storage import Recording
+    from ..facts.case import Case
 
 _MOST_PROCESSES = 4
 _MOST_TAKES = 12  # enough to compare any part of a run with any other
 _MOST_PATHS = 200
 
 
-def heap_views(recording: Recording) -> list[HeapView]:
+def heap_views(case: Case) -> list[HeapView]:
     """The processes that gained most first; those with fewer than two inventories are left out."""
-    if not len(recording.tables["holders"]):
+    if not len(case.rows("holders")):
         return []
     views = []
-    for process in tree_growth(recording).processes:
-        view = _view(recording, process.pid, process.label)
+    for process in case.growth.processes:
+        view = _view(case, process.pid, process.label)
         if view is not None:
             views.append(view)
         if len(views) == _MOST_PROCESSES:
@@ -35,12 +34,12 @@ def heap_views(recording: Recording) -> list[HeapView]:
     return views
 
 
-def _view(recording: Recording, pid: int, label: str) -> HeapView | None:
-    seen = heap(recording, pid, 0.0, float("inf"))
+def _view(case: Case, pid: int, label: str) -> HeapView | None:
+    seen = heap(case.recording, pid, 0.0, float("inf"))
     if seen is None or not seen.places:
         return None
     chosen = np.unique(np.linspace(0, len(seen.takes) - 1, _MOST_TAKES).round().astype(int))
-    rows = recording.tables["takes"]
+    rows = case.rows("takes")
     rows = rows[rows["pid"] == pid].drop_duplicates("take", keep="last").set_index("take")
     largest = sorted(seen.places, key=lambda p: (-float(p.deep_bytes[chosen].max()), p.path, p.type_name))[:_MOST_PATHS]
     position: dict[int, int] = {}

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from ..facts.growth.tree import tree_growth
 from ..facts.tables import int_of, process_name
 from ..findings import Moment
 from ..units import format_duration, signal_name
 
 if TYPE_CHECKING:
-    from ..storage import Recording
+    from ..facts.case import Case
 
 _MOST = 120  # of one kind
 _EVENT_KINDS = {"alert": "alert", "pressure": "pressure", "oom-kill-counter": "death"}
@@ -22,20 +21,20 @@ _SAID_ELSEWHERE = ("start", "end")
 _BETWEEN_STEPS = ("eval", "save")  # a later step means that such a phase ended, seen or not
 
 
-def moments(recording: Recording) -> tuple[list[Moment], dict[str, int]]:
+def moments(case: Case) -> tuple[list[Moment], dict[str, int]]:
     """In their order, at most so many of a kind; and how many more there were of which kind."""
-    return _bounded(sorted((*_phases(recording), *_moments(recording)), key=_order))
+    return _bounded(sorted((*_phases(case), *_moments(case)), key=_order))
 
 
 def _order(moment: Moment) -> tuple[float, str, str]:
     return moment.time_s, moment.kind, moment.text
 
 
-def _phases(recording: Recording) -> Iterator[Moment]:
+def _phases(case: Case) -> Iterator[Moment]:
     """Each phase of each process. What goes on at a step of the user's own count is the same phase still."""
-    marks = recording.tables["marks"]
+    marks = case.rows("marks")
     marks = marks[marks["phase"].notna() & marks["text"].isna()].sort_values("time_s")
-    last_s: dict[Any, float] = {p.pid: round(float(p.time_s[-1]), 2) for p in tree_growth(recording).processes}
+    last_s: dict[Any, float] = {p.pid: round(float(p.time_s[-1]), 2) for p in case.growth.processes}
     for pid, own in marks.groupby("pid"):
         rows = list(_rows(own, "step", "phase"))
         first = [row for before, row in zip([None, *rows], rows) if before is None or not _goes_on(before, row)]
@@ -51,21 +50,20 @@ def _goes_on(before: tuple[Any, ...], row: tuple[Any, ...]) -> bool:
     return bool(before[2] == row[2] and (row[2] not in _BETWEEN_STEPS or before[1] == row[1]))
 
 
-def _moments(recording: Recording) -> Iterator[Moment]:
-    tables = recording.tables
-    processes = tables["processes"]
+def _moments(case: Case) -> Iterator[Moment]:
+    processes = case.rows("processes")
     names = {int_of(row, "pid"): process_name(row) for _, row in processes.iterrows()}
 
     def who(pid: Any) -> str:
         return f"{names.get(pid, 'process')}[{pid}]" if pid is not None else "the job"
 
-    for at_s, step, text in _rows(tables["marks"], "step", "text"):
+    for at_s, step, text in _rows(case.rows("marks"), "step", "text"):
         if text:
             yield Moment("mark", at_s, f"{text} at step {step:,}" if step is not None else text)
-    for at_s, pid, take, reason, took_s in _rows(tables["takes"], "pid", "take", "reason", "duration_s"):
+    for at_s, pid, take, reason, took_s in _rows(case.rows("takes"), "pid", "take", "reason", "duration_s"):
         took = f", {format_duration(took_s)}" if took_s is not None else ""
         yield Moment("take", at_s, f"inventory {take} of {who(pid)} ({reason}{took})")
-    for at_s, pid, event, text in _rows(tables["events"], "pid", "event", "text"):
+    for at_s, pid, event, text in _rows(case.rows("events"), "pid", "event", "text"):
         if event and event not in _SAID_ELSEWHERE:
             yield Moment(_EVENT_KINDS.get(event, "event"), at_s, f"{event}: {text or who(pid)}")
     for at_s, pid, number in _rows(processes, "pid", "exit_signal"):

@@ -14,14 +14,14 @@ import numpy as np
 import pandas as pd
 
 from ..facts.growth.processes import ProcessGrowth, alive_in, rounds_of, rows_of
-from ..facts.growth.tree import TreeGrowth, tree_growth
+from ..facts.growth.tree import TreeGrowth
 from ..facts.series.arithmetic import Floats
 from ..facts.tables import without_last
 from ..findings import Band, Timeline
 from .moments import moments
 
 if TYPE_CHECKING:
-    from ..storage import Recording
+    from ..facts.case import Case
 
 _SHOWN_PROCESSES = 11  # with the rest as one more band; more layers cannot be told apart
 _TOTAL_BUCKETS = 400  # two points each, the lowest and the highest: about what a wide screen can show
@@ -34,9 +34,9 @@ _ACCOUNTS = (*_TAKE_COLUMNS, _NATIVE, _REST, _FREE, _SHARED, _FILES)  # as they 
 _ESTIMATES = (*_TAKE_COLUMNS, _NATIVE)
 
 
-def timeline(recording: Recording) -> Timeline | None:
+def timeline(case: Case) -> Timeline | None:
     """The run as it is drawn; None without two samples of memory."""
-    growth = tree_growth(recording)
+    growth = case.growth
     time_s = rounds_of(growth.processes) if growth.processes else np.empty(0)
     if time_s.size < 2:
         return None
@@ -44,7 +44,7 @@ def timeline(recording: Recording) -> Timeline | None:
     by_account: dict[str, Floats] = {}
     nothing = np.zeros_like(time_s)
     for process in growth.processes:
-        levels = _accounts(recording, process, time_s)
+        levels = _accounts(case, process, time_s)
         by_process[process.label] = sum(levels.values(), start=by_process.get(process.label, nothing))
         for account, level in levels.items():
             by_account[account] = by_account.get(account, nothing) + level
@@ -52,19 +52,19 @@ def timeline(recording: Recording) -> Timeline | None:
     total = sum(by_account.values(), start=nothing)
     accounts = _visible(by_account, float(total.max()))
     shown = thinned(total, [*accounts.values(), *processes.values()])
-    marked, left_out = moments(recording)
+    marked, left_out = moments(case)
     return Timeline(
         time_s=np.round(time_s[shown], 2).tolist(),
         total_bytes=_whole(total[shown]),
         accounts=[Band(name, _whole(level[shown]), name in _ESTIMATES) for name, level in accounts.items()],
         processes=[Band(name, _whole(level[shown])) for name, level in processes.items()],
-        step=_steps(recording, growth.processes, time_s[shown]),
+        step=_steps(case, growth.processes, time_s[shown]),
         moments=marked,
         left_out=left_out,
     )
 
 
-def _accounts(recording: Recording, process: ProcessGrowth, time_s: Floats) -> dict[str, Floats]:
+def _accounts(case: Case, process: ProcessGrowth, time_s: Floats) -> dict[str, Floats]:
     """Bytes of each account of a process at these moments: 0 before its birth and after its death."""
     alive = alive_in(process, time_s)
 
@@ -78,17 +78,17 @@ def _accounts(recording: Recording, process: ProcessGrowth, time_s: Floats) -> d
         return at_moments(at_s, values)
 
     private = at_moments(process.time_s, process.private_bytes)
-    sentinels = _narrow(recording, process, "sentinels", *_MALLOC_COLUMNS)
+    sentinels = _narrow(case, process, "sentinels", *_MALLOC_COLUMNS)
     in_use, malloc_free, arenas, small = (from_birth(sentinels, column) for column in _MALLOC_COLUMNS)
     # malloc counts as free also what it gave back to the kernel: never more than the room there is.
     room = np.maximum(0.0, private - in_use - arenas)
     free = np.minimum(np.minimum(malloc_free, room) + np.maximum(0.0, arenas - small), private)
-    takes = _narrow(recording, process, "takes", "take", "reason", *_TAKE_COLUMNS.values())
+    takes = _narrow(case, process, "takes", "take", "reason", *_TAKE_COLUMNS.values())
     takes = without_last(takes, takes)
     there = private - free
     estimates = {account: from_birth(takes, column) for account, column in _TAKE_COLUMNS.items()}
     if len(takes):
-        _carry_on(estimates, takes, there, time_s, tree_growth(recording))
+        _carry_on(estimates, takes, there, time_s, case.growth)
         estimates[_PYTHON] = np.maximum(estimates[_PYTHON], small)
     said = sum(estimates.values(), start=np.zeros_like(time_s))
     part = np.where(said > there, there / np.maximum(said, 1.0), 1.0)
@@ -126,9 +126,9 @@ def _carry_on(
         estimates[account][late] += part * gain * after_s
 
 
-def _narrow(recording: Recording, process: ProcessGrowth, table: str, *columns: str) -> pd.DataFrame:
+def _narrow(case: Case, process: ProcessGrowth, table: str, *columns: str) -> pd.DataFrame:
     """Some columns of a process's rows: a table of a day has forty, and copying them all is what takes time."""
-    return rows_of(recording.tables[table][["pid", "start_ticks", "time_s", *columns]], process)
+    return rows_of(case.rows(table)[["pid", "start_ticks", "time_s", *columns]], process)
 
 
 def _series(rows: pd.DataFrame, column: str) -> tuple[Floats, Floats]:
@@ -175,9 +175,9 @@ def _whole(values: Floats) -> list[int]:
     return whole
 
 
-def _steps(recording: Recording, processes: tuple[ProcessGrowth, ...], time_s: Floats) -> list[int | None]:
+def _steps(case: Case, processes: tuple[ProcessGrowth, ...], time_s: Floats) -> list[int | None]:
     """The step the process with most steps was in at each moment; empty where nobody counted any."""
-    counted = [_series(_narrow(recording, process, "sentinels", "step"), "step") for process in processes]
+    counted = [_series(_narrow(case, process, "sentinels", "step"), "step") for process in processes]
     at_s, steps = max(counted, key=lambda series: float(series[1].max(initial=-1.0)))
     if not at_s.size:
         return []

@@ -67,7 +67,7 @@ def test_the_end_of_the_job_is_told(tmp_path):
 
 
 def test_a_failing_analyzer_costs_only_itself(tmp_path, monkeypatch):
-    def findings(recording):
+    def findings(case):
         raise ZeroDivisionError("no\nsuch luck")
 
     add_analyzer(monkeypatch, "crash", findings)
@@ -77,14 +77,14 @@ def test_a_failing_analyzer_costs_only_itself(tmp_path, monkeypatch):
 
 
 def test_an_analyzer_without_its_tables_is_skipped(tmp_path, monkeypatch):
-    add_analyzer(monkeypatch, "crash", lambda recording: [], needs=("events", "processes"))
+    add_analyzer(monkeypatch, "crash", lambda case: [], needs=("events", "processes"))
     (skipped, *_) = analyze(RecordingBuilder(tmp_path).process(1).open()).skipped
     assert (skipped.kind, skipped.reason) == ("crash", "the recording has no events")
 
 
 def test_waste_is_added_up_and_is_no_leak(tmp_path, monkeypatch):
     waste = Finding("duplicate-model", "Weights live twice", "warning", 0.9, 300 * MiB, Subject(), wasted=True)
-    add_analyzer(monkeypatch, "duplicate_model", lambda recording: [waste])
+    add_analyzer(monkeypatch, "duplicate_model", lambda case: [waste])
     verdict = analyze(trainer(tmp_path, leak=0).open()).verdict
     assert (verdict.leaking, verdict.wasted_bytes) == (False, 300 * MiB)
     assert "But 300 MiB are wasted: weights live twice" in verdict.headline
@@ -93,7 +93,7 @@ def test_waste_is_added_up_and_is_no_leak(tmp_path, monkeypatch):
 def test_thresholds_reach_the_analyzer_that_knows_them(tmp_path, monkeypatch):
     seen = []
 
-    def findings(recording, *, min_things=3):
+    def findings(case, *, min_things=3):
         seen.append(min_things)
         return []
 

@@ -6,6 +6,7 @@ import pytest
 
 from leakscope import analyze
 from leakscope.analyzers import eval_accumulation
+from leakscope.facts.case import Case
 from leakscope.findings import Finding, RuledOut, Skipped
 from leakscope.units import MiB
 
@@ -43,7 +44,7 @@ def recorded(tmp_path, *, kept_mib: float, peak_mib: float, train_mib: float = 0
 
 
 def eval_results(recording, **thresholds):
-    return list(eval_accumulation.findings(recording, **thresholds))
+    return list(eval_accumulation.findings(Case(recording), **thresholds))
 
 
 def test_what_each_evaluation_leaves_behind_is_named(tmp_path):

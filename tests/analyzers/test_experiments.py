@@ -6,6 +6,7 @@ import pytest
 
 from leakscope import analyze
 from leakscope.evidence.experiments import returned
+from leakscope.facts.case import Case
 
 from .leaks import PID, trainer
 
@@ -42,7 +43,7 @@ def test_a_trim_that_gave_back_nothing_is_refuted(tmp_path):
     assert said(recording) == [
         "malloc_trim() at the end gave back 0 B of 800 MiB: trimming or fewer arenas will not help"
     ]
-    assert returned(recording, PID, "malloc_trim") == 0
+    assert returned(Case(recording), PID, "malloc_trim") == 0
 
 
 def test_a_trim_that_gave_back_much_says_that_it_was_no_leak(tmp_path):
@@ -52,7 +53,7 @@ def test_a_trim_that_gave_back_much_says_that_it_was_no_leak(tmp_path):
         "malloc_trim() at the end gave back 600 MiB of 800 MiB: that memory was free inside malloc, not leaked; "
         "trimming gives it back until it is needed again"
     )
-    assert returned(recording, PID, "malloc_trim") == 600 * MiB
+    assert returned(Case(recording), PID, "malloc_trim") == 600 * MiB
 
 
 def test_fewer_arenas_are_advised_where_there_are_many(tmp_path):
@@ -64,7 +65,7 @@ def test_what_the_end_of_the_program_freed_is_not_the_merit_of_a_trim(tmp_path):
     """``main()`` returned, its leak was freed into malloc, and a trim gave that back: it was a leak all the same."""
     recording = tried(tmp_path, in_use=700 * MiB, in_use_at_end=50 * MiB, malloc_trim=640 * MiB)
     assert said(recording) == []
-    assert returned(recording, PID, "malloc_trim") == 0
+    assert returned(Case(recording), PID, "malloc_trim") == 0
 
 
 def test_nothing_follows_from_a_trim_after_the_memory_was_given_back(tmp_path):
@@ -80,8 +81,8 @@ def test_a_collection_that_freed_much_proves_nothing(tmp_path):
 def test_what_was_not_tried_is_not_spoken_of(tmp_path):
     recording = tried(tmp_path)
     assert said(recording) == []
-    assert returned(recording, PID, "malloc_trim") is None
-    assert returned(recording, 1, "malloc_trim") is None
+    assert returned(Case(recording), PID, "malloc_trim") is None
+    assert returned(Case(recording), 1, "malloc_trim") is None
 
 
 @pytest.mark.parametrize(("after", "count"), [(11_900, 1), (2_000, 0)], ids=["nothing", "much"])

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from leakscope.analyzers import retained_objects
+from leakscope.facts.case import Case
 from leakscope.facts.code.index import Index, Source
 from leakscope.facts.code.kept import kept_by
 from leakscope.findings import Finding
@@ -106,7 +107,7 @@ def test_growth_of_forks_is_put_down_to_what_their_code_keeps(tmp_path: Path, ga
         for at_s in (1.0, 19.0):
             builder.row("growth_stacks", at_s, pid, stack=stack, sample_count=9, grown_bytes=int(at_s * MiB), **places)
     builder.take(1, 1, 5.0).row("holders", 5.0, 1, take=1, path="main() x", type_name="list", object_bytes=9)
-    found = [f for f in retained_objects.findings(builder.open()) if isinstance(f, Finding)]
+    found = [f for f in retained_objects.findings(Case(builder.open())) if isinstance(f, Finding)]
     assert len(found) == (gained_mib > 0)
     for finding in found:
         assert (finding.subject.variable, finding.subject.line) == ("KNOWN", 3)

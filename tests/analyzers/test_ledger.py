@@ -6,7 +6,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from leakscope import analyze
-from leakscope.facts.accounts.ledger import accounted_share, growth_of, ledger
+from leakscope.facts.accounts.ledger import accounted_share, growth_of
+from leakscope.facts.case import Case
 from leakscope.facts.growth.tree import tree_growth
 from tests.builders import RecordingBuilder
 
@@ -28,20 +29,22 @@ def test_each_account_is_found_by_what_its_inventories_say(tmp_path):
     ):
         folder = tmp_path / account
         folder.mkdir()
-        rows = ledger(with_takes(sentinels(trainer(folder)), column).open())
+        rows = Case(with_takes(sentinels(trainer(folder)), column).open()).ledger
         assert rows[0].account == account and rows[0].estimated
         assert growth_of(rows, account) > 0.9 * sum(r.growth_bytes for r in rows)
 
 
 def test_what_malloc_handed_out_and_nothing_holds_is_native(tmp_path):
-    rows = ledger(with_takes(sentinels(trainer(tmp_path)), "python_bytes", slope=0).open())
+    rows = Case(with_takes(sentinels(trainer(tmp_path)), "python_bytes", slope=0).open()).ledger
     assert rows[0].account == "native"
     assert growth_of(rows, "native") > 0.9 * sum(r.growth_bytes for r in rows)
 
 
 def test_what_malloc_keeps_free_is_its_own_account(tmp_path):
     kept = [MiB + LEAK_BYTES_PER_S * s for s in range(20)]
-    rows = ledger(with_takes(sentinels(trainer(tmp_path), in_use=0, malloc_free_bytes=kept), "python_bytes", 0).open())
+    rows = Case(
+        with_takes(sentinels(trainer(tmp_path), in_use=0, malloc_free_bytes=kept), "python_bytes", 0).open()
+    ).ledger
     assert rows[0].account == "allocator-free"
 
 
@@ -50,7 +53,7 @@ def test_what_a_job_frees_as_its_last_act_was_in_use(tmp_path):
     in_use = [50 * MiB + LEAK_BYTES_PER_S * s for s in range(18)] + [50 * MiB] * 2
     free = [MiB] * 18 + [180 * MiB] * 2
     builder = sentinels(trainer(tmp_path), malloc_in_use_bytes=in_use, malloc_free_bytes=free)
-    rows = ledger(with_takes(builder, "python_bytes", slope=0).open())
+    rows = Case(with_takes(builder, "python_bytes", slope=0).open()).ledger
     assert rows[0].account == "native" and growth_of(rows, "allocator-free") < 8 * MiB
 
 
@@ -58,18 +61,20 @@ def test_what_comes_and_goes_all_the_time_is_free_when_it_is_free(tmp_path):
     in_use = [50 * MiB + (LEAK_BYTES_PER_S * s if s % 3 == 1 else 0) for s in range(20)]
     free = [MiB + LEAK_BYTES_PER_S * s + 50 * MiB - used for s, used in enumerate(in_use)]
     builder = sentinels(trainer(tmp_path), malloc_in_use_bytes=in_use, malloc_free_bytes=[max(f, 0) for f in free])
-    rows = ledger(with_takes(builder, "python_bytes", slope=0).open())
+    rows = Case(with_takes(builder, "python_bytes", slope=0).open()).ledger
     assert rows[0].account == "allocator-free"
 
 
 def test_without_an_inside_view_the_growth_is_unexplained(tmp_path):
-    rows = ledger(trainer(tmp_path).open())
+    rows = Case(trainer(tmp_path).open()).ledger
     assert [row.account for row in rows] == ["unexplained"]
     assert rows[0].process == f"train.py[{PID}]"
 
 
 def test_few_inventories_are_carried_on_but_never_beyond_the_growth(tmp_path):
-    rows = ledger(with_takes(sentinels(trainer(tmp_path)), "tensor_bytes", 3 * LEAK_BYTES_PER_S, times=(4, 6)).open())
+    rows = Case(
+        with_takes(sentinels(trainer(tmp_path)), "tensor_bytes", 3 * LEAK_BYTES_PER_S, times=(4, 6)).open()
+    ).ledger
     assert growth_of(rows, "tensors") <= sum(r.growth_bytes for r in rows)
 
 
@@ -96,7 +101,7 @@ def test_the_growth_column_sums_to_the_growth_of_the_tree(tmp_path_factory, anon
 def test_pools_that_stay_half_empty_are_kept_free_not_objects(tmp_path):
     arenas = [4 * MiB + LEAK_BYTES_PER_S * s for s in range(20)]
     columns = {"pymalloc_bytes": arenas, "pymalloc_in_use_bytes": [3 * MiB] * 20}
-    rows = ledger(with_takes(sentinels(trainer(tmp_path), in_use=0, **columns), "python_bytes", 0).open())
+    rows = Case(with_takes(sentinels(trainer(tmp_path), in_use=0, **columns), "python_bytes", 0).open()).ledger
     assert rows[0].account == "allocator-free"
     assert accounted_share(rows, rows[0].process) > 0.9
 
@@ -104,5 +109,5 @@ def test_pools_that_stay_half_empty_are_kept_free_not_objects(tmp_path):
 def test_small_objects_that_no_inventory_reached_are_python_objects(tmp_path):
     arenas = [4 * MiB + LEAK_BYTES_PER_S * s for s in range(20)]
     columns = {"pymalloc_bytes": arenas, "pymalloc_in_use_bytes": [b - MiB for b in arenas]}
-    rows = ledger(with_takes(sentinels(trainer(tmp_path), in_use=0, **columns), "python_bytes", 0).open())
+    rows = Case(with_takes(sentinels(trainer(tmp_path), in_use=0, **columns), "python_bytes", 0).open()).ledger
     assert rows[0].account == "python-objects"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leakscope import analyze
+from leakscope.facts.case import Case
 from leakscope.findings import Finding, Subject
 
 from .leaks import LEAK_BYTES_PER_S, PID, RUN_S, MiB, sentinels, trainer
@@ -57,7 +58,7 @@ def test_growth_that_others_hold_is_not_its(tmp_path):
 
     recording = compiled(tmp_path, RISING).open()
     other = Finding("retained-objects", "history grows", "critical", 0.9, 10**9, Subject(pid=PID))
-    (finding,) = recompilation.findings(recording, so_far=[other])
+    (finding,) = recompilation.findings(Case(recording), so_far=[other])
     assert (finding.bytes, finding.severity) == (0, "warning")
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from leakscope import analyze
 from leakscope.analyzers import shared_memory
+from leakscope.facts.case import Case
 from leakscope.findings import Finding, Subject, in_order
 
 from .leaks import PID, trainer
@@ -119,7 +120,7 @@ def test_a_holder_that_was_found_gives_the_segments_their_name_and_line(tmp_path
     subject = Subject(pid=PID, holder="Learner.trajectories (list)", variable="trajectories", line=36)
     kept = Finding("retained-objects", "kept", "critical", 0.9, 30 * MiB, subject)
     builder = with_segments(trainer(tmp_path), range(LOOKS), mapped_by=str(PID))
-    (finding,) = shared_memory.findings(builder.open(), so_far=[kept])
+    (finding,) = shared_memory.findings(Case(builder.open()), so_far=[kept])
     assert (finding.subject.variable, finding.subject.line) == ("trajectories", 36)
     assert "Learner.trajectories" in finding.title
     assert finding.severity == "critical"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from leakscope import analyze
-from leakscope.facts.accounts.ledger import ledger
+from leakscope.facts.case import Case
 from leakscope.renderers import render
 from leakscope.reporting.heap_view import heap_views
 from leakscope.reporting.timeline import timeline as timeline_of
@@ -50,7 +50,7 @@ def trained(tmp_path, looks_s=(10.0, 30.0, 50.0)) -> RecordingBuilder:
 def test_accounts_and_processes_both_add_up_to_the_total(tmp_path):
     builder = trained(tmp_path).process(200, role="dataloader-worker", born_s=20.0, died_s=40.0)
     builder.samples(200, [50 * MiB] * 20, from_s=20.0, shmem_bytes=20 * MiB, anon_bytes=30 * MiB, file_bytes=5 * MiB)
-    timeline = timeline_of(builder.open())
+    timeline = timeline_of(Case(builder.open()))
     for bands in (timeline.accounts, timeline.processes):
         total = np.sum([band.value_bytes for band in bands], axis=0)
         assert np.abs(total - timeline.total_bytes).max() <= len(bands)  # each is rounded
@@ -60,14 +60,14 @@ def test_accounts_and_processes_both_add_up_to_the_total(tmp_path):
 def test_a_process_is_nothing_before_its_birth_and_after_its_death(tmp_path):
     builder = trained(tmp_path).process(200, born_s=20.0, died_s=40.0)
     builder.samples(200, [50 * MiB] * 20, from_s=20.0)
-    timeline = timeline_of(builder.open())
+    timeline = timeline_of(Case(builder.open()))
     worker = dict(zip(timeline.time_s, timeline.processes[1].value_bytes))
     assert worker[10.0] == worker[45.0] == 0
     assert worker[30.0] == 50 * MiB
 
 
 def test_tensors_are_drawn_from_inventory_to_inventory_and_on_as_memory_grew(tmp_path):
-    timeline = timeline_of(trained(tmp_path).open())
+    timeline = timeline_of(Case(trained(tmp_path).open()))
     tensors = next(band for band in timeline.accounts if band.name == "tensors")
     at = dict(zip(timeline.time_s, tensors.value_bytes))
     assert tensors.estimated
@@ -79,9 +79,11 @@ def test_tensors_are_drawn_from_inventory_to_inventory_and_on_as_memory_grew(tmp
 def test_with_one_inventory_in_the_judged_part_the_one_before_tells_how_fast_they_grow(tmp_path):
     """On a busy machine there is no time for more; else all that grew would be drawn as native memory."""
     recording = trained(tmp_path, looks_s=(2.0, 20.0)).open()
-    tensors = next(band for band in timeline_of(recording).accounts if band.name == "tensors")
-    assert dict(zip(timeline_of(recording).time_s, tensors.value_bytes))[59.0] == pytest.approx(59 * MiB, rel=0.03)
-    (told,) = [row.end_bytes for row in ledger(recording) if row.account == "tensors"]
+    tensors = next(band for band in timeline_of(Case(recording)).accounts if band.name == "tensors")
+    assert dict(zip(timeline_of(Case(recording)).time_s, tensors.value_bytes))[59.0] == pytest.approx(
+        59 * MiB, rel=0.03
+    )
+    (told,) = [row.end_bytes for row in Case(recording).ledger if row.account == "tensors"]
     assert told == pytest.approx(59 * MiB, rel=0.03)
 
 
@@ -89,7 +91,7 @@ def test_estimates_never_exceed_the_memory_there_was(tmp_path):
     builder = RecordingBuilder(tmp_path).process(100).samples(100, [100 * MiB] * 30)
     builder.take(100, 1, 5.0, tensor_bytes=900 * MiB, python_bytes=100 * MiB)
     builder.take(100, 2, 25.0, tensor_bytes=900 * MiB, python_bytes=100 * MiB)
-    timeline = timeline_of(builder.ends(30.0).open())
+    timeline = timeline_of(Case(builder.ends(30.0).open()))
     assert max(timeline.total_bytes) == 100 * MiB
     assert max(max(band.value_bytes) for band in timeline.accounts) <= 100 * MiB
 
@@ -108,11 +110,11 @@ def test_native_memory_and_small_objects_have_the_accounts_of_the_ledger(tmp_pat
     for number, at_s in ((1, 5.0), (2, 25.0)):
         builder.take(100, number, at_s, tensor_bytes=30 * MiB, array_bytes=0, python_bytes=MiB)
     recording = builder.ends(30.0).open()
-    timeline = timeline_of(recording)
+    timeline = timeline_of(Case(recording))
     at = timeline.time_s.index(15.0)
     wanted = {"tensors": 30, "python-objects": 30, "native": 90, "other": 20, "allocator-free": 30}
     assert {band.name: round(band.value_bytes[at] / MiB) for band in timeline.accounts} == wanted
-    by_ledger = {row.account: round(row.end_bytes / MiB) for row in ledger(recording)}
+    by_ledger = {row.account: round(row.end_bytes / MiB) for row in Case(recording).ledger}
     assert {name: by_ledger[name] for name in ("tensors", "python-objects", "native", "allocator-free")} == {
         name: wanted[name] for name in ("tensors", "python-objects", "native", "allocator-free")
     }
@@ -123,7 +125,7 @@ def test_phases_last_until_the_next_one_where_that_was_seen(tmp_path):
     for at_s, step, phase in ((1, 1, "train"), (2, 1, "train"), (10, 9, "eval"), (12, 9, "save"), (13, 9, "train")):
         builder.mark(100, float(at_s), step=step, phase=phase)
     builder.mark(100, 30.0, step=20, phase="eval").mark(100, 40.0, step=30, phase="eval")  # what was between?
-    phases = [(m.phase, m.time_s, m.end_s) for m in timeline_of(builder.open()).moments if m.kind == "phase"]
+    phases = [(m.phase, m.time_s, m.end_s) for m in timeline_of(Case(builder.open())).moments if m.kind == "phase"]
     assert phases == [
         ("train", 1.0, 10.0), ("eval", 10.0, 12.0), ("save", 12.0, 13.0), ("train", 13.0, 30.0), ("eval", 30.0, None),
         ("eval", 40.0, 59.0),
@@ -131,7 +133,7 @@ def test_phases_last_until_the_next_one_where_that_was_seen(tmp_path):
 
 
 def test_every_moment_knows_its_step(tmp_path):
-    timeline = timeline_of(trained(tmp_path).open())
+    timeline = timeline_of(Case(trained(tmp_path).open()))
     assert timeline.step[timeline.time_s.index(30.0)] == 300
 
 
@@ -142,7 +144,7 @@ def test_a_long_run_is_thinned_and_keeps_every_peak(tmp_path):
     small[4321], main[4321] = 60 * MiB, 450 * MiB
     builder = RecordingBuilder(tmp_path).process(100, cmdline="python train.py").process(200, cmdline="python a.py")
     builder.samples(100, main).samples(200, small)
-    timeline = timeline_of(builder.ends(5000.0).open())
+    timeline = timeline_of(Case(builder.ends(5000.0).open()))
     assert len(timeline.time_s) < 1200
     assert max(timeline.total_bytes) == 910 * MiB
     assert [max(band.value_bytes) for band in timeline.processes] == [900 * MiB, 60 * MiB]
@@ -153,7 +155,7 @@ def test_many_processes_are_some_bands_and_the_rest(tmp_path):
     builder = RecordingBuilder(tmp_path)
     for pid in range(100, 130):
         builder.process(pid).samples(pid, [pid * MiB] * 10)
-    bands = timeline_of(builder.ends(10.0).open()).processes
+    bands = timeline_of(Case(builder.ends(10.0).open())).processes
     assert bands[0].name == "train.py[129]"
     assert bands[-1].name == "19 other processes"
     assert bands[-1].value_bytes[5] == sum(range(100, 119)) * MiB
@@ -163,7 +165,7 @@ def test_what_happened_is_marked_in_order(tmp_path):
     builder = trained(tmp_path).mark(100, 12.0, step=120, phase="eval").mark(100, 5.0, text="loaded data")
     builder.event("alert", 33.0, text="rss over 1 GiB").event("pressure", 40.0, text="85 % of the cgroup")
     builder.process(300, cmdline="python worker.py", died_s=45.0, exit_signal=9)
-    moments = [(m.kind, m.time_s, m.text) for m in timeline_of(builder.open()).moments]
+    moments = [(m.kind, m.time_s, m.text) for m in timeline_of(Case(builder.open())).moments]
     assert moments == sorted(moments, key=lambda m: m[1])
     assert ("mark", 5.0, "loaded data") in moments
     assert ("phase", 12.0, "eval begins at step 120") in moments
@@ -177,7 +179,7 @@ def test_moments_are_bounded_and_the_report_says_how_many_are_missing(tmp_path):
     builder = trained(tmp_path)
     for number in range(500):
         builder.mark(100, number / 10, step=number, phase="eval")
-    timeline = timeline_of(builder.open())
+    timeline = timeline_of(Case(builder.open()))
     shown = [m for m in timeline.moments if m.kind == "phase"]
     assert len(shown) + timeline.left_out["phase"] == 500
     assert (shown[0].time_s, shown[-1].time_s) == (0.0, 49.9)
@@ -190,7 +192,7 @@ def test_without_samples_there_is_no_timeline(tmp_path):
 
 
 def test_the_heap_lists_holders_with_their_figures_at_every_take(tmp_path):
-    view = heap_views(trained(tmp_path).open())[0]
+    view = heap_views(Case(trained(tmp_path).open()))[0]
     assert view.process == "train.py[100]"
     assert [take.take for take in view.takes] == [1, 2, 3]
     trainer, history = view.holders
@@ -208,7 +210,7 @@ def test_the_heap_is_bounded_to_the_largest_paths(tmp_path):
             for i in range(400)
         ]  # fmt: skip
         builder.take(100, number, number - 0.5, holders=holders)
-    view = heap_views(builder.ends(30.0).open())[0]
+    view = heap_views(Case(builder.ends(30.0).open()))[0]
     assert len(view.holders) == 200 and view.left_out_count == 200
     assert len(view.takes) == 12
     assert (view.takes[0].take, view.takes[-1].take) == (1, 30)

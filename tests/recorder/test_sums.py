@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from leakscope.facts.case import Case
 from leakscope.facts.growth.tree import tree_growth
 from leakscope.facts.processes.table import process_rows
 from leakscope.facts.series.arithmetic import level_at
@@ -99,7 +100,7 @@ def test_the_sum_over_roles_is_what_the_kernel_charges(cgroup: Path, tmp_path: P
     recorder.communicate(timeout=TIMEOUT_S)
 
     recording = open_recording(tmp_path / "run.parquet")
-    roles = {row.role: row for row in process_rows(recording)}
+    roles = {row.role: row for row in process_rows(Case(recording).processes, Case(recording).growth)}
     assert roles["python-fork"].count == WORKERS
     assert sum(row.pss_bytes for row in roles.values()) == pytest.approx(charged, rel=0.03)
     samples, tree = recording.tables["process_samples"], tree_growth(recording)

@@ -13,17 +13,15 @@ import numpy as np
 
 from ...findings import LedgerRow
 from ..growth.hidden import in_use_of
-from ..growth.processes import ProcessGrowth, rows_of
-from ..growth.tree import TreeGrowth, tree_growth
+from ..growth.processes import ProcessGrowth
+from ..growth.tree import TreeGrowth
 from ..series.arithmetic import Floats, level_at
 from ..tables import without_last
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ...storage import Recording
 
-_CACHE = "_ledger"
 _ESTIMATES = ("tensors", "arrays", "python-objects", "native")
 _TAKE_COLUMNS = {"tensors": "tensor_bytes", "arrays": "array_bytes", "python-objects": "python_bytes"}
 _SHOWN_PROCESSES = 8
@@ -31,13 +29,14 @@ _UNEXPLAINED = "unexplained"
 _LAST_MOMENTS = 0.15  # of the window: what a job lets go of there, and never did before, was held all the time
 
 
-def ledger(recording: Recording) -> list[LedgerRow]:
+def ledger(growth: TreeGrowth) -> list[LedgerRow]:
     """Accounts of the judged window. **Shape** by process, the one that gained most first; then by growth."""
-    known: list[LedgerRow] | None = recording.__dict__.get(_CACHE)
-    if known is None:
-        known = _ledger(recording)
-        recording.__dict__[_CACHE] = known
-    return known
+    shown, others = growth.processes[:_SHOWN_PROCESSES], growth.processes[_SHOWN_PROCESSES:]
+    rows = [row for process in shown for row in _of_process(growth, process)]
+    if others:
+        start, end = (sum(_whole(p, at_s) for p in others) for at_s in (growth.start_s, growth.end_s))
+        rows.append(LedgerRow(_UNEXPLAINED, f"{len(others)} other processes", start, end, end - start))
+    return [row for row in rows if row.start_bytes or row.end_bytes]
 
 
 def growth_of(rows: list[LedgerRow], account: str, process: str | None = None) -> int:
@@ -52,22 +51,12 @@ def accounted_share(rows: list[LedgerRow], process: str) -> float:
     return 1.0 - min(1.0, abs(growth_of(own, _UNEXPLAINED)) / max(grown, 1))
 
 
-def _ledger(recording: Recording) -> list[LedgerRow]:
-    growth = tree_growth(recording)
-    shown, others = growth.processes[:_SHOWN_PROCESSES], growth.processes[_SHOWN_PROCESSES:]
-    rows = [row for process in shown for row in _of_process(recording, growth, process)]
-    if others:
-        start, end = (sum(_whole(p, at_s) for p in others) for at_s in (growth.start_s, growth.end_s))
-        rows.append(LedgerRow(_UNEXPLAINED, f"{len(others)} other processes", start, end, end - start))
-    return [row for row in rows if row.start_bytes or row.end_bytes]
-
-
 def _whole(process: ProcessGrowth, at_s: float) -> int:
     """All of the process's own and shared-out memory, files included, as the sum its rows have to reach."""
     return sum(round(level_at(process.time_s, part, at_s)) for part in (process.held_bytes, process.file_bytes))
 
 
-def _of_process(recording: Recording, growth: TreeGrowth, process: ProcessGrowth) -> list[LedgerRow]:
+def _of_process(growth: TreeGrowth, process: ProcessGrowth) -> list[LedgerRow]:
     window = (growth.start_s, growth.end_s)
     levels: dict[str, tuple[float, float]] = {
         "mapped-files": _levels(process.time_s, process.file_bytes, window),
@@ -75,7 +64,7 @@ def _of_process(recording: Recording, growth: TreeGrowth, process: ProcessGrowth
     }
     private = _levels(process.time_s, process.private_bytes, window)
     lived = max(window[0], float(process.time_s[0])), min(window[1], float(process.time_s[-1]))
-    levels.update(_inside(recording, process, lived, private))
+    levels.update(_inside(process, lived, private))
     start_bytes, end_bytes = (_whole(process, at_s) for at_s in window)
     if not start_bytes:  # not yet born: all that it holds is growth
         levels = {account: (0.0, end) for account, (_, end) in levels.items()}
@@ -97,13 +86,13 @@ def _levels(time_s: Floats, value_bytes: Floats, window: tuple[float, float]) ->
 
 
 def _inside(
-    recording: Recording, process: ProcessGrowth, window: tuple[float, float], private: tuple[float, float]
+    process: ProcessGrowth, window: tuple[float, float], private: tuple[float, float]
 ) -> dict[str, tuple[float, float]]:
     """Accounts only the process itself can tell: start and end of each; empty without its sentinels and takes."""
-    sentinels = _before_letting_go(rows_of(recording.tables["sentinels"], process), window)
+    sentinels = _before_letting_go(process.rows("sentinels"), window)
     in_use = _at_ends(sentinels, "malloc_in_use_bytes", window)
     free = _at_ends(sentinels, "malloc_free_bytes", window)
-    takes = rows_of(recording.tables["takes"], process)
+    takes = process.rows("takes")
     takes = without_last(takes, takes)
     gained = private[1] - private[0]
     levels: dict[str, tuple[float, float]] = {}

@@ -1,20 +1,19 @@
 """The limits of a recorded job: how near it came to each, and when the next one will be reached.
 
-A forecast needs a trend that was judged to go on (``_growth``, ``_trend``); from a start-up, a step or an accident of
-the last minute there is none.
+A forecast needs a trend that was judged to go on; from a start-up, a step or an accident of the last minute there is
+none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...units import format_bytes, format_count, format_duration
-from ..growth.processes import rows_of
-from ..growth.tree import TreeGrowth, tree_growth
+from ..growth.tree import TreeGrowth
 from ..series.arithmetic import Floats, level_at
 from ..series.trend import GROWING, Trend, judge
 from ..tables import int_of, process_name
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 HOST, CGROUP, RLIMIT, DEV_SHM = "host", "cgroup", "rlimit", "dev-shm"
 _OF_MEMORY = (HOST, CGROUP)
 _RLIMITS = {"rlimit-as": "RLIMIT_AS", "rlimit-data": "RLIMIT_DATA"}
-_CACHE = "_limits"
 _LEAST_STEPS = 20  # fewer are too coarse a clock
 
 
@@ -96,29 +94,25 @@ class Forecast:
 
 
 def limits(recording: Recording) -> list[Limit]:
-    """Every limit that was sampled; computed once per recording."""
-    known: list[Limit] | None = recording.__dict__.get(_CACHE)
-    if known is None:
-        found = (*_host(recording), *_cgroups(recording), *_rlimits_and_shm(recording), *_gpus(recording))
-        known = recording.__dict__[_CACHE] = [limit for limit in found if limit.time_s.size]
-    return known
+    """Every limit that was sampled."""
+    found = (*_host(recording), *_cgroups(recording), *_rlimits_and_shm(recording), *_gpus(recording))
+    return [limit for limit in found if limit.time_s.size]
 
 
-def nearest(recording: Recording) -> Limit | None:
+def nearest(limits: Sequence[Limit]) -> Limit | None:
     """Of the limits on all that the job holds, the one that left least room."""
-    of_memory = [limit for limit in limits(recording) if limit.is_of_memory]
+    of_memory = [limit for limit in limits if limit.is_of_memory]
     return min(of_memory, key=lambda limit: limit.least_room_bytes, default=None)
 
 
-def forecast(recording: Recording) -> Forecast | None:
+def forecast(limits: Sequence[Limit], growth: TreeGrowth) -> Forecast | None:
     """The limit that will be reached first; None where nothing grows towards one."""
-    found = [forecast_of(recording, limit) for limit in limits(recording)]
+    found = [forecast_of(limit, growth) for limit in limits]
     return min((f for f in found if f is not None), key=lambda f: f.seconds, default=None)
 
 
-def forecast_of(recording: Recording, limit: Limit) -> Forecast | None:
+def forecast_of(limit: Limit, growth: TreeGrowth) -> Forecast | None:
     """When this one will be reached; None where nothing grows towards it."""
-    growth = tree_growth(recording)
     if limit.is_of_memory:
         trend = _tree_trend(growth)
     else:
@@ -129,7 +123,7 @@ def forecast_of(recording: Recording, limit: Limit) -> Forecast | None:
     at_end_s = min(trend.end_s, float(limit.time_s[-1]))
     room = max(0.0, float(limit.limit_bytes[-1]) - level_at(limit.time_s, limit.used_bytes, at_end_s))
     low_s, seconds, high_s = (room / slope for slope in (trend.slope_high, trend.slope_per_s, trend.slope_low))
-    step = _step_in(recording, growth, seconds)
+    step = _step_in(growth, seconds)
     return Forecast(limit, seconds, min(low_s, seconds), max(high_s, seconds), trend.slope_per_s, step)
 
 
@@ -142,11 +136,11 @@ def _tree_trend(growth: TreeGrowth) -> Trend | None:
     return next((t for t in trends if t.verdict == GROWING and (t.start_s, t.end_s) == window), None)
 
 
-def _step_in(recording: Recording, growth: TreeGrowth, seconds: float) -> int | None:
+def _step_in(growth: TreeGrowth, seconds: float) -> int | None:
     """The training step of then, if steps go on as in the judged window."""
     if growth.main is None:
         return None
-    rows = rows_of(recording.tables["sentinels"], growth.main)
+    rows = growth.main.rows("sentinels")
     rows = rows[rows["step"].notna() & rows["time_s"].between(growth.start_s, growth.end_s)]
     if len(rows) < 2:
         return None

@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...findings import BudgetRow
-from ..growth.processes import rows_of
-from ..growth.tree import TreeGrowth, tree_growth
+from ..growth.tree import TreeGrowth
 from ..series.arithmetic import level_at
 from ..tables import without_last
 
@@ -37,13 +36,12 @@ _REST = "not-tensors"
 _MOST_PROCESSES = 4
 
 
-def tensor_budget(recording: Recording) -> list[BudgetRow]:
+def tensor_budget(recording: Recording, growth: TreeGrowth) -> list[BudgetRow]:
     """Rows by process, the largest tensors first, then device, moment and account; empty without an inventory."""
     table = recording.tables["tensors"]
     table = table[table["path"].isna() & table["pid"].notna()]
     if not len(table):
         return []
-    growth = tree_growth(recording)
     pids = [int(pid) for pid in table["pid"].unique()]
     budgets = [_of_process(recording, growth, pid, table[table["pid"] == pid]) for pid in pids]
     budgets.sort(key=lambda rows: -sum(row.bytes for row in rows if row.account != _REST))
@@ -54,7 +52,7 @@ def _of_process(recording: Recording, growth: TreeGrowth, pid: int, rows: pd.Dat
     process = growth.process(pid)
     if process is None:
         return []
-    takes = rows_of(recording.tables["takes"], process)
+    takes = process.rows("takes")
     at_work = without_last(takes, takes)["take"]
     inventories = rows[(rows["moment"] == "take") & rows["take"].isin(at_work)]
     found = []

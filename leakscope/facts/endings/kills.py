@@ -14,7 +14,7 @@ import pandas as pd
 
 from .counters import Counter, of_cgroup, of_host
 from .match import POSSIBLE, Clock, Match, match, same_cgroup
-from .members import Member, members
+from .members import Member
 
 if TYPE_CHECKING:
     from ...oom import OomEvent
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 BY_COUNTER, UNSEEN_END, NOT_IN_TREE = 0.9, 0.8, 0.6
 SURE = 0.5  # below, a kill is a possibility and no verdict
-_CACHE = "_oom_kills"
 _FIRST_TO_GO = 1000  # oom_score_adj
 # The kernel's log has a clock of its own, which runs away from CLOCK_MONOTONIC: by half a second in 1,000 at most. Of
 # lines that were read as they came it is known how far, but for the time between two looks.
@@ -71,17 +70,9 @@ class Kills:
         return any(k.victim is not None and k.victim.is_root for k in self.sure)
 
 
-def kills(recording: Recording) -> Kills:
-    """The kills of a recording; found once."""
-    known: Kills | None = recording.__dict__.get(_CACHE)
-    if known is None:
-        known = _kills(recording)
-        recording.__dict__[_CACHE] = known
-    return known
-
-
-def _kills(recording: Recording) -> Kills:
-    host, everyone = of_host(recording), members(recording)
+def kills(recording: Recording, everyone: Sequence[Member]) -> Kills:
+    """Which of the job's processes were killed, by all that the recording says."""
+    host = of_host(recording)
     log = _read_log(recording)
     matches = match(log.events, everyone, log.clock)
     cgroups = {c: of_cgroup(recording, c) for c in sorted({m.cgroup for m in everyone if m.cgroup})}

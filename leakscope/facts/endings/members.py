@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from ..processes.table import processes
+from ..processes.table import Process
 from ..tables import int_of, process_name, text_of
 
 if TYPE_CHECKING:
@@ -50,9 +51,9 @@ class Member:
         return self.died_s != float("inf") and self.exit_code is None and self.exit_signal is None
 
 
-def members(recording: Recording) -> list[Member]:
+def members(recording: Recording, everyone: Sequence[Process]) -> list[Member]:
     """Every process of the tree, by birth."""
-    roles = {(p.pid, round(p.born_s, 3)): p.role for p in processes(recording)}
+    roles = {(p.pid, round(p.born_s, 3)): p.role for p in everyone}
     start_ns = int(recording.meta["start_mono_ns"])
     samples = recording.tables["process_samples"]
     samples = samples[samples["rss_bytes"].fillna(0) > 0]  # one that is exiting shows as empty

@@ -5,18 +5,18 @@ from __future__ import annotations
 from ..series.arithmetic import Floats
 from ..series.trend import GROWING
 from .processes import ProcessGrowth
-from .question import Case, Opinion
+from .question import Opinion, Question
 
 
 def by_process(
-    case: Case,
+    question: Question,
     *,
     min_life: float = 0.6,  # of the run: growth of a short-lived worker ends with the worker
     max_missing: float = 0.1,  # of the run, at its end: later, and it did not live to see it
 ) -> Opinion | None:
     """The process that gained most of those that grow and last."""
-    growing = [p for p in case.processes if p.trend.verdict == GROWING]
-    lasting = [p for p in growing if _lasts(p, case.time_s, min_life, max_missing)]
+    growing = [p for p in question.processes if p.trend.verdict == GROWING]
+    lasting = [p for p in growing if _lasts(p, question.time_s, min_life, max_missing)]
     if not lasting:
         return None
     grower = max(lasting, key=lambda p: p.trend.growth_bytes)

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..series.arithmetic import Floats
 from ..series.trend import FLAT, GROWING, judge
-from .question import Case, Opinion
+from .question import Opinion, Question
 
 _LEAST_STEPS = 20  # fewer are too coarse a clock
 _LIKE_BEFORE = 0.35  # of what a step leaked before: levels of three stretches are no better known than that
@@ -16,15 +16,15 @@ _STRETCHES = ((0.0, 0.15), (0.55, 0.75), (0.85, 1.0))  # of the samples: wide en
 
 
 def by_step(
-    case: Case,
+    question: Question,
     *,
     # Steps of the last third of the time over those of the first; above it time is as good a clock.
     max_pace: float = 0.6,
     max_pace_undecided: float = 0.9,  # enough where time alone cannot tell
 ) -> Opinion | None:
     """The trend by the steps of the worker; its moments are told in seconds."""
-    rows = case.sentinels[case.sentinels["step"].notna()]
-    time_s, held = case.time_s, case.held_bytes
+    rows = question.sentinels[question.sentinels["step"].notna()]
+    time_s, held = question.time_s, question.held_bytes
     if len(rows) < 8 or time_s.size < 2:
         return None
     at_s, step = rows["time_s"].to_numpy(dtype=np.float64), rows["step"].to_numpy(dtype=np.float64)
@@ -35,7 +35,7 @@ def by_step(
     steps = np.interp(time_s, at_s, step)
     if steps[-1] - steps[0] < _LEAST_STEPS:
         return None
-    slow = max_pace if case.trend.verdict == FLAT else max_pace_undecided
+    slow = max_pace if question.trend.verdict == FLAT else max_pace_undecided
     if not _slowed_down(time_s, at_s, step, slow) or not _goes_on(time_s, held, steps):
         return None
     seconds_per_step = (time_s[-1] - time_s[0]) / (steps[-1] - steps[0])

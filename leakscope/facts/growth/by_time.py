@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ..series.trend import GROWING
-from .question import Case, Opinion
+from .question import Opinion, Question
 
 
-def by_time(case: Case) -> Opinion | None:
+def by_time(question: Question) -> Opinion | None:
     """The tree's own trend."""
-    trend = case.trend
+    trend = question.trend
     return Opinion(trend.reason, trend.start_s, trend.end_s) if trend.verdict == GROWING else None

@@ -12,21 +12,21 @@ import numpy as np
 
 from ..series.arithmetic import Floats
 from ..series.trend import GROWING, judge
-from .question import Case, Opinion
+from .question import Opinion, Question
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 def hidden(
-    case: Case,
+    question: Question,
     *,
     min_samples: int = 10,  # the allocators are asked once a second
     min_refilled: float = 0.7,  # of the growth: had to be free before; the rest would be pages that nobody ever touched
 ) -> Opinion | None:
     """The trend of what the worker has in use, where that grows into memory that was resident and free before."""
-    at_s, in_use, free = in_use_of(case.sentinels)
-    time_s, held_bytes = case.worker.time_s, case.worker.held_bytes
+    at_s, in_use, free = in_use_of(question.sentinels)
+    time_s, held_bytes = question.worker.time_s, question.worker.held_bytes
     if at_s.size < 2 or not time_s.size:
         return None
     trend = judge(at_s, in_use, min_samples=min_samples)

@@ -8,7 +8,7 @@ proportional set size where the recorder read it; between two readings the share
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -43,6 +43,7 @@ class ProcessGrowth:
     exit_s: float = float("inf")
     first_step_s: float | None = None
     is_hidden: bool = False  # ``growth_bytes`` is what came into use of memory that had been freed before
+    tables: Mapping[str, pd.DataFrame] = field(default_factory=dict, repr=False)
 
     @property
     def held_bytes(self) -> Floats:
@@ -51,6 +52,10 @@ class ProcessGrowth:
     @property
     def label(self) -> str:
         return f"{self.name}[{self.pid}]"
+
+    def rows(self, table: str) -> pd.DataFrame:
+        """Its own rows of a table that has pid and start_ticks, by time."""
+        return rows_of(self.tables[table], self)
 
     def within(self, start_s: float, end_s: float) -> ProcessGrowth:
         """The same process, its ``growth_bytes`` what it gained between two moments."""
@@ -133,6 +138,7 @@ def _process(
         judge(time_s, private + shared, started_s=first_step_s),
         exit_s=exit_s,
         first_step_s=first_step_s,
+        tables=recording.tables,
     )
 
 

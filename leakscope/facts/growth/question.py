@@ -12,7 +12,7 @@ import pandas as pd
 
 from ..series.arithmetic import Floats
 from ..series.trend import DRIFT_BYTES, Trend, judge
-from .processes import ProcessGrowth, alive_in, rounds_of, rows_of
+from .processes import ProcessGrowth, alive_in, rounds_of
 
 if TYPE_CHECKING:
     from ...storage import Recording
@@ -21,7 +21,7 @@ _NOT_REGAINED = 0.75  # of what there was before a kill: less, and nobody went o
 
 
 @dataclass(frozen=True, eq=False)
-class Case:
+class Question:
     """The tree's ``held_bytes`` at ``time_s``, all processes added up, and its ``trend`` over time.
 
     ``worker`` is the process that holds most when it is last seen: its steps and its end are those of the job.
@@ -49,7 +49,7 @@ class Opinion:
     hidden_bytes: int | None = None
 
 
-def case_of(recording: Recording, processes: Sequence[ProcessGrowth]) -> Case:
+def question_of(recording: Recording, processes: Sequence[ProcessGrowth]) -> Question:
     """**Errors** ValueError where there is no process."""
     worker = max(processes, key=lambda p: float(p.held_bytes[-1]))
     time_s, held = _sum(processes)
@@ -59,7 +59,7 @@ def case_of(recording: Recording, processes: Sequence[ProcessGrowth]) -> Case:
         time_s, held = time_s[at_work], held[at_work]
     drift_bytes = DRIFT_BYTES * (1 + max(1, sum(_lasts(p, time_s) for p in processes)))
     trend = judge(time_s, held, started_s=worker.first_step_s, min_growth_bytes=drift_bytes)
-    return Case(processes, worker, rows_of(recording.tables["sentinels"], worker), time_s, held, trend)
+    return Question(processes, worker, worker.rows("sentinels"), time_s, held, trend)
 
 
 def _lasts(process: ProcessGrowth, time_s: Floats) -> bool:

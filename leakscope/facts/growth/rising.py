@@ -13,7 +13,7 @@ import numpy as np
 from ...units import format_bytes
 from ..heap.paths import Accumulation, Floats, Heap, accumulations, heap, user_place
 from ..series.trend import DRIFT_BYTES
-from .question import Case
+from .question import Question
 
 if TYPE_CHECKING:
     from ...storage import Recording
@@ -23,7 +23,7 @@ _SETTLED = 0.1  # of the run: what is filled before is start-up
 
 def rising(
     recording: Recording,
-    case: Case,
+    question: Question,
     *,
     min_inventories: int = 4,  # of fewer that vary by chance one in six, or two, would rise all the time
     min_span: float = 0.4,  # of the run: between the first and the last of them
@@ -32,13 +32,13 @@ def rising(
     min_late_pace: float = 0.5,  # of the usual one, kept up in the last interval: a cache that fills becomes slower
 ) -> str | None:
     """Why it is not certain that the worker's memory stands; None where no holder rises all the time."""
-    begin_s, end_s = float(case.time_s[0]), float(case.time_s[-1])
-    inventory = heap(recording, case.worker.pid, begin_s + _SETTLED * (end_s - begin_s), end_s)
+    begin_s, end_s = float(question.time_s[0]), float(question.time_s[-1])
+    inventory = heap(recording, question.worker.pid, begin_s + _SETTLED * (end_s - begin_s), end_s)
     if inventory is None or len(inventory.takes) < min_inventories:
         return None
     if inventory.time_s[-1] - inventory.time_s[0] < min_span * (end_s - begin_s):
         return None
-    first, last = np.interp(inventory.time_s[[0, -1]], case.worker.time_s, case.worker.held_bytes)
+    first, last = np.interp(inventory.time_s[[0, -1]], question.worker.time_s, question.worker.held_bytes)
     found = [
         one
         for one in accumulations(inventory.roots, min_growth_bytes)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...units import format_bytes
-from .processes import ProcessGrowth, rows_of
+from .processes import ProcessGrowth
 
 if TYPE_CHECKING:
     from ...storage import Recording
@@ -29,7 +29,7 @@ def settling(
     Batches of ever other size do this for a while: the largest so far sets the mark.
     """
     growth_bytes = process.growth_bytes
-    rows = rows_of(recording.tables["sentinels"], process).dropna(subset=_COLUMNS)
+    rows = process.rows("sentinels").dropna(subset=_COLUMNS)
     rows = rows[rows["time_s"].between(*window_s)]
     if len(rows) < 6 or growth_bytes > max_share * float(process.held_bytes[-1]):
         return None

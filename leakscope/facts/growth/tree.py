@@ -22,20 +22,19 @@ from .by_step import by_step
 from .by_time import by_time
 from .hidden import hidden
 from .processes import ProcessGrowth, process_growths
-from .question import Case, Opinion, case_of
+from .question import Opinion, Question, question_of
 from .rising import rising
 from .slack import settling
 
 if TYPE_CHECKING:
     from ...storage import Recording
 
-Judge = Callable[[Case], "Opinion | None"]
+Judge = Callable[[Question], "Opinion | None"]
 Brake = Callable[["Recording", ProcessGrowth, "tuple[float, float]"], "str | None"]
 
 JUDGES: tuple[Judge, ...] = (by_time, by_process, by_step, hidden)
 BRAKES: tuple[Brake, ...] = (bounded, settling)
 
-_CACHE = "_tree_growth"
 _MOSTLY = 0.5  # of the tree's growth: less, and that of one process may end while the tree goes on
 _NO_SAMPLES = Trend(CANNOT_TELL, "no memory samples in this recording")
 
@@ -72,40 +71,33 @@ class TreeGrowth:
 
 
 def tree_growth(recording: Recording) -> TreeGrowth:
-    """Trends of every process and of their sum, and the verdict on them; computed once per recording."""
-    known: TreeGrowth | None = recording.__dict__.get(_CACHE)
-    if known is None:
-        known = recording.__dict__[_CACHE] = _tree_growth(recording)
-    return known
-
-
-def _tree_growth(recording: Recording) -> TreeGrowth:
+    """Trends of every process and of their sum, and the verdict on them."""
     processes = process_growths(recording)
     if not processes:
         nothing = np.empty(0)
         return TreeGrowth(None, _NO_SAMPLES.reason, _NO_SAMPLES, 0.0, 0.0, 0, nothing, nothing)
-    case = case_of(recording, processes)
-    trend = case.trend
-    opinion = next((opinion for judge in JUDGES if (opinion := judge(case)) is not None), None)
+    question = question_of(recording, processes)
+    trend = question.trend
+    opinion = next((opinion for judge in JUDGES if (opinion := judge(question)) is not None), None)
     window_s = (trend.start_s, trend.end_s) if opinion is None else (opinion.start_s, opinion.end_s)
-    measured = _measured(case, opinion, window_s)
+    measured = _measured(question, opinion, window_s)
     growth = sum(p.growth_bytes for p in measured)
     leaking: bool | None
     if opinion is None:
-        hint = rising(recording, case) if trend.verdict == FLAT else None
+        hint = rising(recording, question) if trend.verdict == FLAT else None
         leaking = False if trend.verdict == FLAT and hint is None else None
         reason = hint or trend.reason
     else:
         doubt = _doubt(recording, opinion, measured[0], growth)
         leaking, reason = (True, opinion.reason) if doubt is None else (None, doubt)
-    return TreeGrowth(leaking, reason, trend, *window_s, growth, case.time_s, case.held_bytes, tuple(measured))
+    return TreeGrowth(leaking, reason, trend, *window_s, growth, question.time_s, question.held_bytes, tuple(measured))
 
 
-def _measured(case: Case, opinion: Opinion | None, window_s: tuple[float, float]) -> list[ProcessGrowth]:
+def _measured(question: Question, opinion: Opinion | None, window_s: tuple[float, float]) -> list[ProcessGrowth]:
     """The processes with what each gained in the window, the most first."""
-    measured = {id(p): p.within(*window_s) for p in case.processes}
+    measured = {id(p): p.within(*window_s) for p in question.processes}
     if opinion is not None and opinion.hidden_bytes is not None:
-        worker = id(case.worker)
+        worker = id(question.worker)
         measured[worker] = replace(measured[worker], growth_bytes=opinion.hidden_bytes, is_hidden=True)
     return sorted(measured.values(), key=lambda p: (-p.growth_bytes, p.pid))
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..growth.processes import ProcessGrowth, rows_of
+from ..code.index import Source
+from ..growth.processes import ProcessGrowth
 from ..growth.sharing import copied_by_takes
 from ..growth.tree import TreeGrowth
 from ..series.arithmetic import Floats, level_at
@@ -21,7 +22,7 @@ from ..series.trend import GROWING
 from ..tables import int_of, text_of
 from ..where.inherited import Inherited, inherited
 from .forked_copies import Copies, most_copied
-from .table import DATALOADER_WORKER, Process, processes
+from .table import DATALOADER_WORKER, Process
 from .worker_code import Code, dataset_name
 
 if TYPE_CHECKING:
@@ -96,13 +97,18 @@ class Group:
         return bool(self.alive) and (self.carries_growth or any(m.trend.verdict == GROWING for m in members))
 
 
-def loader_groups(recording: Recording, growth: TreeGrowth, code: Code) -> list[Group]:
+def loader_groups(
+    recording: Recording, growth: TreeGrowth, everyone: Sequence[Process], code: Code, sources: Sequence[Source]
+) -> list[Group]:
+    """Workers by the process they work for; each worker read with its parent and the data it was given."""
     parents: dict[int, list[Process]] = defaultdict(list)
-    known = {process.pid: process for process in processes(recording)}
+    known = {process.pid: process for process in everyone}
     for process in known.values():
         if process.role == DATALOADER_WORKER and process.growth is not None:
             parents[process.ppid].append(process)
-    return [_group(recording, growth, code, known.get(ppid), workers) for ppid, workers in sorted(parents.items())]
+    return [
+        _group(recording, growth, code, sources, known.get(ppid), workers) for ppid, workers in sorted(parents.items())
+    ]
 
 
 def _alive(workers: list[Process], end_s: float) -> list[Process]:
@@ -116,6 +122,7 @@ def _group(
     recording: Recording,
     growth: TreeGrowth,
     code: Code,
+    sources: Sequence[Source],
     forker: Process | None,
     workers: list[Process],
 ) -> Group:
@@ -127,10 +134,10 @@ def _group(
     parent = growth.process(ppid)
     known = dataset_name(text_of(loader, "dataset_type"))
     datasets = (known,) if known and code.defines(known) else tuple(code.datasets())
-    gains = [_gains(recording, growth, worker, worker) for worker in alive]
+    gains = [_gains(growth, worker, worker) for worker in alive]
     copied = [copied for _, copied in gains]
     if parent is not None and alive:
-        copied.append(_gains(recording, growth, parent, alive[0])[1])  # no longer shared with whoever has copied it
+        copied.append(_gains(growth, parent, alive[0])[1])  # no longer shared with whoever has copied it
     takes = copied_by_takes(recording.tables["takes"], recording.tables["processes"]).get(ppid, ())
     first_s, last_s = min(worker.born_s for worker in workers), max(worker.died_s for worker in workers)
     return Group(
@@ -143,7 +150,7 @@ def _group(
         loader=loader,
         datasets=datasets,
         data=_data(recording, trainer, datasets),
-        inherited=inherited(recording, trainer, first_s, last_s),
+        inherited=inherited(recording, sources, trainer, first_s, last_s),
         carries_growth=_carries(growth, alive),
     )
 
@@ -165,22 +172,20 @@ def _pids(text: Any) -> list[int]:
     return [int(pid) for pid in text.split(",") if pid] if isinstance(text, str) else []
 
 
-def _gains(
-    recording: Recording, growth: TreeGrowth, process: ProcessGrowth, worker: ProcessGrowth
-) -> tuple[float, float]:
+def _gains(growth: TreeGrowth, process: ProcessGrowth, worker: ProcessGrowth) -> tuple[float, float]:
     """(own, copied) bytes a process gained in the judged window while a worker lived, the worker's start left out."""
     lived_s = float(worker.time_s[-1] - worker.time_s[0])
     settled_s = float(worker.time_s[0]) + min(_WARM_UP_S, _WARM_UP_LIFE * lived_s)
     window = max(growth.start_s, settled_s), min(growth.end_s, float(worker.time_s[-1]))
     start, end = (level_at(process.time_s, process.held_bytes, at_s) for at_s in window)
-    time_s, pages = _pages(recording, process)
+    time_s, pages = _pages(process)
     added = level_at(time_s, pages, window[1]) - level_at(time_s, pages, window[0])
     own = min(max(0.0, added), max(0.0, end - start))
     return own, max(0.0, end - start - own)
 
 
-def _pages(recording: Recording, process: ProcessGrowth) -> tuple[Floats, Floats]:
-    rows = rows_of(recording.tables["process_samples"], process)
+def _pages(process: ProcessGrowth) -> tuple[Floats, Floats]:
+    rows = process.rows("process_samples")
     rows = rows[rows["anon_bytes"].notna()]
     pages = rows["anon_bytes"] + rows["shmem_bytes"].fillna(0)
     return rows["time_s"].to_numpy(dtype=np.float64), pages.to_numpy(dtype=np.float64)

@@ -16,14 +16,13 @@ import pandas as pd
 
 from ...findings import ProcessRow
 from ..growth.processes import ProcessGrowth
-from ..growth.tree import tree_growth
+from ..growth.tree import TreeGrowth
 from ..series.arithmetic import Floats, level_at
 from ..tables import int_of, process_name, text_of
 
 if TYPE_CHECKING:
     from ...storage import Recording
 
-_CACHE = "_processes"
 _IDLE_SHARE = 0.05  # of a core: a worker that waits in a poll loop uses less
 _END_S = 1.0  # helpers end a moment before or after the process they work for
 _SHOWN = 12
@@ -87,15 +86,6 @@ class Process:
         return self.busy_share(start_s, end_s) < _IDLE_SHARE
 
 
-def processes(recording: Recording) -> list[Process]:
-    """Every process of the tree, by birth; computed once per recording."""
-    known: list[Process] | None = recording.__dict__.get(_CACHE)
-    if known is None:
-        known = _processes(recording)
-        recording.__dict__[_CACHE] = known
-    return known
-
-
 def series(rows: pd.DataFrame, column: str) -> tuple[Floats, Floats]:
     """Times and values of a column where it was read."""
     rows = rows[rows[column].notna()]
@@ -128,16 +118,15 @@ def added_bytes(process: Process, start_s: float, end_s: float) -> float:
     return max(0.0, level_at(time_s, anon, end_s) - level_at(time_s, anon, start_s))
 
 
-def process_rows(recording: Recording) -> list[ProcessRow]:
+def process_rows(everyone: Sequence[Process], tree: TreeGrowth) -> list[ProcessRow]:
     """One row for each role and program, those with most memory first.
 
     Figures are of the moment at which the whole tree held most, so that rows add up to what there was; a role that was
     not alive then shows what it had at its own most.
     """
     groups: dict[tuple[str, str], list[Process]] = defaultdict(list)
-    for process in processes(recording):
+    for process in everyone:
         groups[process.role, process.name].append(process)
-    tree = tree_growth(recording)
     end_s = float(tree.time_s[-1]) if tree.time_s.size else 0.0
     peak_s = _most_s(tree.time_s, _without_spikes(tree.held_bytes))
     rows = [_row(name, role, members, peak_s, end_s) for (role, name), members in groups.items()]
@@ -188,9 +177,10 @@ def _row(name: str, role: str, members: list[Process], peak_s: float, end_s: flo
     )
 
 
-def _processes(recording: Recording) -> list[Process]:
+def processes(recording: Recording, growth: TreeGrowth) -> list[Process]:
+    """Every process of the tree, by birth."""
     told = _roles_told(recording)
-    growth = {(p.pid, p.start_ticks): p for p in tree_growth(recording).processes}
+    grown = {(p.pid, p.start_ticks): p for p in growth.processes}
     found = []
     samples = {
         (int(rows["pid"].iloc[0]), int(rows["start_ticks"].iloc[0])): rows.sort_values("time_s", kind="stable")
@@ -212,7 +202,7 @@ def _processes(recording: Recording) -> list[Process]:
                 exit_code=int_of(row, "exit_code"),
                 exit_signal=int_of(row, "exit_signal"),
                 samples=samples.get(key, none),
-                growth=growth.get(key),
+                growth=grown.get(key),
             )
         )
     return sorted(found, key=lambda process: (process.born_s, process.pid))

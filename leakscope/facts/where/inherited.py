@@ -6,16 +6,17 @@ numbers apart from the object, and stay shared.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..code.adding import Holder, Line, adding_lines
+from ..code.index import Source
 from ..heap.paths import NAMING_EDGES, Place
 from ..tables import text_of
 from .holders import holder_name, holder_of
-from .sources import sources_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,7 +37,9 @@ class Inherited:
     line: Line | None
 
 
-def inherited(recording: Recording, pid: int, start_s: float, end_s: float) -> Inherited | None:
+def inherited(
+    recording: Recording, sources: Sequence[Source], pid: int, start_s: float, end_s: float
+) -> Inherited | None:
     """Of a parent whose forks lived between these moments, by the inventory that saw most of it then, or before."""
     rows = recording.tables["holders"]
     rows = rows[(rows["pid"] == pid) & (rows["time_s"] <= end_s)]
@@ -54,7 +57,7 @@ def inherited(recording: Recording, pid: int, start_s: float, end_s: float) -> I
     holder = holder_of(record)
     size = np.array([float(row["object_bytes"])])
     place = Place(str(row["path"]), str(row["type_name"]), record, size, size, size, size, size)
-    line = next(iter(adding_lines(sources_of(recording), holder)), None)
+    line = next(iter(adding_lines(sources, holder)), None)
     return Inherited(holder_name(place), float(size[0]), place.path, holder, line)
 
 

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..code.adding import Line, Source
-from ..growth.processes import ProcessGrowth, rows_of
+from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ...storage import Recording
 
 _PACKAGES = re.compile(r"(?:site|dist)-packages/([^/.]+)")
 # A thread that stands here grows nothing: what grew while it was seen here, grew between two looks.
@@ -57,12 +56,10 @@ class GrowthLine:
     stack: str
 
 
-def growth_lines(
-    recording: Recording, growth: TreeGrowth, process: ProcessGrowth, sources: Sequence[Source]
-) -> list[GrowthLine]:
+def growth_lines(growth: TreeGrowth, process: ProcessGrowth, sources: Sequence[Source]) -> list[GrowthLine]:
     """Lines under which memory in use grew in the judged window, the most first."""
     texts = {source.file: source.text.splitlines() for source in sources}
-    ends = growth_stacks(recording, growth, process)
+    ends = growth_stacks(growth, process)
     if not len(ends):
         return []
     ends = _in_files(ends, texts)
@@ -103,9 +100,9 @@ def share_at(lines: Sequence[GrowthLine], places: Iterable[Line]) -> float:
     return sum(line.share for line in lines if (line.file, line.line) in wanted)
 
 
-def growth_stacks(recording: Recording, growth: TreeGrowth, process: ProcessGrowth) -> pd.DataFrame:
+def growth_stacks(growth: TreeGrowth, process: ProcessGrowth) -> pd.DataFrame:
     """One row for each stack of calls; ``bytes``: what memory in use grew in the judged window while it was seen."""
-    rows = rows_of(recording.tables["growth_stacks"], process)
+    rows = process.rows("growth_stacks")
     rows = rows[rows["time_s"] <= growth.end_s + 5.0]  # written at a flush, 5 s apart
     if not len(rows):
         return rows.assign(bytes=0.0)
