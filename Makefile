@@ -107,6 +107,7 @@ fuzz-objects: $(VENV)/installed-test
 
 docs: $(VENV)/installed-test
 	@$(RUN) -m tests.test_docs
+	@$(RUN) -m tests.architecture
 	@git status --short -- README.md docs
 
 bench: $(VENV)/installed-test
