@@ -204,10 +204,11 @@ RECORD_OPTIONS: tuple[Option, ...] = (
            "Where memory grows outside Python, trace native calls with memray for a while (needs memray in the job).",
            None),
     Option(("--pss-interval",), "pss_interval_s", "TIME", "auto",
-           "Time between readings of proportional memory (PSS). auto: 10s, longer where a reading is slow.", _period_or_auto),
+           "Time between readings of proportional memory (PSS). auto: 10s, longer where a reading is slow.",
+           _period_or_auto),
     Option(("--max-overhead",), "max_overhead_fraction", "PERCENT", "1%",
-           "Overhead limit: snapshots as a share of each process's time, the recorder as a share of one core. Short runs "
-           "may use two minutes' worth at once.", _percent),
+           "Overhead limit: snapshots as a share of each process's time, the recorder as a share of one core. Short "
+           "runs may use two minutes' worth at once.", _percent),
     Option(("--max-pause",), "max_pause_s", "TIME", "100ms",
            "Longest pause that a snapshot may cause. A larger heap is read only in part, and the report says so. The "
            "default is 250ms where torch is loaded and 1s where an optimizer steps.", _pause),
