@@ -8,11 +8,11 @@ This file imports nothing: the recorder and storage use ``journal`` and ``config
 
 def start(folder):
     """Begin in this process; ``folder`` is the one above ours. **Errors** any: the caller goes on without an agent."""
-    from . import address_space
+    from .native import address_space
 
     if address_space.is_scarce():
         return
-    from . import descriptors
+    from .native import descriptors
 
     taken = descriptors.take_low_ones()
     try:

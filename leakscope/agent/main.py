@@ -11,34 +11,15 @@ from _thread import allocate_lock, get_ident, get_native_id, start_new_thread
 from itertools import count
 from time import clock_gettime_ns, monotonic, sleep, thread_time, time_ns
 
-from . import (
-    collector,
-    config,
-    cuda,
-    doors,
-    experiments,
-    fatal_signals,
-    gradients,
-    hooks,
-    journal,
-    last_words,
-    level,
-    masking,
-    names,
-    native,
-    native_window,
-    pause,
-    peak,
-    phases,
-    quiet,
-    safepoint,
-    sentinels,
-    sharing,
-    tracked_segments,
-)
-from .memory import rss_bytes
+from . import config, journal, masking
+from .interpreter import collector, doors, names, quiet
+from .life import experiments, fatal_signals, hooks, last_words, phases, sentinels
+from .native import growth_stacks, native_window, tracked_segments
+from .native.memory import rss_bytes
 from .probes import compile_counters
-from .take import Take
+from .taking import level, pause, peak, safepoint, sharing
+from .taking.take import Take
+from .torch import cuda, gradients
 
 TICK_S = 0.5
 END_S = 1.0  # how long to wait for its last rows, or for the end of an inventory that it makes
@@ -105,7 +86,7 @@ class Agent(object):
         self.phases = phases.Phases(self._phase_began)
         self.peak = peak.Peak(self._look_at_peak)
         self.pending = safepoint.PendingCall(self._take_on_main_thread)
-        self.stacks = native.GrowthStacks()
+        self.stacks = growth_stacks.GrowthStacks()
         self.level = level.Level()
         self.native_window = native_window.NativeWindow(folder, self.note) if options["native"] else None
         self.user_step = None
@@ -288,7 +269,7 @@ class Agent(object):
         if now - waits_since > safepoint.PATIENCE_S:
             self._take_here()
             return
-        for _ in range(ASKS):  # a burst of looks (native.py) may just have asked for a call of its own, which runs now
+        for _ in range(ASKS):  # a burst of looks (GrowthStacks) may just have asked for its own call, which runs now
             if self.pending.ask():
                 return
             sleep(ASK_AGAIN_S)
@@ -631,7 +612,7 @@ class Agent(object):
             self.wanted = self.rss_at_take = None
             self.take_number = self.failed_takes = 0
             self.memory = {}
-            self.stacks = native.GrowthStacks()  # what grew before is the parent's
+            self.stacks = growth_stacks.GrowthStacks()  # what grew before is the parent's
             self.budget = self._new_budget()
             self.has_said_refusal = False
             self.writing = allocate_lock()

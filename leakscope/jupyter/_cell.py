@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from ..agent import names, openers, roots
-from ..agent.allocators import malloc_in_use_bytes
-from ..agent.memory import rss_bytes
-from ..agent.walk import Walk
+from ..agent.interpreter import names
+from ..agent.native.allocators import malloc_in_use_bytes
+from ..agent.native.memory import rss_bytes
+from ..agent.walking import openers, roots
+from ..agent.walking.walk import Walk
 from ..units import format_bytes, format_count
 from ._html import growth_html
 

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ..agent import names, openers, roots
+from ..agent.interpreter import names
 from ..agent.journal import Journal
 from ..agent.probes import holders
-from ..agent.walk import Walk
+from ..agent.walking import openers, roots
+from ..agent.walking.walk import Walk
 from ..schema import SCHEMA_VERSION
 from ..units import format_bytes
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from leakscope.agent.frozen import FrozenCount
+from leakscope.agent.interpreter.frozen import FrozenCount
 
 from .staging import rows, run, stage
 
@@ -513,7 +513,7 @@ for _ in range(5):
 
 PENDING_UNDER_A_PROFILER = """
 import sys, threading, time
-from leakscope.agent import safepoint
+from leakscope.agent.taking import safepoint
 
 def later(): pass
 def inner():
@@ -560,7 +560,7 @@ def test_what_closes_every_descriptor_gets_files_that_nobody_else_writes_to(tmp_
 
 PENDING_CALLS = """
 import sys
-from leakscope.agent import safepoint
+from leakscope.agent.taking import safepoint
 
 calls = []
 call = safepoint.PendingCall(lambda: calls.append(1))

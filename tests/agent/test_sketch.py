@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leakscope.agent import openers, sketch
-from leakscope.agent import walk as w
 from leakscope.agent.probes import data_forms
+from leakscope.agent.walking import openers, sketch
+from leakscope.agent.walking import walk as w
 
 COUNT = 2000
 WORDS = ["".join(random.Random(i).choices("abcdefghij", k=2 + i % 7)) for i in range(3000)]

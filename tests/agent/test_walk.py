@@ -24,9 +24,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from leakscope.agent import beyond, doors, names, openers, reading, roots, take
-from leakscope.agent import walk as w
-from leakscope.agent.sampling import VISIT_ALL
+from leakscope.agent.interpreter import doors, names, reading
+from leakscope.agent.taking import take
+from leakscope.agent.walking import beyond, openers, roots
+from leakscope.agent.walking import walk as w
+from leakscope.agent.walking.sampling import VISIT_ALL
 
 
 def census() -> names.ByClass:
@@ -157,7 +159,7 @@ MADE = {
 def test_what_is_made_as_the_program_runs_weighs_what_it_takes(made: str) -> None:
     text = f"""
 import dataclasses
-from leakscope.agent.memory import rss_bytes
+from leakscope.agent.native.memory import rss_bytes
 from tests.agent.test_walk import walked
 TEXT = "\\n".join(f"def rule_{{n}}(a, b):\\n    return (a + {{n}}.5) * b if a > {{n}} else b" for n in range(40))
 space, CODE = {{}}, compile(TEXT, "<rules>", "exec")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leakscope.agent import sketch
+from leakscope.agent.walking import sketch
 from leakscope.analyzers import analyze
 
 from .leaks import PID, MiB, trainer

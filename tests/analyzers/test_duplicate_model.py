@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from leakscope.agent.weights import fingerprint
+from leakscope.agent.torch.weights import fingerprint
 from leakscope.analyzers import analyze
 
 from .leaks import PID, trainer

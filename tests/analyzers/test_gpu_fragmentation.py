@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leakscope.agent.cuda import oom_text
+from leakscope.agent.torch.cuda import oom_text
 from leakscope.analyzers import analyze
 from leakscope.analyzers._gpu import all_ooms
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from leakscope.agent import address_space
+from leakscope.agent.native import address_space
 from leakscope.analyzers import _inside, analyze
 from tests.builders import RecordingBuilder
 

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from leakscope.agent import sentinels as agent_sentinels
+from leakscope.agent.life import sentinels as agent_sentinels
 from leakscope.analyzers import analyze
 from tests.builders import RecordingBuilder
 

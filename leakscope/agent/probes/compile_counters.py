@@ -8,7 +8,7 @@ import sys
 import types
 from _collections import deque
 
-from .. import names, reading
+from ..interpreter import names, reading
 
 TABLE = "compile_counters"
 

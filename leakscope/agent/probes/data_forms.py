@@ -1,6 +1,7 @@
 """Large containers of records and a sketch of what is in them, so that copies can be told later."""
 
-from .. import names, sketch
+from ..interpreter import names
+from ..walking import sketch
 
 TABLE = "data_forms"
 

@@ -6,7 +6,7 @@ class count its instances, frozen or not.
 
 import sys
 
-from .. import names
+from ..interpreter import names
 
 TABLE = "orphans"
 

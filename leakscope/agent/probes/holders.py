@@ -2,8 +2,9 @@
 
 import types
 
-from .. import names, openers
-from ..autograd import AutogradGraph
+from ..interpreter import names
+from ..torch.autograd import AutogradGraph
+from ..walking import openers
 
 TABLE = "holders"
 

@@ -1,6 +1,6 @@
 """Objects by type that the collector tracks: the census."""
 
-from .. import names
+from ..interpreter import names
 
 TABLE = "object_types"
 

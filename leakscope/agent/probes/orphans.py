@@ -11,7 +11,9 @@ import sys
 import types
 from time import thread_time
 
-from .. import autograd, heap, names, reading, referrers
+from ..interpreter import names, reading
+from ..torch import autograd
+from ..walking import heap, referrers
 
 TABLE = "orphans"
 

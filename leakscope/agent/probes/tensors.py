@@ -1,6 +1,6 @@
 """The budget of tensors: storages by owner, device and type, and the places where a user's own are held."""
 
-from .. import tensors
+from ..torch import tensors
 
 TABLE = "tensors"
 
