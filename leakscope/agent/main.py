@@ -12,7 +12,7 @@ from itertools import count
 from time import clock_gettime_ns, monotonic, sleep, thread_time, time_ns
 
 from . import config, journal, masking
-from .interpreter import collector, doors, names, quiet
+from .interpreter import collector, doors, names, pending, quiet
 from .life import experiments, fatal_signals, hooks, last_words, phases, sentinels
 from .native import growth_stacks, native_window, tracked_segments
 from .native.memory import rss_bytes
@@ -85,7 +85,7 @@ class Agent(object):
         self.steps = safepoint.Steps(self._on_step)
         self.phases = phases.Phases(self._phase_began)
         self.peak = peak.Peak(self._look_at_peak)
-        self.pending = safepoint.PendingCall(self._take_on_main_thread)
+        self.pending = pending.PendingCall(self._take_on_main_thread)
         self.stacks = growth_stacks.GrowthStacks()
         self.level = level.Level()
         self.native_window = native_window.NativeWindow(folder, self.note) if options["native"] else None
@@ -114,7 +114,7 @@ class Agent(object):
         self.fatal_signals = None
         self.hooks = hooks.Hooks(self._callbacks())
         self.body = [None]
-        self.restart = safepoint.PendingCall(
+        self.restart = pending.PendingCall(
             self._restart,
             (
                 doors.with_first(list.clear, self.asked_to_end),

@@ -513,7 +513,7 @@ for _ in range(5):
 
 PENDING_UNDER_A_PROFILER = """
 import sys, threading, time
-from leakscope.agent.taking import safepoint
+from leakscope.agent.interpreter import pending
 
 def later(): pass
 def inner():
@@ -524,7 +524,7 @@ def inner():
     done.append(1)
 
 done, seen = [], set()
-first, second = safepoint.PendingCall(inner), safepoint.PendingCall(later)
+first, second = pending.PendingCall(inner), pending.PendingCall(later)
 sys.setprofile(lambda frame, event, argument: seen.add(frame.f_code.co_name))
 first.ask()
 for _ in range(1000): later()
@@ -560,10 +560,10 @@ def test_what_closes_every_descriptor_gets_files_that_nobody_else_writes_to(tmp_
 
 PENDING_CALLS = """
 import sys
-from leakscope.agent.taking import safepoint
+from leakscope.agent.interpreter import pending
 
 calls = []
-call = safepoint.PendingCall(lambda: calls.append(1))
+call = pending.PendingCall(lambda: calls.append(1))
 def once():
     asked = call.ask()
     for _ in range(50): pass

@@ -13,8 +13,7 @@ was tried, and names the line; but when another thread set a profiler meanwhile 
 from _thread import allocate_lock, get_ident
 from time import monotonic, thread_time
 
-from ..interpreter import doors, names
-from ..taking import safepoint
+from ..interpreter import doors, names, pending
 from .allocators import malloc_in_use_bytes
 
 LOOKS = 60  # of one burst
@@ -45,7 +44,7 @@ class GrowthStacks(object):
         self._working.acquire()
         self._nobody = allocate_lock()  # never released: to wait for a time, whatever became of time.sleep
         self._nobody.acquire()
-        self._goes_on = safepoint.PendingCall(self._main_goes_on)
+        self._goes_on = pending.PendingCall(self._main_goes_on)
 
     def tick(self, wake, is_flat=bool):
         """A burst of looks if memory in use has grown since the last tick; ends early when ``wake`` is released.

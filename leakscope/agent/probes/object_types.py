@@ -10,10 +10,6 @@ MIN_COUNT = 500
 
 def rows(take):
     """The most numerous types, and how many of each the walk stands for."""
-    reached = names.ByClass()
-    for node in take.walk.nodes:
-        reached.add(node.cls, node.count)
-    take.reached = reached
     ranked = sorted(take.census.items(), key=lambda item: item[1], reverse=True)[:MAX_ROWS]
     for cls, count in ranked:
         if count < MIN_COUNT:
@@ -21,6 +17,6 @@ def rows(take):
         yield {
             "type_name": names.type_name(cls),
             "object_count": count,
-            "reached_count": int(reached.get(cls, 0)),
+            "reached_count": int(take.reached.get(cls, 0)),
             "shallow_bytes": count * (names.basicsize_of(cls) + 16),
         }

@@ -16,6 +16,7 @@ from ..torch import autograd
 from ..walking import heap, referrers
 
 TABLE = "orphans"
+AFTER = ("data_forms",)  # which holds containers: here references are counted
 
 MIN_UNREACHED = 300
 MIN_RARE = 16

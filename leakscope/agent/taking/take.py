@@ -8,17 +8,15 @@ import gc
 import types
 from time import perf_counter, thread_time
 
+from .. import probes
 from ..interpreter import collector, doors, names
 from ..native.memory import rss_bytes
-from ..probes import compile_counters, data_forms, frozen, holders, object_types, orphans, threads
-from ..probes import tensors as tensor_rows
 from ..probes import weights as weight_rows
-from ..torch import autograd, frameworks, gradients, loaders, tensors
+from ..torch import autograd, frameworks, gradients, loaders, tensor_openers, tensors
 from ..walking import beyond, heap, roots, walk
 from . import pause
 
-# data_forms first: it holds containers, and orphans counts references.
-PROBES = (data_forms, object_types, holders, orphans, frozen, threads, tensor_rows, weight_rows, compile_counters)
+_PROBES = probes.found()
 _SUSPENDED = names.ids_of(types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 MOST_FACTORS = 200
 _TORCH = ("Tensor", "Module", "Optimizer", "Iterator")
@@ -47,6 +45,7 @@ class Take(object):
         self.other_rows = []
         self.walk = None
         self.census = None
+        self.reached = None  # objects by class that the walk stands for
         self.frozen_count = 0
         self.threads = None
         self.summary = {}
@@ -57,7 +56,7 @@ class Take(object):
             with collector.HeldBack():
                 return self._run()
         finally:
-            self.walk = self.census = self.threads = self.inventory = None
+            self.walk = self.census = self.reached = self.threads = self.inventory = None
 
     def _run(self):
         begin, begin_cpu = perf_counter(), thread_time()
@@ -84,10 +83,8 @@ class Take(object):
         inventory = self.inventory
         self.walk = walk.Walk(
             self.deadline,
-            with_tensors=looks,
-            reads_saved=self._is_backward_impossible(),
+            tensors=tensor_openers.Tensors(self._is_backward_impossible(), graph_nodes) if looks else None,
             landmarks=() if inventory is None else inventory.roots,
-            graph_nodes=graph_nodes,
         )
         self.walk.held = further.held()
         if not self.is_swept:
@@ -97,12 +94,13 @@ class Take(object):
         del suspended
         further.feed(self.walk, min(self.deadline + self.pause_s, self.pauses.ends()))
         self.walk.finish(self.census)
+        self.reached = self.walk.reached()
         if self.is_swept:
             self.memory["factors"] = self._factors()
         if inventory is not None:
             tensors.settle(inventory, self.walk)
         rows = [(table, dict(row, take=self.number)) for table, row in self._named(self.other_rows)]
-        for probe in PROBES:
+        for probe in _PROBES:
             try:
                 rows += [(probe.TABLE, dict(row, take=self.number)) for row in probe.rows(self)]
             except Exception as error:  # what one probe cannot tell must not cost what the others can

@@ -15,16 +15,52 @@ from . import autograd
 _HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")  # the second since torch 2.1
 
 
+class Tensors(object):
+    """Reads tensors and graphs for one walk, which is given it. ``reads_saved``: also what graphs saved for backward.
+
+    ``graph_nodes``: ids of the autograd graph nodes that Python knows.
+    """
+
+    def __init__(self, reads_saved=False, graph_nodes=frozenset()):
+        self._reads_saved = reads_saved
+        self._graph_nodes = graph_nodes
+        self.type = self.storage_id = self.use_count = self.graphs = None
+        self.hooks = ()
+        self.open_tensor = open_tensor
+        self.open_graph_node = open_graph_node
+
+    def begin(self, tensor, binding, storages, deadline):
+        """``tensor``: torch's class; ``binding``: its compiled module."""
+        self.type = tensor
+        self.hooks = hooks_of(tensor)
+        self.storage_id = getattr_plain(binding, "_storage_id")
+        self.use_count = _use_count(binding)
+        if self.storage_id is not None:
+            self.graphs = autograd.Graphs(
+                self._reads_saved, storages, self.storage_id, tensor, deadline, self._graph_nodes
+            )
+
+    def is_graph_node(self, cls):
+        return self.graphs is not None and autograd.is_node(cls)
+
+    def saved(self):
+        """{address: (bytes, dtype)} of storages that only graphs keep."""
+        return {} if self.graphs is None else self.graphs.saved
+
+    def is_cut_short(self):
+        return self.graphs is not None and self.graphs.truncated
+
+
 def open_tensor(walk, obj, node, weight):
     """Storage once, whatever views there are; never data_ptr (materialises copies), never .grad of a non-leaf."""
-    torch = sys.modules["torch"]
+    torch, tensors = sys.modules["torch"], walk.tensors
     node.own_bytes += 400 * weight  # Python wrapper, TensorImpl and StorageImpl
     guard = getattr_plain(torch._C, "DisableTorchFunction")
-    if guard is None or walk.storage_id is None or type_name(type(obj)).endswith(("FakeTensor", "FunctionalTensor")):
+    if guard is None or tensors.storage_id is None or type_name(type(obj)).endswith(("FakeTensor", "FunctionalTensor")):
         node.opaque = True
         return
     with guard():
-        tensor = walk.tensor_type  # its own descriptors: a subclass may have put properties over them
+        tensor = tensors.type  # its own descriptors: a subclass may have put properties over them
         device = tensor.device.__get__(obj).type
         if tensor.layout.__get__(obj) is not torch.strided or device == "meta":
             node.opaque = True
@@ -40,7 +76,7 @@ def open_tensor(walk, obj, node, weight):
             gradient = tensor.grad.__get__(obj)
             if gradient is not None:
                 walk.push(gradient, node, ".grad", ATTRIBUTE, weight)
-        elif has_history and walk.graphs is not None:
+        elif has_history and tensors.graphs is not None:
             open_graph(walk, tensor.grad_fn.__get__, obj, node, weight)
         if type(obj) is not tensor and flags_of(type(obj)) & HEAPTYPE:
             attributes = walk.attributes(type(obj)).dict_of(obj)
@@ -55,7 +91,7 @@ def hooks_of(tensor):
 
 
 def _push_hooks(walk, obj, node, weight):
-    for name, descriptor in walk.tensor_hooks:
+    for name, descriptor in walk.tensors.hooks:
         hooks = descriptor.__get__(obj)
         if type(hooks) is OrderedDict and OrderedDict.__len__(hooks):
             walk.push(hooks, node, "." + name, ATTRIBUTE, weight)
@@ -63,7 +99,7 @@ def _push_hooks(walk, obj, node, weight):
 
 def _storage_bytes(walk, tensor, obj, node, weight):
     """What this tensor adds: its storage once, or its share of one that several tensors of a sample lead to."""
-    storage = walk.storage_id(obj)
+    storage = walk.tensors.storage_id(obj)
     if storage in walk.storages:
         return 0
     size = tensor.untyped_storage(obj).nbytes()
@@ -80,7 +116,7 @@ def _storage_bytes(walk, tensor, obj, node, weight):
 
 def open_graph(walk, grad_fn_of, obj, node, weight):
     """The autograd graph of a tensor as one place below it: it is in C++, where no object counter looks."""
-    graphs = walk.graphs
+    graphs = walk.tensors.graphs
     graph = walk.existing(node, ".grad_fn", autograd.AutogradGraph)
     roots, looks = graphs.roots.get(graph, (0, 0))
     if graphs.is_spent() or looks >= autograd.MAX_ROOTS:
@@ -106,9 +142,20 @@ def open_graph_node(walk, obj, node, weight):
     """A node that Python holds itself: a stored ``loss.grad_fn``, the ``ctx`` of a custom function put by."""
     node.own_bytes += (basicsize_of(type(obj)) + GC_HEADER_BYTES) * weight
     open_attributes(walk, obj, node, weight)
-    if walk.graphs is not None:
+    if walk.tensors.graphs is not None:
         open_graph(walk, _itself, obj, node, weight)
 
 
 def _itself(obj):
     return obj
+
+
+def _use_count(binding):
+    """Where torch holds a reference to the Python object of each tensor that C++ uses too (since 2.10): how to ask."""
+    version = getattr_plain(sys.modules.get("torch.version"), "__version__")
+    try:
+        if tuple(map(int, str.split(version, ".")[:2])) < (2, 10):
+            return None
+        return namespace_of(getattr_plain(binding, "TensorBase"))["_use_count"]
+    except (TypeError, ValueError, KeyError):
+        return None

@@ -351,7 +351,7 @@ def _fingerprint(inventory, owned, tensors):
 
 def settle(inventory, walk):
     """The claims that only the walk can make."""
-    settle_graphs(inventory, {} if walk.graphs is None else walk.graphs.saved, walk.storages)
+    settle_graphs(inventory, {} if walk.tensors is None else walk.tensors.saved(), walk.storages)
 
 
 def settle_graphs(inventory, saved, held=()):

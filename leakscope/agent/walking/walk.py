@@ -29,10 +29,8 @@ from ..interpreter.names import (
     is_made_in_c,
     is_written_in_c,
     mro_of,
-    namespace_of,
     type_name,
 )
-from ..torch import autograd, tensor_openers
 from . import class_openers, openers
 from .openers import ATOMS, IGNORED, ITEM, KEY
 from .sampling import (
@@ -98,18 +96,16 @@ class Walk(object):
     """One walk: feed it roots in order of preference, then ``finish(census)``.
 
     ``deadline`` (thread_time seconds) cuts it: ``truncated`` is then True and the figures are lower bounds.
-    ``landmarks``: ids of objects whose nodes are wanted afterwards. ``graph_nodes``: ids of the autograd graph nodes
-    that Python knows.
+    ``landmarks``: ids of objects whose nodes are wanted afterwards. ``tensors`` (``tensor_openers.Tensors``) reads what
+    torch made; None: nothing of a tensor is read, since this is not the training thread.
     """
 
-    def __init__(
-        self, deadline, with_tensors=True, reads_saved=False, expand_limit=500, landmarks=(), graph_nodes=frozenset()
-    ):
+    def __init__(self, deadline, tensors=None, expand_limit=500, landmarks=()):
         self.nodes = []
         self.seen = set()
         self.truncated = False
         self.visited = 0
-        self._deadline = deadline
+        self.deadline = deadline
         self._expand_limit = expand_limit
         self._index = {}
         self._queue = deque()
@@ -122,16 +118,15 @@ class Walk(object):
         self.running = frozenset()  # ids of the frames that run: roots of their own, whoever else refers to them
         self.storages = {}  # address -> node of the tensor that led there first; None from an autograd graph
         self.landmarks = dict.fromkeys(landmarks)  # id of an object that somebody wants to find -> its node
-        self.tensor_type = self.storage_id = self._use_count = None
-        self.tensor_hooks = ()
+        self.tensor_type = self._use_count = None
+        self.tensors = None  # what was given, where torch is loaded
         self.array_type = None
         self.large = {}  # node -> container of many members: for the probe that looks for copies of data
         self._divided = {}
         self.factors = {}  # (path, type): of a walk with a census, for one without
         self._counted_by_references = openers.COUNTED_BY_REFERENCES | ATOMS
         self._own_references = self._count_own_references()
-        self.graphs = None
-        self._find_array_libraries(with_tensors, reads_saved, graph_nodes)
+        self._find_array_libraries(tensors)
 
     def _count_own_references(self):
         """How many references to a member are ours in the middle of ``push``: it differs between Python versions."""
@@ -142,7 +137,7 @@ class Walk(object):
         self.push_members(list, members, 1, node, 1000.0)
         return round(1000.0 * size / node.own_bytes) - 1
 
-    def _find_array_libraries(self, with_tensors, reads_saved, graph_nodes):
+    def _find_array_libraries(self, tensors):
         numpy = sys.modules.get("numpy")
         array = getattr_plain(numpy, "ndarray")
         if type(array) is type and is_made_in_c(array):
@@ -152,19 +147,14 @@ class Walk(object):
         tensor = getattr_plain(torch, "Tensor")
         binding = getattr_plain(torch, "_C")
         if tensor is not None and binding is not None:
-            if not with_tensors:  # off the training thread nothing of a tensor is read
+            if tensors is None:
                 self._openers[id(tensor)] = openers.open_nothing
                 self._openers[id(getattr_plain(getattr_plain(torch, "nn"), "Parameter"))] = openers.open_nothing
                 return
             self.tensor_type = tensor
-            self.tensor_hooks = tensor_openers.hooks_of(tensor)
             self._counted_by_references |= {id(tensor)}
-            self.storage_id = getattr_plain(binding, "_storage_id")
-            self._use_count = _use_count(binding)
-            if self.storage_id is not None:
-                self.graphs = autograd.Graphs(
-                    reads_saved, self.storages, self.storage_id, tensor, self._deadline, graph_nodes
-                )
+            tensors.begin(tensor, binding, self.storages, self.deadline)
+            self.tensors, self._use_count = tensors, tensors.use_count
 
     # ---- roots
 
@@ -177,7 +167,7 @@ class Walk(object):
         queue = self._queue
         openers = self._openers
         landmarks = self.landmarks
-        deadline = self._deadline
+        deadline = self.deadline
         limit = self._limit_after(self.visited)
         count = 0
         while queue:
@@ -221,7 +211,7 @@ class Walk(object):
         if self.array_type is not None and is_a(cls, self.array_type):
             return openers.open_array
         if self.tensor_type is not None and is_a(cls, self.tensor_type):
-            return tensor_openers.open_tensor
+            return self.tensors.open_tensor
         if is_a(cls, type):
             return class_openers.open_class
         if is_a(cls, types.ModuleType):
@@ -237,8 +227,8 @@ class Walk(object):
             return special
         if name.startswith("_leakscope_agent."):
             return openers.open_nothing  # ourselves, reached by our hook on the stack
-        if self.graphs is not None and autograd.is_node(cls):
-            return tensor_openers.open_graph_node
+        if self.tensors is not None and self.tensors.is_graph_node(cls):
+            return self.tensors.open_graph_node
         return openers.open_c_instance if any(map(is_written_in_c, mro[:-1])) else openers.open_instance
 
     # ---- the edge
@@ -369,7 +359,7 @@ class Walk(object):
     # ---- the end
 
     def is_cut_short(self):
-        return self.truncated or (self.graphs is not None and self.graphs.truncated)
+        return self.truncated or (self.tensors is not None and self.tensors.is_cut_short())
 
     def finish(self, census):
         """Extrapolate and add up. ``census``: how many objects of each class the collector tracks."""
@@ -419,6 +409,13 @@ class Walk(object):
                 parent.deep_array += node.deep_array
                 parent.deep_tensor += node.deep_tensor
 
+    def reached(self):
+        """How many objects of each class the nodes stand for."""
+        counts = ByClass()
+        for node in self.nodes:
+            counts.add(node.cls, node.count)
+        return counts
+
     def _weigh_cut_chains(self, cut_chains, census, exact, estimated):
         """{node: count} of the chains whose class the census tells apart; they count as ``exact`` from then on.
 
@@ -438,14 +435,3 @@ class Walk(object):
             elif node.linked:  # not a dict in an object in a dict (torch modules): most dicts are elsewhere
                 node.count = max(node.count, rest.get(node.cls))
         return chains
-
-
-def _use_count(binding):
-    """Where torch holds a reference to the Python object of each tensor that C++ uses too (since 2.10): how to ask."""
-    version = getattr_plain(sys.modules.get("torch.version"), "__version__")
-    try:
-        if tuple(map(int, str.split(version, ".")[:2])) < (2, 10):
-            return None
-        return namespace_of(getattr_plain(binding, "TensorBase"))["_use_count"]
-    except (TypeError, ValueError, KeyError):
-        return None
