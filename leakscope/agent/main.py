@@ -148,9 +148,10 @@ class Agent(object):
         self.hooks.start()
         os.register_at_fork(
             before=doors.door(self._before_fork, self._end_unseen(_AT_FORK) if WARNS_OF_THREADS else ()),
-            after_in_parent=self.restart.ask_unseen if WARNS_OF_THREADS else int,
             after_in_child=doors.door(self._after_fork_in_child),
         )
+        if WARNS_OF_THREADS:
+            doors.call_last_after_forks(self.restart.ask_unseen)
         atexit.register(doors.door(self._at_exit, self._end_unseen(_AT_EXIT)))
         self._prepare_to_part()
         self._start_thread()

@@ -7,6 +7,7 @@ While they ask, no other thread gets its turn: the interpreter changes threads b
 """
 
 import ctypes
+import gc
 import os
 import sys
 import types
@@ -212,6 +213,18 @@ def thread_body(begins, wait, tick, is_asked_to_end, ends):
     step = again(chain, ticked, again(map, _call, (is_asked_to_end,)), _calls(wait))
     loop = partial(any, again(map, any, repeat(step)))
     return partial(any, _calls((*begins, loop, *ends)))
+
+
+def call_last_after_forks(function):
+    """Have the C function ``function`` called in a process that has forked, behind the hooks of all others.
+
+    What it asks for may begin with the next function of Python. Were that a hook of the job (eventlet's), Python 3.13
+    would count threads only then. The interpreter keeps no order but that of a list of Python's, which is sorted anew.
+    """
+    os.register_at_fork(after_in_parent=function)
+    for registered in gc.get_referrers(function):
+        if type(registered) is list:
+            os.register_at_fork(before=partial(registered.sort, key=partial(is_, function)))  # a stable sort
 
 
 def call_each(functions):
