@@ -436,7 +436,7 @@ time.sleep(7)
 from _leakscope_agent import main
 agent.mark(step=1)
 links = ["/proc/self/fd/" + name for name in os.listdir("/proc/self/fd")]
-print(len(main._agent.inbox), [link for link in links if os.path.lexists(link) and ".jnl" in os.readlink(link)])
+print(len(main._agent.outbox._rows), [link for link in links if os.path.lexists(link) and ".jnl" in os.readlink(link)])
 """
     done = run(stage(tmp_path), script(tmp_path, text))
     assert (done.returncode, done.stdout, done.stderr) == (0, "0 []\n", "")

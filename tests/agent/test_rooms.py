@@ -18,14 +18,15 @@ ROOMS = {
     "masking": set(),
     "journal": {"plain_json", "masking"},
     "config": {"plain_json", "journal"},
-    "interpreter": set(),  # the doors into our code, and how objects of the job are read
+    "interpreter": set(),  # the doors into our code, our thread, and how objects of the job are read
+    "outbox": {"interpreter", "journal", "masking"},
     "native": {"interpreter", "journal", "plain_json"},  # malloc, the kernel, C code
+    "life": {"interpreter", "native", "journal"},  # what happens to a process between two takes
     "walking": {"interpreter", "plain_json"},  # the Python heap
     "torch": {"interpreter", "walking"},
     "probes": {"interpreter", "walking", "torch"},
-    "taking": {"interpreter", "native", "walking", "torch", "probes"},  # when, whether and how a take is made
-    "life": {"interpreter", "native", "journal"},  # what goes on between them, from the first moment to the last
-    "main": {"config", "journal", "masking", "interpreter", "native", "torch", "probes", "taking", "life"},
+    "taking": {"interpreter", "outbox", "native", "life", "walking", "torch", "probes"},  # when and how a take is made
+    "main": {"config", "interpreter", "outbox", "native", "life", "probes", "taking"},
     "__init__": {"native", "main"},
     "sitecustomize": set(),
 }

@@ -1,15 +1,4 @@
-"""When a take runs, on which thread, and what it may cost. Runs in the job.
-
-The agent's thread decides that a take is due; the take itself runs where the job's objects hold still: in torch's
-optimizer-step hook on the training thread, or on the main thread between two bytecodes (a pending call). Only if
-neither comes within some seconds (the main thread waits for others) a reduced take runs on the agent's thread.
-"""
-
-import os
-import sys
-from time import monotonic
-
-from ..interpreter import doors, names, pending, quiet, reading
+"""What takes may cost, and how often that lets one come. Runs in the job."""
 
 FIRST_TAKE_S = 1.5
 EARLY_S = 60.0  # short runs are common: in the first minute takes are denser than later
@@ -19,10 +8,6 @@ LATE_FACTOR = 2.0  # of its usual interval: a take that costs put off by more th
 EARLY_STRETCH = 0.35  # of the time since the first: 1.5, 3.5, 5.5, … 10, 14, 18, 25, 34, 45 s for a cheap take
 FIRST_TAKES = 3  # as often as any: what is wasted from the start is told from weights at several moments
 FLAT_FACTOR = 8.0  # of the usual interval: the next take where memory stands still, which then finds the same
-PATIENCE_S = 5.0  # how long a due take waits for its safe point
-STEPPING_S = 5.0  # a job whose last optimizer step is younger is taken at the next one
-GROWTH_FRACTION = 0.3  # of resident memory since the last take: a take is due early
-GROWTH_MIN_BYTES = 64 * 1024 * 1024
 
 
 class Budget(object):
@@ -104,72 +89,4 @@ class Stress(Budget):
         self._next_s = elapsed_s + self._interval_s
 
     def holds_back(self, elapsed_s):
-        return None
-
-
-class Steps(object):
-    """Optimizer steps, counted by torch's global post-step hook. Installed when torch.optim is imported, never by us.
-
-    With several optimizers (GAN) the step is that of the one that steps most often.
-    """
-
-    def __init__(self, on_step):
-        self.count = None
-        self.last_at = 0.0
-        self._counts = {}
-        self._on_step = on_step
-        self.installed = False
-
-    def hooks(self):
-        """{module: callback} for ``hooks.Hooks``."""
-        return {"torch.optim.optimizer": self._install}
-
-    def _install(self, hooks, module):
-        register = names.getattr_plain(module, "register_optimizer_step_post_hook")
-        if register is not None and not self.installed:  # torch >= 2.0
-            self.installed = True
-            quiet.skip_code(pending.PendingCall._run, self._after_step)
-            register(doors.hook(self._after_step))
-
-    def _after_step(self):
-        hidden = quiet.hide()
-        try:
-            self._stepped(_optimizer_of(sys._getframe().f_back))
-        except Exception as error:
-            if names.is_foreign(error):
-                raise
-        finally:
-            quiet.show(hidden)
-        return True
-
-    quiet.keep_out(_after_step)
-
-    def _stepped(self, key):
-        counts = self._counts
-        if key not in counts and len(counts) >= 64:
-            counts.clear()
-            counts[key] = self.count or 0
-        count = counts[key] = counts.get(key, 0) + 1
-        if self.count is None or count > self.count:
-            self.count = count
-        self.last_at = monotonic()
-        self._on_step()
-
-
-def _optimizer_of(frame):
-    """The id of the optimizer whose step calls its hooks from this frame, torch's; 0 where it is not to be found.
-
-    It is their first argument, but none gets through a door.
-    """
-    for name, value in reading.frame_locals(frame):
-        if name == "self":
-            return id(value)
-    return 0
-
-
-def request_stamp(folder):
-    """Modification time of the recorder's request for a take; None without one. **Cost** 3 us."""
-    try:
-        return os.stat(os.path.join(folder, "request-take")).st_mtime_ns
-    except OSError:
         return None
