@@ -7,6 +7,8 @@ in the memory of the interpreter, is made so small that it does not get there. A
 begins as ever, and sets it to 0.
 """
 
+from __future__ import annotations
+
 import ctypes
 import gc
 import os
@@ -19,7 +21,7 @@ _PAGE_BYTES = 4096
 _HELD_BACK = 1 << 30
 
 
-def _bases():
+def _bases() -> int:
     """Where in memory to look for it: the state of the interpreter, or of the runtime (up to Python 3.8)."""
     if sys.version_info >= (3, 9):
         main = ctypes.pythonapi.PyInterpreterState_Main
@@ -28,7 +30,7 @@ def _bases():
     return ctypes.addressof(ctypes.c_char.in_dll(ctypes.pythonapi, "_PyRuntime"))
 
 
-def _find_count():
+def _find_count() -> ctypes.c_int | None:
     """The count of the youngest generation, where it lies; None where nothing looks as it should.
 
     Read by the kernel: what is no memory is an error there, and no crash.
@@ -56,17 +58,17 @@ def _find_count():
     return ctypes.c_int.from_address(found[0]) if len(found) == 1 else None
 
 
-def _is_generation(generation, threshold, count):
+def _is_generation(generation: tuple[int, ...], threshold: int, count: int) -> bool:
     return bool(generation[0]) and generation[2] == threshold and abs(generation[3] - count) < 64
 
 
-def _verified():
+def _verified() -> tuple[ctypes.c_int | None, ctypes.c_int | None]:
     """(count, whether a collection goes on), where they lie; Nones for what is not there. **Errors** any."""
     count = _find_count()
     if count is None:
         return None, None
     before = count.value
-    kept = [set() for _ in range(20)]
+    kept: list[set[object]] = [set() for _ in range(20)]
     grown = count.value - before
     del kept
     if not 20 <= grown < 60 or abs(count.value - gc.get_count()[0]) > 16:
@@ -79,9 +81,9 @@ def _verified():
     return count, ctypes.c_int.from_address(stats + 72)
 
 
-def locate():
+def locate() -> tuple[ctypes.c_int | None, ctypes.c_int | None]:
     """The same; Nones after any error. A collection that begins meanwhile spoils a look: then there is another."""
-    found = None, None
+    found: tuple[ctypes.c_int | None, ctypes.c_int | None] = None, None
     for _ in range(_LOOKS):
         try:
             found = _verified()
@@ -96,22 +98,22 @@ _LOOKS = 3
 _count, _goes_on = locate()
 
 
-def goes_on():
+def goes_on() -> bool:
     """Whether a collection does, in any thread: its finalizers and callbacks run while the heap is taken apart."""
     return _goes_on is not None and _goes_on.value != 0
 
 
-class HeldBack(object):
+class HeldBack:
     """``with HeldBack():`` no collection begins by itself. Where that cannot be had, one may."""
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         self._is_held = False
         if _count is not None and _count.value > -_HELD_BACK // 2:
             _before[0] = _count.value
             _count.value -= _HELD_BACK
             self._is_held = True
 
-    def __exit__(self, *error):
+    def __exit__(self, *error: object) -> None:
         if self._is_held:
             let_go()
 
@@ -119,7 +121,7 @@ class HeldBack(object):
 _before = [0]
 
 
-def let_go():
+def let_go() -> None:
     """Also in a fork made meanwhile.
 
     What was freed meanwhile is not taken off a count below zero: all that an inventory ever made would stand in it, and

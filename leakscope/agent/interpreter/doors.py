@@ -6,6 +6,8 @@ by ``itertools``: they ask first whether anybody looks, in any thread, and only 
 While they ask, no other thread gets its turn: the interpreter changes threads between bytecodes, and there are none.
 """
 
+from __future__ import annotations
+
 import ctypes
 import gc
 import os
@@ -14,6 +16,13 @@ import types
 from _functools import _lru_cache_wrapper, partial
 from _operator import add, attrgetter, is_, itemgetter, methodcaller, not_, truth
 from itertools import accumulate, chain, compress, repeat, takewhile
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+    Function = Callable[[], Any]
 
 _TOOL_IDS = range(6)  # of sys.monitoring
 _SCANNED_BYTES = 256  # of a thread's state: who traces it is said before that in every CPython from 3.8 to 3.14
@@ -29,12 +38,12 @@ class _Watchers(ctypes.Structure):
     _fields_ = [(name, ctypes.c_void_p) for name in ("profile_function", "trace_function", "profile", "trace")]
 
 
-def again(function, *arguments):
+def again(function: Callable[..., Any], *arguments: Any) -> Any:
     """An iterable that asks ``function(*arguments)`` for a new iterator each time, without a function of Python."""
     return type("Again", (), {"__slots__": (), "__iter__": staticmethod(partial(function, *arguments))})()
 
 
-def _find_watchers():
+def _find_watchers() -> int | None:
     """Where they stand in a thread's state, found by setting some; None where that cannot be told."""
     if sys.gettrace() is not None or sys.getprofile() is not None:
         return None
@@ -43,7 +52,7 @@ def _find_watchers():
     memory = (ctypes.c_char * _SCANNED_BYTES).from_address(state())
     places = []
     for watch in (sys.setprofile, sys.settrace):
-        nobody = "".format  # takes whatever it is told, and is told nothing: no function of Python begins here
+        nobody: Any = "".format  # takes whatever it is told, and is told nothing: no function of Python begins here
         watch(nobody)
         found = memory.raw
         watch(None)
@@ -53,7 +62,7 @@ def _find_watchers():
     return profile - _Watchers.profile.offset if is_found else None
 
 
-def _of_all_threads(offset):
+def _of_all_threads(offset: int) -> Any:
     """Who watches each thread of the main interpreter: four numbers, or None where there is none."""
     python = ctypes.pythonapi
     main, first, following = (
@@ -89,17 +98,17 @@ _never = object()  # what no function returns
 is_unwatched = partial(all, _nobody)
 
 
-def _calls(functions):
+def _calls(functions: Iterable[Function]) -> Any:
     """An iterable that calls each, and gives as often False."""
     return again(map, is_, again(map, _call, functions), repeat(_never))
 
 
-def _ways(function, first, otherwise):
+def _ways(function: Function, first: Iterable[Function], otherwise: Iterable[Function]) -> Any:
     opened = again(map, all, (again(chain, _nobody, again(map, _call, (function,))),))
     return again(chain, _calls(first), opened, _calls(otherwise))
 
 
-def door(function, otherwise=()):
+def door(function: Function, otherwise: Iterable[Function] = ()) -> Function:
     """A callable that begins ``function`` if nobody watches, else calls the C functions ``otherwise``.
 
     ``function`` must return True; what it raises is raised.
@@ -107,24 +116,24 @@ def door(function, otherwise=()):
     return partial(any, _ways(function, (), otherwise))
 
 
-def entry(function, first=(), otherwise=()):
+def entry(function: Function, first: Iterable[Function] = (), otherwise: Iterable[Function] = ()) -> object:
     """An object whose truth, asked by C code, is the same way in, and False. The C functions ``first`` are called
     whoever watches."""
     asked = again(map, any, (_ways(function, first, otherwise),))
     return type("Entry", (), {"__slots__": (), "__bool__": staticmethod(partial(all, again(chain, asked, (False,))))})()
 
 
-def hook(function):
+def hook(function: Function) -> Callable[..., Any]:
     """The same for a library that calls what it is given with three arguments, which nobody gets; returns 0."""
     return _hook(entry(function))
 
 
-def _hook(way_in):
+def _hook(way_in: object) -> Callable[..., Any]:
     is_true = ctypes.PYFUNCTYPE(ctypes.c_int, *[ctypes.py_object] * 4)(("PyObject_IsTrue", ctypes.pythonapi))
     return types.MethodType(is_true, way_in)
 
 
-def answering(function, value):
+def answering(function: Function, value: object) -> object:
     """What stands for an attribute of a class, and is ``value``; who asks for it comes this way in first."""
     opened = again(map, all, (again(chain, _nobody, again(map, _call, (function,))),))
     nothing = again(filter, None, again(map, is_, opened, repeat(_never)))
@@ -132,20 +141,20 @@ def answering(function, value):
     return type("Answer", (), {"__slots__": (), "__get__": get})()
 
 
-def asking(function):
+def asking(function: Function) -> Callable[..., Any]:
     """The same, which returns what ``function()`` does, or None while somebody watches."""
     opened = again(map, _call, again(compress, (function,), again(map, all, (_nobody,))))
     return _following(again(chain, opened, (None,)), 4)
 
 
-def _following(answers, argument_count):
+def _following(answers: Iterable[Any], argument_count: int) -> Callable[..., Any]:
     """A callable of so many arguments (it counts as one), which nobody gets: the first of ``answers``, asked anew."""
     firsts = map(next, map(iter, repeat(answers)))
     following = ctypes.PYFUNCTYPE(*[ctypes.py_object] * (1 + argument_count))(("PyIter_Next", ctypes.pythonapi))
     return types.MethodType(following, firsts)
 
 
-def followed(function, by, first=()):
+def followed(function: Callable[[Any], Any], by: Function, first: Iterable[Function] = ()) -> Callable[[Any], Any]:
     """A callable of one argument: ``function``, and once it has returned this way in; ``first`` as for ``entry``."""
     objects = ctypes.py_object
     parameters = ((1, "function"), (1, "argument"), (1, "end", None))
@@ -156,28 +165,28 @@ def followed(function, by, first=()):
     return types.MethodType(call, function)
 
 
-def counted(function):
+def counted(function: Callable[..., Any]) -> tuple[Callable[..., Any], Iterable[Any]]:
     """(a callable that does what ``function`` does, an iterable of one number: how often it was called)."""
     counter = _lru_cache_wrapper(function, 0, False, max)  # a cache of nothing: all that it has to say are its misses
     return counter, again(map, _call, (counter.cache_info,))
 
 
-def and_then(condition, function):
+def and_then(condition: Iterable[Any], function: Function) -> Function:
     """A callable: what ``function()`` returns if all of the iterable ``condition`` is true; else False."""
     return partial(all, again(chain, condition, again(map, _call, (function,))))
 
 
-def unless(conditions, function):
+def unless(conditions: Iterable[Iterable[Any]], function: Function) -> Function:
     """A callable: True if any of the iterables ``conditions`` has something true, else whether ``function()`` is."""
     return partial(any, again(chain, *conditions, again(map, _call, (function,))))
 
 
-def fields(structure, name, address):
+def fields(structure: type[ctypes.Structure], name: str, address: int) -> Iterable[Any]:
     """An iterable of one: what lies in a field of a structure there, read anew each time."""
     return again(map, attrgetter(name), (structure.from_address(address),))
 
 
-def _interpreters():
+def _interpreters() -> Iterable[Any]:
     """An iterable of one: the address of an interpreter beside the main one, or None."""
     first, following = ctypes.pythonapi.PyInterpreterState_Head, ctypes.pythonapi.PyInterpreterState_Next
     for function in (first, following):
@@ -189,7 +198,7 @@ def _interpreters():
 other_interpreters = _interpreters()
 
 
-def if_alone(function, otherwise):
+def if_alone(function: Function, otherwise: object) -> Callable[[], Any]:
     """A callable: ``function()`` while there is no other interpreter, else ``otherwise``.
 
     Since Python 3.12 each may run at the same time as ours, with a lock of its own. Some functions look at all of them:
@@ -203,7 +212,13 @@ current_frames = if_alone(sys._current_frames, {})
 allocated_blocks = if_alone(sys.getallocatedblocks, None)
 
 
-def thread_body(begins, wait, tick, is_asked_to_end, ends):
+def thread_body(
+    begins: Iterable[Function],
+    wait: Iterable[Function],
+    tick: Function,
+    is_asked_to_end: Function,
+    ends: Iterable[Function],
+) -> Function:
     """What a thread of ours runs: ``tick``, unless somebody watches this thread or all of them, and ``wait``.
 
     Until ``tick`` returns True, or ``is_asked_to_end`` does. All but ``tick`` are C functions (``begins``, ``wait`` and
@@ -215,7 +230,7 @@ def thread_body(begins, wait, tick, is_asked_to_end, ends):
     return partial(any, _calls((*begins, loop, *ends)))
 
 
-def call_last_after_forks(function):
+def call_last_after_forks(function: Function) -> None:
     """Have the C function ``function`` called in a process that has forked, behind the hooks of all others.
 
     What it asks for may begin with the next function of Python. Were that a hook of the job (eventlet's), Python 3.13
@@ -227,16 +242,16 @@ def call_last_after_forks(function):
             os.register_at_fork(before=partial(registered.sort, key=partial(is_, function)))  # a stable sort
 
 
-def call_each(functions):
+def call_each(functions: Iterable[Function]) -> Function:
     """A callable that calls those which are in this list then."""
     return partial(any, _calls(functions))
 
 
-def put(function, own):
+def put(function: Function, own: list[Any]) -> Function:
     """A callable that puts what ``function()`` returns into a list of ours."""
     return partial(any, again(map, own.append, again(map, _call, (function,))))
 
 
-def with_first(function, *arguments):
+def with_first(function: Callable[..., Any], *arguments: list[Any]) -> Function:
     """A callable that calls ``function`` with the first member of each of these lists, as they are then."""
     return partial(next, map(function, *(map(itemgetter(0), repeat(one)) for one in arguments)))

@@ -5,6 +5,8 @@ even at the end: the job's next collection would copy the pages that its forks s
 without us.
 """
 
+from __future__ import annotations
+
 import gc
 from time import monotonic
 
@@ -14,14 +16,14 @@ COST_FACTOR = 1000  # the next reading is not before 1000 times what the last ha
 FROZEN_S = 10e-9  # an object at most: a pause in which nobody else runs, and each is a block at least
 
 
-class FrozenCount(object):
+class FrozenCount:
     """``gc.get_freeze_count()`` follows a list from object to object: 8 ms a million, for which the job waits."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._due_at = 0.0
         self.longest_s = 0.2  # of one reading
 
-    def read_if_due(self):
+    def read_if_due(self) -> int | None:
         """None: not read this time. **Cost** 1 us where nothing is frozen."""
         began = monotonic()
         blocks = doors.allocated_blocks()

@@ -1,5 +1,7 @@
 """Calls that the interpreter makes for us on the main thread, between two bytecodes. Runs in the job."""
 
+from __future__ import annotations
+
 import ctypes
 import sys
 from _functools import partial
@@ -7,8 +9,13 @@ from time import monotonic
 
 from . import doors, quiet
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
 
-class PendingCall(object):
+
+class PendingCall:
     """Run a function once on the main thread between two bytecodes, if nobody traces, profiles or debugs by then.
 
     A signal handler of the job may run inside ours, and what it raises is the job's. So the C function that is put on
@@ -19,25 +26,25 @@ class PendingCall(object):
     past the beginning of a function, since what is pending keeps it from going on and cannot be served.
     """
 
-    def __init__(self, function, otherwise=()):
+    def __init__(self, function: Callable[[], object], otherwise: Iterable[Callable[[], object]] = ()) -> None:
         """``otherwise``: C functions to call instead while somebody watches."""
         self._function = function
-        self._asked = []
+        self._asked: list[float] = []
         self._entry = doors.entry(self._run, (self._asked.clear,), otherwise)
         # To ask without a function of Python, whether it can be now or not.
         self.ask_unseen = doors.unless(_REFUSED, partial(_add_pending_call, _is_true, id(self._entry)))
 
     @property
-    def asked_at(self):
+    def asked_at(self) -> float | None:
         """When it was asked for, seconds (monotonic); None: it is not waited for."""
         return max(tuple(self._asked), default=None)
 
-    def forget(self):
+    def forget(self) -> None:
         """In a forked child: what was pending is the parent's."""
         self._asked.clear()
         _running.clear()
 
-    def _run(self):
+    def _run(self) -> bool:
         hidden = quiet.hide()  # it may come in the middle of anything, also of what is compiled or traced
         try:
             _running.append(True)
@@ -49,7 +56,7 @@ class PendingCall(object):
 
     quiet.keep_out(_run)
 
-    def ask(self):
+    def ask(self) -> bool:
         """False if it cannot be now: ask later. The object must outlive the call."""
         asked = self._asked
         if asked:
@@ -62,7 +69,7 @@ class PendingCall(object):
         return True
 
 
-_running = []  # something while a pending call runs
+_running: list[bool] = []  # something while a pending call runs
 _add_pending_call = ctypes.pythonapi.Py_AddPendingCall
 _add_pending_call.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
 _is_true = ctypes.cast(ctypes.pythonapi.PyObject_IsTrue, ctypes.c_void_p)
@@ -77,7 +84,7 @@ class _PendingCalls(ctypes.Structure):
     ]  # fmt: skip
 
 
-def _finishing():
+def _finishing() -> Iterable[Any]:
     """When no call can be pending any more, as Python ends; to ask for one then prints an error in 3.8, and only there.
 
     An iterable of one number. Found by the first call that is asked for, of nothing.

@@ -5,14 +5,22 @@ traced. Dynamo would then compile a take (it raised ``InternalTorchDynamoError``
 record the sizes we read as operations of the trace.
 """
 
+from __future__ import annotations
+
 import sys
 
 from . import names
 
-_switches = []  # of torch's compiled part, once it is there: found anew they would be half of a step's cost
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Hidden = tuple[Any, ...]
+
+_switches: list[Any] = []  # of torch's compiled part, once it is there: found anew they would be half of a step's cost
 
 
-def hide():
+def hide() -> Hidden | None:
     """Switch off Dynamo and tracing for this thread; returns what ``show`` needs to switch them on again."""
     if not _switches and not _find_switches():
         return None
@@ -24,7 +32,7 @@ def hide():
     return set_eval_frame, before, set_state, state
 
 
-def _find_switches():
+def _find_switches() -> bool:
     binding = sys.modules.get("torch._C")
     set_eval_frame = names.getattr_plain(names.getattr_plain(names.getattr_plain(binding, "_dynamo"), "eval_frame"),
                                          "set_eval_frame")  # fmt: skip
@@ -35,7 +43,7 @@ def _find_switches():
     return True
 
 
-def show(hidden):
+def show(hidden: Hidden | None) -> None:
     if hidden is None:
         return
     set_eval_frame, before, set_state, state = hidden
@@ -44,15 +52,15 @@ def show(hidden):
     set_eval_frame(before)
 
 
-def keep_out(*functions):
+def keep_out(*functions: Any) -> None:
     """Mark functions of ours that run before ``hide`` does: Dynamo neither inlines nor compiles them."""
     for function in functions:
         function._torchdynamo_disable = True
 
 
-def skip_code(*functions):
+def skip_code(*functions: Any) -> None:
     """The same where Dynamo meets them as frames of their own (a pending call); to be called once torch is there."""
-    skip = sys.modules.get("torch._C")
+    skip: Any = sys.modules.get("torch._C")
     for name in ("_dynamo", "eval_frame", "skip_code"):
         skip = names.getattr_plain(skip, name)
     if skip is not None:

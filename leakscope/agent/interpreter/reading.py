@@ -9,6 +9,8 @@ they are NULL; dicts, sets and deques are gone through by the iterators of their
 What reads memory does it in one call of C code: between two bytecodes another thread may change the object.
 """
 
+from __future__ import annotations
+
 import ctypes
 import sys
 import types
@@ -19,6 +21,12 @@ from gc import get_referents
 from itertools import compress, filterfalse, islice, repeat
 
 from .names import HEAPTYPE, flags_of, mro_of, namespace_of, text_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from types import CodeType, FrameType
+    from typing import Any
 
 _slots = ctypes.POINTER(ctypes.py_object)
 _MOST_LISTED = 100000  # members of a list with NULL slots that are listed to have a sample of the others
@@ -56,7 +64,7 @@ class _Frame(ctypes.Structure):
 _BASES = {id(base): base for base in (list, tuple, dict, set, frozenset, deque)}
 
 
-def base_of(cls):
+def base_of(cls: type) -> Any:
     """The C type that knows the members of objects of this class: list, tuple, dict, set, frozenset, deque, or None."""
     for above in mro_of(cls):
         base = _BASES.get(id(above))
@@ -65,7 +73,7 @@ def base_of(cls):
     return None
 
 
-def items_at(base, obj, positions):
+def items_at(base: Any, obj: Any, positions: Sequence[int]) -> list[Any]:
     """Members of a list or tuple (``base``) at ``positions`` (a list or range), as far as any are there.
 
     **Cost** 0.5 us each.
@@ -83,7 +91,7 @@ def items_at(base, obj, positions):
     return [others[position] for position in positions if position < length]
 
 
-def _listed(obj):
+def _listed(obj: Any) -> list[Any]:
     """What a list or tuple refers to, which the collector is told from the end."""
     found = get_referents(obj)
     found.reverse()
@@ -93,26 +101,26 @@ def _listed(obj):
 KEYS = object()  # as ``base``: a dict's keys; dict itself stands for its values
 
 
-def members(base, obj):
+def members(base: Any, obj: Any) -> list[Any]:
     """[member, ...] of a container of whatever subclass of ``base``, which may be KEYS."""
     if base is list or base is tuple:
         return _listed(obj) if type(obj) is base else items_at(base, obj, range(base.__len__(obj)))
     return list(iterator(base, obj))
 
 
-def pairs(obj, most=None):
+def pairs(obj: Any, most: int | None = None) -> list[tuple[Any, Any]]:
     """[(key, value), ...] of a dict of whatever subclass: an OrderedDict's own order would hash the keys."""
     return list(islice(dict.items(obj), most))
 
 
-def iterator(base, obj):
+def iterator(base: Any, obj: Any) -> Iterator[Any]:
     """To go through a set, frozenset, deque or dict; it raises RuntimeError where these change meanwhile."""
     if base is dict:
         return iter(dict.values(obj))
     return dict.__iter__(obj) if base is KEYS else base.__iter__(obj)
 
 
-def backwards(base, obj):
+def backwards(base: Any, obj: Any) -> Iterator[Any] | None:
     """The same from the end; None for what has none (sets)."""
     if base is dict:
         return reversed(dict.values(obj))
@@ -124,9 +132,9 @@ def backwards(base, obj):
 # ---- attributes
 
 
-def _getter(descriptor):
+def _getter(descriptor: object) -> int | None:
     """The C function behind a getset descriptor: ``PyDescr_COMMON`` is followed by its ``PyGetSetDef``."""
-    definition = ctypes.c_void_p.from_address(id(descriptor) + _DESCRIPTOR_BYTES).value
+    definition: Any = ctypes.c_void_p.from_address(id(descriptor) + _DESCRIPTOR_BYTES).value
     return ctypes.c_void_p.from_address(definition + ctypes.sizeof(ctypes.c_void_p)).value
 
 
@@ -137,7 +145,7 @@ _GETTERS = frozenset(
 )  # fmt: skip
 
 
-class Attributes(object):
+class Attributes:
     """How the attributes of objects of one class are read: its slots, [(name, descriptor), ...], and its ``__dict__``.
 
     Good for as long as the class lives, and somebody holds it.
@@ -145,7 +153,7 @@ class Attributes(object):
 
     __slots__ = ("cls", "slots", "_dict_of")
 
-    def __init__(self, cls):
+    def __init__(self, cls: type) -> None:
         self.cls = cls
         self.slots = []
         self._dict_of = None
@@ -161,13 +169,13 @@ class Attributes(object):
                     self._dict_of = descriptor.__get__
                 break
 
-    def dict_of(self, obj):
+    def dict_of(self, obj: Any) -> dict[Any, Any] | None:
         """The object's own exact dict; None if it has none that can be had without its class."""
         found = None if self._dict_of is None else self._dict_of(obj)
         return found if type(found) is dict else None
 
 
-def attributes_of(obj):
+def attributes_of(obj: Any) -> dict[Any, Any] | None:
     """The same of one object."""
     return Attributes(type(obj)).dict_of(obj)
 
@@ -178,7 +186,7 @@ _LRU_CACHE = _lru_cache_wrapper
 _MAXSIZE = 1234567
 
 
-def _find_maxsize():
+def _find_maxsize() -> int | None:
     """Where the number stands in one; None: not where it should."""
     cache = _lru_cache_wrapper(repr, _MAXSIZE, False, tuple)
     words = (ctypes.c_ssize_t * (_LRU_CACHE.__basicsize__ // _SLOT_BYTES)).from_address(id(cache))
@@ -186,7 +194,7 @@ def _find_maxsize():
     return found[0] * _SLOT_BYTES if len(found) == 1 else None
 
 
-def results_of(cache):
+def results_of(cache: Any) -> dict[Any, Any] | None:
     """The dict of an lru_cache; None where it cannot be told from others.
 
     ``cache_info`` is not asked: it begins a function of Python, which the job may have chosen.
@@ -196,7 +204,7 @@ def results_of(cache):
     return found[0] if len(found) == 1 else None
 
 
-def most_results(cache):
+def most_results(cache: Any) -> int | None:
     """How many it may have; None: as many as it likes, or this cannot be told."""
     if _maxsize_at is None:
         return None
@@ -207,12 +215,12 @@ def most_results(cache):
 # ---- frames
 
 
-def _inline(frame):
+def _inline(frame: FrameType) -> Any:
     """Up to Python 3.10 the locals are in the frame object itself, at its end."""
     return ctypes.cast(id(frame) + types.FrameType.__basicsize__ - _SLOT_BYTES, _slots)
 
 
-def _behind(frame):
+def _behind(frame: FrameType) -> Any:
     """In 3.11 and 3.12 it refers to what holds them, which moves when the function ends: looked up at each reading."""
     return _Frame.from_address(id(frame)).slots
 
@@ -221,7 +229,7 @@ _SLOT_BYTES = ctypes.sizeof(ctypes.c_void_p)
 _slots_of = _inline if sys.version_info < (3, 11) else _behind
 
 
-def _first_slot(one, other):
+def _first_slot(one: object, other: object) -> int | None:
     """Where the locals of a frame begin, told by one whose first two are known; None: not where they should be.
 
     Looked for as numbers: what stands before them are not all objects.
@@ -241,7 +249,7 @@ _HAS_VIEWS = sys.version_info >= (3, 13)
 _first = None if _HAS_VIEWS else _first_slot(object(), object())
 
 
-def frame_locals(frame):
+def frame_locals(frame: FrameType) -> list[tuple[str, Any]]:
     """[(name, value), ...] of a function's frame; of a module's or class's, nothing."""
     code = frame.f_code
     if not code.co_flags & _CO_OPTIMIZED:
@@ -263,7 +271,7 @@ def frame_locals(frame):
     return found
 
 
-def _local_names(code):
+def _local_names(code: CodeType) -> tuple[str, ...]:
     """In the order of their slots. Since 3.11 an argument that closures use stays in its own."""
     names, cells = code.co_varnames, code.co_cellvars
     if sys.version_info >= (3, 11):
@@ -283,7 +291,7 @@ _WAITING_FOR = {
 }
 
 
-def awaited_by(obj):
+def awaited_by(obj: Any) -> Any:
     """What a generator, coroutine or asynchronous generator waits for; None while it runs.
 
     Python 3.11 and 3.12 look for it on the stack of the frame, where nothing is while it runs: that ends the process.

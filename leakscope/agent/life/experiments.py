@@ -7,6 +7,8 @@ Without ``--probe`` only what is cheap is tried, and CUDA is left alone: to free
 and a job whose device hangs would then never end. The CUDA part was never run on a GPU.
 """
 
+from __future__ import annotations
+
 import ctypes
 import gc
 import os
@@ -15,6 +17,11 @@ from time import monotonic
 
 from ..interpreter import doors, names
 from ..native.memory import rss_bytes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
 
 LEAST_BYTES = 200 << 20  # of resident memory: below it nobody asks
 BUDGET_S = 0.5
@@ -26,7 +33,7 @@ _OTHER_MALLOCS = ("mallctl", "tc_version", "mi_version")  # jemalloc, tcmalloc, 
 _PID = os.getpid()  # the agent is loaded as a process starts: in a forked child it is another
 
 
-def run(asked=False, free_bytes=None, budget_s=BUDGET_S):
+def run(asked: bool = False, free_bytes: int | None = None, budget_s: float = BUDGET_S) -> Iterator[dict[str, Any]]:
     """Yield rows of the table ``experiments``, each as soon as it is measured, the collection last.
 
     ``asked``: the user wants it whatever it costs. ``free_bytes``: what malloc says it holds free. Nothing is tried in
@@ -53,7 +60,7 @@ def run(asked=False, free_bytes=None, budget_s=BUDGET_S):
             raise
 
 
-def _measured(experiment, remedy):
+def _measured(experiment: str, remedy: Callable[[], object]) -> dict[str, Any]:
     before, began = rss_bytes(), monotonic()
     remedy()
     took = monotonic() - began
@@ -62,11 +69,11 @@ def _measured(experiment, remedy):
     return {"experiment": experiment, "returned_bytes": returned, "experiment_s": took}
 
 
-def _collection(trim):
+def _collection(trim: Any) -> dict[str, Any]:
     """What a collection frees may stay in malloc: it counts what a trim after it gives back, one before it was done."""
     freed = []
 
-    def collect():
+    def collect() -> None:
         freed.append(gc.collect())
         if trim is not None:
             trim(0)
@@ -76,7 +83,7 @@ def _collection(trim):
     return row
 
 
-def _malloc_trim():
+def _malloc_trim() -> Any:
     """glibc's; None under another libc or another malloc, which it would not reach."""
     try:
         library = ctypes.CDLL(None)
@@ -89,7 +96,7 @@ def _malloc_trim():
     return trim
 
 
-def _has(library, name):
+def _has(library: Any, name: str) -> bool:
     try:
         library[name]
     except AttributeError:
@@ -97,7 +104,7 @@ def _has(library, name):
     return True
 
 
-def _would_be_noticed():
+def _would_be_noticed() -> bool:
     """The job listens to its collections, by callbacks or debug flags, or has switched them off.
 
     With the collector on, the interpreter collects as the next thing it does, and so the same finalizers run.
@@ -105,7 +112,7 @@ def _would_be_noticed():
     return bool(gc.callbacks or gc.get_debug() or not gc.isenabled())
 
 
-def _has_children():
+def _has_children() -> bool:
     """A collection writes to every container: living forked children would then hold copies of those pages."""
     try:
         for thread in os.listdir("/proc/self/task"):
@@ -117,7 +124,7 @@ def _has_children():
     return False
 
 
-def _cuda_rows():
+def _cuda_rows() -> Iterator[dict[str, Any]]:
     """Torch's caches, of the device and of pinned memory, where the job itself has initialised CUDA."""
     if names.getattr_plain(sys.modules.get("torch.cuda"), "_initialized") is not True:
         return
@@ -139,7 +146,7 @@ def _cuda_rows():
         yield row
 
 
-def _reserved_bytes(binding):
+def _reserved_bytes(binding: Any) -> int:
     """What torch's allocator holds of all devices."""
     total = 0
     count_devices, read = (names.getattr_plain(binding, n) for n in ("_cuda_getDeviceCount", "_cuda_memoryStats"))

@@ -8,6 +8,8 @@ The job must find faulthandler as it would be without us, off: programs switch t
 switch it back to what it was (pytest). As soon as the job uses it, ours is gone and theirs is all there is.
 """
 
+from __future__ import annotations
+
 import _signal
 import ctypes
 import faulthandler
@@ -18,6 +20,10 @@ import types
 from .. import journal
 from ..interpreter import doors
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 FILE_NAME = "fault-%d-%d.txt"  # pid and start time; the recorder reads it when all is over
 FAULTS = tuple(getattr(_signal, name) for name in ("SIGSEGV", "SIGFPE", "SIGBUS", "SIGILL"))  # of the code itself
 _NUMBERS = FAULTS + (_signal.SIGABRT,)
@@ -25,10 +31,10 @@ _ACTION_BYTES = 512  # more than a struct sigaction has on any platform
 _PUBLIC = ("enable", "disable", "is_enabled")
 
 
-class FatalSignals(object):
+class FatalSignals:
     """faulthandler in our hands. ``is_ours`` until the job uses it itself."""
 
-    def __init__(self, folder, pid, start_ticks):
+    def __init__(self, folder: str, pid: int, start_ticks: int) -> None:
         """**Errors** OSError where the file cannot be made."""
         self.is_ours = False
         self._folder = folder
@@ -54,11 +60,11 @@ class FatalSignals(object):
         kind = {"__slots__": (), "enable": doors.answering(self._asked_to_leave, enable)}
         faulthandler.__class__ = type("module", (types.ModuleType,), kind)
 
-    def _asked_to_leave(self):
+    def _asked_to_leave(self) -> bool:
         self.leave()
         return True
 
-    def forked(self, pid, start_ticks):
+    def forked(self, pid: int, start_ticks: int) -> None:
         """In a child: its text is not its parent's."""
         if self.is_ours:
             inherited, file = self._fd, self._file
@@ -69,7 +75,7 @@ class FatalSignals(object):
             else:
                 journal.close(inherited, file)
 
-    def tick(self):
+    def tick(self) -> None:
         """The job may have switched it on. Or it is a daemon that has closed every descriptor it found: the text must
         not go to what then gets the number."""
         if self.is_ours and any(self._enabled_by_job):
@@ -77,7 +83,7 @@ class FatalSignals(object):
         elif self.is_ours and journal.identity(self._fd) != self._file:
             self.leave()
 
-    def leave_to_others(self):
+    def leave_to_others(self) -> None:
         """At exit: handlers that libraries set after ours must stay, and Python's end would set them back.
 
         A virtual machine in the process (Java for HDFS) lives on meanwhile, and takes SIGSEGV every now and then.
@@ -86,7 +92,7 @@ class FatalSignals(object):
         if self.is_ours and self._others():
             self.leave()
 
-    def leave(self):
+    def leave(self) -> None:
         """Switch it off as if it never had been on."""
         if not self.is_ours:
             return
@@ -97,14 +103,14 @@ class FatalSignals(object):
                 self._sigaction(number, action, None)
         self._let_go()
 
-    def _let_go(self):
+    def _let_go(self) -> None:
         self.is_ours = False
         faulthandler.__class__ = types.ModuleType
         for name, function in self._original.items():
             setattr(faulthandler, name, function)
         journal.close(self._fd, self._file)
 
-    def _write_to_file_of(self, pid, start_ticks):
+    def _write_to_file_of(self, pid: int, start_ticks: int) -> None:
         path = os.path.join(self._folder, FILE_NAME % (pid, start_ticks))
         try:
             os.unlink(path)  # of the program that this process was before it called exec
@@ -116,7 +122,7 @@ class FatalSignals(object):
         more = {"c_stack": False} if sys.version_info >= (3, 14) else {}
         self._original["enable"](self._fd, all_threads=True, **more)
 
-    def _actions(self):
+    def _actions(self) -> dict[int, Any]:
         """What is set for each signal now, as it lies in memory."""
         actions = {}
         for number in _NUMBERS:
@@ -124,11 +130,11 @@ class FatalSignals(object):
             self._sigaction(number, None, actions[number])
         return actions
 
-    def _others(self):
+    def _others(self) -> dict[int, Any]:
         """Where a handler stands that is not faulthandler's. (To put that one back would be a crash without end.)"""
         return {number: action for number, action in self._actions().items() if _handler(action) != self._handler}
 
 
-def _handler(action):
+def _handler(action: Any) -> int | None:
     """The first field of a struct sigaction; of the others glibc fills in only what it uses."""
     return ctypes.c_void_p.from_buffer(action).value

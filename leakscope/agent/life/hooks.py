@@ -5,34 +5,41 @@ while somebody watched is found later, by the agent's thread. What is put into m
 tracer, profiler or debugger would see: as soon as one is set they are taken out again, and put back when it is gone.
 """
 
+from __future__ import annotations
+
 import sys
 from _functools import partial
 
 from ..interpreter import doors, names, reading
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
 
-class Finder(object):
+
+class Finder:
     """Stands first on ``sys.meta_path``; no function of Python."""
 
-    def __init__(self, find):
+    def __init__(self, find: Callable[..., Any]) -> None:
         self.find_spec = find
 
 
-class Hooks(object):
+class Hooks:
     """``callbacks``: {module name: function}, called once with this object and the module."""
 
-    def __init__(self, callbacks):
+    def __init__(self, callbacks: Mapping[str, Callable[[Hooks, Any], None]]) -> None:
         self._waiting = dict(callbacks)
-        self._put = []  # [[owner, name, original, ours], ...]
+        self._put: list[tuple[Any, str, Any, Any]] = []  # [[owner, name, original, ours], ...]
         self._is_in_place = True
         self._finder = Finder(doors.asking(self._find))
 
-    def start(self):
+    def start(self) -> None:
         """Those already loaded are called now, the others when they come."""
         self.tick()
         sys.meta_path.insert(0, self._finder)
 
-    def _find(self):
+    def _find(self) -> Any:
         """What a finder answers: nothing, or what the others do, where the module is waited for."""
         try:
             return self._answer(sys._getframe().f_back)
@@ -41,7 +48,7 @@ class Hooks(object):
                 raise
             return None  # what another finder raised, it raises again when it is asked next
 
-    def _answer(self, frame):
+    def _answer(self, frame: Any) -> Any:
         """``frame``: the import system's. What it asks for does not get through the door."""
         asked = dict(reading.frame_locals(frame))
         frame = None
@@ -56,7 +63,7 @@ class Hooks(object):
                 return spec
         return None
 
-    def _be_called(self, name, spec):
+    def _be_called(self, name: str, spec: Any) -> None:
         loader = spec.loader
         original = getattr(loader, "exec_module", None)
         if original is not None:
@@ -67,7 +74,7 @@ class Hooks(object):
             except Exception:
                 pass  # a loader that takes no attributes: the agent's thread will find the module
 
-    def _imported(self, name):
+    def _imported(self, name: str) -> bool:
         """Inside the import statement of the job, under its lock: it may only register things."""
         module = sys.modules.get(name)
         callback = self._waiting.pop(name, None)
@@ -80,13 +87,13 @@ class Hooks(object):
             self._remove_finder()
         return True
 
-    def _remove_finder(self):
+    def _remove_finder(self) -> None:
         try:
             sys.meta_path.remove(self._finder)
         except ValueError:
             pass
 
-    def tick(self):
+    def tick(self) -> None:
         """**Cost** 5 us."""
         if not doors.is_unwatched():
             self._take_out()
@@ -97,19 +104,19 @@ class Hooks(object):
             if module is not None and not _is_being_imported(module):
                 self._imported(name)
 
-    def replace(self, owner, name, original, ours):
+    def replace(self, owner: Any, name: str, original: Any, ours: Any) -> None:
         """``ours`` in the place of a module's or class's attribute, as long as nobody watches."""
         self._put.append((owner, name, original, ours))
         setattr(owner, name, ours)
 
-    def _take_out(self):
+    def _take_out(self) -> None:
         if self._is_in_place:
             self._is_in_place = False
             for owner, name, original, ours in self._put:
                 if _own(owner, name) is ours:
                     setattr(owner, name, original)
 
-    def _put_back(self):
+    def _put_back(self) -> None:
         if not self._is_in_place:
             self._is_in_place = True
             for owner, name, original, ours in self._put:
@@ -117,11 +124,11 @@ class Hooks(object):
                     setattr(owner, name, ours)
 
 
-def _own(owner, name):
+def _own(owner: Any, name: str) -> Any:
     namespace = names.namespace_of(owner) if names.is_a(type(owner), type) else names.namespace_of_module(owner)
     return (namespace or {}).get(name)
 
 
-def _is_being_imported(module):
+def _is_being_imported(module: Any) -> bool:
     spec = names.getattr_plain(module, "__spec__")
     return spec is not None and (reading.attributes_of(spec) or {}).get("_initializing") is True

@@ -8,6 +8,8 @@ The text is not made by the module ``traceback``: that asks the job's loaders fo
 the exception's own ``__str__`` answer.
 """
 
+from __future__ import annotations
+
 import mmap
 import os
 import sys
@@ -15,6 +17,13 @@ import types
 from gc import get_referents
 
 from ..interpreter import names, reading
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from .hooks import Hooks
 
 MAX_BYTES = 64 * 1024
 MAX_THREADS = 20  # exceptions of threads in one process: who starts threads that fail in a loop fills no disk
@@ -35,7 +44,7 @@ _trace_of, _cause_of, _context_of, _is_context_hidden, _args_of = (
 )
 
 
-def of_main_thread():
+def of_main_thread() -> dict[str, Any] | None:
     """Columns of ``crash_text`` for the exception that ended the main thread, at exit; None if there is none."""
     value = sys.__dict__.get("last_value")
     if not _is_exception(value) or names.is_a(type(value), KeyboardInterrupt):
@@ -44,14 +53,14 @@ def of_main_thread():
     return _columns("exception", value)
 
 
-def of_threads(report):
+def of_threads(report: Callable[[dict[str, Any] | None], None]) -> Callable[[Hooks, Any], None]:
     """A function of the module ``threading`` that makes ``report`` get the columns for each exception of a thread."""
 
-    def watch(hooks, threading):
+    def watch(hooks: Hooks, threading: Any) -> None:
         original = threading.excepthook
         left = [MAX_THREADS]
 
-        def excepthook(args):
+        def excepthook(args: Any) -> None:
             original(args)
             try:
                 value = args.exc_value
@@ -71,21 +80,21 @@ def of_threads(report):
     return watch
 
 
-def _is_exception(value):
+def _is_exception(value: Any) -> bool:
     return names.is_a(type(value), BaseException)
 
 
-def _columns(source, value):
+def _columns(source: str, value: Any) -> dict[str, Any]:
     data = _text(value).encode("utf-8", "replace")
     text = data[-MAX_BYTES:].decode("utf-8", "ignore")
     return {"crash_source": source, "exception_type": names.type_name(type(value)), "last_words": text}
 
 
-def _text(value):
+def _text(value: Any) -> str:
     """As Python prints it, with what caused it and what was being handled before it."""
     parts = []
-    files = {}
-    seen = set()
+    files: dict[str, list[bytes]] = {}
+    seen: set[int] = set()
     joint = ""
     while value is not None and id(value) not in seen and len(seen) < _MAX_CHAIN:
         seen.add(id(value))
@@ -96,7 +105,7 @@ def _text(value):
     return "".join(reversed(parts))
 
 
-def _one(value, files):
+def _one(value: Any, files: dict[str, list[bytes]]) -> str:
     trace = _trace_of(value)
     lines = [] if trace is None else ["Traceback (most recent call last):"]
     before, repeats = None, 0
@@ -119,7 +128,7 @@ def _one(value, files):
     return "\n".join(lines + [name + ": " + message if message else name, ""])
 
 
-def _message(value):
+def _message(value: Any) -> str:
     """What str() says where that runs no code of the job."""
     for base in names.mro_of(type(value)):
         method = names.namespace_of(base).get("__str__")
@@ -137,21 +146,21 @@ def _message(value):
     return "(its message was not read: that would run code of the program)"
 
 
-def _parts(value, args):
+def _parts(value: Any, args: tuple[Any, ...]) -> list[Any]:
     """What its C code may put into its text: the arguments, and what has a slot of its own (a file's name)."""
     others = (args, _trace_of(value), _context_of(value), _cause_of(value), type(value))
-    others = names.ids_of(*others, reading.attributes_of(value))
-    return [*args, *(part for part in get_referents(value) if id(part) not in others)]
+    ids = names.ids_of(*others, reading.attributes_of(value))
+    return [*args, *(part for part in get_referents(value) if id(part) not in ids)]
 
 
-def _source_line(file, number, files):
+def _source_line(file: str, number: int, files: dict[str, list[bytes]]) -> str:
     if file not in files:
         files[file] = _read_lines(file)
     lines = files[file]
     return lines[number - 1].decode("utf-8", "replace").strip() if 0 < number <= len(lines) else ""
 
 
-def _read_lines(file):
+def _read_lines(file: str) -> list[bytes]:
     try:
         if file.startswith("<") or not os.path.isfile(file) or os.path.getsize(file) > _MAX_SOURCE_BYTES:
             return []

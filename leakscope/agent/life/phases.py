@@ -6,6 +6,8 @@ out batches. These functions get a wrapper when their module is imported. A wrap
 arguments, lets everything it raises pass, and itself only counts, looks at the clock and asks malloc what is in use.
 """
 
+from __future__ import annotations
+
 import sys
 from time import monotonic
 
@@ -13,30 +15,37 @@ from ..interpreter import names, reading
 from ..native.allocators import malloc_in_use_bytes
 from ..native.memory import rss_bytes
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from .hooks import Hooks
+
 START_UP, TRAIN, EVAL, SAVE = "start-up", "train", "eval", "save"
 MARK_EVERY_S = 1.0  # a program may alternate between training and evaluation at every step
 PART_OF_MODEL = 0.5  # train() or eval() of fewer submodules than this share of the model in training is no phase
 
 
-class Phases(object):
+class Phases:
     """Bytes and seconds by phase. ``mark(phase)`` is called when one begins, at most once a second, and when it ends.
 
     A passage is the time between entering a phase and entering the next; nothing is remembered of single passages.
     """
 
-    def __init__(self, mark):
+    def __init__(self, mark: Callable[[str], None]) -> None:
         self.current = START_UP
         self.batches = 0
         self.epochs = 0
         self.last_batch_at = 0.0
-        self.batch_storages = ()
+        self.batch_storages: tuple[int, ...] = ()
         self._mark = mark
         self._marked_at = 0.0
         self._is_marked = False
         self._entered_at = monotonic()
         self._entered_bytes = held_bytes()
         self._peak_bytes = self._entered_bytes
-        self._totals = {}
+        self._totals: dict[str, list[Any]] = {}
         self._depth = 0
         self._calls = 0
         self._largest = 0
@@ -45,7 +54,7 @@ class Phases(object):
 
     # ---- what is known
 
-    def rows(self):
+    def rows(self) -> list[dict[str, Any]]:
         """Rows of table ``phases``, with the passage that lasts counted up to now; none while there is one phase."""
         if not self._changed:
             return []
@@ -56,11 +65,11 @@ class Phases(object):
             for p, (n, s, gained, peak) in totals.items()
         ]
 
-    def tick(self):
+    def tick(self) -> None:
         """Now and then, from the agent's thread: the peak inside a passage."""
         self._peak_bytes = max(self._peak_bytes, held_bytes())
 
-    def enter(self, phase, said=False):
+    def enter(self, phase: str, said: bool = False) -> None:
         """``said``: by the user. Whoever names phases himself is not corrected by what we see."""
         self._is_said = self._is_said or said
         if phase == self.current or (self._is_said and not said):
@@ -77,19 +86,19 @@ class Phases(object):
             self._marked_at = self._entered_at
         self._is_marked = begins
 
-    def _passage(self):
+    def _passage(self) -> tuple[float, int, int]:
         held = held_bytes()
         peak = max(self._peak_bytes, held)
         return monotonic() - self._entered_at, held - self._entered_bytes, peak - self._entered_bytes
 
     # ---- who tells
 
-    def stepped(self):
+    def stepped(self) -> None:
         """An optimizer made a step: whatever a model was last switched to, this is training."""
         if self.current != TRAIN:
             self.enter(TRAIN)
 
-    def hooks(self):
+    def hooks(self) -> dict[str, Callable[[Hooks, Any], None]]:
         """{module: callback} for ``hooks.Hooks``."""
         return {
             "torch": self._watch_modules,
@@ -98,13 +107,13 @@ class Phases(object):
             "safetensors.torch": lambda hooks, module: self._watch_saving(hooks, module, "save_file"),
         }
 
-    def _watch_modules(self, hooks, torch):
+    def _watch_modules(self, hooks: Hooks, torch: Any) -> None:
         cls = names.getattr_plain(names.getattr_plain(torch, "nn"), "Module")
         original = names.namespace_of(cls)["train"]  # eval() is train(False)
         # Dynamo knows this function, and compiles the original alone: no graph break of ours.
         is_compiling = names.getattr_plain(names.getattr_plain(torch, "compiler"), "is_compiling") or bool
 
-        def train(self_, mode=True):
+        def train(self_: Any, mode: Any = True) -> Any:
             if is_compiling():
                 return original(self_, mode)
             depth, self._depth = self._depth, self._depth + 1
@@ -118,25 +127,25 @@ class Phases(object):
 
         hooks.replace(cls, "train", original, _made_alike(train, original))
 
-    def _switched(self, mode):
+    def _switched(self, mode: Any) -> None:
         calls, self._calls = self._calls, 0
         if mode:  # not a frozen teacher, however large, that is only ever put to eval()
             self._largest = max(self._largest, calls)
         if calls >= PART_OF_MODEL * self._largest and (self.current != START_UP or not mode):
             self.enter(TRAIN if mode else EVAL)
 
-    def _watch_loaders(self, hooks, module):
+    def _watch_loaders(self, hooks: Hooks, module: Any) -> None:
         cls = names.getattr_plain(module, "_BaseDataLoaderIter")
         original = names.namespace_of(cls)["__next__"]
 
-        def __next__(self_):
+        def __next__(self_: Any) -> Any:
             batch = original(self_)
             self._got(self_, batch)
             return batch
 
         hooks.replace(cls, "__next__", original, _made_alike(__next__, original))
 
-    def _got(self, iterator, batch):
+    def _got(self, iterator: Any, batch: Any) -> None:
         try:
             self.batches += 1
             self.last_batch_at = monotonic()
@@ -147,12 +156,12 @@ class Phases(object):
             if names.is_foreign(error):
                 raise
 
-    def _watch_saving(self, hooks, module, name):
+    def _watch_saving(self, hooks: Hooks, module: Any, name: str) -> None:
         original = names.getattr_plain(module, name)
         if original is None:
             return
 
-        def save(*args, **kwargs):
+        def save(*args: Any, **kwargs: Any) -> Any:
             before = self.current
             self.enter(SAVE)
             try:
@@ -163,7 +172,7 @@ class Phases(object):
         hooks.replace(module, name, original, _made_alike(save, original))
 
 
-def held_bytes():
+def held_bytes() -> int:
     """What malloc has handed out, 6 us; where it does not say, resident memory.
 
     What evaluation keeps may lie in memory that training had freed: then resident memory grows later, in training.
@@ -171,7 +180,7 @@ def held_bytes():
     return malloc_in_use_bytes() or rss_bytes() or 0
 
 
-def _add(totals, phase, seconds, gained, peak):
+def _add(totals: dict[str, list[Any]], phase: str, seconds: float, gained: int, peak: int) -> None:
     figures = totals.setdefault(phase, [0, 0.0, 0, 0])
     figures[0] += 1
     figures[1] += seconds
@@ -179,7 +188,7 @@ def _add(totals, phase, seconds, gained, peak):
     figures[3] = max(figures[3], peak)
 
 
-def _storages(batch, depth=3):
+def _storages(batch: Any, depth: int = 3) -> tuple[int, ...]:
     """Addresses of the storages of a batch: tensors in tuples, lists and dicts; it keeps nothing alive."""
     torch = sys.modules["torch"]
     tensor = torch.Tensor
@@ -204,7 +213,7 @@ def _storages(batch, depth=3):
     return tuple(found)
 
 
-def _made_alike(wrapper, original):
+def _made_alike(wrapper: Any, original: Any) -> Any:
     import functools  # torch has imported it: not needed where there is no torch
 
     return functools.update_wrapper(wrapper, original)

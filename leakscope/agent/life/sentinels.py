@@ -3,6 +3,8 @@
 Only what may be read from any thread at any time: reference counts, the collector's counters, the allocator's figures.
 """
 
+from __future__ import annotations
+
 import gc
 import sys
 
@@ -11,17 +13,21 @@ from ..interpreter.frozen import FrozenCount
 from ..native.allocators import Allocators, malloc_figures
 from ..native.memory import rss_bytes
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 _IMMORTAL_NONE = sys.version_info >= (3, 12)
 _allocators = Allocators()
 _frozen = FrozenCount()
 
 
-def pause_at_most(seconds):
+def pause_at_most(seconds: float) -> None:
     """No single reading takes longer."""
     _allocators.longest_s = _frozen.longest_s = seconds
 
 
-def row():
+def row() -> dict[str, Any]:
     """One row of the table ``sentinels``. **Cost** 60 us with torch loaded."""
     in_use, free, mapped, system = malloc_figures()
     stats = gc.get_stats()
@@ -49,7 +55,7 @@ def row():
     return row
 
 
-def _instance_count(*path):
+def _instance_count(*path: str) -> int | None:
     """Every instance of a Python class refers to its class: the count of references follows the instances exactly.
 
     In a function of its own: our reference is gone before the main thread could count it.
@@ -60,7 +66,7 @@ def _instance_count(*path):
     return None if cls is None else sys.getrefcount(cls)
 
 
-def _thread_count():
+def _thread_count() -> int:
     """Threads the threading module knows (the agent's own is not among them); 1 where nobody imported it."""
     active = names.getattr_plain(sys.modules.get("threading"), "_active")
     return 1 if active is None else len(active)

@@ -4,11 +4,13 @@ The agent's thread takes 80 MiB of it: 64 that glibc reserves for what a new thr
 memory that is next to nothing; but where RLIMIT_AS is near, it is what the job then lacks.
 """
 
+from __future__ import annotations
+
 # What is below 50 times what it costs is near. The analyzer _inside has the same figures.
 LEAST_BYTES = {b"Max address space": 4 << 30, b"Max data size": 1 << 30}
 
 
-def is_scarce():
+def is_scarce() -> bool:
     """True where a soft limit is near. **Cost** 20 us."""
     try:
         with open("/proc/self/limits", "rb") as stream:

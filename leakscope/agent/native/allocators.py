@@ -4,11 +4,18 @@ Nothing here allocates on behalf of the job or runs code of it. The GIL is kept 
 take microseconds, and giving the GIL away would let other threads change what the reading is compared with.
 """
 
+from __future__ import annotations
+
 import ctypes
 import sys
 from time import monotonic, perf_counter
 
 from ..interpreter import names
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 PERIOD_S = 2.0  # of the readings below that walk through pools and bins
 COST_FACTOR = 200  # and not before 200 times what the last one cost: 1.4 ms for 220 MB of small objects
@@ -22,7 +29,7 @@ class _Mallinfo2(ctypes.Structure):
     ]  # fmt: skip
 
 
-def _function(name, result, *arguments):
+def _function(name: str, result: Any, *arguments: Any) -> Any:
     """A C function of the process; None where there is none. glibc has mallinfo2 from 2.33, musl never."""
     try:
         function = getattr(ctypes.PyDLL(None), name)
@@ -41,7 +48,7 @@ _fclose = _function("fclose", ctypes.c_int, ctypes.c_void_p)
 _free = _function("free", None, ctypes.c_void_p)
 
 
-def malloc_figures():
+def malloc_figures() -> tuple[int | None, int | None, int | None, int | None]:
     """(in use, free, in own mappings, held of the kernel) bytes of glibc's malloc; Nones elsewhere. **Cost** 10 us.
 
     Held of the kernel is address space: what was trimmed is still counted as held and as free.
@@ -52,7 +59,7 @@ def malloc_figures():
     return info.uordblks + info.hblkhd, info.fordblks, info.hblkhd, info.arena + info.hblkhd
 
 
-def malloc_in_use_bytes():
+def malloc_in_use_bytes() -> int | None:
     """The first of the above. **Cost** 6 us."""
     if _mallinfo2 is None:
         return None
@@ -60,15 +67,15 @@ def malloc_in_use_bytes():
     return info.uordblks + info.hblkhd
 
 
-class Allocators(object):
+class Allocators:
     """Figures that cost more than a sentinel may: read now and then, and repeated in between as None."""
 
-    def __init__(self, clock=monotonic):
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._due_at = 0.0
         self.longest_s = 0.2  # of one reading: where the last took half as long there is no other
 
-    def figures(self):
+    def figures(self) -> dict[str, Any]:
         """Columns of the table ``sentinels``; nulls where a reading is not due or not possible."""
         arenas = pymalloc = in_use = None
         now = self._clock()
@@ -87,7 +94,7 @@ class Allocators(object):
         }
 
 
-def _written_by(function, *arguments):
+def _written_by(function: Any, *arguments: Any) -> bytes | None:
     """What a C function writes to a stream, here one in memory; None where it cannot be called."""
     if None in (function, _open_memstream, _fclose, _free):
         return None
@@ -105,12 +112,12 @@ def _written_by(function, *arguments):
         _free(text)
 
 
-def _count_of_arenas(text):
+def _count_of_arenas(text: bytes | None) -> int | None:
     """Of the XML that malloc_info(3) writes."""
     return None if text is None else text.count(b"<heap nr=")
 
 
-def _bytes_of_pymalloc(text):
+def _bytes_of_pymalloc(text: bytes | None) -> tuple[int | None, int | None]:
     """(arenas, in use) of what ``sys._debugmallocstats()`` would print; Nones where Python runs on malloc alone."""
     total = in_use = None
     for line in (text or b"").splitlines():
@@ -122,7 +129,7 @@ def _bytes_of_pymalloc(text):
     return total, in_use
 
 
-def _arrow_bytes():
+def _arrow_bytes() -> int | None:
     """Bytes of Arrow's default pool, an atomic counter; None unless pyarrow is loaded completely."""
     if names.getattr_plain(sys.modules.get("pyarrow"), "Table") is None:
         return None

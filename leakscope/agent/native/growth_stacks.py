@@ -10,11 +10,22 @@ Not done: to follow a main thread that mostly sleeps call by call, with a pendin
 was tried, and names the line; but when another thread set a profiler meanwhile (memray does), Python 3.11 stood still.
 """
 
+from __future__ import annotations
+
 from _thread import allocate_lock, get_ident
 from time import monotonic, thread_time
 
 from ..interpreter import doors, names, pending
 from .allocators import malloc_in_use_bytes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _thread import LockType
+    from collections.abc import Callable, Iterable
+    from types import FrameType
+    from typing import Any
+
+    Place = tuple[str, str, str, int]  # stack, function, file, line
 
 LOOKS = 60  # of one burst
 LOOK_S = 0.001
@@ -31,12 +42,12 @@ MAX_STACKS = 256
 MAX_ROWS = 40
 
 
-class GrowthStacks(object):
+class GrowthStacks:
     """Bytes by stack, summed up since the start. Only the agent's thread calls it."""
 
-    def __init__(self):
-        self._stacks = {}  # text: [bytes, looks, looks while waiting, function, file, line]
-        self._in_use = None
+    def __init__(self) -> None:
+        self._stacks: dict[str, list[Any]] = {}  # text: [bytes, looks, looks while waiting, function, file, line]
+        self._in_use: int | None = None
         self._was_rising = False
         self._began = monotonic()
         self._due_at = 0.0
@@ -46,12 +57,12 @@ class GrowthStacks(object):
         self._nobody.acquire()
         self._goes_on = pending.PendingCall(self._main_goes_on)
 
-    def tick(self, wake, is_flat=bool):
+    def tick(self, wake: LockType, is_flat: Callable[[], bool] = bool) -> None:
         """A burst of looks if memory in use has grown since the last tick; ends early when ``wake`` is released.
 
         ``is_flat()``: memory has stood still for some seconds.
         """
-        before, self._in_use = self._in_use, malloc_in_use_bytes()
+        before, self._in_use = self._in_use, _in_use_bytes()
         # Whether to look is decided by the tick before: one that has just seen much in use is in the midst of work
         # and would see more memory come back than was handed out.
         rising, self._was_rising = self._was_rising, before is not None and self._in_use > before
@@ -64,7 +75,7 @@ class GrowthStacks(object):
         factor = FLAT_COST_FACTOR if is_flat() else COST_FACTOR
         self._due_at = now + max(factor * cost_s, STRETCH * (now - self._began))
 
-    def rows(self):
+    def rows(self) -> list[dict[str, Any]]:
         """Rows of the table ``growth_stacks``, those that grew or shrank most."""
         ordered = sorted(self._stacks.items(), key=lambda item: -abs(item[1][0]))[:MAX_ROWS]
         return [
@@ -76,15 +87,15 @@ class GrowthStacks(object):
             if grown
         ]  # fmt: skip
 
-    def _burst(self, wake, until):
-        places = None
+    def _burst(self, wake: LockType, until: float) -> None:
+        places: dict[int, Place] | None = None
         in_use = 0
         was_quiet = is_quiet = False
-        pending = []  # [(known, bytes)] since the last quiet look
+        pending: list[tuple[list[Any], float]] = []  # [(known, bytes)] since the last quiet look
         for _ in range(LOOKS):
             if not self._wait(wake, is_quiet):
                 break
-            grown = malloc_in_use_bytes() - in_use
+            grown = _in_use_bytes() - in_use
             before, places = places, _places()
             if before is not None:
                 pending += self._shares(before, places, grown)
@@ -96,11 +107,11 @@ class GrowthStacks(object):
             self._forget_some()
             if monotonic() > until:
                 break
-            in_use = malloc_in_use_bytes()  # what the look itself took is nobody's growth
+            in_use = _in_use_bytes()  # what the look itself took is nobody's growth
         if not was_quiet:  # it works without a pause: beginning and end of the burst are as good as any
             _credit(pending)
 
-    def _wait(self, wake, is_quiet):
+    def _wait(self, wake: LockType, is_quiet: bool) -> bool:
         """Until the next look: where nothing happens, until the main thread goes on. False if the agent has to stop."""
         if is_quiet and self._goes_on.ask() and self._working.acquire(timeout=PATIENCE_S):
             woken = wake.acquire(False)
@@ -110,12 +121,12 @@ class GrowthStacks(object):
             wake.release()  # it is for the thread's own loop
         return not woken
 
-    def _main_goes_on(self):
+    def _main_goes_on(self) -> None:
         if self._working.locked():
             self._working.release()
             self._nobody.acquire(timeout=HAND_OVER_S)
 
-    def _shares(self, before, places, grown):
+    def _shares(self, before: dict[int, Place], places: dict[int, Place], grown: int) -> list[tuple[list[Any], float]]:
         """[(known, bytes), ...]: ``grown`` divided among the places of all threads that are least known for waiting."""
         ends = []
         for thread, place in places.items():
@@ -124,9 +135,9 @@ class GrowthStacks(object):
             if not grown and before.get(thread) == place:
                 known[2] += 1
             ends.append(known)
-            known = self._stacks.get(before.get(thread, place)[0])
-            if known is not None:
-                ends.append(known)
+            other = self._stacks.get(before.get(thread, place)[0])
+            if other is not None:
+                ends.append(other)
         if not grown or not ends:
             return []
         least = min(map(_waiting, ends))
@@ -138,23 +149,27 @@ class GrowthStacks(object):
         chosen = [known for known in ends if _waiting(known) == least]
         return [(known, grown / len(chosen)) for known in chosen]
 
-    def _forget_some(self):
+    def _forget_some(self) -> None:
         if len(self._stacks) > MAX_STACKS:
             ordered = sorted(self._stacks.items(), key=lambda item: -abs(item[1][0]))
             self._stacks = dict(ordered[: MAX_STACKS // 2])
 
 
-def _waiting(known):
+def _in_use_bytes() -> int:
+    return malloc_in_use_bytes() or 0
+
+
+def _waiting(known: list[Any]) -> float:
     """Of the looks at a place, the share at which nothing went on there."""
     return known[2] / (known[1] or 1)
 
 
-def _credit(shares):
+def _credit(shares: Iterable[tuple[list[Any], float]]) -> None:
     for known, grown in shares:
         known[0] += grown
 
 
-def _places():
+def _places() -> dict[int, Place]:
     """{thread: (stack, function, file, line)} of every thread but this one. **Cost** 1 us a frame.
 
     Text only: a frame that was kept until after its function's end would have its locals finalised here.
@@ -169,13 +184,13 @@ def _places():
     return places
 
 
-def _place(frame):
+def _place(frame: FrameType | None) -> Place | None:
     """(stack, function, file, line) of a thread: its calls from the outermost user frame on, and the innermost one.
 
     None if no user's code runs in it. A function that has just been entered did nothing yet: its caller counts. What
     the agent runs on the main thread is no part of it: the line interrupted is, and is known by the same stack.
     """
-    calls = []
+    calls: list[tuple[str, int, str]] = []
     while frame is not None and len(calls) < 200:
         code = frame.f_code
         if names.file_of(code).startswith(names.AGENT):

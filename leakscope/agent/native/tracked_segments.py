@@ -4,15 +4,23 @@ Runs in the tracker, a process of multiprocessing's own that belongs to one job.
 is: two jobs of one user make segments of the same names.
 """
 
+from __future__ import annotations
+
 import os
 
 from ..interpreter import doors, reading
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+    from typing import Any
 
 MAIN = "resource_tracker.py"
 MOST_SEGMENTS = 20000
 
 
-def rows(main_thread):
+def rows(main_thread: int) -> Iterator[dict[str, Any]]:
     """One row if this process is a tracker. **Cost** 2 us a segment."""
     names = _names(doors.current_frames().get(main_thread))
     if names is None:
@@ -21,7 +29,7 @@ def rows(main_thread):
     yield {"segment_name": "psm_*", "segment_count": len(own), "segment_bytes": sum(map(_bytes, own))}
 
 
-def _names(frame):
+def _names(frame: FrameType | None) -> set[Any] | None:
     while frame is not None:
         if frame.f_code.co_name == "main" and os.path.basename(frame.f_code.co_filename) == MAIN:
             cache = dict(reading.frame_locals(frame)).get("cache")
@@ -31,7 +39,7 @@ def _names(frame):
     return None
 
 
-def _bytes(name):
+def _bytes(name: str) -> int:
     try:
         return os.stat("/dev/shm" + name).st_blocks * 512
     except OSError:

@@ -1,6 +1,15 @@
 """Objects by type that the collector tracks: the census."""
 
+from __future__ import annotations
+
 from ..interpreter import names
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from . import Snapshot
 
 TABLE = "object_types"
 
@@ -8,7 +17,7 @@ MAX_ROWS = 60
 MIN_COUNT = 500
 
 
-def rows(take):
+def rows(take: Snapshot) -> Iterator[dict[str, Any]]:
     """The most numerous types, and how many of each the walk stands for."""
     ranked = sorted(take.census.items(), key=lambda item: item[1], reverse=True)[:MAX_ROWS]
     for cls, count in ranked:

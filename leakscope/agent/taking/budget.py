@@ -1,5 +1,11 @@
 """What takes may cost, and how often that lets one come. Runs in the job."""
 
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 FIRST_TAKE_S = 1.5
 EARLY_S = 60.0  # short runs are common: in the first minute takes are denser than later
 EARLY_INTERVAL_S = 2.0
@@ -10,39 +16,39 @@ FIRST_TAKES = 3  # as often as any: what is wasted from the start is told from w
 FLAT_FACTOR = 8.0  # of the usual interval: the next take where memory stands still, which then finds the same
 
 
-class Budget(object):
+class Budget:
     """What takes may cost: ``fraction`` of the time elapsed, and of ``CREDIT_S`` in advance.
 
     Costs are CPU time: on a crowded machine a take lasts longer, but so does everything else.
     """
 
-    def __init__(self, fraction, interval_s):
+    def __init__(self, fraction: float, interval_s: float) -> None:
         self._fraction = fraction
         self._interval_s = interval_s
         self.spent_s = 0.0
         self.last_cost_s = 0.03
-        self._first_s = None
+        self._first_s: float | None = None
         self._count = 0
         self._next_s = self._flat_s = self._late_s = FIRST_TAKE_S
 
-    def allows(self, elapsed_s):
+    def allows(self, elapsed_s: float) -> bool:
         return self.spent_s + self.last_cost_s <= self._fraction * (elapsed_s + CREDIT_S)
 
-    def left_s(self, elapsed_s):
+    def left_s(self, elapsed_s: float) -> float:
         """What may still be spent."""
         return self._fraction * (elapsed_s + CREDIT_S) - self.spent_s
 
-    def is_due(self, elapsed_s, is_flat=bool):
+    def is_due(self, elapsed_s: float, is_flat: Callable[[], bool] = bool) -> bool:
         """``is_flat()`` tells whether memory stands where it stood after the last take."""
         if elapsed_s < self._next_s or not self.allows(elapsed_s):
             return False
         return self._count < FIRST_TAKES or elapsed_s >= self._flat_s or not is_flat()
 
-    def charge(self, cost_s):
+    def charge(self, cost_s: float) -> None:
         """Pay for what is no take of its own."""
         self.spent_s += cost_s
 
-    def spend(self, cost_s, elapsed_s):
+    def spend(self, cost_s: float, elapsed_s: float) -> None:
         self.charge(cost_s)
         self._count += 1
         self.last_cost_s = cost_s
@@ -58,14 +64,14 @@ class Budget(object):
         self._flat_s = elapsed_s + FLAT_FACTOR * usual_s
         self._late_s = elapsed_s + LATE_FACTOR * usual_s
 
-    def holds_back(self, elapsed_s):
+    def holds_back(self, elapsed_s: float) -> str | None:
         """Why a take that would be due long since has to wait for its money; said once for each, else None."""
         if elapsed_s < self._late_s or self.is_due(elapsed_s):
             return None
         self._late_s = float("inf")
         return self.why()
 
-    def why(self):
+    def why(self) -> str:
         """What speaks against a take now."""
         return "a take costs %.2g s of CPU, %.2g s are spent, and %.3g%% of the time is allowed" % (
             self.last_cost_s, self.spent_s, 100.0 * self._fraction,
@@ -75,18 +81,18 @@ class Budget(object):
 class Stress(Budget):
     """For tests of ours (``LEAKSCOPE_STRESS``): a take every ``interval_s``, whatever it costs and finds."""
 
-    def __init__(self, interval_s):
+    def __init__(self, interval_s: float) -> None:
         super().__init__(1.0, interval_s)
         self._next_s = 0.0
 
-    def allows(self, elapsed_s):
+    def allows(self, elapsed_s: float) -> bool:
         return True
 
-    def is_due(self, elapsed_s, is_flat=bool):
+    def is_due(self, elapsed_s: float, is_flat: Callable[[], bool] = bool) -> bool:
         return elapsed_s >= self._next_s
 
-    def spend(self, cost_s, elapsed_s):
+    def spend(self, cost_s: float, elapsed_s: float) -> None:
         self._next_s = elapsed_s + self._interval_s
 
-    def holds_back(self, elapsed_s):
+    def holds_back(self, elapsed_s: float) -> str | None:
         return None

@@ -9,6 +9,8 @@ from the names sees: holders and sizes, but no census of types, no tensors, noth
 Times are CPU time: on a crowded machine the pause lasts longer, and so does everything else.
 """
 
+from __future__ import annotations
+
 import gc
 import sys
 from time import thread_time
@@ -37,19 +39,20 @@ LATEST = 0.9  # of the pause: nothing more begins
 BYTES_EACH = 100  # of an object at least, where Python runs on malloc and counts no blocks
 
 
-class Pauses(object):
+class Pauses:
     """Of one process. ``asked_s``: the user's limit, or None. Only the thread that takes calls it."""
 
-    def __init__(self, asked_s=None):
+    def __init__(self, asked_s: float | None = None) -> None:
         self._asked_s = asked_s
-        self._tracked = self._blocks = None  # at the last sweep or count
+        self._tracked: int | None = None
+        self._blocks: int | None = None  # at the last sweep or count
         self._object_s = PASS_S  # of a pass, for each object
         self._began = 0.0
         self._blocks_now = 0
         self.limit_s = PLAIN_S
-        self.refused_s = None  # what a sweep that was left out would have taken
+        self.refused_s: float | None = None  # what a sweep that was left out would have taken
 
-    def limit(self, is_training=False):
+    def limit(self, is_training: bool = False) -> float:
         """Seconds."""
         if self._asked_s is not None:
             return self._asked_s
@@ -57,62 +60,63 @@ class Pauses(object):
             return TRAINING_S
         return TORCH_S if "torch" in sys.modules else PLAIN_S
 
-    def begin(self, limit_s):
+    def begin(self, limit_s: float) -> None:
         """A piece of work begins now, on this thread."""
         self._began = thread_time()
         self._blocks_now = _blocks()
         self.limit_s = limit_s
         self.refused_s = None
 
-    def allows_sweep(self, passes=1):
+    def allows_sweep(self, passes: float = 1) -> bool:
         """Whether so many passes over all objects fit into what is left of the sweeps' share."""
         left_s = self._began + SWEEP_SHARE * self.limit_s - thread_time()
         cost_s = self.tracked_at_most() * self._object_s * passes
         if cost_s > left_s and self._is_worth_a_count():
-            self._note_count(_count())
+            count = _count()
+            self._note_count(count)
             left_s = self._began + SWEEP_SHARE * self.limit_s - thread_time()
-            cost_s = self._tracked * self._object_s * passes
+            cost_s = count * self._object_s * passes
         self.refused_s = cost_s if cost_s > left_s else None
         return self.refused_s is None
 
-    def _is_worth_a_count(self):
+    def _is_worth_a_count(self) -> bool:
         """Most blocks may be numbers and text. All of them listed must fit, too; if a sweep does not after that, the
         next inventory knows."""
         blocks = self._blocks_now
         is_new = self._blocks is None or blocks >= COUNT_AGAIN * self._blocks
         return is_new and thread_time() + blocks * COUNT_S <= self._began + COUNT_SHARE * self.limit_s
 
-    def allows_frozen_count(self):
+    def allows_frozen_count(self) -> bool:
         """Whether to count what ``gc.freeze()`` hides fits, even if that is all there is."""
         return self._blocks_now * FROZEN_S <= FROZEN_SHARE * self.limit_s
 
-    def swept(self, count, cost_s, passes=1):
+    def swept(self, count: int, cost_s: float, passes: float = 1) -> None:
         """What a sweep has cost, and found."""
         self._note_count(count)
         if count >= MEANINGFUL:
             self._object_s = max(PASS_S, SAFETY * cost_s / count / passes)
 
-    def tracked_at_most(self):
+    def tracked_at_most(self) -> int:
         """Objects that the collector tracks. Wrong only if numbers have made way for as many containers since."""
         blocks = self._blocks_now
-        if self._tracked is None:
+        if self._tracked is None or self._blocks is None:
             return blocks
         return min(blocks, self._tracked + max(0, blocks - self._blocks))
 
-    def referrers_s(self):
+    def referrers_s(self) -> float:
         """What it costs to ask once who refers to something."""
         return self.tracked_at_most() * REFERRERS_S
 
-    def walk_ends(self, walk_s):
+    def walk_ends(self, walk_s: float) -> float:
         """The instant (thread_time) at which a walk that begins now is cut."""
         now = thread_time()
         return now + min(walk_s, max(0.0, WALK_SHARE * (self._began + self.limit_s - now)))
 
-    def ends(self):
+    def ends(self) -> float:
         """The instant after which nothing more begins."""
         return self._began + LATEST * self.limit_s
 
-    def refusal(self, is_swept):
+    def refusal(self, is_swept: bool) -> str | None:
         """A sentence for the report where the last sweep that was asked for was left out, else None."""
         if self.refused_s is None:
             return None
@@ -123,26 +127,26 @@ class Pauses(object):
         text += "what no name leads to was not searched for" if is_swept else "only what names lead to was looked at"
         return text + " (--max-pause %.2gs allows more)" % (1.05 * needs_s)
 
-    def _note_count(self, count):
+    def _note_count(self, count: int) -> None:
         self._tracked, self._blocks = count, self._blocks_now
 
 
-def unlimited():
+def unlimited() -> Pauses:
     """For whom a pause hurts nobody: a test, an interpreter that ends."""
     pauses = Pauses(float("inf"))
     pauses.begin(pauses.limit())
     return pauses
 
 
-def _rounded(count):
+def _rounded(count: int) -> str:
     return "%.1f million" % (count / 1e6) if count >= 1e6 else "%d,000" % round(count / 1e3)
 
 
-def _blocks():
+def _blocks() -> int:
     """**Cost** 1 us for each 100 KB of small objects."""
     return doors.allocated_blocks() or (malloc_in_use_bytes() or 0) // BYTES_EACH
 
 
-def _count():
+def _count() -> int:
     # Only C code runs while a list of all objects exists: see heap.py.
     return sum(map(len, map(gc.get_objects, range(3))))

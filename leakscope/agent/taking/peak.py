@@ -4,6 +4,8 @@ At the end of a step the activations are gone. ``torch.autograd.backward`` is lo
 is replaced for one call between the second and the fourth step, when optimizer state exists and memory has settled.
 """
 
+from __future__ import annotations
+
 import sys
 from time import thread_time
 
@@ -12,22 +14,29 @@ from ..probes.tensors import budget
 from ..torch import autograd, tensors
 from ..walking import heap
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+    from ..torch.tensors import Inventory
+
 FIRST_STEP, LAST_STEP = 2, 4
 PAUSE_S = 0.1
 
 
-class Peak(object):
+class Peak:
     """``look`` is called once, inside a call of backward, on the thread that makes it."""
 
-    def __init__(self, look):
+    def __init__(self, look: Callable[[], None]) -> None:
         self._look = look
         self._original = None
         self._is_done = False
 
-    def stepped(self, step):
+    def stepped(self, step: int | None) -> None:
         if self._is_done or step is None or step < FIRST_STEP:
             return
-        module = sys.modules.get("torch.autograd")
+        module: Any = sys.modules.get("torch.autograd")
         if self._original is None and module is not None and step < LAST_STEP:
             self._original = names.getattr_plain(module, "backward")
             if doors.is_unwatched():
@@ -38,8 +47,8 @@ class Peak(object):
         elif step >= LAST_STEP:
             self._restore()
 
-    def _make(self, original):
-        def backward(*args, **kwargs):
+    def _make(self, original: Any) -> Any:
+        def backward(*args: Any, **kwargs: Any) -> Any:
             if not self._is_done:
                 hidden = quiet.hide()
                 try:
@@ -52,15 +61,15 @@ class Peak(object):
         quiet.keep_out(backward)
         return backward
 
-    def _restore(self):
+    def _restore(self) -> None:
         self._is_done = True
-        module = sys.modules.get("torch.autograd")
+        module: Any = sys.modules.get("torch.autograd")
         if self._original is not None and names.getattr_plain(module, "backward") is self._replacement:
             module.backward = self._original
         self._original = self._replacement = None
 
 
-def rows(batch_storages=()):
+def rows(batch_storages: Iterable[int] = ()) -> list[dict[str, Any]]:
     """Rows of table ``tensors`` as of now, without the walk: who holds a user's tensor is the takes' business."""
     kinds = {name: tensors.types_of(name) for name in ("Tensor", "Module", "Optimizer")}
     with collector.HeldBack():
@@ -79,7 +88,7 @@ def rows(batch_storages=()):
         return list(budget(inventory, "backward"))
 
 
-def _saved(live, inventory, graph_nodes):
+def _saved(live: Iterable[Any], inventory: Inventory, graph_nodes: frozenset[int]) -> dict[int, tuple[int, Any]]:
     """{address: (bytes, dtype)} of what the graphs of the live tensors saved for backward."""
     torch = sys.modules["torch"]
     base = torch.Tensor

@@ -4,6 +4,8 @@ A take pauses its thread and holds the collector back in between (its own alloca
 garbage is collected). When it returns it holds no object of the job: only rows of numbers and strings remain.
 """
 
+from __future__ import annotations
+
 import gc
 import types
 from time import perf_counter, thread_time
@@ -16,19 +18,34 @@ from ..torch import autograd, frameworks, gradients, loaders, tensor_openers, te
 from ..walking import beyond, heap, roots, walk
 from . import pause
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any
+
+    from ..torch.tensors import Inventory
+
 _PROBES = probes.found()
 _SUSPENDED = names.ids_of(types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 MOST_FACTORS = 200
 _TORCH = ("Tensor", "Module", "Optimizer", "Iterator")
 
 
-class Take(object):
+class Take:
     """``run`` gives (table, row) pairs; ``memory`` is what the taker remembers between takes: numbers and names."""
 
     def __init__(
-        self, number, pause_s, memory, main_thread, agent_thread, safe_point, batch_storages=(), with_torch=True,
-        pauses=None,
-    ):  # fmt: skip
+        self,
+        number: int,
+        pause_s: float,
+        memory: dict[str, Any],
+        main_thread: int,
+        agent_thread: int | None,
+        safe_point: str,
+        batch_storages: Iterable[int] = (),
+        with_torch: bool = True,
+        pauses: pause.Pauses | None = None,
+    ) -> None:
         self.number = number
         self.memory = memory
         self.main_thread = main_thread
@@ -40,17 +57,17 @@ class Take(object):
         self.batch_storages = batch_storages
         # Off the training thread nothing of torch is looked at.
         self.looks_into_torch = with_torch and safe_point != "agent-thread"
-        self.inventory = None
-        self.labels = {}  # id of a model or optimizer -> the path that holds it
-        self.other_rows = []
-        self.walk = None
-        self.census = None
-        self.reached = None  # objects by class that the walk stands for
-        self.frozen_count = 0
-        self.threads = None
-        self.summary = {}
+        self.inventory: Inventory | None = None
+        self.labels: dict[int, str] = {}  # id of a model or optimizer -> the path that holds it
+        self.other_rows: list[tuple[str, dict[str, Any]]] = []
+        self.walk: Any = None
+        self.census: Any = None
+        self.reached: Any = None  # objects by class that the walk stands for
+        self.frozen_count: int | None = 0
+        self.threads: Any = None
+        self.summary: dict[str, Any] = {}
 
-    def run(self):
+    def run(self) -> list[tuple[str, dict[str, Any]]]:
         """Take it. Returns [(table, row), …]; the row of ``takes`` is ``self.summary``."""
         try:
             with collector.HeldBack():
@@ -58,7 +75,7 @@ class Take(object):
         finally:
             self.walk = self.census = self.reached = self.threads = self.inventory = None
 
-    def _run(self):
+    def _run(self) -> list[tuple[str, dict[str, Any]]]:
         begin, begin_cpu = perf_counter(), thread_time()
         rss = rss_bytes()
         further = beyond.Beyond(self.memory)
@@ -129,9 +146,11 @@ class Take(object):
         }
         return rows
 
-    def _sweep(self, wanted, is_wanted, further):
+    def _sweep(
+        self, wanted: frozenset[int], is_wanted: Callable[[type], bool] | None, further: beyond.Beyond
+    ) -> tuple[list[Any], list[Any]]:
         """(the objects of the types wanted, the long containers), and the census; nothing where it takes too long."""
-        passes = 1 if is_wanted is None else 2  # types that are met for the first time cost another
+        passes: float = 1 if is_wanted is None else 2  # types that are met for the first time cost another
         if further.least_length is not None and not self.pauses.allows_sweep(passes + heap.PASSES_FOR_LENGTHS):
             further.least_length = None
         self.is_swept = self.pauses.allows_sweep(passes)
@@ -146,18 +165,18 @@ class Take(object):
         self.memory["pass_s"] = max(self.memory.get("pass_s", 0.0), self.pauses.referrers_s())
         return picked, large
 
-    def _factors(self):
+    def _factors(self) -> dict[tuple[str, str], float]:
         """What the census said of places whose objects others hold too, for an inventory that is made without one."""
         shared = [n for n in self.walk.nodes if n.factor < 1.0]
         return {(n.path(), names.type_name(n.cls)): n.factor for n in shared[:MOST_FACTORS]}
 
-    def _tensor_bytes(self, kinds_of, host):
+    def _tensor_bytes(self, kinds_of: dict[str, frozenset[int]], host: bool) -> int | None:
         """None: there may be some, and nobody looked."""
         if self.inventory is not None:
             return self.inventory.bytes_on(host)
         return None if kinds_of["Tensor"] and not self.is_swept else 0
 
-    def _look_into_torch(self, picked, kinds_of):
+    def _look_into_torch(self, picked: list[Any], kinds_of: dict[str, frozenset[int]]) -> None:
         """What is read of live tensors, models, optimizers and loaders before the walk, and none of it kept."""
         if not kinds_of["Tensor"]:
             return
@@ -179,7 +198,7 @@ class Take(object):
             if self.inventory is not None:
                 self.inventory.parameters = []
 
-    def _named(self, rows):
+    def _named(self, rows: Iterable[tuple[str, dict[str, Any]]]) -> Iterator[tuple[str, dict[str, Any]]]:
         """Rows in which ids of models have become the paths that the walk found."""
         for table, row in rows:
             root = row.get("weight_set")
@@ -187,7 +206,7 @@ class Take(object):
                 row["weight_set"] = weight_rows.label_of(self, root)
             yield table, row
 
-    def _is_backward_impossible(self):
+    def _is_backward_impossible(self) -> bool:
         """Nobody can be inside autograd's backward now: it is this thread's turn, and no other could have called it."""
         if self.safe_point == "optimizer-step":
             return True

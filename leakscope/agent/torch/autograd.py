@@ -13,6 +13,8 @@ of them overflows 8 MiB and ends the job by a segmentation fault when it lets go
 worth of them may exist at a time, from all inventories together.
 """
 
+from __future__ import annotations
+
 import _thread
 import resource
 import types
@@ -21,6 +23,11 @@ from time import thread_time
 
 from ..interpreter.names import is_a, mro_of, namespace_of
 from ..walking.sampling import spread
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 NODE_BYTES = 520  # a C++ node with its edges, metadata and Python wrapper, measured on a GPT-2 graph
 FREED_NODE_BYTES = 200  # of the stack
@@ -33,25 +40,25 @@ MIN_NODES = 200  # fewer say nothing of the rest
 _NO_NUMBER = 2**64 - 1  # of the nodes that stand for parameters: they are nobody's history
 
 
-class AutogradGraph(object):
+class AutogradGraph:
     """Stands for the type of all graph nodes: a graph is one place in the walk, whatever operations it is made of."""
 
     __module__ = "builtins"
     __qualname__ = "torch autograd graph"  # how it is shown
 
 
-def is_node(cls):
+def is_node(cls: type) -> bool:
     """A class of graph nodes: torch makes one for each operation, and one for each function written in Python."""
     return any(type(namespace_of(base).get("next_functions")) is types.GetSetDescriptorType for base in mro_of(cls))
 
 
-def written_half(cls):
+def written_half(cls: type) -> type:
     """The class that somebody wrote, of torch's own half of an autograd function; any other class itself."""
     forward = namespace_of(cls).get("_forward_cls") if is_node(cls) else None
     return forward if forward is not None and is_a(type(forward), type) else cls
 
 
-def most_seen():
+def most_seen() -> int:
     """How many nodes may have a Python object at a time: whichever thread lets go of them, its stack must do."""
     soft, _hard = resource.getrlimit(resource.RLIMIT_STACK)
     main = LEAST_STACK_BYTES if soft == resource.RLIM_INFINITY else soft
@@ -62,13 +69,21 @@ def most_seen():
     return int(STACK_SHARE * smallest) // FREED_NODE_BYTES
 
 
-class Graphs(object):
+class Graphs:
     """The graphs of one walk. Nodes are shared between tensors and counted with the first that leads to them.
 
     ``known``: ids of the nodes that have a Python object already. To see these again changes nothing.
     """
 
-    def __init__(self, reads_saved, storages, storage_id, tensor_type, deadline, known):
+    def __init__(
+        self,
+        reads_saved: bool,
+        storages: dict[int, Any],
+        storage_id: Callable[[Any], int],
+        tensor_type: type,
+        deadline: float,
+        known: frozenset[int],
+    ) -> None:
         self.truncated = False
         self._known = known
         self._spare = most_seen() - len(known)
@@ -77,16 +92,20 @@ class Graphs(object):
         self._storage_id = storage_id
         self._tensor_type = tensor_type
         self._deadline = deadline
-        self.saved = {}  # address of a storage that only a graph keeps -> (bytes, dtype)
-        self._seen = {}  # id -> node: held until the walk is over, since a wrapper's id means nothing once it is gone
-        self._saved_names = {}
-        self.roots = {}  # place -> (tensors whose graphs were looked into there, by weight; looks)
+        self.saved: dict[int, tuple[int, Any]] = {}  # address of a storage that only a graph keeps -> (bytes, dtype)
+        self._seen: dict[
+            int, Any
+        ] = {}  # id -> node: held until the walk is over, since a wrapper's id means nothing once it is gone
+        self._saved_names: dict[type, list[str]] = {}
+        self.roots: dict[
+            Any, tuple[float, int]
+        ] = {}  # place -> (tensors whose graphs were looked into there, by weight; looks)
 
-    def is_spent(self):
+    def is_spent(self) -> bool:
         """Ask before asking a tensor for its graph: that alone makes a Python object."""
         return self._spare < 2 * MIN_NODES or thread_time() > self._deadline
 
-    def below(self, grad_fn):
+    def below(self, grad_fn: Any) -> tuple[int, int]:
         """(nodes, bytes of saved tensors on the host) newly reached: one graph gets half of the rest."""
         seen = self._seen
         if id(grad_fn) in seen:
@@ -95,7 +114,7 @@ class Graphs(object):
         self._see(grad_fn)
         newest = oldest = self._number(grad_fn)
         heap = [(newest, 0, grad_fn)]
-        walked = []
+        walked: list[tuple[int, Any]] = []
         parameters = 0
         while heap and self._spare > least and (len(walked) & 255 or thread_time() < self._deadline):
             number, _, node = heappop(heap)
@@ -119,11 +138,11 @@ class Graphs(object):
         scale = max(1.0, (newest - oldest) / float(reached - oldest))
         return max(len(walked), int(len(below) * scale)) + parameters, int(self._saved_by_all(below) * scale)
 
-    def _see(self, node):
+    def _see(self, node: Any) -> None:
         self._seen[id(node)] = node
         self._spare -= id(node) not in self._known
 
-    def _saved_by_all(self, walked):
+    def _saved_by_all(self, walked: list[tuple[int, Any]]) -> int:
         """From a sample: reading costs ten times what following a link does.
 
         Not each second or third: the graph of a training step is the same each time, and of an even number of nodes
@@ -138,12 +157,12 @@ class Graphs(object):
         return total * len(walked) // max(len(read), 1)
 
     @staticmethod
-    def _number(node):
+    def _number(node: Any) -> int:
         """When the node was made; torch before 2.1 does not tell of nodes written in Python."""
         number = getattr(node, "_sequence_nr", None)
         return 0 if number is None else number()
 
-    def _saved_by(self, node):
+    def _saved_by(self, node: Any) -> int:
         cls = type(node)
         names = self._saved_names.get(cls)
         if names is None:
@@ -163,7 +182,7 @@ class Graphs(object):
                     total += self._storage_bytes(tensor)
         return total
 
-    def _storage_bytes(self, tensor):
+    def _storage_bytes(self, tensor: Any) -> int:
         key = self._storage_id(tensor)
         if key in self._storages or tensor.device.type != "cpu":
             return 0

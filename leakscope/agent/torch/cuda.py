@@ -7,11 +7,19 @@ makes later forks unsafe, so none is ever made by us. A forked child calls nothi
 While a stream is captured into a CUDA graph nothing is called either: it could spoil the capture.
 """
 
+from __future__ import annotations
+
 import os
 import sys
 from time import monotonic
 
 from ..interpreter import doors, names
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+    from typing import Any
 
 PERIOD_S = 1.0
 MOST_REPORTS = 20  # a job that tries ever smaller batches runs out often: the allocator counts the rest
@@ -23,7 +31,7 @@ _next_s = 0.0
 _attach_tried = False
 
 
-def rows_if_due(step):
+def rows_if_due(step: int | None) -> list[dict[str, Any]]:
     """``rows`` at most once a second: after each optimizer step, for a curve. Takes are too rare for one."""
     global _next_s
     now_s = monotonic()
@@ -33,7 +41,7 @@ def rows_if_due(step):
     return rows(step)
 
 
-def rows(step):
+def rows(step: int | None) -> list[dict[str, Any]]:
     """Rows of the table ``allocator``, one a device this process has used; none where it does not use CUDA.
 
     Pinned host memory belongs to the process: the first row has it. With torch's own allocator this is reading of
@@ -54,7 +62,7 @@ def rows(step):
         return []
 
 
-def device_row(device, step):
+def device_row(device: int, step: int | None) -> dict[str, Any] | None:
     """The row of one device; None if this process never allocated there. In the observer's callback call this."""
     try:
         read = names.getattr_plain(_binding(), "_cuda_memoryStats")
@@ -78,7 +86,7 @@ def device_row(device, step):
         return None
 
 
-def attach_oom_observer(callback):
+def attach_oom_observer(callback: Callable[[int, int, int, int, str], None]) -> str | None:
     """Have ``callback(device, requested_bytes, total_bytes, free_bytes, frames)`` called when an allocation fails.
 
     To be called at every safe point: it acts once, after CUDA was initialised (earlier would initialise it).
@@ -103,16 +111,16 @@ def attach_oom_observer(callback):
     return None
 
 
-def oom_text(device, requested_bytes, total_bytes, free_bytes, frames):
+def oom_text(device: int, requested_bytes: int, total_bytes: int, free_bytes: int, frames: str) -> str:
     """The text of an ``agent_notes`` row "cuda-oom"; the report reads the figures back from it."""
     text = "cuda:%d: %d bytes asked for, %d free of %d" % (device, requested_bytes, free_bytes, total_bytes)
     return "%s, at %s" % (text, frames) if frames else text
 
 
-def _observer(callback):
+def _observer(callback: Callable[[int, int, int, int, str], None]) -> Callable[[int, int, int, int], None]:
     reports = iter(range(MOST_REPORTS))
 
-    def observe(device, requested_bytes, total_bytes, free_bytes):
+    def observe(device: int, requested_bytes: int, total_bytes: int, free_bytes: int) -> None:
         try:
             if os.getpid() == _PID and next(reports, None) is not None:
                 callback(device, requested_bytes, total_bytes, free_bytes, _user_frames())
@@ -122,7 +130,7 @@ def _observer(callback):
     return observe
 
 
-def _user_frames():
+def _user_frames() -> str:
     """``file:line function < caller``. Backward runs on threads without Python frames: then those of who waits."""
     lines = _lines(sys._getframe(1))
     if lines:
@@ -139,8 +147,8 @@ def _user_frames():
     return ""
 
 
-def _lines(frame):
-    lines = []
+def _lines(frame: FrameType | None) -> list[str]:
+    lines: list[str] = []
     while frame is not None and len(lines) < MOST_FRAMES:
         code = frame.f_code
         if names.is_user_file(names.file_of(code)):
@@ -149,19 +157,19 @@ def _lines(frame):
     return lines
 
 
-def is_used():
+def is_used() -> bool:
     """Whether this process has CUDA in use."""
     return _binding() is not None
 
 
-def _binding():
+def _binding() -> Any:
     """torch._C of a process that has CUDA in use; None before, and in a forked child."""
     if names.getattr_plain(sys.modules.get("torch.cuda"), "_initialized") is not True or os.getpid() != _PID:
         return None
     return sys.modules.get("torch._C")
 
 
-def _is_capturing(binding):
+def _is_capturing(binding: Any) -> bool:
     ask = names.getattr_plain(binding, "_cuda_isCurrentStreamCapturing")
     try:
         return ask is not None and bool(ask())
@@ -171,17 +179,17 @@ def _is_capturing(binding):
         return True  # another stream may be, or the device is broken: hands off
 
 
-def _pinned_bytes(binding):
+def _pinned_bytes(binding: Any) -> int | None:
     """Pinned host memory, in use and cached, sizes rounded up to powers of two; None before torch 2.6."""
     read = names.getattr_plain(binding, "_cuda_hostMemoryStats")
     return None if read is None else _figure(read(), "allocated_bytes")
 
 
-def _figure(stats, name, metric="current"):
+def _figure(stats: Any, name: str, metric: str = "current") -> int | None:
     """A figure of all pools; the host allocator has no pools."""
     values = stats.get(name) or {}
     return _whole(values.get("all", values).get(metric))
 
 
-def _whole(value):
+def _whole(value: Any) -> int | None:
     return value if type(value) is int else None

@@ -4,9 +4,16 @@ Optimizer steps are counted by ourselves and agree with these (accumulation incl
 framework's number goes on where it was, ours begins at 0.
 """
 
+from __future__ import annotations
+
 import sys
 
 from ..interpreter import names, reading
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
 
 # Module, class, and the attributes of it that are plain numbers.
 _STATES = (
@@ -17,9 +24,9 @@ _STATES = (
 )
 
 
-def types():
+def types() -> dict[int, tuple[str, tuple[str, ...]]]:
     """{id: (library, the attributes to read)} of the classes of the frameworks that are loaded."""
-    found = {}
+    found: dict[int, tuple[str, tuple[str, ...]]] = {}
     for module, name, attributes in _STATES:
         cls = names.getattr_plain(sys.modules.get(module), name)
         if cls is not None:
@@ -27,7 +34,7 @@ def types():
     return found
 
 
-def look(states, kinds):
+def look(states: Iterable[Any], kinds: Mapping[int, tuple[str, tuple[str, ...]]]) -> list[str]:
     """Texts such as ``transformers: global_step 120, max_steps 500, epoch 2.4``; Accelerate's step counts batches."""
     texts = []
     for state in states:

@@ -5,11 +5,18 @@ nan-parameter, nan and inf (its gradient), none (no gradient), frozen, ok. Value
 elements of a part of the parameters: a NaN spreads to all of a connected model within a step or two.
 """
 
+from __future__ import annotations
+
 import struct
 import sys
 
 from ..interpreter import names
 from . import weights
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any
 
 NONE_PARAMETER, NAN_PARAMETER, NAN, INF, NONE, FROZEN, OK = STATES = (
     "none-parameter", "nan-parameter", "nan", "inf", "none", "frozen", "ok"
@@ -22,7 +29,7 @@ _INFINITE = (float("inf"), float("-inf"))
 _FIRST = {"unsloth": ("transformers", "trl", "peft")}
 
 
-def look(named_parameters):
+def look(named_parameters: Sequence[tuple[Any, ...]]) -> list[dict[str, Any]]:
     """Rows of the table ``gradients``, less those every table has.
 
     ``named_parameters``: [(weight set, name, parameter or None, is it trained), …], as registered by the modules.
@@ -35,7 +42,7 @@ def look(named_parameters):
     if guard is None or base is None:
         return []
     every = max(1, -(-len(named_parameters) // MOST_READ))
-    found = {}
+    found: dict[Any, dict[str, list[tuple[str, str | None]]]] = {}
     with guard():
         for number, (weight_set, name, parameter, is_trained) in enumerate(named_parameters):
             try:
@@ -49,7 +56,7 @@ def look(named_parameters):
     return [row for weight_set, states in found.items() for row in _rows(weight_set, states)]
 
 
-def _state(base, parameter, is_trained, is_read):
+def _state(base: Any, parameter: Any, is_trained: bool, is_read: bool) -> str:
     if parameter is None:
         return NONE_PARAMETER
     if not is_trained or not base.requires_grad.__get__(parameter):
@@ -66,15 +73,15 @@ def _state(base, parameter, is_trained, is_read):
     return INF if sample is not None and any(value in _INFINITE for value in _SAMPLES.unpack(sample)) else OK
 
 
-def _has_nan(sample):
+def _has_nan(sample: bytes | None) -> bool:
     return sample is not None and any(value != value for value in _SAMPLES.unpack(sample))
 
 
-def _shape(base, parameter):
+def _shape(base: Any, parameter: Any) -> str:
     return "x".join(map(str, base.size(parameter))) or "scalar"
 
 
-def _rows(weight_set, states):
+def _rows(weight_set: Any, states: Mapping[str, list[tuple[str, str | None]]]) -> Iterator[dict[str, Any]]:
     for state in STATES:
         members = states.get(state, [])
         named = [] if state in (OK, FROZEN) else sorted(members, key=_is_bias)[:MOST_NAMED]
@@ -84,12 +91,12 @@ def _rows(weight_set, states):
             yield _row(weight_set, None, state, len(members) - len(named), None)
 
 
-def _is_bias(member):
+def _is_bias(member: tuple[str, str | None]) -> bool:
     """Biases come last: many layers have none by design, and only so many are named."""
     return member[0].endswith("bias")
 
 
-def _row(weight_set, name, state, count, shape):
+def _row(weight_set: Any, name: str | None, state: str, count: int, shape: str | None) -> dict[str, Any]:
     return {
         "weight_set": weight_set,
         "tensor_name": name,
@@ -99,7 +106,7 @@ def _row(weight_set, name, state, count, shape):
     }
 
 
-def import_order_notes():
+def import_order_notes() -> list[dict[str, str]]:
     """Rows of the table ``agent_notes``: extensions that were imported after what they have to come before."""
     order = {name: place for place, name in enumerate(list(sys.modules))}
     notes = []

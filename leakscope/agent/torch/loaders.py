@@ -3,12 +3,19 @@
 An iterator is known to the collector, and its ``__dict__`` says all there is to say: nothing of it is called.
 """
 
+from __future__ import annotations
+
 from ..interpreter import names, reading
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
 
 MOST = 50
 
 
-def look(iterators):
+def look(iterators: Sequence[Any]) -> list[dict[str, Any]]:
     """Rows of the table ``loaders``, one for each iterator (objects of torch's _BaseDataLoaderIter)."""
     rows = []
     for iterator in iterators[:MOST]:
@@ -20,7 +27,7 @@ def look(iterators):
     return rows
 
 
-def _row(iterator):
+def _row(iterator: Any) -> dict[str, Any]:
     attributes = reading.attributes_of(iterator) or {}
     dataset = attributes.get("_dataset")
     return {
@@ -35,7 +42,7 @@ def _row(iterator):
     }
 
 
-def innermost(dataset, depth=4):
+def innermost(dataset: Any, depth: int = 4) -> Any:
     """The data set that wrappers of torch, Lightning and others have in their attribute ``dataset``."""
     while depth:
         inner = (reading.attributes_of(dataset) or {}).get("dataset")
@@ -46,12 +53,12 @@ def innermost(dataset, depth=4):
     return dataset
 
 
-def _module(cls):
+def _module(cls: type) -> tuple[str | None, str | None]:
     module = names.module_of(cls)
     return module, names.module_file(module)
 
 
-def _pids(workers):
+def _pids(workers: Any) -> list[int]:
     """Pids of multiprocessing.Process objects, by the attribute their property reads."""
     pids = []
     for worker in reading.members(list, workers) if type(workers) is list else ():
@@ -63,5 +70,5 @@ def _pids(workers):
     return pids
 
 
-def _integer(value):
+def _integer(value: Any) -> int | None:
     return value if type(value) is int else None

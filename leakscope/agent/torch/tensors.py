@@ -9,11 +9,20 @@ No dispatch: metadata is read with torch functions switched off, sizes from shap
 only of views (asking makes a Python wrapper that lives as long as the storage).
 """
 
+from __future__ import annotations
+
 import sys
 from time import perf_counter
 
 from ..interpreter import names, reading
 from . import weights
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+    from typing import Any
+
+    from ..walking.walk import Walk
 
 PARAMETER, BUFFER, GRADIENT, OPTIMIZER, MASTER = "parameter", "buffer", "gradient", "optimizer-state", "master-weight"
 BATCH, SAVED, ACTIVATION, USER, OTHER = "batch", "saved-for-backward", "activation", "user-held", "other"
@@ -25,41 +34,46 @@ ROUND_S = (0.0, 3.0, 3.0, 15.0, 60.0, 300.0, 1800.0)  # between rounds of finger
 _WRAPPERS = ("module.", "_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
 
 
-class Storage(object):
+class Storage:
     """One storage: ``owner`` is None while nobody claims it, ``root`` is the id of the model or optimizer it is in."""
 
     __slots__ = ("size", "device", "dtype", "shape", "owner", "root", "name", "has_history", "trained", "print")
 
-    def __init__(self, size, device, dtype, shape):
+    def __init__(self, size: int, device: str, dtype: str, shape: str | None) -> None:
         self.size = size
         self.device = device
         self.dtype = dtype
         self.shape = shape
-        self.owner = self.root = self.name = self.print = None
+        self.owner: str | None = None
+        self.root: int | None = None
+        self.name: str | None = None
+        self.print: bytes | None = None
         self.has_history = False
         self.trained = False
 
 
-class Inventory(object):
+class Inventory:
     """What the sweep found. ``storages`` maps the storage's address to its ``Storage``.
 
     ``roots``: {id: (type name, is it a model, its training flag)} of models that are part of no other model, and of
     optimizers; the walk says by which name each is held.
     """
 
-    def __init__(self, types):
+    def __init__(self, types: frozenset[int]) -> None:
         self.types = types
-        self.storages = {}
-        self.roots = {}
+        self.storages: dict[int, Storage] = {}
+        self.roots: dict[int, tuple[str, bool, Any]] = {}
         self.factor = 1  # each unclaimed tensor that was looked at stands for so many
-        self.parameters = []  # (root id, name, parameter, is trained): emptied by whoever asked for them
+        self.parameters: list[
+            tuple[Any, ...]
+        ] = []  # (root id, name, parameter, is trained): emptied by whoever asked for them
         self._binding = names.getattr_plain(sys.modules.get("torch"), "_C")
         self._tensor = names.getattr_plain(sys.modules.get("torch"), "Tensor")
         self._storage_id = names.getattr_plain(self._binding, "_storage_id")
         self._is_copy_on_write = names.getattr_plain(self._binding, "_is_cow_tensor")
         self._data_address = names.getattr_plain(self._binding, "_data_address")
 
-    def address(self, tensor):
+    def address(self, tensor: Any) -> int:
         """What tells one storage from another. Lazy copies have storages of their own but the same memory."""
         address = self._storage_id(tensor)  # first: it raises for what has no storage
         if self._data_address is not None and self._is_copy_on_write is not None and self._is_copy_on_write(tensor):
@@ -67,10 +81,10 @@ class Inventory(object):
             return -(self._data_address(tensor) - offset)  # reading the address copies nothing
         return address
 
-    def is_empty(self, tensor):
+    def is_empty(self, tensor: Any) -> bool:
         return self._data_address is not None and not self._data_address(tensor)
 
-    def bytes_on(self, host):
+    def bytes_on(self, host: bool) -> int:
         """Bytes on the host, or on all devices, of the storages seen."""
         total = 0
         for storage in self.storages.values():
@@ -79,7 +93,7 @@ class Inventory(object):
         return total
 
 
-def types_of(kind):
+def types_of(kind: str) -> frozenset[int]:
     """Ids of the types of torch that one is after ("Tensor", "Module", "Optimizer", "Iterator"), subclasses included.
 
     Good for as long as nobody has had the chance to let go of one of them.
@@ -105,7 +119,15 @@ def types_of(kind):
     return frozenset(found)
 
 
-def look(types, tensors, modules, optimizers, batch_storages, memory, with_values):
+def look(
+    types: frozenset[int],
+    tensors: list[Any],
+    modules: list[Any],
+    optimizers: list[Any],
+    batch_storages: Iterable[int],
+    memory: dict[str, Any],
+    with_values: bool,
+) -> Inventory | None:
     """The inventory of these live objects; None where torch is too old to be asked safely.
 
     ``types``: ids of the tensor types, as ``types_of`` gives them.
@@ -134,12 +156,12 @@ def look(types, tensors, modules, optimizers, batch_storages, memory, with_value
     return inventory
 
 
-def dtype_name(dtype):
+def dtype_name(dtype: object) -> str:
     """``float32``: without the library's name."""
     return str(dtype).rsplit(".", 1)[-1]
 
 
-def _add(inventory, tensor):
+def _add(inventory: Inventory, tensor: Any) -> Storage | None:
     """The ``Storage`` of a tensor; None for what has none (sparse, nested, meta)."""
     base = inventory._tensor
     try:
@@ -169,7 +191,7 @@ def _add(inventory, tensor):
         return None
 
 
-def _inner(inventory, tensor):
+def _inner(inventory: Inventory, tensor: Any) -> Any:
     """The tensor itself, or the local part of a DTensor; None for what is no plain tensor."""
     kind = type(tensor)
     if id(kind) in inventory.types:
@@ -178,7 +200,7 @@ def _inner(inventory, tensor):
     return local if id(type(local)) in inventory.types else None
 
 
-def _claim(inventory, tensor, owner, root, name):
+def _claim(inventory: Inventory, tensor: Any, owner: str, root: int, name: str) -> Storage | None:
     tensor = _inner(inventory, tensor)
     if tensor is None:
         return None
@@ -191,13 +213,13 @@ def _claim(inventory, tensor, owner, root, name):
 # ---- models
 
 
-def _attributes(obj):
+def _attributes(obj: Any) -> dict[Any, Any]:
     return reading.attributes_of(obj) or {}
 
 
-def _claim_models(inventory, modules):
+def _claim_models(inventory: Inventory, modules: list[Any]) -> list[tuple[Any, ...]]:
     """Parameters, then buffers, then gradients. Returns [(root id, name, tensor or None, is trained), …]."""
-    inside = set()
+    inside: set[int] = set()
     for module in modules:
         inside.update(id(child) for _, child in _entries(_attributes(module), "_modules"))
     owned = []
@@ -207,7 +229,7 @@ def _claim_models(inventory, modules):
             continue
         training = _attributes(root).get("training")
         inventory.roots[id(root)] = (names.type_name(type(root)), True, training)
-        seen = set()
+        seen: set[int] = set()
         stack = [("", root)]
         while stack and len(seen) < MOST_MODULES:
             prefix, module = stack.pop()
@@ -245,7 +267,7 @@ def _claim_models(inventory, modules):
     return owned + buffers
 
 
-def _entries(attributes, name):
+def _entries(attributes: dict[Any, Any], name: str) -> list[tuple[str, Any]]:
     """[(name, value), ...] of a dict that a module keeps."""
     entries = attributes.get(name)
     if not names.is_a(type(entries), dict):
@@ -253,7 +275,7 @@ def _entries(attributes, name):
     return [entry for entry in reading.pairs(entries) if type(entry[0]) is str]
 
 
-def _plain(name):
+def _plain(name: str) -> str:
     for wrapper in _WRAPPERS:
         name = name.replace(wrapper, "")
     return name
@@ -262,7 +284,7 @@ def _plain(name):
 # ---- optimizers
 
 
-def _claim_optimizers(inventory, optimizers):
+def _claim_optimizers(inventory: Inventory, optimizers: list[Any]) -> None:
     for optimizer in optimizers:
         attributes = _attributes(optimizer)
         state, groups = attributes.get("state"), attributes.get("param_groups")
@@ -278,7 +300,7 @@ def _claim_optimizers(inventory, optimizers):
                 _claim_state(inventory, entry, root, "state[%d]" % i, 3)
 
 
-def _claim_state(inventory, value, root, name, depth):
+def _claim_state(inventory: Inventory, value: Any, root: int, name: str, depth: int) -> None:
     kind = type(value)
     if id(kind) in inventory.types or names.is_a(kind, inventory._tensor):
         _claim(inventory, value, OPTIMIZER, root, name)
@@ -296,7 +318,7 @@ def _claim_state(inventory, value, root, name, depth):
 _NO_WEIGHTS = frozenset((GRADIENT, OPTIMIZER, BATCH))
 
 
-def _is_round_due(inventory, memory):
+def _is_round_due(inventory: Inventory, memory: dict[str, Any]) -> bool:
     """Rounds become rarer, but large tensors that were not there before bring the next one forward."""
     now = perf_counter()
     rounds = memory.get("fingerprint_rounds", 0)
@@ -312,12 +334,12 @@ def _is_round_due(inventory, memory):
     return True
 
 
-def _fingerprint(inventory, owned, tensors):
+def _fingerprint(inventory: Inventory, owned: list[tuple[Any, ...]], tensors: list[Any]) -> None:
     """Of models' tensors, and of those that have as many elements as one of them: what could be a copy of it."""
     base = inventory._tensor
     models = [tensor for _root, _name, tensor, _trained in owned if tensor is not None]
     sizes = set()
-    done = set()
+    done: set[int] = set()
     on_device = []
     for group, is_model in ((models, True), (tensors, False)):
         for tensor in group:
@@ -349,12 +371,12 @@ def _fingerprint(inventory, owned, tensors):
 # ---- after the walk
 
 
-def settle(inventory, walk):
+def settle(inventory: Inventory, walk: Walk) -> None:
     """The claims that only the walk can make."""
     settle_graphs(inventory, {} if walk.tensors is None else walk.tensors.saved(), walk.storages)
 
 
-def settle_graphs(inventory, saved, held=()):
+def settle_graphs(inventory: Inventory, saved: Mapping[int, tuple[int, Any]], held: Collection[int] = ()) -> None:
     """``saved``: {address: (bytes, dtype)} of what autograd graphs keep; ``held``: addresses a path leads to."""
     for address, (size, dtype) in saved.items():
         storage = inventory.storages.get(address)

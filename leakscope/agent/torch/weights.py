@@ -5,11 +5,18 @@ Whatever the type, the device and the strides, the same weights give the same nu
 found out in the report.
 """
 
+from __future__ import annotations
+
 import ctypes
 import struct
 import sys
 
 from ..interpreter import names
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
 
 COUNT = 32
 MIN_ELEMENTS = 4 * COUNT  # of fewer, too many are sampled: two biases may well agree in them
@@ -26,7 +33,7 @@ _memory_at = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_ssize
 )
 
 
-def fingerprint(tensor, storage_bytes=None):
+def fingerprint(tensor: Any, storage_bytes: int | None = None) -> bytes | None:
     """128 bytes, or None for what cannot be read safely. The caller has torch functions disabled.
 
     Host memory is read as it lies there, without any operation of torch: a take may interrupt tracing, a fake or
@@ -44,7 +51,7 @@ def fingerprint(tensor, storage_bytes=None):
         return None  # functional, uninitialised, a float64 beyond float32
 
 
-def _fingerprint(tensor, storage_bytes):
+def _fingerprint(tensor: Any, storage_bytes: int | None) -> bytes | None:
     torch = sys.modules.get("torch")
     base = names.getattr_plain(torch, "Tensor")
     is_cow = names.getattr_plain(names.getattr_plain(torch, "_C"), "_is_cow_tensor")
@@ -68,7 +75,7 @@ def _fingerprint(tensor, storage_bytes):
     return read([elements[offset] for offset in offsets])
 
 
-def _is_plain(torch, tensor):
+def _is_plain(torch: Any, tensor: Any) -> bool:
     """A strided torch.Tensor or Parameter: no subclass, which may compute anything when it is asked for its data."""
     kind = type(tensor)
     parameter = names.getattr_plain(sys.modules.get("torch.nn.parameter"), "Parameter")
@@ -76,7 +83,7 @@ def _is_plain(torch, tensor):
     return (kind is base or kind is parameter) and base.layout.__get__(tensor) is torch.strided
 
 
-def _offsets(base, tensor, numel):
+def _offsets(base: Any, tensor: Any, numel: int) -> Sequence[int]:
     """Where the sampled elements lie, counted in elements from the tensor's first one."""
     step = numel // COUNT
     logical = range(0, COUNT * step, step)
@@ -94,7 +101,7 @@ def _offsets(base, tensor, numel):
     return offsets
 
 
-def _readers(torch):
+def _readers(torch: Any) -> dict[Any, Callable[[list[Any]], bytes]]:
     """How raw elements of each type become 128 bytes."""
     return {
         torch.float32: _from_numbers,
@@ -104,26 +111,26 @@ def _readers(torch):
     }
 
 
-def _from_numbers(values):
+def _from_numbers(values: list[Any]) -> bytes:
     return _SINGLE.pack(*values)
 
 
-def _from_half(values):
+def _from_half(values: list[Any]) -> bytes:
     return _SINGLE.pack(*_HALF.unpack(_SHORTS.pack(*values)))
 
 
-def _from_bfloat(values):
+def _from_bfloat(values: list[Any]) -> bytes:
     return _WORDS.pack(*[value << 16 for value in values])  # a bfloat16 is the upper half of a float32
 
 
-def fingerprints_on_device(tensors):
+def fingerprints_on_device(tensors: list[Any]) -> list[bytes | None]:
     """Fingerprints of CUDA tensors, None for each that was not read; the training thread only. Never run on a GPU yet.
 
     One ``cat``, one conversion and one copy to the host for each device and type, and so one synchronisation. Nothing
     is done before the job itself has initialised CUDA, while a graph is captured, under a mode that would see our
     operations, or where the device is all but full.
     """
-    found = [None] * len(tensors)
+    found: list[bytes | None] = [None] * len(tensors)
     torch = sys.modules.get("torch")
     try:
         if tensors and _may_compute(torch):
@@ -134,7 +141,7 @@ def fingerprints_on_device(tensors):
     return found
 
 
-def _may_compute(torch):
+def _may_compute(torch: Any) -> bool:
     cuda = sys.modules.get("torch.cuda")
     functorch = torch._C._functorch
     return (
@@ -146,10 +153,10 @@ def _may_compute(torch):
     )
 
 
-def _compute(torch, tensors, found):
+def _compute(torch: Any, tensors: list[Any], found: list[bytes | None]) -> None:
     """Fill in ``found``."""
     base = torch.Tensor
-    groups = {}
+    groups: dict[tuple[Any, Any], list[int]] = {}
     for position, tensor in enumerate(tensors):
         if not _is_plain(torch, tensor) or base.device.__get__(tensor).type != "cuda":
             continue
@@ -164,7 +171,7 @@ def _compute(torch, tensors, found):
                 found[position] = sample
 
 
-def _samples(torch, tensors):
+def _samples(torch: Any, tensors: list[Any]) -> list[bytes | None]:
     """Fingerprints of tensors of one device and type, by torch's own operations."""
     base = torch.Tensor
     pieces, read = [], []
@@ -179,7 +186,7 @@ def _samples(torch, tensors):
             pieces.append(base.as_strided(tensor, (COUNT,), (offsets.step,), first))
         else:
             pieces.extend(base.as_strided(tensor, (1,), (1,), first + offset) for offset in offsets)
-    samples = [None] * len(tensors)
+    samples: list[bytes | None] = [None] * len(tensors)
     if pieces:
         values = torch.cat(pieces).float().cpu().tolist()
         for place, number in enumerate(read):

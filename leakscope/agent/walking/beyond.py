@@ -4,6 +4,8 @@ code holds. Looked for where memory grows that the walk from the user's names do
 ``memory`` is what is remembered from take to take: numbers and names, never an object.
 """
 
+from __future__ import annotations
+
 import sys
 import types
 from _functools import _lru_cache_wrapper
@@ -15,6 +17,14 @@ from . import openers, referrers
 from .heap import CONTAINERS
 from .sampling import SAMPLE, spread
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any
+
+    from ..interpreter.names import ByClass, Named
+    from .walk import Walk
+
 LARGE_LENGTH = 1000  # a container of a library this long is remembered, so that its growth is seen at the next take
 LIBRARY_GROWTH = 16  # members that a library's container gained since the last take, or a fifth of what it had
 HIDDEN_FRACTION = 0.5  # of the growth of resident memory: when the walk explains less, libraries are looked into
@@ -24,20 +34,20 @@ MOST_LARGE = 5  # containers of a library whose name is asked for in one take
 _LRU_CACHE = _lru_cache_wrapper
 
 
-class Beyond(object):
+class Beyond:
     """Of one take: ``types`` and ``least_length`` say what the sweep should pick, ``keep`` gets it."""
 
-    def __init__(self, memory):
+    def __init__(self, memory: dict[str, Any]) -> None:
         self.memory = memory
         _note_imports(memory)
         self._outside = _classes_held_outside(memory)
         self.types = names.ids_of(_LRU_CACHE, *(cls for cls, _ in self._outside.items()))
         self.least_length = LARGE_LENGTH if self._looks_for_large_containers() else None
-        self._large = []
-        self._caches = []
-        self._held_outside = []
+        self._large: list[Any] = []
+        self._caches: list[Any] = []
+        self._held_outside: list[tuple[type, Any, list[Any]]] = []
 
-    def keep(self, picked, large):
+    def keep(self, picked: list[Any], large: list[Any]) -> None:
         """Of the objects that the sweep picked, those that ``feed`` begins at; ``large``: the long containers."""
         self._large = large
         self._caches = [obj for obj in picked if type(obj) is _LRU_CACHE and _length_of(obj) >= LARGE_LENGTH]
@@ -45,11 +55,11 @@ class Beyond(object):
             (cls, place, [obj for obj in picked if type(obj) is cls]) for cls, place in self._outside.items()
         ]
 
-    def held(self):
+    def held(self) -> frozenset[int]:
         """Ids of the objects that lists of ours refer to meanwhile: each counts one reference too many."""
         return frozenset(id(obj) for alike in (self._large, *(a for _, _, a in self._held_outside)) for obj in alike)
 
-    def feed(self, walk, deadline):
+    def feed(self, walk: Walk, deadline: float) -> None:
         """Begin at what the walk has not met, and let go of it. ``deadline``: for asking names."""
         try:
             self._library_caches(walk)
@@ -61,7 +71,7 @@ class Beyond(object):
         finally:
             self._large, self._caches, self._held_outside = [], [], []
 
-    def _library_caches(self, walk):
+    def _library_caches(self, walk: Walk) -> None:
         """A cached method of a library keeps its objects alive."""
         for cache in self._caches:
             function = (reading.attributes_of(cache) or {}).get("__wrapped__")
@@ -71,7 +81,7 @@ class Beyond(object):
                 walk.root("library", "%s.%s" % (module, name), openers.CACHE, cache, None)
         walk.run()
 
-    def _library_containers(self, walk):
+    def _library_containers(self, walk: Walk) -> None:
         """Those with a name in a library that grew since the last take: walked then, and at every take after."""
         memory = self.memory
         if not memory.get("hidden"):
@@ -90,13 +100,14 @@ class Beyond(object):
                 walk.run()
         memory["library_lengths"] = now
 
-    def _looks_for_large_containers(self):
+    def _looks_for_large_containers(self) -> bool:
         memory = self.memory
-        return memory.get("library_names") or (memory.get("hidden") and not memory.get("hidden_growth_is_named"))
+        is_unnamed = memory.get("hidden") and not memory.get("hidden_growth_is_named")
+        return bool(memory.get("library_names") or is_unnamed)
 
-    def _large_containers(self, walk, deadline):
+    def _large_containers(self, walk: Walk, deadline: float) -> None:
         """Long ones that have no name of their own: known by who refers to them, asked once they grew."""
-        before = self.memory.get("large")
+        before: Any = self.memory.get("large")
         unseen = [obj for obj in self._large if id(obj) not in walk.seen]
         self.memory["large"] = {id(obj): len(obj) for obj in unseen}
         known = self.memory.setdefault("library_names", {})
@@ -120,7 +131,7 @@ class Beyond(object):
                 walk.run()
 
 
-def note_growth(memory, rss, explained):
+def note_growth(memory: dict[str, Any], rss: int | None, explained: float) -> None:
     """Does memory grow that the walks do not see? Then the next take also looks into libraries.
 
     ``rss`` is of the moment when the walk began, whose sum is ``explained``: both of one instant, or what grew in
@@ -137,7 +148,7 @@ def note_growth(memory, rss, explained):
     )
 
 
-def _note_imports(memory):
+def _note_imports(memory: dict[str, Any]) -> None:
     """Imports fill the libraries' own tables (torch's registries of operators): that is no growth to look into."""
     modules = len(sys.modules)
     if modules > IMPORTING * memory.get("module_count", 0):
@@ -146,7 +157,7 @@ def _note_imports(memory):
             memory.pop(known, None)
 
 
-def _classes_held_outside(memory):
+def _classes_held_outside(memory: dict[str, Any]) -> ByClass:
     """{class: (file, line)} of the user's, whose objects the take before found held by nothing in Python."""
     found = names.ByClass()
     for (module, name), place in list(memory.get("outside", {}).items()):
@@ -156,7 +167,7 @@ def _classes_held_outside(memory):
     return found
 
 
-def _feed_held_outside(walk, cls, alike, place):
+def _feed_held_outside(walk: Walk, cls: type, alike: list[Any], place: tuple[str, int | None]) -> None:
     """What only C code holds (exit handlers, a table of an extension) begins at the objects themselves."""
     alike = [obj for obj in alike if id(obj) not in walk.seen]
     name = names.type_name(cls)
@@ -168,11 +179,11 @@ def _feed_held_outside(walk, cls, alike, place):
     walk.run()
 
 
-def _length_of(cache):
+def _length_of(cache: Any) -> int:
     return len(reading.results_of(cache) or ())
 
 
-def _containers_of_libraries():
+def _containers_of_libraries() -> Iterator[tuple[str, Named, Any]]:
     """(label, named, container) of the containers that libraries keep in globals, classes and global instances.
 
     What a library holds on the user's behalf (open figures, handlers, registries) hangs there, out of reach of users'
@@ -205,11 +216,13 @@ def _containers_of_libraries():
                         yield found
 
 
-def _has_container(namespace):
+def _has_container(namespace: Mapping[Any, Any]) -> bool:
     return any(map(CONTAINERS.__contains__, map(id, map(type, list(namespace.values())))))
 
 
-def _containers_in(namespace, label, owner, module, file):
+def _containers_in(
+    namespace: Mapping[Any, Any], label: str, owner: str, module: str, file: str | None
+) -> Iterator[tuple[str, Named, Any]]:
     for name, value in list(namespace.items()):
         if id(type(value)) in CONTAINERS and type(name) is str and name[:2] != "__":
             yield label + "." + name, (name, owner, module, file, None, False), value
@@ -220,5 +233,5 @@ _GROWING_DUNDERS = frozenset(("__warningregistry__",))  # the others say what a 
 _PLAIN = names.ids_of(
     types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type(None), bool, int, float, str, bytes, tuple,
     # Each module has one; that of a frozen module is a class.
-    *(kind for kind in (type(types.__spec__), type(types.__loader__)) if kind is not type),
+    *(kind for kind in (type(types.__spec__), type(types.__loader__)) if kind is not type),  # type: ignore[comparison-overlap]
 )  # fmt: skip

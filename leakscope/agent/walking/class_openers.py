@@ -4,6 +4,8 @@ A class or function of a module is there once and for all. One that is made for 
 ``type``, ``make_dataclass``, ``exec``, ``compile``) is data like any other, and heavy: a small dataclass is 20 KiB.
 """
 
+from __future__ import annotations
+
 import gc
 import sys
 import types
@@ -25,6 +27,13 @@ from ..interpreter.names import (
 )
 from .openers import ATOMS, CELL, CLASS_ATTRIBUTE, DEFAULT, IGNORED, REFERENCE, open_by_collector, push_attributes
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from .walk import Node, Walk
+
 _MACHINERY = frozenset(("__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__slots__",
                         "__abstractmethods__", "_abc_impl", "__parameters__", "__orig_bases__"))  # fmt: skip
 # What a class made at run time is weighed by. Other values may be the library's own, for all that we know.
@@ -33,7 +42,7 @@ _getsizeof = sys.getsizeof
 _modules = sys.modules
 
 
-def open_class(walk, obj, node, weight):
+def open_class(walk: Walk, obj: Any, node: Node, weight: float) -> None:
     """A class's own namespace: shared by all instances, so a list in it is a holder like any other."""
     if not flags_of(obj) & HEAPTYPE:
         return
@@ -56,7 +65,7 @@ def open_class(walk, obj, node, weight):
         )
 
 
-def _holds_something(function):
+def _holds_something(function: Any) -> bool:
     """The members of these may be asked for by their classes' methods: their lengths are not."""
     return (
         function.__closure__ is not None
@@ -66,7 +75,7 @@ def _holds_something(function):
     )
 
 
-def _is_made_at_run_time(cls, module, name):
+def _is_made_at_run_time(cls: type, module: Any, name: str) -> bool:
     """Its module does not know it by its name; or it has none (numpy takes it from those that it makes for ctypes)."""
     if module is None:
         return True
@@ -76,7 +85,7 @@ def _is_made_at_run_time(cls, module, name):
     return known is not None and "." not in name and getattr_plain(known, name) is not cls
 
 
-def _weigh(walk, cls, namespace, node, weight):
+def _weigh(walk: Walk, cls: type, namespace: Mapping[str, Any], node: Node, weight: float) -> None:
     size = type.__sizeof__(cls)
     for referent in gc.get_referents(cls):
         if is_a(type(referent), dict):
@@ -91,7 +100,7 @@ def _weigh(walk, cls, namespace, node, weight):
     node.own_bytes += size * weight
 
 
-def open_function(walk, obj, node, weight):
+def open_function(walk: Walk, obj: Any, node: Node, weight: float) -> None:
     if type(obj) is not types.FunctionType:
         return open_by_collector(walk, obj, node, weight)
     code = obj.__code__
@@ -126,7 +135,7 @@ def open_function(walk, obj, node, weight):
     push_attributes(walk, reading.pairs(obj.__dict__), node, weight)
 
 
-def open_code(walk, obj, node, weight):
+def open_code(walk: Walk, obj: Any, node: Node, weight: float) -> None:
     """Its strings are shared with others as a rule, and not weighed."""
     size = _getsizeof(obj)
     for name in ("co_consts", "co_names", "co_linetable", "co_exceptiontable"):

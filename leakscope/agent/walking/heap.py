@@ -5,6 +5,8 @@ could drop an object that is in the list: it would live on until the list is gon
 four inventories of a program with two threads that make half a million objects a second, that were 200 of them.)
 """
 
+from __future__ import annotations
+
 import ctypes
 from _collections import OrderedDict, defaultdict, deque
 from _functools import partial
@@ -14,17 +16,27 @@ from itertools import chain, compress, repeat, tee
 
 from ..interpreter import names
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any
+
+
 CONTAINERS = names.ids_of(list, dict, set, deque, OrderedDict, defaultdict)
 _GENERATIONS = range(3)
 _MANY = 1 << 40
 _NONE = ()  # what stands where a list has ended
 PASSES_FOR_LENGTHS = 1.2  # what long containers cost beside the one pass that all others need
 _BLOCK = 64  # more than itertools.tee keeps together (57)
-_static_types = set()  # their addresses; never freed, but their references are counted as the interpreter ends
+_static_types: set[int] = (
+    set()
+)  # their addresses; never freed, but their references are counted as the interpreter ends
 _accepted = defaultdict(set)  # is_wanted -> addresses of the types that it accepted
 
 
-def sweep(wanted=(), is_wanted=None, least_length=None):
+def sweep(
+    wanted: Iterable[int] = (), is_wanted: Callable[[type], bool] | None = None, least_length: int | None = None
+) -> tuple[names.ByClass, list[Any], list[Any]]:
     """(counts by class, the objects of the types with the ids ``wanted`` and of those that ``is_wanted`` accepts, the
     ``CONTAINERS`` of ``least_length`` or more members). The collector must be held back.
 
@@ -56,7 +68,7 @@ def sweep(wanted=(), is_wanted=None, least_length=None):
     return census, picked, large
 
 
-def _every(generation):
+def _every(generation: int) -> tuple[Iterator[Any], ...]:
     """The objects of one generation of the collector's, listed when the first is asked for; twice, to go along.
 
     ``tee`` keeps those that only one of both has come to, in blocks which are objects themselves: of the youngest
@@ -68,15 +80,15 @@ def _every(generation):
     return chain(_listed(0), repeat(_NONE)), _listed(0)
 
 
-def _listed(generation):
+def _listed(generation: int) -> Iterator[Any]:
     return chain.from_iterable(map(get_objects, (generation,)))
 
 
-def _pass(addresses):
+def _pass(addresses: Iterable[int]) -> tuple[dict[int, int], list[Any]]:
     """({address of a type: count}, the objects of those at ``addresses``)."""
     counters = defaultdict(partial(repeat, 0, _MANY))  # each time one is asked, one less is left
     counters.update((address, repeat(1, _MANY)) for address in addresses)
-    picked = []
+    picked: list[Any] = []
     for generation in _GENERATIONS:
         objects, alike = _every(generation)
         picked.extend(compress(objects, map(next, map(counters.__getitem__, map(id, map(type, alike))))))
@@ -85,10 +97,10 @@ def _pass(addresses):
     return counts, _without_itself(picked)
 
 
-def _long(least_length):
+def _long(least_length: int) -> list[Any]:
     """Their types are exactly those: to ask for the length runs nothing of the job."""
     is_container = CONTAINERS.__contains__
-    found = []
+    found: list[Any] = []
     for generation in _GENERATIONS:
         objects, alike = _every(generation)
         containers, alike = tee(compress(objects, map(is_container, map(id, map(type, alike)))))
@@ -96,16 +108,17 @@ def _long(least_length):
     return _without_itself(found)
 
 
-def _without_itself(found):
+def _without_itself(found: list[Any]) -> list[Any]:
     """A list that is filled is among the objects: it would keep itself alive, and all others with it."""
     others = [obj for obj in found if obj is not found and obj is not _NONE]
     del found[:]
     return others
 
 
-def _metaclasses():
+def _metaclasses() -> dict[int, type]:
     """{address: class of classes}."""
-    found, queue = {}, [type]
+    found: dict[int, type] = {}
+    queue: list[Any] = [type]
     while queue:
         meta = queue.pop()
         if id(meta) not in found:
@@ -114,9 +127,9 @@ def _metaclasses():
     return found
 
 
-def _unlisted(addresses):
+def _unlisted(addresses: set[int]) -> dict[int, type]:
     """{address: type} of those that the collector does not list: made by C code for good, or frozen (gc.freeze)."""
-    found = {}
+    found: dict[int, type] = {}
     if not addresses <= _static_types:
         seen, queue = set(), [object]
         while queue:

@@ -4,6 +4,8 @@ No foreign code runs: attributes are read from ``__dict__`` and slots by the des
 what is not known here is opened with ``gc.get_referents``, which calls only what the collector itself calls.
 """
 
+from __future__ import annotations
+
 import ctypes
 import gc
 import sys
@@ -33,6 +35,16 @@ from ..interpreter.names import (
 from ..interpreter.reading import KEYS
 from .sampling import BIG_ATOM_BYTES, IDENTIFIER_KEYS, SAMPLE, SAMPLE_MIXED, SAMPLE_NESTED, VISIT_ALL, spread
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType, TracebackType
+    from typing import Any
+
+    from .walk import Node, Walk
+
+    Opener = Callable[[Walk, Any, Node, float], None]
+
 GC_HEADER_BYTES = 16
 STATE_DICT = 4096  # tensors in a dict that are all looked at
 MANY = 1000  # members of a container that may be a data set
@@ -42,6 +54,9 @@ _INLINE_ATTRIBUTES = sys.version_info >= (3, 11)
 _getsizeof = sys.getsizeof
 _tb_frame = types.TracebackType.tb_frame.__get__
 _f_back = types.FrameType.f_back.__get__
+_traceback_of, _cause_of, _context_of, _args_of = (
+    BaseException.__dict__[name].__get__ for name in ("__traceback__", "__cause__", "__context__", "args")
+)
 
 # Shared for ever or without contents worth counting: never opened, never counted.
 IGNORED = ids_of(
@@ -59,22 +74,22 @@ LOCAL, GLOBAL, CLASS_ATTRIBUTE = "local", "global", "class-attribute"
 CELL, DEFAULT, BASE, CACHE = "cell", "default", "base", "cache"
 
 
-def open_nothing(walk, obj, node, weight):
+def open_nothing(walk: Walk, obj: Any, node: Node, weight: float) -> None:
     pass
 
 
-def open_sized(walk, obj, node, weight):
+def open_sized(walk: Walk, obj: Any, node: Node, weight: float) -> None:
     node.own_bytes += safe_size(obj) * weight
 
 
-def open_buffer(walk, obj, node, weight):
+def open_buffer(walk: Walk, obj: Any, node: Node, weight: float) -> None:
     size = safe_size(obj) * weight
     node.own_bytes += size
     if type(obj) is not bytearray:
         node.array_bytes += size
 
 
-def open_text_buffer(walk, obj, node, weight):
+def open_text_buffer(walk: Walk, obj: Any, node: Node, weight: float) -> None:
     """io.StringIO: until it is read its text is a list of pieces in C that __sizeof__ does not know."""
     try:
         size = max(type(obj).tell(obj), _getsizeof(obj)) * weight
@@ -84,13 +99,13 @@ def open_text_buffer(walk, obj, node, weight):
     node.array_bytes += size
 
 
-def _add_length(walk, obj, node, length, weight):
+def _add_length(walk: Walk, obj: Any, node: Node, length: int, weight: float) -> None:
     node.length = (node.length or 0.0) + length * weight
     if length >= MANY and weight <= 1.0:
         walk.large[node] = obj
 
 
-def open_list(walk, obj, node, weight):
+def open_list(walk: Walk, obj: Any, node: Node, weight: float) -> None:
     length = list.__len__(obj)
     _add_length(walk, obj, node, length, weight)
     node.own_bytes += list.__sizeof__(obj) * weight
@@ -98,7 +113,7 @@ def open_list(walk, obj, node, weight):
         walk.push_members(list, obj, length, node, weight)
 
 
-def open_tuple(walk, obj, node, weight):
+def open_tuple(walk: Walk, obj: Any, node: Node, weight: float) -> None:
     node.own_bytes += tuple.__sizeof__(obj) * weight
     length = tuple.__len__(obj)
     if length > 32:
@@ -107,7 +122,7 @@ def open_tuple(walk, obj, node, weight):
         walk.push_members(tuple, obj, length, node, weight)
 
 
-def open_set(walk, obj, node, weight):
+def open_set(walk: Walk, obj: Any, node: Node, weight: float) -> None:
     base = reading.base_of(type(obj))
     length = base.__len__(obj)
     _add_length(walk, obj, node, length, weight)
@@ -116,7 +131,7 @@ def open_set(walk, obj, node, weight):
         walk.push_members(base, obj, length, node, weight)
 
 
-def open_deque(walk, obj, node, weight):
+def open_deque(walk: Walk, obj: Any, node: Node, weight: float) -> None:
     length = deque.__len__(obj)
     _add_length(walk, obj, node, length, weight)
     node.length_limit = deque.maxlen.__get__(obj)
@@ -125,7 +140,7 @@ def open_deque(walk, obj, node, weight):
         walk.push_members(deque, obj, length, node, weight)
 
 
-def open_dict(walk, obj, node, weight):
+def open_dict(walk: Walk, obj: Any, node: Node, weight: float) -> None:
     length = dict.__len__(obj)
     _add_length(walk, obj, node, length, weight)
     node.own_bytes += dict.__sizeof__(obj) * weight
@@ -151,14 +166,14 @@ def open_dict(walk, obj, node, weight):
     _push_pairs(walk, obj, length, node, weight)
 
 
-def _push_pairs(walk, obj, length, node, weight):
+def _push_pairs(walk: Walk, obj: Any, length: int, node: Node, weight: float) -> None:
     walk.push_members(dict, obj, length, node, weight)
     member = node.member
     walk.push_members(KEYS, obj, length, node, weight, KEY, "<key>")
     node.member = member
 
 
-def push_attributes(walk, pairs, node, weight):
+def push_attributes(walk: Walk, pairs: list[tuple[Any, Any]], node: Node, weight: float) -> None:
     pairs.reverse()
     while pairs:  # popped: see push_members
         name, value = pairs.pop()
@@ -166,7 +181,7 @@ def push_attributes(walk, pairs, node, weight):
             walk.push(value, node, "." + name, ATTRIBUTE, weight)
 
 
-def open_attributes(walk, obj, node, weight):
+def open_attributes(walk: Walk, obj: Any, node: Node, weight: float) -> bool:
     """Instance dict and slots; False if there are neither."""
     attributes = walk.attributes(type(obj))
     for name, descriptor in attributes.slots:
@@ -174,7 +189,7 @@ def open_attributes(walk, obj, node, weight):
             value = descriptor.__get__(obj)
         except AttributeError:
             continue
-        walk.push(value, node, "." + name, ATTRIBUTE, weight)
+        walk.push(value, node, f".{name}", ATTRIBUTE, weight)
     namespace = attributes.dict_of(obj)
     if namespace is None:
         return bool(attributes.slots)
@@ -192,13 +207,13 @@ def open_attributes(walk, obj, node, weight):
     return True
 
 
-def open_instance(walk, obj, node, weight):
+def open_instance(walk: Walk, obj: Any, node: Node, weight: float) -> None:
     """Of a class written in Python: attributes and slots are all there is."""
     node.own_bytes += (basicsize_of(type(obj)) + GC_HEADER_BYTES) * weight
     open_attributes(walk, obj, node, weight)
 
 
-def open_c_instance(walk, obj, node, weight):
+def open_c_instance(walk: Walk, obj: Any, node: Node, weight: float) -> None:
     """A class written in C is somewhere in its ancestry: what it holds the collector knows, without names."""
     cls = type(obj)
     node.own_bytes += (basicsize_of(cls) + GC_HEADER_BYTES) * weight
@@ -208,7 +223,7 @@ def open_c_instance(walk, obj, node, weight):
     open_by_collector(walk, obj, node, weight)
 
 
-def _is_extension(cls):
+def _is_extension(cls: type) -> bool:
     """Written in C: what it holds beside Python references cannot be seen."""
     for base in mro_of(cls)[:-1]:
         if not is_written_in_c(base):
@@ -227,7 +242,7 @@ _FILLED_IN_C = frozenset(
 )
 
 
-def open_by_collector(walk, obj, node, weight):
+def open_by_collector(walk: Walk, obj: Any, node: Node, weight: float) -> None:
     if not gc.is_tracked(obj):
         node.opaque = True
         size = safe_size(obj)
@@ -251,15 +266,15 @@ def open_by_collector(walk, obj, node, weight):
             walk.push(referent, node, ".~", REFERENCE, weight)
 
 
-def _with_attributes(opener):
-    def both(walk, obj, node, weight):
+def _with_attributes(opener: Opener) -> Opener:
+    def both(walk: Walk, obj: Any, node: Node, weight: float) -> None:
         opener(walk, obj, node, weight)
         open_attributes(walk, obj, node, weight)
 
     return both
 
 
-def open_lru_cache(walk, obj, node, weight):
+def open_lru_cache(walk: Walk, obj: Any, node: Node, weight: float) -> None:
     results = reading.results_of(obj)
     length = 0 if results is None else dict.__len__(results)
     _add_length(walk, obj, node, length, weight)
@@ -278,7 +293,7 @@ def open_lru_cache(walk, obj, node, weight):
         _push_pairs(walk, results, length, node, weight)
 
 
-def open_frame(walk, obj, node, weight):
+def open_frame(walk: Walk, obj: Any, node: Node, weight: float) -> None:
     code = obj.f_code
     if name_of(code) == "<module>":
         return
@@ -292,7 +307,7 @@ def open_frame(walk, obj, node, weight):
     _push_frame(walk, _f_back, obj, node, weight)
 
 
-def _push_frame(walk, frame_of, obj, node, weight):
+def _push_frame(walk: Walk, frame_of: Callable[[Any], FrameType | None], obj: Any, node: Node, weight: float) -> None:
     """A frame that something else than its running keeps: what runs now is a root of its own, named better there."""
     frame = frame_of(obj)  # read here: a caller's reference would count as one of the job's
     if frame is not None and id(frame) not in walk.running and name_of(frame.f_code) != "<module>":
@@ -300,10 +315,10 @@ def _push_frame(walk, frame_of, obj, node, weight):
         walk.push(frame, node, " " + name + "()", REFERENCE, weight)
 
 
-def open_suspended(attribute):
+def open_suspended(attribute: str) -> Opener:
     """Generators and coroutines: their locals, if they are still to run."""
 
-    def open_suspended(walk, obj, node, weight):
+    def open_suspended(walk: Walk, obj: Any, node: Node, weight: float) -> None:
         frame = getattr(obj, attribute)  # C member of an exact type
         if frame is not None:
             open_frame(walk, frame, node, weight)
@@ -314,7 +329,7 @@ def open_suspended(attribute):
     return open_suspended
 
 
-def open_traceback(walk, obj, node, weight):
+def open_traceback(walk: Walk, obj: Any, node: Node, weight: float) -> None:
     """Where an exception went through. One that is raised again and again gets ever longer, and keeps every frame.
 
     Its first entry is ``node``, all the others one place below it, whose frames are sampled. The chain is counted to
@@ -323,7 +338,7 @@ def open_traceback(walk, obj, node, weight):
     node.own_bytes += TRACEBACK_BYTES * weight
     _push_frame(walk, _tb_frame, obj, node, weight)
     seen = walk.seen
-    entries = []
+    entries: list[TracebackType] = []
     entry = obj.tb_next
     while entry is not None and len(entries) < MANY_ENTRIES and id(entry) not in seen:
         seen.add(id(entry))
@@ -344,27 +359,27 @@ def open_traceback(walk, obj, node, weight):
         _push_frame(walk, _tb_frame, entry, rest, weight * length / len(sample))
 
 
-def open_exception(walk, obj, node, weight):
+def open_exception(walk: Walk, obj: Any, node: Node, weight: float) -> None:
     node.own_bytes += (basicsize_of(type(obj)) + GC_HEADER_BYTES) * weight
     open_attributes(walk, obj, node, weight)
     for label, part in (
-        (".__traceback__", BaseException.__traceback__.__get__(obj)),
-        (".__cause__", BaseException.__cause__.__get__(obj)),
-        (".__context__", BaseException.__context__.__get__(obj)),
-        (".args", BaseException.args.__get__(obj)),
+        (".__traceback__", _traceback_of(obj)),
+        (".__cause__", _cause_of(obj)),
+        (".__context__", _context_of(obj)),
+        (".args", _args_of(obj)),
     ):
         if part is not None:  # no attribute of the user's: whoever holds the exception gives it its name
             walk.push(part, node, label, REFERENCE, weight)
 
 
-def open_memoryview(walk, obj, node, weight):
+def open_memoryview(walk: Walk, obj: Any, node: Node, weight: float) -> None:
     try:
         walk.push(obj.obj, node, ".obj", BASE, weight)
     except ValueError:
         pass  # released
 
 
-def open_map(walk, obj, node, weight):
+def open_map(walk: Walk, obj: Any, node: Node, weight: float) -> None:
     """mmap.mmap: its length, resident or not."""
     try:
         size = len(obj) * weight
@@ -374,7 +389,7 @@ def open_map(walk, obj, node, weight):
     node.array_bytes += size
 
 
-def open_array(walk, obj, node, weight):
+def open_array(walk: Walk, obj: Any, node: Node, weight: float) -> None:
     array = walk.array_type
     base = array.base.__get__(obj)
     node.own_bytes += 112 * weight
@@ -398,7 +413,7 @@ def open_array(walk, obj, node, weight):
         open_attributes(walk, obj, node, weight)
 
 
-def open_image(walk, obj, node, weight):
+def open_image(walk: Walk, obj: Any, node: Node, weight: float) -> None:
     """PIL's pixel storage, which no Python object holds: 1 byte a pixel in one-band modes, else 4."""
     width, height = type(obj).size.__get__(obj)
     mode = type(obj).mode.__get__(obj)
@@ -407,18 +422,19 @@ def open_image(walk, obj, node, weight):
     node.array_bytes += size
 
 
-def open_canvas(walk, obj, node, weight):
+def open_canvas(walk: Walk, obj: Any, node: Node, weight: float) -> None:
     """The pixels that matplotlib has drawn on, 4 bytes each, in C++."""
     open_instance(walk, obj, node, weight)
     attributes = reading.attributes_of(obj) or {}
-    width, height = attributes.get("width"), attributes.get("height")
+    width: Any = attributes.get("width")
+    height: Any = attributes.get("height")
     if all(kind is int or kind is float for kind in (type(width), type(height))):
         size = int(width) * int(height) * 4 * weight
         node.own_bytes += size
         node.array_bytes += size
 
 
-def open_arrow(walk, obj, node, weight):
+def open_arrow(walk: Walk, obj: Any, node: Node, weight: float) -> None:
     """pyarrow buffers, arrays and tables: C++ memory, by the library's own figure."""
     if not _is_filled(obj):
         node.opaque = True
@@ -436,9 +452,9 @@ def open_arrow(walk, obj, node, weight):
     node.opaque = True
 
 
-def _is_filled(obj):
+def _is_filled(obj: Any) -> bool:
     """Whether more is in it than ``__new__`` makes: one that never saw its ``__init__`` would end the process."""
-    cls = type(obj)
+    cls: Any = type(obj)
     empty = _empty.get(cls)
     if empty is None:
         empty = cls.__new__(cls)
@@ -448,11 +464,11 @@ def _is_filled(obj):
     return all(word for word, none in words if none) and any(word for word, none in words[2:] if not none)
 
 
-def _words(cls, obj):
+def _words(cls: type, obj: Any) -> Any:
     return (ctypes.c_size_t * (basicsize_of(cls) // _WORD_BYTES)).from_address(id(obj))
 
 
-def open_thread_local(walk, obj, node, weight):
+def open_thread_local(walk: Walk, obj: Any, node: Node, weight: float) -> None:
     """threading.local: one namespace a thread, all under the same names."""
     for referent in gc.get_referents(obj):
         if type(referent) is dict:
@@ -462,13 +478,13 @@ def open_thread_local(walk, obj, node, weight):
                     push_attributes(walk, reading.pairs(namespace), node, weight)
 
 
-def open_context_variable(walk, obj, node, weight):
+def open_context_variable(walk: Walk, obj: Any, node: Node, weight: float) -> None:
     """Its value in the thread that is looked into from within; those of tasks are in their contexts."""
     value = type(obj).get(obj, None)
     walk.push(value, node, ".get()", REFERENCE, weight)
 
 
-def open_context(walk, obj, node, weight):
+def open_context(walk: Walk, obj: Any, node: Node, weight: float) -> None:
     """What ``contextvars`` keeps for a task or callback."""
     for variable, value in list(type(obj).items(obj)):
         walk.push(value, node, "[%s]" % text_of(variable.name), REFERENCE, weight)

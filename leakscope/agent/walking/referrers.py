@@ -4,13 +4,23 @@
 so it is asked only of confirmed suspects, and only ``MAX_PASSES`` times in the life of a process.
 """
 
+from __future__ import annotations
+
 import gc
 import sys
 import types
 from time import thread_time
 
 from ..interpreter import names, reading
-from .roots import CONTAINERS
+from .heap import CONTAINERS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+    from types import FrameType
+    from typing import Any
+
+    from ..interpreter.names import Named
 
 MAX_PASSES = 24
 MAX_LEVELS = 8
@@ -18,29 +28,29 @@ FRONTIER = 50  # objects whose referrers are asked for at once
 _PASSIVE = names.ids_of(types.FunctionType, types.MethodType, types.BuiltinFunctionType, types.CodeType)
 
 
-class Chain(object):
+class Chain:
     """The way from a root down to the object. ``label`` is a path as in the walk.
 
     ``named`` (as in walk.Node) is the name nearest to the object; ``holder_id``, ``holder_label`` and ``holder_named``
     are of the container nearest to the root: what a later walk can begin with.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.label = ""
-        self.named = None
-        self.holder_id = None
-        self.holder_label = None
-        self.holder_named = None
+        self.named: Named | None = None
+        self.holder_id: int | None = None
+        self.holder_label: str | None = None
+        self.holder_named: Named | None = None
 
 
-def chain_to(obj, memory, own, deadline):
+def chain_to(obj: Any, memory: dict[str, Any], own: Iterable[int], deadline: float) -> Chain | None:
     """The shortest chain from a module, a class or a running function; None where nothing refers to the object.
 
     A chain without ``named`` found no root within its budget. ``own``: ids of containers that are ours.
     """
     namespaces = _namespaces()
     objects = {id(obj): obj}
-    child_of = {}
+    child_of: dict[int, int] = {}
     frontier = [obj]
     skip = set(own)
     skip.update((id(objects), id(child_of)))
@@ -54,7 +64,7 @@ def chain_to(obj, memory, own, deadline):
         memory["pass_s"] = thread_time() - began
         skip.add(id(referrers))
         wanted = {id(o) for o in frontier}
-        following = []
+        following: list[Any] = []
         skip.add(id(following))
         root = None
         for holder in referrers:
@@ -84,25 +94,25 @@ def chain_to(obj, memory, own, deadline):
     return Chain()
 
 
-def _first_of(referents, wanted):
+def _first_of(referents: Iterable[Any], wanted: Collection[int]) -> int | None:
     for referent in referents:
         if id(referent) in wanted:
             return id(referent)
     return None
 
 
-def _is_plain(holder):
+def _is_plain(holder: Any) -> bool:
     """Containers last: an instance leads up to a name, a list may lead anywhere."""
     return id(type(holder)) in CONTAINERS or type(holder) is tuple
 
 
-def _is_root(holder, kind, namespaces):
+def _is_root(holder: Any, kind: type, namespaces: Mapping[int, str]) -> bool:
     if kind is dict:
         return id(holder) in namespaces
     return names.is_a(kind, type) or kind is types.FrameType
 
 
-def _namespaces():
+def _namespaces() -> dict[int, str]:
     found = {}
     for name, module in list(sys.modules.items()):
         namespace = names.namespace_of_module(module)
@@ -111,7 +121,9 @@ def _namespaces():
     return found
 
 
-def _describe(root, objects, child_of, last, namespaces):
+def _describe(
+    root: int, objects: dict[int, Any], child_of: dict[int, int], last: int, namespaces: Mapping[int, str]
+) -> Chain:
     chain = Chain()
     holder = objects[root]
     key = child_of[root]
@@ -131,13 +143,13 @@ def _describe(root, objects, child_of, last, namespaces):
     return chain
 
 
-def _root_name(holder, value, namespaces):
+def _root_name(holder: Any, value: Any, namespaces: Mapping[int, str]) -> tuple[str, Named]:
     """(label, named) of what a module, a class or a running function holds."""
     if id(holder) in namespaces:
-        module = namespaces[id(holder)]
+        name = namespaces[id(holder)]
         key = _key_of(holder, value)
-        file = names.module_file(module)
-        return module + "." + key, (key, module, module, file, None, names.is_user_module(module, file))
+        file = names.module_file(name)
+        return f"{name}.{key}", (key, name, name, file, None, names.is_user_module(name, file))
     if type(holder) is types.FrameType:
         code = holder.f_code
         key = _key_of(dict(reading.frame_locals(holder)), value)
@@ -151,7 +163,7 @@ def _root_name(holder, value, namespaces):
     return label, (key, name, module, file, None, names.is_user_module(module, file))
 
 
-def _edge(holder, value, above):
+def _edge(holder: Any, value: Any, above: Any) -> tuple[str, Named | None]:
     """(path part, name or None): how ``holder``, itself held by ``above``, holds ``value``."""
     kind = type(holder)
     if kind is dict:
@@ -169,17 +181,17 @@ def _edge(holder, value, above):
     return ("" if attributes is value else ".~"), None
 
 
-def _attribute(name, cls):
+def _attribute(name: str, cls: type) -> Named:
     module = names.module_of(cls)
     file = names.module_file(module)
     return name, names.type_name(cls).rsplit(".", 1)[-1], module, file, None, names.is_user_module(module, file)
 
 
-def _is_attributes_of(namespace, holder):
+def _is_attributes_of(namespace: object, holder: Any) -> bool:
     return reading.attributes_of(holder) is namespace
 
 
-def _key_of(namespace, value):
+def _key_of(namespace: Mapping[Any, Any], value: Any) -> str:
     # No generator expression here or above: its closure cell would turn up as a referrer of the value.
     for key, candidate in list(namespace.items()):
         if candidate is value and type(key) is str:
@@ -187,5 +199,5 @@ def _key_of(namespace, value):
     return "?"
 
 
-def _is_ours(frame):
+def _is_ours(frame: FrameType) -> bool:
     return names.file_of(frame.f_code).startswith(names.AGENT)

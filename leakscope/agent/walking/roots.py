@@ -6,12 +6,24 @@ Each root is walked to its end before the next, so an object's name does not dep
 run during the take.
 """
 
+from __future__ import annotations
+
 import sys
 import types
 
 from ..interpreter import doors, names, reading
 from . import openers
 from .heap import CONTAINERS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import CodeType, FrameType
+    from typing import Any
+
+    from .walk import Walk
+
+    # (outermost user function, file, line, what waits to run it)
+    Waiting = tuple[str, str | None, int | None, str | None]
 
 _RESUMABLE = 0x20 | 0x80 | 0x200  # code flags of generators, coroutines and asynchronous generators
 REGISTRY_GROWTH = 16  # members
@@ -20,7 +32,9 @@ REGISTRY_GROWTH = 16  # members
 _REGISTRIES = {"matplotlib._pylab_helpers": ("Gcf", "figs"), "weakref": ("finalize", "_registry")}
 
 
-def feed(walk, main_thread, agent_thread, suspended, lengths):
+def feed(
+    walk: Walk, main_thread: int, agent_thread: int | None, suspended: list[Any], lengths: dict[str, int]
+) -> dict[Waiting, int]:
     """Walk all roots. ``suspended``: the live generators and coroutines. ``lengths``: of registries when first seen.
 
     Returns {(outermost user function, file, line, what waits to run it, None where it runs): number of threads}.
@@ -33,13 +47,13 @@ def feed(walk, main_thread, agent_thread, suspended, lengths):
     _unreached(walk, suspended)
     for frame, kind in resumed:
         _frame(walk, frame, kind)
-    frame = resumed = None
+    frame = resumed = None  # type: ignore[assignment]
     walk.run()
     _registries(walk, lengths)
     return threads
 
 
-def _hide_namespaces(walk):
+def _hide_namespaces(walk: Walk) -> None:
     """Module namespaces are roots themselves and never crossed: nobody holds a module by accident."""
     seen = walk.seen
     seen.add(id(sys.modules))
@@ -50,7 +64,7 @@ def _hide_namespaces(walk):
             seen.add(id(module))
 
 
-def running_frames():
+def running_frames() -> set[int]:
     """Ids of the frames on the stacks of all threads, which keep them alive meanwhile."""
     found = set()
     for frame in doors.current_frames().values():
@@ -60,13 +74,13 @@ def running_frames():
     return found
 
 
-def _user_modules(walk):
+def _user_modules(walk: Walk) -> None:
     for name, namespace, file in names.user_namespaces():
         _module(walk, name, namespace, file)
         walk.run()
 
 
-def _module(walk, name, namespace, file):
+def _module(walk: Walk, name: str, namespace: dict[str, Any], file: str | None) -> None:
     shown = module_label(name, file)
     for variable, value in list(namespace.items()):
         if type(variable) is not str or variable.startswith("__"):
@@ -80,7 +94,7 @@ def _module(walk, name, namespace, file):
         walk.root("module", shown + "." + variable, openers.GLOBAL, value, (variable, shown, name, file, None, True))
 
 
-def module_label(name, file):
+def module_label(name: str, file: str | None) -> str:
     """The name a person knows a module by: the script's own instead of ``__main__``."""
     if name in ("__main__", "__mp_main__") and type(file) is str:
         base = file.replace("\\", "/").rsplit("/", 1)[-1]
@@ -88,12 +102,15 @@ def module_label(name, file):
     return name
 
 
-def _frames(walk, main_thread, agent_thread):
+def _frames(
+    walk: Walk, main_thread: int, agent_thread: int | None
+) -> tuple[dict[Waiting, int], list[tuple[FrameType, str]]]:
     """Of functions. Those of generators and coroutines come second: they are found where they wait most of the time.
 
     Else what ``asyncio.run`` holds would bear the name of whichever coroutine happens to run now.
     """
-    threads, resumed = {}, []
+    threads: dict[Waiting, int] = {}
+    resumed: list[tuple[FrameType, str]] = []
     frame = stack = outermost = None
     frames = doors.current_frames()
     order = sorted(frames, key=lambda ident: ident != main_thread)
@@ -129,10 +146,10 @@ def _frames(walk, main_thread, agent_thread):
     return threads, resumed
 
 
-def _last_traceback(walk):
+def _last_traceback(walk: Walk) -> None:
     """After an unhandled exception, at exit: the frames it went through still hold their locals."""
     trace = getattr(sys, "last_traceback", None)
-    frames = []
+    frames: list[FrameType] = []
     while trace is not None and len(frames) < 100:
         frames.append(trace.tb_frame)
         trace = trace.tb_next
@@ -143,17 +160,17 @@ def _last_traceback(walk):
                 walk.run()
 
 
-def _thread_key(frame):
+def _thread_key(frame: FrameType | None) -> Waiting:
     if frame is None:
         return ("?", None, None, None)
     return (*_definition(frame.f_code), None)
 
 
-def _definition(code):
+def _definition(code: CodeType) -> tuple[str, str, int]:
     return names.qualified_name_of(code), names.file_of(code), code.co_firstlineno
 
 
-def _waits_to_run(stack):
+def _waits_to_run(stack: list[FrameType]) -> Waiting:
     """Of a thread that has not come to the user's code: a ``threading.Timer`` knows the function that it will call."""
     base = names.getattr_plain(sys.modules.get("threading"), "Thread")
     for frame in stack:
@@ -168,7 +185,7 @@ def _waits_to_run(stack):
     return _thread_key(stack[0] if stack else None)
 
 
-def _frame(walk, frame, kind):
+def _frame(walk: Walk, frame: FrameType, kind: str) -> None:
     code = frame.f_code
     if names.name_of(code) == "<module>" or id(frame) in walk.seen:
         return
@@ -179,14 +196,14 @@ def _frame(walk, frame, kind):
         walk.root(kind, short(name) + "() " + variable, openers.LOCAL, value, names.named_by(variable, owner))
 
 
-def short(qualname):
+def short(qualname: str) -> str:
     """``make.<locals>.step`` is called ``step`` in paths; ``Trainer.fit`` keeps its class."""
     return qualname.rsplit("<locals>.", 1)[-1]
 
 
-def _unreached(walk, suspended):
+def _unreached(walk: Walk, suspended: list[Any]) -> None:
     """Generators and coroutines that nothing above led to; those of a kind that was reached are in its samples."""
-    by_code = {}
+    by_code: dict[int, tuple[CodeType, list[Any]]] = {}
     for obj in suspended:
         code = getattr(obj, "cr_code", None) or getattr(obj, "gi_code", None) or getattr(obj, "ag_code", None)
         if code is not None:
@@ -198,21 +215,21 @@ def _unreached(walk, suspended):
     walk.run()
 
 
-def _suspended(walk, obj, code):
+def _suspended(walk: Walk, obj: Any, code: CodeType) -> None:
     name, file, line = _definition(code)
     named = (name, name, None, file, line, names.is_user_file(file))
     kind = "task" if type(obj) is types.CoroutineType else "generator"
     walk.root(kind, short(name) + "()", openers.REFERENCE, obj, named)
 
 
-def _registries(walk, lengths):
+def _registries(walk: Walk, lengths: dict[str, int]) -> None:
     """Looked into at every take: their members are few and large, and no user's name leads to them.
 
     Thoroughly once they have gained some: torch alone registers 180 finalizers, with 6,000 objects behind them (80 ms).
     """
     for module_name, (owner, name) in _REGISTRIES.items():
         cls = names.getattr_plain(sys.modules.get(module_name), owner)
-        container = names.namespace_of(cls).get(name) if type(cls) is type else None
+        container: Any = names.namespace_of(cls).get(name) if type(cls) is type else None
         if id(type(container)) in CONTAINERS and id(container) not in walk.seen:
             named = (name, owner, module_name, names.module_file(module_name), None, False)
             walk.is_thorough = len(container) - lengths.setdefault(module_name, len(container)) >= REGISTRY_GROWTH

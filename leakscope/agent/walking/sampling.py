@@ -1,10 +1,17 @@
 """How many members of a container are looked at, and which. Runs in the job."""
 
+from __future__ import annotations
+
 from _collections import OrderedDict, defaultdict, deque
 from itertools import islice
 
 from ..interpreter import reading
 from ..interpreter.names import ids_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import Any
 
 BIG_ATOM_BYTES = 4096  # from here on a named string has a line of its own
 IDENTIFIER_KEYS = 32  # a dict of at most so many string keys is a record: its keys are names
@@ -20,7 +27,7 @@ SIZED = ids_of(list, dict, set, bytearray, deque, defaultdict, OrderedDict, str,
 GOLDEN = 0.6180339887498949
 
 
-def positions_of(length, wanted, phase=0.0):
+def positions_of(length: int, wanted: int, phase: float = 0.0) -> list[int]:
     """``wanted`` positions of ``length``, one in each of as many equal parts, the last among them.
 
     Within its part a member is picked by the golden ratio: at even distances a container whose members alternate
@@ -33,12 +40,12 @@ def positions_of(length, wanted, phase=0.0):
     return positions
 
 
-def spread(own, wanted, phase=0.0):
+def spread(own: Sequence[Any], wanted: int, phase: float = 0.0) -> list[Any]:
     """Members of a list of ours at these positions."""
     return [own[position] for position in positions_of(len(own), wanted, phase)]
 
 
-def picked(base, obj, length, wanted, phase=0.0):
+def picked(base: Any, obj: Any, length: int, wanted: int, phase: float = 0.0) -> list[Any]:
     """Members of a list, tuple, set, frozenset, deque or dict (``base``) at these positions.
 
     What can only be gone through costs 10 to 30 ns a member, in which no other thread runs: of what is longer than
@@ -56,8 +63,8 @@ def picked(base, obj, length, wanted, phase=0.0):
     return _passed(forwards, positions_of(end, wanted - len(newest), phase)) + newest[::-1]
 
 
-def _passed(iterator, positions):
-    sample = []
+def _passed(iterator: Iterator[Any], positions: Iterable[int]) -> list[Any]:
+    sample: list[Any] = []
     at = 0
     for position in positions:
         if position >= at:

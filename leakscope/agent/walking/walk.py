@@ -15,6 +15,8 @@ of ``object`` and ``type``, and other objects are opened with ``gc.get_referents
 itself calls. **Cost** about 1.2 us an object visited (Python 3.11).
 """
 
+from __future__ import annotations
+
 import sys
 import types
 from _collections import deque
@@ -46,11 +48,19 @@ from .sampling import (
     picked,
 )
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+    from typing import Any
+
+    from ..interpreter.names import Named
+    from .openers import Opener
+
 _getsizeof = sys.getsizeof
 _getrefcount = sys.getrefcount
 
 
-class Node(object):
+class Node:
     """All objects at one path. ``count`` and bytes are extrapolated; ``opened`` is the weight that was looked into."""
 
     __slots__ = (
@@ -59,40 +69,40 @@ class Node(object):
         "deep_tensor", "scale", "factor", "linked",
     )  # fmt: skip
 
-    def __init__(self, parent, label, edge, cls, root):
+    def __init__(self, parent: Node | None, label: str, edge: str, cls: type, root: str | None) -> None:
         self.parent = parent
         self.label = label
         self.edge = edge
         self.cls = cls
         self.root = root
-        self.named = None  # (variable, owner, module, file, line, is_user) where the path itself says it
+        self.named: Named | None = None  # (variable, owner, module, file, line, is_user) where the path itself says it
         self.count = 0.0
         self.opened = 0.0
         self.visits = 0
-        self.length = None
-        self.length_limit = None
+        self.length: float | None = None
+        self.length_limit: int | None = None
         self.own_bytes = 0.0
         self.array_bytes = 0.0
         self.tensor_bytes = 0.0
-        self.member = None
+        self.member: type | None = None
         self.opaque = False
         self.chained = False
         self.linked = False  # chained with nothing in between
         self.cut = False
-        self.depth = 0 if parent is None else parent.depth + 1
+        self.depth: int = 0 if parent is None else parent.depth + 1
         self.deep = self.deep_array = self.deep_tensor = 0.0
         self.scale = self.factor = 1.0
 
-    def path(self):
+    def path(self) -> str:
         parts = []
-        node = self
+        node: Node | None = self
         while node is not None:
             parts.append(node.label)
             node = node.parent
         return "".join(reversed(parts))
 
 
-class Walk(object):
+class Walk:
     """One walk: feed it roots in order of preference, then ``finish(census)``.
 
     ``deadline`` (thread_time seconds) cuts it: ``truncated`` is then True and the figures are lower bounds.
@@ -100,35 +110,44 @@ class Walk(object):
     torch made; None: nothing of a tensor is read, since this is not the training thread.
     """
 
-    def __init__(self, deadline, tensors=None, expand_limit=500, landmarks=()):
-        self.nodes = []
-        self.seen = set()
+    def __init__(
+        self, deadline: float, tensors: Any = None, expand_limit: int = 500, landmarks: Iterable[int] = ()
+    ) -> None:
+        self.nodes: list[Node] = []
+        self.seen: set[int] = set()
         self.truncated = False
         self.visited = 0
         self.deadline = deadline
         self._expand_limit = expand_limit
-        self._index = {}
-        self._queue = deque()
+        self._index: dict[tuple[Node | None, str, int], Node] = {}
+        self._queue: deque[list[Any]] = deque()
         self._openers = {id(cls): opener for cls, opener in openers.OPENERS + class_openers.OPENERS}
-        self._classes = []  # whose openers are known: a class that is gone gives its id to another
-        self._attributes = {}
+        self._classes: list[type] = []  # whose openers are known: a class that is gone gives its id to another
+        self._attributes: dict[int, reading.Attributes] = {}
         self._samplings = 0
         self.is_thorough = False  # also with what libraries hold
-        self.held = frozenset()  # ids of what a list of the taker's refers to meanwhile
-        self.running = frozenset()  # ids of the frames that run: roots of their own, whoever else refers to them
-        self.storages = {}  # address -> node of the tensor that led there first; None from an autograd graph
+        self.held: frozenset[int] = frozenset()  # ids of what a list of the taker's refers to meanwhile
+        self.running: Collection[int] = (
+            frozenset()
+        )  # ids of the frames that run: roots of their own, whoever else refers to them
+        self.storages: dict[
+            int, Node | None
+        ] = {}  # address -> node of the tensor that led there first; None from an autograd graph
         self.landmarks = dict.fromkeys(landmarks)  # id of an object that somebody wants to find -> its node
-        self.tensor_type = self._use_count = None
-        self.tensors = None  # what was given, where torch is loaded
-        self.array_type = None
-        self.large = {}  # node -> container of many members: for the probe that looks for copies of data
-        self._divided = {}
-        self.factors = {}  # (path, type): of a walk with a census, for one without
+        self.tensor_type: type | None = None
+        self._use_count: Any = None
+        self.tensors: Any = None  # what was given, where torch is loaded
+        self.array_type: Any = None
+        self.large: dict[
+            Node, Any
+        ] = {}  # node -> container of many members: for the probe that looks for copies of data
+        self._divided: dict[int, tuple[int, list[Any], int]] = {}
+        self.factors: dict[tuple[str, str], float] = {}  # (path, type): of a walk with a census, for one without
         self._counted_by_references = openers.COUNTED_BY_REFERENCES | ATOMS
         self._own_references = self._count_own_references()
         self._find_array_libraries(tensors)
 
-    def _count_own_references(self):
+    def _count_own_references(self) -> int:
         """How many references to a member are ours in the middle of ``push``: it differs between Python versions."""
         self._own_references = 0
         node = Node(None, "", ITEM, list, "")
@@ -137,7 +156,7 @@ class Walk(object):
         self.push_members(list, members, 1, node, 1000.0)
         return round(1000.0 * size / node.own_bytes) - 1
 
-    def _find_array_libraries(self, tensors):
+    def _find_array_libraries(self, tensors: Any) -> None:
         numpy = sys.modules.get("numpy")
         array = getattr_plain(numpy, "ndarray")
         if type(array) is type and is_made_in_c(array):
@@ -158,11 +177,11 @@ class Walk(object):
 
     # ---- roots
 
-    def root(self, kind, label, edge, obj, named):
+    def root(self, kind: str, label: str, edge: str, obj: Any, named: Named | None) -> None:
         """Walk from ``obj`` under ``label``; what an earlier root reached keeps its earlier name."""
         self.push(obj, None, label, edge, 1.0, kind, named)
 
-    def run(self):
+    def run(self) -> None:
         """Follow all that was pushed, breadth first."""
         queue = self._queue
         openers = self._openers
@@ -199,7 +218,7 @@ class Walk(object):
                 node.opaque = True  # a container that changed under us, a broken object: what is in it stays unseen
         self.visited += count
 
-    def _limit_after(self, visited):
+    def _limit_after(self, visited: int) -> int:
         """How many objects of a place are opened: fewer, the richer the heap turns out to be, so that all is seen."""
         limit = self._expand_limit
         for bound in RICH:
@@ -207,7 +226,7 @@ class Walk(object):
                 limit //= 5
         return limit
 
-    def _opener_for(self, cls):
+    def _opener_for(self, cls: type) -> Opener:
         if self.array_type is not None and is_a(cls, self.array_type):
             return openers.open_array
         if self.tensor_type is not None and is_a(cls, self.tensor_type):
@@ -233,7 +252,16 @@ class Walk(object):
 
     # ---- the edge
 
-    def push(self, obj, parent, label, edge, weight, root=None, named=None):
+    def push(
+        self,
+        obj: Any,
+        parent: Node | None,
+        label: str,
+        edge: str,
+        weight: float,
+        root: str | None = None,
+        named: Named | None = None,
+    ) -> None:
         cls = type(obj)
         if id(cls) in IGNORED:
             return
@@ -272,7 +300,7 @@ class Walk(object):
         if references > 1:
             self._divided[key] = (references, [None, node, weight], size)
 
-    def _meet_again(self, key, weight):
+    def _meet_again(self, key: int, weight: float) -> None:
         """Another of the references among which the weight of an object was divided: its share is added."""
         references, entry, size = self._divided[key]
         share = weight / references
@@ -283,24 +311,26 @@ class Walk(object):
         node.count += share
         entry[2] += share  # in time if it still waits in the queue; else its place is scaled by count over opened
 
-    def attributes(self, cls):
+    def attributes(self, cls: type) -> reading.Attributes:
         """How those of its objects are read."""
         found = self._attributes.get(id(cls))
         if found is None:
             found = self._attributes[id(cls)] = reading.Attributes(cls)
         return found
 
-    def existing(self, parent, label, cls):
+    def existing(self, parent: Node, label: str, cls: type) -> Node | None:
         """The place if anything was found there; None."""
         return self._index.get((parent, label, id(cls)))
 
-    def node_at(self, parent, label, edge, cls, root, named):
+    def node_at(
+        self, parent: Node | None, label: str, edge: str, cls: type, root: str | None, named: Named | None
+    ) -> Node:
         key = (parent, label, id(cls))  # the node holds the class
         node = self._index.get(key)
         if node is not None:
             return node
         if parent is not None:
-            ancestor = parent
+            ancestor: Node | None = parent
             for distance in range(4):
                 if ancestor is None:
                     break
@@ -317,7 +347,9 @@ class Walk(object):
         self.nodes.append(node)
         return node
 
-    def push_members(self, base, obj, length, node, weight, edge=ITEM, label="[*]"):
+    def push_members(
+        self, base: Any, obj: Any, length: int, node: Node, weight: float, edge: str = ITEM, label: str = "[*]"
+    ) -> None:
         """Members of a container (``reading.members``): all of a small one, a weighted sample of others."""
         is_nested = weight > 1.0 or (node.root == "library" and not self.is_thorough)
         if length <= (2 * SAMPLE_NESTED if is_nested else VISIT_ALL):
@@ -334,7 +366,7 @@ class Walk(object):
         node.member = type(sample[len(sample) // 2])
         self.push_sample(sample, weight * length / len(sample), node, label, edge)
 
-    def _push_largest(self, base, obj, node, weight, edge, label):
+    def _push_largest(self, base: Any, obj: Any, node: Node, weight: float, edge: str, label: str) -> int:
         """The largest, where all members are containers or texts; returns how many."""
         everything = reading.members(base, obj)
         if not everything or not all(map(SIZED.__contains__, map(id, map(type, everything)))):
@@ -347,21 +379,21 @@ class Walk(object):
         self.push_sample(largest, weight, node, label, edge)
         return len(sizes)
 
-    def next_phase(self):
+    def next_phase(self) -> float:
         self._samplings += 1
         return self._samplings * GOLDEN % 1.0
 
-    def push_sample(self, sample, weight, node, label, edge):
+    def push_sample(self, sample: list[Any], weight: float, node: Node, label: str, edge: str) -> None:
         while sample:  # popped, so that a reference count says what the job holds, not what we hold
             member = sample.pop()
             self.push(member, node, label, edge, weight)
 
     # ---- the end
 
-    def is_cut_short(self):
+    def is_cut_short(self) -> bool:
         return self.truncated or (self.tensors is not None and self.tensors.is_cut_short())
 
-    def finish(self, census):
+    def finish(self, census: ByClass) -> None:
         """Extrapolate and add up. ``census``: how many objects of each class the collector tracks."""
         nodes = self.nodes
         exact, estimated = ByClass(), ByClass()  # objects really visited, and those that sampling stands for
@@ -409,14 +441,16 @@ class Walk(object):
                 parent.deep_array += node.deep_array
                 parent.deep_tensor += node.deep_tensor
 
-    def reached(self):
+    def reached(self) -> ByClass:
         """How many objects of each class the nodes stand for."""
         counts = ByClass()
         for node in self.nodes:
             counts.add(node.cls, node.count)
         return counts
 
-    def _weigh_cut_chains(self, cut_chains, census, exact, estimated):
+    def _weigh_cut_chains(
+        self, cut_chains: list[Node], census: ByClass, exact: ByClass, estimated: ByClass
+    ) -> dict[Node, float]:
         """{node: count} of the chains whose class the census tells apart; they count as ``exact`` from then on.
 
         The rest of a chain cannot be sampled, but it is known how many there are. That may be less than sampling says:
