@@ -51,6 +51,7 @@ lint: $(VENV)/installed-test
 	@$(RUN) -m ruff check $(SOURCES)
 	@$(RUN) -m ruff format --check $(SOURCES)
 	@$(RUN) -m mypy
+	@$(RUN) -m mypy --python-version 3.10 --follow-imports silent -p leakscope.agent
 
 # Half of the tests wait for recordings, which take a third of a core each. More would put off each other's inventories.
 AT_ONCE := -n 2 --dist loadgroup

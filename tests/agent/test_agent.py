@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from leakscope.agent.frozen import FrozenCount
+from leakscope.agent.interpreter.frozen import FrozenCount
 
 from .staging import rows, run, stage
 
@@ -436,7 +436,7 @@ time.sleep(7)
 from _leakscope_agent import main
 agent.mark(step=1)
 links = ["/proc/self/fd/" + name for name in os.listdir("/proc/self/fd")]
-print(len(main._agent.inbox), [link for link in links if os.path.lexists(link) and ".jnl" in os.readlink(link)])
+print(len(main._agent.outbox._rows), [link for link in links if os.path.lexists(link) and ".jnl" in os.readlink(link)])
 """
     done = run(stage(tmp_path), script(tmp_path, text))
     assert (done.returncode, done.stdout, done.stderr) == (0, "0 []\n", "")
@@ -513,7 +513,7 @@ for _ in range(5):
 
 PENDING_UNDER_A_PROFILER = """
 import sys, threading, time
-from leakscope.agent import safepoint
+from leakscope.agent.interpreter import pending
 
 def later(): pass
 def inner():
@@ -524,7 +524,7 @@ def inner():
     done.append(1)
 
 done, seen = [], set()
-first, second = safepoint.PendingCall(inner), safepoint.PendingCall(later)
+first, second = pending.PendingCall(inner), pending.PendingCall(later)
 sys.setprofile(lambda frame, event, argument: seen.add(frame.f_code.co_name))
 first.ask()
 for _ in range(1000): later()
@@ -560,10 +560,10 @@ def test_what_closes_every_descriptor_gets_files_that_nobody_else_writes_to(tmp_
 
 PENDING_CALLS = """
 import sys
-from leakscope.agent import safepoint
+from leakscope.agent.interpreter import pending
 
 calls = []
-call = safepoint.PendingCall(lambda: calls.append(1))
+call = pending.PendingCall(lambda: calls.append(1))
 def once():
     asked = call.ask()
     for _ in range(50): pass

@@ -146,8 +146,8 @@ def test_where_our_own_fault_came_is_kept(tmp_path: Path, waits: str) -> None:
 import ctypes, sys
 from time import sleep
 main = sys.modules["_leakscope_agent"]._kept[0]
-main.safepoint.PATIENCE_S = 0.1
-main.peak.heap.sweep = lambda *_: ctypes.string_at(0)
+main.taker.PATIENCE_S = 0.1
+main.taker.peak.heap.sweep = lambda *_: ctypes.string_at(0)
 while True: {waits}
 """
     journal = stage(tmp_path)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from leakscope.agent import pause, take
+from leakscope.agent.taking import pause, take
 
 from .staging import rows, run, stage
 
@@ -90,7 +90,7 @@ def said_by(program: str, **environment: str) -> list[str]:
     """Whether a sweep is allowed within 100 ms where ``program`` has run, and whether objects were counted for that."""
     program += """
 import sys
-from leakscope.agent import pause, take
+from leakscope.agent.taking import pause, take
 pauses = pause.Pauses(0.1)
 pauses.begin(pauses.limit())
 print(pauses.allows_sweep())
@@ -103,7 +103,7 @@ print("counted" if pauses.tracked_at_most() < sys.getallocatedblocks() / 2 else 
 def test_growth_since_the_last_sweep_is_known_before_the_next() -> None:
     program = """
 import gc
-from leakscope.agent import pause, take
+from leakscope.agent.taking import pause, take
 pauses = pause.Pauses(0.02)
 def allows():
     pauses.begin(pauses.limit())
