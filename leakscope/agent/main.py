@@ -230,7 +230,7 @@ class Agent(object):
             if _AT_EXIT in asked_to_end:
                 self._look_for_watchers()
                 self._last_rows()
-            del self.parting[:]
+            del self.parting[:]  # nobody watches this thread: what there is to say is said
             return True
         try:
             self._look_around(monotonic())
