@@ -305,9 +305,10 @@ def open_suspended(attribute):
 
     def open_suspended(walk, obj, node, weight):
         frame = getattr(obj, attribute)  # C member of an exact type
-        if frame is not None:
-            open_frame(walk, frame, node, weight)
-        awaited = reading.awaited_by(obj)
+        if frame is None:
+            return
+        open_frame(walk, frame, node, weight)
+        awaited = reading.awaited_by(obj, frame)
         if awaited is not None:
             walk.push(awaited, node, " await ", REFERENCE, weight)
 
