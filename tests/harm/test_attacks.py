@@ -140,7 +140,7 @@ HALF_MADE = [
     of("half-gone", "half_gone"),
     of("running-generators", "running_generators"),
     of("thrown-into", "thrown_into"),
-    of("thrown-into-monitored", "thrown_monitored", traced=AT_TIMES, since=(3, 12)),
+    of("thrown-into-monitored", "thrown_into", "monitored", traced=AT_TIMES, since=(3, 12)),
     of("sub-interpreters", "sub_interpreters", "own", needs=SUB_INTERPRETERS),
     of("sub-interpreters-often", "sub_interpreters", "often", needs=SUB_INTERPRETERS, must_look=False),
     of("sub-interpreters-legacy", "sub_interpreters", "legacy", needs=SUB_INTERPRETERS),
