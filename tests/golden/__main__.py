@@ -10,6 +10,7 @@ import argparse
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Semaphore
 
 from tests.end_to_end.programs import Program
 
@@ -41,7 +42,7 @@ def main() -> None:
     if options.compare:
         raise SystemExit(compare(options.compare, chosen))
     if options.sweep is not None:
-        sweep(chosen, options.sweep, options.minutes)
+        sweep(chosen, options.sweep, options.minutes, options.at_once)
         return
     if options.missing:
         chosen = [program for program in chosen if not recording_of(program).exists()]
@@ -51,22 +52,23 @@ def main() -> None:
 
 def renew(programs: list[Program], seconds: float | None, at_once: int) -> None:
     """Record (``seconds`` None: do not) and judge the programs, and write what is expected of them."""
-    with ThreadPoolExecutor(at_once) as pool:
+    turns = Semaphore(at_once)  # so many run while others are judged
+    with ThreadPoolExecutor(at_once + 1) as pool:
         try:
-            for lines in pool.map(lambda program: _renewed(program, seconds), programs):
+            for lines in pool.map(lambda program: _renewed(program, seconds, turns), programs):
                 print("\n  ".join(lines), flush=True)
         except KeyboardInterrupt:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _renewed(program: Program, seconds: float | None) -> list[str]:
+def _renewed(program: Program, seconds: float | None, turns: Semaphore) -> list[str]:
     """What there is to say: the first line by itself, then what differs from what was expected."""
     if without := absent(program):
         return [f"skip  {program.name}: {without} not installed"]
     try:
-        report = judge(recording_of(program)) if seconds is None else record(program, seconds)
+        report = judge(recording_of(program)) if seconds is None else record(program, seconds, turns)
         if seconds is not None and told_wrong(program, report):
-            report = record(program, max(seconds, LONGER_SECONDS))
+            report = record(program, max(seconds, LONGER_SECONDS), turns)
     except (NotRecorded, FileNotFoundError, subprocess.TimeoutExpired) as error:
         return [f"FAIL  {program.name}: {error}"]
     now, before = expected.expectation(report), expected.read(program)

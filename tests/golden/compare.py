@@ -32,7 +32,7 @@ for path in sys.argv[1:]:
 
 
 def compare(revision: str, programs: Sequence[Program]) -> int:
-    """Print what differs; returns 1 if anything does. **Errors** CalledProcessError from git; SystemExit from judging."""
+    """Print what differs; returns 1 if anything does. **Errors** SystemExit if it cannot judge."""
     recordings = [recording_of(program) for program in programs if recording_of(program).exists()]
     with tempfile.TemporaryDirectory() as folder:
         before = Path(folder) / "before"

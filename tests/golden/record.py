@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +27,18 @@ def absent(program: Program) -> str:
     return " and ".join(package for package in program.requires if importlib.util.find_spec(package) is None)
 
 
-def record(program: Program, seconds: float) -> dict[str, Any]:
-    """Record ``program`` in place of its golden recording, and return its report. **Errors** NotRecorded."""
+def record(program: Program, seconds: float, turns: AbstractContextManager[Any]) -> dict[str, Any]:
+    """Record ``program`` in place of its golden recording, and return its report. **Errors** NotRecorded.
+
+    ``turns`` is held while the program runs.
+    """
     folder = JOB / program.path.parent.name
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copy(program.path, folder)
     raw = folder / f"{program.name}.parquet"
     raw.unlink(missing_ok=True)
-    _run(program, folder, raw, seconds)
+    with turns:
+        _run(program, folder, raw, seconds)
     trimmed = raw.with_name(f"{program.name}-trimmed.parquet")
     trim(raw, trimmed)
     report = _judged_alike(raw, trimmed)
