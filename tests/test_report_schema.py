@@ -88,6 +88,7 @@ def test_reports_keep_to_it(report):
     jsonschema.validate(json.loads(render(report, "json")), strict())
 
 
+@pytest.mark.live
 def test_reports_of_recordings_keep_to_it(tmp_path):
     folders = [tmp_path / name for name in ("leaks", "flat", "short")]
     for folder in folders:

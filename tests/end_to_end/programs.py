@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
-LONGER_SECONDS = "20"
 SECONDS = "12.2"  # shorter than about 11 s a leak cannot be told from a slow start
 LONGEST_S = 120
 

@@ -15,8 +15,8 @@ from leakscope import analyzers
 from leakscope.renderers.json import as_dict
 from leakscope.storage import open_recording
 from tests.end_to_end import truth
-from tests.end_to_end.programs import FIXTURES, Place, Program
-from tests.leakbench import BENCH_PROGRAMS, all_programs
+from tests.end_to_end.programs import FIXTURES, Place, Program, programs
+from tests.leakbench import BENCH_PROGRAMS
 from tests.leakbench.score import score
 
 FOLDER = Path(__file__).parent
@@ -34,7 +34,7 @@ DEMOS = (
 @lru_cache
 def golden_programs() -> tuple[Program, ...]:
     """All of fixtures/ and its leakbench, and the trainings of the demo."""
-    return (*all_programs(), *DEMOS)
+    return (*programs(), *DEMOS, *programs(BENCH_PROGRAMS))
 
 
 def recording_of(program: Program) -> Path:

@@ -13,6 +13,8 @@ from tests.end_to_end.programs import Program
 from . import EXPECTED, MOST_BYTES, RECORDINGS, expected, golden_programs, judge, known_misses, recording_of, told_wrong
 from .compare import differences
 
+pytestmark = pytest.mark.golden
+
 # What a path in a recording may begin with: the job and the installation by their neutral names, and the system's.
 NEUTRAL = ("/tmp/job/", "/tmp/", "/opt/", "/group-a", "/dev/", "/proc/", "/usr/", "/sys/", "/etc/", "/lib", "/bin/")
 PATH = re.compile(r"(?<![\w./*\])-])/\w[\w.-]*/[\w./-]*")
