@@ -206,6 +206,7 @@ def test_the_agent_parses_on_the_oldest_python_it_serves():
         ast.parse(path.read_text(), str(path), feature_version=(3, 8))
 
 
+@pytest.mark.live
 @pytest.mark.parametrize("module", ["leakscope", "leakscope.recorder", "leakscope.agent"])
 def test_what_runs_beside_a_job_loads_no_package(module):
     """By running it: an import inside a function that is called at import time would escape the other tests."""

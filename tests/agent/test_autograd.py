@@ -53,6 +53,7 @@ thread.join()
 """
 
 
+@pytest.mark.live
 @pytest.mark.parametrize("stack_bytes", [[], [str(512 * 1024)]], ids=["usual-stack", "small-stack"])
 def test_a_long_graph_that_was_looked_at_often_can_be_let_go(stack_bytes: list[str]) -> None:
     command = [sys.executable, "-c", LETS_GO_OF_A_CHAIN, *stack_bytes]

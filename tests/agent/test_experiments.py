@@ -43,7 +43,7 @@ def tried(program: str, arguments: str = "asked=True") -> list[dict[str, Any]]:
     return found
 
 
-pytestmark = pytest.mark.skipif(rss_bytes() is None, reason="reads /proc")
+pytestmark = [pytest.mark.live, pytest.mark.skipif(rss_bytes() is None, reason="reads /proc")]
 
 
 def test_a_trim_gives_back_what_lay_free_inside_malloc() -> None:

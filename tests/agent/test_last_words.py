@@ -14,6 +14,8 @@ from leakscope.faults import agent_in_crash
 
 from .staging import rows, run, stage
 
+pytestmark = pytest.mark.live
+
 DIVIDES = "def work(x):\n    return 1 / x\n"
 SEGFAULTS = "import ctypes\ndef deep():\n    ctypes.string_at(0)\ndeep()\n"
 JVM = """

@@ -100,6 +100,7 @@ def test_where_memray_is_missing_it_says_so(window, monkeypatch):
     assert "not installed" in window.notes[0]
 
 
+@pytest.mark.live
 def test_a_window_opened_on_another_thread_lets_the_program_end(tmp_path: Path) -> None:
     """The agent's thread outlives the program's last line; nobody must wait for it then."""
     program = """

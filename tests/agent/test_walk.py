@@ -156,6 +156,7 @@ MADE = {
 }
 
 
+@pytest.mark.live
 @pytest.mark.parametrize("made", MADE.values(), ids=MADE)
 def test_what_is_made_as_the_program_runs_weighs_what_it_takes(made: str) -> None:
     text = f"""

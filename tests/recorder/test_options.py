@@ -81,6 +81,7 @@ def test_processes_that_run_already_stand_in_for_a_command() -> None:
         parse_record(["-p", "42", "python", "train.py"], {})
 
 
+@pytest.mark.live
 def test_help_names_every_option_and_needs_no_command() -> None:
     result = subprocess.run(
         [PYTHON, "-m", "leakscope", "record", "--help"], env=environment(), capture_output=True, text=True
