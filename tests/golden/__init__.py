@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from leakscope import analyzers
+from leakscope import analyze
 from leakscope.renderers.json import as_dict
 from leakscope.storage import open_recording
 from tests.end_to_end import truth
@@ -54,7 +54,7 @@ def known_misses() -> dict[str, str]:
 
 def judge(recording: Path) -> dict[str, Any]:
     """The whole report as the JSON contract has it, made in this process."""
-    report: dict[str, Any] = json.loads(json.dumps(as_dict(analyzers.analyze(open_recording(recording)))))
+    report: dict[str, Any] = json.loads(json.dumps(as_dict(analyze(open_recording(recording)))))
     return report
 
 

@@ -22,11 +22,11 @@ LINES_SHOWN = 12  # of a recording's differences
 # One process judges many recordings: importing pandas takes longer than a report.
 _JUDGE = """
 import json, sys
-from leakscope import analyzers, storage
+from leakscope import analyze, storage
 from leakscope.renderers.json import as_dict
 from leakscope.renderers import render
 for path in sys.argv[1:]:
-    report = analyzers.analyze(storage.open_recording(path))
+    report = analyze(storage.open_recording(path))
     print(json.dumps({**as_dict(report), "text": render(report, "terminal").splitlines()}))
 """
 

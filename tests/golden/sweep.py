@@ -122,10 +122,10 @@ def _looked_at(name: str) -> tuple[Outcome, Lines]:
 
     _forget_judging()
     watcher = coverage.Coverage(data_file=None, include=[str(PACKAGE / folder / "*") for folder in JUDGING])
-    analyzers = importlib.import_module("leakscope.analyzers")
+    reporting = importlib.import_module("leakscope.reporting")
     watcher.start()
     try:
-        outcome = _outcome(analyzers, _recordings[name])
+        outcome = _outcome(reporting, _recordings[name])
     finally:
         watcher.stop()
     data = watcher.get_data()
@@ -137,12 +137,12 @@ def _tried(threshold: Threshold, factor: float, expected: dict[str, Outcome]) ->
     _forget_judging()
     sys.meta_path.insert(0, _Changed(threshold, factor))
     try:
-        analyzers = importlib.import_module("leakscope.analyzers")
+        reporting = importlib.import_module("leakscope.reporting")
     except Exception as error:
         return f"all: {type(error).__name__}: {error}"
     for name, outcome in expected.items():
         try:
-            now = _outcome(analyzers, _recordings[name])
+            now = _outcome(reporting, _recordings[name])
         except Exception as error:
             return f"{name}: {type(error).__name__}: {error}"
         if now != outcome:
@@ -150,9 +150,9 @@ def _tried(threshold: Threshold, factor: float, expected: dict[str, Outcome]) ->
     return None
 
 
-def _outcome(analyzers: ModuleType, recording: Recording) -> Outcome:
+def _outcome(reporting: ModuleType, recording: Recording) -> Outcome:
     """The verdict and the first finding: what a user acts on."""
-    report = analyzers.analyze(recording)
+    report = reporting.analyze(recording)
     first = report.findings[0] if report.findings else None
     said = (first.kind, first.subject.variable, first.subject.line) if first else ()
     failed = tuple(skip.reason for skip in report.skipped if skip.reason.startswith("failed"))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 PACKAGE = Path(__file__).parents[2] / "leakscope"
-JUDGING = ("analyzers", "facts", "reporting")  # folders of the package, those of them that there are
+JUDGING = ("facts", "evidence", "analyzers", "reporting")  # folders of the package, those of them that there are
 # Whole numbers move by one at least: 0.8 of 2 would still be 2.
 _SCALED = (
     "(lambda value: (__import__('math').floor if {factor} < 1 else __import__('math').ceil)(value * {factor})"
