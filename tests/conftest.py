@@ -6,7 +6,7 @@ What the marks mean is said in tests/tiers.py.
 from __future__ import annotations
 
 import os
-import sys
+import subprocess
 from collections.abc import Iterator
 
 import psutil
@@ -20,35 +20,26 @@ settings.load_profile("same")
 
 _PYTESTS_OWN = {"PYTEST_CURRENT_TEST"}
 _MAY_START = {"live", "slow"}
-_STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec"}
+# What every way to start a process comes through. No audit hook: one in Python would run in each snapshot, where other
+# threads could then go on; and there is no taking it away.
+_STARTS = ((subprocess.Popen, "__init__"), (os, "fork"), (os, "forkpty"), (os, "posix_spawn"), (os, "posix_spawnp"))
 
 
 class StartsProcess(Exception):
     """A unit test starts a process: mark it ``live``, or its whole file by ``pytestmark = pytest.mark.live``."""
 
 
-class _Guard:
+@pytest.fixture(autouse=True)
+def starts_no_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keeps unit tests from starting processes, which is what makes them quick and the same everywhere."""
-
-    def __init__(self) -> None:
-        self.is_on = False
-        sys.addaudithook(self.audit)  # for good: there is no taking it away
-
-    def audit(self, event: str, arguments: tuple[object, ...]) -> None:
-        if self.is_on and event in _STARTS:
-            raise StartsProcess(f"{StartsProcess.__doc__} ({event} {arguments[:2]})")
+    if any(request.node.get_closest_marker(mark) for mark in _MAY_START):
+        return
+    for owner, name in _STARTS:
+        monkeypatch.setattr(owner, name, _refuse)
 
 
-_guard = _Guard()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    _guard.is_on = not any(item.get_closest_marker(mark) for mark in _MAY_START)
-    try:
-        return (yield)
-    finally:
-        _guard.is_on = False
+def _refuse(*arguments: object, **options: object) -> None:
+    raise StartsProcess(f"{StartsProcess.__doc__} {arguments[1:2]}")
 
 
 @pytest.fixture(autouse=True)

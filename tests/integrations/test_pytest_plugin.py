@@ -103,6 +103,8 @@ def test_native():
 CLEAN = """
 import functools, logging, pytest
 
+pytestmark = pytest.mark.live
+
 runs = []
 
 
