@@ -210,7 +210,7 @@ def _neighbourhood(objects: list[Any], which: int, mine: dict[int, int]) -> tupl
     if not back:
         return HELD, ""  # nothing refers to it at all: not a cycle
     attribute, k = _attribute_to(group, back)
-    return GARBAGE, "%s%s -> %s -> %s" % (name, attribute, names.type_name(type(group[k])), name)
+    return GARBAGE, f"{name}{attribute} -> {names.type_name(type(group[k]))} -> {name}"
 
 
 def _attribute_to(group: list[Any], positions: list[int]) -> tuple[str, int]:

@@ -123,7 +123,7 @@ class Take:
             except Exception as error:  # what one probe cannot tell must not cost what the others can
                 if names.is_foreign(error):
                     raise
-                text = "%s: %s: %s" % (probe.TABLE, type(error).__name__, error)
+                text = f"{probe.TABLE}: {type(error).__name__}: {error!s}"
                 rows.append(("agent_notes", {"note": "failed", "text": text}))
         nodes = self.walk.nodes
         explained = sum(n.deep for n in nodes if n.parent is None)

@@ -294,10 +294,10 @@ def _claim_optimizers(inventory: Inventory, optimizers: list[Any]) -> None:
             for group in reading.members(list, groups):
                 parameters = group.get("params") if type(group) is dict else None
                 for i, tensor in enumerate(reading.members(list, parameters) if type(parameters) is list else ()):
-                    _claim(inventory, tensor, MASTER, root, "params[%d]" % i)
+                    _claim(inventory, tensor, MASTER, root, f"params[{i}]")
         if state is not None and names.is_a(type(state), dict):
             for i, entry in enumerate(reading.members(dict, state)):
-                _claim_state(inventory, entry, root, "state[%d]" % i, 3)
+                _claim_state(inventory, entry, root, f"state[{i}]", 3)
 
 
 def _claim_state(inventory: Inventory, value: Any, root: int, name: str, depth: int) -> None:
@@ -306,7 +306,7 @@ def _claim_state(inventory: Inventory, value: Any, root: int, name: str, depth: 
         _claim(inventory, value, OPTIMIZER, root, name)
     elif depth and kind is dict:
         for key, item in reading.pairs(value):
-            _claim_state(inventory, item, root, "%s.%s" % (name, key) if type(key) is str else name, depth - 1)
+            _claim_state(inventory, item, root, f"{name}.{key}" if type(key) is str else name, depth - 1)
     elif depth and (kind is list or kind is tuple):
         for item in reading.members(kind, value):
             _claim_state(inventory, item, root, name, depth - 1)

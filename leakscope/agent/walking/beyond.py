@@ -78,7 +78,7 @@ class Beyond:
             code = names.getattr_code(function)
             if code is not None and id(cache) not in walk.seen:
                 name, module, _file, _line = names.names_of(function)
-                walk.root("library", "%s.%s" % (module, name), openers.CACHE, cache, None)
+                walk.root("library", f"{module}.{name}", openers.CACHE, cache, None)
         walk.run()
 
     def _library_containers(self, walk: Walk) -> None:

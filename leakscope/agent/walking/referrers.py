@@ -154,12 +154,12 @@ def _root_name(holder: Any, value: Any, namespaces: Mapping[int, str]) -> tuple[
         code = holder.f_code
         key = _key_of(dict(reading.frame_locals(holder)), value)
         name = names.qualified_name_of(code)
-        return "%s() %s" % (name, key), names.named_by(key, (name, None, names.file_of(code), code.co_firstlineno))
+        return f"{name}() {key}", names.named_by(key, (name, None, names.file_of(code), code.co_firstlineno))
     key = _key_of(names.namespace_of(holder), value)
     module = names.module_of(holder)
     file = names.module_file(module)
     name = names.qualname_of(holder)
-    label = "%s.%s.%s" % (module, name, key)
+    label = f"{module}.{name}.{key}"
     return label, (key, name, module, file, None, names.is_user_module(module, file))
 
 
@@ -170,7 +170,7 @@ def _edge(holder: Any, value: Any, above: Any) -> tuple[str, Named | None]:
         key = _key_of(holder, value)
         if _is_attributes_of(holder, above):
             return "." + key, _attribute(key, type(above))
-        return ("['%s']" % key if key != "?" else "[*]"), None
+        return (f"['{key}']" if key != "?" else "[*]"), None
     if id(kind) in CONTAINERS or kind is tuple:
         return "[*]", None
     attributes = reading.attributes_of(holder)
