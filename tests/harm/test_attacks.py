@@ -209,6 +209,7 @@ def skip_unless_it_fits(attack: Attack, python: Interpreter) -> None:
 def looked_when_it_might(attack: Attack, snapshots: Snapshots) -> None:
     """Otherwise nothing is proved; or the tracer was looked at, and the note is missing that says so."""
     if attack.traced == NEVER:
+        assert not snapshots.notes
         assert snapshots.taken >= 2 or not attack.must_look
         return
     if attack.traced == AT_TIMES and snapshots.taken:

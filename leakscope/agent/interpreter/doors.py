@@ -221,11 +221,15 @@ def thread_body(
 ) -> Function:
     """What a thread of ours runs: ``tick``, unless somebody watches this thread or all of them, and ``wait``.
 
-    Until ``tick`` returns True, or ``is_asked_to_end`` does. All but ``tick`` are C functions (``begins``, ``wait`` and
-    ``ends`` several): the thread is no Python code while somebody watches.
+    Until ``tick`` returns True, as it does once ``is_asked_to_end`` does; while somebody watches, that alone ends it.
+    All but ``tick`` are C functions (``begins``, ``wait`` and ``ends`` several): the thread is no Python code then. Who
+    asks must cut the wait short.
     """
     ticked = again(map, all, (again(chain, _nobody_here, again(map, _call, (tick,))),))
-    step = again(chain, ticked, again(map, _call, (is_asked_to_end,)), _calls(wait))
+    asked = again(map, _call, (is_asked_to_end,))
+    is_watched = again(map, not_, again(map, all, (_nobody_here,)))
+    ended_unseen = again(map, all, (again(chain, asked, is_watched),))
+    step = again(chain, ticked, ended_unseen, _calls(wait))
     loop = partial(any, again(map, any, repeat(step)))
     return partial(any, _calls((*begins, loop, *ends)))
 
