@@ -130,7 +130,7 @@ def open_regular(path: str | os.PathLike[str]) -> int:
     if not stat.S_ISREG(status.st_mode):
         reason = _NOT_REGULAR
     elif not is_trusted(status.st_uid):
-        reason = "it belongs to another user (%d): copy the recording to read it" % status.st_uid
+        reason = f"it belongs to another user ({status.st_uid}): copy the recording to read it"
     else:
         return descriptor
     os.close(descriptor)
@@ -277,7 +277,7 @@ class Journal:
         while descriptor is None:
             self._segment += 1
             try:
-                descriptor = create(os.path.join(self._folder, "%s-%06d.jnl" % (self._stem, self._segment)))
+                descriptor = create(os.path.join(self._folder, f"{self._stem}-{self._segment:06d}.jnl"))
             except FileExistsError:
                 pass  # of the program that this process was before it called exec
         self._fd = high(descriptor)

@@ -134,7 +134,7 @@ class Agent:
             if AT_EXIT in asked_to_end:
                 self._look_for_watchers()
                 self._last_rows()
-            del self.outbox.parting[:]
+            del self.outbox.parting[:]  # nobody watches this thread: what there is to say is said
             return True
         try:
             self._look_around(monotonic())

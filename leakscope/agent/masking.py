@@ -96,7 +96,7 @@ _WORD = _Pattern("|".join(_WORDS))
 _STRONG = (
     r"passw(?:or)?d|passphrase|secret|credential|(?:api|access|private|secret|account|signing|encryption)[-_. ]?key"
 )
-_IS_STRONG = _Pattern(r"(?:%s)s?$" % _STRONG, _IGNORECASE)
+_IS_STRONG = _Pattern(rf"(?:{_STRONG})s?$", _IGNORECASE)
 _NAMED = _Pattern(
     r"(?P<word>(?:passw(?:or)?d|passphrase|secret|credential)s?|token|key|auth|pwd)"
     r"(?P<between>\\?[\"']?\]?\s{0,2}(?:=>|[:=])\s{0,2}(?:[rbuf]{1,2}(?=[\"']))?|\\?[\"']?,?\s+)"
@@ -342,7 +342,7 @@ class Masker:
         is_secret = looks_random(key)
         if not is_secret and _of_secrets(holder):
             is_secret = len(key) >= 16 and _HEX.fullmatch(key) is not None and not key.isdigit()
-        return "%s['%s']" % (holder, self.mask(key)) if is_secret else match[0]
+        return f"{holder}['{self.mask(key)}']" if is_secret else match[0]
 
     def _run(self, match: re.Match[str]) -> str:
         run, text, start, end = match[0], match.string, match.start(), match.end()
@@ -442,7 +442,7 @@ def _is_secret_name(name: str) -> bool:
 
 
 _NAME_ENDS = _Pattern(
-    r"(?:%s|(?<![a-z])authorization)s?$|(?<![A-Za-z])(?:token|auth|pwd)$|(?<=[-_])key$|[a-z]Token$" % _STRONG,
+    rf"(?:{_STRONG}|(?<![a-z])authorization)s?$|(?<![A-Za-z])(?:token|auth|pwd)$|(?<=[-_])key$|[a-z]Token$",
     _IGNORECASE,
 )
 

@@ -613,4 +613,5 @@ def test_a_start_imports_little_of_the_standard_library(tmp_path: Path) -> None:
         "base64",
         "heapq",
         "operator",
+        "typing",
     }

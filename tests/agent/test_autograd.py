@@ -16,6 +16,7 @@ from leakscope.agent.probes import orphans
 from leakscope.agent.taking import pause
 from leakscope.agent.torch import autograd
 from leakscope.agent.walking import heap
+from leakscope.agent.walking.remembered import Remembered
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
@@ -25,6 +26,7 @@ import gc, sys, threading, time
 import torch
 from leakscope.agent.torch import autograd
 from leakscope.agent.walking import heap
+from leakscope.agent.walking.remembered import Remembered
 
 def known():
     gc.disable()
@@ -70,7 +72,7 @@ class _Look:
     """As much of a take as the search for orphans needs."""
 
     def __init__(self) -> None:
-        self.memory: dict[str, Any] = {}
+        self.memory = Remembered()
 
 
 @pytest.mark.parametrize("keeps_losses", [False, True])
@@ -135,7 +137,9 @@ def test_a_cycle_that_comes_once_a_step_answers_for_the_nodes_that_pile_up_with_
         def backward(ctx: Any, gradient: Any) -> Any:
             return gradient
 
-    take = types.SimpleNamespace(memory={}, reached={}, walk=types.SimpleNamespace(seen=set(), truncated=False))
+    take = types.SimpleNamespace(
+        memory=Remembered(), reached={}, walk=types.SimpleNamespace(seen=set(), truncated=False)
+    )
     take.deadline = time.thread_time() + 30.0
     take.is_swept, take.pauses = True, pause.unlimited()
     rows: list[dict[str, Any]] = []

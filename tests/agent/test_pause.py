@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from leakscope.agent.taking import pause, take
+from leakscope.agent.walking.remembered import Remembered
 
 from .staging import rows, run, stage
 
@@ -148,7 +149,7 @@ def test_what_two_hold_is_not_told_twice_where_nobody_counts(monkeypatch: pytest
     """The census says that there are no more rows than one of both holds; the next inventory is made without one."""
     listed = [_Row(n) for n in range(20_000)]
     indexed = dict(enumerate(listed))
-    memory: dict[str, object] = {}
+    memory = Remembered()
     found = []
     for allows in (True, False):
         monkeypatch.setattr(pause.Pauses, "allows_sweep", lambda self, passes=1, allows=allows: allows)

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import leakscope.agent
+
+from ..harm.interpreters import Interpreter, interpreters
+from .staging import stage
 
 AGENT = Path(leakscope.agent.__file__).parent
 FILES = sorted(AGENT.rglob("*.py"))
@@ -129,6 +133,68 @@ def test_modules_are_loaded_with_the_agent_or_never(file: Path) -> None:
         if isinstance(node, ast.ImportFrom) and node.level
     ]
     assert not lines(file, wrong)
+
+
+BUILTIN = frozenset(("list", "dict", "tuple", "set", "frozenset", "type", "deque", "OrderedDict", "defaultdict"))
+# Methods and functions that came after Python 3.8.
+LATER = re.compile(r"\.(removeprefix|removesuffix|bit_count)$|^(aiter|anext|functools\.cache|math\.lcm)$")
+
+
+class _WhatRuns(ast.NodeTransformer):
+    """Leaves out what Python never evaluates: annotations of a file that postpones them, and what is for mypy alone."""
+
+    def visit_If(self, node: ast.If) -> ast.AST | None:
+        return None if ast.unparse(node.test) == "TYPE_CHECKING" else self.generic_visit(node)
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        node.annotation = None
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.returns = None
+        return self.generic_visit(node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
+        return node.value
+
+
+def test_what_runs_is_python_3_8(file: Path) -> None:
+    """mypy knows no Python as old: here is what parses there and fails."""
+    tree = ast.parse(file.read_text(), feature_version=(3, 8))
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    postponed = "from __future__ import annotations" in file.read_text()
+    assert postponed or not any(node.returns or any(arg.annotation for arg in node.args.args) for node in functions)
+    wrong: list[ast.AST] = []
+    for node in ast.walk(_WhatRuns().visit(tree)):
+        if isinstance(node, ast.Subscript):
+            wrong += [node] * (ast.unparse(node.value) in BUILTIN)
+        elif isinstance(node, ast.Call):
+            keywords = {keyword.arg for keyword in node.keywords}
+            wrong += [node] * (LATER.search(ast.unparse(node.func)) is not None)
+            wrong += [node] * (ast.unparse(node.func) == "zip" and "strict" in keywords)
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+            sides = {ast.unparse(node.left), ast.unparse(node.right)}
+            wrong += [node] * bool(sides & (TYPES | {"None"}) or any(side.startswith("{") for side in sides))
+    assert not lines(file, wrong)
+
+
+def test_types_cost_a_job_nothing(file: Path) -> None:
+    """The module ``typing`` takes 5 ms to load, ``collections`` 2: they are imported for mypy alone."""
+    tree = _WhatRuns().visit(ast.parse(file.read_text()))
+    imported = [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    imported += [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
+    assert not {"typing", "collections", "collections.abc"}.intersection(imported)
+
+
+@pytest.mark.parametrize("interpreter", interpreters(), ids=str)
+def test_every_file_can_be_loaded(interpreter: Interpreter, tmp_path: Path) -> None:
+    """By each Python that ``LEAKSCOPE_PYTHONS`` names."""
+    journal = stage(tmp_path)
+    names = [".".join(file.relative_to(AGENT).with_suffix("").parts) for file in FILES]
+    loaded = [f"import agent.{name}" for name in names if not name.endswith(("__init__", "sitecustomize"))]
+    command = [interpreter.path, "-S", "-W", "error", "-c", "; ".join(loaded)]
+    done = subprocess.run(command, cwd=journal, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_what_the_job_calls_is_no_function_of_python() -> None:

@@ -20,13 +20,15 @@ from torch import nn
 from leakscope.agent.life import sentinels
 from leakscope.agent.taking import peak, take
 from leakscope.agent.torch import tensors
+from leakscope.agent.walking.remembered import Remembered
 import _thread
 
 def in_use():
     return sentinels.malloc_figures()[0]
 
 def taken(memory=None, batch=()):
-    one = take.Take(1, 5.0, {} if memory is None else memory, _thread.get_ident(), None, "optimizer-step", batch)
+    memory = Remembered() if memory is None else memory
+    one = take.Take(1, 5.0, memory, _thread.get_ident(), None, "optimizer-step", batch)
     return one.run(), one.summary
 
 def owners(rows):

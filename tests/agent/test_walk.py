@@ -29,6 +29,7 @@ from leakscope.agent.taking import take
 from leakscope.agent.torch.tensor_openers import Tensors
 from leakscope.agent.walking import beyond, openers, roots
 from leakscope.agent.walking import walk as w
+from leakscope.agent.walking.remembered import Remembered
 from leakscope.agent.walking.sampling import VISIT_ALL
 
 
@@ -219,7 +220,7 @@ class Refused(Exception):
 
 
 def _paths(ending: str) -> list[str]:
-    one = take.Take(1, 5.0, {}, _thread.get_ident(), None, "pending-call")
+    one = take.Take(1, 5.0, Remembered(), _thread.get_ident(), None, "pending-call")
     return [str(row["path"]) for table, row in one.run() if table == "holders" and str(row["path"]).endswith(ending)]
 
 
@@ -545,7 +546,9 @@ def test_long_lists_weigh_no_less_while_libraries_are_searched_for_the_like() ->
     """Then the taker has a list of all long containers: its references to them are nobody else's."""
     orders = [_Order() for _ in range(2 * VISIT_ALL)]
     weighed = []
-    for memory in ({}, {"hidden": True, "module_count": len(sys.modules)}):
+    for is_hidden in (False, True):
+        memory = Remembered()
+        memory.is_growth_hidden, memory.module_count = is_hidden, len(sys.modules)
         one = take.Take(1, 5.0, memory, _thread.get_ident(), None, "pending-call")
         held = [dict(row) for table, row in one.run() if table == "holders"]
         (place,) = [row for row in held if str(row["path"]).endswith(" orders")]

@@ -116,7 +116,7 @@ def _has_children() -> bool:
     """A collection writes to every container: living forked children would then hold copies of those pages."""
     try:
         for thread in os.listdir("/proc/self/task"):
-            with open("/proc/self/task/%s/children" % thread, "rb") as stream:
+            with open(f"/proc/self/task/{thread}/children", "rb") as stream:
                 if stream.read(1):
                     return True
     except OSError:  # a kernel that does not say, or a thread that has just ended
@@ -142,7 +142,7 @@ def _cuda_rows() -> Iterator[dict[str, Any]]:
         before = _reserved_bytes(binding)
         row = _measured(experiment, empty)
         after = _reserved_bytes(binding)
-        row["text"] = "reserved on the devices: %d bytes before, %d after" % (before, after)
+        row["text"] = f"reserved on the devices: {before} bytes before, {after} after"
         yield row
 
 

@@ -116,12 +116,12 @@ def _one(value: Any, files: dict[str, list[bytes]]) -> str:
         trace = trace.tb_next
         if repeats < _MAX_REPEATS:
             file = names.file_of(code)
-            lines.append('  File "%s", line %d, in %s' % (file, number, names.qualified_name_of(code)))
+            lines.append(f'  File "{file}", line {number}, in {names.qualified_name_of(code)}')
             source = _source_line(file, number, files)
             if source:
                 lines.append("    " + source)
         elif trace is None or (id(trace.tb_frame.f_code), trace.tb_lineno) != before:
-            lines.append("  [Previous line repeated %d more times]" % (repeats - _MAX_REPEATS + 1))
+            lines.append(f"  [Previous line repeated {repeats - _MAX_REPEATS + 1} more times]")
     name = names.type_name(type(value))
     name = name[len("__main__.") :] if name.startswith("__main__.") else name
     message = _message(value)

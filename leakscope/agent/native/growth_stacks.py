@@ -206,6 +206,6 @@ def _place(frame: FrameType | None) -> Place | None:
     if not users:
         return None
     shown = calls[: users[-1] + 1][:MAX_FRAMES]
-    stack = "\n".join("%s:%d %s" % call for call in reversed(shown))
+    stack = "\n".join(f"{file}:{line} {function}" for file, line, function in reversed(shown))
     file, line, function = calls[users[0]]
     return stack, function, file, line

@@ -51,7 +51,7 @@ class NativeWindow:
             return
         if explained - self._seen[0][1] <= MOST_EXPLAINED * grown:
             self._is_done = True
-            self._open(os.path.join(self._folder, "native-%s" % name))
+            self._open(os.path.join(self._folder, f"native-{name}"))
 
     def tick(self) -> None:
         """From the agent's thread: close it when its time is over."""
@@ -62,7 +62,7 @@ class NativeWindow:
         tracker, self._tracker = self._tracker, None
         if tracker is not None:
             tracker.__exit__(None, None, None)
-            self._note("native-window", "closed after %.1f s" % (monotonic() - self._closes_at + WINDOW_S))
+            self._note("native-window", f"closed after {monotonic() - self._closes_at + WINDOW_S:.1f} s")
 
     def forget(self) -> None:
         """In a forked child: memray does not follow it there."""
@@ -88,4 +88,4 @@ class NativeWindow:
         tracker.__enter__()
         self._tracker = tracker
         self._closes_at = monotonic() + WINDOW_S
-        self._note("native-window", "memray watches the allocations of this process for %.0f s" % WINDOW_S)
+        self._note("native-window", f"memray watches the allocations of this process for {WINDOW_S:.0f} s")

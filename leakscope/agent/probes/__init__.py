@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from ..interpreter.names import ByClass
     from ..torch.tensors import Inventory
+    from ..walking.remembered import Remembered
     from ..walking.roots import Waiting
     from ..walking.walk import Walk
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
         inventory: Inventory | None  # of tensors
         threads: dict[Waiting, int]
         labels: dict[int, str]  # id of a model or optimizer: the path that holds it
-        memory: dict[str, Any]  # what is remembered from take to take
+        memory: Remembered
         pauses: Sweeps
         deadline: float
 

@@ -46,14 +46,14 @@ _BORING = names.ids_of(
 def rows(take: Snapshot) -> Iterator[dict[str, Any]]:
     """Suspect types now, against what ``take.memory`` keeps of the take before. **Cost** 10 to 250 ms, if any grew."""
     if not take.is_swept:
-        take.memory.pop("unreached", None)  # what comes next would be compared with long ago
+        take.memory.unreached = []  # what comes next would be compared with long ago
         return
     unreached = names.ByClass()
     for cls, count in take.census.items():
         missing = count - int(take.reached.get(cls, 0))
         if missing >= MIN_HIDDEN and id(cls) not in _BORING and missing >= _least(take, cls):
             unreached.set(cls, missing)
-    history = take.memory.setdefault("unreached", [])
+    history = take.memory.unreached
     history.append({names.type_name(cls): (count, take.census.get(cls)) for cls, count in unreached.items()})
     if len(history) < 3:
         return
@@ -81,7 +81,7 @@ def rows(take: Snapshot) -> Iterator[dict[str, Any]]:
         return
     suspects += _rare_nodes(take, suspects)
     # Where there was no time for all at the last take, now is the turn of those that were left out.
-    climbed = take.memory.setdefault("climbed", set())
+    climbed = take.memory.climbed
     suspects.sort(key=lambda cls: names.type_name(cls) in climbed)
     picked = _pick(take.walk.seen, suspects)
     climbs_end = min(thread_time() + CLIMB_S, take.deadline)  # none where the walk needed all of the pause
@@ -92,7 +92,7 @@ def rows(take: Snapshot) -> Iterator[dict[str, Any]]:
             verdict, chain = _why(take, picked, which, cls, climbs_end)
             file, line = names.definition(autograd.written_half(cls))
             if verdict == OUTSIDE and file is not None and names.is_user_file(file):
-                take.memory.setdefault("outside", {})[names.module_of(cls), names.type_name(cls)] = (file, line)
+                take.memory.outside[names.module_of(cls), names.type_name(cls)] = (file, line)
             yield {
                 "type_name": names.type_name(cls),
                 "object_count": take.census.get(cls),
@@ -108,7 +108,7 @@ def rows(take: Snapshot) -> Iterator[dict[str, Any]]:
 
 
 def _least(take: Snapshot, cls: type) -> int:
-    if not take.memory.get("hidden"):
+    if not take.memory.is_growth_hidden:
         return MIN_UNREACHED
     file, _ = names.definition(cls)
     return MIN_HIDDEN if file is not None and names.is_user_file(file) else MIN_UNREACHED
@@ -155,7 +155,7 @@ def _why(take: Snapshot, picked: list[list[Any]], which: int, cls: type, climbs_
     held_in_c = sum(verdict == HELD_IN_C for verdict, _ in results)
     if garbage and (len(garbage) + held_in_c) * 2 > len(results):
         return GARBAGE, garbage[0]
-    if take.memory.get("hidden_growth_is_named") or not take.memory.get("hidden"):
+    if take.memory.is_growth_named or not take.memory.is_growth_hidden:
         return "unknown", names.type_name(cls)  # no need to know: a pass over the heap costs 60 ms per million objects
     return _climb(take, picked, which, cls, climbs_end)
 
@@ -210,7 +210,7 @@ def _neighbourhood(objects: list[Any], which: int, mine: dict[int, int]) -> tupl
     if not back:
         return HELD, ""  # nothing refers to it at all: not a cycle
     attribute, k = _attribute_to(group, back)
-    return GARBAGE, "%s%s -> %s -> %s" % (name, attribute, names.type_name(type(group[k])), name)
+    return GARBAGE, f"{name}{attribute} -> {names.type_name(type(group[k]))} -> {name}"
 
 
 def _attribute_to(group: list[Any], positions: list[int]) -> tuple[str, int]:
@@ -225,7 +225,7 @@ def _attribute_to(group: list[Any], positions: list[int]) -> tuple[str, int]:
 
 def _climb(take: Snapshot, picked: list[list[Any]], which: int, cls: type, climbs_end: float) -> tuple[str, str]:
     """Name what holds an object of the type; the next take walks down from the container nearest to the root."""
-    take.memory["climbed"].add(names.type_name(cls))
+    take.memory.climbed.add(names.type_name(cls))
     own = {id(objects) for objects in picked}
     own.add(id(picked))
     chain = referrers.chain_to(picked[which][-1], take.memory, own, climbs_end)
@@ -234,5 +234,5 @@ def _climb(take: Snapshot, picked: list[list[Any]], which: int, cls: type, climb
     if chain.named is None:
         return "unknown", names.type_name(cls)
     if chain.holder_id is not None and chain.holder_id not in take.walk.seen:
-        take.memory.setdefault("library_names", {})[chain.holder_id] = (chain.holder_label, chain.holder_named)
+        take.memory.library_names[chain.holder_id] = (chain.holder_label or "", chain.holder_named)
     return "held", chain.label

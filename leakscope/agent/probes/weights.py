@@ -58,5 +58,5 @@ def label_of(take: Any, root: int) -> str:
         node = take.walk.landmarks.get(root)
         label = take.inventory.roots[root][0].rsplit(".", 1)[-1] if node is None else node.path()
         alike = sum(1 for other in labels.values() if other.split(" #")[0] == label)
-        known = labels[root] = label if not alike else "%s #%d" % (label, alike + 1)
+        known = labels[root] = label if not alike else f"{label} #{alike + 1}"
     return known

@@ -73,9 +73,8 @@ class Budget:
 
     def why(self) -> str:
         """What speaks against a take now."""
-        return "a take costs %.2g s of CPU, %.2g s are spent, and %.3g%% of the time is allowed" % (
-            self.last_cost_s, self.spent_s, 100.0 * self._fraction,
-        )  # fmt: skip
+        costs = f"a take costs {self.last_cost_s:.2g} s of CPU, {self.spent_s:.2g} s are spent"
+        return f"{costs}, and {100.0 * self._fraction:.3g}% of the time is allowed"
 
 
 class Stress(Budget):

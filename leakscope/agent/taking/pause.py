@@ -121,11 +121,10 @@ class Pauses:
         if self.refused_s is None:
             return None
         needs_s = self.refused_s / SWEEP_SHARE
-        text = "an inventory of all objects, up to %s, would stop this process for up to %.0f ms: " % (
-            _rounded(self.tracked_at_most()), 1e3 * self.refused_s,
-        )  # fmt: skip
+        text = f"an inventory of all objects, up to {_rounded(self.tracked_at_most())}, "
+        text += f"would stop this process for up to {1e3 * self.refused_s:.0f} ms: "
         text += "what no name leads to was not searched for" if is_swept else "only what names lead to was looked at"
-        return text + " (--max-pause %.2gs allows more)" % (1.05 * needs_s)
+        return text + f" (--max-pause {1.05 * needs_s:.2g}s allows more)"
 
     def _note_count(self, count: int) -> None:
         self._tracked, self._blocks = count, self._blocks_now
@@ -139,7 +138,7 @@ def unlimited() -> Pauses:
 
 
 def _rounded(count: int) -> str:
-    return "%.1f million" % (count / 1e6) if count >= 1e6 else "%d,000" % round(count / 1e3)
+    return f"{count / 1e6:.1f} million" if count >= 1e6 else f"{round(count / 1e3)},000"
 
 
 def _blocks() -> int:

@@ -13,6 +13,7 @@ from ..interpreter import collector, doors, names, quiet
 from ..probes.tensors import budget
 from ..torch import autograd, tensors
 from ..walking import heap
+from ..walking.remembered import Remembered
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,7 +80,13 @@ def rows(batch_storages: Iterable[int] = ()) -> list[dict[str, Any]]:
         alike = {name: [obj for obj in picked if id(type(obj)) in kind] for name, kind in kinds.items()}
         del picked
         inventory = tensors.look(
-            kinds["Tensor"], alike["Tensor"], alike["Module"], alike["Optimizer"], batch_storages, {}, with_values=False
+            kinds["Tensor"],
+            alike["Tensor"],
+            alike["Module"],
+            alike["Optimizer"],
+            batch_storages,
+            Remembered(),
+            with_values=False,
         )
         if inventory is None:
             return []

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..torch.tensors import Inventory
+    from ..walking.remembered import Remembered
 
 _PROBES = probes.found()
 _SUSPENDED = names.ids_of(types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
@@ -32,13 +33,13 @@ _TORCH = ("Tensor", "Module", "Optimizer", "Iterator")
 
 
 class Take:
-    """``run`` gives (table, row) pairs; ``memory`` is what the taker remembers between takes: numbers and names."""
+    """``run`` gives (table, row) pairs; ``memory`` is what takes leave to each other."""
 
     def __init__(
         self,
         number: int,
         pause_s: float,
-        memory: dict[str, Any],
+        memory: Remembered,
         main_thread: int,
         agent_thread: int | None,
         safe_point: str,
@@ -105,15 +106,16 @@ class Take:
         )
         self.walk.held = further.held()
         if not self.is_swept:
-            self.walk.factors = self.memory.get("factors", {})
-        lengths = self.memory.setdefault("registry_lengths", {})
-        self.threads = roots.feed(self.walk, self.main_thread, self.agent_thread, suspended, lengths)
+            self.walk.factors = self.memory.factors
+        self.threads = roots.feed(
+            self.walk, self.main_thread, self.agent_thread, suspended, self.memory.registry_lengths
+        )
         del suspended
         further.feed(self.walk, min(self.deadline + self.pause_s, self.pauses.ends()))
         self.walk.finish(self.census)
         self.reached = self.walk.reached()
         if self.is_swept:
-            self.memory["factors"] = self._factors()
+            self.memory.factors = self._factors()
         if inventory is not None:
             tensors.settle(inventory, self.walk)
         rows = [(table, dict(row, take=self.number)) for table, row in self._named(self.other_rows)]
@@ -123,7 +125,7 @@ class Take:
             except Exception as error:  # what one probe cannot tell must not cost what the others can
                 if names.is_foreign(error):
                     raise
-                text = "%s: %s: %s" % (probe.TABLE, type(error).__name__, error)
+                text = f"{probe.TABLE}: {type(error).__name__}: {error!s}"
                 rows.append(("agent_notes", {"note": "failed", "text": text}))
         nodes = self.walk.nodes
         explained = sum(n.deep for n in nodes if n.parent is None)
@@ -162,7 +164,7 @@ class Take:
         began = thread_time()
         self.census, picked, large = heap.sweep(wanted, is_wanted, further.least_length)
         self.pauses.swept(sum(self.census.values()), thread_time() - began, passes)
-        self.memory["pass_s"] = max(self.memory.get("pass_s", 0.0), self.pauses.referrers_s())
+        self.memory.pass_s = max(self.memory.pass_s, self.pauses.referrers_s())
         return picked, large
 
     def _factors(self) -> dict[tuple[str, str], float]:

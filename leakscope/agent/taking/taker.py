@@ -18,6 +18,7 @@ from ..life import fatal_signals
 from ..native import allocators
 from ..outbox import stamps
 from ..torch import cuda, gradients
+from ..walking.remembered import Remembered
 from . import pause, peak, sharing
 from .take import Take
 
@@ -83,7 +84,7 @@ class Taker:
         self.is_watched = False  # by a tracer, profiler or debugger
         self.is_exiting = False
         self.number = 0
-        self.memory: dict[str, Any] = {}
+        self.memory = Remembered()
         self._failed = 0
         self._has_said_refusal = False
 
@@ -91,7 +92,7 @@ class Taker:
 
     def forks(self) -> None:
         """From now on its pages may be shared."""
-        self.memory["forked"] = True
+        self.memory.has_forked = True
 
     def abandon(self) -> None:
         """In a forked child, first: what goes on here goes on in the parent."""
@@ -103,7 +104,7 @@ class Taker:
         """In a forked child. Workers of a loader come in numbers and read all that their parent has."""
         self.wanted = None
         self.number = self._failed = 0
-        self.memory = {}
+        self.memory = Remembered()
         self._has_said_refusal = False
         self.main_thread = get_ident()
         self.fork = sharing.Fork() if self.may_take and not is_loader else None
@@ -296,7 +297,7 @@ class Taker:
 
     def _shared_bytes(self) -> int | None:
         """Bytes that a write would copy; 0: this process is no fork and never forked; None: nobody can tell."""
-        if self.fork is None and not self.memory.get("forked"):
+        if self.fork is None and not self.memory.has_forked:
             return 0
         return sharing.shared_dirty_bytes()
 

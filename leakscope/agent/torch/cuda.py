@@ -70,7 +70,7 @@ def device_row(device: int, step: int | None) -> dict[str, Any] | None:
         if not _figure(stats, "reserved_bytes", "peak"):
             return None
         return {
-            "device": "cuda:%d" % device,
+            "device": f"cuda:{device}",
             "allocated_bytes": _figure(stats, "allocated_bytes"),
             "reserved_bytes": _figure(stats, "reserved_bytes"),
             "active_bytes": _figure(stats, "active_bytes"),
@@ -107,14 +107,14 @@ def attach_oom_observer(callback: Callable[[int, int, int, int, str], None]) -> 
         if names.is_foreign(error):
             raise
         reason = str(error).split("\n", 1)[0][:200]
-        return "CUDA out-of-memory errors are not observed: %s" % reason
+        return f"CUDA out-of-memory errors are not observed: {reason}"
     return None
 
 
 def oom_text(device: int, requested_bytes: int, total_bytes: int, free_bytes: int, frames: str) -> str:
     """The text of an ``agent_notes`` row "cuda-oom"; the report reads the figures back from it."""
-    text = "cuda:%d: %d bytes asked for, %d free of %d" % (device, requested_bytes, free_bytes, total_bytes)
-    return "%s, at %s" % (text, frames) if frames else text
+    text = f"cuda:{device}: {requested_bytes} bytes asked for, {free_bytes} free of {total_bytes}"
+    return f"{text}, at {frames}" if frames else text
 
 
 def _observer(callback: Callable[[int, int, int, int, str], None]) -> Callable[[int, int, int, int], None]:
@@ -141,7 +141,7 @@ def _user_frames() -> str:
             if _AUTOGRAD in names.file_of(frame.f_code):
                 lines = _lines(frame)
                 if lines:
-                    return "%s (in backward)" % " < ".join(lines)
+                    return " < ".join(lines) + " (in backward)"
     finally:
         del frame  # it may be our own frame, which would then hold itself
     return ""
@@ -152,7 +152,7 @@ def _lines(frame: FrameType | None) -> list[str]:
     while frame is not None and len(lines) < MOST_FRAMES:
         code = frame.f_code
         if names.is_user_file(names.file_of(code)):
-            lines.append("%s:%d %s" % (names.file_of(code), frame.f_lineno, names.name_of(code)))
+            lines.append(f"{names.file_of(code)}:{frame.f_lineno} {names.name_of(code)}")
         frame = frame.f_back
     return lines
 

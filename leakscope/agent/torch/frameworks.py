@@ -44,7 +44,7 @@ def look(states: Iterable[Any], kinds: Mapping[int, tuple[str, tuple[str, ...]]]
         for attribute in attributes:
             value = values.get(attribute)
             if (type(value) is int or type(value) is float) and value:
-                said.append("%s %g" % (attribute.lstrip("_"), value))
+                said.append(f"{attribute.lstrip('_')} {value:g}")
         if said:
-            texts.append("%s: %s" % (library, ", ".join(said)))
+            texts.append(f"{library}: {', '.join(said)}")
     return texts

@@ -23,7 +23,7 @@ NONE_PARAMETER, NAN_PARAMETER, NAN, INF, NONE, FROZEN, OK = STATES = (
 )  # fmt: skip
 MOST_NAMED = 20
 MOST_READ = 64  # parameters whose values are looked at, spread evenly over the list
-_SAMPLES = struct.Struct("<%df" % weights.COUNT)
+_SAMPLES = struct.Struct(f"<{weights.COUNT}f")
 _INFINITE = (float("inf"), float("-inf"))
 # Unsloth replaces parts of these and warns, when it is not the first: what it replaces is then in use already.
 _FIRST = {"unsloth": ("transformers", "trl", "peft")}
@@ -113,6 +113,6 @@ def import_order_notes() -> list[dict[str, str]]:
     for extension, later in _FIRST.items():
         before = [name for name in later if name in order and order[name] < order.get(extension, -1)]
         if before:
-            text = "%s was imported after %s" % (extension, ", ".join(before))
+            text = f"{extension} was imported after {', '.join(before)}"
             notes.append({"note": "import-order", "text": text})
     return notes

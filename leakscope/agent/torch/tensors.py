@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
     from typing import Any
 
+    from ..walking.remembered import Remembered
     from ..walking.walk import Walk
 
 PARAMETER, BUFFER, GRADIENT, OPTIMIZER, MASTER = "parameter", "buffer", "gradient", "optimizer-state", "master-weight"
@@ -125,7 +126,7 @@ def look(
     modules: list[Any],
     optimizers: list[Any],
     batch_storages: Iterable[int],
-    memory: dict[str, Any],
+    memory: Remembered,
     with_values: bool,
 ) -> Inventory | None:
     """The inventory of these live objects; None where torch is too old to be asked safely.
@@ -294,10 +295,10 @@ def _claim_optimizers(inventory: Inventory, optimizers: list[Any]) -> None:
             for group in reading.members(list, groups):
                 parameters = group.get("params") if type(group) is dict else None
                 for i, tensor in enumerate(reading.members(list, parameters) if type(parameters) is list else ()):
-                    _claim(inventory, tensor, MASTER, root, "params[%d]" % i)
+                    _claim(inventory, tensor, MASTER, root, f"params[{i}]")
         if state is not None and names.is_a(type(state), dict):
             for i, entry in enumerate(reading.members(dict, state)):
-                _claim_state(inventory, entry, root, "state[%d]" % i, 3)
+                _claim_state(inventory, entry, root, f"state[{i}]", 3)
 
 
 def _claim_state(inventory: Inventory, value: Any, root: int, name: str, depth: int) -> None:
@@ -306,7 +307,7 @@ def _claim_state(inventory: Inventory, value: Any, root: int, name: str, depth: 
         _claim(inventory, value, OPTIMIZER, root, name)
     elif depth and kind is dict:
         for key, item in reading.pairs(value):
-            _claim_state(inventory, item, root, "%s.%s" % (name, key) if type(key) is str else name, depth - 1)
+            _claim_state(inventory, item, root, f"{name}.{key}" if type(key) is str else name, depth - 1)
     elif depth and (kind is list or kind is tuple):
         for item in reading.members(kind, value):
             _claim_state(inventory, item, root, name, depth - 1)
@@ -318,19 +319,19 @@ def _claim_state(inventory: Inventory, value: Any, root: int, name: str, depth: 
 _NO_WEIGHTS = frozenset((GRADIENT, OPTIMIZER, BATCH))
 
 
-def _is_round_due(inventory: Inventory, memory: dict[str, Any]) -> bool:
+def _is_round_due(inventory: Inventory, memory: Remembered) -> bool:
     """Rounds become rarer, but large tensors that were not there before bring the next one forward."""
     now = perf_counter()
-    rounds = memory.get("fingerprint_rounds", 0)
+    rounds = memory.fingerprint_rounds
     large = sum(s.size for s in inventory.storages.values() if s.owner in (None, PARAMETER) and s.size >= 1 << 20)
     gap_s = ROUND_S[min(rounds, len(ROUND_S) - 1)]
-    if rounds and large > 1.2 * memory["fingerprinted_bytes"]:
+    if rounds and large > 1.2 * memory.fingerprinted_bytes:
         gap_s = min(gap_s, ROUND_S[3])
-    if not inventory.roots or (rounds and now - memory["fingerprinted_at"] < gap_s):
+    if not inventory.roots or (rounds and now - memory.fingerprinted_at < gap_s):
         return False
-    memory["fingerprint_rounds"] = rounds + 1
-    memory["fingerprinted_at"] = now
-    memory["fingerprinted_bytes"] = large
+    memory.fingerprint_rounds = rounds + 1
+    memory.fingerprinted_at = now
+    memory.fingerprinted_bytes = large
     return True
 
 

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 COUNT = 32
 MIN_ELEMENTS = 4 * COUNT  # of fewer, too many are sampled: two biases may well agree in them
-_SINGLE = struct.Struct("<%df" % COUNT)
-_WORDS = struct.Struct("<%dI" % COUNT)
-_HALF = struct.Struct("<%de" % COUNT)
-_SHORTS = struct.Struct("<%dH" % COUNT)
+_SINGLE = struct.Struct(f"<{COUNT}f")
+_WORDS = struct.Struct(f"<{COUNT}I")
+_HALF = struct.Struct(f"<{COUNT}e")
+_SHORTS = struct.Struct(f"<{COUNT}H")
 _READABLE = 0x100  # PyBUF_READ
 _MIN_FREE_DEVICE_BYTES = 64 << 20  # a full device is left alone: our few KiB must not be what fails
 _NATIVE = sys.byteorder == "little"

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..interpreter.names import ByClass, Named
+    from .remembered import Remembered
     from .walk import Walk
 
 LARGE_LENGTH = 1000  # a container of a library this long is remembered, so that its growth is seen at the next take
@@ -37,7 +38,7 @@ _LRU_CACHE = _lru_cache_wrapper
 class Beyond:
     """Of one take: ``types`` and ``least_length`` say what the sweep should pick, ``keep`` gets it."""
 
-    def __init__(self, memory: dict[str, Any]) -> None:
+    def __init__(self, memory: Remembered) -> None:
         self.memory = memory
         _note_imports(memory)
         self._outside = _classes_held_outside(memory)
@@ -78,16 +79,17 @@ class Beyond:
             code = names.getattr_code(function)
             if code is not None and id(cache) not in walk.seen:
                 name, module, _file, _line = names.names_of(function)
-                walk.root("library", "%s.%s" % (module, name), openers.CACHE, cache, None)
+                walk.root("library", f"{module}.{name}", openers.CACHE, cache, None)
         walk.run()
 
     def _library_containers(self, walk: Walk) -> None:
         """Those with a name in a library that grew since the last take: walked then, and at every take after."""
         memory = self.memory
-        if not memory.get("hidden"):
+        if not memory.is_growth_hidden:
             return
-        growing = memory.setdefault("growing_libraries", set())
-        before, now = memory.get("library_lengths"), {}
+        growing = memory.growing_libraries
+        before: Any = memory.library_lengths
+        now: dict[str, int] = {}
         for label, named, obj in _containers_of_libraries():
             now[label] = length = len(obj)
             if before is not None:
@@ -95,22 +97,21 @@ class Beyond:
                 if length - known >= max(LIBRARY_GROWTH, known // 5):
                     growing.add(label)
             if label in growing and id(obj) not in walk.seen:
-                memory["hidden_growth_is_named"] = True  # and stays looked at, though no longer hidden
+                memory.is_growth_named = True  # and stays looked at, though no longer hidden
                 walk.root("library", label, openers.GLOBAL, obj, named)
                 walk.run()
-        memory["library_lengths"] = now
+        memory.library_lengths = now
 
     def _looks_for_large_containers(self) -> bool:
         memory = self.memory
-        is_unnamed = memory.get("hidden") and not memory.get("hidden_growth_is_named")
-        return bool(memory.get("library_names") or is_unnamed)
+        return bool(memory.library_names) or (memory.is_growth_hidden and not memory.is_growth_named)
 
     def _large_containers(self, walk: Walk, deadline: float) -> None:
         """Long ones that have no name of their own: known by who refers to them, asked once they grew."""
-        before: Any = self.memory.get("large")
+        before: Any = self.memory.large
         unseen = [obj for obj in self._large if id(obj) not in walk.seen]
-        self.memory["large"] = {id(obj): len(obj) for obj in unseen}
-        known = self.memory.setdefault("library_names", {})
+        self.memory.large = {id(obj): len(obj) for obj in unseen}
+        known = self.memory.library_names
         grown = []
         for obj in unseen if before is not None else ():
             length = before.get(id(obj), 0)
@@ -125,43 +126,43 @@ class Beyond:
                     continue
                 known[id(obj)] = (chain.label, chain.named)
             label, named = known[id(obj)]
-            self.memory["hidden_growth_is_named"] = True
+            self.memory.is_growth_named = True
             if id(obj) not in walk.seen:
                 walk.root("library", label, openers.GLOBAL, obj, named)
                 walk.run()
 
 
-def note_growth(memory: dict[str, Any], rss: int | None, explained: float) -> None:
+def note_growth(memory: Remembered, rss: int | None, explained: float) -> None:
     """Does memory grow that the walks do not see? Then the next take also looks into libraries.
 
     ``rss`` is of the moment when the walk began, whose sum is ``explained``: both of one instant, or what grew in
     between would look hidden.
     """
-    if rss is None or memory.get("hidden_growth_is_named"):
+    if rss is None or memory.is_growth_named:
         return
     now = (rss, explained)
-    since = (memory.setdefault("first", now), memory.get("last", now))
-    memory["last"] = now
+    memory.first = memory.first or now
+    since = (memory.first, memory.last or now)
+    memory.last = now
     # Since the first alone, what steps need at first (pools, a backend's code) would stay hidden growth.
-    memory["hidden"] = rss - since[0][0] > HIDDEN_MIN_BYTES and all(
+    memory.is_growth_hidden = rss - since[0][0] > HIDDEN_MIN_BYTES and all(
         explained - explained_then < HIDDEN_FRACTION * (rss - rss_then) for rss_then, explained_then in since
     )
 
 
-def _note_imports(memory: dict[str, Any]) -> None:
+def _note_imports(memory: Remembered) -> None:
     """Imports fill the libraries' own tables (torch's registries of operators): that is no growth to look into."""
     modules = len(sys.modules)
-    if modules > IMPORTING * memory.get("module_count", 0):
-        memory["module_count"] = modules
-        for known in ("first", "last", "library_lengths", "large", "hidden"):
-            memory.pop(known, None)
+    if modules > IMPORTING * memory.module_count:
+        memory.module_count = modules
+        memory.forget_growth()
 
 
-def _classes_held_outside(memory: dict[str, Any]) -> ByClass:
+def _classes_held_outside(memory: Remembered) -> ByClass:
     """{class: (file, line)} of the user's, whose objects the take before found held by nothing in Python."""
     found = names.ByClass()
-    for (module, name), place in list(memory.get("outside", {}).items()):
-        cls = names.getattr_plain(sys.modules.get(module), name.rsplit(".", 1)[-1])
+    for (module, name), place in list(memory.outside.items()):
+        cls = names.getattr_plain(sys.modules.get(module or ""), name.rsplit(".", 1)[-1])
         if names.is_a(type(cls), type):
             found.set(cls, place)
     return found

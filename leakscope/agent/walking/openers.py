@@ -488,7 +488,7 @@ def open_context_variable(walk: Walk, obj: Any, node: Node, weight: float) -> No
 def open_context(walk: Walk, obj: Any, node: Node, weight: float) -> None:
     """What ``contextvars`` keeps for a task or callback."""
     for variable, value in list(type(obj).items(obj)):
-        walk.push(value, node, "[%s]" % text_of(variable.name), REFERENCE, weight)
+        walk.push(value, node, f"[{text_of(variable.name)}]", REFERENCE, weight)
 
 
 _empty = ByClass()

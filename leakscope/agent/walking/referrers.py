@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..interpreter.names import Named
+    from .remembered import Remembered
 
 MAX_PASSES = 24
 MAX_LEVELS = 8
@@ -43,7 +44,7 @@ class Chain:
         self.holder_named: Named | None = None
 
 
-def chain_to(obj: Any, memory: dict[str, Any], own: Iterable[int], deadline: float) -> Chain | None:
+def chain_to(obj: Any, memory: Remembered, own: Iterable[int], deadline: float) -> Chain | None:
     """The shortest chain from a module, a class or a running function; None where nothing refers to the object.
 
     A chain without ``named`` found no root within its budget. ``own``: ids of containers that are ours.
@@ -56,12 +57,12 @@ def chain_to(obj: Any, memory: dict[str, Any], own: Iterable[int], deadline: flo
     skip.update((id(objects), id(child_of)))
     for level in range(MAX_LEVELS):
         began = thread_time()
-        if memory.get("passes", 0) >= MAX_PASSES or began + memory.get("pass_s", 0.0) > deadline:
+        if memory.passes >= MAX_PASSES or began + memory.pass_s > deadline:
             break
-        memory["passes"] = memory.get("passes", 0) + 1
+        memory.passes += 1
         skip.add(id(frontier))
         referrers = gc.get_referrers(*frontier)
-        memory["pass_s"] = thread_time() - began
+        memory.pass_s = thread_time() - began
         skip.add(id(referrers))
         wanted = {id(o) for o in frontier}
         following: list[Any] = []
@@ -154,12 +155,12 @@ def _root_name(holder: Any, value: Any, namespaces: Mapping[int, str]) -> tuple[
         code = holder.f_code
         key = _key_of(dict(reading.frame_locals(holder)), value)
         name = names.qualified_name_of(code)
-        return "%s() %s" % (name, key), names.named_by(key, (name, None, names.file_of(code), code.co_firstlineno))
+        return f"{name}() {key}", names.named_by(key, (name, None, names.file_of(code), code.co_firstlineno))
     key = _key_of(names.namespace_of(holder), value)
     module = names.module_of(holder)
     file = names.module_file(module)
     name = names.qualname_of(holder)
-    label = "%s.%s.%s" % (module, name, key)
+    label = f"{module}.{name}.{key}"
     return label, (key, name, module, file, None, names.is_user_module(module, file))
 
 
@@ -170,7 +171,7 @@ def _edge(holder: Any, value: Any, above: Any) -> tuple[str, Named | None]:
         key = _key_of(holder, value)
         if _is_attributes_of(holder, above):
             return "." + key, _attribute(key, type(above))
-        return ("['%s']" % key if key != "?" else "[*]"), None
+        return (f"['{key}']" if key != "?" else "[*]"), None
     if id(kind) in CONTAINERS or kind is tuple:
         return "[*]", None
     attributes = reading.attributes_of(holder)

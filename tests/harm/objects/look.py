@@ -56,8 +56,7 @@ def here(beyond=False):
     while _taker.is_taking:
         time.sleep(0.001)
     if beyond:
-        _taker.memory.update(hidden=True)
-        _taker.memory.pop("hidden_growth_is_named", None)
+        _taker.memory.is_growth_hidden, _taker.memory.is_growth_named = True, False
     number = _taker.number
     _taker.wanted = "pressure"
     _taker.take("pending-call")
