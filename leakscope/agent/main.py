@@ -637,6 +637,7 @@ class Agent(object):
             self.has_said_refusal = False
             self.writing = allocate_lock()
             self.main_thread = get_ident()
+            doors.this_is_the_main_thread()
             self.began = monotonic()
             self._identify()
             if self.fatal_signals is not None:

@@ -160,6 +160,7 @@ WHAT_IT_SEES_OF_ITSELF = [
     of("threads-frames", "threads_in_forks", "frames", known=LISTED),
     of("short-lives", "short_lives"),
     of("hooks", "hooks_seen", ends="status 1"),
+    of("recursion", "recursion"),
 ]  # fmt: skip
 ATTACKS = [*TRACERS, *CODE_OF_THE_JOB, *HALF_MADE, *GREEN_THREADS_AND_CLOCKS, *WHAT_IT_SEES_OF_ITSELF]
 
