@@ -2,6 +2,7 @@
 
 import _signal
 import atexit
+import ctypes
 import os
 import sys
 import time
@@ -173,6 +174,7 @@ class Agent(object):
             doors.call_last_after_forks(self.restart.ask_unseen)
         atexit.register(doors.door(self._at_exit, self._end_unseen(_AT_EXIT)))
         self._prepare_to_part()
+        _load_unwinder()
         self._start_thread()
 
     def _callbacks(self):
@@ -714,6 +716,18 @@ class Agent(object):
         # Python's end would stop it by pthread_exit, which aborts the process if there is no memory for libgcc.
         self._stop_thread()
         return True
+
+
+def _load_unwinder():
+    """What glibc loads as a thread ends by pthread_exit, or it aborts the process.
+
+    By then there may be no memory for it, or another root. In Python 3.8 every thread ends so, later those that run as
+    the interpreter ends.
+    """
+    try:
+        ctypes.CDLL("libgcc_s.so.1")
+    except OSError:
+        pass  # another libc, which needs none
 
 
 def _number_of(counter):
