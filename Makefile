@@ -24,7 +24,7 @@ help:
 	@echo "make foreign-tests  suites of others, bare and recorded in stress mode (hours; FOREIGN='cpython --only test_gc' is a part)"
 	@echo "make fuzz-objects  half-made and hostile objects before the agent: SEEDS=50 of each family on every Python (an hour)"
 	@echo "make lint   ruff and mypy only"
-	@echo "make docs   renew docs/ and the tables of README.md from the program"
+	@echo "make docs   renew the made pages and sections of README.md and docs/"
 	@echo "make bench  what recording costs, beside its budgets (15 minutes; BENCH='--only takes' is a part)"
 	@echo "make leakbench  how often reports are right, over all of fixtures/ (LEAKBENCH=name: some of them; SECONDS=14)"
 	@echo "make golden  record programs of fixtures/ for tests/golden, and show what is told otherwise (30 minutes; GOLDEN=name)"

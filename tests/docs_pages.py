@@ -1,6 +1,7 @@
-"""The pages of docs/, written from the program: docstrings of the analyzers and renderers, schemas, help texts.
+"""Pages of docs/ that are made from the program: docstrings of the analyzers and renderers, schemas, help texts.
 
-Nothing is written by hand there: what a page should say better, the docstring it comes from says better.
+Nothing is written by hand in them: what a page should say better, the docstring it comes from says better. The other
+pages of docs/ are written by hand; tests/test_docs.py fills their sections.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ import inspect
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 
+import leakscope
 from leakscope import cli, options, redacting, schema
 from leakscope.agent import masking
 from leakscope.renderers import names
@@ -26,8 +29,10 @@ from tests.foreign.table import page as foreign_tests
 
 ROOT = Path(__file__).parent.parent
 FIXTURES = ROOT / "fixtures"
+EXAMPLE = ROOT / "docs" / "example" / "run.parquet"
 REPORT_SCHEMA = ROOT / "leakscope" / "report-schema.json"
 _HELP_COLUMNS = 100
+_RULED_OUT = ("cyclic-garbage", "fd-pileup", "thread-pileup")  # of the example
 _CODE = re.compile(r"`([^`]+)`|([\w.]*\w_\w[\w.=:]*\w(?:\(\))?|\b__\w+__\b|\b[a-z][\w.]*\(\))")
 
 
@@ -40,7 +45,6 @@ class Threshold(NamedTuple):
 def pages() -> dict[str, str]:
     """Path below docs/ and text of every page."""
     return {
-        "index.md": _index(),
         "commands.md": _commands(),
         "outputs.md": _outputs(),
         "recording.md": describe.as_markdown(),
@@ -55,9 +59,9 @@ def table(titles: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     return "\n".join([head(titles), *map(row, rows)]) + "\n"
 
 
-def kinds_table(folder: str) -> str:
-    """Every kind with what it claims; ``folder`` leads from the page to docs/."""
-    rows = [(f"[`{kind.name}`]({folder}kinds/{kind.name}.md)", prose(kind.summary)) for kind in kinds().values()]
+def kinds_table() -> str:
+    """Every kind with what it claims."""
+    rows = [(f"[`{kind.name}`](kinds/{kind.name}.md)", prose(kind.summary)) for kind in kinds().values()]
     return table(("finding", "what it says"), rows)
 
 
@@ -75,22 +79,17 @@ def prose(sentences: str) -> str:
     return "".join([*parts, escaped(sentences[end:])])
 
 
-def _index() -> str:
-    return f"""# leakscope
-
-What it finds, how it decides, and what its files and commands mean. These pages are made from the program by
-`make docs`. How to begin is in the [README](../README.md).
-
-- [Commands](commands.md): every command with its options.
-- [Outputs](outputs.md): the formats of a report.
-- [The report](report.md): every field of `leakscope report --format json`.
-- [The recording](recording.md): every table and column of `run.parquet`.
-- [Foreign tests](foreign-tests.md): test suites of others, bare and recorded.
-- [Privacy](privacy.md): which texts of yours a recording may hold, what is masked, and what to send away.
-
-## Kinds of finding
-
-{kinds_table("")}"""
+def example() -> str:
+    """The report of a committed recording, shortened to what does not change when a diagnosis is added."""
+    report = leakscope.analyze(leakscope.open_recording(EXAMPLE))
+    short = replace(
+        report,
+        findings=report.findings[:1],
+        ruled_out=[one for one in report.ruled_out if one.kind in _RULED_OUT],
+        skipped=[one for one in report.skipped if one.kind.startswith("gpu-")],
+        tensor_budget=(),
+    )
+    return f"```\n{leakscope.render(short, 'terminal', color=False, width=100).rstrip()}\n```\n"
 
 
 def _privacy() -> str:
@@ -106,10 +105,10 @@ def _privacy() -> str:
     ]
     return f"""# What a recording holds of yours
 
-A recording holds figures, and the texts of this table. Of values it has prints, to find the same data twice: 32 numbers
-of each large tensor (`weights.fingerprint`), and hashes of words of some rows of large containers
-(`data_forms.content_sketch`). It has no environment, no contents of a file but the sources of your modules, no address
-of a webhook and no command of `--on-alert`. Its file and its journal can be read by their owner alone. Nothing is sent
+A recording holds figures, and the texts of this table. Of values it holds fingerprints, to find the same data twice:
+32 numbers of each large tensor (`weights.fingerprint`), and hashes of words of some rows of large containers
+(`data_forms.content_sketch`). It holds no environment, no contents of files but the sources of your modules, no address
+of a webhook and no command of `--on-alert`. Only their owner can read the file and its journal. leakscope sends nothing
 anywhere.
 
 {table(("texts", "columns", "in the footer"), rows)}
@@ -117,15 +116,15 @@ anywhere.
 
 {_paragraphs(masking)}
 
-It knows secrets by their looks, so it is no promise: a password that is a plain word, given as a bare argument or as a
-message's last word, looks like any other word. What memray writes while `--native` watches is deleted as the recording
-is finished; until then it holds the command line as it is.
+Masking knows secrets by their looks, so it is no promise: a password that is a plain word, given as a bare argument or
+as a message's last word, looks like any other word. leakscope deletes what memray writes during `--native` when it
+finishes the recording; until then that file holds the command line as it is.
 
 ## `--no-source`
 
-No text of the program is recorded: no sources; no lines of source in tracebacks, in what warnings print and in the
-guards of torch.compile; and of `python -c TEXT` no text. Names of variables, functions, classes, types and files
-remain: they are what a report is made of. A line is then named where objects are made, not where they are added to.
+leakscope records no text of the program: no sources, no lines of source in tracebacks, in warnings and in the guards of
+torch.compile, and no text of `python -c TEXT`. Names of variables, functions, classes, types and files remain: reports
+need them. A report then names the line that creates objects, not the line that adds them.
 
 ## `leakscope redact RUN -o FILE`
 
@@ -149,7 +148,7 @@ def _kind(kind: Kind) -> str:
         f"## When it is mistaken\n\n{_capital(prose(kind.mistaken_when))}",
         f"## What to do\n\n{_capital(prose(kind.do))}",
         f"## How to refute it\n\n{_refute(kind)}",
-        "[All kinds](../index.md#kinds-of-finding)",
+        "[All kinds](../findings.md)",
     ]
     return "\n\n".join(part for part in paragraphs if part) + "\n"
 
@@ -158,7 +157,7 @@ def _thresholds(kind: Kind) -> Iterator[str]:
     needs, thresholds = _analyzer(kind)
     if needs:
         links = " and ".join(f"[`{name}`](../recording.md#{name})" for name in needs)
-        yield f"It needs a recording with {links}; without, it is listed under *Not looked at*."
+        yield f"It needs a recording with {links}. Without them the report lists it under *Not looked at*."
     if thresholds:
         rows = [(code(t.name), code(t.default), prose(t.reason)) for t in thresholds]
         yield table(("threshold", "default", "reason"), rows).rstrip()
@@ -167,8 +166,8 @@ def _thresholds(kind: Kind) -> Iterator[str]:
 def _refute(kind: Kind) -> str:
     lines = [
         "- Read *Doubts* in the finding and *When it is mistaken* above: if that is your case, the finding is wrong.",
-        "- Do what *What to do* says and record the same command again: if the finding comes back as it was, it was"
-        " wrong, or not all of it.",
+        "- Do what *What to do* says and record the same command again: if the finding comes back unchanged, it was"
+        " wrong or incomplete.",
     ]
     _, thresholds = _analyzer(kind)
     if thresholds:
@@ -180,8 +179,8 @@ def _refute(kind: Kind) -> str:
     pairs = [f"[{folder.name}](../../fixtures/{folder.name})" for folder in _fixtures(kind)]
     if pairs:
         lines.append(
-            "- Record a program that has it, `leaky.py`, and its twin that looks alike and has not, `clean.py`, and"
-            f" compare with yours: {', '.join(pairs)}."
+            "- Record a program that has the fault, `leaky.py`, and its twin without it, `clean.py`, and compare with"
+            f" yours: {', '.join(pairs)}."
         )
     return "\n".join(lines)
 

@@ -1,21 +1,27 @@
 """README and docs/ say what the program does: they are compared with the code, exit codes are tried out.
 
-``python -m tests.test_docs`` (``make docs``) writes README's sections and the pages of docs/ anew.
+Some pages of docs/ are made whole (``docs_pages.pages``). Others are written by hand and have sections between
+``<!-- begin NAME -->`` and ``<!-- end NAME -->`` that are made.
+``python -m tests.test_docs`` (``make docs``) renews both.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
 
 import leakscope
 from leakscope import cli, options, schema
+from leakscope.recorder.tree import Tree
 from tests import docs_pages
 from tests.analyzers.leaks import trainer
 from tests.bench.figures import Results, as_markdown
@@ -25,6 +31,7 @@ ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 CHANGELOG = ROOT / "CHANGELOG.md"
 DOCS = ROOT / "docs"
+KINDS = DOCS / "kinds"
 
 
 def record_options() -> str:
@@ -47,9 +54,10 @@ def tables() -> str:
 
 
 SECTIONS: dict[str, Callable[[], str]] = {
+    "example": docs_pages.example,
     "record-options": record_options,
     "report-options": report_options,
-    "findings": lambda: docs_pages.kinds_table("docs/"),
+    "findings": docs_pages.kinds_table,
     "outputs": docs_pages.outputs_table,
     "costs": lambda: as_markdown(Results.load()),
     "tables": tables,
@@ -70,40 +78,68 @@ def _section(name: str) -> re.Pattern[str]:
     return re.compile(rf"(<!-- begin {name}\b[^>]*-->\n)(.*?)(<!-- end {name} -->)", re.DOTALL)
 
 
+def _written_by_hand() -> list[Path]:
+    """README and the pages of docs/ that are not made whole. Those of kinds/ always are: a kind may be gone."""
+    pages = {DOCS / name for name in docs_pages.pages()}
+    return [README, *sorted(page for page in _pages() - pages if KINDS not in page.parents)]
+
+
+def _pages() -> set[Path]:
+    return set(DOCS.rglob("*.md"))
+
+
 def _shown(name: str) -> str:
-    match = _section(name).search(README.read_text(encoding="utf-8"))
-    assert match, f"README.md has no section {name}"
-    return match.group(2)
+    found = [m.group(2) for page in _written_by_hand() for m in _section(name).finditer(page.read_text("utf-8"))]
+    assert len(found) == 1, f"section {name} stands in {len(found)} pages"
+    return found[0]
 
 
 def write() -> None:
-    text = README.read_text(encoding="utf-8")
-    for name, generate in SECTIONS.items():
-        match = _section(name).search(text)
-        text = text[: match.start(2)] + generate() + text[match.end(2) :]
-    README.write_text(text, encoding="utf-8")
-    pages = docs_pages.pages()
-    for name, page in pages.items():
+    made = docs_pages.pages()
+    for name, page in made.items():
         (DOCS / name).parent.mkdir(parents=True, exist_ok=True)
         (DOCS / name).write_text(page, encoding="utf-8")
-    for name in _written() - pages.keys():
-        (DOCS / name).unlink()
-
-
-def _written() -> set[str]:
-    return {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")}
+    for page in set(KINDS.glob("*.md")) - {DOCS / name for name in made}:
+        page.unlink()
+    for page in _written_by_hand():
+        text = page.read_text(encoding="utf-8")
+        for name, generate in SECTIONS.items():
+            if match := _section(name).search(text):
+                text = text[: match.start(2)] + generate() + text[match.end(2) :]
+        page.write_text(text, encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", SECTIONS)
-def test_readme_says_what_the_program_has(name):
-    assert _shown(name) == SECTIONS[name](), "README.md is behind the program: run `make docs`"
+def test_sections_say_what_the_program_has(name):
+    assert _shown(name) == SECTIONS[name](), "a page is behind the program: run `make docs`"
 
 
 def test_the_pages_say_what_the_program_has():
     pages = docs_pages.pages()
-    assert _written() == pages.keys(), "docs/ is behind the program: run `make docs`"
+    missing_or_old = {DOCS / name for name in pages} ^ (_pages() - set(_written_by_hand()))
+    assert not missing_or_old, "docs/ is behind the program: run `make docs`"
     behind = [name for name, page in pages.items() if (DOCS / name).read_text(encoding="utf-8") != page]
     assert not behind, "docs/ is behind the program: run `make docs`"
+
+
+def test_the_map_leads_to_every_page():
+    found, todo = set(), [DOCS / "index.md"]
+    while todo:
+        page = todo.pop()
+        if page not in found and page.suffix == ".md" and DOCS in page.parents:
+            found.add(page)
+            todo += [(page.parent / path).resolve() for path, _ in _links(page) if path]
+    assert not _pages() - found, "docs/index.md leads to all pages"
+
+
+def test_the_readme_is_short_and_explains_words_of_the_report_it_shows():
+    text = README.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 200
+    shown = " ".join(_shown("example").split())
+    explained = re.search(r"^Line by line:\n(.*?)^\[", text, re.DOTALL | re.MULTILINE)[1]
+    words = set(re.findall(r"\*\*([^*]+)\*\*", explained))
+    assert len(words) > 8
+    assert not {word for word in words if word not in shown}, "README explains what its report no longer says"
 
 
 def test_every_kind_has_a_page_with_all_its_sections():
@@ -122,16 +158,52 @@ def test_every_output_has_a_suffix_of_its_own():
     assert len(set(suffixes)) == len(suffixes) > 5
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", *(f"docs/{name}" for name in docs_pages.pages())])
-def test_links_lead_somewhere(page):
-    text = (ROOT / page).read_text(encoding="utf-8")
-    for target in re.findall(r"\]\((?!https?:)([^)\s]*)\)", re.sub(r"`[^`\n]*`", "", text)):
+def _links(page: Path) -> Iterator[tuple[str, str]]:
+    """(path, anchor) of each link of a page into this checkout."""
+    text = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for target in re.findall(r"\]\((?!https?:)([^)\s]*)\)", text):
         path, _, anchor = target.partition("#")
-        linked = (ROOT / page).parent / path if path else ROOT / page
-        assert linked.exists(), f"{page} links to {target}"
+        yield path, anchor
+
+
+LINKING = [*ROOT.glob("*.md"), *(ROOT / ".github").rglob("*.md"), *(ROOT / "fixtures").glob("*.md"), *_pages()]
+
+
+@pytest.mark.parametrize("page", sorted(LINKING), ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(page):
+    for path, anchor in _links(page):
+        linked = page.parent / path if path else page
+        assert linked.exists(), f"{page} links to {path}"
         if anchor:
             headings = re.findall(r"^#+ (.+)$", linked.read_text(encoding="utf-8"), re.MULTILINE)
-            assert anchor in {re.sub(r"[^\w -]", "", h).lower().replace(" ", "-") for h in headings}, target
+            anchors = {re.sub(r"[^\w -]", "", h).lower().replace(" ", "-") for h in headings}
+            assert anchor in anchors, f"{page} links to {path}#{anchor}"
+
+
+def test_examples_of_contributing_work():
+    """Its source and its snapshot reader are run as they stand there."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    blocks = [
+        textwrap.dedent(block) for block in re.findall(r"^ *```python\n(.*?)^ *```$", text, re.DOTALL | re.MULTILINE)
+    ]
+    source, reader = (
+        _run(next(block for block in blocks if f'TABLE = "{table}"' in block), package)
+        for table, package in (
+            ("context_switches", "leakscope.recorder.sources"),
+            ("module_counts", "leakscope.agent.probes"),
+        )
+    )
+    tree = Tree(os.getpid(), 0)
+    tree.update(0.0, 0)
+    assert os.getpid() in {row["pid"] for row in source["rows"](tree)}
+    (mine,) = (row for row in reader["rows"](None) if row["module"] == "leakscope")
+    assert mine["object_count"] > 10
+
+
+def _run(code: str, package: str) -> dict[str, Any]:
+    namespace: dict[str, Any] = {"__package__": package}
+    exec(compile(code, "CONTRIBUTING.md", "exec"), namespace)
+    return namespace
 
 
 def _exit_codes() -> Iterator[tuple[str, str]]:
@@ -154,7 +226,7 @@ CASES = {
 }
 
 
-def test_every_exit_code_of_the_readme_is_tried_out():
+def test_every_exit_code_of_the_docs_is_tried_out():
     assert set(_exit_codes()) == set(CASES)
 
 
@@ -169,9 +241,17 @@ def test_exit_codes(tmp_path, arguments, status):
     assert "Traceback" not in child.stderr
 
 
-def test_the_changelog_begins_with_this_version():
-    headings = re.findall(r"^## (\S+)", CHANGELOG.read_text(encoding="utf-8"), re.MULTILINE)
-    assert headings[0] == leakscope.__version__
+def test_the_changelog_has_this_version_with_its_date():
+    text = CHANGELOG.read_text(encoding="utf-8")
+    headings = re.findall(r"^## \[?([\w.]+)\]?(?: - (\d{4}-\d\d-\d\d))?$", text, re.MULTILINE)
+    assert headings[0] == ("Unreleased", "")
+    assert headings[1][0] == leakscope.__version__
+    assert all(date for _, date in headings[1:])
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {headings[1][0]}\ndate-released: {headings[1][1]}\n" in citation
+    assert set(re.findall(r"^### (.+)$", text, re.MULTILINE)) <= {
+        "Added", "Changed", "Deprecated", "Removed", "Fixed", "Security",
+    }  # fmt: skip
 
 
 if __name__ == "__main__":

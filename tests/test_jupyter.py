@@ -217,13 +217,13 @@ def test_the_magic_shows_what_a_cell_leaves_and_its_value(tmp_path: Path):
 
 
 @pytest.mark.live
-def test_other_tools_read_the_file_as_the_readme_says(tmp_path: Path):
-    """What the README shows is run as it stands, beside a recording of that name."""
+def test_other_tools_read_the_file_as_the_docs_say(tmp_path: Path):
+    """What the page shows is run as it stands, beside a recording of that name."""
     if None in (find_spec("duckdb"), find_spec("polars")):
         pytest.skip("DuckDB and Polars come with the extra `test`")
     Path(a_recording(tmp_path).path).rename(tmp_path / "run.parquet")
-    readme = Path(__file__).parents[1].joinpath("README.md").read_text(encoding="utf-8")
-    example = re.search(r"```python\n(import duckdb, polars\n.*?)```", readme, re.DOTALL)[1]
+    page = Path(__file__).parents[1].joinpath("docs", "notebooks.md").read_text(encoding="utf-8")
+    example = re.search(r"```python\n(import duckdb, polars\n.*?)```", page, re.DOTALL)[1]
     *_, by_duckdb, by_polars = (line for line in example.splitlines() if line)
     program = f"import duckdb, polars\nprint(sorted({by_duckdb}.fetchall()))\nprint({by_polars}.height)"
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=120)

@@ -186,6 +186,7 @@ def test_types_cost_a_job_nothing(file: Path) -> None:
     assert not {"typing", "collections", "collections.abc"}.intersection(imported)
 
 
+@pytest.mark.live
 @pytest.mark.parametrize("interpreter", interpreters(), ids=str)
 def test_every_file_can_be_loaded(interpreter: Interpreter, tmp_path: Path) -> None:
     """By each Python that ``LEAKSCOPE_PYTHONS`` names."""

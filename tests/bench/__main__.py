@@ -1,7 +1,7 @@
 """``python -m tests.bench [--only PART] [--seconds N]``: measure, print, and after a whole run renew what shows it.
 
 Default settings, takes included. A whole run takes a quarter of an hour and writes results.json beside this file and
-docs/bench.svg; `make docs` then puts the table into README.md. Run it on a machine that does nothing else.
+docs/bench.svg; `make docs` then puts the table into docs/costs.md. Run it on a machine that does nothing else.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What one inventory costs, by the number of objects and of tensors that are alive."""
+"""What one snapshot costs, by the number of objects and of tensors that are alive."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _LIVE = "\nends = time.monotonic() + 4.0\nwhile time.monotonic() < ends: time.sl
 
 
 def measure(folder: Path, skipped: list[str]) -> Iterator[Figure]:
-    yield from _curve("an inventory of objects", _OBJECTS, OBJECTS, "objects", folder)
+    yield from _curve("a snapshot of objects", _OBJECTS, OBJECTS, "objects", folder)
     if importlib.util.find_spec("torch"):
-        yield from _curve("an inventory of tensors", _TENSORS, TENSORS, "tensors", folder)
+        yield from _curve("a snapshot of tensors", _TENSORS, TENSORS, "tensors", folder)
     else:
-        skipped.append("inventories of tensors (no torch)")
+        skipped.append("snapshots of tensors (no torch)")
 
 
 def _curve(name: str, make: str, counts: tuple[int, ...], per: str, folder: Path) -> Iterator[Figure]:

@@ -56,7 +56,7 @@ def explanation(suite: str, difference: dict[str, str]) -> str:
     for entry in json.loads(EXPLAINED.read_text(encoding="utf-8")):
         if entry["suite"] == suite and entry["file"] in difference["file"] and entry["test"] in difference["test"]:
             return str(entry["why"])
-    return "not yet explained: ours"
+    return "not yet explained: leakscope's"
 
 
 def page() -> str:
@@ -64,10 +64,10 @@ def page() -> str:
     sums = json.loads(RESULTS.read_text(encoding="utf-8"))
     parts = [
         "# Foreign tests\n",
-        "Test suites that nobody here wrote, run bare and under `leakscope record` in stress mode: a snapshot every"
-        " 50 ms, whatever it costs. The outcome of every test and the exit status of every file must be the same. What"
-        " differed ran three times more each way: it is *timing* where a bare run, too, showed what recorded ones did,"
-        " and ours in all other cases. `make foreign-tests` repeats it (hours).\n",
+        "Test suites of other projects, run bare and under `leakscope record` in stress mode: a snapshot every 50 ms,"
+        " whatever it costs. Each test must have the same outcome, and each file the same exit status. What differed"
+        " ran three times more each way: it is *timing* if a bare run showed the same, and otherwise leakscope's."
+        " `make foreign-tests` repeats it (hours).\n",
         ("\n".join((head(_TITLES), *(row(_cells(one)) for one in sums))) if sums else "No run yet.") + "\n",
         *_differences(sums),
     ]

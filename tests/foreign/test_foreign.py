@@ -132,7 +132,7 @@ def test_the_page_tells_differences_with_their_explanations(tmp_path, monkeypatc
     page = table.page()
     assert "| s | 3.12.1 | 2026-01-02 | 1 | 1,200 | 7 | 1 | 2 |" in page
     assert "| 3.12.1 | `test_a` | `counts_threads` | always | counts all threads |" in page
-    assert "| 3.12.1 | `test_a` | `crash` | sometimes | not yet explained: ours |" in page
+    assert "| 3.12.1 | `test_a` | `crash` | sometimes | not yet explained: leakscope's |" in page
     assert "slow" not in page
 
 

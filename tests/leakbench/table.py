@@ -1,4 +1,4 @@
-"""The figures of a run of the bench as Markdown, for README.md and for who ran it."""
+"""The figures of a run of the bench as Markdown, for docs/leakbench.md and for who ran it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ MEASURES = (
     ("leaky: kind of the first finding is right", lambda s: s.kind),
     ("leaky: it names the right variable", lambda s: s.name),
     ("leaky: it names the right line", lambda s: s.line),
-    ("leaky: growing or not, told right", lambda s: s.verdict if s.leaky else None),
+    ("leaky: right verdict", lambda s: s.verdict if s.leaky else None),
     ("clean: a false alarm", lambda s: s.alarm),
-    ("clean: told not to leak", lambda s: None if s.leaky else s.verdict),
+    ("clean: right verdict (NOT LEAKING)", lambda s: None if s.leaky else s.verdict),
 )
 
 
@@ -28,7 +28,7 @@ def write(scores: Sequence[Score], about: dict[str, Any]) -> None:
 
 
 def from_results() -> str:
-    """README's section, from the run whose figures are committed."""
+    """The section of docs/leakbench.md, from the run whose figures are committed."""
     results = json.loads(RESULTS.read_text(encoding="utf-8"))
     return markdown([Score(**row) for row in results["programs"]], results["about"])
 
@@ -61,7 +61,7 @@ def markdown(scores: Sequence[Score], about: dict[str, Any]) -> str:
 
 def _also_wrong(s: Score) -> str:
     """What the first finding does not show."""
-    return " (told to leak or not: wrong)" if s.verdict is False and s.kind is not False and not s.alarm else ""
+    return " (wrong verdict)" if s.verdict is False and s.kind is not False and not s.alarm else ""
 
 
 def _cell(text: str) -> str:
