@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "leakscope"
-FOUNDATION = {"schema", "findings", "faults", "errors", "units", "version"}
+FOUNDATION = {"schema", "findings", "kinds", "faults", "errors", "units", "version"}
 ABOVE = {"__init__", "__main__", "cli", "jupyter", "deep"}  # they may import every room
 
 # Room -> rooms of ours it may import.
@@ -34,7 +34,7 @@ ROOMS = {
     "redacting": FOUNDATION | {"storage", "facts"},
     "words": {"findings", "units"},
     "pages": {"findings", "units", "version", "words"},
-    "renderers": {"findings", "units", "version", "errors", "words", "pages"},
+    "renderers": {"findings", "kinds", "units", "version", "errors", "words", "pages"},
     "integrations": FOUNDATION,
     "plots": FOUNDATION | {"storage"},
     "options": {"errors", "units", "alerts"},
