@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 
 import click
 
-from leakscope import analyzers, cli, options, redacting, schema
+from leakscope import cli, options, redacting, schema
 from leakscope.agent import masking
+from leakscope.analyzers import kinds
 from leakscope.kinds import Kind
 from leakscope.renderers import names
 from leakscope.renderers._markdown import code, escaped, head, row
@@ -47,7 +48,7 @@ def pages() -> dict[str, str]:
         "privacy.md": _privacy(),
         "report.md": _report(),
         "foreign-tests.md": foreign_tests(),  # measured: shown as the last runs left it
-        **{f"kinds/{kind.name}.md": _kind(kind) for kind in analyzers.kinds().values()},
+        **{f"kinds/{kind.name}.md": _kind(kind) for kind in kinds().values()},
     }
 
 
@@ -57,8 +58,7 @@ def table(titles: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 
 def kinds_table(folder: str) -> str:
     """Every kind with what it claims; ``folder`` leads from the page to docs/."""
-    known = analyzers.kinds().values()
-    rows = [(f"[`{kind.name}`]({folder}kinds/{kind.name}.md)", prose(kind.summary)) for kind in known]
+    rows = [(f"[`{kind.name}`]({folder}kinds/{kind.name}.md)", prose(kind.summary)) for kind in kinds().values()]
     return table(("finding", "what it says"), rows)
 
 
