@@ -260,9 +260,17 @@ def test_the_agent_parses_on_the_oldest_python_it_serves():
         ast.parse(path.read_text(), str(path), feature_version=(3, 8))
 
 
+@pytest.mark.live
 @pytest.mark.parametrize("module", ["leakscope", "leakscope.recorder", "leakscope.agent"])
 def test_what_runs_beside_a_job_loads_no_package(module):
     """By running it: an import inside a function that is called at import time would escape the other tests."""
     script = f"import sys; before = set(sys.modules); import {module}; print(*set(sys.modules) - before)"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     assert not {name for name in loaded if inside(name) is None and not is_standard(name)}
+
+
+def test_the_picture_of_the_house_is_of_this_house():
+    from tests import architecture  # which reads imports by the functions above
+
+    text = architecture.PAGE.read_text(encoding="utf-8")
+    assert architecture.drawn(text) == text, "ARCHITECTURE.md is behind the imports: run `make docs`"
