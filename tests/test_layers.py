@@ -75,7 +75,7 @@ BY_NAME = {
 }
 # Files that climb out of their own folder by path.
 BY_PATH = {
-    "agent/names.py": "tells its own frames, and those of what starts it, from the user's",
+    "agent/interpreter/names.py": "tells its own frames, and those of what starts it, from the user's",
     "recorder/finalizing.py": "starts an interpreter that has to find the package",
     "recorder/output.py": "starts an interpreter that has to find the package",
     "recorder/staging.py": "copies the agent to where the job loads it",
