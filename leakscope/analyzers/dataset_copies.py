@@ -28,6 +28,7 @@ from ..facts.code.adding import Holder, Line, adding_lines
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.tables import int_of, text_of, without_last
 from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
+from ..kinds import WASTE
 from ..units import MiB, format_bytes, format_count
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 NEEDS = ("takes",)
+TELLS = (WASTE,)
+AFTER = ()
 _KIND = "dataset-copies"
 _TOKEN_IDS, _INTEGERS, _MAPPED = "token-ids", "integers", "arrow-mapped"
 _WORDS = {

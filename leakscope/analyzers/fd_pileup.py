@@ -24,6 +24,7 @@ from ..facts.series.arithmetic import Floats
 from ..facts.series.trend import CANNOT_TELL, GROWING
 from ..facts.tables import look_of
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
+from ..kinds import PILE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from ..facts.code.adding import Source
 
 NEEDS = ("process_samples",)
+TELLS = (PILE,)
+AFTER = ()
 _KIND = "fd-pileup"
 # The calls that open what a kind stands for; a shared segment is the shared-memory finding's own.
 _OPENERS = {

@@ -23,15 +23,19 @@ from ..facts.growth.tree import TreeGrowth, no_growth, severity_of
 from ..facts.heap.paths import Heap, Place, heaps, keeps_growing, user_place
 from ..facts.where.holders import holder_name, named_in
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
+from ..kinds import GROWTH, WHEN
 from ..units import MiB, format_bytes, format_count
 
 if TYPE_CHECKING:
     from ..facts.case import Case
 
 NEEDS = ("process_samples", "sentinels")
-AFTER_OTHERS = 3  # that it is free now is how it shows: who filled and dropped it, if known, is the answer
+TELLS = (GROWTH,)
+AFTER = (
+    "*",
+    "native-growth",
+)  # who filled and dropped what is free now, if known, is the answer
 _KIND = "fragmentation"
-_TELLS_WHEN = ("eval-accumulation",)  # not what holds it
 
 
 def findings(
@@ -55,9 +59,7 @@ def findings(
         free = growth_of(case.ledger, "allocator-free", process.label)
         most = max(most, free)
         explained = sum(
-            f.bytes
-            for f in so_far
-            if f.subject.pid in (process.pid, None) and f.kind not in _TELLS_WHEN and not f.wasted
+            f.bytes for f in so_far if f.subject.pid in (process.pid, None) and not f.tells(WHEN) and not f.wasted
         )
         if process.growth_bytes < min_process_share * growth.growth_bytes:
             continue

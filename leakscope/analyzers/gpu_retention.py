@@ -23,6 +23,7 @@ from ..facts.series.trend import CANNOT_TELL, GROWING, Trend, judge
 from ..facts.tables import text_of, without_last
 from ..facts.where.holders import holder_name, holder_of
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
+from ..kinds import ELSEWHERE
 from ..units import MiB, format_bytes, format_count
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 NEEDS = ()
+TELLS = (ELSEWHERE,)
+HEADLINE = "GPU memory leaks"
+AFTER = ()
 _KIND = "gpu-retention"
 
 

@@ -25,12 +25,15 @@ from ..facts.processes.table import COMPILE_WORKER, DATALOADER_WORKER, Process, 
 from ..facts.series.arithmetic import Floats, level_at
 from ..facts.series.trend import CANNOT_TELL, GROWING
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
+from ..kinds import GROWTH, PILE
 from ..units import format_bytes
 
 if TYPE_CHECKING:
     from ..facts.case import Case
 
 NEEDS = ("processes", "process_samples")
+TELLS = (GROWTH, PILE)
+AFTER = ()
 _KIND = "process-pileup"
 _OWN_KINDS = (COMPILE_WORKER, "compile-sidecar", "launcher", "trainer")
 _LEAST_MOMENTS = 64  # at which children are counted

@@ -25,6 +25,7 @@ from ..facts.processes.table import Process
 from ..facts.series.arithmetic import Floats
 from ..facts.series.trend import CANNOT_TELL, GROWING, Trend, judge
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
+from ..kinds import ELSEWHERE, GROWTH
 from ..units import MiB, format_bytes
 
 if TYPE_CHECKING:
@@ -33,7 +34,9 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 NEEDS = ("process_samples",)
-AFTER_OTHERS = 1  # segments that are still mapped are held by somebody, whom retained_objects names
+TELLS = (GROWTH, ELSEWHERE)
+HEADLINE = "Shared memory leaks"
+AFTER = ("retained-objects",)  # segments that are still mapped are held by somebody, whom it names
 _KIND = "shared-memory"
 _HELD = 0.5  # of the segments' growth: a holder that grew by less holds something else
 _UNMAPPED = 0.5  # of the segments' sum: nobody has them, though they have names

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.tables import int_of
 from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
+from ..kinds import DANGER
 from ..units import format_count
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 NEEDS = ("process_samples", "takes")
+TELLS = (DANGER,)
+AFTER = ()
 _KIND = "unhealthy-training"
 _BROKEN = {"nan": "NaN", "inf": "Inf"}  # states of a gradient
 _MOST_NAMES = 5
