@@ -10,11 +10,14 @@ SOURCES := leakscope fixtures tests
 DEMO := demo-output/run.parquet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-oldest sdist torture fuzz fuzz-objects foreign-tests lint docs bench leakbench clean
+.PHONY: help demo quick test test-all test-oldest sdist torture fuzz fuzz-objects foreign-tests lint docs bench leakbench \
+	golden clean
 
 help:
 	@echo "make demo   record a small PyTorch training with a leak for 40 s and print the report"
-	@echo "make test   lint, type check and tests"
+	@echo "make test   lint, type check and tests: all but the slow ones (6 minutes)"
+	@echo "make quick  unit tests only: no job is started (1 minute)"
+	@echo "make test-all  before a release: every program of fixtures/ recorded, attacks, kills, notebooks (30 minutes)"
 	@echo "make test-oldest  recording and reports with the oldest versions of all that leakscope needs"
 	@echo "make torture  kills, full disks, storms of signals at SEEDS=50 instants; attacks on every Python; CPython's suite (1 hour)"
 	@echo "make fuzz   feed every reader bytes, led by what they execute: FUZZ_S=60 seconds each (needs atheris)"
@@ -24,6 +27,7 @@ help:
 	@echo "make docs   renew docs/ and the tables of README.md from the program"
 	@echo "make bench  what recording costs, beside its budgets (15 minutes; BENCH='--only takes' is a part)"
 	@echo "make leakbench  how often reports are right, over all of fixtures/ (LEAKBENCH=name: some of them; SECONDS=14)"
+	@echo "make golden  record programs of fixtures/ for tests/golden, and show what is told otherwise (30 minutes; GOLDEN=name)"
 	@echo "make clean  remove $(VENV), $(OLDEST) and demo-output"
 
 # Each stamp is a set of installed packages: nothing is installed again until pyproject.toml changes.
@@ -51,14 +55,21 @@ lint: $(VENV)/installed-test
 	@$(RUN) -m ruff check $(SOURCES)
 	@$(RUN) -m ruff format --check $(SOURCES)
 	@$(RUN) -m mypy
+	@$(RUN) -m mypy --python-version 3.10 --follow-imports silent -p leakscope.agent
 
-# Half of the tests wait for recordings, which take a third of a core each. More would put off each other's inventories.
 AT_ONCE := -n 2 --dist loadgroup
-# Of some thousand real processes one may starve beside another. What failed is run once more, alone, and must pass there.
-ALONE := -n 0 --last-failed --last-failed-no-failures none
+# tests/tiers.py says what is in each, and what happens to a test that fails among others and passes alone.
+TESTS ?=
+quick: $(VENV)/installed-test
+	@$(RUN) -m tests.tiers quick $(TESTS)
+
 test: lint
 	@echo "== pytest"
-	@$(RUN) -m pytest -q $(AT_ONCE) || { echo "== pytest: what failed, once more and alone"; $(RUN) -m pytest -q $(ALONE); }
+	@$(RUN) -m tests.tiers test $(TESTS)
+
+test-all: lint
+	@echo "== pytest, with all that is slow"
+	@$(RUN) -m tests.tiers test-all $(TESTS)
 
 # The lower bounds of pyproject.toml, each as the version to install. numpy 1.24 knows no Python above 3.11.
 OLDEST := $(VENV)-oldest
@@ -107,6 +118,7 @@ fuzz-objects: $(VENV)/installed-test
 
 docs: $(VENV)/installed-test
 	@$(RUN) -m tests.test_docs
+	@$(RUN) -m tests.architecture
 	@git status --short -- README.md docs
 
 bench: $(VENV)/installed-test
@@ -119,6 +131,10 @@ SECONDS ?= 14
 leakbench: $(VENV)/installed-test
 	@echo "== $(SECONDS) s of every program of fixtures/, two at a time"
 	@$(RUN) -m tests.leakbench --seconds $(SECONDS) $(LEAKBENCH)
+
+# GOLDEN: parts of names of programs, and the options of python -m tests.golden.
+golden: $(VENV)/installed-test
+	@$(RUN) -m tests.golden $(GOLDEN)
 
 clean:
 	rm -rf $(VENV) $(OLDEST) demo-output leakbench-output foreign-output

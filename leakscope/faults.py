@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 _THREAD = re.compile(r"^(?P<current>Current thread|Thread) 0x[0-9a-f]+.*\(most recent call first\):$")
 _AGENTS = re.compile(
-    r'^\s*File "[^"\n]*(?:\.journal|/leakscope-run-\w+)/(?:agent|boot)/(?P<file>[^"\n]+)", '
+    r'^\s*File "[^"\n]*(?:\.journal|/leakscope-run-\w+)/(?:agent|boot)/(?:\w+/)?(?P<file>[^"\n/]+)", '
     r"line (?P<line>\d+),? in (?P<function>[^\n]+)$"
 )
 # They stand between the job and what it calls, and only hand on: what crashes below them is the job's.

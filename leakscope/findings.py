@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from .kinds import KILL, Kind
+
 SEVERITIES = ("critical", "warning", "note")
 AGENT = "_leakscope_agent"  # ``Subject.module`` of a crash that leakscope's own agent may have caused
 
@@ -56,7 +58,8 @@ class Finding:
 
     **Units** ``bytes``: what fixing it frees by the end of the recording (not a forecast); ``confidence`` 0 to 1,
     how sure we are, apart from ``severity``, how bad it is. ``wasted`` marks one-time waste: it is added up in
-    ``verdict.wasted_bytes`` and does not make a run "leaking".
+    ``verdict.wasted_bytes`` and does not make a run "leaking". ``means``, which is not in the JSON, is the kind as
+    its diagnosis declares it: who runs the diagnoses fills it in.
     """
 
     kind: str
@@ -72,6 +75,11 @@ class Finding:
     remedy: Sequence[str] = ()
     series: Sequence[Series] = ()
     wasted: bool = False
+    means: Kind | None = field(default=None, compare=False, repr=False, metadata={"json": False})
+
+    def tells(self, *meanings: str) -> bool:
+        """Whether findings of this kind mean one of these for the verdict (``kinds.MEANINGS``)."""
+        return self.means is not None and any(meaning in self.means.tells for meaning in meanings)
 
 
 @dataclass(frozen=True)
@@ -293,6 +301,6 @@ def in_order(findings: Sequence[Finding]) -> list[Finding]:
 
     def rank(f: Finding) -> tuple[object, ...]:
         severity = SEVERITIES.index(f.severity)
-        return not is_our_crash(f), severity, f.kind != "oom-kill", -f.bytes * f.confidence, f.title
+        return not is_our_crash(f), severity, not f.tells(KILL), -f.bytes * f.confidence, f.title
 
     return sorted(findings, key=rank)

@@ -26,15 +26,13 @@ class Option(NamedTuple):
     help: str
     parse: Callable[[str], Any] | None
     value: Any = True  # what a switch stands for
+    earlier: tuple[str, ...] = ()  # names it had before: they go on working, and no help shows them
 
     @property
-    def long(self) -> str:
-        return self.flags[-1]
-
-    @property
-    def variable(self) -> str:
-        """Name in the environment: ``--pss-interval`` is LEAKSCOPE_RECORD_PSS_INTERVAL."""
-        return ENVIRONMENT_PREFIX + self.long[2:].upper().replace("-", "_")
+    def variables(self) -> tuple[str, ...]:
+        """Names in the environment: ``--pss-interval`` is LEAKSCOPE_RECORD_PSS_INTERVAL. The first one counts."""
+        names = (self.flags[-1], *self.earlier)
+        return tuple(ENVIRONMENT_PREFIX + name[2:].upper().replace("-", "_") for name in names)
 
 
 class RecordOptions(NamedTuple):
@@ -105,14 +103,14 @@ def _percent(text: str) -> float:
     except ValueError:
         raise BadInput(f"{text!r} is not a percentage: write it like 0.5%") from None
     if not 0.01 <= percent <= 50:  # also for nan
-        raise BadInput(f"{text!r} is out of range: 0.01% to 50%; no inventories at all is --no-takes")
+        raise BadInput(f"{text!r} is out of range: 0.01% to 50%; no snapshots at all is --no-snapshots")
     return percent / 100
 
 
 def _pause(text: str) -> float:
     seconds = parse_duration(text)
     if not 0.001 <= seconds <= 3600:
-        raise BadInput(f"{text!r} is out of range: 1ms to 1h; no inventories at all is --no-takes")
+        raise BadInput(f"{text!r} is out of range: 1ms to 1h; no snapshots at all is --no-snapshots")
     return seconds
 
 
@@ -161,7 +159,7 @@ def _output(text: str) -> str:
 
 RECORD_OPTIONS: tuple[Option, ...] = (
     Option(("-o", "--output"), "output", "FILE", "run.parquet",
-           "Where to record; {host} {pid} {rank} {local_rank} {job} {time} {env:NAME} are filled in.", _output),
+           "File to record into; {host} {pid} {rank} {local_rank} {job} {time} {env:NAME} are filled in.", _output),
     Option(("-p", "--pid"), "pids", "PID", "",
            "Record a process that runs already, and its children, from outside; repeatable.", _pid),
     Option(("--find-training",), "find_training", "", "",
@@ -171,7 +169,7 @@ RECORD_OPTIONS: tuple[Option, ...] = (
     Option(("-i", "--interval"), "interval_s", "TIME", "auto",
            "Time between samples. auto: 250ms in the first minute, then 1s; 5s with --system.", _period_or_auto),
     Option(("-d", "--duration"), "duration_s", "TIME", "",
-           "Stop recording after this time; what is recorded goes on.", _duration),
+           "Stop recording after TIME; the job keeps running.", _duration),
     Option(("-f", "--force"), "force", "", "",
            "Delete an earlier recording of that name instead of renaming it.", None),
     Option(("-q", "--quiet"), "quiet", "", "",
@@ -180,10 +178,10 @@ RECORD_OPTIONS: tuple[Option, ...] = (
            "No summary at the end.", None, False),
     Option(("--agent",), "agent", "auto|off", "auto",
            "off: sample from outside only, the command's environment stays as it is.", _agent),
-    Option(("--no-takes",), "takes", "", "",
-           "No inventories of objects inside the job, only readings that cost nothing.", None, False),
+    Option(("--no-snapshots",), "takes", "", "",
+           "Take no heap snapshots; read only cheap counters.", None, False, ("--no-takes",)),
     Option(("--probe",), "probe", "", "",
-           "Try at the end of each process what gc, malloc_trim and empty_cache would free, however long it takes.",
+           "At the end of each process, measure what gc, malloc_trim and empty_cache free, however long that takes.",
            None),
     Option(("--no-source",), "sources", "", "",
            "Record no text of the program: neither its modules' source nor lines of it in tracebacks, nor what follows "
@@ -194,38 +192,39 @@ RECORD_OPTIONS: tuple[Option, ...] = (
            "Do not become the parent of processes that outlive theirs: they see process 1, as without a recorder, and "
            "those that start so are not recorded.", None, False),
     Option(("--alert",), "alerts", "RULE", "",
-           "Say so when rss>40GB, growth>100MB/min, oom_eta<30min, workers>16 or oom; repeatable.", _rule),
+           "Alert on rss>40GB, growth>100MB/min, oom_eta<30min, workers>16 or oom; repeatable.", _rule),
     Option(("--on-alert",), "on_alert", "COMMAND", "",
-           "Run this in a shell at each alert, with the alert as JSON on its standard input.", str),
+           "Run COMMAND in a shell at each alert, with the alert as JSON on its standard input.", str),
     Option(("--webhook",), "webhooks", "URL", "",
-           "Send each alert there (Slack, Discord, or plain JSON); repeatable.", _url),
+           "Send each alert to URL (Slack, Discord, or plain JSON); repeatable.", _url),
     Option(("--tee",), "tee", "", "",
-           "Keep the end of what the job writes to stderr also where that is a terminal or a pipe. A process of ours "
-           "then passes it on: stdout and stderr may change order by some lines.", None),
+           "Record the end of stderr even if it is a terminal or a pipe. A helper copies it, so lines of stdout and "
+           "stderr may interleave differently.", None),
     Option(("--native",), "native", "", "",
-           "Where memory grows outside Python, look at the native calls with memray for a while (needs memray there).",
+           "Where memory grows outside Python, trace native calls with memray for a while (needs memray in the job).",
            None),
     Option(("--pss-interval",), "pss_interval_s", "TIME", "auto",
-           "Time between readings of proportional memory. auto: 10s, more where it costs more.", _period_or_auto),
+           "Time between readings of proportional memory (PSS). auto: 10s, longer where a reading is slow.",
+           _period_or_auto),
     Option(("--max-overhead",), "max_overhead_fraction", "PERCENT", "1%",
-           "What recording may cost: inventories of each process's time, the recorder of a core. The first minutes may "
-           "spend some of it in advance.", _percent),
+           "Overhead limit: snapshots as a share of each process's time, the recorder as a share of one core. Short "
+           "runs may use two minutes' worth at once.", _percent),
     Option(("--max-pause",), "max_pause_s", "TIME", "100ms",
-           "How long an inventory may hold up a process; of more objects only what names lead to is looked at, and the "
-           "report says so. Unless given, 250ms where torch is loaded and 1s where an optimizer steps.", _pause),
+           "Longest pause that a snapshot may cause. A larger heap is read only in part, and the report says so. The "
+           "default is 250ms where torch is loaded and 1s where an optimizer steps.", _pause),
     Option(("--flush",), "flush_s", "TIME", "5s",
-           "What is lost at most if everything is killed at once.", _period),
+           "Write samples to disk this often; a kill loses at most this much.", _period),
     Option(("--fsync",), "fsync_s", "TIME|never|always", "30s",
-           "How often the journal is made safe against power loss.", _fsync),
+           "Sync the journal to disk this often, against power loss.", _fsync),
     Option(("--label",), "labels", "KEY=VALUE", "",
-           "Note something about the run; repeatable.", _label),
+           "Attach a label to the recording; repeatable.", _label),
     Option(("--keep-journal",), "keep_journal", "", "",
            "Leave the journal folder beside the finished file.", None),
     Option(("-h", "--help"), "help", "", "",
            "Show this text.", None),
 )  # fmt: skip
 _SEVERAL = ("pids", "alerts", "webhooks")
-_BY_FLAG = {flag: option for option in RECORD_OPTIONS for flag in option.flags}
+_BY_FLAG = {flag: option for option in RECORD_OPTIONS for flag in (*option.flags, *option.earlier)}
 
 
 def parse_record(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> RecordOptions:
@@ -235,8 +234,9 @@ def parse_record(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -
     """
     values: dict[str, Any] = {"labels": {}, "pids": (), "alerts": (), "webhooks": ()}
     for option in RECORD_OPTIONS:
-        if option.variable in environ and option.field != "help":
-            _from_environment(values, option, environ[option.variable])
+        variable = next((name for name in option.variables if name in environ), None)
+        if variable is not None and option.field != "help":
+            _from_environment(values, option, variable, environ[variable])
     words = list(argv)
     while words and words[0].startswith("-") and words[0] != "-":
         word = words.pop(0)
@@ -283,15 +283,15 @@ def _from_flag(values: dict[str, Any], flag: str, value: str | None, words: list
     _set(values, option, flag, value)
 
 
-def _from_environment(values: dict[str, Any], option: Option, text: str) -> None:
+def _from_environment(values: dict[str, Any], option: Option, variable: str, text: str) -> None:
     if option.parse is None:
         if text.lower() in _TRUE:
             values[option.field] = option.value
         elif text.lower() not in _FALSE:
-            raise BadInput(f"{option.variable}: {text!r} is neither 1 nor 0")
+            raise BadInput(f"{variable}: {text!r} is neither 1 nor 0")
     else:
         for part in text.split() if option.field in ("labels", "pids", "alerts", "webhooks") else [text]:
-            _set(values, option, option.variable, part)
+            _set(values, option, variable, part)
 
 
 def _set(values: dict[str, Any], option: Option, origin: str, text: str | None) -> None:

@@ -18,8 +18,9 @@ import click
 
 from leakscope import cli, options, redacting, schema
 from leakscope.agent import masking
+from leakscope.analyzers import kinds
+from leakscope.kinds import Kind
 from leakscope.renderers import names
-from leakscope.renderers._kinds import Kind, kinds
 from leakscope.renderers._markdown import code, escaped, head, row
 from leakscope.storage import describe
 from tests.foreign.table import page as foreign_tests

@@ -136,6 +136,7 @@ def test_finalize_refuses_a_live_recording(tmp_path, capsys):
     assert "still being recorded" in capsys.readouterr().err
 
 
+@pytest.mark.live
 def test_finalising_stays_light(tmp_path):
     builder = RecordingBuilder(tmp_path).process(100).samples(100, rss=[1, 2]).ends()
     builder.write_journal()
@@ -169,6 +170,7 @@ def test_version(capsys):
     assert leakscope.__version__ in capsys.readouterr().out
 
 
+@pytest.mark.live
 def test_a_reader_that_leaves_early_is_no_error():
     child = subprocess.Popen(
         [sys.executable, "-c", CALL_MAIN, "schema"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -179,6 +181,7 @@ def test_a_reader_that_leaves_early_is_no_error():
     assert child.wait() == 0
 
 
+@pytest.mark.live
 def test_a_full_disk_behind_stdout_is_one_line():
     with open("/dev/full", "w") as full:
         child = subprocess.run(

@@ -32,6 +32,7 @@ def kept():
     HOLDER = None
 
 
+@pytest.mark.slow
 def test_the_way_from_a_module_is_written_as_code(kept: Kept):
     pytest.importorskip("objgraph")
     chain = deep.chain_to(kept)

@@ -158,6 +158,7 @@ def test_every_exit_code_of_the_readme_is_tried_out():
     assert set(_exit_codes()) == set(CASES)
 
 
+@pytest.mark.live
 @pytest.mark.parametrize(("arguments", "status"), CASES.values(), ids=[" ".join(case) for case in CASES])
 def test_exit_codes(tmp_path, arguments, status):
     (tmp_path / "not-executable").touch()

@@ -46,6 +46,7 @@ def journalctl(root, output):
     program.chmod(0o755)
 
 
+@pytest.mark.live
 def test_this_machine(capfd):
     done = subprocess.run([sys.executable, "-m", "leakscope", "doctor"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -62,6 +63,7 @@ def test_json_has_every_check():
     assert len(found["checks"]) > 20
 
 
+@pytest.mark.live
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="takes root, to become somebody else")
 def test_a_user_without_rights_is_told_what_is_missing(tmp_path):
     """The same machine. What root is not denied is no claim about what this user may."""

@@ -204,6 +204,7 @@ print(type(failed.error_in_exec).__name__)
 """
 
 
+@pytest.mark.live
 def test_the_magic_shows_what_a_cell_leaves_and_its_value(tmp_path: Path):
     pytest.importorskip("IPython")
     environment = {**os.environ, "IPYTHONDIR": str(tmp_path), "PYTHONPATH": str(Path(leakscope.__file__).parents[1])}
@@ -215,6 +216,7 @@ def test_the_magic_shows_what_a_cell_leaves_and_its_value(tmp_path: Path):
     assert shown.rstrip().endswith("ZeroDivisionError")
 
 
+@pytest.mark.live
 def test_other_tools_read_the_file_as_the_readme_says(tmp_path: Path):
     """What the README shows is run as it stands, beside a recording of that name."""
     if None in (find_spec("duckdb"), find_spec("polars")):

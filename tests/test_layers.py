@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "leakscope"
-FOUNDATION = {"schema", "findings", "faults", "errors", "units", "version"}
+FOUNDATION = {"schema", "findings", "kinds", "faults", "errors", "units", "version"}
 ABOVE = {"__init__", "__main__", "cli", "jupyter", "deep"}  # they may import every room
 
 # Room -> rooms of ours it may import.
@@ -34,7 +35,7 @@ ROOMS = {
     "redacting": FOUNDATION | {"storage", "facts"},
     "words": {"findings", "units"},
     "pages": {"findings", "units", "version", "words"},
-    "renderers": {"findings", "units", "version", "errors", "words", "pages"},
+    "renderers": {"findings", "kinds", "units", "version", "errors", "words", "pages"},
     "integrations": FOUNDATION,
     "plots": FOUNDATION | {"storage"},
     "options": {"errors", "units", "alerts"},
@@ -67,6 +68,21 @@ PACKAGES = {
     "plots": {"matplotlib", "numpy", "pandas"},
     "integrations": {"torch", "transformers", "lightning", "pytest"},
 }
+
+# What no import statement shows, and why it is right: (file, what it reaches) by a module's name in a string.
+BY_NAME = {
+    ("agent/main.py", "integrations"): "the package that is installed where the training runs, not this copy",
+}
+# Files that climb out of their own folder by path.
+BY_PATH = {
+    "agent/interpreter/names.py": "tells its own frames, and those of what starts it, from the user's",
+    "recorder/finalizing.py": "starts an interpreter that has to find the package",
+    "recorder/output.py": "starts an interpreter that has to find the package",
+    "recorder/staging.py": "copies the agent to where the job loads it",
+}
+_NAMED = re.compile(r"""["']leakscope\.(\w+)""")
+_RELATIVE = re.compile(r"""(?:import_module|__import__|find_spec)\(\s*f?["']\.\.+(\w+)""")
+_CLIMBS = re.compile(r"""\bparents\[|\.parent\.parent\b|dirname\((?:os\.path\.)?dirname\(|["']\.\.["'/]""")
 
 
 def sources(room: str) -> list[Path]:
@@ -184,6 +200,44 @@ def test_a_diagnosis_is_tied_to_no_other():
     assert not wrong
 
 
+def climbs(text: str) -> bool:
+    """Whether a source leaves its own folder by a path: ``Path(__file__).parents[1]`` and its like."""
+    return "__file__" in text and bool(_CLIMBS.search(text))
+
+
+@pytest.mark.parametrize("room", sorted({*ROOMS, *FOUNDATION}))
+def test_no_room_reaches_another_by_name_or_path(room):
+    """Searched as text: an import by a string, and a path to another room's files, are in no import statement."""
+    allowed = ROOMS.get(room, FOUNDATION) | {room}
+    wrong = []
+    for path in sources(room):
+        text, name = path.read_text(), path.relative_to(PACKAGE).as_posix()
+        reached = {*_NAMED.findall(text), *_RELATIVE.findall(text)} & {*ROOMS, *FOUNDATION, *ABOVE} - allowed
+        wrong += [f"{name} names {other}" for other in sorted(reached) if (name, other) not in BY_NAME]
+        wrong += [f"{name} climbs to other rooms' files"] if climbs(text) and name not in BY_PATH else []
+    assert not wrong
+
+
+def test_reaching_by_name_or_path_is_still_needed_where_it_is_allowed():
+    for name, room in BY_NAME:
+        assert room in _NAMED.findall((PACKAGE / name).read_text()), name
+    for name in BY_PATH:
+        assert climbs((PACKAGE / name).read_text()), name
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'Path(__file__).parents[1] / "analyzers"',
+        "Path(__file__).parent.parent",
+        "os.path.dirname(os.path.dirname(__file__))",
+        'os.path.join(os.path.dirname(__file__), "..", "analyzers")',
+    ],
+)
+def test_a_path_out_of_the_folder_is_seen(text):
+    assert climbs(text)
+
+
 def test_no_file_imports_what_another_folder_keeps_to_itself():
     wrong = [
         complaint(path, line, module)
@@ -206,9 +260,17 @@ def test_the_agent_parses_on_the_oldest_python_it_serves():
         ast.parse(path.read_text(), str(path), feature_version=(3, 8))
 
 
+@pytest.mark.live
 @pytest.mark.parametrize("module", ["leakscope", "leakscope.recorder", "leakscope.agent"])
 def test_what_runs_beside_a_job_loads_no_package(module):
     """By running it: an import inside a function that is called at import time would escape the other tests."""
     script = f"import sys; before = set(sys.modules); import {module}; print(*set(sys.modules) - before)"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     assert not {name for name in loaded if inside(name) is None and not is_standard(name)}
+
+
+def test_the_picture_of_the_house_is_of_this_house():
+    from tests import architecture  # which reads imports by the functions above
+
+    text = architecture.PAGE.read_text(encoding="utf-8")
+    assert architecture.drawn(text) == text, "ARCHITECTURE.md is behind the imports: run `make docs`"

@@ -12,6 +12,7 @@ NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 LARGEST_RECORDING = 300 * 1024
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs(path: Path):
     nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed: pip install -e '.[test]'")

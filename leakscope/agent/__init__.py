@@ -5,14 +5,20 @@ prints nothing, raises nothing, holds no object of the job between takes, and wh
 This file imports nothing: the recorder and storage use ``journal`` and ``config`` and must not pay for the rest.
 """
 
+from __future__ import annotations
 
-def start(folder):
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+
+
+def start(folder: str) -> None:
     """Begin in this process; ``folder`` is the one above ours. **Errors** any: the caller goes on without an agent."""
-    from . import address_space
+    from .native import address_space
 
     if address_space.is_scarce():
         return
-    from . import descriptors
+    from .native import descriptors
 
     taken = descriptors.take_low_ones()
     try:
@@ -25,7 +31,7 @@ def start(folder):
     _hide(main)
 
 
-def _hide(main):
+def _hide(main: ModuleType) -> None:
     """Our modules stay, though ``sys.modules`` does not list them.
 
     Who replaces functions of the standard library in every module (freezegun) does not come by them, nor who watches
@@ -42,10 +48,10 @@ def _hide(main):
     _kept.append(main)
 
 
-_kept = []
+_kept: list[ModuleType] = []
 
 
-def mark(step=None, phase=None, label=None):
+def mark(step: object = None, phase: object = None, label: object = None) -> None:
     """A step, phase or label of the user's own; called by ``leakscope.mark``."""
     for main in _kept:
         main.mark(step, phase, label)

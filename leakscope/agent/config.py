@@ -3,10 +3,17 @@
 The file is ``agent.json``, one level above the agent's own folder.
 """
 
+from __future__ import annotations
+
 import os
 
 from . import plain_json
 from .journal import create
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
 
 FILE_NAME = "agent.json"
 DEFAULTS = {
@@ -32,7 +39,7 @@ DEFAULTS = {
 STRESS = "LEAKSCOPE_STRESS"  # in the job's environment: seconds between takes, none of which is too dear (CONTRIBUTING)
 
 
-def stress_interval_s():
+def stress_interval_s() -> float | None:
     """Seconds, or None: the usual schedule."""
     try:
         return float(os.environ[STRESS].partition(",")[0])
@@ -40,7 +47,7 @@ def stress_interval_s():
         return None
 
 
-def write(folder, values):
+def write(folder: str, values: Mapping[str, Any]) -> None:
     """Write ``agent.json`` into ``folder``; unknown keys are an error. **Errors** OSError, KeyError."""
     config = dict(DEFAULTS)
     for key, value in values.items():
@@ -51,7 +58,7 @@ def write(folder, values):
         stream.write(plain_json.dumps(config).encode("ascii"))
 
 
-def read(folder):
+def read(folder: str) -> dict[str, Any]:
     """The configuration; defaults for what is not there. **Errors** OSError, ValueError."""
     # As bytes: Python can be told to warn of text without an encoding, on the job's stderr.
     with open(os.path.join(folder, FILE_NAME), "rb") as stream:

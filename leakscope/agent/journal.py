@@ -11,6 +11,8 @@ opens it with O_APPEND and hands each frame to the kernel in one write(2): what 
 everybody. A reader stops at the first frame that is short or fails its CRC.
 """
 
+from __future__ import annotations
+
 import errno
 import fcntl
 import os
@@ -22,6 +24,11 @@ from _functools import partial
 from . import plain_json
 from .masking import Masker
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Sequence
+    from typing import Any
+
 HEADER = struct.Struct("<II")
 SEGMENT_BYTES = 8 * 1024 * 1024  # a new file is begun above this, so that a damaged one costs little
 LEAST_FD = 200  # the job's own files keep the low numbers that they would have
@@ -30,7 +37,7 @@ MAX_BLOCK_BYTES = 256 * 1024 * 1024  # what a frame may swell to: zlib shrinks z
 MAX_BLOCK_VALUES = 8 * 1000 * 1000  # and each "[]," of it to 64 bytes; three times what ours may have
 
 
-def encode_block(table, rows):
+def encode_block(table: str, rows: Sequence[dict[str, Any]]) -> bytes:
     """One frame of rows (dicts keyed by schema columns, all of one table). **Cost** about 10 us a row of 20 columns."""
     rows = sorted(rows, key=_process_of)
     names = []
@@ -43,7 +50,7 @@ def encode_block(table, rows):
     columns = {}
     differences = []
     for name in names:
-        values = [row.get(name) for row in rows]
+        values: list[Any] = [row.get(name) for row in rows]
         if len(values) > 1 and all(type(v) is int for v in values):
             values = values[:1] + [b - a for a, b in zip(values, values[1:])]
             differences.append(name)
@@ -54,12 +61,12 @@ def encode_block(table, rows):
     return HEADER.pack(len(payload), zlib.crc32(payload)) + payload
 
 
-def _process_of(row):
+def _process_of(row: dict[str, Any]) -> Any:
     pid = row.get("pid")
     return pid if type(pid) is int else 0
 
 
-def decode_payload(payload):
+def decode_payload(payload: bytes) -> tuple[str, list[dict[str, Any]]]:
     """(table, rows) of one verified payload. **Errors** any Exception if it is not a block."""
     decompressor = zlib.decompressobj()
     text = decompressor.decompress(payload, MAX_BLOCK_BYTES)
@@ -77,7 +84,7 @@ def decode_payload(payload):
     return block["t"], [dict(zip(names, row)) for row in zip(*columns.values())]
 
 
-def read_blocks(path):
+def read_blocks(path: str | os.PathLike[str]) -> Generator[tuple[str, list[dict[str, Any]]], None, int]:
     """Yield (table, rows) of each sound frame; returns (StopIteration value) how many bytes at the end were not."""
     with os.fdopen(open_regular(path), "rb") as stream:
         size = os.fstat(stream.fileno()).st_size
@@ -105,12 +112,12 @@ class NotOurs(OSError):
     """What lies where a file of a recording is expected is none, or somebody else's."""
 
 
-def create(path, flags=os.O_WRONLY | os.O_APPEND):
+def create(path: str | os.PathLike[str], flags: int = os.O_WRONLY | os.O_APPEND) -> int:
     """A descriptor of a new file that only its owner can read; what is there already stays. **Errors** OSError."""
     return os.open(path, flags | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
-def open_regular(path):
+def open_regular(path: str | os.PathLike[str]) -> int:
     """A descriptor to read from; a fifo keeps nobody waiting. **Errors** NotOurs, OSError."""
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
     try:
@@ -133,12 +140,12 @@ def open_regular(path):
 _NOT_REGULAR = "it is not a regular file: remove it"
 
 
-def is_trusted(uid):
+def is_trusted(uid: int) -> bool:
     """Whether files of this user are taken for a recording's: our own and root's; root reads everybody's."""
     return os.geteuid() in (0, uid) or uid == 0
 
 
-def is_there(folder):
+def is_there(folder: str) -> bool:
     """Whether the folder is there and nobody else made it: one in /tmp may be made again by others when it is gone."""
     try:
         status = os.lstat(folder)
@@ -147,7 +154,7 @@ def is_there(folder):
     return stat.S_ISDIR(status.st_mode) and is_trusted(status.st_uid)
 
 
-def high(descriptor):
+def high(descriptor: int) -> int:
     """The same file under a number that the job does not come to: its own files get those they always had."""
     try:
         return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, LEAST_FD)
@@ -157,7 +164,7 @@ def high(descriptor):
         os.close(descriptor)
 
 
-def identity(descriptor):
+def identity(descriptor: int) -> tuple[int, int] | None:
     """Which file it stands for; None if it is closed."""
     try:
         status = os.fstat(descriptor)
@@ -166,7 +173,7 @@ def identity(descriptor):
     return status.st_dev, status.st_ino
 
 
-def close(descriptor, file):
+def close(descriptor: int, file: tuple[int, int] | None) -> None:
     """Close it if it still stands for this file."""
     if identity(descriptor) == file:
         os.close(descriptor)
@@ -181,30 +188,30 @@ class Journal:
     No secret enters: ``masker`` cleans every row as it is flushed. None: one with a salt of its own.
     """
 
-    def __init__(self, folder, stem, masker=None):
+    def __init__(self, folder: str, stem: str, masker: Masker | None = None) -> None:
         self._folder = folder
         self._stem = stem
         self._masker = Masker() if masker is None else masker
         self._segment = 0
         self._fd = -1
-        self._file = None  # what the descriptor stood for when it was opened
+        self._file: tuple[int, int] | None = None  # what the descriptor stood for when it was opened
         self._size = 0
-        self._rows = {}
+        self._rows: dict[str, list[dict[str, Any]]] = {}
         self.written_bytes = 0
 
-    def add(self, table, row):
+    def add(self, table: str, row: dict[str, Any]) -> None:
         self._rows.setdefault(table, []).append(row)
 
-    def flush(self):
+    def flush(self) -> None:
         """Write what was added since the last flush, one frame per table."""
         rows, self._rows = self._rows, {}
         for table, table_rows in rows.items():
-            cleaned = [self._masker.row(table, row) for row in table_rows]
-            cleaned = [row for row in cleaned if row is not None]
+            masked = [self._masker.row(table, row) for row in table_rows]
+            cleaned = [row for row in masked if row is not None]
             if cleaned:
                 self._write(encode_block(table, cleaned))
 
-    def writing(self, table, rows):
+    def writing(self, table: str, rows: Sequence[dict[str, Any]]) -> Callable[[], int]:
         """A callable, no function of Python, that writes these rows later, which hold nothing to be masked.
 
         **Errors** OSError.
@@ -213,23 +220,23 @@ class Journal:
             self._next_segment()
         return partial(os.write, self._fd, encode_block(table, rows))
 
-    def sync(self):
+    def sync(self) -> None:
         """Make written frames survive a panic or power loss (4 ms or more): SIGKILL never needs it."""
         if self._is_open():
             os.fdatasync(self._fd)
 
-    def close(self):
+    def close(self) -> None:
         try:
             self.flush()
         finally:
             self.abandon()
 
-    def abandon(self):
+    def abandon(self) -> None:
         """Close without writing: in a forked child, whose parent owns the rows and the file."""
         self._rows = {}
         self._close()
 
-    def _is_open(self):
+    def _is_open(self) -> bool:
         """Daemons close every descriptor they find, and the number is soon that of a file of the job's: not to touch.
 
         **Cost** 1 us.
@@ -238,12 +245,12 @@ class Journal:
             self._fd = -1
         return self._fd >= 0
 
-    def _close(self):
+    def _close(self) -> None:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             close(fd, self._file)
 
-    def _write(self, frame):
+    def _write(self, frame: bytes) -> None:
         if not self._is_open() or self._size > SEGMENT_BYTES:
             self._next_segment()
         try:
@@ -257,14 +264,14 @@ class Journal:
         self._size += written
         self.written_bytes += written
 
-    def _cut_back(self):
+    def _cut_back(self) -> None:
         try:
             if self._is_open():
                 os.ftruncate(self._fd, self._size)
         except OSError:
             self.abandon()  # the next flush begins a new segment
 
-    def _next_segment(self):
+    def _next_segment(self) -> None:
         self._close()
         descriptor = None
         while descriptor is None:

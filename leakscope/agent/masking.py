@@ -12,7 +12,15 @@ of types, functions and files; a path, an identifier, a number in hex (a commit,
 Standard library only, Python 3.8+.
 """
 
+from __future__ import annotations
+
 import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import Any
 
 try:
     from _blake2 import blake2b  # hashlib would load OpenSSL: 3 ms
@@ -20,7 +28,7 @@ except ImportError:
     try:
         from hashlib import blake2b
     except ImportError:
-        blake2b = None
+        blake2b = None  # type: ignore[assignment,misc]
 
 SALT_BYTES = 16
 _AT_ONCE = 16384  # characters of source: a regular expression holds the interpreter until it is through
@@ -38,14 +46,14 @@ WAYS = frozenset(("path", "parent_path", "chain", "weight_set", "tensor_name"))
 SOURCE_TEXT = "source_text"
 
 
-class _Pattern(object):
+class _Pattern:
     """A regular expression, compiled when it is first asked: all of them took 25 ms at the start of every process."""
 
-    def __init__(self, source, flags=0):
+    def __init__(self, source: str, flags: int = 0) -> None:
         self._source = source
         self._flags = flags
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         import re  # 5 ms, which not every process has to pay
 
         compiled = re.compile(self._source, self._flags)
@@ -149,20 +157,20 @@ _PAIRS = (
 _COMMON_PAIRS = frozenset([first[0] + second for first in _PAIRS for second in first[1:]])
 
 
-def new_salt():
+def new_salt() -> str:
     """For one recording; in hex, so that it can stand in a configuration."""
     return os.urandom(SALT_BYTES).hex()
 
 
-class Masker(object):
+class Masker:
     """Cleans texts and rows of one recording. ``sources`` False: no text of the program is left in them either."""
 
-    def __init__(self, salt=None, sources=True):
+    def __init__(self, salt: str | None = None, sources: bool = True) -> None:
         self._salt = bytes.fromhex(salt or new_salt())
         self._sources = sources
-        self._cleaned = {}
+        self._cleaned: dict[tuple[str, str], str] = {}
 
-    def row(self, table, row):
+    def row(self, table: str, row: dict[str, Any]) -> dict[str, Any] | None:
         """The row, cleaned in place; None if it must not be written at all. **Cost** 2 us, a new text 5 us and more."""
         if not self._sources and table == "sources":
             return None
@@ -176,7 +184,7 @@ class Masker(object):
                 row[name] = self._odd(value)
         return row
 
-    def _odd(self, value):
+    def _odd(self, value: Any) -> Any:
         """What a column should not hold, as the journal would write it: no way round for a secret."""
         kind = type(value)
         if kind is list or kind is tuple:
@@ -187,7 +195,7 @@ class Masker(object):
             return value
         return self.free_text(str.__str__(value) if issubclass(kind, str) else str(value))
 
-    def _column(self, name, text):
+    def _column(self, name: str, text: str) -> str:
         kept = self._cleaned.get((name, text))
         if kept is None:
             kept = self._clean(name, text)
@@ -197,7 +205,7 @@ class Masker(object):
                 self._cleaned[name, text] = kept
         return kept
 
-    def _clean(self, name, text):
+    def _clean(self, name: str, text: str) -> str:
         if name in FREE_TEXT:
             return self.free_text(text if self._sources else without_source(text))
         if name == COMMAND_LINE:
@@ -208,7 +216,7 @@ class Masker(object):
             return self.source(text)
         return self.name(text)
 
-    def mask(self, value):
+    def mask(self, value: str) -> str:
         """What is written in the place of a secret."""
         if blake2b is None:
             return "masked_" + _SALT_UNKNOWN
@@ -217,7 +225,7 @@ class Masker(object):
 
     # ---- kinds of text
 
-    def name(self, text):
+    def name(self, text: str) -> str:
         """A file, a type, a function: only what gives itself away by how it begins, or as part of an address."""
         if _has(text, _PREFIXES):
             text = _KNOWN.sub(self._whole, text)
@@ -225,22 +233,22 @@ class Masker(object):
             text = self._addresses(text)
         return text
 
-    def free_text(self, text):
+    def free_text(self, text: str) -> str:
         """Messages, labels, the end of stderr."""
         text = self._named(self.name(text))
         return _RUN.sub(self._run, text) if len(text) >= 16 else text
 
-    def source(self, text):
+    def source(self, text: str) -> str:
         """Source of a program: only what stands in quotes is looked at, so that it stays a program, line by line."""
         text = self.name(text)
         return "".join([_QUOTED_RUN.sub(self._run, self._named(part, only_quoted=True)) for part in _parts(text)])
 
-    def way(self, text):
+    def way(self, text: str) -> str:
         """A way through objects: keys of dicts in it may be anything."""
         text = self.name(text)
         return _KEY_IN_WAY.sub(self._key, text) if "['" in text else text
 
-    def command_line(self, text):
+    def command_line(self, text: str) -> str:
         """Of one process, quoted for a shell."""
         import shlex  # only the recorder writes command lines
 
@@ -251,7 +259,7 @@ class Masker(object):
         cleaned = self.command(words)
         return text if cleaned == words else shlex.join(cleaned)
 
-    def command(self, words):
+    def command(self, words: Sequence[str]) -> list[str]:
         """The same as a list of words."""
         cleaned = []
         before, is_python = "", False
@@ -265,7 +273,7 @@ class Masker(object):
             before = word
         return cleaned
 
-    def _word(self, word, before, runs_text):
+    def _word(self, word: str, before: str, runs_text: bool) -> str:
         if _is_secret_name(before) and _OPTION.fullmatch(before) and not word.startswith("--"):
             return word if _is_harmless(word, before) else self.mask(word)
         name, equals, value = word.partition("=")
@@ -276,13 +284,13 @@ class Masker(object):
             word = _TEXT_OF_PYTHON.sub(lambda match: match[1] + self.mask(match[0]), word)
         return self.free_text(word)
 
-    def meta(self, meta):
+    def meta(self, meta: Mapping[str, Any]) -> dict[str, Any]:
         """What a recording says about itself: its command, its labels, and texts wherever they are."""
         return {
             name: self.command(value) if name == "command" else self._tree(name, value) for name, value in meta.items()
         }
 
-    def _tree(self, name, value):
+    def _tree(self, name: str, value: Any) -> Any:
         if isinstance(value, dict):
             return {str(key): self._tree(str(key), member) for key, member in value.items()}
         if isinstance(value, (list, tuple)):
@@ -295,48 +303,48 @@ class Masker(object):
 
     # ---- what is found in them
 
-    def _whole(self, match):
+    def _whole(self, match: re.Match[str]) -> str:
         return self.mask(match.group())
 
-    def _addresses(self, text):
+    def _addresses(self, text: str) -> str:
         text = _USER_INFO.sub(self._password, text)
         text = _USER_ALONE.sub(self._user_alone, text)
         text = _ADDRESS_PATH.sub(self._address_path, text)
         return _QUERY.sub(self._query, text)
 
-    def _password(self, match):
+    def _password(self, match: re.Match[str]) -> str:
         value = match[2]
         if (value.split("/")[0].isdigit() and "/" in value) or _MASKED.fullmatch(value):  # a port
             return match[0]
         return match[1] + self.mask(value)
 
-    def _user_alone(self, match):
+    def _user_alone(self, match: re.Match[str]) -> str:
         value = match[2]
         is_secret = (_HEX.fullmatch(value) and len(value) >= 20) or looks_random(value)
         return match[1] + self.mask(value) if is_secret else match[0]
 
-    def _address_path(self, match):
+    def _address_path(self, match: re.Match[str]) -> str:
         head, slashes, rest = match[0].partition("://")
         host, slash, path = rest.partition("/")
         return head + slashes + host + slash + _PART.sub(self._part, path)
 
-    def _part(self, match):
+    def _part(self, match: re.Match[str]) -> str:
         return self.mask(match[0]) if looks_random(match[0]) else match[0]
 
-    def _query(self, match):
+    def _query(self, match: re.Match[str]) -> str:
         value = match[2]
         if (value.isdigit() and len(value) < 8) or _MASKED.fullmatch(value):
             return match[0]
         return match[1] + self.mask(value)
 
-    def _key(self, match):
+    def _key(self, match: re.Match[str]) -> str:
         holder, key = match[1], match[2]
         is_secret = looks_random(key)
         if not is_secret and _of_secrets(holder):
             is_secret = len(key) >= 16 and _HEX.fullmatch(key) is not None and not key.isdigit()
         return "%s['%s']" % (holder, self.mask(key)) if is_secret else match[0]
 
-    def _run(self, match):
+    def _run(self, match: re.Match[str]) -> str:
         run, text, start, end = match[0], match.string, match.start(), match.end()
         before = text[start - 1 : start]
         if run.startswith("/") or before in ("/", ".", "~", "%", "@", "\\") or run.startswith(("_Z", "masked_")):
@@ -349,7 +357,7 @@ class Masker(object):
             return run  # a file or a dotted name
         return self.mask(run) if looks_random(run) else run
 
-    def _named(self, text, only_quoted=False):
+    def _named(self, text: str, only_quoted: bool = False) -> str:
         lower = text.lower()
         if not _has(lower, _WORDS):
             return text
@@ -370,26 +378,26 @@ class Masker(object):
         parts.append(text[done:])
         return "".join(parts)
 
-    def _header(self, match):
+    def _header(self, match: re.Match[str]) -> str:
         value = match["value"]
         is_word = value.isalpha() and not match["before"][:13].lower().startswith("authorization")
         return match[0] if is_word or _HARMLESS_VALUE.fullmatch(value) else match["before"] + self.mask(value)
 
 
-def _is_in_quotes(text, at):
+def _is_in_quotes(text: str, at: int) -> bool:
     """Within its line, as far as counting tells: in ``"password: %s"`` what follows the name is no code."""
     before = text[text.rfind("\n", 0, at) + 1 : at]
     return before.count('"') % 2 == 1 or before.count("'") % 2 == 1
 
 
-def _has(text, parts):
+def _has(text: str, parts: Iterable[str]) -> bool:
     for part in parts:  # noqa: SIM110 - a generator takes twice as long
         if part in text:
             return True
     return False
 
 
-def _parts(text):
+def _parts(text: str) -> Iterator[str]:
     """Some lines at a time."""
     start = 0
     while start < len(text):
@@ -398,7 +406,7 @@ def _parts(text):
         start = end
 
 
-def looks_random(text):
+def looks_random(text: str) -> bool:
     """Whether nobody would have made it up as a name: letters and digits without words in them."""
     for piece in _LETTERS_AND_DIGITS.findall(text):
         if _HEX.fullmatch(piece) is None and (_is_mixed(piece) or len(piece) >= _LOWER_ALONE) and _is_noise(piece):
@@ -411,11 +419,11 @@ def looks_random(text):
     return len(bare) >= _LOWER_ALONE and has_core and bare.isalnum() and _is_mixed(longest) and _is_noise(bare)
 
 
-def _is_mixed(piece):
+def _is_mixed(piece: str) -> bool:
     return piece.lower() != piece and piece.upper() != piece
 
 
-def _is_noise(piece):
+def _is_noise(piece: str) -> bool:
     if len(set(piece)) < 10 or not _has(piece, _DIGITS):
         return False
     lower = piece.lower()
@@ -424,7 +432,7 @@ def _is_noise(piece):
     return len(pairs) >= 4 and sum([pair in _COMMON_PAIRS for pair in pairs]) <= most * len(pairs)
 
 
-def _is_secret_name(name):
+def _is_secret_name(name: str) -> bool:
     """Of an option, a variable of the environment, a label: ``--hf-token``, ``DB_PASSWORD``, not ``--max-token``."""
     lower = name.lower()
     if not _has(lower, _WORDS):
@@ -439,11 +447,11 @@ _NAME_ENDS = _Pattern(
 )
 
 
-def _of_secrets(holder):
+def _of_secrets(holder: str) -> bool:
     return _has(holder.lower(), ("token", "secret", "passw", "credential", "key", "session"))
 
 
-def _is_harmless(value, name):
+def _is_harmless(value: str, name: str) -> bool:
     """Whether what stands after a secret's name is none: a file that holds it, a word of the language, a number."""
     bare = value.strip("\"'\\")
     if not bare or _HARMLESS_VALUE.fullmatch(bare):
@@ -460,7 +468,7 @@ def _is_harmless(value, name):
     return False
 
 
-def _named_value(text, match, only_quoted):
+def _named_value(text: str, match: re.Match[str], only_quoted: bool) -> tuple[int, int] | None:
     """Where in the text the secret of a match stands; None if it is none."""
     start, end = match.span("value")
     value, between = match["value"], match["between"]
@@ -514,7 +522,7 @@ _IN_FRAME = _Pattern(r"(?m)^[│|][ ❱>]*\d+ [│|][^\n]*(?:\n|\Z)|^(?:-+> ?\d+
 _COMMENT_IN_GUARD = _Pattern(r"(?m)\s{2,}# [^\n]*")
 
 
-def without_source(text):
+def without_source(text: str) -> str:
     """A message without the lines of source that tracebacks, warnings and guards of torch.compile quote."""
     if 'File "' in text:
         text = _AFTER_FILE.sub(r"\g<margin>\g<file>", text)
@@ -525,14 +533,14 @@ def without_source(text):
     return _COMMENT_IN_GUARD.sub("", text) if "  # " in text else text
 
 
-def is_same_command(masked, words):
+def is_same_command(masked: object, words: Sequence[str]) -> bool:
     """Whether a command that was written down is this one, as far as masks let anybody see."""
     if not isinstance(masked, list) or len(masked) != len(words):
         return False
     return all(isinstance(old, str) and _is_same(old, new) for old, new in zip(masked, words))
 
 
-def _is_same(masked, word):
+def _is_same(masked: str, word: str) -> bool:
     import re
 
     parts = _MASKED.split(masked)

@@ -3,14 +3,20 @@
 It imports ``re`` and with it ``enum``, ``functools`` and ``collections``, which a short program may never need.
 """
 
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 try:
     from _json import encode_basestring_ascii, make_encoder, make_scanner
 except ImportError:  # another interpreter than CPython
-    make_encoder = None
+    make_encoder = None  # type: ignore[assignment,misc]
     import json
 
 
-class _Scanning(object):
+class _Scanning:
     """What the scanner asks its maker for: as json.JSONDecoder has it by default."""
 
     strict = True
@@ -20,7 +26,7 @@ class _Scanning(object):
     parse_constant = {"-Infinity": float("-inf"), "Infinity": float("inf"), "NaN": float("nan")}.__getitem__
 
 
-def dumps(value):
+def dumps(value: Any) -> str:
     """Text without blanks; what JSON does not know as a string of it. **Errors** ValueError for nan and infinities."""
     if make_encoder is None:
         return json.dumps(value, separators=(",", ":"), allow_nan=False, default=str)
@@ -28,13 +34,15 @@ def dumps(value):
     return "".join(encode(value, 0))
 
 
-def loads(text):
+def loads(text: str) -> Any:
     """**Errors** ValueError."""
     text = text.strip()
     if make_encoder is None:
         return json.loads(text)
     try:
-        value, end = make_scanner(_Scanning)(text, 0)
+        value, end = make_scanner(_Scanning)(  # type: ignore[arg-type]
+            text, 0
+        )
     except StopIteration:
         raise ValueError("no JSON") from None
     if end != len(text):

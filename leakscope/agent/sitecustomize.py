@@ -1,9 +1,13 @@
-"""All that is put on the job's PYTHONPATH: starts the agent, then makes way for the sitecustomize it shadows."""
+"""All that is put on the job's PYTHONPATH: starts the agent, then makes way for the sitecustomize it shadows.
+
+Python 2 finds it, too: its types stand in comments.
+"""
 
 import sys
 
 
 def _start():
+    # type: () -> str
     import os
 
     try:  # the half of importlib that each interpreter has loaded; importlib.util costs 1 to 3 ms
@@ -19,10 +23,10 @@ def _start():
         spec = spec_from_file_location(
             "_leakscope_agent", os.path.join(folder, "__init__.py"), submodule_search_locations=[folder]
         )
-        module = module_from_spec(spec)
+        module = module_from_spec(spec)  # type: ignore[arg-type]
         sys.modules["_leakscope_agent"] = module
         try:
-            spec.loader.exec_module(module)
+            spec.loader.exec_module(module)  # type: ignore[union-attr]
             module.start(above)
         except BaseException:
             # Without this the next import of the half-made module would succeed.
@@ -32,6 +36,7 @@ def _start():
 
 
 def _is_main_interpreter():
+    # type: () -> bool
     """``site`` runs in every interpreter of a process. In others, and in other threads, this may not be set."""
     import _signal
 
@@ -43,6 +48,7 @@ def _is_main_interpreter():
 
 
 def _make_way(boot):
+    # type: (str | None) -> None
     """Run the sitecustomize that would have been found without ours; without one, stay (site insists on the name)."""
     import os
 
@@ -59,7 +65,7 @@ def _make_way(boot):
     del kept
 
 
-_boot = None
+_boot = None  # type: str | None
 try:
     _boot = _start()
 except Exception:

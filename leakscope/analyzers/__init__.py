@@ -1,8 +1,13 @@
 """The diagnoses: finds them, runs them in order, says what was skipped or failed.
 
-A diagnosis is a file in this folder. It has ``NEEDS``, the tables without which it cannot
-look, and ``findings(case, **thresholds)``, which yields ``Finding``, ``RuledOut`` and ``Skipped``. One that
-declares ``AFTER_OTHERS`` (1, or a later turn) runs after the others and gets ``so_far``, the findings they made.
+A diagnosis is a file in this folder, and nothing else needs to know of it: its kind is the file's name with dashes, and
+its docstring is the kind's page in docs/. It has
+
+- ``NEEDS``, the tables without which it cannot look;
+- ``TELLS``, what its findings mean for the verdict, in words of ``kinds.MEANINGS``;
+- ``AFTER``, the kinds whose findings it has to know; ``"*"`` is all that do not say ``"*"`` themselves;
+- ``findings(case, **thresholds)``, which yields ``Finding``, ``RuledOut`` and ``Skipped``. Where it takes ``so_far``,
+  it gets what those found that it comes after, directly or through others.
 """
 
 from __future__ import annotations
@@ -11,24 +16,18 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BadInput
 from ..findings import Finding, RuledOut, Skipped
+from ..kinds import Kind, kind_of
 
 if TYPE_CHECKING:
     from ..facts.case import Case
 
-# Every kind a report may speak of. Those without an analyzer are named in the report as not looked for.
-KINDS = (
-    "retained-objects", "retained-graph", "cyclic-garbage", "refcount-drift", "native-growth", "fragmentation",
-    "duplicate-model", "dataset-copies", "dataloader-workers", "compile-workers", "recompilation", "process-pileup",
-    "thread-pileup", "fd-pileup", "shared-memory", "mapped-files", "eval-accumulation", "gpu-retention",
-    "gpu-fragmentation", "gpu-other-process", "memory-pressure", "oom-kill", "crash", "unhealthy-training",
-    "unexplained-growth",
-)  # fmt: skip
+ALL_OTHERS = "*"
 
 
 @dataclass(frozen=True)
@@ -42,66 +41,100 @@ class Diagnosis:
 
 def diagnose(case: Case, only: Collection[str] | None = None, thresholds: Mapping[str, Any] | None = None) -> Diagnosis:
     """Every diagnosis asked; arguments and errors as of ``leakscope.analyze``."""
-    findings: list[Finding] = []
+    found: dict[str, list[Finding]] = {}  # by the diagnosis that found it, which may be of another kind
     ruled_out: list[RuledOut] = []
     skipped: list[Skipped] = []
     analyzers = _analyzers(skipped)
     _check(only, thresholds, analyzers)
-    for kind, analyzer in analyzers.items():
+    meanings = {kind: _kind(kind, analyzer) for kind, analyzer in analyzers.items()}
+    for kind, earlier in in_turn({kind: analyzer.AFTER for kind, analyzer in analyzers.items()}, names()).items():
         if only and kind not in only:
             continue
+        analyzer = analyzers[kind]
         missing = [table for table in analyzer.NEEDS if not len(case.rows(table))]
         if missing:
             skipped.append(Skipped(kind, f"the recording has no {' and no '.join(missing)}"))
             continue
+        so_far = tuple(finding for other, own in found.items() if other in earlier for finding in own)
         try:
-            results = list(analyzer.findings(case, **_arguments(analyzer, thresholds or {}, findings)))
+            results = list(analyzer.findings(case, **_arguments(analyzer, thresholds or {}, so_far)))
         except Exception as error:  # one diagnosis that fails must not cost the others
             skipped.append(_failed(kind, error))
             continue
-        findings += [result for result in results if isinstance(result, Finding)]
+        own = [result for result in results if isinstance(result, Finding)]
+        found[kind] = [replace(finding, means=meanings.get(finding.kind, meanings[kind])) for finding in own]
         ruled_out += [result for result in results if isinstance(result, RuledOut)]
         skipped += [result for result in results if isinstance(result, Skipped)]
-        told = {result.kind for result in results if isinstance(result, Finding)} - {kind}  # a later look found it
+        told = {finding.kind for finding in own} - {kind}  # a later look found it
         ruled_out = [result for result in ruled_out if result.kind not in told]
         skipped = [result for result in skipped if result.kind not in told]
-    unknown = [kind for kind in KINDS if kind not in analyzers and kind not in {s.kind for s in skipped}]
-    if unknown and not only:
-        skipped.append(Skipped("others", f"not looked for in this version: {', '.join(unknown)}"))
-    return Diagnosis(findings, ruled_out, skipped)
+    return Diagnosis([finding for own in found.values() for finding in own], ruled_out, skipped)
+
+
+def names() -> tuple[str, ...]:
+    """Every kind a report may speak of, sorted."""
+    return tuple(sorted(m.name.replace("_", "-") for m in pkgutil.iter_modules(__path__) if m.name[0] != "_"))
+
+
+def kinds() -> dict[str, Kind]:
+    """What each kind means, by name."""
+    return {kind: _kind(kind, analyzer) for kind, analyzer in _analyzers([]).items()}
+
+
+def in_turn(after: Mapping[str, Collection[str]], known: Collection[str] = ()) -> dict[str, frozenset[str]]:
+    """The diagnoses in the order in which they run, by name where none waits; each with all that it comes after.
+
+    ``known`` are kinds that may be waited for though they do not run. **Errors** ValueError for one that does not
+    exist, and for diagnoses that wait for each other.
+    """
+    for kind, others in after.items():
+        for other in others:
+            if other != ALL_OTHERS and other not in after and other not in known:
+                raise ValueError(f"{kind} comes AFTER {other!r}, and there is no such diagnosis")
+    plain = {kind for kind, others in after.items() if ALL_OTHERS not in others}
+    waits = {kind: set(others) & after.keys() | (set() if kind in plain else plain) for kind, others in after.items()}
+    turns: dict[str, frozenset[str]] = {}
+    while len(turns) < len(waits):
+        ready = sorted(kind for kind in waits if kind not in turns and waits[kind] <= turns.keys())
+        if not ready:
+            raise ValueError(f"by their AFTER these wait for each other: {', '.join(sorted(waits.keys() - turns))}")
+        turns |= {kind: frozenset(waits[kind]).union(*(turns[other] for other in waits[kind])) for kind in ready}
+    return turns
 
 
 def _analyzers(skipped: list[Skipped]) -> dict[str, ModuleType]:
-    """Module of every kind, by name; those that want to know what the others found come last."""
+    """Module of every kind, by name."""
     modules = {}
-    for name in sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_")):
-        kind = name.replace("_", "-")
+    for kind in names():
         try:
-            modules[kind] = importlib.import_module(f"{__name__}.{name}")
-        except ImportError as error:
+            modules[kind] = importlib.import_module(f"{__name__}.{kind.replace('-', '_')}")
+        except ImportError as error:  # noqa: PERF203
             skipped.append(_failed(kind, error))
-    return dict(sorted(modules.items(), key=lambda item: getattr(item[1], "AFTER_OTHERS", 0)))
+    return modules
+
+
+def _kind(name: str, analyzer: ModuleType) -> Kind:
+    return kind_of(name, analyzer.__doc__, analyzer.TELLS, getattr(analyzer, "HEADLINE", ""))
 
 
 def _failed(kind: str, error: Exception) -> Skipped:
     return Skipped(kind, f"failed: {type(error).__name__}: {' '.join(str(error).split())[:200]}")
 
 
-def _arguments(analyzer: ModuleType, thresholds: Mapping[str, Any], findings: list[Finding]) -> dict[str, Any]:
+def _arguments(analyzer: ModuleType, thresholds: Mapping[str, Any], so_far: Sequence[Finding]) -> dict[str, Any]:
     known = inspect.signature(analyzer.findings).parameters
-    arguments = {name: value for name, value in thresholds.items() if name in known}
-    if getattr(analyzer, "AFTER_OTHERS", 0):
-        arguments["so_far"] = tuple(findings)
-    return arguments
+    return {name: value for name, value in {**thresholds, "so_far": so_far}.items() if name in known}
 
 
 def _check(
     only: Collection[str] | None, thresholds: Mapping[str, Any] | None, analyzers: dict[str, ModuleType]
 ) -> None:
+    there = names()
     for kind in only or ():
-        if kind not in KINDS and kind not in analyzers:
-            raise BadInput(f"there is no kind {kind!r}: there are {', '.join(sorted({*KINDS, *analyzers}))}")
+        if kind not in there:
+            raise BadInput(f"there is no kind {kind!r}: there are {', '.join(there)}")
     known = {name for module in analyzers.values() for name in inspect.signature(module.findings).parameters}
+    known -= {"case", "so_far"}
     for name in thresholds or ():
-        if name not in known - {"case", "so_far"}:
-            raise BadInput(f"there is no threshold {name!r}: there are {', '.join(sorted(known - {'case'}))}")
+        if name not in known:
+            raise BadInput(f"there is no threshold {name!r}: there are {', '.join(sorted(known))}")

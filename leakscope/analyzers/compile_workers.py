@@ -22,12 +22,15 @@ from ..facts.code.starts import calls, mentions
 from ..facts.growth.tree import TreeGrowth
 from ..facts.processes.table import COMPILE_WORKER, Process, added_bytes, copied_bytes, series
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
+from ..kinds import SIBLINGS, WASTE
 from ..units import MiB, format_bytes, format_duration
 
 if TYPE_CHECKING:
     from ..facts.case import Case
 
 NEEDS = ("processes", "process_samples")
+TELLS = (WASTE, SIBLINGS)
+AFTER = ()
 _KIND = "compile-workers"
 _ROLES = (COMPILE_WORKER, "compile-sidecar")
 _SETTLED_S = 2.0  # a worker's own start-up

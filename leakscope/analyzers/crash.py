@@ -36,12 +36,15 @@ from ..facts.subject import subject_of
 from ..facts.tables import int_of, text_of
 from ..faults import agent_elsewhere, agent_in_crash, last_fatal_error
 from ..findings import AGENT, Evidence, Finding, RuledOut, Skipped, is_our_crash
+from ..kinds import CRASH, DANGER
 from ..units import signal_name
 
 if TYPE_CHECKING:
     from ..facts.case import Case
 
 NEEDS = ("processes",)
+TELLS = (DANGER, CRASH)
+AFTER = ()
 _KIND = "crash"
 _MOST_NOTES = 5
 _SHELL_OFFSET = 128  # a shell's status for "ended by signal n"

@@ -27,6 +27,7 @@ from ..facts.subject import Definition, definition_of
 from ..facts.tables import int_of, text_of, without_last
 from ..facts.where.cycles import breaking, cycle_line, is_graph_node
 from ..findings import Evidence, Finding, RuledOut, Skipped
+from ..kinds import GROWTH
 from ..units import format_bytes, format_count
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 NEEDS = ("process_samples", "sentinels")
+TELLS = (GROWTH,)
+AFTER = ()
 _KIND = "cyclic-garbage"
 _PYTHON = "python-objects"
 _REACHED = ("tensors", "arrays", _PYTHON)  # what the inventories found by a way from a root: no garbage

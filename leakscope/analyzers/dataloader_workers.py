@@ -23,13 +23,15 @@ from ..facts.processes.loaders import Group, loader_groups
 from ..facts.processes.worker_code import Code
 from ..facts.where.stacks import growth_lines
 from ..findings import Finding, RuledOut, Skipped
+from ..kinds import SIBLINGS, WASTE
 from ..units import MiB, format_bytes, format_count
 
 if TYPE_CHECKING:
     from ..facts.case import Case
 
 NEEDS = ("process_samples", "processes")
-AFTER_OTHERS = 1  # a worker that is no fork takes inventories: then the holder has been found already
+TELLS = (WASTE, SIBLINGS)
+AFTER = ("retained-graph", "retained-objects")  # a worker that is no fork takes inventories: they name its holder
 _IDLE_SHARE = 0.05  # of a core
 
 

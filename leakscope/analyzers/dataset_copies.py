@@ -30,6 +30,7 @@ from ..facts.growth.processes import ProcessGrowth
 from ..facts.subject import Definition
 from ..facts.tables import int_of, text_of, without_last
 from ..findings import Evidence, Finding, RuledOut, Skipped
+from ..kinds import WASTE
 from ..units import MiB, format_bytes, format_count
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 NEEDS = ("takes",)
+TELLS = (WASTE,)
+AFTER = ()
 _KIND = "dataset-copies"
 _TOKEN_IDS, _INTEGERS, _MAPPED = "token-ids", "integers", "arrow-mapped"
 _WORDS = {

@@ -25,6 +25,7 @@ from ..facts.weights.pairs import ACCUSED, OTHER_FORM, SAME, START, History, Pai
 from ..facts.weights.processes import Spread, spreads
 from ..facts.weights.sets import Round, WeightSet, by_last_path, rounds_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
+from ..kinds import WASTE
 from ..units import MiB, format_bytes, format_duration
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 NEEDS = ("weights",)
+TELLS = (WASTE,)
+AFTER = ()
 _KIND = "duplicate-model"
 _NUMBER = re.compile(r" #\d+$")  # of several that one path leads to
 _UNNAMED = "memory whose holder no inventory came to"

@@ -18,6 +18,7 @@ import numpy as np
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import severity_of
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
+from ..kinds import GROWTH, WHEN
 from ..units import MiB, format_bytes
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 NEEDS = ("process_samples", "phases")
-AFTER_OTHERS = 1  # the holder of what evaluation gathers is theirs to name
+TELLS = (GROWTH, WHEN)
+AFTER = ("*",)  # the holder of what evaluation gathers is theirs to name
 KIND = "eval-accumulation"
 _NEVER_BLAMED = ("train", "start-up")
 _FIGURES = ["entry_count", "gained_bytes", "phase_s", "peak_gain_bytes"]

@@ -25,6 +25,7 @@ from ..facts.growth.processes import ProcessGrowth
 from ..facts.series.arithmetic import Floats
 from ..facts.tables import look_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
+from ..kinds import PILE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from ..facts.code.adding import Source
 
 NEEDS = ("process_samples",)
+TELLS = (PILE,)
+AFTER = ()
 _KIND = "fd-pileup"
 # The calls that open what a kind stands for; a shared segment is the shared-memory finding's own.
 _OPENERS = {

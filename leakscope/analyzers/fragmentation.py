@@ -22,15 +22,19 @@ from ..facts.growth.tree import no_growth
 from ..facts.heap.paths import Heap, Place, heaps, keeps_growing, user_place
 from ..facts.where.holders import holder_name, named_in
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
+from ..kinds import GROWTH, WHEN
 from ..units import MiB, format_bytes, format_count
 
 if TYPE_CHECKING:
     from ..facts.case import Case
 
 NEEDS = ("process_samples", "sentinels")
-AFTER_OTHERS = 3  # that it is free now is how it shows: who filled and dropped it, if known, is the answer
+TELLS = (GROWTH,)
+AFTER = (
+    "*",
+    "native-growth",
+)  # who filled and dropped what is free now, if known, is the answer
 _KIND = "fragmentation"
-_TELLS_WHEN = ("eval-accumulation",)  # not what holds it
 
 
 def findings(
@@ -53,9 +57,7 @@ def findings(
     for process in case.carriers(min_share=min_process_share):
         free = growth_of(case.ledger, "allocator-free", process.label)
         explained = sum(
-            f.bytes
-            for f in so_far
-            if f.subject.pid in (process.pid, None) and f.kind not in _TELLS_WHEN and not f.wasted
+            f.bytes for f in so_far if f.subject.pid in (process.pid, None) and not f.tells(WHEN) and not f.wasted
         )
         if free < max(min_free_bytes, min_free_share * process.growth_bytes):
             continue

@@ -19,12 +19,15 @@ import numpy as np
 from ..evidence.sentences import curve
 from ..facts.accounts.gpu import DeviceUse, Oom, nothing_to_look_at
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
+from ..kinds import ASIDE
 from ..units import format_bytes
 
 if TYPE_CHECKING:
     from ..facts.case import Case
 
 NEEDS = ()
+TELLS = (ASIDE,)
+AFTER = ()
 _KIND = "gpu-fragmentation"
 _POOLS = "memory in the private pools of CUDA graphs looks the same and stays unusable"
 

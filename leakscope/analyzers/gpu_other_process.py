@@ -18,6 +18,7 @@ from ..facts.accounts.gpu import NO_GPU, Oom
 from ..facts.series.arithmetic import Floats, level_at
 from ..facts.tables import int_of, text_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
+from ..kinds import ASIDE
 from ..units import GiB, format_bytes
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 NEEDS = ()
+TELLS = (ASIDE,)
+AFTER = ()
 _KIND = "gpu-other-process"
 _CONTEXT_BYTES = 1 * GiB  # of each process beside torch's allocator: context, NCCL, kernels; 0.3 to 0.6 is usual
 _SAMPLE_S = 3.0  # GPUs are sampled every 2 s

@@ -25,6 +25,7 @@ from ..facts.subject import About, Definition
 from ..facts.tables import text_of, without_last
 from ..facts.where.holders import holder_name, holder_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
+from ..kinds import ELSEWHERE
 from ..units import MiB, format_bytes, format_count
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 NEEDS = ()
+TELLS = (ELSEWHERE,)
+HEADLINE = "GPU memory leaks"
+AFTER = ()
 _KIND = "gpu-retention"
 
 

@@ -21,6 +21,7 @@ from ..facts.growth.tree import TreeGrowth
 from ..facts.series.arithmetic import level_at
 from ..facts.tables import look_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
+from ..kinds import ASIDE
 from ..units import MiB, format_bytes
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 NEEDS = ("process_samples",)
+TELLS = (ASIDE,)
+AFTER = ()
 _KIND = "mapped-files"
 _FILES = ("file", "deleted-file")
 _LEAST_SHOWN_BYTES = 16 * MiB  # below, nobody wonders

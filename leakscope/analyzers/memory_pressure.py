@@ -25,6 +25,7 @@ from ..facts.accounts.limits import (
 )
 from ..facts.series.arithmetic import level_at
 from ..findings import SEVERITIES, Evidence, Finding, RuledOut, Series, Skipped, Subject
+from ..kinds import DANGER, LIMIT
 from ..units import format_bytes, format_duration
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 NEEDS = ("process_samples",)
-AFTER_OTHERS = 4
+TELLS = (DANGER, LIMIT)
+AFTER = ("*", "fragmentation")  # it is never worse than what leads to it
 _KIND = "memory-pressure"
 _SHOWN_POINTS = 400
 _THEN = {

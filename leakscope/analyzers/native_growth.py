@@ -37,6 +37,7 @@ from ..facts.series.trend import FLAT, judge
 from ..facts.tables import text_of
 from ..facts.where.stacks import STANDARD_LIBRARY, GrowthLine, growth_lines, imported_package
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
+from ..kinds import GROWTH, WHEN
 from ..units import MiB, format_bytes, format_count
 
 if TYPE_CHECKING:
@@ -45,9 +46,9 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 NEEDS = ("process_samples", "sentinels")
-AFTER_OTHERS = 2  # recompilation comes first: what it compiles and drops is native memory, too
+TELLS = (GROWTH,)
+AFTER = ("*", "recompilation")  # what is compiled and dropped is native memory, too
 _KIND = "native-growth"
-_TELLS_WHEN = ("eval-accumulation",)  # not what holds it
 
 
 def findings(
@@ -174,7 +175,7 @@ def _is_flat(growth: TreeGrowth, process: ProcessGrowth, min_share: float) -> bo
 
 
 def _explained(so_far: Sequence[Finding], process: ProcessGrowth) -> int:
-    own = [f for f in so_far if f.subject.pid in (process.pid, None) and f.kind not in _TELLS_WHEN and not f.wasted]
+    own = [f for f in so_far if f.subject.pid in (process.pid, None) and not f.tells(WHEN) and not f.wasted]
     return sum(f.bytes for f in own)
 
 

@@ -20,13 +20,15 @@ from ..facts.endings.kills import SURE, Kill, Kills
 from ..facts.endings.members import Member
 from ..facts.subject import subject_of
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
+from ..kinds import KILL
 from ..units import KiB, format_bytes, format_duration
 
 if TYPE_CHECKING:
     from ..facts.case import Case
 
 NEEDS = ("processes",)
-AFTER_OTHERS = 5  # the very last: those that add up what others explained must not count the memory that was killed
+TELLS = (KILL,)
+AFTER = ("*", "unexplained-growth")  # what filled the memory of who was killed is theirs to name
 _KIND = "oom-kill"
 _SHOWN = 5
 _CONSTRAINTS = {

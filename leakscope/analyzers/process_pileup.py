@@ -25,12 +25,15 @@ from ..facts.growth.counts import up_to_the_end
 from ..facts.processes.table import COMPILE_WORKER, DATALOADER_WORKER, Process, alive_counts
 from ..facts.series.arithmetic import Floats, level_at
 from ..findings import Evidence, Finding, RuledOut, Skipped
+from ..kinds import GROWTH, PILE
 from ..units import format_bytes
 
 if TYPE_CHECKING:
     from ..facts.case import Case
 
 NEEDS = ("processes", "process_samples")
+TELLS = (GROWTH, PILE)
+AFTER = ()
 _KIND = "process-pileup"
 _OWN_KINDS = (COMPILE_WORKER, "compile-sidecar", "launcher", "trainer")
 _LEAST_MOMENTS = 64  # at which children are counted

@@ -27,6 +27,7 @@ from ..facts.subject import definition_of
 from ..facts.tables import int_of, text_of
 from ..facts.where.stacks import growth_lines
 from ..findings import Evidence, Finding, RuledOut, Skipped
+from ..kinds import GROWTH
 from ..units import format_bytes
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 NEEDS = ("process_samples", "takes")
-AFTER_OTHERS = 1  # but before native-growth and fragmentation: they tell in which account graphs and kernels lie
+TELLS = (GROWTH,)
+AFTER = ("*", "eval-accumulation")  # it claims what the others leave
 _KIND = "recompilation"
 _OWN_LIBRARIES = (None, "torch", "triton")
 

@@ -26,13 +26,15 @@ from ..facts.series.arithmetic import Floats, bucket_medians, slope_interval
 from ..facts.series.trend import CANNOT_TELL, FLAT, GROWING, judge
 from ..facts.tables import int_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
+from ..kinds import DANGER, GROWTH
 from ..units import format_count, format_duration
 
 if TYPE_CHECKING:
     from ..facts.case import Case
 
 NEEDS = ("process_samples", "sentinels")
-AFTER_OTHERS = 4
+TELLS = (GROWTH, DANGER)
+AFTER = ("*", "fragmentation")  # objects that nobody refers to are what no holder explains
 _KIND = "refcount-drift"
 _SIGABRT = 6
 _NONE_RAN_OUT = "deallocating-none"  # the type of a crash

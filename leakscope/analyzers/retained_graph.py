@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING
 
 from ..evidence import retained
 from ..findings import Finding, RuledOut, Skipped
+from ..kinds import GROWTH
 from ..units import MiB
 
 if TYPE_CHECKING:
     from ..facts.case import Case
 
 NEEDS = retained.NEEDS
+TELLS = (GROWTH,)
+AFTER = ()
 
 
 def findings(

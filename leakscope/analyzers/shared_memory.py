@@ -27,6 +27,7 @@ from ..facts.series.arithmetic import Floats
 from ..facts.series.trend import CANNOT_TELL, GROWING, Trend, judge
 from ..facts.subject import subject_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
+from ..kinds import ELSEWHERE, GROWTH
 from ..units import MiB, format_bytes
 
 if TYPE_CHECKING:
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 NEEDS = ("process_samples",)
-AFTER_OTHERS = 1  # segments that are still mapped are held by somebody, whom retained_objects names
+TELLS = (GROWTH, ELSEWHERE)
+HEADLINE = "Shared memory leaks"
+AFTER = ("retained-objects",)  # segments that are still mapped are held by somebody, whom it names
 _KIND = "shared-memory"
 _HELD = 0.5  # of the segments' growth: a holder that grew by less holds something else
 _UNMAPPED = 0.5  # of the segments' sum: nobody has them, though they have names

@@ -27,6 +27,7 @@ from ..facts.processes.table import series
 from ..facts.subject import definition_of
 from ..facts.tables import int_of, text_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
+from ..kinds import GROWTH, PILE
 from ..units import KiB, format_bytes
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 NEEDS = ("process_samples",)
+TELLS = (GROWTH, PILE)
+AFTER = ()
 _KIND = "thread-pileup"
 _OF_LIBRARY = "Thread._bootstrap"  # its first frame, told where no later one is the job's own: idle workers of a pool
 _RUN = ".run"  # what a class derived from Thread runs

@@ -25,6 +25,7 @@ from ..facts.subject import definition_of, subject_of
 from ..facts.tables import text_of
 from ..facts.where.stacks import growth_lines
 from ..findings import Evidence, Finding, LedgerRow, RuledOut, Skipped, Subject
+from ..kinds import ASIDE, WHEN
 from ..units import format_bytes
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 NEEDS = ("process_samples",)
-AFTER_OTHERS = 4
+TELLS = (ASIDE,)
+AFTER = ("*", "refcount-drift")
 _KIND, _HELD = "unexplained-growth", "retained-objects"
 _ACCOUNTS = {
     "tensors": "tensors",
@@ -45,7 +47,6 @@ _ACCOUNTS = {
     "unexplained": "memory nobody accounts for",
 }
 _OUT_OF_SIGHT = ("native", "unexplained")  # where what an opaque object holds shows up
-_TELLS_WHEN = ("eval-accumulation",)  # not what holds it
 
 
 def findings(
@@ -61,7 +62,7 @@ def findings(
     if not growth.leaking or process is None:
         yield no_growth(_KIND, growth)
         return
-    named = [f for f in so_far if not f.wasted and f.kind not in _TELLS_WHEN]
+    named = [f for f in so_far if not f.wasted and not f.tells(WHEN)]
     explained = min(growth.growth_bytes, sum(f.bytes for f in named))
     if explained >= min_explained_share * growth.growth_bytes:
         share = explained / max(growth.growth_bytes, 1)

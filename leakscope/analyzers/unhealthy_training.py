@@ -18,6 +18,7 @@ from ..facts.growth.processes import ProcessGrowth
 from ..facts.subject import subject_of
 from ..facts.tables import int_of
 from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
+from ..kinds import DANGER
 from ..units import format_count
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 NEEDS = ("process_samples", "takes")
+TELLS = (DANGER,)
+AFTER = ()
 _KIND = "unhealthy-training"
 _BROKEN = {"nan": "NaN", "inf": "Inf"}  # states of a gradient
 _MOST_NAMES = 5

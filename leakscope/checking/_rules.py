@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ..analyzers import KINDS
+from .. import analyzers
 from ..errors import BadInput
 from ..units import parse_bytes
 
@@ -122,9 +122,10 @@ def _count(value: Any) -> int:
 
 def _kinds(value: Any) -> tuple[str, ...]:
     kinds = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, (list, tuple)) else (value,)
+    known = analyzers.names()
     for kind in kinds:
-        if kind not in KINDS:
-            raise BadInput(f"there is no kind {kind!r}: there are {', '.join(KINDS)}")
+        if kind not in known:
+            raise BadInput(f"there is no kind {kind!r}: there are {', '.join(known)}")
     return kinds
 
 

@@ -17,18 +17,12 @@ from ..facts.subject import definition_of, subject_of
 from ..facts.tables import text_of
 from ..facts.where.holders import holder_name, holder_of
 from ..findings import Finding, Subject
+from ..kinds import GROWTH, SIBLINGS, WASTE
 from ..units import MiB, format_bytes, format_duration
 
 if TYPE_CHECKING:
     from ..facts.case import Case
 
-# What names a holder of host memory: growth first, then what lay there from the start.
-_GROWS = frozenset((
-    "retained-objects", "retained-graph", "cyclic-garbage", "native-growth", "fragmentation", "eval-accumulation",
-    "thread-pileup", "process-pileup", "shared-memory", "recompilation", "refcount-drift",
-))  # fmt: skip
-_LIES_THERE = frozenset(("duplicate-model", "dataset-copies", "dataloader-workers", "compile-workers"))
-_OF_ALL_ALIKE = frozenset(("dataloader-workers", "compile-workers"))  # their bytes are those of all such processes
 _NAMING_EDGES = frozenset(("local", "global", "attribute", "class-attribute", "cell", "default", "cache"))
 _LEAST_SHARE = 0.1  # of what the process held: less did not kill it
 _LEAST_BYTES = 1 * MiB
@@ -51,8 +45,8 @@ def culprit(case: Case, hog: Member, so_far: Sequence[Finding]) -> Culprit | Non
     held = hog.held_bytes
     if not held:
         return None
-    for kinds in (_GROWS, _LIES_THERE):
-        own = [f for f in so_far if f.kind in kinds and _is_about(f, hog) and f.bytes >= _LEAST_SHARE * held]
+    for meaning in (GROWTH, WASTE):  # what names a holder of host memory
+        own = [f for f in so_far if f.tells(meaning) and _is_about(f, hog) and f.bytes >= _LEAST_SHARE * held]
         if own:
             return _of_finding(case, max(own, key=lambda f: f.bytes * f.confidence), hog, held)
     return _grew_most(case, hog, held) or _held_most(case, hog, held)
@@ -61,7 +55,7 @@ def culprit(case: Case, hog: Member, so_far: Sequence[Finding]) -> Culprit | Non
 def _is_about(finding: Finding, hog: Member) -> bool:
     """Of workers that are all alike a finding names one."""
     subject = finding.subject
-    alike = (subject.role, subject.process) == (hog.role, hog.name) and finding.kind in _OF_ALL_ALIKE
+    alike = (subject.role, subject.process) == (hog.role, hog.name) and finding.tells(SIBLINGS)
     return subject.pid == hog.pid or alike
 
 
@@ -75,7 +69,7 @@ def _of_finding(case: Case, finding: Finding, hog: Member, held: int) -> Culprit
         clause = f"{_name(finding.subject.holder)} grew {rate} over the last {format_duration(seconds)}"
     else:
         clause = f"{finding.title[:1].lower()}{finding.title[1:]}"
-    if finding.kind not in _OF_ALL_ALIKE:
+    if not finding.tells(SIBLINGS):
         clause += f": {share:.0%} of what it held"
     return Culprit(clause, finding.subject, finding.bytes, share, finding)
 

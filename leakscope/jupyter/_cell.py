@@ -16,10 +16,12 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from ..agent import names, openers, roots
-from ..agent.allocators import malloc_in_use_bytes
-from ..agent.memory import rss_bytes
-from ..agent.walk import Walk
+from ..agent.interpreter import names
+from ..agent.native.allocators import malloc_in_use_bytes
+from ..agent.native.memory import rss_bytes
+from ..agent.torch.tensor_openers import Tensors
+from ..agent.walking import openers, roots
+from ..agent.walking.walk import Walk
 from ..units import format_bytes, format_count
 from ._html import growth_html
 
@@ -142,7 +144,7 @@ def heap(namespace: Mapping[str, object], hidden: frozenset[str] = frozenset()) 
             counts[names.type_name(types[key])] += count
     tensor = names.getattr_plain(sys.modules.get("torch"), "Tensor")
     tensor_count = sum(count for cls, count in census.items() if tensor is not None and names.is_a(cls, tensor))
-    walk = Walk(time.thread_time() + _WALK_S)
+    walk = Walk(time.thread_time() + _WALK_S, Tensors())
     _feed(walk, namespace, hidden)
     walk.finish(census)
     holders: dict[str, Holder] = {}

@@ -19,10 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ..agent import names, openers, roots
+from ..agent.interpreter import names
 from ..agent.journal import Journal
 from ..agent.probes import holders
-from ..agent.walk import Walk
+from ..agent.torch.tensor_openers import Tensors
+from ..agent.walking import openers, roots
+from ..agent.walking.walk import Walk
 from ..schema import SCHEMA_VERSION
 from ..units import format_bytes
 
@@ -69,7 +71,7 @@ def _inventory(item: pytest.Function) -> list[Row]:
             census.add(type(obj), 1)
         suspended = [obj for obj in objects if type(obj) in _SUSPENDED and _is_users(obj)]
         del objects
-        walk = Walk(time.thread_time() + _BUDGET_S)
+        walk = Walk(time.thread_time() + _BUDGET_S, Tensors())
         # Not roots.feed: it would begin at the frames, which here are pytest's and ours.
         roots._hide_namespaces(walk)
         roots._user_modules(walk)

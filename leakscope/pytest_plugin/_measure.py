@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-from ..agent.allocators import Allocators, malloc_in_use_bytes
+from ..agent.native.allocators import Allocators, malloc_in_use_bytes
 from ..units import format_bytes
 from ._limit import Limit
 

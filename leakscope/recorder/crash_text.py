@@ -15,7 +15,7 @@ from .stderr_file import TAIL_BYTES
 from .tree import Row
 
 TABLE = "crash_text"
-_FAULT_FILE = re.compile(r"fault-(\d+)-(\d+)\.txt")  # agent/fatal_signals.py
+_FAULT_FILE = re.compile(r"fault-(\d+)-(\d+)\.txt")  # agent/life/fatal_signals.py
 _MOST_READ_BYTES = 1024 * 1024
 _CRASHED = b"Current thread"
 

@@ -25,7 +25,6 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _NAME = "leakscope"
 _RUN = "leakscope-run-"  # analyzers and native_stacks know our own frames by it
 _OWNER = "run.json"  # whose folder it is
-_COMPILED = "__pycache__"
 _PRIVATE = 0o700
 _ABANDONED_S = 3600.0  # one that does not say whose it is: its recorder was killed while it made it
 
@@ -149,13 +148,13 @@ def _stage(base: str, journal_path: str, agent_config: Mapping[str, Any]) -> Sta
             json.dump({**owner, "journal": _number(journal_path)}, stream)
         source = os.path.join(_PACKAGE, "agent")
         make_folder(os.path.join(folder, "boot"))
-        for part in ("", _COMPILED, "probes", os.path.join("probes", _COMPILED)):
-            make_folder(os.path.join(folder, "agent", part))
-            with suppress(FileNotFoundError):  # a package that nobody has compiled
-                for name in os.listdir(os.path.join(source, part)):
-                    if name.endswith((".py", ".pyc")):
-                        target = "boot" if name == "sitecustomize.py" else os.path.join("agent", part)
-                        _copy(os.path.join(source, part, name), os.path.join(folder, target, name))
+        for above, _folders, names in os.walk(source):
+            part = os.path.join("agent", os.path.relpath(above, source)) if above != source else "agent"
+            make_folder(os.path.join(folder, part))
+            for name in names:
+                if name.endswith((".py", ".pyc")):
+                    target = "boot" if name == "sitecustomize.py" else part
+                    _copy(os.path.join(above, name), os.path.join(folder, target, name))
         config.write(folder, {**agent_config, "journal": journal_path})
     except BaseException:
         os.close(descriptor)

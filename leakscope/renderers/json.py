@@ -37,7 +37,8 @@ def _text(value: Any, packed: bool) -> str:
 
 def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        told = [field.name for field in dataclasses.fields(value) if field.metadata.get("json", True)]
+        return {name: _plain(getattr(value, name)) for name in told}
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, str):

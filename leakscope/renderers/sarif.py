@@ -15,9 +15,9 @@ from typing import Any
 from urllib.parse import quote
 
 from ..findings import Finding, Report
+from ..kinds import Kind
 from ..version import __version__
 from ..words import amount, printable
-from ._kinds import Kind, kinds
 from ._places import Place, cwd, place
 
 SUFFIX = ".sarif"
@@ -29,12 +29,14 @@ def render(report: Report) -> str:
     """One JSON object with one run, indented, ending with a newline."""
     placed = [(finding, where) for finding in report.findings if (where := place(report, finding)) is not None]
     others = [finding for finding in report.findings if place(report, finding) is None]
-    rules = sorted({finding.kind for finding, _ in placed})
+    means = {finding.kind: finding.means for finding, _ in placed}
+    names = sorted(means)
+    rules = [_rule(name, means[name]) for name in names]
     run: dict[str, Any] = {
-        "tool": {"driver": {"name": "leakscope", "version": __version__, "rules": [_rule(name) for name in rules]}},
+        "tool": {"driver": {"name": "leakscope", "version": __version__, "rules": rules}},
         "invocations": [_invocation(report, others)],
         "columnKind": "unicodeCodePoints",
-        "results": [_result(finding, where, rules) for finding, where in placed],
+        "results": [_result(finding, where, names) for finding, where in placed],
     }
     folder = cwd(report)
     if folder is not None:
@@ -43,9 +45,8 @@ def render(report: Report) -> str:
     return json.dumps(log, indent=2, ensure_ascii=False) + "\n"
 
 
-def _rule(name: str) -> dict[str, Any]:
-    """What the kind means, from its analyzer; a kind of another version of leakscope has its name only."""
-    kind = kinds().get(name)
+def _rule(name: str, kind: Kind | None) -> dict[str, Any]:
+    """What the kind means, in the words of its diagnosis; a finding that was made by hand has its name only."""
     if kind is None:
         return {"id": printable(name)}
     return {

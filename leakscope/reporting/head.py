@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..facts.growth.tree import TreeGrowth
 from ..facts.processes.inside import not_looked_at
 from ..findings import Finding, RecordingFacts, Verdict, is_our_crash
+from ..kinds import CRASH, DANGER, ELSEWHERE, KILL, LIMIT, PILE
 from ..units import format_bytes, format_duration
 
 if TYPE_CHECKING:
@@ -17,13 +20,6 @@ if TYPE_CHECKING:
 
 _LEAST_CPU_S = 0.001
 _THROTTLED = "throttled"  # the note of an agent, the event of the recorder
-_KILL = "oom-kill"
-# What may leak while the memory of the processes is flat, and how the headline says so.
-_ELSEWHERE = {"gpu-retention": "GPU memory leaks", "shared-memory": "Shared memory leaks"}
-# What may run out although memory does not grow.
-_PILES = ("fd-pileup", "thread-pileup", "process-pileup")
-# Worse than any growth: the job is about to crash or to be killed, or trains nothing.
-_NOT_ABOUT_GROWTH = ("refcount-drift", "unhealthy-training", "memory-pressure", "crash")
 
 
 def facts(case: Case) -> RecordingFacts:
@@ -65,19 +61,19 @@ def verdict(case: Case, findings: Sequence[Finding]) -> Verdict:
     gained = sum(row.growth_bytes for row in case.ledger)
     hours = (growth.end_s - growth.start_s) / 3600
     _, _, signal = case.recording.ended
-    kill = next((f for f in findings if f.kind == _KILL and case.kills.sure), None)
+    kill = next((f for f in findings if f.tells(KILL) and case.kills.sure), None)
     wasted = sum(f.bytes for f in findings if f.wasted)
     ours = [f"{f.title}." for f in findings if is_our_crash(f)][:1]  # before anything else
     others = [f for f in findings if not is_our_crash(f)]
     steps = _steps(case, growth)
-    elsewhere = any(f.kind in _ELSEWHERE and not f.wasted for f in findings)
+    elsewhere = any(f.tells(ELSEWHERE) and not f.wasted for f in findings)
     is_over = case.kills.of_root or any(map(_is_crash, findings))  # the limit was reached, or nobody gets there
     ahead = case.forecast if not is_over else None
     limit = ahead.limit if ahead is not None else case.nearest_limit
     return Verdict(
         leaking=True if elsewhere else growth.leaking,
         killed=kill is not None,
-        headline=" ".join([*ours, _headline(growth, gained, others, kill, wasted, signal)]),
+        headline=" ".join([*ours, headline(Told(growth, gained, others, kill, wasted, signal))]),
         growth_bytes=gained,
         growth_bytes_per_hour=round(gained / hours, 1) if hours > 0 else None,
         growth_bytes_per_step=round(gained / steps, 1) if steps else None,
@@ -87,57 +83,125 @@ def verdict(case: Case, findings: Sequence[Finding]) -> Verdict:
     )
 
 
-def _headline(
-    growth: TreeGrowth,
-    gained: int,
-    findings: Sequence[Finding],
-    kill: Finding | None,
-    wasted: int,
-    signal: int | None,
-) -> str:
-    length_s = growth.end_s - growth.start_s
-    amount = f"{format_bytes(gained)} in {format_duration(length_s)}"
-    rate = f"{format_bytes(gained / max(length_s, 1e-9) * 3600)} an hour"
-    first = next((f for f in findings if not f.wasted and f.kind != _KILL and not _is_danger(f)), None)
-    elsewhere = next((f for f in findings if f.kind in _ELSEWHERE and not f.wasted), None)
-    if elsewhere is not None and not growth.leaking:
-        text = f"{_ELSEWHERE[elsewhere.kind]}: {_lower(elsewhere.title)}."
-    elif growth.leaking is None:
-        text = f"Cannot tell whether memory leaks: {growth.reason}."
-    elif growth.leaking:
-        who = growth.main.name if growth.main else "the job"
-        text = f"Memory leaks: {who} gained {amount} ({rate}) and was still growing."
-        if first is not None:
-            text = f"Memory leaks: {_lower(first.title)}; the job gained {amount} ({rate})."
-        if growth.main and growth.main.is_hidden:
-            text += " It fills memory that had been freed before: the job will grow when that is used up."
-    else:
-        text = f"No leak: memory does not keep growing ({growth.reason})."
-    pile = next((f for f in findings if f.kind in _PILES and not f.wasted), None)
-    if pile is not None and pile is not elsewhere and not growth.leaking:
-        text += f" But {_lower(pile.title)}."
-    waste = next((f for f in findings if f.wasted), None)
-    if waste is not None and not growth.leaking:
-        text += f" But {format_bytes(wasted)} are wasted: {_lower(waste.title)}."
-    past = ("memory-pressure",) if kill is not None or any(map(_is_crash, findings)) else ()  # they say it all
-    danger = next((f for f in findings if _is_danger(f) and f.severity != "note" and f.kind not in past), None)
-    if danger is not None:
-        text = f"{text} Also: {_lower(danger.title)}." if growth.leaking else f"{danger.title}. {text}"
-    if kill is not None and first is not None and kill.subject == first.subject and growth.leaking:
-        return f"{kill.title}. The job gained {amount} ({rate})."
-    if kill is not None:
-        return f"{kill.title}. {text}"
-    if signal is not None:
-        return f"{text} The job was ended by signal {signal}."
-    return text
+@dataclass(frozen=True)
+class Told:
+    """What the headline is made of: the growth, and of the findings those that it speaks of.
+
+    ``kill`` is the finding of a kill that is sure; ``signal`` ended the job.
+    """
+
+    growth: TreeGrowth
+    gained: int
+    findings: Sequence[Finding]
+    kill: Finding | None = None
+    wasted_bytes: int = 0
+    signal: int | None = None
+
+    @property
+    def amount(self) -> str:
+        return f"{format_bytes(self.gained)} in {format_duration(self.growth.end_s - self.growth.start_s)}"
+
+    @property
+    def rate(self) -> str:
+        seconds = self.growth.end_s - self.growth.start_s
+        return f"{format_bytes(self.gained / max(seconds, 1e-9) * 3600)} an hour"
+
+    @cached_property
+    def first(self) -> Finding | None:
+        """What tells best why memory grows."""
+        return next((f for f in self.findings if not (f.wasted or f.tells(KILL) or _is_danger(f))), None)
+
+    @cached_property
+    def elsewhere(self) -> Finding | None:
+        """What leaks although the processes do not grow; None where they do, since that comes first."""
+        leaks = (f for f in self.findings if f.tells(ELSEWHERE) and not f.wasted)
+        return next(leaks, None) if not self.growth.leaking else None
+
+    @cached_property
+    def danger(self) -> Finding | None:
+        dangers = (f for f in self.findings if _is_danger(f) and f.severity != "note")
+        if self.kill is not None or any(map(_is_crash, self.findings)):  # they say it all
+            dangers = (f for f in dangers if not f.tells(LIMIT))
+        return next(dangers, None)
+
+    @property
+    def is_all_in_the_kill(self) -> bool:
+        """Whether the title of the kill names the very thing that grew."""
+        if self.kill is None or self.first is None or not self.growth.leaking:
+            return False
+        return self.kill.subject == self.first.subject
+
+
+def headline(told: Told) -> str:
+    """How the recording stands, in as many sentences as it takes."""
+    return " ".join(text for part in _PARTS if (text := part(told)))
+
+
+def _killed(told: Told) -> str:
+    return f"{told.kill.title}." if told.kill is not None else ""
+
+
+def _danger(told: Told) -> str:
+    return f"{told.danger.title}." if told.danger is not None and not told.growth.leaking else ""
+
+
+def _whether(told: Told) -> str:
+    """Whether something leaks, and what."""
+    if told.growth.leaking:
+        return _what_grows(told)
+    if told.elsewhere is not None and told.elsewhere.means is not None:
+        return f"{told.elsewhere.means.headline}: {_lower(told.elsewhere.title)}."
+    if told.growth.leaking is None:
+        return f"Cannot tell whether memory leaks: {told.growth.reason}."
+    return f"No leak: memory does not keep growing ({told.growth.reason})."
+
+
+def _what_grows(told: Told) -> str:
+    if told.is_all_in_the_kill:
+        return f"The job gained {told.amount} ({told.rate})."
+    if told.first is not None:
+        return f"Memory leaks: {_lower(told.first.title)}; the job gained {told.amount} ({told.rate})."
+    who = told.growth.main.name if told.growth.main else "the job"
+    return f"Memory leaks: {who} gained {told.amount} ({told.rate}) and was still growing."
+
+
+def _hidden(told: Told) -> str:
+    main = told.growth.main
+    if not told.growth.leaking or told.is_all_in_the_kill or main is None or not main.is_hidden:
+        return ""
+    return "It fills memory that had been freed before: the job will grow when that is used up."
+
+
+def _pile(told: Told) -> str:
+    piles = (f for f in told.findings if f.tells(PILE) and not f.wasted)
+    pile = next(piles, None) if not told.growth.leaking else None
+    return f"But {_lower(pile.title)}." if pile is not None and pile is not told.elsewhere else ""
+
+
+def _waste(told: Told) -> str:
+    waste = next((f for f in told.findings if f.wasted), None) if not told.growth.leaking else None
+    return f"But {format_bytes(told.wasted_bytes)} are wasted: {_lower(waste.title)}." if waste is not None else ""
+
+
+def _danger_besides(told: Told) -> str:
+    if told.danger is None or not told.growth.leaking or told.is_all_in_the_kill:
+        return ""
+    return f"Also: {_lower(told.danger.title)}."
+
+
+def _signal(told: Told) -> str:
+    return f"The job was ended by signal {told.signal}." if told.signal is not None and told.kill is None else ""
+
+
+_PARTS = (_killed, _danger, _whether, _hidden, _pile, _waste, _danger_besides, _signal)
 
 
 def _is_crash(finding: Finding) -> bool:
-    return finding.kind == "crash" and finding.severity == "critical"
+    return finding.tells(CRASH) and finding.severity == "critical"
 
 
 def _is_danger(finding: Finding) -> bool:
-    return finding.kind in _NOT_ABOUT_GROWTH and not finding.bytes
+    return finding.tells(DANGER) and not finding.bytes
 
 
 def _lower(title: str) -> str:

@@ -10,12 +10,15 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from leakscope.agent.frozen import FrozenCount
+from leakscope.agent.interpreter.frozen import FrozenCount
 
 from .staging import rows, run, stage
+
+pytestmark = pytest.mark.live
 
 LEAK = """
 import sys, time
@@ -105,6 +108,7 @@ def test_a_broken_sitecustomize_fails_as_without_us(tmp_path: Path) -> None:
     assert ("theirs is broken" in done.stderr) == ("theirs is broken" in bare.stderr)
 
 
+@pytest.mark.slow
 def test_an_alarm_during_a_take_reaches_the_job(tmp_path: Path) -> None:
     """Signal handlers run between bytecodes of the main thread, ours included: what they raise is the job's."""
     text = """
@@ -152,6 +156,7 @@ print(signal.sigtimedwait([signal.SIGTERM], 2).si_signo)
     assert (done.returncode, done.stdout, done.stderr) == (0, "15\n", "")
 
 
+@pytest.mark.slow
 def test_what_grew_before_a_fork_is_not_its_own(tmp_path: Path) -> None:
     text = """
 import os, time
@@ -264,6 +269,7 @@ def test_what_is_dear_to_count_is_counted_seldom() -> None:
         gc.unfreeze()
 
 
+@pytest.mark.slow
 def test_a_main_thread_that_waits_on_is_waited_for_only_once(tmp_path: Path) -> None:
     text = """
 import threading, time
@@ -281,6 +287,7 @@ threading.main_thread()  # which now joins the other, in C, until the end
     assert len(waiting) >= 3
 
 
+@pytest.mark.slow
 def test_inventories_are_few_while_memory_stands_still_and_come_soon_when_it_grows(tmp_path: Path) -> None:
     text = """
 import time
@@ -306,6 +313,7 @@ while time.monotonic() - began < 34:
     assert [t for t in taken_s if 26 < t < 34], taken_s
 
 
+@pytest.mark.slow
 def test_a_fork_that_has_gained_much_by_itself_is_looked_into(tmp_path: Path) -> None:
     text = """
 import multiprocessing as mp, time
@@ -425,6 +433,7 @@ def test_a_missing_journal_is_no_trouble(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "fine\n", "")
 
 
+@pytest.mark.slow
 def test_when_the_recording_is_over_the_agent_stops_and_keeps_nothing(tmp_path: Path) -> None:
     text = """
 import os, shutil, sys, time
@@ -436,12 +445,13 @@ time.sleep(7)
 from _leakscope_agent import main
 agent.mark(step=1)
 links = ["/proc/self/fd/" + name for name in os.listdir("/proc/self/fd")]
-print(len(main._agent.inbox), [link for link in links if os.path.lexists(link) and ".jnl" in os.readlink(link)])
+print(len(main._agent.outbox._rows), [link for link in links if os.path.lexists(link) and ".jnl" in os.readlink(link)])
 """
     done = run(stage(tmp_path), script(tmp_path, text))
     assert (done.returncode, done.stdout, done.stderr) == (0, "0 []\n", "")
 
 
+@pytest.mark.slow
 def test_results_are_bit_identical(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     text = """
@@ -479,7 +489,13 @@ def _interpreters() -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("python", _interpreters() or [sys.executable])
+def _oldest_first() -> list[Any]:
+    """The interpreters there are; all but the first only before a release."""
+    found = _interpreters()
+    return [*found[:1], *(pytest.param(python, marks=pytest.mark.slow) for python in found[1:])]
+
+
+@pytest.mark.parametrize("python", _oldest_first() or [sys.executable])
 def test_other_versions_of_python(tmp_path: Path, python: str) -> None:
     journal = stage(tmp_path)
     done = run(journal, "-W", "error", script(tmp_path, LEAK), "5", python=python)
@@ -513,7 +529,7 @@ for _ in range(5):
 
 PENDING_UNDER_A_PROFILER = """
 import sys, threading, time
-from leakscope.agent import safepoint
+from leakscope.agent.interpreter import pending
 
 def later(): pass
 def inner():
@@ -524,7 +540,7 @@ def inner():
     done.append(1)
 
 done, seen = [], set()
-first, second = safepoint.PendingCall(inner), safepoint.PendingCall(later)
+first, second = pending.PendingCall(inner), pending.PendingCall(later)
 sys.setprofile(lambda frame, event, argument: seen.add(frame.f_code.co_name))
 first.ask()
 for _ in range(1000): later()
@@ -560,10 +576,10 @@ def test_what_closes_every_descriptor_gets_files_that_nobody_else_writes_to(tmp_
 
 PENDING_CALLS = """
 import sys
-from leakscope.agent import safepoint
+from leakscope.agent.interpreter import pending
 
 calls = []
-call = safepoint.PendingCall(lambda: calls.append(1))
+call = pending.PendingCall(lambda: calls.append(1))
 def once():
     asked = call.ask()
     for _ in range(50): pass

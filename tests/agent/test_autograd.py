@@ -11,8 +11,11 @@ from typing import Any
 
 import pytest
 
-from leakscope.agent import autograd, heap, names, pause
+from leakscope.agent.interpreter import names
 from leakscope.agent.probes import orphans
+from leakscope.agent.taking import pause
+from leakscope.agent.torch import autograd
+from leakscope.agent.walking import heap
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
@@ -20,7 +23,8 @@ pytestmark = pytest.mark.torch
 LETS_GO_OF_A_CHAIN = """
 import gc, sys, threading, time
 import torch
-from leakscope.agent import autograd, heap
+from leakscope.agent.torch import autograd
+from leakscope.agent.walking import heap
 
 def known():
     gc.disable()
@@ -49,6 +53,7 @@ thread.join()
 """
 
 
+@pytest.mark.live
 @pytest.mark.parametrize("stack_bytes", [[], [str(512 * 1024)]], ids=["usual-stack", "small-stack"])
 def test_a_long_graph_that_was_looked_at_often_can_be_let_go(stack_bytes: list[str]) -> None:
     command = [sys.executable, "-c", LETS_GO_OF_A_CHAIN, *stack_bytes]

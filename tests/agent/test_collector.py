@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from leakscope.agent import collector
+from leakscope.agent.interpreter import collector
 
 MADE = 20 * max(gc.get_threshold()[0], 100)
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from leakscope.agent import cuda
+from leakscope.agent.torch import cuda
 from leakscope.schema import TABLES
 
 GIB = 1 << 30
@@ -273,12 +273,13 @@ class FakeBatch:
     """Something large in the frame that ran out."""
 
 
+@pytest.mark.live
 @pytest.mark.torch
 def test_beside_the_real_torch_cuda_stays_untouched() -> None:
     pytest.importorskip("torch")
     script = """
         import torch, sys
-        from leakscope.agent import cuda
+        from leakscope.agent.torch import cuda
         assert cuda.rows(1) == [] and cuda.rows_if_due(1) == [] and cuda.device_row(0, 1) is None
         assert cuda.attach_oom_observer(print) is None
         assert not torch.cuda.is_initialized()

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from leakscope.agent.memory import rss_bytes
+from leakscope.agent.native.memory import rss_bytes
 
 from .staging import rows, run, stage
 
 MiB = 2**20
 BEGIN = """
 import gc, json, os, sys
-from leakscope.agent import experiments
+from leakscope.agent.life import experiments
 gc.disable()
 """
 # Blocks below malloc's limit for mappings of their own, every 50th kept: the rest is free, and resident.
@@ -43,7 +43,7 @@ def tried(program: str, arguments: str = "asked=True") -> list[dict[str, Any]]:
     return found
 
 
-pytestmark = pytest.mark.skipif(rss_bytes() is None, reason="reads /proc")
+pytestmark = [pytest.mark.live, pytest.mark.skipif(rss_bytes() is None, reason="reads /proc")]
 
 
 def test_a_trim_gives_back_what_lay_free_inside_malloc() -> None:

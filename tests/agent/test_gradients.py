@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from leakscope.agent import gradients
+from leakscope.agent.torch import gradients
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from leakscope.agent import heap
-from leakscope.agent.names import ids_of
+from leakscope.agent.interpreter.names import ids_of
+from leakscope.agent.walking import heap
 
 
 class _Sensitive(type):

@@ -14,6 +14,8 @@ from leakscope.faults import agent_in_crash
 
 from .staging import rows, run, stage
 
+pytestmark = pytest.mark.live
+
 DIVIDES = "def work(x):\n    return 1 / x\n"
 SEGFAULTS = "import ctypes\ndef deep():\n    ctypes.string_at(0)\ndeep()\n"
 JVM = """
@@ -146,8 +148,8 @@ def test_where_our_own_fault_came_is_kept(tmp_path: Path, waits: str) -> None:
 import ctypes, sys
 from time import sleep
 main = sys.modules["_leakscope_agent"]._kept[0]
-main.safepoint.PATIENCE_S = 0.1
-main.peak.heap.sweep = lambda *_: ctypes.string_at(0)
+main.taker.PATIENCE_S = 0.1
+main.taker.peak.heap.sweep = lambda *_: ctypes.string_at(0)
 while True: {waits}
 """
     journal = stage(tmp_path)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from leakscope.agent import loaders
+from leakscope.agent.torch import loaders
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch

@@ -10,7 +10,7 @@ from collections import Counter
 
 import pytest
 
-from leakscope.agent import allocators, native
+from leakscope.agent.native import allocators, growth_stacks
 
 KiB = 1024
 libc = ctypes.CDLL(None)
@@ -41,14 +41,14 @@ def give_back(stop, addresses):
 
 @pytest.fixture(autouse=True)
 def look_at_every_tick(monkeypatch):
-    monkeypatch.setattr(native, "COST_FACTOR", 0)
-    monkeypatch.setattr(native, "STRETCH", 0)
+    monkeypatch.setattr(growth_stacks, "COST_FACTOR", 0)
+    monkeypatch.setattr(growth_stacks, "STRETCH", 0)
 
 
 def watched(function, is_enough):
     """{(function, line): bytes} of what ``function`` was seen to do on the main thread, as in a job."""
     stop, addresses = threading.Event(), []
-    stacks = native.GrowthStacks()
+    stacks = growth_stacks.GrowthStacks()
     seen = Counter()
 
     def watch():
@@ -83,12 +83,12 @@ def test_the_line_that_asks_for_memory_is_seen():
 
 
 def test_what_the_agent_runs_on_the_main_thread_is_no_part_of_a_stack(monkeypatch):
-    monkeypatch.setattr(native, "HAND_OVER_S", 60)
-    stacks, seen = native.GrowthStacks(), []
+    monkeypatch.setattr(growth_stacks, "HAND_OVER_S", 60)
+    stacks, seen = growth_stacks.GrowthStacks(), []
 
     def look():
         stacks._working.acquire()  # the main thread is in the agent's code, and waits
-        seen.append(native._places()[threading.main_thread().ident][0])
+        seen.append(growth_stacks._places()[threading.main_thread().ident][0])
         stacks._nobody.release()
 
     watcher = threading.Thread(target=look)
@@ -109,7 +109,7 @@ def test_the_switch_interval_is_as_it_was():
 
 
 def test_it_stops_at_once_when_the_agent_has_to_stop():
-    stacks = native.GrowthStacks()
+    stacks = growth_stacks.GrowthStacks()
     wake = _thread.allocate_lock()  # not acquired: as if the agent had been told to stop
     stacks._in_use, stacks._was_rising = 0, True
     stacks.tick(wake)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from leakscope.agent import native_window
+from leakscope.agent.native import native_window
 
 ROOT = Path(__file__).parents[2]
 
@@ -100,12 +100,13 @@ def test_where_memray_is_missing_it_says_so(window, monkeypatch):
     assert "not installed" in window.notes[0]
 
 
+@pytest.mark.live
 def test_a_window_opened_on_another_thread_lets_the_program_end(tmp_path: Path) -> None:
     """The agent's thread outlives the program's last line; nobody must wait for it then."""
     program = """
 import _thread, sys
 assert "threading" not in sys.modules, "the program itself has no use for it"
-from leakscope.agent import native_window
+from leakscope.agent.native import native_window
 
 window = native_window.NativeWindow(sys.argv[1], lambda kind, text: None)
 opened, never = _thread.allocate_lock(), _thread.allocate_lock()

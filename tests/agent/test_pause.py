@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from leakscope.agent import pause, take
+from leakscope.agent.taking import pause, take
 
 from .staging import rows, run, stage
+
+pytestmark = pytest.mark.live
 
 # Says how long it stood still at most, while nothing of its own kept it from going on.
 SERVICE = """
@@ -45,6 +47,7 @@ def last_before_exit(found: dict[str, list[dict[str, object]]]) -> dict[str, obj
     return [take for take in found["takes"] if take["safe_point"] != "exit"][-1]
 
 
+@pytest.mark.slow
 def test_a_million_objects_are_not_swept_and_it_is_said(tmp_path: Path) -> None:
     longest_s, found = taken(tmp_path, "1000000")
     assert longest_s < pause.PLAIN_S
@@ -56,18 +59,21 @@ def test_a_million_objects_are_not_swept_and_it_is_said(tmp_path: Path) -> None:
     assert [round(float(str(row["length"]))) for row in held] == [1_000_000]
 
 
+@pytest.mark.slow
 def test_as_it_ends_nobody_waits_and_all_are_swept(tmp_path: Path) -> None:
     _, found = taken(tmp_path, "1000000")
     (last,) = [take for take in found["takes"] if take["safe_point"] == "exit"]
     assert float(str(last["gc_object_count"])) > 1_000_000
 
 
+@pytest.mark.slow
 def test_who_allows_more_gets_the_sweep(tmp_path: Path) -> None:
     _, found = taken(tmp_path, "1000000", max_pause_s=5.0)
     assert float(str(last_before_exit(found)["gc_object_count"])) > 1_000_000
     assert "reduced-take" not in {note["note"] for note in found["agent_notes"]}
 
 
+@pytest.mark.slow
 def test_frozen_objects_are_not_counted_where_that_takes_too_long(tmp_path: Path) -> None:
     longest_s, found = taken(tmp_path, "1000000", "frozen", max_pause_s=0.02)
     assert longest_s < 0.02
@@ -90,7 +96,7 @@ def said_by(program: str, **environment: str) -> list[str]:
     """Whether a sweep is allowed within 100 ms where ``program`` has run, and whether objects were counted for that."""
     program += """
 import sys
-from leakscope.agent import pause, take
+from leakscope.agent.taking import pause, take
 pauses = pause.Pauses(0.1)
 pauses.begin(pauses.limit())
 print(pauses.allows_sweep())
@@ -103,7 +109,7 @@ print("counted" if pauses.tracked_at_most() < sys.getallocatedblocks() / 2 else 
 def test_growth_since_the_last_sweep_is_known_before_the_next() -> None:
     program = """
 import gc
-from leakscope.agent import pause, take
+from leakscope.agent.taking import pause, take
 pauses = pause.Pauses(0.02)
 def allows():
     pauses.begin(pauses.limit())

@@ -52,6 +52,7 @@ def test_training_evaluation_and_saving_are_told_apart(tmp_path: Path) -> None:
     assert found["start-up"]["gained_bytes"] > 50 * MiB
 
 
+@pytest.mark.slow
 def test_freezing_part_of_a_model_is_no_evaluation(tmp_path: Path) -> None:
     script = """
 import torch

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leakscope.agent import openers, sketch
-from leakscope.agent import walk as w
 from leakscope.agent.probes import data_forms
+from leakscope.agent.torch.tensor_openers import Tensors
+from leakscope.agent.walking import openers, sketch
+from leakscope.agent.walking import walk as w
 
 COUNT = 2000
 WORDS = ["".join(random.Random(i).choices("abcdefghij", k=2 + i % 7)) for i in range(3000)]
@@ -210,7 +211,7 @@ def test_nothing_of_the_job_runs_and_nothing_is_kept() -> None:
 
 def test_the_walk_leads_to_large_ones_only_and_lets_go_of_them() -> None:
     large, small = formatted(records(20_000)), formatted(records(1500))
-    walk = w.Walk(time.perf_counter() + 30)
+    walk = w.Walk(time.perf_counter() + 30, Tensors())
     walk.root("module", "large", openers.GLOBAL, large, None)
     walk.root("module", "small", openers.GLOBAL, small, None)
     walk.run()

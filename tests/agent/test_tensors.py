@@ -17,7 +17,9 @@ MiB = 1024 * 1024
 SETUP = """
 import json, torch
 from torch import nn
-from leakscope.agent import peak, sentinels, take, tensors
+from leakscope.agent.life import sentinels
+from leakscope.agent.taking import peak, take
+from leakscope.agent.torch import tensors
 import _thread
 
 def in_use():

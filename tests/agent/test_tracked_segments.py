@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from .staging import rows, run, stage
+
+pytestmark = pytest.mark.live
 
 PROGRAM = """
 import glob, sys, time

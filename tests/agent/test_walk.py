@@ -24,9 +24,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from leakscope.agent import beyond, doors, names, openers, reading, roots, take
-from leakscope.agent import walk as w
-from leakscope.agent.sampling import VISIT_ALL
+from leakscope.agent.interpreter import doors, names, reading
+from leakscope.agent.taking import take
+from leakscope.agent.torch.tensor_openers import Tensors
+from leakscope.agent.walking import beyond, openers, roots
+from leakscope.agent.walking import walk as w
+from leakscope.agent.walking.sampling import VISIT_ALL
 
 
 def census() -> names.ByClass:
@@ -38,7 +41,7 @@ def census() -> names.ByClass:
 
 def walked(**held: Any) -> dict[str, w.Node]:
     """Nodes by path after a walk from named roots."""
-    walk = w.Walk(time.perf_counter() + 30)
+    walk = w.Walk(time.perf_counter() + 30, Tensors())
     walk.running = roots.running_frames()
     for name, obj in held.items():
         walk.root("module", name, openers.GLOBAL, obj, (name, "test", "test", __file__, 1, True))
@@ -153,11 +156,12 @@ MADE = {
 }
 
 
+@pytest.mark.live
 @pytest.mark.parametrize("made", MADE.values(), ids=MADE)
 def test_what_is_made_as_the_program_runs_weighs_what_it_takes(made: str) -> None:
     text = f"""
 import dataclasses
-from leakscope.agent.memory import rss_bytes
+from leakscope.agent.native.memory import rss_bytes
 from tests.agent.test_walk import walked
 TEXT = "\\n".join(f"def rule_{{n}}(a, b):\\n    return (a + {{n}}.5) * b if a > {{n}} else b" for n in range(40))
 space, CODE = {{}}, compile(TEXT, "<rules>", "exec")
@@ -466,7 +470,7 @@ def test_nothing_is_kept_alive() -> None:
         local = Kept()
         reference = weakref.ref(local)
         frame = sys._getframe()
-        walk = w.Walk(time.perf_counter() + 5)
+        walk = w.Walk(time.perf_counter() + 5, Tensors())
         for name, value in reading.frame_locals(frame):
             walk.root("frame", name, openers.LOCAL, value, None)
         walk.run()
@@ -489,7 +493,7 @@ def test_a_frame_whose_locals_the_job_holds_is_left_alone() -> None:
 
 def test_the_deadline_cuts_the_walk_and_says_so() -> None:
     objects = [[[i, j] for j in range(50)] for i in range(200)]
-    walk = w.Walk(0.0)
+    walk = w.Walk(0.0, Tensors())
     walk.root("module", "objects", openers.GLOBAL, objects, None)
     walk.run()
     assert walk.truncated
@@ -502,7 +506,7 @@ def test_a_closure_of_another_module_is_held_by_who_keeps_it(tmp_path, monkeypat
     keeper = importlib.import_module("keeper")
     monkeypatch.setitem(sys.modules, "keeper", keeper)  # and gone afterwards
     monkeypatch.setitem(sys.modules, "services", keeper.services)
-    walk = w.Walk(time.perf_counter() + 30)
+    walk = w.Walk(time.perf_counter() + 30, Tensors())
     roots.feed(walk, threading.get_ident(), None, [], {})
     walk.finish(census())
     (held,) = [node for node in walk.nodes if node.path().startswith("keeper.count") and node.length == 5_000]
@@ -510,7 +514,7 @@ def test_a_closure_of_another_module_is_held_by_who_keeps_it(tmp_path, monkeypat
 
 
 def test_a_process_whose_only_thread_is_the_agents_has_no_frames(monkeypatch: pytest.MonkeyPatch) -> None:
-    walk = w.Walk(time.perf_counter() + 30)
+    walk = w.Walk(time.perf_counter() + 30, Tensors())
     monkeypatch.setattr(doors, "current_frames", lambda: {threading.get_ident(): sys._getframe()})  # pytest's has more
     assert roots._frames(walk, None, threading.get_ident()) == ({}, [])
 
@@ -522,7 +526,7 @@ def test_open_figures_are_found_in_matplotlib_and_weighed_with_their_pixels() ->
     try:
         for _ in range(3):
             pyplot.figure(figsize=(5, 4), dpi=100).canvas.draw()
-        walk = w.Walk(time.perf_counter() + 30)
+        walk = w.Walk(time.perf_counter() + 30, Tensors())
         roots.feed(walk, None, threading.get_ident(), [], {})
         walk.finish(names.ByClass())
     finally:

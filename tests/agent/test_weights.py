@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from leakscope.agent import weights
+from leakscope.agent.torch import weights
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch

@@ -9,7 +9,6 @@ import pytest
 
 import leakscope.analyzers as analyzers
 from leakscope import analyze
-from leakscope.analyzers import KINDS
 from leakscope.errors import BadInput
 from leakscope.findings import Finding, Subject
 from tests.builders import RecordingBuilder
@@ -20,7 +19,7 @@ from .leaks import PID, MiB, sentinels, trainer
 def add_analyzer(monkeypatch, name, findings, needs=(), **constants):
     """Put a module beside the real analyzers, as a file in the folder would."""
     module = types.ModuleType(f"leakscope.analyzers.{name}")
-    module.NEEDS, module.findings = needs, findings
+    module.NEEDS, module.TELLS, module.AFTER, module.findings = needs, (), (), findings
     vars(module).update(constants)
     monkeypatch.setitem(sys.modules, module.__name__, module)
     listed = [types.SimpleNamespace(name=name)]
@@ -114,12 +113,6 @@ def test_unknown_names_are_refused_in_one_line(tmp_path):
         analyze(recording, only=["leaks"])
     with pytest.raises(BadInput, match="there is no threshold 'speed'"):
         analyze(recording, thresholds={"speed": 3})
-
-
-def test_kinds_without_an_analyzer_are_named_once(tmp_path):
-    skipped = [s for s in analyze(trainer(tmp_path).open()).skipped if s.kind == "others"]
-    assert len(skipped) <= 1
-    assert "unexplained-growth" in KINDS
 
 
 def test_what_recording_cost(tmp_path):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from leakscope import analyze
-from leakscope.agent import sketch
+from leakscope.agent.walking import sketch
 
 from .leaks import PID, MiB, trainer
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from leakscope import analyze
-from leakscope.agent.weights import fingerprint
+from leakscope.agent.torch.weights import fingerprint
 
 from .leaks import PID, trainer
 

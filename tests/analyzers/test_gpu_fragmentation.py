@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leakscope import analyze
-from leakscope.agent.cuda import oom_text
+from leakscope.agent.torch.cuda import oom_text
 from leakscope.facts.accounts.gpu import all_ooms
 
 from .gpus import PID, TOTAL, GiB, MiB, flat, runs_out, trainer

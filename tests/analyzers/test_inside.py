@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from leakscope import analyze
-from leakscope.agent import address_space
+from leakscope.agent.native import address_space
 from leakscope.facts.processes import inside as _inside
 from tests.builders import RecordingBuilder
 

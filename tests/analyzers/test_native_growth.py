@@ -6,6 +6,7 @@ import pytest
 
 from leakscope import analyze
 from leakscope.analyzers.native_growth import findings as look
+from leakscope.facts.case import Case
 from leakscope.findings import Finding, RuledOut, Subject
 from tests.builders import RecordingBuilder
 
@@ -129,7 +130,7 @@ def test_without_a_look_it_is_native_all_the_same_but_less_sure(tmp_path):
 def test_it_yields_to_findings_that_explain_half_of_the_growth(tmp_path):
     recording = seen(leaking(tmp_path), 5).open()
     held = Finding("retained-objects", "t", "critical", 0.9, 120 * MiB, Subject(pid=PID))
-    (ruled_out,) = look(recording, so_far=[held])
+    (ruled_out,) = look(Case(recording), so_far=[held])
     assert isinstance(ruled_out, RuledOut)
 
 

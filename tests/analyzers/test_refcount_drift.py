@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from leakscope import analyze
-from leakscope.agent import sentinels as agent_sentinels
+from leakscope.agent.life import sentinels as agent_sentinels
 from tests.builders import RecordingBuilder
 
 from .leaks import LEAK_BYTES_PER_S, PID, MiB, trainer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from leakscope import analyze
 from leakscope.analyzers.unexplained_growth import findings as look
+from leakscope.facts.case import Case
 from leakscope.findings import Finding, RuledOut, Subject
 
 from .leaks import PID, MiB, sentinels, trainer
@@ -60,11 +61,11 @@ def test_it_yields_to_findings_that_explain_half_of_the_growth(tmp_path):
     def named(bytes, wasted=False):
         return Finding("retained-objects", "t", "critical", 0.9, bytes, Subject(), wasted=wasted)
 
-    (ruled_out,) = look(recording, so_far=[named(90 * MiB)])
+    (ruled_out,) = look(Case(recording), so_far=[named(90 * MiB)])
     assert isinstance(ruled_out, RuledOut)
-    (little,) = look(recording, so_far=[named(20 * MiB)])
+    (little,) = look(Case(recording), so_far=[named(20 * MiB)])
     assert isinstance(little, Finding) and little.bytes < 160 * MiB
-    (wasted,) = look(recording, so_far=[named(500 * MiB, wasted=True)])
+    (wasted,) = look(Case(recording), so_far=[named(500 * MiB, wasted=True)])
     assert isinstance(wasted, Finding)
 
 
@@ -75,5 +76,7 @@ def test_silent_where_nothing_grows(tmp_path):
 
 def test_it_says_what_the_ledger_lacks(tmp_path):
     recording = trainer(tmp_path).open()
-    (ruled_out,) = look(recording, so_far=[Finding("retained-objects", "t", "critical", 0.9, 150 * MiB, Subject())])
+    (ruled_out,) = look(
+        Case(recording), so_far=[Finding("retained-objects", "t", "critical", 0.9, 150 * MiB, Subject())]
+    )
     assert "stand in no account" in ruled_out.reason and "--agent off" in ruled_out.reason

@@ -136,6 +136,7 @@ def test_narrow_terminals_get_a_figure_a_line(monkeypatch):
     assert "    before  +512 KiB (500 to 520 KiB)" in lines
 
 
+@pytest.mark.live
 @needs_chromium
 @pytest.mark.parametrize("comparison", [BETTER, NOTHING, hostile()], ids=["full", "empty", "hostile"])
 def test_the_browser_has_nothing_to_complain_about(tmp_path, comparison):
@@ -144,6 +145,7 @@ def test_the_browser_has_nothing_to_complain_about(tmp_path, comparison):
     assert ("<canvas" in dom) == (comparison.overlay is not None)
 
 
+@pytest.mark.live
 @needs_chromium
 def test_the_keyboard_reads_out_both_runs(tmp_path):
     seen = ask(
@@ -164,6 +166,7 @@ def test_the_keyboard_reads_out_both_runs(tmp_path):
     assert seen["values"] == ["350 MiB", "ended"]
 
 
+@pytest.mark.live
 @needs_chromium
 @pytest.mark.parametrize("width", [390, 1280])
 def test_nothing_is_wider_than_the_window(tmp_path, width):

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
-LONGER_SECONDS = "20"
 SECONDS = "12.2"  # shorter than about 11 s a leak cannot be told from a slow start
 LONGEST_S = 120
 
@@ -87,6 +86,11 @@ def named(finding: dict[str, Any], place: Place, program: Path) -> Place:
     """What a finding named, as far as ``place`` asks for it."""
     subject = finding["subject"]
     line_text = None
-    if place.line_text is not None and subject["file"] == str(program) and subject["line"]:
+    if place.line_text is not None and subject["line"] and _is_same_file(subject["file"], program):
         line_text = program.read_text().splitlines()[subject["line"] - 1].strip()
     return Place(finding["kind"], subject["variable"] if place.variable is not None else None, line_text)
+
+
+def _is_same_file(recorded: str | None, program: Path) -> bool:
+    """The recording may be made of a copy."""
+    return recorded is not None and Path(recorded).parts[-2:] == program.parts[-2:]

@@ -22,7 +22,7 @@ TRUTH = Place("retained-objects", "SESSIONS", "SESSIONS[key] = Session(user)")
 VICTIMS = {"job": ["job"], "recorder": ["recorder"], "both": ["recorder", "job"]}
 PATIENCE_S = 20
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.live
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def kill_at(instant_s: float, recorded, victims: str):
 
 
 @pytest.mark.parametrize("victims", VICTIMS)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 3))])
 def test_the_file_opens_at_any_instant(recorded, victims, seed):
     output = kill_at(random.Random(seed).random() * 3, recorded, victims)
     assert set(pd.read_parquet(output).columns) == set(schema.columns())
@@ -87,6 +87,7 @@ def test_the_file_opens_at_any_instant(recorded, victims, seed):
     assert report(output)["verdict"]["leaking"] is None, "nobody can tell after so few seconds"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("victims", VICTIMS)
 def test_the_culprit_is_named_after_two_inventories(recorded, victims):
     output = kill_at(17 + random.Random(victims).random() * 2, recorded, victims)
@@ -98,6 +99,7 @@ def test_the_culprit_is_named_after_two_inventories(recorded, victims):
     assert named(result["findings"][0], TRUTH, PROGRAM) == TRUTH
 
 
+@pytest.mark.slow
 def test_the_job_goes_on_without_its_recorder(recorded):
     _, processes = recorded
     kill_at(1.0, recorded, "recorder")

@@ -16,7 +16,7 @@ import pytest
 
 from .programs import LONGEST_S, record_command, report
 
-pytestmark = pytest.mark.oom_real
+pytestmark = [pytest.mark.live, pytest.mark.oom_real]
 
 MiB = 1 << 20
 LEAK = """
@@ -128,6 +128,7 @@ def record(cgroup: Cgroup, folder: Path, program: str, limit_bytes: int) -> tupl
     return done.returncode, report(output)
 
 
+@pytest.mark.slow
 @pytest.mark.slow
 def test_a_leak_is_named_as_what_filled_the_process_that_was_killed(cgroup: Cgroup, tmp_path: Path) -> None:
     status, result = record(cgroup, tmp_path, LEAK, 250 * MiB)

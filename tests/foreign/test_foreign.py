@@ -97,6 +97,7 @@ def write(python: Path, text: str) -> None:
     next((python.parents[1] / "lib").glob("python3*/site-packages")).joinpath("test_it.py").write_text(text)
 
 
+@pytest.mark.live
 @pytest.mark.slow
 def test_what_a_recording_changes_is_found_and_named(python):
     write(python, HARMED.format(hangs=False))
@@ -107,6 +108,7 @@ def test_what_a_recording_changes_is_found_and_named(python):
     assert {d["verdict"] for d in row["differences"]} == {ALWAYS}
 
 
+@pytest.mark.live
 @pytest.mark.slow
 def test_a_recorded_run_that_hangs_is_ended_and_said(python, monkeypatch):
     monkeypatch.setattr("tests.foreign.examine.GRACE_S", 3.0)
@@ -145,6 +147,7 @@ def test_only_a_plain_exit_status_is_left_to_the_test_it_follows_from(tmp_path, 
     assert [difference["test"] for difference in one["differences"]] == said
 
 
+@pytest.mark.live
 @pytest.mark.slow
 def test_one_that_is_asked_to_stop_begins_no_further_run(tmp_path):
     results = tmp_path / "results.jsonl"
@@ -161,6 +164,7 @@ def test_one_that_is_asked_to_stop_begins_no_further_run(tmp_path):
     assert not results.exists()
 
 
+@pytest.mark.live
 @pytest.mark.slow
 def test_a_stopped_run_goes_on_where_it_was(tmp_path):
     command = [sys.executable, "-m", "tests.foreign", "cpython", "--python", sys.executable, "--only", "test_keyword"]

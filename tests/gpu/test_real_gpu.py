@@ -19,6 +19,7 @@ from leakscope.storage import Recording, open_recording
 
 torch = pytest.importorskip("torch")
 pytestmark = [
+    pytest.mark.live,
     pytest.mark.gpu,
     pytest.mark.torch,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),

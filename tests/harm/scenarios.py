@@ -40,17 +40,17 @@ def take(safe_point: str = "pending-call") -> None:
     """An inventory here and now on this thread; nothing without the agent."""
     module = sys.modules.get("_leakscope_agent")
     if module is not None:
-        agent = module.main._agent
-        agent.wanted = "pressure"
-        agent._take(safe_point)
+        taker = module.main._agent.taker
+        taker.wanted = "pressure"
+        taker.take(safe_point)
 
 
 def take_at_next_step() -> None:
     """An inventory in the hook of the next optimizer step, where a training program has it."""
     module = sys.modules.get("_leakscope_agent")
     if module is not None:
-        agent = module.main._agent
-        agent.wanted, agent.wanted_at = "pressure", time.monotonic()  # or it has waited too long, and is made at once
+        taker = module.main._agent.taker
+        taker.wanted, taker.wanted_at = "pressure", time.monotonic()  # or it has waited too long, and is made at once
 
 
 def digest(data: bytes) -> str:

@@ -140,7 +140,7 @@ HALF_MADE = [
     of("half-gone", "half_gone"),
     of("running-generators", "running_generators"),
     of("thrown-into", "thrown_into"),
-    of("thrown-into-monitored", "thrown_monitored", traced=AT_TIMES, since=(3, 12)),
+    of("thrown-into-monitored", "thrown_into", "monitored", traced=AT_TIMES, since=(3, 12)),
     of("sub-interpreters", "sub_interpreters", "own", needs=SUB_INTERPRETERS),
     of("sub-interpreters-often", "sub_interpreters", "often", needs=SUB_INTERPRETERS, must_look=False),
     of("sub-interpreters-legacy", "sub_interpreters", "legacy", needs=SUB_INTERPRETERS),
@@ -209,6 +209,7 @@ def skip_unless_it_fits(attack: Attack, python: Interpreter) -> None:
 def looked_when_it_might(attack: Attack, snapshots: Snapshots) -> None:
     """Otherwise nothing is proved; or the tracer was looked at, and the note is missing that says so."""
     if attack.traced == NEVER:
+        assert not snapshots.notes
         assert snapshots.taken >= 2 or not attack.must_look
         return
     if attack.traced == AT_TIMES and snapshots.taken:

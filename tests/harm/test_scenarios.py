@@ -21,7 +21,7 @@ pytest.importorskip("torch")
 
 from . import scenarios
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
 PROGRAM = str(Path(scenarios.__file__))
 COMPILED = ["compiled"]
 OTHERS = [name for name in scenarios.SCENARIOS if name not in COMPILED]

@@ -67,6 +67,7 @@ def in_a_fresh_process(function: Callable[[], dict[str, float]]) -> dict[str, fl
     return logged
 
 
+@pytest.mark.live
 def test_growth_is_counted_from_the_end_of_the_first_step_and_per_step() -> None:
     logged = in_a_fresh_process(grows_by_a_mib_a_step)
     assert logged["memory/growth_bytes"] == pytest.approx(39 * MiB, abs=8 * MiB)
@@ -74,6 +75,7 @@ def test_growth_is_counted_from_the_end_of_the_first_step_and_per_step() -> None
     assert logged["memory/rss_bytes"] > logged["memory/growth_bytes"]
 
 
+@pytest.mark.live
 def test_a_warm_up_drops_out_of_the_growth_per_step() -> None:
     logged = in_a_fresh_process(grows_once)
     assert logged["memory/growth_bytes"] > 50 * MiB

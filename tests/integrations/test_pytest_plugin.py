@@ -207,6 +207,7 @@ def test_the_mark_is_registered(pytester):
     result.stdout.fnmatch_lines(["@pytest.mark.limit_growth(*"])
 
 
+@pytest.mark.live
 def test_users_of_pytest_who_do_not_use_it_pay_no_import():
     script = (
         "import sys, pytest; known = set(sys.modules); import leakscope.pytest_plugin; print(*{*sys.modules} - known)"

@@ -24,7 +24,7 @@ def test_a_program_and_its_truth_belong_together(program: Program):
     assert "sys.argv" in source or "argparse" in source, "it takes the seconds to run as its first argument"
     truth = json.loads(program.path.with_name("truth.json").read_text())
     assert truth.keys() <= FIELDS
-    assert {place.kind for place in program.places} | set(program.kinds) <= set(analyzers.KINDS)
+    assert {place.kind for place in program.places} | set(program.kinds) <= set(analyzers.names())
     for place in program.places:
         if place.line_text is not None:
             assert [text.strip() for text in source.splitlines()].count(place.line_text) == 1, place.line_text

@@ -16,6 +16,8 @@ import pytest
 
 from leakscope import oom
 
+pytestmark = pytest.mark.live
+
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "oom-logs"
 CONTROLLER = Path("/sys/fs/cgroup/memory")  # cgroup v1: there a test can make its own without touching others
 

@@ -6,7 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from .runs import TIMEOUT_S, environment, record_command
+
+pytestmark = pytest.mark.live
 
 # The most it can get after a while; at the start the agent's thread has not asked for anything.
 MOST = """

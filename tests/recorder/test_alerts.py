@@ -199,6 +199,7 @@ def sample_until(sampler: Sampler, condition: Callable[[], bool]) -> None:
     until(look)
 
 
+@pytest.mark.live
 def test_a_command_gets_the_alert_and_is_not_part_of_the_job(
     hungry: subprocess.Popen[bytes], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -224,6 +225,7 @@ def test_a_command_gets_the_alert_and_is_not_part_of_the_job(
     assert "said rss>50MB" in errors + said
 
 
+@pytest.mark.live
 def test_a_quiet_recording_says_nothing(
     hungry: subprocess.Popen[bytes], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -236,6 +238,7 @@ def test_a_quiet_recording_says_nothing(
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.live
 def test_a_command_that_hangs_holds_up_nothing_and_is_not_started_twice(
     hungry: subprocess.Popen[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -277,6 +280,7 @@ def run_helper(order: dict[str, Any], prelude: str = "") -> tuple[int, str]:
 ALERT = {"host": "node7", "rule": "oom", "text": "oom: the kernel's OOM killer ended a process", "value": 1}
 
 
+@pytest.mark.live
 def test_a_command_is_ended_with_all_it_started(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     command = f"sleep 99 & echo $! > {pids}; sleep 99"
@@ -317,6 +321,7 @@ def server() -> Iterator[Any]:
     running.server_close()
 
 
+@pytest.mark.live
 def test_a_webhook_gets_the_alert_while_sampling_goes_on(
     hungry: subprocess.Popen[bytes], tmp_path: Path, server: Any
 ) -> None:
@@ -331,6 +336,7 @@ def test_a_webhook_gets_the_alert_while_sampling_goes_on(
         assert b"SECRET" not in file.read_bytes()
 
 
+@pytest.mark.live
 @pytest.mark.parametrize(
     ("answers", "attempts", "error"),
     [([500, 429], 3, ""), ([503] * 3, 3, "HTTP 503"), ([404], 1, "HTTP 404"), ([302], 1, "HTTP 302")],
@@ -345,6 +351,7 @@ def test_a_webhook_is_tried_again_where_that_makes_sense(
     assert errors == (expected if error else "")
 
 
+@pytest.mark.live
 def test_a_webhook_that_is_not_there_ends_in_one_line_and_the_command_runs(tmp_path: Path, server: Any) -> None:
     urls = ["http://127.0.0.1:1/SECRET", server.url]
     code, errors = run_helper({"alert": ALERT, "command": f"touch {tmp_path}/ran", "webhooks": urls})
@@ -370,6 +377,7 @@ def test_bodies_are_those_the_host_understands(host: str, body: dict[str, Any] |
     assert delivery.body(host, alert) == (body or alert)
 
 
+@pytest.mark.live
 def test_a_login_in_the_address_is_used_and_never_shown(server: Any) -> None:
     url = server.url.replace("//", "//robot:pa%20ss@")
     assert run_helper({"alert": ALERT, "command": None, "webhooks": [url]}) == (0, "")
@@ -379,6 +387,7 @@ def test_a_login_in_the_address_is_used_and_never_shown(server: Any) -> None:
     assert errors == "leakscope: the webhook at 127.0.0.1 did not take the alert: HTTP 404\n"
 
 
+@pytest.mark.live
 def test_who_reads_stderr_waits_for_the_job_and_not_for_what_an_alert_started(tmp_path: Path) -> None:
     """``leakscope record ... 2>&1 | tee log``, and a descriptor that the shell opened."""
     pid_file = tmp_path / "pid"
@@ -400,6 +409,7 @@ def test_who_reads_stderr_waits_for_the_job_and_not_for_what_an_alert_started(tm
         os.killpg(int(pid_file.read_text()), signal.SIGKILL)
 
 
+@pytest.mark.live
 def test_an_alert_for_which_there_is_no_room_is_recorded_and_not_delivered(
     hungry: subprocess.Popen[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

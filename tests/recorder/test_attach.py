@@ -24,6 +24,8 @@ from ..agent.staging import rows as agent_rows
 from ..agent.staging import stage
 from .runs import PYTHON, TIMEOUT_S, environment, is_running, record, record_command, rows, until
 
+pytestmark = pytest.mark.live
+
 # Says that it is ready, starts a child, holds what it is told to hold, and ends when its stdin does.
 JOB = """
 import subprocess, sys

@@ -11,6 +11,8 @@ import pytest
 
 from .runs import PYTHON, ROOT, environment, record, record_command, rows
 
+pytestmark = pytest.mark.live
+
 
 @pytest.mark.parametrize(
     ("program", "status"),

@@ -18,6 +18,8 @@ from leakscope.recorder.exits import Exits
 
 from .runs import PYTHON, record, rows, until
 
+pytestmark = pytest.mark.live
+
 WORKERS = """
 import os, signal, time
 for ending in (signal.SIGKILL, signal.SIGTERM, 0, 7):

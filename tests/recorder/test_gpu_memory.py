@@ -19,6 +19,8 @@ from leakscope.recorder.sources import gpu_memory
 from leakscope.recorder.tree import Process, Tree
 from leakscope.schema import TABLES
 
+pytestmark = pytest.mark.live
+
 GIB = 1 << 30
 OURS = os.getpid()
 OTHERS = 1

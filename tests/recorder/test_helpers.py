@@ -19,6 +19,8 @@ from leakscope.recorder.sources import cgroup_memory
 
 from .runs import TIMEOUT_S, environment
 
+pytestmark = pytest.mark.live
+
 MiB = 1 << 20
 OWN = proc.cgroup("self") or "/"
 

@@ -52,6 +52,7 @@ def test_a_record_of_the_kernel() -> None:
     assert list(lines_of(b"6,5,2000000,-;na\\xc3\\xafve")) == [Line(2.0, "naïve")]
 
 
+@pytest.mark.live
 @pytest.mark.parametrize("record", [b"11,503,1348045010,-;" + KILL.encode(), b"", b"text", b"a,b,c;text", b"3,5;x"])
 def test_what_a_program_wrote_or_what_is_no_record_is_not_the_kernels(record: bytes) -> None:
     assert list(lines_of(record)) == []
@@ -79,6 +80,7 @@ def test_a_storm_is_bounded_and_keeps_its_kills() -> None:
     assert found.count(KILL) == 8
 
 
+@pytest.mark.live
 @pytest.mark.skipif(not os.access("/dev/kmsg", os.W_OK), reason="writing to the kernel's log needs root")
 def test_the_same_words_written_by_a_program_are_not_recorded(tmp_path: Path) -> None:
     program = f"open('/dev/kmsg', 'w').write('<3>{BEGIN}\\n'); open('/dev/kmsg', 'w').write('<3>{KILL} by a test\\n')"

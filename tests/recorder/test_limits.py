@@ -168,6 +168,7 @@ def limited() -> Iterator[subprocess.Popen[bytes]]:
         process.communicate(b"\n")
 
 
+@pytest.mark.live
 def test_rlimits_of_a_real_process(limited: subprocess.Popen[bytes]) -> None:
     tree = Tree(limited.pid, 0)
 
@@ -181,6 +182,7 @@ def test_rlimits_of_a_real_process(limited: subprocess.Popen[bytes]) -> None:
     assert row["used_bytes"] < 4 * GIB
 
 
+@pytest.mark.live
 def test_a_process_without_limits_has_no_rows() -> None:
     with subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE) as process:
         tree = Tree(process.pid, 0)

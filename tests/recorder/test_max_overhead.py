@@ -5,10 +5,14 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from leakscope import analyze, open_recording
 from leakscope.renderers import render
 
 from .runs import PYTHON, environment, record_command
+
+pytestmark = pytest.mark.live
 
 SECONDS = 4.0
 MILLION = f"""

@@ -48,6 +48,7 @@ def test_anonymous_memory_has_no_path_and_small_files_are_put_together() -> None
     block.close()
 
 
+@pytest.mark.live
 def test_a_young_process_and_one_just_read_are_left_alone() -> None:
     child = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
     try:
@@ -69,6 +70,7 @@ def _are_found(tree: Tree, count: int) -> bool:
     return len(tree.living) == count
 
 
+@pytest.mark.live
 def test_many_new_processes_get_their_turns_in_several_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_maps, "ROUND_S", 0.0)  # one a round, however fast this machine is
     script = "import os, sys\nfor _ in range(4): os.fork() or os.execlp('sleep', 'sleep', '60')\nsys.stdin.read()"

@@ -52,7 +52,7 @@ def test_the_environment_stands_in_and_an_option_wins() -> None:
     environ = {
         "LEAKSCOPE_RECORD_INTERVAL": "5s",
         "LEAKSCOPE_RECORD_QUIET": "1",
-        "LEAKSCOPE_RECORD_NO_TAKES": "yes",
+        "LEAKSCOPE_RECORD_NO_SNAPSHOTS": "yes",
         "LEAKSCOPE_RECORD_FORCE": "0",
         "LEAKSCOPE_RECORD_LABEL": "a=1 b=2",
     }
@@ -61,6 +61,13 @@ def test_the_environment_stands_in_and_an_option_wins() -> None:
     assert options.labels == {"a": "1", "b": "3"}
     with pytest.raises(BadInput, match="LEAKSCOPE_RECORD_QUIET: 'maybe' is neither 1 nor 0"):
         parse_record(["true"], {"LEAKSCOPE_RECORD_QUIET": "maybe"})
+
+
+def test_names_that_options_had_before_go_on_working_unseen() -> None:
+    assert parse_record(["--no-takes", "true"], {}).takes is False
+    assert parse_record(["true"], {"LEAKSCOPE_RECORD_NO_TAKES": "1"}).takes is False
+    assert "--no-snapshots" in record_help()
+    assert "--no-takes" not in record_help()
 
 
 def test_processes_that_run_already_stand_in_for_a_command() -> None:
@@ -74,6 +81,7 @@ def test_processes_that_run_already_stand_in_for_a_command() -> None:
         parse_record(["-p", "42", "python", "train.py"], {})
 
 
+@pytest.mark.live
 def test_help_names_every_option_and_needs_no_command() -> None:
     result = subprocess.run(
         [PYTHON, "-m", "leakscope", "record", "--help"], env=environment(), capture_output=True, text=True

@@ -16,6 +16,8 @@ from leakscope.recorder.naming import output_path
 
 from .runs import CRASHES_IN_A_TAKE, PYTHON, TIMEOUT_S, record, rows, start
 
+pytestmark = pytest.mark.live
+
 WAITS = "import sys, time; print('ready', flush=True); sys.stdin.read()"
 
 

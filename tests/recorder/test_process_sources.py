@@ -15,6 +15,8 @@ import pytest
 from leakscope.recorder.sources import descriptors, shared_segments, unreaped
 from leakscope.recorder.tree import Tree
 
+pytestmark = pytest.mark.live
+
 HOLDER = """
 import os, subprocess, sys
 files = [open(sys.argv[1]) for _ in range(30)]

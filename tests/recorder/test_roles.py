@@ -87,6 +87,7 @@ def test_a_loader_worker_is_told_by_its_threads_name_and_a_kernel_thread_is_nobo
     assert role_of("kworker", [], None, None) == "other"
 
 
+@pytest.mark.live
 def test_pools_of_every_start_method(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(POOLS)
     result = record(tmp_path, "-q", "-i", "50ms", "--agent", "off", PYTHON, "train.py")
@@ -105,6 +106,7 @@ else:
 """
 
 
+@pytest.mark.live
 def test_a_rank_that_the_program_starts_by_its_own_command_line_trains(tmp_path: Path) -> None:
     """As Lightning starts the other ranks of a machine."""
     (tmp_path / "train.py").write_text(RANKS)

@@ -21,6 +21,8 @@ from leakscope.recorder.tree import Tree
 
 from .runs import rows
 
+pytestmark = pytest.mark.live
+
 MIB = 1 << 20
 
 

@@ -16,6 +16,8 @@ import pytest
 
 from .runs import PYTHON, TIMEOUT_S, environment, is_running, record, record_command, rows, start, until
 
+pytestmark = pytest.mark.live
+
 COUNTS_SIGNALS = """
 import os, signal, sys, time
 seen = []

@@ -24,6 +24,8 @@ from leakscope.storage import open_recording
 
 from .runs import PYTHON, TIMEOUT_S, rows, start, until
 
+pytestmark = pytest.mark.live
+
 MB = 1_000_000
 PARENT, SHARED, OWN, REWRITTEN, WORKERS = 160 * MB, 60 * MB, 40 * MB, 50 * MB, 3
 # A parent and workers that share its memory, add some of their own and rewrite a part of what they inherited.

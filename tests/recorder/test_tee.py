@@ -15,6 +15,8 @@ import pytest
 
 from .runs import PYTHON, TIMEOUT_S, environment, is_running, record, record_command, rows, until
 
+pytestmark = pytest.mark.live
+
 fcntl = pytest.importorskip("fcntl")
 termios = pytest.importorskip("termios")
 FAILS = "import sys; sys.stderr.write('the end'); sys.exit(3)"

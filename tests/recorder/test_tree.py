@@ -5,7 +5,11 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from .runs import PYTHON, TIMEOUT_S, environment, record, record_command, rows, start, until
+
+pytestmark = pytest.mark.live
 
 FORKS = """
 import os, sys, time

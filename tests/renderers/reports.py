@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from leakscope import analyzers
 from leakscope.findings import (
     Band,
     BudgetRow,
@@ -27,6 +28,7 @@ MiB = 1024**2
 
 RETAINED = Finding(
     kind="retained-objects",
+    means=analyzers.kinds()["retained-objects"],
     title="Trainer.history keeps every loss tensor",
     severity="critical",
     confidence=0.97,

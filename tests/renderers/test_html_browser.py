@@ -20,6 +20,8 @@ from leakscope.renderers import render
 from .reports import EMPTY, FULL
 from .test_html import hostile, wave
 
+pytestmark = pytest.mark.live
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 needs_chromium = pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
 DEADLINE_S = 120

@@ -28,6 +28,7 @@ def modes(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.lstat().st_mode & 0o077}
 
 
+@pytest.mark.live
 def test_a_recording_is_its_owners_alone_whatever_the_umask(tmp_path: Path) -> None:
     program = "import os, sys; print(os.listdir('run.parquet.journal') != []); [os.fork() or os._exit(0) for i in 'ab']"
     for words, finalize_it in ((["--keep-journal"], True), ([], False), ([], True)):
@@ -38,6 +39,8 @@ def test_a_recording_is_its_owners_alone_whatever_the_umask(tmp_path: Path) -> N
     assert list(tmp_path.glob("*.journal/agent-*"))
 
 
+@pytest.mark.live
+@pytest.mark.slow
 def test_links_in_the_way_of_temporary_files_lead_nowhere(tmp_path: Path) -> None:
     """Process numbers can be guessed: links wait for the recorder's own, and for those of its helper."""
     victim = tmp_path / "victim"
@@ -67,6 +70,7 @@ def test_a_journal_is_written_to_new_files_only(tmp_path: Path) -> None:
     assert (tmp_path / "agent-1-1-000003.jnl").stat().st_size > 0
 
 
+@pytest.mark.live
 @pytest.mark.parametrize("name", ["lock", "meta.json", "agent-1-1-000001.jnl", "fault-1-1.txt", "run.parquet"])
 def test_a_fifo_keeps_nobody_waiting(tmp_path: Path, name: str) -> None:
     journal = tmp_path / "run.parquet.journal"
@@ -126,6 +130,7 @@ def test_what_others_leave_does_not_keep_a_recording_from_being_finished(public:
     assert not (public / "run.parquet.journal").exists()
 
 
+@pytest.mark.live
 def test_what_a_killed_finalizer_left_is_removed(tmp_path: Path) -> None:
     record(tmp_path, "-q", "true", finalize=True)
     leftover = tmp_path / ".run.parquet.journal.done-123"

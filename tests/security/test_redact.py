@@ -161,6 +161,8 @@ def test_a_recording_that_runs_is_copied_as_it_is_now(tmp_path):
     assert not open_recording(safe).tables.process_samples.empty
 
 
+@pytest.mark.live
+@pytest.mark.slow
 def test_a_real_program_is_told_alike(tmp_path):
     (tmp_path / "quokkaproject").mkdir()
     (tmp_path / "quokkaproject" / "job.py").write_text(
@@ -204,6 +206,7 @@ def test_sources_that_nobody_can_read_are_left_out():
     assert "zanzibar" not in shown and shown.count("\n") == source.count("\n")
 
 
+@pytest.mark.live
 @pytest.mark.parametrize(
     ("arguments", "status", "line"),
     [

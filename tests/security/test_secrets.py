@@ -12,6 +12,8 @@ from leakscope import open_recording
 from tests.recorder.runs import PYTHON, environment, record_command
 from tests.security.everything import texts_of_file, texts_of_journal
 
+pytestmark = pytest.mark.live
+
 # What the program has from its command line, its environment, and from itself. Made up.
 ARGUMENT, NEXT_ARGUMENT, OF_CHILD = "argQ4kz81hhPw", "nextargZx71kkw", "childS3cretpw9"
 IN_ADDRESS, IN_LABEL, IN_MARK = "tigerInUrl77", "labelTokenA1b2c3d4", "ghp_markABCDEF0123456789abcdef"

@@ -15,6 +15,8 @@ from leakscope.recorder import attach, staging
 from ..recorder.runs import PYTHON, TIMEOUT_S, environment, record, record_command, until
 from .users import as_stranger, needs_root, python_of_all
 
+pytestmark = pytest.mark.live
+
 PATHS = "import os; print(os.environ['PYTHONPATH'].split(':')[0], flush=True)"
 WAITS = f"{PATHS}; import sys; sys.stdin.read()"
 # In the job's folder and in that of the agent: replace what is there, or make it again.

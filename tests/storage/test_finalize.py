@@ -268,6 +268,7 @@ def test_the_shipped_empty_file_is_of_this_schema():
     assert pd.read_parquet(empty.PATH).empty
 
 
+@pytest.mark.live
 def test_two_at_once_both_succeed(tmp_path):
     builder = build(tmp_path)
     builder.write_journal()
@@ -278,6 +279,7 @@ def test_two_at_once_both_succeed(tmp_path):
     assert open_recording(builder.path).complete
 
 
+@pytest.mark.live
 def test_a_late_checkpoint_does_not_replace_the_final_file(tmp_path):
     """A checkpoint that waited for its turn while the recorder ended finds no journal and does nothing."""
     builder = build(tmp_path)

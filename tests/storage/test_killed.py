@@ -18,9 +18,12 @@ from leakscope.storage import empty
 from leakscope.storage.finalize import finalize
 from tests.builders import RecordingBuilder
 
+pytestmark = pytest.mark.live
+
 ROWS_A_FLUSH = 20
 WRITER = f"""
 import sys
+import time
 from leakscope.agent.journal import Journal
 writer = Journal(sys.argv[1], "recorder")
 flushed = 0
@@ -31,6 +34,7 @@ while True:
     writer.flush()
     flushed += 1
     print(flushed, flush=True)
+    time.sleep(0.002)  # who reads must not be left behind by hundreds of thousands of rows
 """
 
 

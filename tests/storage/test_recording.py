@@ -230,6 +230,7 @@ def test_other_programs_open_the_file(tmp_path, engine):
     assert list(rss) == [1, 2**60 + 1]
 
 
+@pytest.mark.live
 def test_importing_leakscope_imports_nothing_heavy():
     program = (
         "import sys, leakscope; leakscope.mark(step=1); print(leakscope.__version__);"
@@ -262,6 +263,7 @@ def test_a_small_file_of_many_rows_is_not_read_into_all_memory(tmp_path, monkeyp
     assert len(open_recording(path).tables.process_samples) == 300_000
 
 
+@pytest.mark.live
 def test_the_report_on_such_a_file_is_one_line_and_status_3(tmp_path):
     path = swollen(tmp_path, 1_100_000, ["process_samples", "events"])
     done = subprocess.run([sys.executable, "-m", "leakscope", "report", str(path)], capture_output=True, text=True)

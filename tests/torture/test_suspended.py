@@ -12,6 +12,8 @@ from leakscope import analyze
 from leakscope.storage import open_recording
 from tests.recorder.runs import PYTHON, environment, record_command
 
+pytestmark = pytest.mark.live
+
 ASLEEP_S = 86_400
 SLEPT = ["unshare", "--time", "--boottime", str(ASLEEP_S), "--fork"]
 WORK = "import os, time; os.fork() or os._exit(0); time.sleep(1.5); os._exit(7)"

@@ -13,6 +13,8 @@ from leakscope.recorder import proc
 from leakscope.recorder.output import Output
 from tests.builders import RecordingBuilder
 
+pytestmark = pytest.mark.live
+
 
 @pytest.fixture
 def zombie() -> Iterator[int]:

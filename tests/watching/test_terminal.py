@@ -22,6 +22,8 @@ from leakscope.units import MiB
 from tests.builders import RecordingBuilder
 from tests.recorder.runs import PYTHON, TIMEOUT_S, environment, until
 
+pytestmark = pytest.mark.live
+
 # Grows until it is told to end by a file.
 PROGRAM = """
 import os, sys, time
@@ -209,6 +211,7 @@ def test_no_colour(terminal, tmp_path):
     assert "\x1b[1m" in coloured.raw and "\x1b[" not in plain.raw
 
 
+@pytest.mark.slow
 def test_a_replay_goes_by_and_ends(terminal, tmp_path):
     ended_run(tmp_path)
     began_s = time.monotonic()

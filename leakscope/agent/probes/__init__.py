@@ -1,0 +1,58 @@
+"""What a take writes down, a file for each kind of rows: ``TABLE`` and ``rows(take)``. A file put here is found."""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any, Protocol
+
+    from ..interpreter.names import ByClass
+    from ..torch.tensors import Inventory
+    from ..walking.roots import Waiting
+    from ..walking.walk import Walk
+
+    class Probe(Protocol):
+        """One file of this folder."""
+
+        TABLE: str
+
+        def rows(self, take: Any) -> Iterable[dict[str, Any]]: ...
+
+    class Sweeps(Protocol):
+        def allows_sweep(self, passes: float = 1) -> bool: ...
+
+    class Snapshot(Protocol):
+        """What a probe may know of the take."""
+
+        walk: Walk
+        is_swept: bool  # False: what the walk sees is all
+        census: ByClass  # class: objects of it that the collector tracks
+        reached: ByClass  # class: objects of it that the walk stands for
+        frozen_count: int | None
+        inventory: Inventory | None  # of tensors
+        threads: dict[Waiting, int]
+        labels: dict[int, str]  # id of a model or optimizer: the path that holds it
+        memory: dict[str, Any]  # what is remembered from take to take
+        pauses: Sweeps
+        deadline: float
+
+
+def found() -> list[Probe]:
+    """The modules of this folder by name, each after those that it names in ``AFTER``."""
+    names = sorted(name[:-3] for name in os.listdir(os.path.dirname(__file__)) if name.endswith(".py"))
+    names.remove("__init__")
+    package: Any = __import__("", globals(), None, names, 1)  # from . import each
+    ordered: list[Probe] = []
+
+    def add(probe: Probe) -> None:
+        for name in getattr(probe, "AFTER", ()):
+            add(getattr(package, name))
+        if probe not in ordered:
+            ordered.append(probe)
+
+    for name in names:
+        add(getattr(package, name))
+    return ordered

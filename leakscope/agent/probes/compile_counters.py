@@ -4,11 +4,20 @@ The counters exist since torch 2.0; the history of compilations (bounded, the ne
 2.1; the reason is part of that history since 2.6 and was kept apart before.
 """
 
+from __future__ import annotations
+
 import sys
 import types
 from _collections import deque
 
-from .. import names, reading
+from ..interpreter import names, reading
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any
+
+    from . import Snapshot
 
 TABLE = "compile_counters"
 
@@ -16,7 +25,7 @@ _MOST_REASON_CHARACTERS = 300
 _RESUMED = "torch_dynamo_resume_in_"  # what dynamo calls the rest of a function after a graph break
 
 
-def rows(take):
+def rows(take: Snapshot | None) -> Iterator[dict[str, Any]]:
     """One row, or none where dynamo never looked at a frame. **Cost** 40 us: a dict, and 64 entries of history."""
     try:
         row = _row()
@@ -28,7 +37,7 @@ def rows(take):
         yield row
 
 
-def _row():
+def _row() -> dict[str, Any] | None:
     utils = sys.modules.get("torch._dynamo.utils")
     counters = names.getattr_plain(utils, "counters")
     if counters is None:
@@ -52,7 +61,7 @@ def _row():
     }
 
 
-def _forked_workers():
+def _forked_workers() -> list[int]:
     """Pids of compile workers that are forks of this process; those of a sidecar have a command line that says so."""
     pools = names.getattr_plain(sys.modules.get("torch._inductor.async_compile"), "_pool_set")
     slot = names.namespace_of(type(pools)).get("_dict")
@@ -69,7 +78,7 @@ def _forked_workers():
     return pids
 
 
-def _recompile_count():
+def _recompile_count() -> int | None:
     """Compilations of a function beyond its first; None before torch 2.1. ``torch._dynamo.reset`` sets it back to 0."""
     compiled = names.getattr_plain(sys.modules.get("torch._dynamo.convert_frame"), "FRAME_COMPILE_COUNTER")
     if type(compiled) is not names.getattr_plain(sys.modules.get("collections"), "Counter"):
@@ -77,7 +86,7 @@ def _recompile_count():
     return sum(count - 1 for count in list(dict.values(compiled)) if count > 1)
 
 
-def _history(utils):
+def _history(utils: Any) -> Iterator[tuple[tuple[Any, ...], Any]]:
     """[(function, file, first line), reason] of the newest compilations, oldest first."""
     metrics = names.getattr_plain(utils, "_compilation_metrics")
     kind = type(metrics)
@@ -90,9 +99,11 @@ def _history(utils):
             yield place, fields.get("recompile_reason")
 
 
-def _most_often(history):
+def _most_often(
+    history: Iterable[tuple[tuple[Any, ...], Any]],
+) -> tuple[str | None, str | None, int | None, str | None]:
     """(function, file, line, newest reason) of what was compiled most often lately; Nones without a history."""
-    counts = {}
+    counts: dict[tuple[Any, ...], int] = {}
     reasons = {}
     for place, reason in history:
         counts[place] = counts.get(place, 0) + 1
@@ -100,19 +111,19 @@ def _most_often(history):
             reasons[place] = reason
     if not counts:
         return None, None, None, None
-    place = max(counts, key=counts.get)
+    place = max(counts, key=counts.__getitem__)
     function, file, line = place
     if function.startswith(_RESUMED):
         function = function[len(_RESUMED) :].rpartition("_at_")[0] or function
     return function, file, line, _one_line(reasons.get(place))
 
 
-def _older_reason(utils):
+def _older_reason(utils: Any) -> str | None:
     """The last guard that failed, as torch before 2.6 kept it: {code: [reason, …]}."""
     failures = names.getattr_plain(utils, "guard_failures")
     reasons = list(dict.values(failures))[-1:] if failures else ()
     return _one_line(reasons[0][-1]) if reasons and reasons[0] else None
 
 
-def _one_line(reason):
+def _one_line(reason: Any) -> str | None:
     return " ".join(reason.split())[:_MOST_REASON_CHARACTERS] if type(reason) is str else None

@@ -1,13 +1,24 @@
 """Large containers of records and a sketch of what is in them, so that copies can be told later."""
 
-from .. import names, sketch
+from __future__ import annotations
+
+from ..interpreter import names
+from ..walking import sketch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from ..walking.walk import Node
+    from . import Snapshot
 
 TABLE = "data_forms"
 
 MOST = 50  # of the largest: half a millisecond each at the worst
 
 
-def rows(take):
+def rows(take: Snapshot) -> Iterator[dict[str, Any]]:
     """Of the large containers the walk came to, {node: container}, those that hold sketch.LEAST_BYTES or more.
 
     They are let go here: whoever asks for referrers after us must not meet the dict that they were kept in.
@@ -24,7 +35,7 @@ def rows(take):
         large.clear()
 
 
-def _row(node, row_count, data_form, content_sketch):
+def _row(node: Node, row_count: int, data_form: str, content_sketch: str) -> dict[str, Any]:
     return {
         "path": node.path(),
         "type_name": names.type_name(node.cls),

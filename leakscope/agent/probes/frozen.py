@@ -4,9 +4,18 @@ They are in no list that Python shows. But each instance of a Python class refer
 class count its instances, frozen or not.
 """
 
+from __future__ import annotations
+
 import sys
 
-from .. import names
+from ..interpreter import names
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from . import Snapshot
 
 TABLE = "orphans"
 
@@ -16,7 +25,7 @@ MOST_CLASSES = 2000
 MOST_ROWS = 10
 
 
-def rows(take):
+def rows(take: Snapshot) -> Iterator[dict[str, Any]]:
     """Those of most instances. **Cost** 1 us a global of the user's modules, and nothing while little is frozen."""
     if (take.frozen_count or 0) < LEAST_FROZEN or not take.is_swept or take.walk.is_cut_short():
         return
@@ -40,7 +49,7 @@ def rows(take):
         }
 
 
-def _user_classes():
+def _user_classes() -> list[type]:
     found = []
     for name, namespace, _ in names.user_namespaces():
         for value in list(namespace.values()):

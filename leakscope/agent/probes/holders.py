@@ -1,9 +1,21 @@
 """All objects found at one path from a root: the walk's nodes that hold enough to matter."""
 
+from __future__ import annotations
+
 import types
 
-from .. import names, openers
-from ..autograd import AutogradGraph
+from ..interpreter import names
+from ..torch.autograd import AutogradGraph
+from ..walking import openers
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any
+
+    from ..interpreter.names import Named
+    from ..walking.walk import Node
+    from . import Snapshot
 
 TABLE = "holders"
 
@@ -13,7 +25,7 @@ MAX_ROWS = 1500
 MAX_OPAQUE = 40
 
 
-def rows(take):
+def rows(take: Snapshot) -> Iterator[dict[str, Any]]:
     """Nodes over the thresholds, and those above them on their paths. **Cost** about 4 us a row."""
     nodes = take.walk.nodes
     chosen = [n for n in nodes if n.deep >= MIN_BYTES or (n.length is not None and n.length >= MIN_LENGTH)]
@@ -23,15 +35,16 @@ def rows(take):
     chosen += _opaque_of_users(nodes) + [n for n in nodes if n.cls is AutogradGraph]
     kept = set()
     for node in chosen:
-        while node is not None and node not in kept:
-            kept.add(node)
-            node = node.parent
+        above: Node | None = node
+        while above is not None and above not in kept:
+            kept.add(above)
+            above = above.parent
     for node in nodes:
         if node in kept:
             yield _row(node)
 
 
-def _opaque_of_users(nodes):
+def _opaque_of_users(nodes: Iterable[Node]) -> list[Node]:
     found = []
     for node in nodes:
         if not node.opaque or id(node.cls) in _NOT_OPAQUE or not _named(node)[5]:
@@ -56,7 +69,7 @@ _HARMLESS = frozenset(
 )  # fmt: skip
 
 
-def _named(node):
+def _named(node: Node | None) -> Named:
     """(variable, owner, module, file, line, is_user) of the nearest name on the way to a node."""
     while node is not None:
         if node.named is not None:
@@ -83,7 +96,7 @@ def _named(node):
     return (None, None, None, None, None, False)
 
 
-def _row(node):
+def _row(node: Node) -> dict[str, Any]:
     variable, owner, module, file, line, user = _named(node)
     return {
         "path": node.path(),

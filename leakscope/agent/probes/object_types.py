@@ -1,6 +1,15 @@
 """Objects by type that the collector tracks: the census."""
 
-from .. import names
+from __future__ import annotations
+
+from ..interpreter import names
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from . import Snapshot
 
 TABLE = "object_types"
 
@@ -8,12 +17,8 @@ MAX_ROWS = 60
 MIN_COUNT = 500
 
 
-def rows(take):
+def rows(take: Snapshot) -> Iterator[dict[str, Any]]:
     """The most numerous types, and how many of each the walk stands for."""
-    reached = names.ByClass()
-    for node in take.walk.nodes:
-        reached.add(node.cls, node.count)
-    take.reached = reached
     ranked = sorted(take.census.items(), key=lambda item: item[1], reverse=True)[:MAX_ROWS]
     for cls, count in ranked:
         if count < MIN_COUNT:
@@ -21,6 +26,6 @@ def rows(take):
         yield {
             "type_name": names.type_name(cls),
             "object_count": count,
-            "reached_count": int(reached.get(cls, 0)),
+            "reached_count": int(take.reached.get(cls, 0)),
             "shallow_bytes": count * (names.basicsize_of(cls) + 16),
         }

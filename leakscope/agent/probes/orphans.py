@@ -6,14 +6,26 @@ small neighbourhood by the collector's own arithmetic: if every reference to eve
 group, it is garbage. The others need a pass over the heap a step: they are asked only of types that grew twice.
 """
 
+from __future__ import annotations
+
 import gc
 import sys
 import types
 from time import thread_time
 
-from .. import autograd, heap, names, reading, referrers
+from ..interpreter import names, reading
+from ..torch import autograd
+from ..walking import heap, referrers
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+    from typing import Any
+
+    from . import Snapshot
 
 TABLE = "orphans"
+AFTER = ("data_forms",)  # which holds containers: here references are counted
 
 MIN_UNREACHED = 300
 MIN_RARE = 16
@@ -31,7 +43,7 @@ _BORING = names.ids_of(
 )  # fmt: skip
 
 
-def rows(take):
+def rows(take: Snapshot) -> Iterator[dict[str, Any]]:
     """Suspect types now, against what ``take.memory`` keeps of the take before. **Cost** 10 to 250 ms, if any grew."""
     if not take.is_swept:
         take.memory.pop("unreached", None)  # what comes next would be compared with long ago
@@ -48,7 +60,7 @@ def rows(take):
     older, before = history.pop(0), history[0]
     if take.walk.truncated:
         return
-    grown = []
+    grown: list[Any] = []
     for cls, count in unreached.items():
         name = names.type_name(cls)
         missing_before, count_before = before.get(name, (0, 0))
@@ -95,14 +107,14 @@ def rows(take):
         picked[which] = []
 
 
-def _least(take, cls):
+def _least(take: Snapshot, cls: type) -> int:
     if not take.memory.get("hidden"):
         return MIN_UNREACHED
     file, _ = names.definition(cls)
     return MIN_HIDDEN if file is not None and names.is_user_file(file) else MIN_UNREACHED
 
 
-def _rare_nodes(take, suspects):
+def _rare_nodes(take: Snapshot, suspects: list[type]) -> list[type]:
     """Functions that somebody wrote and that come once a step, where those that come often pile up with them.
 
     A graph is kept as a whole: one node in a cycle with its own output keeps all the others, which only C++ holds.
@@ -117,7 +129,7 @@ def _rare_nodes(take, suspects):
     return rare[:MAX_TYPES]
 
 
-def _pick(seen, suspects):
+def _pick(seen: Collection[int], suspects: list[type]) -> list[list[Any]]:
     """A few objects of each suspect type that the walk did not see, of medium age: one list a type."""
     _census, objects, _large = heap.sweep(names.ids_of(*suspects))
     picked = []
@@ -129,11 +141,11 @@ def _pick(seen, suspects):
     return picked
 
 
-def _why(take, picked, which, cls, climbs_end):
+def _why(take: Snapshot, picked: list[list[Any]], which: int, cls: type, climbs_end: float) -> tuple[str, str]:
     """Most of the sample decides. Of the nodes of a graph only the newest can be judged: the others are held by it, in
     C++, where nobody can see by how many. So where one in a row is garbage, those that only C++ holds are, too.
     """
-    mine = {}
+    mine: dict[int, int] = {}
     for objects in picked:
         for obj in objects:
             mine[id(obj)] = mine.get(id(obj), 0) + 1
@@ -148,7 +160,7 @@ def _why(take, picked, which, cls, climbs_end):
     return _climb(take, picked, which, cls, climbs_end)
 
 
-def _neighbourhood(objects, which, mine):
+def _neighbourhood(objects: list[Any], which: int, mine: dict[int, int]) -> tuple[str, str]:
     """(GARBAGE | HELD | HELD_IN_C, cycle) for one object, by trial deletion on what it refers to.
 
     ``mine``: references to objects that are ours alone, by id.
@@ -201,7 +213,7 @@ def _neighbourhood(objects, which, mine):
     return GARBAGE, "%s%s -> %s -> %s" % (name, attribute, names.type_name(type(group[k])), name)
 
 
-def _attribute_to(group, positions):
+def _attribute_to(group: list[Any], positions: list[int]) -> tuple[str, int]:
     """('.attribute' of the first object that is one of these, its position), or ('', the first of them)."""
     attributes = reading.attributes_of(group[0])
     for name, value in () if attributes is None else reading.pairs(attributes):
@@ -211,7 +223,7 @@ def _attribute_to(group, positions):
     return "", positions[0]
 
 
-def _climb(take, picked, which, cls, climbs_end):
+def _climb(take: Snapshot, picked: list[list[Any]], which: int, cls: type, climbs_end: float) -> tuple[str, str]:
     """Name what holds an object of the type; the next take walks down from the container nearest to the root."""
     take.memory["climbed"].add(names.type_name(cls))
     own = {id(objects) for objects in picked}

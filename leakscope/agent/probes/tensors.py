@@ -1,6 +1,17 @@
 """The budget of tensors: storages by owner, device and type, and the places where a user's own are held."""
 
-from .. import tensors
+from __future__ import annotations
+
+from ..torch import tensors
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any
+
+    from ..torch.tensors import Inventory, Storage
+    from ..walking.walk import Node
+    from . import Snapshot
 
 TABLE = "tensors"
 
@@ -8,13 +19,13 @@ MOST_PLACES = 12
 LEAST_PLACE_BYTES = 256 * 1024
 
 
-def rows(take):
+def rows(take: Snapshot) -> Iterator[dict[str, Any]]:
     """One row an owner, device and type; then the largest places of users' tensors, with their path."""
     inventory = take.inventory
     if inventory is None:
         return
     places = _places(inventory.storages, take.walk.storages)
-    held = {}
+    held: dict[tuple[str, str], float] = {}
     for (_holder, device, dtype), (_node, _storage, _count, size) in places.items():
         held[device, dtype] = held.get((device, dtype), 0.0) + size
     for row in budget(inventory, "take", held):
@@ -25,21 +36,21 @@ def rows(take):
             yield dict(_row(tensors.USER, storage, count, size, "take"), path=holder.path())
 
 
-def _places(storages, nodes):
+def _places(storages: Mapping[int, Storage], nodes: Mapping[int, Node | None]) -> dict[Any, list[Any]]:
     """{(id of the holder's node, device, dtype): [that node, its largest storage, storages, bytes]} of users' tensors.
 
     Of a long container the walk comes to a sample, and its node knows what all members weigh: each storage that was
     come to stands for some more.
     """
-    found = [
+    found: list[tuple[Any, Storage]] = [
         (nodes[address], storage) for address, storage in storages.items()
         if storage.owner is tensors.USER and address in nodes
     ]  # fmt: skip
-    come_to = {}
+    come_to: dict[Node, int] = {}
     for node, storage in found:
         if storage.device == "cpu":
             come_to[node] = come_to.get(node, 0) + storage.size
-    places = {}
+    places: dict[Any, list[Any]] = {}
     for node, storage in found:
         if storage.device == "cpu":
             stands_for = node.tensor_bytes / (come_to[node] or 1)
@@ -55,13 +66,15 @@ def _places(storages, nodes):
     return places
 
 
-def budget(inventory, moment, held=None):
+def budget(
+    inventory: Inventory, moment: str, held: Mapping[tuple[str, str], float] | None = None
+) -> Iterator[dict[str, Any]]:
     """Rows without a path: they add up to all storages that were seen.
 
     ``held``: {(device, dtype): bytes} that users' names lead to, by estimate. Of those that nobody was seen to hold so
     many are held where others were sampled.
     """
-    groups = {}
+    groups: dict[tuple[Any, str, str], list[Any]] = {}
     for storage in inventory.storages.values():
         factor = inventory.factor if storage.owner in (tensors.USER, tensors.OTHER, tensors.ACTIVATION) else 1
         group = groups.setdefault((storage.owner, storage.device, storage.dtype), [storage, 0, 0])
@@ -81,7 +94,7 @@ def budget(inventory, moment, held=None):
         yield _row(owner, largest, count, size, moment)
 
 
-def _row(owner, largest, count, size, moment):
+def _row(owner: str | None, largest: Storage, count: float, size: float, moment: str) -> dict[str, Any]:
     return {
         "moment": moment,
         "tensor_owner": owner,
@@ -93,7 +106,7 @@ def _row(owner, largest, count, size, moment):
     }
 
 
-def container_of(node):
+def container_of(node: Node) -> Node:
     """The node whose member or item this is: tensors are told by the container, not by each of its keys."""
     while node.parent is not None and node.label.startswith("["):
         node = node.parent

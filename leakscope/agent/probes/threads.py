@@ -1,8 +1,17 @@
 """Python threads by the outermost user function that they run, or wait to run (``text``: in what)."""
 
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from . import Snapshot
+
 TABLE = "threads"
 
 
-def rows(take):
+def rows(take: Snapshot) -> Iterator[dict[str, Any]]:
     for (function, file, line, waits), count in sorted(take.threads.items(), key=lambda item: -item[1])[:50]:
         yield {"function": function, "owner_file": file, "owner_line": line, "object_count": count, "text": waits}

@@ -1,13 +1,22 @@
 """Fingerprints of weights and the model, optimizer or container each belongs to, in takes that have a round of them."""
 
+from __future__ import annotations
+
 import binascii
 
 from .tensors import container_of
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from . import Snapshot
+
 TABLE = "weights"
 
 
-def rows(take):
+def rows(take: Snapshot) -> Iterator[dict[str, Any]]:
     inventory = take.inventory
     if inventory is None:
         return
@@ -41,7 +50,7 @@ def rows(take):
         }
 
 
-def label_of(take, root):
+def label_of(take: Any, root: int) -> str:
     """The path of a model or optimizer, or its type where no name leads to it; members of one list are numbered."""
     labels = take.labels
     known = labels.get(root)

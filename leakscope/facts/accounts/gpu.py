@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 NO_GPU = "no GPU in this recording"
 _OOM_S = 1.0  # the figures of a device are written right after the note that it ran out
-# As agent/cuda.py writes it.
+# As agent/torch/cuda.py writes it.
 _OOM_TEXT = re.compile(
     r"(?P<device>\S+): (?P<requested>\d+) bytes asked for, (?P<free>\d+) free of (?P<total>\d+)(, at (?P<frames>.*))?"
 )

@@ -20,7 +20,7 @@ _JOINTS = re.compile(
     r"|During handling of the above exception, another exception occurred):\n"
 )
 _OF_CHILD = re.compile(r"^Process \S.*:$")  # multiprocessing, before it prints the traceback
-_NOT_ASKED = "(its message was not read"  # agent/last_words.py
+_NOT_ASKED = "(its message was not read"  # agent/life/last_words.py
 _NOT_SAID = re.compile(r"^\s*(?:[\^~]+\s*|\[Previous line repeated \d+ more times?\])$")
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/([^/]+)")
 _NOT_USERS = re.compile(

@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 _LAST_REASONS = ("exit", "exception")
 OUTSIDE = "outside"  # a root kind: objects that only C code holds
 _LOOKED_FOR_LATER = ("library", OUTSIDE)
-GRAPH_TYPE = "torch autograd graph"  # as agent/autograd.py names it
+GRAPH_TYPE = "torch autograd graph"  # as agent/torch/autograd.py names it
 
 
 @dataclass(eq=False)

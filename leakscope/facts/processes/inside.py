@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _LEAST_LIFE_S = 3.0  # a process that lives shorter gets no inventory anyway
 _MOST_NOTES = 4
-# Below these the agent stays away: it would take address space that the job may need (agent/address_space.py).
+# Below these the agent stays away: it would take address space that the job may need (agent/native/address_space.py).
 _SCARCE = {"rlimit-as": (4 * GiB, "ulimit -v"), "rlimit-data": (1 * GiB, "ulimit -d")}
 
 

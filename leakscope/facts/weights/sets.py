@@ -25,7 +25,7 @@ Indices = NDArray[np.int64]
 # Elements and fingerprint: equal for tensors with the same values. Not the shape: a file that is read may be kept flat.
 Key = tuple[int, str]
 
-_COUNT = 32  # numbers in a fingerprint, as agent/weights.py writes it
+_COUNT = 32  # numbers in a fingerprint, as agent/torch/weights.py writes it
 _DISTINCT = 4  # a tensor with so few different values says nothing
 _MOST_ELEMENTS = 2**63 - 1  # a shape is text in the recording, and may say anything
 _CHUNK = 512  # rows compared at once with all of a size: bounds memory, not the result

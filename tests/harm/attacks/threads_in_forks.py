@@ -8,6 +8,7 @@ import warnings
 from busy import rounds
 
 warnings.simplefilter("always")
+os.register_at_fork(after_in_parent=lambda: None)  # Python, that runs before Python 3.13 counts threads
 asked = {
     "counted": lambda: (threading.active_count(), [thread.name for thread in threading.enumerate()]),
     "frames": lambda: len(sys._current_frames()),

@@ -16,8 +16,8 @@ choose = random.Random(SEED)
 WAITS_S = 20.0
 PATIENCE_S = 0.1  # of the agent, for a main thread that sleeps: 5 s are too long for so many states
 _calls = collections.Counter()
-_agent = getattr(sys.modules.get("_leakscope_agent"), "main", None)
-_agent = getattr(_agent, "_agent", None)
+_main = getattr(sys.modules.get("_leakscope_agent"), "main", None)
+_taker = getattr(getattr(_main, "_agent", None), "taker", None)
 _watch = None
 _made = {"here": 0, "beside": 0, "between": 0}
 # What the agent calls itself: functions of the standard library that get strings and numbers of ours.
@@ -51,17 +51,17 @@ def count():
 
 def here(beyond=False):
     """A snapshot on this thread, at this very moment, wherever that is."""
-    if _agent is None or (_agent.taking and _is_looked_at()):
+    if _taker is None or (_taker.is_taking and _is_looked_at()):
         return
-    while _agent.taking:
+    while _taker.is_taking:
         time.sleep(0.001)
     if beyond:
-        _agent.memory.update(hidden=True)
-        _agent.memory.pop("hidden_growth_is_named", None)
-    number = _agent.take_number
-    _agent.wanted = "pressure"
-    _agent._take("pending-call")
-    _made["here"] += _agent.take_number > number
+        _taker.memory.update(hidden=True)
+        _taker.memory.pop("hidden_growth_is_named", None)
+    number = _taker.number
+    _taker.wanted = "pressure"
+    _taker.take("pending-call")
+    _made["here"] += _taker.number > number
 
 
 def _is_looked_at():
@@ -85,23 +85,23 @@ def beside():
 
 
 def _wait(how, rest):
-    if _agent is None:
+    if _taker is None:
         return
-    patience = sys.modules["_leakscope_agent"].main.safepoint
-    number, before = _agent.take_number, patience.PATIENCE_S
+    patience = sys.modules["_leakscope_agent"].main.taker
+    number, before = _taker.number, patience.PATIENCE_S
     patience.PATIENCE_S = PATIENCE_S if how == "beside" else before
     began = time.monotonic()
-    while _agent.take_number == number and time.monotonic() - began < WAITS_S:
+    while _taker.number == number and time.monotonic() - began < WAITS_S:
         rest()
     patience.PATIENCE_S = before
-    _made[how] += _agent.take_number > number
+    _made[how] += _taker.number > number
 
 
 def begin():
     """Once the program's modules are there: from here on every function that our code calls is told."""
     global _watch
     library = os.environ.get("OBJECTS_WATCH")
-    if _agent is not None and library:
+    if _taker is not None and library:
         _watch = ctypes.PyDLL(library)
         _watch.what_was_told.restype = ctypes.c_char_p
         _watch.how_many_began.restype = ctypes.c_long
@@ -119,7 +119,7 @@ def end(*said):
             if not _LIBRARY.match(line):
                 print("began", line)
         assert _watch.how_many_began() > 100 * _made["here"], "nothing was watched"
-    if _agent is not None:
+    if _taker is not None:
         with open(os.environ["OBJECTS_LOOKED"], "w") as stream:
             stream.write("%(here)d %(between)d %(beside)d" % _made)
     sys.stdout.flush()

@@ -1,0 +1,139 @@
+"""The agent's thread: none that the job sees, and no Python code while somebody watches. Runs in the job."""
+
+from __future__ import annotations
+
+import _signal
+import os
+from _functools import partial
+from _operator import methodcaller
+from _thread import allocate_lock, get_native_id, start_new_thread
+from itertools import count
+from time import monotonic, sleep
+
+from . import doors, pending
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _thread import LockType
+    from collections.abc import Callable
+
+END_S = 1.0  # how long to wait for its last rows, or for the end of an inventory that it makes
+AT_FORK, AT_EXIT = "fork", "exit"  # why it is to end
+FIRST_TICK_S = 0.05
+BEGINS_S = 0.1  # a new thread begins in 0.1 ms, on a busy machine in a few
+
+
+class Thread:
+    """Calls ``tick(asked_to_end)`` every ``tick_s`` until that returns True, and at its end what is in ``parting``.
+
+    ``restarts()`` is called on the main thread where the thread was to come back and nobody watches.
+    """
+
+    def __init__(
+        self,
+        tick: Callable[[list[str]], bool],
+        tick_s: float,
+        parting: list[Callable[[], object]],
+        restarts: Callable[[], None],
+    ) -> None:
+        self._tick = tick
+        self._tick_s = tick_s
+        self._parting = parting
+        self.ident: int | None = None
+        self._native_id: list[int] = []  # its number to the kernel, once it has begun
+        self._waits, self._ticks = count(), 0
+        # Of the thread that is there, each in a list of one, where C functions find it.
+        self._wake = [allocate_lock()]
+        self._ended = [allocate_lock()]  # held while it is there
+        self._asked_to_end: list[list[str]] = [[]]  # holds a list, with something in it if the thread shall end
+        self._body: list[Callable[[], object]] = []
+        self.restart = pending.PendingCall(
+            restarts,
+            (
+                doors.with_first(list.clear, self._asked_to_end),
+                doors.with_first(start_new_thread, self._body, [()]),
+            ),
+        )
+
+    def begin(self) -> None:
+        asked: list[str] = []
+        self._native_id, wake, ended = [], allocate_lock(), allocate_lock()
+        self._waits, self._ticks = count(), 0  # as often as it ticks it waits, unless somebody watches
+        wake.acquire()
+        ended.acquire()
+        self._asked_to_end[:], self._wake[:], self._ended[:] = [asked], [wake], [ended]
+        # A new thread inherits the mask of its maker. Signals are the job's: one that it keeps blocked to wait for
+        # (sigwait) would be delivered to a thread that does not block it, and end the process.
+        every = _signal.valid_signals()
+        mask = _signal.pthread_sigmask(_signal.SIG_SETMASK, every)
+        try:
+            # Not a threading.Thread: the job's threading.enumerate() and active_count() stay what they were.
+            begun = allocate_lock()
+            begun.acquire()
+            body = doors.thread_body(
+                begins=(
+                    partial(_signal.pthread_sigmask, _signal.SIG_SETMASK, every),
+                    doors.put(get_native_id, self._native_id),
+                    partial(ended.acquire, False),
+                    partial(begun.acquire, False),
+                    begun.release,
+                    # Many processes are over by then; and what begins has the GIL for itself.
+                    partial(wake.acquire, True, min(FIRST_TICK_S, self._tick_s)),
+                ),
+                wait=(partial(wake.acquire, True, self._tick_s), self._waits.__next__),
+                tick=partial(self._tick, asked),
+                is_asked_to_end=partial(any, asked),
+                ends=(doors.call_each(self._parting), self._parting.clear, ended.release),
+            )
+            self._body[:] = [body]
+            self.ident = start_new_thread(body, ())
+        finally:
+            _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
+        # A job may fork, or crash, at once: for the one its number must be known, and Python 3.14's faulthandler
+        # takes the state of a thread that has not begun for a freed one, and writes nothing more.
+        begun.acquire(timeout=BEGINS_S)
+
+    def ticked(self) -> None:
+        self._ticks += 1
+
+    def waited_unseen(self) -> bool:
+        """Whether it waited, and was not to begin before: somebody watched."""
+        return _number_of(self._waits) > self._ticks
+
+    def lock(self) -> LockType:
+        """Whoever releases it wakes the thread."""
+        return self._wake[0]
+
+    def wake_up(self) -> None:
+        try:
+            self._wake[0].release()
+        except RuntimeError:
+            pass  # awake already
+
+    def end_unseen(self, reason: str) -> tuple[Callable[[], object], ...]:
+        """C functions that end the thread while somebody watches, and wait until it is gone."""
+        return (
+            doors.with_first(list.append, self._asked_to_end, [reason]),
+            doors.with_first(methodcaller("acquire", False), self._wake),
+            doors.with_first(methodcaller("release"), self._wake),
+            doors.with_first(methodcaller("acquire", True, END_S), self._ended),
+            partial(sleep, 0.002),
+        )
+
+    def end(self, is_busy: bool) -> None:
+        """``is_busy``: an inventory is made, which may be on that thread."""
+        ident, self.ident = self.ident, None
+        if ident is None:
+            return
+        self._asked_to_end[0].append(AT_FORK)
+        self.wake_up()
+        native_id = self._native_id[-1] if self._native_id else "?"
+        path = f"/proc/self/task/{native_id}"
+        give_up = monotonic() + (END_S if is_busy else 0.1)
+        while os.path.exists(path) and monotonic() < give_up:
+            sleep(0.0001)
+
+
+def _number_of(counter: count[int]) -> int:
+    """What ``next`` would give, without it."""
+    return int(str(counter)[len("count(") : -1])

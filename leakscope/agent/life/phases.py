@@ -1,0 +1,219 @@
+"""What the program is doing (start-up, train, eval, save) and what each of these does to its memory. Runs in the job.
+
+Known without a word from the user: ``nn.Module.train`` and ``eval`` are called round every evaluation, an optimizer
+step means training, ``torch.save`` and ``safetensors.torch.save_file`` mean saving, and a DataLoader's iterator hands
+out batches. These functions get a wrapper when their module is imported. A wrapper calls the original with the same
+arguments, lets everything it raises pass, and itself only counts, looks at the clock and asks malloc what is in use.
+"""
+
+from __future__ import annotations
+
+import sys
+from time import monotonic
+
+from ..interpreter import names, reading
+from ..native.allocators import malloc_in_use_bytes
+from ..native.memory import rss_bytes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from .hooks import Hooks
+
+START_UP, TRAIN, EVAL, SAVE = "start-up", "train", "eval", "save"
+MARK_EVERY_S = 1.0  # a program may alternate between training and evaluation at every step
+PART_OF_MODEL = 0.5  # train() or eval() of fewer submodules than this share of the model in training is no phase
+
+
+class Phases:
+    """Bytes and seconds by phase. ``mark(phase)`` is called when one begins, at most once a second, and when it ends.
+
+    A passage is the time between entering a phase and entering the next; nothing is remembered of single passages.
+    """
+
+    def __init__(self, mark: Callable[[str], None]) -> None:
+        self.current = START_UP
+        self.batches = 0
+        self.epochs = 0
+        self.last_batch_at = 0.0
+        self.batch_storages: tuple[int, ...] = ()
+        self._mark = mark
+        self._marked_at = 0.0
+        self._is_marked = False
+        self._entered_at = monotonic()
+        self._entered_bytes = held_bytes()
+        self._peak_bytes = self._entered_bytes
+        self._totals: dict[str, list[Any]] = {}
+        self._depth = 0
+        self._calls = 0
+        self._largest = 0
+        self._changed = False
+        self._is_said = False
+
+    # ---- what is known
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Rows of table ``phases``, with the passage that lasts counted up to now; none while there is one phase."""
+        if not self._changed:
+            return []
+        totals = {phase: list(figures) for phase, figures in self._totals.items()}
+        _add(totals, self.current, *self._passage())
+        return [
+            {"phase": p, "entry_count": n, "phase_s": s, "gained_bytes": gained, "peak_gain_bytes": peak}
+            for p, (n, s, gained, peak) in totals.items()
+        ]
+
+    def tick(self) -> None:
+        """Now and then, from the agent's thread: the peak inside a passage."""
+        self._peak_bytes = max(self._peak_bytes, held_bytes())
+
+    def enter(self, phase: str, said: bool = False) -> None:
+        """``said``: by the user. Whoever names phases himself is not corrected by what we see."""
+        self._is_said = self._is_said or said
+        if phase == self.current or (self._is_said and not said):
+            return
+        self._changed = True
+        _add(self._totals, self.current, *self._passage())
+        self.current = phase
+        self._entered_at = monotonic()
+        self._entered_bytes = self._peak_bytes = held_bytes()
+        begins = said or self._entered_at - self._marked_at >= MARK_EVERY_S
+        if begins or self._is_marked:  # of a phase whose beginning was marked the end is, too
+            self._mark(phase)
+        if begins:
+            self._marked_at = self._entered_at
+        self._is_marked = begins
+
+    def _passage(self) -> tuple[float, int, int]:
+        held = held_bytes()
+        peak = max(self._peak_bytes, held)
+        return monotonic() - self._entered_at, held - self._entered_bytes, peak - self._entered_bytes
+
+    # ---- who tells
+
+    def stepped(self) -> None:
+        """An optimizer made a step: whatever a model was last switched to, this is training."""
+        if self.current != TRAIN:
+            self.enter(TRAIN)
+
+    def hooks(self) -> dict[str, Callable[[Hooks, Any], None]]:
+        """{module: callback} for ``hooks.Hooks``."""
+        return {
+            "torch": self._watch_modules,
+            "torch.utils.data.dataloader": self._watch_loaders,
+            "torch.serialization": lambda hooks, module: self._watch_saving(hooks, module, "save"),
+            "safetensors.torch": lambda hooks, module: self._watch_saving(hooks, module, "save_file"),
+        }
+
+    def _watch_modules(self, hooks: Hooks, torch: Any) -> None:
+        cls = names.getattr_plain(names.getattr_plain(torch, "nn"), "Module")
+        original = names.namespace_of(cls)["train"]  # eval() is train(False)
+        # Dynamo knows this function, and compiles the original alone: no graph break of ours.
+        is_compiling = names.getattr_plain(names.getattr_plain(torch, "compiler"), "is_compiling") or bool
+
+        def train(self_: Any, mode: Any = True) -> Any:
+            if is_compiling():
+                return original(self_, mode)
+            depth, self._depth = self._depth, self._depth + 1
+            self._calls += 1
+            try:
+                return original(self_, mode)
+            finally:
+                self._depth = depth
+                if not depth:
+                    self._switched(mode)
+
+        hooks.replace(cls, "train", original, _made_alike(train, original))
+
+    def _switched(self, mode: Any) -> None:
+        calls, self._calls = self._calls, 0
+        if mode:  # not a frozen teacher, however large, that is only ever put to eval()
+            self._largest = max(self._largest, calls)
+        if calls >= PART_OF_MODEL * self._largest and (self.current != START_UP or not mode):
+            self.enter(TRAIN if mode else EVAL)
+
+    def _watch_loaders(self, hooks: Hooks, module: Any) -> None:
+        cls = names.getattr_plain(module, "_BaseDataLoaderIter")
+        original = names.namespace_of(cls)["__next__"]
+
+        def __next__(self_: Any) -> Any:
+            batch = original(self_)
+            self._got(self_, batch)
+            return batch
+
+        hooks.replace(cls, "__next__", original, _made_alike(__next__, original))
+
+    def _got(self, iterator: Any, batch: Any) -> None:
+        try:
+            self.batches += 1
+            self.last_batch_at = monotonic()
+            if (reading.attributes_of(iterator) or {}).get("_num_yielded") == 1:
+                self.epochs += 1
+            self.batch_storages = _storages(batch)
+        except Exception as error:
+            if names.is_foreign(error):
+                raise
+
+    def _watch_saving(self, hooks: Hooks, module: Any, name: str) -> None:
+        original = names.getattr_plain(module, name)
+        if original is None:
+            return
+
+        def save(*args: Any, **kwargs: Any) -> Any:
+            before = self.current
+            self.enter(SAVE)
+            try:
+                return original(*args, **kwargs)
+            finally:
+                self.enter(before)
+
+        hooks.replace(module, name, original, _made_alike(save, original))
+
+
+def held_bytes() -> int:
+    """What malloc has handed out, 6 us; where it does not say, resident memory.
+
+    What evaluation keeps may lie in memory that training had freed: then resident memory grows later, in training.
+    """
+    return malloc_in_use_bytes() or rss_bytes() or 0
+
+
+def _add(totals: dict[str, list[Any]], phase: str, seconds: float, gained: int, peak: int) -> None:
+    figures = totals.setdefault(phase, [0, 0.0, 0, 0])
+    figures[0] += 1
+    figures[1] += seconds
+    figures[2] += gained
+    figures[3] = max(figures[3], peak)
+
+
+def _storages(batch: Any, depth: int = 3) -> tuple[int, ...]:
+    """Addresses of the storages of a batch: tensors in tuples, lists and dicts; it keeps nothing alive."""
+    torch = sys.modules["torch"]
+    tensor = torch.Tensor
+    storage_id = names.getattr_plain(torch._C, "_storage_id")
+    if storage_id is None:
+        return ()
+    found = []
+    level = [batch]
+    while level and depth:
+        depth -= 1
+        following = []
+        for value in level:
+            kind = type(value)
+            if kind is tensor:
+                found.append(storage_id(value))
+            elif kind is dict or names.type_name(kind).endswith("BatchEncoding"):
+                data = value if kind is dict else (reading.attributes_of(value) or {}).get("data")
+                following += reading.members(dict, data)[:64] if type(data) is dict else []
+            elif kind is list or names.is_a(kind, tuple):
+                following += reading.items_at(list if kind is list else tuple, value, range(64))
+        level = following
+    return tuple(found)
+
+
+def _made_alike(wrapper: Any, original: Any) -> Any:
+    import functools  # torch has imported it: not needed where there is no torch
+
+    return functools.update_wrapper(wrapper, original)

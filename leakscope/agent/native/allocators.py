@@ -1,0 +1,137 @@
+"""What the allocators below Python say of themselves: malloc, Python's small-object allocator, Arrow. Runs in the job.
+
+Nothing here allocates on behalf of the job or runs code of it. The GIL is kept during every reading (PyDLL): they
+take microseconds, and giving the GIL away would let other threads change what the reading is compared with.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from time import monotonic, perf_counter
+
+from ..interpreter import names
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+PERIOD_S = 2.0  # of the readings below that walk through pools and bins
+COST_FACTOR = 200  # and not before 200 times what the last one cost: 1.4 ms for 220 MB of small objects
+
+
+class _Mallinfo2(ctypes.Structure):
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks",
+                     "keepcost")
+    ]  # fmt: skip
+
+
+def _function(name: str, result: Any, *arguments: Any) -> Any:
+    """A C function of the process; None where there is none. glibc has mallinfo2 from 2.33, musl never."""
+    try:
+        function = getattr(ctypes.PyDLL(None), name)
+    except (OSError, AttributeError):
+        return None
+    function.restype = result
+    function.argtypes = arguments
+    return function
+
+
+_mallinfo2 = _function("mallinfo2", _Mallinfo2)
+_malloc_info = _function("malloc_info", ctypes.c_int, ctypes.c_int, ctypes.c_void_p)
+_pymalloc_info = _function("_PyObject_DebugMallocStats", ctypes.c_int, ctypes.c_void_p)
+_open_memstream = _function("open_memstream", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+_fclose = _function("fclose", ctypes.c_int, ctypes.c_void_p)
+_free = _function("free", None, ctypes.c_void_p)
+
+
+def malloc_figures() -> tuple[int | None, int | None, int | None, int | None]:
+    """(in use, free, in own mappings, held of the kernel) bytes of glibc's malloc; Nones elsewhere. **Cost** 10 us.
+
+    Held of the kernel is address space: what was trimmed is still counted as held and as free.
+    """
+    if _mallinfo2 is None:
+        return None, None, None, None
+    info = _mallinfo2()
+    return info.uordblks + info.hblkhd, info.fordblks, info.hblkhd, info.arena + info.hblkhd
+
+
+def malloc_in_use_bytes() -> int | None:
+    """The first of the above. **Cost** 6 us."""
+    if _mallinfo2 is None:
+        return None
+    info = _mallinfo2()
+    return info.uordblks + info.hblkhd
+
+
+class Allocators:
+    """Figures that cost more than a sentinel may: read now and then, and repeated in between as None."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._due_at = 0.0
+        self.longest_s = 0.2  # of one reading: where the last took half as long there is no other
+
+    def figures(self) -> dict[str, Any]:
+        """Columns of the table ``sentinels``; nulls where a reading is not due or not possible."""
+        arenas = pymalloc = in_use = None
+        now = self._clock()
+        if now >= self._due_at:
+            began = perf_counter()
+            arenas = _count_of_arenas(_written_by(_malloc_info, 0))
+            pymalloc, in_use = _bytes_of_pymalloc(_written_by(_pymalloc_info))
+            cost_s = perf_counter() - began
+            is_cheap = cost_s < 0.5 * self.longest_s
+            self._due_at = now + max(PERIOD_S, COST_FACTOR * cost_s) if is_cheap else float("inf")
+        return {
+            "malloc_arena_count": arenas,
+            "pymalloc_bytes": pymalloc,
+            "pymalloc_in_use_bytes": in_use,
+            "native_cache_bytes": _arrow_bytes(),
+        }
+
+
+def _written_by(function: Any, *arguments: Any) -> bytes | None:
+    """What a C function writes to a stream, here one in memory; None where it cannot be called."""
+    if None in (function, _open_memstream, _fclose, _free):
+        return None
+    text, size = ctypes.c_void_p(), ctypes.c_size_t()
+    stream = _open_memstream(ctypes.addressof(text), ctypes.addressof(size))
+    if not stream:
+        return None
+    try:
+        function(*(arguments + (stream,)))
+    finally:
+        _fclose(stream)
+    try:
+        return ctypes.string_at(text, size.value)
+    finally:
+        _free(text)
+
+
+def _count_of_arenas(text: bytes | None) -> int | None:
+    """Of the XML that malloc_info(3) writes."""
+    return None if text is None else text.count(b"<heap nr=")
+
+
+def _bytes_of_pymalloc(text: bytes | None) -> tuple[int | None, int | None]:
+    """(arenas, in use) of what ``sys._debugmallocstats()`` would print; Nones where Python runs on malloc alone."""
+    total = in_use = None
+    for line in (text or b"").splitlines():
+        name, _, figure = line.partition(b"=")
+        if b"bytes/arena" in name:
+            total = int(figure.replace(b",", b""))
+        elif name.startswith(b"# bytes in allocated blocks"):
+            in_use = int(figure.replace(b",", b""))
+    return total, in_use
+
+
+def _arrow_bytes() -> int | None:
+    """Bytes of Arrow's default pool, an atomic counter; None unless pyarrow is loaded completely."""
+    if names.getattr_plain(sys.modules.get("pyarrow"), "Table") is None:
+        return None
+    total = names.getattr_plain(sys.modules.get("pyarrow.lib"), "total_allocated_bytes")
+    return None if total is None else int(total())

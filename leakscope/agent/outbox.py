@@ -1,0 +1,159 @@
+"""Rows on their way to the journal: added on any thread, written by the agent's. Runs in the job."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from _thread import allocate_lock
+from time import clock_gettime_ns, time_ns
+
+from . import journal, masking
+from .interpreter import names
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+MAX_FAILURES = 5  # after which the agent leaves the job alone for good
+LOADED = "loaded"
+WATCHED = "take-skipped", "a tracer, profiler or debugger is set: no inventories while it is"
+_MOST_SOURCES = 300
+_SOURCE_BYTES = 256 * 1024  # of one of them
+
+
+class Outbox:
+    """Of one process, whose ``pid`` and ``start_ticks`` stand in each of its rows."""
+
+    def __init__(self, folder: str, options: dict[str, Any]) -> None:
+        self._folder = folder
+        self._masker = masking.Masker(options["salt"], options["sources"])
+        self._may_add_sources = options["sources"]
+        self.with_sources = False  # once there is an inventory: they say what its lines are
+        self._sources_written: set[str] = set()
+        self._rows: list[tuple[str, dict[str, Any]]] = []
+        self._writing = allocate_lock()
+        self._failures = 0
+        self.parting: list[Callable[[], object]] = []  # to call as the thread ends, should nobody of ours say it before
+        self.watched_is_noted = False
+        self._identify()
+
+    def _identify(self) -> None:
+        self.pid = os.getpid()
+        self.start_ticks = _start_ticks()
+        self._journal = journal.Journal(self._folder, f"agent-{self.pid}-{self.start_ticks}", self._masker)
+
+    def abandon(self) -> None:
+        """In a forked child, first: all this is the parent's."""
+        self._journal.abandon()
+        self._rows = []
+
+    def forked(self) -> None:
+        """In a forked child: a journal of its own."""
+        self._writing = allocate_lock()
+        self.with_sources = False
+        self._identify()
+        self.watched_is_noted = False
+
+    # ---- adding
+
+    def add(self, table: str, row: dict[str, Any]) -> None:
+        if self.is_given_up():
+            return  # nobody writes it any more: it must not pile up
+        row.update(stamps())
+        self._rows.append((table, row))
+
+    def add_stamped(self, table: str, row: dict[str, Any]) -> None:
+        """One of several rows of the same moment."""
+        self._rows.append((table, row))
+
+    def note(self, kind: str, text: str) -> None:
+        self.add("agent_notes", {"note": kind, "text": text})
+
+    def note_loaded(self) -> None:
+        self.note(LOADED, _version(self.pid))
+
+    def ends_with(self, table: str) -> bool:
+        return bool(self._rows) and self._rows[-1][0] == table
+
+    # ---- writing
+
+    def failed(self) -> None:
+        self._failures += 1
+
+    def is_given_up(self) -> bool:
+        return self._failures >= MAX_FAILURES
+
+    def write(self) -> None:
+        """Hand the collected rows to the kernel. Only the agent's thread calls it, and the exit handler after it."""
+        if not self._writing.acquire(timeout=2.0):
+            return
+        try:
+            if not journal.is_there(self._folder):
+                # The recording is over and its folder gone, but this process lives on: an open file would grow on.
+                self._failures = MAX_FAILURES
+                self.abandon()
+                return
+            if self.with_sources and self._may_add_sources:
+                self._add_sources()
+            while self._rows:
+                table, row = self._rows.pop(0)
+                row["pid"] = self.pid
+                row["start_ticks"] = self.start_ticks
+                self._journal.add(table, row)
+            self._journal.flush()
+            self.prepare_to_part()
+        except OSError:
+            self.failed()
+        finally:
+            self._writing.release()
+
+    def prepare_to_part(self) -> None:
+        """A watched thread, or a process with a tool of sys.monitoring, runs no Python of ours: C code says so then.
+
+        **Errors** OSError.
+        """
+        del self.parting[:]
+        if not self.watched_is_noted:
+            process = dict(stamps(), pid=self.pid, start_ticks=self.start_ticks)
+            notes = [(LOADED, _version(self.pid))] if not self._journal.written_bytes else []
+            rows = [dict(process, note=note, text=text) for note, text in [*notes, WATCHED]]
+            self.parting.append(self._journal.writing("agent_notes", rows))
+
+    def _add_sources(self) -> None:
+        for name, module in list(sys.modules.items()):
+            file = names.getattr_plain(module, "__file__")
+            if type(file) is not str or file in self._sources_written or len(self._sources_written) > _MOST_SOURCES:
+                continue
+            if not file.endswith(".py") or not names.is_user_module(name, file):
+                continue
+            self._sources_written.add(file)
+            try:
+                with open(file, "rb") as stream:
+                    text = stream.read(_SOURCE_BYTES).decode("utf-8", "replace")
+            except OSError:
+                continue
+            self.add("sources", {"module": name, "file": os.path.abspath(file), "source_text": text})
+
+
+def stamps() -> dict[str, int | None]:
+    """This moment by each clock."""
+    boot = getattr(time, "CLOCK_BOOTTIME", None)
+    return {
+        "time_unix_ns": time_ns(),
+        "time_mono_ns": clock_gettime_ns(time.CLOCK_MONOTONIC),
+        "time_boot_ns": None if boot is None else clock_gettime_ns(boot),
+    }
+
+
+def _version(pid: int) -> str:
+    return f"Python {sys.version.split()[0]}, pid {pid}"
+
+
+def _start_ticks() -> int:
+    try:
+        with open("/proc/self/stat", "rb") as stream:
+            return int(stream.read().rsplit(b")", 1)[1].split()[19])
+    except (OSError, IndexError, ValueError):
+        return 0

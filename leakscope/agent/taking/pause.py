@@ -1,0 +1,152 @@
+"""How long one piece of the agent's work may hold the GIL: known before it begins. Runs in the job.
+
+A walk looks at the clock and can be cut. A sweep (``heap.sweep``) is a few calls of C code, in which no other thread
+runs and which nobody can interrupt: a service with millions of objects would answer nobody meanwhile. So its cost is
+estimated first. The interpreter does not tell how many objects it tracks; each is a block of its allocator's at least,
+and those are counted. Where even that many would take too long no sweep is made, and the inventory is what the walk
+from the names sees: holders and sizes, but no census of types, no tensors, nothing of what nobody refers to.
+
+Times are CPU time: on a crowded machine the pause lasts longer, and so does everything else.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from time import thread_time
+
+from ..interpreter import doors
+from ..interpreter.frozen import FROZEN_S
+from ..native.allocators import malloc_in_use_bytes
+
+# Unless the user says so. A plain process may be a service, in which somebody waits for an answer. Where torch is
+# loaded an answer takes its time anyway; and sweeps, which find the tensors, are the half of what can be told there.
+# Where an optimizer steps nobody waits at all: one step comes later, and the share of time is bounded elsewhere.
+PLAIN_S, TORCH_S, TRAINING_S = 0.1, 0.25, 1.0
+# Measured (2 cores of a server of 2023, Python 3.11, a million objects): a pass 100 to 150 ns an object, one more for
+# long containers as much again, a list of all objects 16 to 35 ns, a pass of gc.get_referrers 60 to 120 ns.
+PASS_S = 150e-9
+COUNT_S = 40e-9
+REFERRERS_S = 120e-9
+SAFETY = 1.25  # of what the last sweep cost an object: objects of long ago lie farther apart
+MEANINGFUL = 50000  # objects: what a smaller sweep cost tells nothing of a large one
+SWEEP_SHARE = 0.8  # of the pause: the rest is for the walk, which mostly needs a few milliseconds
+COUNT_SHARE = 0.5
+COUNT_AGAIN = 1.5  # times the blocks of the last count
+FROZEN_SHARE = 0.25
+WALK_SHARE = 0.6  # of what is left then: a name may be asked for after it, and rows are made
+LATEST = 0.9  # of the pause: nothing more begins
+BYTES_EACH = 100  # of an object at least, where Python runs on malloc and counts no blocks
+
+
+class Pauses:
+    """Of one process. ``asked_s``: the user's limit, or None. Only the thread that takes calls it."""
+
+    def __init__(self, asked_s: float | None = None) -> None:
+        self._asked_s = asked_s
+        self._tracked: int | None = None
+        self._blocks: int | None = None  # at the last sweep or count
+        self._object_s = PASS_S  # of a pass, for each object
+        self._began = 0.0
+        self._blocks_now = 0
+        self.limit_s = PLAIN_S
+        self.refused_s: float | None = None  # what a sweep that was left out would have taken
+
+    def limit(self, is_training: bool = False) -> float:
+        """Seconds."""
+        if self._asked_s is not None:
+            return self._asked_s
+        if is_training:
+            return TRAINING_S
+        return TORCH_S if "torch" in sys.modules else PLAIN_S
+
+    def begin(self, limit_s: float) -> None:
+        """A piece of work begins now, on this thread."""
+        self._began = thread_time()
+        self._blocks_now = _blocks()
+        self.limit_s = limit_s
+        self.refused_s = None
+
+    def allows_sweep(self, passes: float = 1) -> bool:
+        """Whether so many passes over all objects fit into what is left of the sweeps' share."""
+        left_s = self._began + SWEEP_SHARE * self.limit_s - thread_time()
+        cost_s = self.tracked_at_most() * self._object_s * passes
+        if cost_s > left_s and self._is_worth_a_count():
+            count = _count()
+            self._note_count(count)
+            left_s = self._began + SWEEP_SHARE * self.limit_s - thread_time()
+            cost_s = count * self._object_s * passes
+        self.refused_s = cost_s if cost_s > left_s else None
+        return self.refused_s is None
+
+    def _is_worth_a_count(self) -> bool:
+        """Most blocks may be numbers and text. All of them listed must fit, too; if a sweep does not after that, the
+        next inventory knows."""
+        blocks = self._blocks_now
+        is_new = self._blocks is None or blocks >= COUNT_AGAIN * self._blocks
+        return is_new and thread_time() + blocks * COUNT_S <= self._began + COUNT_SHARE * self.limit_s
+
+    def allows_frozen_count(self) -> bool:
+        """Whether to count what ``gc.freeze()`` hides fits, even if that is all there is."""
+        return self._blocks_now * FROZEN_S <= FROZEN_SHARE * self.limit_s
+
+    def swept(self, count: int, cost_s: float, passes: float = 1) -> None:
+        """What a sweep has cost, and found."""
+        self._note_count(count)
+        if count >= MEANINGFUL:
+            self._object_s = max(PASS_S, SAFETY * cost_s / count / passes)
+
+    def tracked_at_most(self) -> int:
+        """Objects that the collector tracks. Wrong only if numbers have made way for as many containers since."""
+        blocks = self._blocks_now
+        if self._tracked is None or self._blocks is None:
+            return blocks
+        return min(blocks, self._tracked + max(0, blocks - self._blocks))
+
+    def referrers_s(self) -> float:
+        """What it costs to ask once who refers to something."""
+        return self.tracked_at_most() * REFERRERS_S
+
+    def walk_ends(self, walk_s: float) -> float:
+        """The instant (thread_time) at which a walk that begins now is cut."""
+        now = thread_time()
+        return now + min(walk_s, max(0.0, WALK_SHARE * (self._began + self.limit_s - now)))
+
+    def ends(self) -> float:
+        """The instant after which nothing more begins."""
+        return self._began + LATEST * self.limit_s
+
+    def refusal(self, is_swept: bool) -> str | None:
+        """A sentence for the report where the last sweep that was asked for was left out, else None."""
+        if self.refused_s is None:
+            return None
+        needs_s = self.refused_s / SWEEP_SHARE
+        text = "an inventory of all objects, up to %s, would stop this process for up to %.0f ms: " % (
+            _rounded(self.tracked_at_most()), 1e3 * self.refused_s,
+        )  # fmt: skip
+        text += "what no name leads to was not searched for" if is_swept else "only what names lead to was looked at"
+        return text + " (--max-pause %.2gs allows more)" % (1.05 * needs_s)
+
+    def _note_count(self, count: int) -> None:
+        self._tracked, self._blocks = count, self._blocks_now
+
+
+def unlimited() -> Pauses:
+    """For whom a pause hurts nobody: a test, an interpreter that ends."""
+    pauses = Pauses(float("inf"))
+    pauses.begin(pauses.limit())
+    return pauses
+
+
+def _rounded(count: int) -> str:
+    return "%.1f million" % (count / 1e6) if count >= 1e6 else "%d,000" % round(count / 1e3)
+
+
+def _blocks() -> int:
+    """**Cost** 1 us for each 100 KB of small objects."""
+    return doors.allocated_blocks() or (malloc_in_use_bytes() or 0) // BYTES_EACH
+
+
+def _count() -> int:
+    # Only C code runs while a list of all objects exists: see heap.py.
+    return sum(map(len, map(gc.get_objects, range(3))))

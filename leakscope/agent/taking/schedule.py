@@ -1,0 +1,121 @@
+"""When a take is due, and why. Runs in the job."""
+
+from __future__ import annotations
+
+import os
+import sys
+from time import monotonic
+
+from ..native.memory import rss_bytes
+from ..torch import cuda
+from . import budget, level
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+GROWTH_FRACTION = 0.3  # of resident memory since the last take: a take is due early
+GROWTH_MIN_BYTES = 64 * 1024 * 1024
+GROWTH_LEAST_S = 1.0  # since the last take
+IMPORTS_S = 20.0  # a job that still imports then is looked into all the same
+FAILED_S = 0.25  # what a take that failed is taken to have cost
+
+
+class Schedule:
+    """Of one process. ``stress_s``: for tests of ours, a take so often, whatever it costs; else None."""
+
+    def __init__(self, folder: str, options: dict[str, Any], stress_s: float | None) -> None:
+        self._folder = folder
+        self._options = options
+        self._stress_s = stress_s
+        self._request = request_stamp(folder)
+        self._module_count = 0
+        self._last_take_s = 0.0
+        self.level = level.Level()
+        self.begin()
+
+    def begin(self) -> None:
+        """Now, at the start of the process: a forked child begins anew."""
+        self._began = monotonic()
+        self._rss_at_take: int | None = None
+        self.budget = (
+            budget.Budget(self._options["take_fraction"], self._options["take_interval_s"])
+            if self._stress_s is None
+            else budget.Stress(self._stress_s)
+        )
+
+    def elapsed_s(self) -> float:
+        return monotonic() - self._began
+
+    def allows(self) -> bool:
+        """Whether a take can be paid for now."""
+        return self.budget.allows(self.elapsed_s())
+
+    def left_s(self) -> float:
+        """What may still be spent."""
+        return self.budget.left_s(self.elapsed_s())
+
+    def reason(self, note: Callable[[str, str], None]) -> str | None:
+        """Why a take is due; None: none is, and ``note(kind, text)`` is told what one waits for."""
+        elapsed_s = self.elapsed_s()
+        modules, self._module_count = self._module_count, len(sys.modules)
+        if self._module_count > modules and elapsed_s < IMPORTS_S and self._stress_s is None:
+            return None  # imports go on: all that grows now is code
+        stamp = request_stamp(self._folder)
+        if stamp is not None and stamp != self._request:
+            self._request = stamp
+            if self.budget.allows(elapsed_s):
+                return "pressure"
+        if self.budget.is_due(elapsed_s, self._is_flat):
+            return "schedule"
+        if self._rss_at_take is not None and self.budget.allows(elapsed_s):
+            grown = (rss_bytes() or 0) - self._rss_at_take
+            enough = max(GROWTH_MIN_BYTES, GROWTH_FRACTION * self._rss_at_take)
+            if grown > enough and elapsed_s - self._last_take_s > GROWTH_LEAST_S:
+                return "growth"
+        held_back = self.budget.holds_back(elapsed_s)
+        if held_back is not None:
+            note("throttled", held_back)
+        return None
+
+    def taken(self, cost_s: float) -> int | None:
+        """A take has been made. Returns resident memory."""
+        self._spend(cost_s)
+        self.level.begin()
+        self._rss_at_take = rss_bytes()
+        return self._rss_at_take
+
+    def failed(self) -> None:
+        self._spend(FAILED_S)
+
+    def put_off(self) -> None:
+        """One was due, and something other than its price spoke against it."""
+        self.budget.spend(0.0, self.elapsed_s())
+
+    def _spend(self, cost_s: float) -> None:
+        self._last_take_s = self.elapsed_s()
+        self.budget.spend(cost_s, self._last_take_s)
+
+    def look_at_level(self, is_stepping: bool) -> None:
+        """``is_stepping``: the next optimizer step is near, and ends where every step ends."""
+        if is_stepping:
+            self.level.asked = True
+        else:
+            self.level.look()
+
+    def stepped(self) -> None:
+        if self.level.asked:
+            self.level.look()
+
+    def _is_flat(self) -> bool:
+        """Nothing is known of what grows on a device: there takes come as if it did."""
+        return self.level.is_flat() and not cuda.is_used()
+
+
+def request_stamp(folder: str) -> int | None:
+    """Modification time of the recorder's request for a take; None without one. **Cost** 3 us."""
+    try:
+        return os.stat(os.path.join(folder, "request-take")).st_mtime_ns
+    except OSError:
+        return None

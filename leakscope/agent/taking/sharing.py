@@ -1,0 +1,72 @@
+"""Pages shared between a process and its forks: what a take would copy of them, and when that is bearable.
+
+Looking at an object writes to its page (its reference count), of which the other processes then keep a copy of their
+own. Runs in the job.
+"""
+
+from __future__ import annotations
+
+from ..native.memory import anonymous_bytes
+
+# A fork that has gained less than this by itself is no suspect, and most live too short for a look.
+LEAST_GAINED_BYTES = 16 << 20
+MOST_COPIED_SHARE = 0.25  # of what it has gained, were all that is shared copied; measured: a third of it is
+ASK_AGAIN = 1.5  # times what it had gained at the last answer: the answer costs 20 ms a GiB
+
+
+class Fork:
+    """In a forked child: has it memory of its own that is worth a take, and what would the take copy?
+
+    A server of ``multiprocessing.Manager`` or a worker of a pool lives for long and leaks like any other process. A
+    fork that only reads what its parent has gains nothing: pages it copies by that were in its resident memory before.
+    """
+
+    def __init__(self) -> None:
+        self._at_fork_bytes = anonymous_bytes()
+        self._ask_bytes: float = LEAST_GAINED_BYTES
+
+    def is_worth_a_take(self) -> bool:
+        """Asked at each tick. **Cost** 3 us, until it has gained much."""
+        gained = self._gained_bytes()
+        if gained < self._ask_bytes:
+            return False
+        shared = shared_dirty_bytes()
+        self._ask_bytes = max(ASK_AGAIN * gained, (shared or 0) / MOST_COPIED_SHARE)
+        return self.allows(shared)
+
+    def allows(self, shared_bytes: int | None) -> bool:
+        """None: nobody can tell what is shared."""
+        available = available_bytes()
+        if shared_bytes is None or available is None:
+            return False
+        # There may be many like it: a hundred of them together take no more than what is free.
+        return shared_bytes <= min(MOST_COPIED_SHARE * self._gained_bytes(), available // 100)
+
+    def _gained_bytes(self) -> int:
+        return anonymous_bytes() - self._at_fork_bytes
+
+
+def parent_allows(shared_bytes: int | None) -> bool:
+    """A process with live forked children may copy so much of what they share."""
+    available = available_bytes() if shared_bytes else None
+    return not shared_bytes or available is None or shared_bytes <= max(64 << 20, available // 50)
+
+
+def shared_dirty_bytes() -> int | None:
+    """Pages shared with other processes that a write would copy; 120 ms for 6 GB, so only before a take."""
+    return _kib_line("/proc/self/smaps_rollup", b"Shared_Dirty:")
+
+
+def available_bytes() -> int | None:
+    return _kib_line("/proc/meminfo", b"MemAvailable:")
+
+
+def _kib_line(path: str, label: bytes) -> int | None:
+    try:
+        with open(path, "rb") as stream:
+            for line in stream:
+                if line.startswith(label):
+                    return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        pass
+    return None

@@ -1,0 +1,323 @@
+"""Makes takes: waits for a safe point of the job's, and asks first what it may cost there. Runs in the job.
+
+The agent's thread decides that a take is due; the take itself runs where the job's objects hold still: in torch's
+optimizer-step hook on the training thread, or on the main thread between two bytecodes (a pending call). Only if
+neither comes within some seconds (the main thread waits for others) a reduced take runs on the agent's thread.
+"""
+
+from __future__ import annotations
+
+import _signal
+import os
+import sys
+from _thread import get_ident
+from time import sleep, thread_time
+
+from ..interpreter import collector, names, pending, quiet
+from ..life import fatal_signals
+from ..native import allocators
+from ..outbox import stamps
+from ..torch import cuda, gradients
+from . import pause, peak, sharing
+from .take import Take
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from ..interpreter.thread import Thread
+    from ..life.phases import Phases
+    from ..native.native_window import NativeWindow
+    from ..outbox import Outbox
+    from .schedule import Schedule
+    from .steps import Steps
+
+PATIENCE_S = 5.0  # how long a due take waits for its safe point
+STEPPING_S = 5.0  # a job whose last optimizer step is younger is taken at the next one
+ASKS, ASK_AGAIN_S = 5, 0.002
+LEAST_RUN_S = 2.0  # a shorter one has no take at its end
+MOST_FAILED = 5  # takes; then none any more
+# Helpers of the standard library and of tools: they hold nothing of the user's and come in numbers.
+_NO_TAKES = ("multiprocessing.resource_tracker", "torch/_inductor/compile_worker", "torch._inductor.compile_worker")
+_WITH_STEP = frozenset(("marks", "gradients", "compile_counters"))
+_EXPLAINED = ("python_bytes", "array_bytes", "tensor_bytes")
+
+
+class Taker:
+    """Of one process: what is ``wanted`` and why, and what the takes leave to each other.
+
+    ``thread``: the agent's. ``stress_s``: for tests of ours, whatever a take costs and finds; else None.
+    """
+
+    def __init__(
+        self,
+        options: dict[str, Any],
+        outbox: Outbox,
+        thread: Thread,
+        schedule: Schedule,
+        steps: Steps,
+        phases: Phases,
+        native_window: NativeWindow | None,
+        before_take: Callable[[], None],
+        stress_s: float | None,
+    ) -> None:
+        self._options = options
+        self._outbox = outbox
+        self._thread = thread
+        self._schedule = schedule
+        self._steps = steps
+        self._phases = phases
+        self._native_window = native_window
+        self._before_take = before_take
+        self._stress_s = stress_s
+        self.main_thread = get_ident()
+        self.may_take = self.takes = bool(options["takes"]) and not _is_helper()
+        self.fork: sharing.Fork | None = None  # in a forked child: whether it is worth a take
+        self.pauses = pause.Pauses(options["max_pause_s"])
+        self.peak = peak.Peak(self._look_at_peak)
+        self.pending = pending.PendingCall(self._on_main_thread)
+        self.wanted: str | None = None  # the reason of a take that is due and waits for its safe point
+        self.wanted_at = 0.0
+        self.is_taking = False
+        self.is_watched = False  # by a tracer, profiler or debugger
+        self.is_exiting = False
+        self.number = 0
+        self.memory: dict[str, Any] = {}
+        self._failed = 0
+        self._has_said_refusal = False
+
+    # ---- forks
+
+    def forks(self) -> None:
+        """From now on its pages may be shared."""
+        self.memory["forked"] = True
+
+    def abandon(self) -> None:
+        """In a forked child, first: what goes on here goes on in the parent."""
+        self.takes = self.is_taking = False
+        collector.let_go()
+        self.pending.forget()
+
+    def forked(self, is_loader: bool) -> None:
+        """In a forked child. Workers of a loader come in numbers and read all that their parent has."""
+        self.wanted = None
+        self.number = self._failed = 0
+        self.memory = {}
+        self._has_said_refusal = False
+        self.main_thread = get_ident()
+        self.fork = sharing.Fork() if self.may_take and not is_loader else None
+        self.takes = self.may_take and self._stress_s is not None
+
+    # ---- on the agent's thread
+
+    def watched(self, is_watched: bool) -> None:
+        """Whether somebody watches now: what was wanted until nobody did is wanted no more."""
+        if self.is_watched and not is_watched:
+            self.wanted = None
+        self.is_watched = is_watched
+
+    def look_at_level(self, now: float) -> None:
+        self._schedule.look_at_level(self._is_stepping(now))
+
+    def consider(self, now: float) -> None:
+        """Is a take due, and has it waited too long for its safe point?"""
+        if not self.takes:
+            if self.fork is not None:
+                self.takes = self.fork.is_worth_a_take()
+            return
+        if self.is_taking or self.is_watched:
+            return  # what it costs decides when the next is due
+        if self.wanted is None:
+            self.wanted = self._schedule.reason(self._outbox.note)
+            if self.wanted is None:
+                return
+            self.wanted_at = now
+        if self._is_stepping(now):
+            return  # the next optimizer step is near: it takes what is wanted
+        # A main thread that has not come by since the take before is not waited for once more.
+        waits_since = min(self.wanted_at, self.pending.asked_at or self.wanted_at)
+        if now - waits_since > PATIENCE_S:
+            self._take_here()
+            return
+        for _ in range(ASKS):  # a burst of looks (GrowthStacks) may just have asked for its own call, which runs now
+            if self.pending.ask():
+                return
+            sleep(ASK_AGAIN_S)
+
+    def _is_stepping(self, now: float) -> bool:
+        return self._steps.count is not None and now - self._steps.last_at < STEPPING_S
+
+    def _take_here(self) -> None:
+        """At a blocked fault the kernel ends the process before its words are written."""
+        _signal.pthread_sigmask(_signal.SIG_UNBLOCK, fatal_signals.FAULTS)
+        try:
+            self.take("agent-thread")
+        finally:
+            _signal.pthread_sigmask(_signal.SIG_BLOCK, fatal_signals.FAULTS)
+
+    # ---- safe points
+
+    def _on_main_thread(self) -> None:
+        if not self.is_exiting and self.wanted is not None and not self.is_taking:
+            self.take("pending-call")
+
+    def stepped(self) -> None:
+        """After each optimizer step, on the thread that made it."""
+        self._schedule.stepped()
+        if self.takes and self.fork is None:
+            if self._steps.count == 1 and self.wanted is None and self._schedule.allows():
+                for row in gradients.import_order_notes():
+                    self._outbox.note(row["note"], row["text"])
+                self.wanted = "schedule"  # weights as training begins: a checkpoint still held is seen equal to them
+            self.peak.stepped(self._steps.count)
+            self._look_at_cuda()
+        if self.wanted is not None and not self.is_taking:
+            self.take("optimizer-step")
+
+    def _look_at_cuda(self) -> None:
+        """Nothing until the job itself uses CUDA: a flag is read, then the allocator's counters once a second."""
+        for row in cuda.rows_if_due(self._steps.current()):
+            self._outbox.add("allocator", row)
+        refused = cuda.attach_oom_observer(self._on_cuda_oom)
+        if refused is not None:
+            self._outbox.note("cuda-observer", refused)
+
+    def _on_cuda_oom(self, device: int, requested_bytes: int, total_bytes: int, free_bytes: int, frames: str) -> None:
+        """Torch is about to raise: the frames that asked still stand, so this is the moment for an inventory."""
+        self._outbox.note("cuda-oom", cuda.oom_text(device, requested_bytes, total_bytes, free_bytes, frames))
+        row = cuda.device_row(device, self._steps.current())
+        if row is not None:
+            self._outbox.add("allocator", row)
+        on_main_thread = get_ident() == self.main_thread
+        if on_main_thread and self.takes and not self.is_taking and self._schedule.allows():
+            self.wanted = "pressure"
+            self.take("cuda-oom")
+
+    def _look_at_peak(self) -> None:
+        """The tensors as a backward pass begins: what a step needs at most."""
+        if self.wanted is None and not self.is_taking and self._schedule.allows():
+            began_s = thread_time()
+            self.pauses.begin(self._longest_pause_s())
+            if not self.pauses.allows_sweep(2):
+                return
+            for row in peak.rows(self._phases.batch_storages):
+                self._outbox.add("tensors", dict(row, take=self.number))
+            self._schedule.budget.charge(thread_time() - began_s)
+
+    def take_last(self) -> None:
+        """As the process ends; after an unhandled exception its frames still stand."""
+        self.is_exiting = True
+        is_long_enough = self._schedule.elapsed_s() > LEAST_RUN_S or self._stress_s is not None
+        if not self.takes or not is_long_enough or self.is_taking:
+            return
+        if self._schedule.allows():
+            self.wanted = "exception" if hasattr(sys, "last_traceback") else "exit"
+            self.take("exit")
+        else:
+            self._outbox.note("throttled", f"none at the end: {self._schedule.budget.why()}")
+
+    # ---- the take
+
+    def take(self, safe_point: str) -> None:
+        """Make what is wanted, here and now."""
+        reason, self.wanted = self.wanted, None
+        if self._outbox.is_given_up() or self._outbox.pid != os.getpid():
+            return
+        if collector.goes_on():
+            self.wanted = reason
+            return
+        self.is_taking = True
+        hidden = quiet.hide()
+        try:
+            shared_bytes = self._shared_bytes()
+            if self._sharing_allows(shared_bytes):
+                self._take(reason, safe_point, shared_bytes)
+            else:
+                self._schedule.put_off()
+        except BaseException as error:
+            self._schedule.failed()
+            if names.is_foreign(error):
+                self._outbox.note("take-interrupted", f"a signal handler of the job raised {type(error).__name__}")
+                raise
+            self._outbox.note("failed", f"take: {type(error).__name__}: {error!s}")
+            self._failed += 1
+            self.takes = self.takes and self._failed < MOST_FAILED
+        finally:
+            quiet.show(hidden)
+            self.is_taking = False
+            self._thread.wake_up()
+
+    def _take(self, reason: str | None, safe_point: str, shared_bytes: int | None) -> None:
+        outbox, step = self._outbox, self._steps.current
+        self.number += 1
+        outbox.with_sources = True
+        self._before_take()
+        take = Take(
+            self.number, self._options["take_pause_s"], self.memory,
+            self.main_thread, self._thread.ident, safe_point, self._phases.batch_storages,
+            with_torch=self.fork is None,  # a fork must not compute with threads that only its parent has
+            pauses=self.pauses,
+        )  # fmt: skip
+        moment = stamps()
+        self.pauses.begin(self._longest_pause_s())
+        rows = take.run()
+        self._say_what_was_left_out(take.is_swept)
+        rss_bytes = self._schedule.taken(take.summary["take_cpu_s"])
+        in_use = allocators.malloc_figures()[0]
+        summary = dict(
+            take.summary, take=self.number, reason=reason, safe_point=safe_point, step=step(),
+            rss_bytes=rss_bytes, malloc_in_use_bytes=in_use,
+            copied_bytes=max(0, shared_bytes - (self._shared_bytes() or 0)) if shared_bytes else None,
+        )  # fmt: skip
+        for table, row in rows:
+            row.update(moment)
+            if table in _WITH_STEP:
+                row["step"] = step()
+            outbox.add_stamped(table, row)
+        summary.update(moment)
+        outbox.add_stamped("takes", summary)
+        if self._native_window is not None and not self.is_exiting:
+            explained = sum(summary[account] or 0 for account in _EXPLAINED)
+            self._native_window.look(in_use, explained, f"{outbox.pid}-{outbox.start_ticks}")
+
+    def _longest_pause_s(self) -> float:
+        """What a take may hold up the job now. As it ends nobody waits for an answer: there only the budget counts."""
+        if self._stress_s is not None:
+            return float("inf")
+        limit_s = self.pauses.limit(is_training=self._steps.count is not None)
+        return max(limit_s, self._schedule.left_s()) if self.is_exiting else limit_s
+
+    def _say_what_was_left_out(self, is_swept: bool) -> None:
+        text = self.pauses.refusal(is_swept)
+        if text is not None and not self._has_said_refusal:
+            self._has_said_refusal = True
+            self._outbox.note("reduced-take", text)
+
+    def _shared_bytes(self) -> int | None:
+        """Bytes that a write would copy; 0: this process is no fork and never forked; None: nobody can tell."""
+        if self.fork is None and not self.memory.get("forked"):
+            return 0
+        return sharing.shared_dirty_bytes()
+
+    def _sharing_allows(self, shared_bytes: int | None) -> bool:
+        """Looking at an object writes to its page, which its other processes then hold a copy of: bound that cost."""
+        if self._stress_s is not None:
+            return True
+        if self.fork.allows(shared_bytes) if self.fork is not None else sharing.parent_allows(shared_bytes):
+            return True
+        shared = f"{(shared_bytes or 0) >> 20} MiB"
+        text = f"{shared} are shared with forked children and a take would copy them"
+        if self.fork is not None:
+            text = f"a fork shares {shared} with others and a take would copy them"
+        self._outbox.note("take-skipped", text)
+        return False
+
+
+def _is_helper() -> bool:
+    try:
+        with open("/proc/self/cmdline", "rb") as stream:
+            line = stream.read(4096).decode("utf-8", "replace")
+    except OSError:
+        return False
+    return any(part in line for part in _NO_TAKES)

@@ -1,0 +1,192 @@
+"""What hangs on a tensor in C++: its autograd graph, which no object counter sees. Runs at a safe point only.
+
+Links are followed by ``next_functions`` (0.7 us a node). What a node saved for backward is read by ``_raw_saved_*``,
+which runs no unpack hooks (``_saved_*`` would recompute checkpointed forwards), and only where no other thread can be
+inside ``backward``: the engine frees those buffers without the interpreter's lock, and reading them then crashes.
+
+A long graph is sampled by age. Nodes are numbered in the order of their making, so the walk goes straight down to the
+oldest, counts upwards from there, and extrapolates to the number of the newest when its share of the budget is used.
+
+Looking leaves a trace. In torch 2.13 a node that Python has seen keeps its Python object for as long as it lives, and
+torch frees such nodes one inside the other instead of in a row: 190 bytes of stack each, measured. A chain of 45,000
+of them overflows 8 MiB and ends the job by a segmentation fault when it lets go of it. So only a part of the stack's
+worth of them may exist at a time, from all inventories together.
+"""
+
+from __future__ import annotations
+
+import _thread
+import resource
+import types
+from _heapq import heappop, heappush
+from time import thread_time
+
+from ..interpreter.names import is_a, mro_of, namespace_of
+from ..walking.sampling import spread
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+NODE_BYTES = 520  # a C++ node with its edges, metadata and Python wrapper, measured on a GPT-2 graph
+FREED_NODE_BYTES = 200  # of the stack
+STACK_SHARE = 0.25  # the rest is for what the job itself does there, and for nodes that it looks at
+USUAL_STACK_BYTES = 8 * 1024 * 1024
+LEAST_STACK_BYTES = 2 * 1024 * 1024  # what glibc gives to threads where the limit is "unlimited"
+MAX_ROOTS = 32  # looked into of one place: more of them say little more, and all that is seen keeps its trace
+MAX_READ = 4000  # of one graph, whose saved tensors are read, 10 us each
+MIN_NODES = 200  # fewer say nothing of the rest
+_NO_NUMBER = 2**64 - 1  # of the nodes that stand for parameters: they are nobody's history
+
+
+class AutogradGraph:
+    """Stands for the type of all graph nodes: a graph is one place in the walk, whatever operations it is made of."""
+
+    __module__ = "builtins"
+    __qualname__ = "torch autograd graph"  # how it is shown
+
+
+def is_node(cls: type) -> bool:
+    """A class of graph nodes: torch makes one for each operation, and one for each function written in Python."""
+    return any(type(namespace_of(base).get("next_functions")) is types.GetSetDescriptorType for base in mro_of(cls))
+
+
+def written_half(cls: type) -> type:
+    """The class that somebody wrote, of torch's own half of an autograd function; any other class itself."""
+    forward = namespace_of(cls).get("_forward_cls") if is_node(cls) else None
+    return forward if forward is not None and is_a(type(forward), type) else cls
+
+
+def most_seen() -> int:
+    """How many nodes may have a Python object at a time: whichever thread lets go of them, its stack must do."""
+    soft, _hard = resource.getrlimit(resource.RLIMIT_STACK)
+    main = LEAST_STACK_BYTES if soft == resource.RLIM_INFINITY else soft
+    own = _thread.stack_size()  # of threads; to ask is to set it back to the default
+    if own:
+        _thread.stack_size(own)
+    smallest = min(main, own or main, USUAL_STACK_BYTES)
+    return int(STACK_SHARE * smallest) // FREED_NODE_BYTES
+
+
+class Graphs:
+    """The graphs of one walk. Nodes are shared between tensors and counted with the first that leads to them.
+
+    ``known``: ids of the nodes that have a Python object already. To see these again changes nothing.
+    """
+
+    def __init__(
+        self,
+        reads_saved: bool,
+        storages: dict[int, Any],
+        storage_id: Callable[[Any], int],
+        tensor_type: type,
+        deadline: float,
+        known: frozenset[int],
+    ) -> None:
+        self.truncated = False
+        self._known = known
+        self._spare = most_seen() - len(known)
+        self._reads_saved = reads_saved
+        self._storages = storages
+        self._storage_id = storage_id
+        self._tensor_type = tensor_type
+        self._deadline = deadline
+        self.saved: dict[int, tuple[int, Any]] = {}  # address of a storage that only a graph keeps -> (bytes, dtype)
+        self._seen: dict[
+            int, Any
+        ] = {}  # id -> node: held until the walk is over, since a wrapper's id means nothing once it is gone
+        self._saved_names: dict[type, list[str]] = {}
+        self.roots: dict[
+            Any, tuple[float, int]
+        ] = {}  # place -> (tensors whose graphs were looked into there, by weight; looks)
+
+    def is_spent(self) -> bool:
+        """Ask before asking a tensor for its graph: that alone makes a Python object."""
+        return self._spare < 2 * MIN_NODES or thread_time() > self._deadline
+
+    def below(self, grad_fn: Any) -> tuple[int, int]:
+        """(nodes, bytes of saved tensors on the host) newly reached: one graph gets half of the rest."""
+        seen = self._seen
+        if id(grad_fn) in seen:
+            return 0, 0
+        least = self._spare // 2
+        self._see(grad_fn)
+        newest = oldest = self._number(grad_fn)
+        heap = [(newest, 0, grad_fn)]
+        walked: list[tuple[int, Any]] = []
+        parameters = 0
+        while heap and self._spare > least and (len(walked) & 255 or thread_time() < self._deadline):
+            number, _, node = heappop(heap)
+            walked.append((number, node))
+            for following, _index in node.next_functions:
+                if following is not None and id(following) not in seen:
+                    self._see(following)
+                    number = self._number(following)
+                    if number == _NO_NUMBER:
+                        parameters += 1
+                    else:
+                        heappush(heap, (number, len(seen), following))
+        if not heap:
+            return len(walked) + parameters, self._saved_by_all(walked)
+        reached, oldest = heap[0][0], min(number for number, _ in walked)
+        below = [(number, node) for number, node in walked if number < reached]
+        if len(below) < MIN_NODES:
+            self.truncated = True  # still on the way down: all that is known is that there is more
+            return len(walked) + len(heap) + parameters, self._saved_by_all(walked)
+        # Whole is only what is below; of the rest one way was followed, which may keep more or less than most.
+        scale = max(1.0, (newest - oldest) / float(reached - oldest))
+        return max(len(walked), int(len(below) * scale)) + parameters, int(self._saved_by_all(below) * scale)
+
+    def _see(self, node: Any) -> None:
+        self._seen[id(node)] = node
+        self._spare -= id(node) not in self._known
+
+    def _saved_by_all(self, walked: list[tuple[int, Any]]) -> int:
+        """From a sample: reading costs ten times what following a link does.
+
+        Not each second or third: the graph of a training step is the same each time, and of an even number of nodes
+        only those might be met that keep nothing.
+        """
+        if not self._reads_saved:
+            return 0
+        read = spread(walked, min(MAX_READ, len(walked)))
+        total = 0
+        for _number, node in read:
+            total += self._saved_by(node)
+        return total * len(walked) // max(len(read), 1)
+
+    @staticmethod
+    def _number(node: Any) -> int:
+        """When the node was made; torch before 2.1 does not tell of nodes written in Python."""
+        number = getattr(node, "_sequence_nr", None)
+        return 0 if number is None else number()
+
+    def _saved_by(self, node: Any) -> int:
+        cls = type(node)
+        names = self._saved_names.get(cls)
+        if names is None:
+            names = self._saved_names[cls] = [n for n in dir(cls) if n.startswith("_raw_saved_")]
+        total = 0
+        for name in names:
+            try:
+                packed = getattr(node, name)
+            except RuntimeError:
+                continue  # freed by backward
+            for one in packed if type(packed) is tuple or type(packed) is list else (packed,):
+                try:
+                    tensor = one.data
+                except (AttributeError, RuntimeError):
+                    continue
+                if type(tensor) is self._tensor_type:
+                    total += self._storage_bytes(tensor)
+        return total
+
+    def _storage_bytes(self, tensor: Any) -> int:
+        key = self._storage_id(tensor)
+        if key in self._storages or tensor.device.type != "cpu":
+            return 0
+        self._storages[key] = None
+        size = tensor.untyped_storage().nbytes()
+        self.saved[key] = (size, tensor.dtype)
+        return size

@@ -1,0 +1,389 @@
+"""Every live tensor's storage once, and whose it is. Runs in the job, at a safe point, on the training thread.
+
+Tensors, models and optimizers come from the census's one sweep. Claims on a storage are made in this order, the first
+wins: parameter, buffer, gradient, optimizer state (and the fp32 master weights only an optimizer knows), batch; after
+the walk: saved for backward, activation, held by the user. Only numbers and names outlive ``look``: the walk that
+follows learns from reference counts, which must not include ours.
+
+No dispatch: metadata is read with torch functions switched off, sizes from shapes, and the storage object is asked
+only of views (asking makes a Python wrapper that lives as long as the storage).
+"""
+
+from __future__ import annotations
+
+import sys
+from time import perf_counter
+
+from ..interpreter import names, reading
+from . import weights
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+    from typing import Any
+
+    from ..walking.walk import Walk
+
+PARAMETER, BUFFER, GRADIENT, OPTIMIZER, MASTER = "parameter", "buffer", "gradient", "optimizer-state", "master-weight"
+BATCH, SAVED, ACTIVATION, USER, OTHER = "batch", "saved-for-backward", "activation", "user-held", "other"
+MOST_TENSORS = 20000  # above it every k-th is looked at, 3 us each
+MOST_MODULES = 50000
+FINGERPRINT_BYTES = 256 * 1024  # of a tensor that belongs to no model; those of models all get one
+MOST_FINGERPRINTS = 4000
+ROUND_S = (0.0, 3.0, 3.0, 15.0, 60.0, 300.0, 1800.0)  # between rounds of fingerprints; the last repeats
+_WRAPPERS = ("module.", "_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
+
+
+class Storage:
+    """One storage: ``owner`` is None while nobody claims it, ``root`` is the id of the model or optimizer it is in."""
+
+    __slots__ = ("size", "device", "dtype", "shape", "owner", "root", "name", "has_history", "trained", "print")
+
+    def __init__(self, size: int, device: str, dtype: str, shape: str | None) -> None:
+        self.size = size
+        self.device = device
+        self.dtype = dtype
+        self.shape = shape
+        self.owner: str | None = None
+        self.root: int | None = None
+        self.name: str | None = None
+        self.print: bytes | None = None
+        self.has_history = False
+        self.trained = False
+
+
+class Inventory:
+    """What the sweep found. ``storages`` maps the storage's address to its ``Storage``.
+
+    ``roots``: {id: (type name, is it a model, its training flag)} of models that are part of no other model, and of
+    optimizers; the walk says by which name each is held.
+    """
+
+    def __init__(self, types: frozenset[int]) -> None:
+        self.types = types
+        self.storages: dict[int, Storage] = {}
+        self.roots: dict[int, tuple[str, bool, Any]] = {}
+        self.factor = 1  # each unclaimed tensor that was looked at stands for so many
+        self.parameters: list[
+            tuple[Any, ...]
+        ] = []  # (root id, name, parameter, is trained): emptied by whoever asked for them
+        self._binding = names.getattr_plain(sys.modules.get("torch"), "_C")
+        self._tensor = names.getattr_plain(sys.modules.get("torch"), "Tensor")
+        self._storage_id = names.getattr_plain(self._binding, "_storage_id")
+        self._is_copy_on_write = names.getattr_plain(self._binding, "_is_cow_tensor")
+        self._data_address = names.getattr_plain(self._binding, "_data_address")
+
+    def address(self, tensor: Any) -> int:
+        """What tells one storage from another. Lazy copies have storages of their own but the same memory."""
+        address = self._storage_id(tensor)  # first: it raises for what has no storage
+        if self._data_address is not None and self._is_copy_on_write is not None and self._is_copy_on_write(tensor):
+            offset = self._tensor.storage_offset(tensor) * self._tensor.element_size(tensor)
+            return -(self._data_address(tensor) - offset)  # reading the address copies nothing
+        return address
+
+    def is_empty(self, tensor: Any) -> bool:
+        return self._data_address is not None and not self._data_address(tensor)
+
+    def bytes_on(self, host: bool) -> int:
+        """Bytes on the host, or on all devices, of the storages seen."""
+        total = 0
+        for storage in self.storages.values():
+            if (storage.device == "cpu") is host:
+                total += storage.size * (self.factor if storage.owner is None else 1)
+        return total
+
+
+def types_of(kind: str) -> frozenset[int]:
+    """Ids of the types of torch that one is after ("Tensor", "Module", "Optimizer", "Iterator"), subclasses included.
+
+    Good for as long as nobody has had the chance to let go of one of them.
+    """
+    torch = sys.modules.get("torch")
+    module, name = {
+        "Tensor": (torch, "Tensor"),
+        "Module": (sys.modules.get("torch.nn.modules.module"), "Module"),
+        "Optimizer": (sys.modules.get("torch.optim.optimizer"), "Optimizer"),
+        "Iterator": (sys.modules.get("torch.utils.data.dataloader"), "_BaseDataLoaderIter"),
+    }[kind]
+    base = names.getattr_plain(module, name)
+    if not names.is_a(type(base), type):  # also of a module that only bears the name
+        return frozenset()
+    found = {id(base)}
+    queue = [base]
+    while queue:
+        for subclass in type.__subclasses__(queue.pop()):
+            # A wrapper (DTensor, jagged) has no memory of its own; the tensors inside it are met by themselves.
+            if id(subclass) not in found and "__torch_dispatch__" not in names.namespace_of(subclass):
+                found.add(id(subclass))
+                queue.append(subclass)
+    return frozenset(found)
+
+
+def look(
+    types: frozenset[int],
+    tensors: list[Any],
+    modules: list[Any],
+    optimizers: list[Any],
+    batch_storages: Iterable[int],
+    memory: dict[str, Any],
+    with_values: bool,
+) -> Inventory | None:
+    """The inventory of these live objects; None where torch is too old to be asked safely.
+
+    ``types``: ids of the tensor types, as ``types_of`` gives them.
+
+    ``with_values``: fingerprints may be taken (they read elements: not off the training thread).
+    """
+    inventory = Inventory(types)
+    guard = names.getattr_plain(inventory._binding, "DisableTorchFunction")
+    if inventory._storage_id is None or guard is None:
+        return None
+    with guard():
+        if len(tensors) > MOST_TENSORS:
+            inventory.factor = -(-len(tensors) // MOST_TENSORS)
+            tensors = tensors[:: inventory.factor]
+        for tensor in tensors:
+            _add(inventory, tensor)
+        owned = _claim_models(inventory, modules)
+        _claim_optimizers(inventory, optimizers)
+        for address in batch_storages:
+            storage = inventory.storages.get(address)
+            if storage is not None and storage.owner is None:
+                storage.owner = BATCH
+        if with_values and _is_round_due(inventory, memory):
+            _fingerprint(inventory, owned, tensors)
+        inventory.parameters = [entry for entry in owned if entry[1] is not None and entry[3] is not None]
+    return inventory
+
+
+def dtype_name(dtype: object) -> str:
+    """``float32``: without the library's name."""
+    return str(dtype).rsplit(".", 1)[-1]
+
+
+def _add(inventory: Inventory, tensor: Any) -> Storage | None:
+    """The ``Storage`` of a tensor; None for what has none (sparse, nested, meta)."""
+    base = inventory._tensor
+    try:
+        address = inventory.address(tensor)
+        storage = inventory.storages.get(address)
+        is_view = base._is_view(tensor)
+        if storage is None:
+            device = str(base.device.__get__(tensor))
+            if device == "meta":
+                return None
+            size = base.numel(tensor) * base.element_size(tensor)
+            if inventory.is_empty(tensor):
+                size = 0  # FSDP resizes the storage of parameters that are not in use
+            elif is_view:
+                size = max(size, base.untyped_storage(tensor).nbytes())
+            shape = "x".join(map(str, base.size(tensor))) or "scalar"
+            storage = Storage(size, device, dtype_name(base.dtype.__get__(tensor)), shape)
+            inventory.storages[address] = storage
+        if base.requires_grad.__get__(tensor):
+            storage.trained = True
+            if not base.is_leaf.__get__(tensor):
+                storage.has_history = True
+        return storage
+    except Exception as error:
+        if names.is_foreign(error):
+            raise
+        return None
+
+
+def _inner(inventory: Inventory, tensor: Any) -> Any:
+    """The tensor itself, or the local part of a DTensor; None for what is no plain tensor."""
+    kind = type(tensor)
+    if id(kind) in inventory.types:
+        return tensor
+    local = _attributes(tensor).get("_local_tensor")
+    return local if id(type(local)) in inventory.types else None
+
+
+def _claim(inventory: Inventory, tensor: Any, owner: str, root: int, name: str) -> Storage | None:
+    tensor = _inner(inventory, tensor)
+    if tensor is None:
+        return None
+    storage = _add(inventory, tensor)
+    if storage is not None and storage.owner is None:
+        storage.owner, storage.root, storage.name = owner, root, name
+    return storage
+
+
+# ---- models
+
+
+def _attributes(obj: Any) -> dict[Any, Any]:
+    return reading.attributes_of(obj) or {}
+
+
+def _claim_models(inventory: Inventory, modules: list[Any]) -> list[tuple[Any, ...]]:
+    """Parameters, then buffers, then gradients. Returns [(root id, name, tensor or None, is trained), …]."""
+    inside: set[int] = set()
+    for module in modules:
+        inside.update(id(child) for _, child in _entries(_attributes(module), "_modules"))
+    owned = []
+    buffers = []
+    for root in modules:
+        if id(root) in inside:
+            continue
+        training = _attributes(root).get("training")
+        inventory.roots[id(root)] = (names.type_name(type(root)), True, training)
+        seen: set[int] = set()
+        stack = [("", root)]
+        while stack and len(seen) < MOST_MODULES:
+            prefix, module = stack.pop()
+            if id(module) in seen:
+                continue
+            seen.add(id(module))
+            attributes = _attributes(module)
+            for name, tensor in _entries(attributes, "_parameters"):
+                owned.append((id(root), _plain(prefix + name), tensor, True))
+            for name, tensor in _entries(attributes, "_buffers"):
+                if tensor is not None:
+                    buffers.append((id(root), _plain(prefix + name), tensor, None))
+            for name, child in _entries(attributes, "_modules"):
+                if child is not None:
+                    stack.append((prefix + name + ".", child))
+    base = inventory._tensor
+    gradients = []
+    for i, (root, name, tensor, _) in enumerate(owned):
+        if tensor is None:
+            continue
+        _claim(inventory, tensor, PARAMETER, root, name)
+        try:
+            trained = base.requires_grad.__get__(tensor)
+            owned[i] = (root, name, tensor, trained)
+            # A leaf's .grad is safe; it makes the Python wrapper of the gradient, about 100 bytes, that then stays.
+            gradient = base.grad.__get__(tensor) if trained and base.is_leaf.__get__(tensor) else None
+        except Exception:
+            continue
+        if gradient is not None:
+            gradients.append((root, name, gradient))
+    for root, name, tensor, _ in buffers:
+        _claim(inventory, tensor, BUFFER, root, name)
+    for root, name, gradient in gradients:
+        _claim(inventory, gradient, GRADIENT, root, name)
+    return owned + buffers
+
+
+def _entries(attributes: dict[Any, Any], name: str) -> list[tuple[str, Any]]:
+    """[(name, value), ...] of a dict that a module keeps."""
+    entries = attributes.get(name)
+    if not names.is_a(type(entries), dict):
+        return []
+    return [entry for entry in reading.pairs(entries) if type(entry[0]) is str]
+
+
+def _plain(name: str) -> str:
+    for wrapper in _WRAPPERS:
+        name = name.replace(wrapper, "")
+    return name
+
+
+# ---- optimizers
+
+
+def _claim_optimizers(inventory: Inventory, optimizers: list[Any]) -> None:
+    for optimizer in optimizers:
+        attributes = _attributes(optimizer)
+        state, groups = attributes.get("state"), attributes.get("param_groups")
+        root = id(optimizer)
+        inventory.roots[root] = (names.type_name(type(optimizer)), False, None)
+        if type(groups) is list:
+            for group in reading.members(list, groups):
+                parameters = group.get("params") if type(group) is dict else None
+                for i, tensor in enumerate(reading.members(list, parameters) if type(parameters) is list else ()):
+                    _claim(inventory, tensor, MASTER, root, "params[%d]" % i)
+        if state is not None and names.is_a(type(state), dict):
+            for i, entry in enumerate(reading.members(dict, state)):
+                _claim_state(inventory, entry, root, "state[%d]" % i, 3)
+
+
+def _claim_state(inventory: Inventory, value: Any, root: int, name: str, depth: int) -> None:
+    kind = type(value)
+    if id(kind) in inventory.types or names.is_a(kind, inventory._tensor):
+        _claim(inventory, value, OPTIMIZER, root, name)
+    elif depth and kind is dict:
+        for key, item in reading.pairs(value):
+            _claim_state(inventory, item, root, "%s.%s" % (name, key) if type(key) is str else name, depth - 1)
+    elif depth and (kind is list or kind is tuple):
+        for item in reading.members(kind, value):
+            _claim_state(inventory, item, root, name, depth - 1)
+
+
+# ---- fingerprints
+
+
+_NO_WEIGHTS = frozenset((GRADIENT, OPTIMIZER, BATCH))
+
+
+def _is_round_due(inventory: Inventory, memory: dict[str, Any]) -> bool:
+    """Rounds become rarer, but large tensors that were not there before bring the next one forward."""
+    now = perf_counter()
+    rounds = memory.get("fingerprint_rounds", 0)
+    large = sum(s.size for s in inventory.storages.values() if s.owner in (None, PARAMETER) and s.size >= 1 << 20)
+    gap_s = ROUND_S[min(rounds, len(ROUND_S) - 1)]
+    if rounds and large > 1.2 * memory["fingerprinted_bytes"]:
+        gap_s = min(gap_s, ROUND_S[3])
+    if not inventory.roots or (rounds and now - memory["fingerprinted_at"] < gap_s):
+        return False
+    memory["fingerprint_rounds"] = rounds + 1
+    memory["fingerprinted_at"] = now
+    memory["fingerprinted_bytes"] = large
+    return True
+
+
+def _fingerprint(inventory: Inventory, owned: list[tuple[Any, ...]], tensors: list[Any]) -> None:
+    """Of models' tensors, and of those that have as many elements as one of them: what could be a copy of it."""
+    base = inventory._tensor
+    models = [tensor for _root, _name, tensor, _trained in owned if tensor is not None]
+    sizes = set()
+    done: set[int] = set()
+    on_device = []
+    for group, is_model in ((models, True), (tensors, False)):
+        for tensor in group:
+            tensor = _inner(inventory, tensor)
+            if len(done) >= MOST_FINGERPRINTS:
+                break
+            storage = None if tensor is None else _add(inventory, tensor)
+            if storage is None or id(storage) in done or storage.owner in _NO_WEIGHTS:
+                continue
+            count = base.numel(tensor)
+            if is_model:
+                sizes.add(count)
+            elif storage.size < FINGERPRINT_BYTES or count not in sizes:
+                continue
+            done.add(id(storage))
+            if storage.device != "cpu":
+                on_device.append((storage, tensor))
+                continue
+            try:
+                storage.print = weights.fingerprint(tensor, storage.size)
+            except Exception as error:
+                if names.is_foreign(error):
+                    raise
+    prints = weights.fingerprints_on_device([tensor for _storage, tensor in on_device])
+    for (storage, _tensor), found in zip(on_device, prints):
+        storage.print = found
+
+
+# ---- after the walk
+
+
+def settle(inventory: Inventory, walk: Walk) -> None:
+    """The claims that only the walk can make."""
+    settle_graphs(inventory, {} if walk.tensors is None else walk.tensors.saved(), walk.storages)
+
+
+def settle_graphs(inventory: Inventory, saved: Mapping[int, tuple[int, Any]], held: Collection[int] = ()) -> None:
+    """``saved``: {address: (bytes, dtype)} of what autograd graphs keep; ``held``: addresses a path leads to."""
+    for address, (size, dtype) in saved.items():
+        storage = inventory.storages.get(address)
+        if storage is None:
+            storage = inventory.storages[address] = Storage(size, "cpu", dtype_name(dtype), None)
+        if storage.owner is None:
+            storage.owner = SAVED
+    for address, storage in inventory.storages.items():
+        if storage.owner is None:
+            storage.owner = ACTIVATION if storage.has_history else USER if address in held else OTHER

@@ -1,0 +1,28 @@
+"""A report held against what is true of its program: what ``truth.json`` says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .programs import Place, Program, named
+
+
+def told_wrong(program: Program, report: dict[str, Any]) -> str:
+    """What the report gets wrong; empty if nothing."""
+    verdict, findings = report["verdict"], report["findings"]
+    if not program.places:
+        return verdict["headline"] if findings or verdict["leaking"] is not False else ""
+    first = findings[: len(program.places)]
+    # Of two leaks of like size either may come first.
+    found = sorted(named(finding, place, program.path) for finding, place in zip(first, _in_like_order(first, program)))
+    if program.grows not in (None, verdict["leaking"] is True) or found != sorted(program.places):
+        return f"{verdict['headline']} Found {found}, not {program.places}"
+    if program.grows and sum(finding["bytes"] for finding in first) < 0.5 * verdict["growth_bytes"]:
+        return f"{verdict['headline']} The findings explain less than half of it"
+    return ""
+
+
+def _in_like_order(findings: list[dict[str, Any]], program: Program) -> list[Place]:
+    """The program's places, those first that the findings name first."""
+    order = [finding["subject"]["variable"] for finding in findings]
+    return sorted(program.places, key=lambda p: order.index(p.variable) if p.variable in order else len(order))

@@ -1,0 +1,76 @@
+"""Every golden recording is judged as expected and in line with the truth; nothing is recorded here."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from leakscope.storage import open_recording
+from tests.end_to_end.programs import Program
+
+from . import EXPECTED, MOST_BYTES, RECORDINGS, expected, golden_programs, judge, known_misses, recording_of, told_wrong
+from .compare import differences
+
+pytestmark = pytest.mark.golden
+
+# What a path in a recording may begin with: the job and the installation by their neutral names, and the system's.
+NEUTRAL = ("/tmp/job/", "/tmp/", "/opt/", "/group-a", "/dev/", "/proc/", "/usr/", "/sys/", "/etc/", "/lib", "/bin/")
+PATH = re.compile(r"(?<![\w./*\])-])/\w[\w.-]*/[\w./-]*")
+PROGRAMS = [pytest.param(program, id=program.name) for program in golden_programs()]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_report_is_as_expected_and_true(program: Program):
+    report = judge(recording_of(program))
+    told = expected.read(program)
+    assert told is not None, "python -m tests.golden --judge writes down what is expected"
+    different = expected.differences(told, expected.expectation(report))
+    assert not different, f"{report['verdict']['headline']} Not as expected: {'; '.join(different)}"
+    wrong, known = told_wrong(program, report), known_misses().get(program.name)
+    if known is None:
+        assert not wrong, wrong
+        return
+    assert wrong, f"it is told right by now: take {program.name} out of misses.json"
+    pytest.xfail(known)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_it_is_of_the_program_as_it_is_now_and_of_no_machine(program: Program):
+    recording = open_recording(recording_of(program))
+    texts = set(recording.tables["sources"]["source_text"])
+    assert program.path.read_text() in texts, f"the program was changed: python -m tests.golden {program.name}"
+    strange = {path for text in other_texts(recording) for path in PATH.findall(text) if not path.startswith(NEUTRAL)}
+    assert not strange, f"paths of the machine it was recorded on: {sorted(strange)[:5]}"
+
+
+def other_texts(recording: Any) -> list[str]:
+    """All texts of a recording but the sources, which say what they like."""
+    texts = [str(value) for value in recording.meta.values()]
+    for name in recording.names():
+        table = recording.tables[name]
+        for column in table.columns:
+            if str(table[column].dtype).startswith("string") and column not in ("source_text", "fingerprint"):
+                texts += table[column].dropna().unique().tolist()
+    return texts
+
+
+def test_they_are_small_and_none_is_too_many():
+    recordings = {path.stem: path.stat().st_size for path in RECORDINGS.glob("*.parquet")}
+    assert sum(recordings.values()) <= MOST_BYTES
+    names = {program.name for program in golden_programs()}
+    assert recordings.keys() <= names, "of a program that is no more"
+    assert {path.stem for path in EXPECTED.glob("*.json")} == recordings.keys()
+    assert known_misses().keys() <= recordings.keys()
+
+
+def test_differences_of_two_reports_are_named_by_their_place():
+    then = {"findings": [{"line": 12, "bytes": 100 << 20}], "ruled_out": ["crash"]}
+    now = {"findings": [{"line": 13, "bytes": 105 << 20}], "ruled_out": ["crash"], "new": 1}
+    assert expected.differences(then, now) == ["findings[0].line: 12, now 13", "new: null, now 1"]
+    assert list(differences(then, now))[:2] == [
+        "findings[0].line: 12, now 13",
+        f"findings[0].bytes: {100 << 20}, now {105 << 20}",
+    ]
+    assert expected.differences(then, {**now, "findings": []})[0] == "findings: [unknown], now []"

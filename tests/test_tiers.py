@@ -1,0 +1,53 @@
+"""No test hides that it failed: who passes only the second time is named, and too many of them fail the run."""
+
+from __future__ import annotations
+
+import pytest
+
+from . import tiers
+from .conftest import StartsProcess
+
+
+def test_a_test_that_passed_alone_is_named():
+    lines, is_too_often = tiers.told(["tests/a.py::test_b"], {f"test_{n}" for n in range(300)})
+    assert lines == ["== failed at first, passed alone: 1 of 300 live tests", "tests/a.py::test_b"]
+    assert not is_too_often
+
+
+@pytest.mark.parametrize("count, of, is_too_often", [(0, 400, False), (1, 20, False), (2, 400, False), (3, 400, True)])
+def test_too_many_of_them_fail_the_run(count: int, of: int, is_too_often: bool):
+    assert tiers.told([f"test_{n}" for n in range(count)], {f"test_{n}" for n in range(of)})[1] is is_too_often
+
+
+PASSES_THE_SECOND_TIME = """
+import pathlib
+@pytest.mark.live
+def test_a():
+    here = pathlib.Path("been")
+    been = here.exists()
+    here.touch()
+    assert been
+"""
+
+
+@pytest.mark.parametrize("name, program, status, said", [
+    ("starved", PASSES_THE_SECOND_TIME, 0, "passed alone: 1 of 1 live tests\ntest_starved.py::test_a"),
+    ("fails", "@pytest.mark.live\ndef test_a(): assert False", 1, "once more, alone: 1 tests"),
+    ("unit", "def test_a(): assert False", 1, "1 failed"),
+    ("passes", "def test_a(): pass", 0, "1 passed"),
+])  # fmt: skip
+def test_what_failed_is_tried_once_more_if_it_is_live(monkeypatch, tmp_path, capsys, name, program, status, said):
+    (tmp_path / f"test_{name}.py").write_text(f"import pytest\n{program}")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tiers, "AT_ONCE", [])
+    alone = ["-p", "no:cacheprovider", "-p", "no:xdist", "-W", "ignore", "--rootdir", str(tmp_path)]
+    monkeypatch.setattr(tiers, "ALONE", alone)
+    assert tiers.run("test", [*alone, f"test_{name}.py"]) == status
+    assert said in capsys.readouterr().out
+
+
+def test_a_unit_test_starts_no_process():
+    import subprocess
+
+    with pytest.raises(StartsProcess, match="mark it ``live``"):
+        subprocess.run(["true"])

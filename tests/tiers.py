@@ -1,0 +1,72 @@
+"""``python -m tests.tiers TIER``: one tier of the tests, by their marks, and a second look at what failed.
+
+A test without a mark is a unit test: it starts no process, which conftest.py sees to. ``live`` tests start some,
+``golden`` ones judge committed recordings, and ``slow`` ones take so long that only ``make test-all`` runs them.
+
+Of some hundred real jobs one may starve beside another on a busy machine. What is ``live`` or ``slow`` and failed is
+therefore run once more, alone, and named if it passes there; more than 1 in 200 of them is a failure all the same. What
+starts no process has no such excuse.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Collection
+
+import pytest
+
+TIERS = {
+    "quick": ["-m", "not (live or golden or slow)"],
+    "test": ["-m", "not slow"],
+    "test-all": [],
+}
+# Half of the live tests wait for recordings, which take a third of a core each. More would starve each other.
+AT_ONCE = ["-n", "2", "--dist", "loadgroup"]
+ALONE = ["-n", "0"]
+ONE_IN = 200
+_GROUP = re.compile(r"@[\w-]+$")  # what xdist adds to the names of tests that belong together
+
+
+class Tally:
+    """A pytest plugin: the names of the tests that failed, and of those that may be tried again."""
+
+    def __init__(self) -> None:
+        self.failed: list[str] = []
+        self.may_starve: set[str] = set()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        name = _GROUP.sub("", report.nodeid)
+        if {"live", "slow"} & report.keywords.keys():
+            self.may_starve.add(name)
+        if report.failed and name not in self.failed:
+            self.failed.append(name)
+
+
+def run(tier: str, arguments: list[str]) -> int:
+    """Run a tier; returns the exit status."""
+    first, second = Tally(), Tally()
+    status = int(pytest.main(["-q", *AT_ONCE, *TIERS[tier], *arguments], plugins=[first]))
+    if status != pytest.ExitCode.TESTS_FAILED or set(first.failed) - first.may_starve:
+        return status
+    print(f"== once more, alone: {len(first.failed)} tests", flush=True)
+    status = int(pytest.main(["-q", *ALONE, *first.failed], plugins=[second]))
+    starved = [name for name in first.failed if name not in second.failed] if second.may_starve else []
+    lines, is_too_often = told(starved, first.may_starve)
+    print("\n".join(lines))
+    return status or int(is_too_often)
+
+
+def told(starved: list[str], may_starve: Collection[str]) -> tuple[list[str], bool]:
+    """What to say of tests that failed among others and passed alone, and whether they are too many."""
+    if not starved:
+        return [], False
+    is_too_often = len(starved) * ONE_IN > max(ONE_IN, len(may_starve))
+    head = f"== failed at first, passed alone: {len(starved)} of {len(may_starve)} live tests"
+    return [head + (f", more than 1 in {ONE_IN}" if is_too_often else ""), *starved], is_too_often
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2 or sys.argv[1] not in TIERS:
+        sys.exit(f"python -m tests.tiers {{{','.join(TIERS)}}} [arguments of pytest]")
+    sys.exit(run(sys.argv[1], sys.argv[2:]))
