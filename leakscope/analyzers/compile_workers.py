@@ -81,7 +81,7 @@ def findings(
     if not ever:
         yield RuledOut(_KIND, "no compile worker was ever alive")
         return
-    last_s = _work_until_s(case, growth)
+    last_s = _work_until_s(case)
     alive = [p for p in ever if p.born_s <= growth.end_s and p.died_s >= last_s]
     if not alive:
         yield RuledOut(_KIND, f"{len(ever)} compile workers were alive, and ended again", {"worker_count": len(ever)})
@@ -100,8 +100,9 @@ def findings(
         yield RuledOut(_KIND, f"{len(alive)} compile workers, {state}, neither grow nor cost much: {cost}", figures)
 
 
-def _work_until_s(case: Case, growth: TreeGrowth) -> float:
+def _work_until_s(case: Case) -> float:
     """Workers that are still there then are ended by the job that ends itself, on a slow machine seconds before it."""
+    growth = case.growth
     last_s = growth.end_s - max(_LAST_S, _LAST_SHARE * (growth.end_s - growth.start_s))
     steps = case.rows("sentinels")
     steps = steps[steps["step"].notna()].drop_duplicates(["pid", "step"])

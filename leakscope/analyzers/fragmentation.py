@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from ..evidence.explained import explained_bytes
 from ..evidence.sentences import at_line
 from ..facts.accounts.ledger import growth_of
 from ..facts.code.adding import Line
@@ -22,7 +23,7 @@ from ..facts.growth.tree import no_growth
 from ..facts.heap.paths import Heap, Place, heaps, keeps_growing, user_place
 from ..facts.where.holders import holder_name, named_in
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
-from ..kinds import GROWTH, WHEN
+from ..kinds import GROWTH
 from ..units import MiB, format_bytes, format_count
 
 if TYPE_CHECKING:
@@ -56,12 +57,9 @@ def findings(
     most = max([0, *(growth_of(case.ledger, "allocator-free", p.label) for p in growth.processes)])
     for process in case.carriers(min_share=min_process_share):
         free = growth_of(case.ledger, "allocator-free", process.label)
-        explained = sum(
-            f.bytes for f in so_far if f.subject.pid in (process.pid, None) and not f.tells(WHEN) and not f.wasted
-        )
         if free < max(min_free_bytes, min_free_share * process.growth_bytes):
             continue
-        if explained >= max_explained_share * process.growth_bytes:
+        if explained_bytes(so_far, process) >= max_explained_share * process.growth_bytes:
             continue
         found = True
         yield _finding(case, process, free, min_pinning_count)

@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..evidence.explained import explained_bytes
 from ..evidence.frozen_garbage import Frozen, frozen_in
 from ..evidence.library_calls import LibraryCalls, calls_of
 from ..evidence.native_caches import Cache, arrow_pool_bytes, known_cache
 from ..evidence.native_windows import NativeStack, native_stacks
-from ..evidence.sentences import at_line, grew_at, only_package
+from ..evidence.sentences import at_line, curve, grew_at, only_package
 from ..facts.accounts.ledger import growth_of
 from ..facts.code.adding import Line
 from ..facts.code.foreign_calls import handing_out
@@ -32,12 +33,13 @@ from ..facts.code.index import index_of
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import TreeGrowth, no_growth
 from ..facts.heap.opaque import opaque_holders
+from ..facts.processes.table import series
 from ..facts.series.arithmetic import gained, level_at
 from ..facts.series.trend import FLAT, judge
 from ..facts.tables import text_of
 from ..facts.where.stacks import STANDARD_LIBRARY, GrowthLine, growth_lines, imported_package
-from ..findings import Evidence, Finding, RuledOut, Series, Skipped
-from ..kinds import GROWTH, WHEN
+from ..findings import Evidence, Finding, RuledOut, Skipped
+from ..kinds import GROWTH
 from ..units import MiB, format_bytes, format_count
 
 if TYPE_CHECKING:
@@ -87,7 +89,7 @@ def findings(
         ):
             text = f"of the growth of {process.label} {format_bytes(look.bytes)} are memory of C or C++ code"
             reasons.append(RuledOut(_KIND, text, figures))
-        elif _explained(so_far, process) >= max_explained_share * process.growth_bytes:
+        elif explained_bytes(so_far, process) >= max_explained_share * process.growth_bytes:
             reasons.append(RuledOut(_KIND, f"other findings explain the growth of {process.label}", figures))
         elif look.opaque is not None and _is_standard(look.opaque):
             text = f"{look.opaque['variable']}, a {look.opaque['type_name']}, may hold it: see unexplained-growth"
@@ -174,11 +176,6 @@ def _is_flat(growth: TreeGrowth, process: ProcessGrowth, min_share: float) -> bo
     return gained(in_use[inside]) < min_share * process.growth_bytes
 
 
-def _explained(so_far: Sequence[Finding], process: ProcessGrowth) -> int:
-    own = [f for f in so_far if f.subject.pid in (process.pid, None) and not f.tells(WHEN) and not f.wasted]
-    return sum(f.bytes for f in own)
-
-
 def _opaque_in(line: GrowthLine | None, case: Case, process: ProcessGrowth) -> pd.Series[Any] | None:
     """An object of the user's whose inside cannot be seen, and that the line names, or a method called there does."""
     for row in opaque_holders(process.rows("holders"), most=100) if line is not None else ():
@@ -245,7 +242,7 @@ def _finding(case: Case, process: ProcessGrowth, look: _Look) -> Finding:
         evidence=[*_evidence(case, process, look), *(stack.evidence for stack in watched)],
         doubts=_doubts(look, top, frozen_in(case, process)),
         remedy=cache.remedy if cache is not None else [],
-        series=_series(case, process),
+        series=[curve("memory handed out by malloc", *series(process.rows("sentinels"), "malloc_in_use_bytes"))],
         wasted=not leaking,
     )
 
@@ -312,10 +309,3 @@ def _doubts(look: _Look, top: NativeStack | None, frozen: Frozen | None) -> list
     if cache is not None and cache.is_bounded:
         doubts.append("a cache ends growing when it is full")
     return doubts
-
-
-def _series(case: Case, process: ProcessGrowth) -> list[Series]:
-    rows = process.rows("sentinels")
-    rows = rows[rows["malloc_in_use_bytes"].notna()].iloc[:2000]
-    values = rows["malloc_in_use_bytes"].astype("float64").tolist()
-    return [Series("memory handed out by malloc", rows["time_s"].astype("float64").tolist(), values)]

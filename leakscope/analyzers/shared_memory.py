@@ -21,7 +21,7 @@ from ..evidence.sentences import at_line, curve
 from ..facts.code.adding import Line, Source
 from ..facts.code.starts import calls, mentions
 from ..facts.growth.bounded import filling_up
-from ..facts.growth.tree import TreeGrowth, severity_of
+from ..facts.growth.tree import severity_of
 from ..facts.processes.table import Process
 from ..facts.series.arithmetic import Floats
 from ..facts.series.trend import CANNOT_TELL, GROWING, Trend, judge
@@ -81,7 +81,7 @@ def findings(
         if np.ptp(size) < min_bytes:
             continue
         trend = judge(time_s, size, min_growth_bytes=min_bytes)
-        may_end = trend.verdict == GROWING and _is_bounded(case, growth, trend)
+        may_end = trend.verdict == GROWING and _is_bounded(case, trend)
         undecided = undecided or may_end or trend.verdict == CANNOT_TELL
         if trend.verdict == GROWING and not may_end:
             found = True
@@ -97,9 +97,9 @@ def findings(
         yield RuledOut(_KIND, "no segment of shared memory was seen")
 
 
-def _is_bounded(case: Case, growth: TreeGrowth, trend: Trend) -> bool:
+def _is_bounded(case: Case, trend: Trend) -> bool:
     """Whether somebody keeps the segments in a buffer that has a limit and is not full yet."""
-    window_s = (growth.start_s, growth.end_s)
+    window_s = (case.growth.start_s, case.growth.end_s)
     pids = map(int, case.rows("takes")["pid"].unique())
     return any(filling_up(case.recording, pid, window_s, trend.growth_bytes) for pid in pids)
 

@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..evidence.explained import explained_bytes
 from ..evidence.sentences import at_line
 from ..facts.accounts.ledger import accounted_share
 from ..facts.code.adding import Holder, Line, adding_lines
@@ -25,7 +26,7 @@ from ..facts.subject import definition_of, subject_of
 from ..facts.tables import text_of
 from ..facts.where.stacks import growth_lines
 from ..findings import Evidence, Finding, LedgerRow, RuledOut, Skipped, Subject
-from ..kinds import ASIDE, WHEN
+from ..kinds import ASIDE
 from ..units import format_bytes
 
 if TYPE_CHECKING:
@@ -62,8 +63,7 @@ def findings(
     if not growth.leaking or process is None:
         yield no_growth(_KIND, growth)
         return
-    named = [f for f in so_far if not f.wasted and not f.tells(WHEN)]
-    explained = min(growth.growth_bytes, sum(f.bytes for f in named))
+    explained = min(growth.growth_bytes, explained_bytes(so_far))
     if explained >= min_explained_share * growth.growth_bytes:
         share = explained / max(growth.growth_bytes, 1)
         figures = {"explained_bytes": explained, "growth_bytes": growth.growth_bytes}
