@@ -43,7 +43,7 @@ ROOMS = {
 # The rooms of facts/, from the ground up: each imports only rooms below its own floor.
 FLOORS = (
     {"tables"},
-    {"series", "code", "heap"},
+    {"series", "code", "heap", "subject"},
     {"growth"},
     {"where", "accounts", "weights"},
     {"processes", "retained"},

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ..evidence.sentences import at_line
 from ..facts.code.adding import Line, Source
 from ..facts.code.starts import calls, mentions
-from ..facts.growth.tree import TreeGrowth, severity_of
+from ..facts.growth.tree import TreeGrowth
 from ..facts.processes.table import COMPILE_WORKER, Process, added_bytes, copied_bytes, series
-from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
+from ..findings import Evidence, Finding, RuledOut, Series, Skipped
 from ..kinds import SIBLINGS, WASTE
 from ..units import MiB, format_bytes, format_duration
 
@@ -80,7 +81,7 @@ def findings(
     if not ever:
         yield RuledOut(_KIND, "no compile worker was ever alive")
         return
-    last_s = _work_until_s(case, growth)
+    last_s = _work_until_s(case)
     alive = [p for p in ever if p.born_s <= growth.end_s and p.died_s >= last_s]
     if not alive:
         yield RuledOut(_KIND, f"{len(ever)} compile workers were alive, and ended again", {"worker_count": len(ever)})
@@ -90,17 +91,18 @@ def findings(
     held = float(growth.held_bytes[-1]) if growth.held_bytes.size else 0.0
     figures = {"worker_count": len(alive), "pss_bytes": round(team.pss), "private_bytes": round(team.private)}
     if growth.leaking and gained >= max(min_bytes, min_share * growth.growth_bytes):
-        yield _growing(growth, team, round(gained), case.sources)
+        yield _growing(case, team, round(gained))
     elif team.is_idle and team.cost >= max(min_idle_bytes, min_idle_share * held):
-        yield _idle(team, case.sources)
+        yield _idle(case, team)
     else:
         state = "idle" if team.is_idle else "at work"
         cost = f"{format_bytes(team.pss)} together, {format_bytes(team.private)} of it private"
         yield RuledOut(_KIND, f"{len(alive)} compile workers, {state}, neither grow nor cost much: {cost}", figures)
 
 
-def _work_until_s(case: Case, growth: TreeGrowth) -> float:
+def _work_until_s(case: Case) -> float:
     """Workers that are still there then are ended by the job that ends itself, on a slow machine seconds before it."""
+    growth = case.growth
     last_s = growth.end_s - max(_LAST_S, _LAST_SHARE * (growth.end_s - growth.start_s))
     steps = case.rows("sentinels")
     steps = steps[steps["step"].notna()].drop_duplicates(["pid", "step"])
@@ -147,7 +149,7 @@ def _last_reading(process: Process, column: str, at_s: float) -> float:
     return float(values[max(0, int(np.searchsorted(time_s, at_s - _NOTICED_S)) - 1)]) if time_s.size else 0.0
 
 
-def _growing(growth: TreeGrowth, team: _Team, gained: int, sources: Sequence[Source]) -> Finding:
+def _growing(case: Case, team: _Team, gained: int) -> Finding:
     count = len(team.workers)
     evidence = [*_evidence(team)]
     if team.kept > team.added:
@@ -165,48 +167,42 @@ def _growing(growth: TreeGrowth, team: _Team, gained: int, sources: Sequence[Sou
     ]
     if team.is_forked:
         remedy.append("TORCHINDUCTOR_WORKER_START=subprocess starts workers that share nothing with the trainer")
-    hours = max(growth.end_s - growth.start_s, 1e-9) / 3600
-    return _finding(
-        team, title, sources, evidence, remedy, gained, severity=severity_of(growth, gained),
-        bytes_per_hour=round(gained / hours, 1),
-    )  # fmt: skip
+    return _finding(case, team, title, evidence, remedy, gained)
 
 
-def _idle(team: _Team, sources: Sequence[Source]) -> Finding:
+def _idle(case: Case, team: _Team) -> Finding:
     waited = format_duration(team.until_s - team.born_s)
     title = f"{len(team.workers)} compile workers idle and hold {format_bytes(team.cost)}, {waited} after their start"
     remedy = [f"TORCHINDUCTOR_COMPILE_THREADS=1 compiles without workers: frees about {format_bytes(team.cost)}"]
-    return _finding(team, title, sources, list(_evidence(team)), remedy, round(team.cost), severity="note", wasted=True)
+    return _finding(case, team, title, list(_evidence(team)), remedy, round(team.cost), idle=True)
 
 
 def _finding(
-    team: _Team, title: str, sources: Sequence[Source], evidence: list[Evidence], remedy: list[str], bytes: int, *,
-    severity: str, bytes_per_hour: float | None = None, wasted: bool = False,
-) -> Finding:  # fmt: skip
-    line = _line(sources)
+    case: Case,
+    team: _Team,
+    title: str,
+    evidence: list[Evidence],
+    remedy: list[str],
+    bytes: int,
+    *,
+    idle: bool = False,
+) -> Finding:
+    line = _line(case.sources)
     if line is not None:
-        evidence.append(Evidence(f"{line.file}:{line.line} is where they come from: {line.text}", {"line": line.line}))
-    owner = team.parent or team.workers[0]
+        evidence.append(at_line(line, "is where they come from"))
     how = "forked from the trainer" if team.is_forked else "of its sidecar process"
-    return Finding(
-        kind=_KIND,
-        title=title,
-        severity=severity,
-        confidence=0.9,
+    return case.finding(
+        _KIND,
+        title,
+        severity="note" if idle else None,
+        confidence=0.9,  # their memory is measured; that nothing will be compiled again is not known
         bytes=bytes,
-        subject=Subject(
-            pid=owner.pid,
-            process=owner.name,
-            role=owner.role,
-            holder=f"{len(team.workers)} compile workers {how} (AsyncCompile)",
-            variable="AsyncCompile",
-            type="process",
-            file=line.file if line is not None else None,
-            line=line.line if line is not None else None,
-            function=line.function if line is not None else None,
-            library="torch._inductor",
-        ),
-        bytes_per_hour=bytes_per_hour,
+        process=team.parent or team.workers[0],
+        line=line,
+        holder=f"{len(team.workers)} compile workers {how} (AsyncCompile)",
+        variable="AsyncCompile",
+        type="process",
+        library="torch._inductor",
         evidence=evidence,
         doubts=[] if team.is_idle else ["they were at work towards the end: what they hold then may be given back"],
         remedy=remedy,
@@ -215,7 +211,7 @@ def _finding(
             for p in team.workers[:4]
             if p.growth is not None
         ],
-        wasted=wasted,
+        wasted=idle,
     )
 
 

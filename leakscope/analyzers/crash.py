@@ -32,9 +32,10 @@ from ..facts.endings.texts import (
     said,
     with_message,
 )
+from ..facts.subject import subject_of
 from ..facts.tables import int_of, text_of
 from ..faults import agent_elsewhere, agent_in_crash, last_fatal_error
-from ..findings import AGENT, Evidence, Finding, RuledOut, Skipped, Subject, is_our_crash
+from ..findings import AGENT, Evidence, Finding, RuledOut, Skipped, is_our_crash
 from ..kinds import CRASH, DANGER
 from ..units import signal_name
 
@@ -180,7 +181,7 @@ def _finding(case: Case, failure: Failure, stderr: str, near_fraction: float) ->
     place = innermost_user(calls)
     if failure.signal is not None and meaning is not None and (agents_call := agent_in_crash(text)):
         told = _of_agent(case, failure, meaning, words, agents_call)
-        finding = _with_place(failure, told, meaning, calls, place)
+        finding = _with_place(case, failure, told, meaning, calls, place)
         ours = replace(finding.subject, file=None, line=None, function=None, library="leakscope", module=AGENT)
         return replace(finding, subject=ours)
     told = _ordinary(failure, place)
@@ -194,7 +195,7 @@ def _finding(case: Case, failure: Failure, stderr: str, near_fraction: float) ->
     at_the_end = meaning is not None and meaning.name == "deallocating-none" and _FINALIZING in words
     if at_the_end and _has_agent(case, failure.member):
         told = told._replace(confidence=0.7, doubts=[*told.doubts, _AT_THE_END])
-    return _with_place(failure, told, meaning, calls, place)
+    return _with_place(case, failure, told, meaning, calls, place)
 
 
 def _of_agent(case: Case, failure: Failure, meaning: Meaning, words: str, agents_call: str) -> Told:
@@ -227,7 +228,7 @@ def _ordinary(failure: Failure, place: Frame | None) -> Told:
 
 
 def _with_place(
-    failure: Failure, told: Told, meaning: Meaning | None, calls: list[Frame], place: Frame | None
+    case: Case, failure: Failure, told: Told, meaning: Meaning | None, calls: list[Frame], place: Frame | None
 ) -> Finding:
     evidence = list(told.evidence)
     if place is not None:
@@ -240,21 +241,17 @@ def _with_place(
     if failure.signal is not None:
         name = signal_name(failure.signal)
         evidence.append(Evidence(f"the process was ended by {name}", {"signal": failure.signal}))
-    subject = Subject(
-        pid=failure.member.pid,
-        process=failure.member.name,
-        role=failure.member.role,
+    subject = subject_of(
+        failure.member,
+        place,
         type=meaning.name if meaning is not None and failure.exception_type is None else failure.exception_type,
-        file=place.file if place is not None else None,
-        line=place.line if place is not None else None,
-        function=place.function if place is not None else None,
         library=calls[-1].library if calls else None,
     )
     if told.filled_by is not None:  # the line that asked for the last bit is not the one to mend
         subject = replace(told.filled_by.subject, type=subject.type, library=subject.library)
-    return Finding(
-        kind=_KIND,
-        title=told.title,
+    return case.finding(
+        _KIND,
+        told.title,
         severity=told.severity,
         confidence=told.confidence,
         bytes=0,

@@ -18,13 +18,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..evidence.frozen_garbage import frozen_finding
+from ..evidence.sentences import at_line
 from ..facts.accounts.ledger import growth_of
 from ..facts.code.adding import Line, Source, find_calls
 from ..facts.growth.processes import ProcessGrowth
-from ..facts.growth.tree import TreeGrowth, no_growth, severity_of
+from ..facts.growth.tree import TreeGrowth, no_growth
+from ..facts.subject import Definition, definition_of
 from ..facts.tables import int_of, text_of, without_last
 from ..facts.where.cycles import breaking, cycle_line, is_graph_node
-from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
+from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH
 from ..units import format_bytes, format_count
 
@@ -91,16 +93,16 @@ def findings(
         return
     cycles = _cycles(process.rows("orphans"))
     unreached = _unreached(process.rows("object_types"))
-    out_of_reach = _out_of_reach(case, growth, process)
+    out_of_reach = _out_of_reach(case, process)
     seen = cycles is not None and (cycles["grown"] >= min_objects or collector.state != "works")
     likely = collector.state in ("off", "frozen", "idle") and (
         unreached >= min_objects and out_of_reach >= min_share * process.growth_bytes
     )
-    hidden = None if seen else frozen_finding(case, growth, process, out_of_reach, min_objects=min_objects)
+    hidden = None if seen else frozen_finding(case, process, out_of_reach, min_objects=min_objects)
     if hidden is not None:
         yield hidden
     elif seen or likely:
-        yield _finding(case, growth, process, collector, cycles, unreached, out_of_reach)
+        yield _finding(case, process, collector, cycles, unreached, out_of_reach)
     else:
         yield _ruled_out(collector)
 
@@ -161,14 +163,14 @@ def _unreached(types: pd.DataFrame) -> float:
     return float(by_take.iloc[-1] - by_take.iloc[0])
 
 
-def _out_of_reach(case: Case, growth: TreeGrowth, process: ProcessGrowth) -> int:
+def _out_of_reach(case: Case, process: ProcessGrowth) -> int:
     """What a process gained less what its inventories came to.
 
     The ledger puts down to Python's objects whatever its own allocator handed out, which is also the garbage's.
     """
     rows = case.ledger
     in_account = {account: max(0, growth_of(rows, account, process.label)) for account in _REACHED}
-    came_to = _came_to(process.rows("takes"), growth.end_s - growth.start_s)
+    came_to = _came_to(process.rows("takes"), case.growth.end_s - case.growth.start_s)
     if came_to is not None:
         in_account[_PYTHON] = min(in_account[_PYTHON], came_to)
     reached = sum(in_account.values())
@@ -206,7 +208,6 @@ def _tensors_of_nobody(case: Case, process: ProcessGrowth) -> int:
 
 def _finding(
     case: Case,
-    growth: TreeGrowth,
     process: ProcessGrowth,
     collector: _Collector,
     cycles: dict[str, Any] | None,
@@ -235,38 +236,31 @@ def _finding(
         evidence.append(Evidence(text, {"object_count": unreached}))
     made = cycle_line(sources, row)
     if made:
-        evidence.append(Evidence(f"{made.file}:{made.line} makes the cycle: {made.text}", {"line": made.line}))
-    file, line = text_of(row, "owner_file"), int_of(row, "owner_line")
+        evidence.append(at_line(made, "makes the cycle"))
     if place:
         evidence.append(Evidence(f"{place.file}:{place.line}: {place.text}", {"line": place.line}))
-        file, line = place.file, place.line
     remedies = [_remedy(collector, place, bytes), breaking(row, made)]
+    line = place
     if made and (is_graph_node(kind) or not place):
         # Objects that know their parents are as Python is meant; a cycle through C++ is a mistake of its own.
-        file, line = made.file, made.line
+        line = made
         remedies.reverse()
     what = f"Cycles of {kind.rpartition('.')[2] if kind else 'unreachable objects'}"
     title = f"{what} pile up: {collector.short()}"
     doubts = [] if cycles else ["no cycle was taken apart: the objects could also be held by C code"]
     if collector.state in ("works", "no-full-collection"):
         doubts.append("the collector does run: a full collection may free all of it later")
-    return Finding(
-        kind=_KIND,
-        title=title,
-        severity=severity_of(growth, bytes),
+    return case.finding(
+        _KIND,
+        title,
+        # Cycles that were taken apart are proof; that the collector rests tells only why objects may be garbage.
         confidence=(0.95 if collector.state in ("off", "frozen", "idle") else 0.7) if cycles else 0.55,
         bytes=bytes,
-        subject=Subject(
-            pid=process.pid,
-            process=process.name,
-            role=process.role,
-            holder=chain or "unreachable cycles",
-            type=kind,
-            file=file,
-            line=line,
-            library="gc",
-        ),
-        bytes_per_hour=round(bytes / max(growth.end_s - growth.start_s, 1e-9) * 3600, 1),
+        process=process,
+        line=Definition(line.file, line.line) if line else definition_of(row),
+        holder=chain or "unreachable cycles",
+        type=kind,
+        library="gc",
         evidence=evidence,
         doubts=doubts,
         remedy=remedies,

@@ -24,10 +24,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..evidence.forks import copied_by_forks
+from ..evidence.sentences import at_line
 from ..facts.code.adding import Holder, Line, adding_lines
 from ..facts.growth.processes import ProcessGrowth
+from ..facts.subject import Definition
 from ..facts.tables import int_of, text_of, without_last
-from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
+from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import WASTE
 from ..units import MiB, format_bytes, format_count
 
@@ -318,28 +320,22 @@ def _finding(
     tokens = [form for form in group if form.is_tokens]
     by_text = len(group) - len(tokens) > 1
     rows = format_count(max(form.row_count for form in group))
-    return Finding(
-        kind=_KIND,
-        title=f"The same {rows} rows are held in {len(group)} forms, {format_bytes(total)} in all: {_listed(group)}",
+    return case.finding(
+        _KIND,
+        f"The same {rows} rows are held in {len(group)} forms, {format_bytes(total)} in all: {_listed(group)}",
         severity="warning" if wasted >= 0.1 * held else "note",
-        confidence=round(0.75 + 0.2 * agreement, 2) if by_text else 0.55,
+        confidence=round(0.75 + 0.2 * agreement, 2) if by_text else 0.55,  # lengths of rows say less than their words
         bytes=wasted,
-        subject=Subject(
-            pid=process.pid,
-            process=process.name,
-            role=process.role,
-            device="cpu",
-            holder=first.name,
-            variable=first.holder.variable,
-            path=first.path,
-            type=first.holder.type_name,
-            file=line.file if line is not None else first.holder.owner_file,
-            line=line.line if line is not None else first.owner_line,
-            function=line.function if line is not None else None,
-            module=first.holder.owner_module,
-        ),
-        evidence=list(_evidence(case, group, agreement, by_text, wasted, held)),
-        doubts=list(_doubts(tokens, by_text)),
+        process=process,
+        line=line or Definition(first.holder.owner_file, first.owner_line),
+        device="cpu",
+        holder=first.name,
+        variable=first.holder.variable,
+        path=first.path,
+        type=first.holder.type_name,
+        module=first.holder.owner_module,
+        evidence=_evidence(case, group, agreement, by_text, wasted, held),
+        doubts=_doubts(tokens, by_text),
         remedy=[_remedy(group, total)],
         wasted=True,
     )
@@ -386,8 +382,7 @@ def _evidence(
     for form in group:
         line = _line(case, form)
         if line is not None:
-            text = f"{line.file}:{line.line} {line.kind} {form.holder.variable}: {line.text}"
-            yield Evidence(text, {"line": line.line})
+            yield at_line(line, f"{line.kind} {form.holder.variable}")
 
 
 def _doubts(tokens: Sequence[_Form], by_text: bool) -> Iterator[str]:

@@ -16,14 +16,15 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..evidence.sentences import at_line
 from ..facts.code.adding import Holder, Line, adding_lines
 from ..facts.growth.processes import ProcessGrowth, rows_of
-from ..facts.growth.tree import TreeGrowth
+from ..facts.subject import definition_of
 from ..facts.tables import int_of, text_of
 from ..facts.weights.pairs import ACCUSED, OTHER_FORM, SAME, START, History, Pair, Thresholds, pairs
 from ..facts.weights.processes import Spread, spreads
 from ..facts.weights.sets import Round, WeightSet, by_last_path, rounds_of
-from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
+from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import WASTE
 from ..units import MiB, format_bytes, format_duration
 
@@ -80,14 +81,14 @@ def findings(
             told = True
             copy = group[0].copy
             memory_bytes = _memory_bytes(case, process, rounds, copy.device)
-            yield _finding(process, group, places[copy.path], memory_bytes, warning_share)
+            yield _finding(case, process, group, places[copy.path], memory_bytes, warning_share)
         for pair in alike:
             if pair.copy.path not in accused:
                 told = True
                 yield _not_accused(process, pair)
     for spread in spreads(case.recording, histories, thresholds):
         told = True
-        yield _finding_of_spread(case, growth, spread, warning_share, min_bytes)
+        yield _finding_of_spread(case, spread, warning_share, min_bytes)
     if not told:
         set_count = sum(len(history.rounds[-1].sets) for _, history in histories)
         yield RuledOut(_KIND, "no two sets of weights are alike", {"set_count": set_count})
@@ -138,7 +139,7 @@ def _form(weight_set: WeightSet) -> str:
 
 
 def _finding(
-    process: ProcessGrowth, group: list[Pair], place: _Place, memory_bytes: int, warning_share: float
+    case: Case, process: ProcessGrowth, group: list[Pair], place: _Place, memory_bytes: int, warning_share: float
 ) -> Finding:
     """``group``: all copies that the finding is of; the largest speaks for them."""
     pair = group[0]
@@ -163,27 +164,22 @@ def _finding(
         takes = f"so do {len(group) - 1} more like it; together they take"
     evidence.append(Evidence(f"{takes} {format_bytes(bytes)}, {share:.0%} of the memory there", {"bytes": bytes}))
     if line is not None:
-        evidence.append(Evidence(f"{line.file}:{line.line} makes it: {line.text}", {"line": line.line}))
-    return Finding(
-        kind=_KIND,
-        title=_title(group),
+        evidence.append(at_line(line, "makes it"))
+    return case.finding(
+        _KIND,
+        _title(group),
         severity="warning" if share >= warning_share else "note",
+        # Equal twice over is no chance; weights it started from may be kept to compare with, another form to be used.
         confidence={SAME: 0.95, START: 0.85 if like.equal_count else 0.75, OTHER_FORM: 0.7}[pair.case],
         bytes=bytes,
-        subject=Subject(
-            pid=process.pid,
-            process=process.name,
-            role=process.role,
-            device=copy.device,
-            holder=copy.path or _UNNAMED,
-            variable=text_of(holder, "variable") or _last_identifier(_NUMBER.sub("", copy.path)),
-            path=copy.path or None,
-            type=text_of(holder, "type_name"),
-            file=line.file if line is not None else text_of(holder, "owner_file"),
-            line=line.line if line is not None else int_of(holder, "owner_line"),
-            function=line.function if line is not None else text_of(holder, "owner"),
-            module=text_of(holder, "owner_module"),
-        ),
+        process=process,
+        line=line or definition_of(holder, text_of(holder, "owner")),
+        device=copy.device,
+        holder=copy.path or _UNNAMED,
+        variable=text_of(holder, "variable") or _last_identifier(_NUMBER.sub("", copy.path)),
+        path=copy.path or None,
+        type=text_of(holder, "type_name"),
+        module=text_of(holder, "owner_module"),
         evidence=evidence,
         doubts=_doubts(group),
         remedy=[_remedy(group, frees)],
@@ -273,39 +269,33 @@ def _not_accused(process: ProcessGrowth, pair: Pair) -> RuledOut | Skipped:
     return RuledOut(_KIND, reason, figures)
 
 
-def _finding_of_spread(
-    case: Case, growth: TreeGrowth, spread: Spread, warning_share: float, min_bytes: int
-) -> Finding | RuledOut:
+def _finding_of_spread(case: Case, spread: Spread, warning_share: float, min_bytes: int) -> Finding | RuledOut:
     first, original, count = spread.copies[0], spread.original, len(spread.copies)
     others = f"{count} other process{'es' if count > 1 else ''}"
     where = f"the weights of {_name(original.weights)} in {original.process.label} are in {others} too"
     figures = {"process_count": count + 1, "bytes": spread.bytes}
     if spread.purpose is not None or spread.bytes < min_bytes:
         return RuledOut(_KIND, f"{where}: {spread.purpose or format_bytes(spread.bytes)}", figures)
-    share = spread.bytes / max(float(growth.held_bytes.max()), 1.0)
+    share = spread.bytes / max(float(case.growth.held_bytes.max()), 1.0)
     place = _place(case, first.process, first.weights.path)
     loads = all(copy.process.role == "dataloader-worker" for copy in spread.copies)
     frees = f"frees about {format_bytes(spread.bytes)}"
-    return Finding(
-        kind=_KIND,
-        title=f"{others[0].upper()}{others[1:]} hold{'s' if count == 1 else ''} the weights of "
+    out = f"keep the model out of what the workers get (the dataset, its transforms): {frees}"
+    share_it = "call share_memory() on the model before the processes are started, so that all use one copy"
+    return case.finding(
+        _KIND,
+        f"{others[0].upper()}{others[1:]} hold{'s' if count == 1 else ''} the weights of "
         f"{_name(original.weights)} again",
         severity="warning" if share >= warning_share else "note",
-        confidence=0.8 if loads else 0.7,
+        confidence=0.8 if loads else 0.7,  # loader workers train nothing; others may need what they hold
         bytes=spread.bytes,
-        subject=Subject(
-            pid=first.process.pid,
-            process=first.process.name,
-            role=first.process.role,
-            device=first.weights.device,
-            holder=first.weights.path or _UNNAMED,
-            variable=text_of(place.row, "variable") or _last_identifier(first.weights.path),
-            path=first.weights.path or None,
-            type=text_of(place.row, "type_name"),
-            file=place.line.file if place.line else None,
-            line=place.line.line if place.line else None,
-            function=place.line.function if place.line else None,
-        ),
+        process=first.process,
+        line=place.line,
+        device=first.weights.device,
+        holder=first.weights.path or _UNNAMED,
+        variable=text_of(place.row, "variable") or _last_identifier(first.weights.path),
+        path=first.weights.path or None,
+        type=text_of(place.row, "type_name"),
         evidence=[
             Evidence(f"{where}, with the same values", figures),
             *(
@@ -316,11 +306,7 @@ def _finding_of_spread(
             ),
         ],
         doubts=[] if loads else ["each process may need the weights: then they can be shared, not dropped"],
-        remedy=[
-            f"keep the model out of what the workers get (the dataset, its transforms): {frees}"
-            if loads
-            else f"call share_memory() on the model before the processes are started, so that all use one copy: {frees}"
-        ],
+        remedy=[out if loads else f"{share_it}: {frees}"],
         wasted=True,
     )
 

@@ -11,14 +11,13 @@ Do:            empty what the holder gathers after each evaluation, or keep numb
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import severity_of
-from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
+from ..findings import Evidence, Finding, RuledOut, Series, Skipped
 from ..kinds import GROWTH, WHEN
 from ..units import MiB, format_bytes
 
@@ -54,7 +53,7 @@ def findings(
             kept = passages.entries >= min_entries and passages.gained_bytes >= min_bytes * passages.entries
             if growth.leaking and kept and share >= min_share:
                 severity = severity_of(growth, passages.gained_bytes)
-                yield _finding(process, passages, share, severity, so_far)
+                yield _finding(case, process, passages, share, severity, so_far)
             else:
                 yield RuledOut(KIND, _innocent(process, passages, share), passages.figures)
     if not seen:
@@ -130,11 +129,10 @@ def _with_zero(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _finding(
-    process: ProcessGrowth, passages: _Passages, share: float, severity: str, so_far: Sequence[Finding]
+    case: Case, process: ProcessGrowth, passages: _Passages, share: float, severity: str, so_far: Sequence[Finding]
 ) -> Finding:
     holders = [f for f in so_far if f.subject.pid == process.pid and f.subject.holder and not f.wasted]
     holder = max(holders, key=lambda f: f.bytes * f.confidence, default=None)
-    subject = Subject(pid=process.pid, process=process.name, role=process.role)
     each = format_bytes(passages.each_bytes, signed=True)
     text = f"{each} in each {passages.words}, {_comes_back(share)}"
     evidence = [
@@ -145,19 +143,19 @@ def _finding(
         )
     ]
     if holder is not None:
-        subject = replace(holder.subject)
         evidence.append(Evidence(f"what is left behind is held by {holder.subject.holder}"))
-    return Finding(
-        kind=KIND,
-        title=f"{passages.words.capitalize()} leaves memory behind: {text}",
+    return case.finding(
+        KIND,
+        f"{passages.words.capitalize()} leaves memory behind: {text}",
         # Whoever names the variable is the answer; this says when it happens.
         severity="warning" if holder is not None else severity,
         confidence=round(min(0.9, 0.4 + 0.5 * min(share, 1.0)), 2),
         bytes=min(passages.gained_bytes, process.growth_bytes),
-        subject=subject,
+        process=process,
+        subject=holder.subject if holder is not None else None,
         evidence=evidence,
         doubts=[] if holder is not None else ["no variable was found that holds what is left behind"],
-        remedy=list(holder.remedy) if holder is not None else [],
+        remedy=holder.remedy if holder is not None else [],
         series=[passages.series],
     )
 

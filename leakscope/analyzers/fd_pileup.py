@@ -10,25 +10,24 @@ Do:            close what was opened: open it in a with statement.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..evidence.keepers import DESCRIPTORS, keeper, opening_line
+from ..evidence.keepers import DESCRIPTORS, opening_line
+from ..evidence.pile import OwnPile, rising
+from ..evidence.sentences import at_line
 from ..facts.code.adding import Line
 from ..facts.code.starts import calls
-from ..facts.growth.counts import judge_count, up_to_the_end
+from ..facts.growth.counts import up_to_the_end
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.series.arithmetic import Floats
-from ..facts.series.trend import CANNOT_TELL, GROWING
 from ..facts.tables import look_of
-from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
+from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import PILE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import pandas as pd
 
     from ..facts.case import Case
@@ -63,34 +62,26 @@ def findings(
     min_fraction: float = 0.3,  # of the usual number: 16 more beside 500 is no pile
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per process whose descriptors pile up, or the most that were seen."""
-    growth = case.growth
-    sources = case.sources
-    most = 0
-    found = undecided = False
-    for process in growth.processes:
-        inventory = process.rows("descriptors")
-        count = _counts(process, process.rows("process_samples"), inventory)
-        if not count.size:
-            continue
-        most = max(most, int(count.max()))
-        time_s, count = up_to_the_end(process.time_s, count, process)
-        if count.size < 2 or np.ptp(count) < min_descriptors:
-            continue
-        trend = judge_count(time_s, count, process, min_count=min_descriptors, min_fraction=min_fraction)
-        undecided = undecided or trend.verdict == CANNOT_TELL
-        if trend.verdict == GROWING:
-            found = True
-            yield _finding(case, process, time_s, count, inventory, sources)
-    if found:
+    piles = [_pile(process) for process in case.growth.processes]
+    growing, undecided = rising(piles, min_descriptors, min_fraction)
+    yield from (_finding(case, pile) for pile in growing)
+    most = max((pile.most for pile in piles), default=0)
+    if growing:
         return
     if undecided:
-        yield Skipped(_KIND, growth.reason)
+        yield Skipped(_KIND, case.growth.reason)
     elif most:
         yield RuledOut(_KIND, f"open descriptors do not pile up: at most {most}", {"most_descriptors": most})
 
 
-def _counts(process: ProcessGrowth, samples: pd.DataFrame, inventory: pd.DataFrame) -> Floats:
+def _pile(process: ProcessGrowth) -> OwnPile:
+    count = _counts(process)
+    return OwnPile(process, *up_to_the_end(process.time_s[: count.size], count, process))
+
+
+def _counts(process: ProcessGrowth) -> Floats:
     """Descriptors at the times of the process's samples; between two looks in a straight line."""
+    samples, inventory = process.rows("process_samples"), process.rows("descriptors")
     plain = samples[samples["fd_count"].notna()]
     sums = inventory["open_count"].astype(float).groupby(look_of(inventory)).sum()
     starts = inventory["time_s"].groupby(look_of(inventory)).min()
@@ -102,51 +93,42 @@ def _counts(process: ProcessGrowth, samples: pd.DataFrame, inventory: pd.DataFra
     return np.asarray(np.interp(process.time_s, at_s[order], count[order]), dtype=np.float64)
 
 
-def _finding(
-    case: Case, process: ProcessGrowth, time_s: Floats, count: Floats, inventory: pd.DataFrame,
-    sources: Sequence[Source],
-) -> Finding:  # fmt: skip
-    risen = round(float(count[-1] - np.median(count[:3])))
-    kind, path, gained = _most_gained(inventory)
+def _finding(case: Case, pile: OwnPile) -> Finding:
+    risen = round(float(pile.count[-1] - np.median(pile.count[:3])))
+    kind, path, gained = _most_gained(pile.owner.rows("descriptors"))
     what = _NAMES.get(kind or "", f"descriptors of {kind}" if kind else "descriptors")
-    figures = {"first_count": round(float(count[0])), "last_count": round(float(count[-1]))}
-    opened = f"{process.label} had {figures['first_count']} descriptors at first and {figures['last_count']} at the end"
-    evidence = [Evidence(opened, figures)]
+    first, last = round(float(pile.count[0])), round(float(pile.count[-1]))
+    opened = f"{pile.owner.label} had {first} descriptors at first and {last} at the end"
+    evidence = [Evidence(opened, {"first_count": first, "last_count": last})]
     if kind is not None:
         place = f" like {path}" if path else ""
         evidence.append(Evidence(f"{gained} more of them were {what}{place}", {"open_count": gained}))
-    made = _opening_lines(sources, kind)
-    kept = keeper(case, process, DESCRIPTORS, (time_s, count), sources, made[0] if made else None)
-    evidence += kept.evidence if kept is not None else []
+    made = _opening_lines(case.sources, kind)
+    kept = pile.keeper(case, DESCRIPTORS, made[0] if made else None)
+    evidence += kept.evidence
     line = opening_line(made, kept)
     if line is not None and line in made:
-        evidence.append(Evidence(f"{line.file}:{line.line} opens such: {line.text}", {"line": line.line}))
+        evidence.append(at_line(line, "opens such"))
     doubts = [] if line is not None else ["the line that opens them was not found in the recorded sources"]
     remedy = ["close each when it is done with: a with statement does so also when an error is raised"]
-    if kept is not None and not kept.is_each:
+    if kept.name and not kept.is_each:
         remedy.append(f"take each out of {kept.name} when it is done with: what is kept there stays open")
-    return Finding(
-        kind=_KIND,
-        title=f"{what[:1].upper()}{what[1:]} pile up: {risen} more than at the start, none of them closed",
+    return case.finding(
+        _KIND,
+        f"{what[:1].upper()}{what[1:]} pile up: {risen} more than at the start, none of them closed",
         severity="warning",
-        confidence=0.9 if kind is not None else 0.8,
+        confidence=0.9 if kind is not None else 0.8,  # counted; without their kind some may be a library's own
         bytes=0,
-        subject=Subject(
-            pid=process.pid,
-            process=process.name,
-            role=process.role,
-            holder=f"{risen} {what}{kept.words if kept is not None else ''}",
-            variable=kept.variable if kept is not None else None,
-            path=path,
-            type=kind,
-            file=line.file if line is not None else None,
-            line=line.line if line is not None else None,
-            function=line.function if line is not None else None,
-        ),
+        process=pile.owner,
+        line=line,
+        holder=f"{risen} {what}{kept.words}",
+        variable=kept.variable,
+        path=path,
+        type=kind,
         evidence=evidence,
-        doubts=doubts + (kept.doubts if kept is not None else []),
+        doubts=[*doubts, *kept.doubts],
         remedy=remedy,
-        series=[Series("descriptors", time_s.tolist()[:2000], count.tolist()[:2000], "s", "descriptors")],
+        series=[pile.curve("descriptors")],
     )
 
 

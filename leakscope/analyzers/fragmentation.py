@@ -14,16 +14,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from ..evidence.explained import explained_bytes
+from ..evidence.sentences import at_line
 from ..facts.accounts.ledger import growth_of
 from ..facts.code.adding import Line
 from ..facts.growth.processes import ProcessGrowth
-from ..facts.growth.tree import TreeGrowth, no_growth, severity_of
+from ..facts.growth.tree import no_growth
 from ..facts.heap.paths import Heap, Place, heaps, keeps_growing, user_place
 from ..facts.where.holders import holder_name, named_in
-from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
-from ..kinds import GROWTH, WHEN
+from ..findings import Evidence, Finding, RuledOut, Series, Skipped
+from ..kinds import GROWTH
 from ..units import MiB, format_bytes, format_count
 
 if TYPE_CHECKING:
@@ -54,83 +54,55 @@ def findings(
         yield no_growth(_KIND, growth)
         return
     found = False
-    most = 0
-    for process in growth.processes:
+    most = max([0, *(growth_of(case.ledger, "allocator-free", p.label) for p in growth.processes)])
+    for process in case.carriers(min_share=min_process_share):
         free = growth_of(case.ledger, "allocator-free", process.label)
-        most = max(most, free)
-        explained = sum(
-            f.bytes for f in so_far if f.subject.pid in (process.pid, None) and not f.tells(WHEN) and not f.wasted
-        )
-        if process.growth_bytes < min_process_share * growth.growth_bytes:
-            continue
         if free < max(min_free_bytes, min_free_share * process.growth_bytes):
             continue
-        if explained >= max_explained_share * process.growth_bytes:
+        if explained_bytes(so_far, process) >= max_explained_share * process.growth_bytes:
             continue
         found = True
-        yield _finding(case, growth, process, free, min_pinning_count)
+        yield _finding(case, process, free, min_pinning_count)
     if not found:
         text = f"of the growth {format_bytes(most)} are kept free by allocators, or what pins it is found already"
         yield RuledOut(_KIND, text, {"allocator_free_bytes": most, "growth_bytes": growth.growth_bytes})
 
 
-def _finding(case: Case, growth: TreeGrowth, process: ProcessGrowth, free: int, min_pinning_count: int) -> Finding:
-    in_arenas = _gained(case, growth, process, "pymalloc_bytes", "pymalloc_in_use_bytes")
+def _finding(case: Case, process: ProcessGrowth, free: int, min_pinning_count: int) -> Finding:
+    in_arenas = case.gained(process, "pymalloc_bytes", "pymalloc_in_use_bytes")
     of_python = in_arenas is not None and in_arenas > 0.5 * free
     who = "Python's allocator of small objects" if of_python else "malloc"
-    pin = _pinning(case, growth, process, min_pinning_count)
+    pin = _pinning(case, process, min_pinning_count)
     owner, found = named_in(case.sources, pin) if pin is not None else (None, [])
     line = found[0] if found else None
     name = holder_name(owner) if owner is not None else None
     bytes = max(0, min(process.growth_bytes, free))
-    return Finding(
-        kind=_KIND,
-        title=f"Freed memory is not given back: {who} keeps {format_bytes(bytes)} that nothing uses"
+    copied = f"copy what {name} holds after the rest is freed, so that the survivors lie together"
+    return case.finding(
+        _KIND,
+        f"Freed memory is not given back: {who} keeps {format_bytes(bytes)} that nothing uses"
         + (f", pinned perhaps by what {name} holds" if name else ""),
-        severity=severity_of(growth, bytes),
+        # Python's allocator counts what it keeps, malloc also what it gave back; a holder was seen, not where it lies.
         confidence=0.8 if of_python and pin is not None else (0.7 if of_python or pin is not None else 0.6),
         bytes=bytes,
-        subject=Subject(
-            pid=process.pid,
-            process=process.name,
-            role=process.role,
-            holder=name,
-            variable=owner.row["variable"] if owner is not None else None,
-            path=pin.path if pin is not None else None,
-            file=line.file if line is not None else None,
-            line=line.line if line is not None else None,
-            function=line.function if line is not None else None,
-            library="CPython" if of_python else "malloc",
-        ),
-        bytes_per_hour=round(bytes / max(growth.end_s - growth.start_s, 1e-9) * 3600, 1),
-        evidence=_evidence(case, growth, process, who, free, pin, line),
+        process=process,
+        line=line,
+        holder=name,
+        variable=owner.row["variable"] if owner is not None else None,
+        path=pin.path if pin is not None else None,
+        library="CPython" if of_python else "malloc",
+        evidence=_evidence(case, process, who, free, pin, line),
         doubts=_doubts(of_python, pin),
-        remedy=[f"copy what {name} holds after the rest is freed, so that the survivors lie together"]
-        if of_python and pin is not None
-        else [],
+        remedy=[copied] if of_python and pin is not None else [],
         series=_series(case, process, of_python),
     )
 
 
-def _gained(
-    case: Case, growth: TreeGrowth, process: ProcessGrowth, column: str, less: str | None = None
-) -> float | None:
-    """What a column of the sentinels gained in the judged window, less another; None where it was not read twice."""
-    rows = process.rows("sentinels")
-    rows = rows[rows[column].notna()]
-    if len(rows) < 2:
-        return None
-    values = rows[column].to_numpy(dtype=np.float64)
-    if less is not None:
-        values = values - rows[less].to_numpy(dtype=np.float64, na_value=0.0)
-    ends = np.interp([growth.start_s, growth.end_s], rows["time_s"].to_numpy(dtype=np.float64), values)
-    return float(ends[1] - ends[0])
-
-
-def _pinning(case: Case, growth: TreeGrowth, process: ProcessGrowth, min_count: int) -> Place | None:
+def _pinning(case: Case, process: ProcessGrowth, min_count: int) -> Place | None:
     """The user's container that gained most members, steadily: they are what survives between the freed."""
     best: Place | None = None
-    inventories: Iterator[Heap] = heaps(case.recording, process.pid, growth.start_s, growth.end_s)
+    window_s = case.growth.start_s, case.growth.end_s
+    inventories: Iterator[Heap] = heaps(case.recording, process.pid, *window_s)
     for place in (place for inventory in list(inventories)[:1] for place in inventory.places):
         if not (place.has_length and user_place(place).is_user and keeps_growing(place.length)):
             continue
@@ -142,15 +114,14 @@ def _pinning(case: Case, growth: TreeGrowth, process: ProcessGrowth, min_count: 
 
 def _evidence(
     case: Case,
-    growth: TreeGrowth,
     process: ProcessGrowth,
     who: str,
     free: int,
     pin: Place | None,
     line: Line | None,
 ) -> list[Evidence]:
-    in_use = _gained(case, growth, process, "malloc_in_use_bytes") or 0.0
-    small = _gained(case, growth, process, "pymalloc_in_use_bytes") or 0.0
+    in_use = case.gained(process, "malloc_in_use_bytes") or 0.0
+    small = case.gained(process, "pymalloc_in_use_bytes") or 0.0
     figures = {
         "allocator_free_bytes": free,
         "malloc_in_use_bytes": round(in_use),
@@ -163,7 +134,7 @@ def _evidence(
         text = f"{holder_name(pin)} went from {format_count(pin.length[0])} to {format_count(pin.length[-1])} members"
         evidence.append(Evidence(f"{text}: each can keep the memory around it from being given back", counts))
     if line is not None:
-        evidence.append(Evidence(f"{line.file}:{line.line} {line.kind}: {line.text}", {"line": line.line}))
+        evidence.append(at_line(line, line.kind))
     return evidence
 
 

@@ -12,11 +12,11 @@ Do:            let segments grow: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:Tr
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..evidence.sentences import curve
 from ..facts.accounts.gpu import DeviceUse, Oom, nothing_to_look_at
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
 from ..kinds import ASIDE
@@ -47,9 +47,9 @@ def findings(
     for use in uses:
         in_pieces = [oom for oom in use.ooms if _is_in_pieces(oom, min_unused_fraction)]
         if in_pieces:
-            yield _ran_out(use, in_pieces)
+            yield _ran_out(case, use, in_pieces)
         elif _is_cut_up(use, min_retries, min_split_fraction):
-            yield _flushes(use)
+            yield _flushes(case, use)
         else:
             yield _ruled_out(use)
 
@@ -59,18 +59,20 @@ def _is_in_pieces(oom: Oom, min_unused_fraction: float) -> bool:
     return oom.unused_bytes is not None and oom.unused_bytes > least
 
 
-def _ran_out(use: DeviceUse, ooms: list[Oom]) -> Finding:
+def _ran_out(case: Case, use: DeviceUse, ooms: list[Oom]) -> Finding:
     oom = max(ooms, key=lambda o: o.requested_bytes)
     unused_bytes = oom.unused_bytes or 0
     asked, unused = format_bytes(oom.requested_bytes), format_bytes(unused_bytes)
     times = f" ({len(ooms)} times)" if len(ooms) > 1 else ""
-    return Finding(
-        kind=_KIND,
-        title=f"{use.device} ran out for {asked} with {unused} unused, in pieces",
+    return case.finding(
+        _KIND,
+        f"{use.device} ran out for {asked} with {unused} unused, in pieces",
         severity="critical",
-        confidence=0.9,
+        confidence=0.9,  # torch's own figures as it failed; graphs' private pools look alike
         bytes=unused_bytes,
-        subject=replace(use.subject(), file=oom.file, line=oom.line, function=oom.function),
+        process=use,
+        line=oom,
+        device=use.device,
         evidence=[
             Evidence(
                 f"{asked} could not be had{oom.place}{times}: {unused} of the {format_bytes(oom.reserved_bytes or 0)} "
@@ -96,16 +98,17 @@ def _is_cut_up(use: DeviceUse, min_retries: int, min_split_fraction: float) -> b
     return late >= min_split_fraction and late > float(np.median(split[:third]))
 
 
-def _flushes(use: DeviceUse) -> Finding:
+def _flushes(case: Case, use: DeviceUse) -> Finding:
     split_bytes, reserved_bytes = use.last("inactive_split_bytes"), use.last("reserved_bytes")
     retries = use.last("alloc_retry_count")
-    return Finding(
-        kind=_KIND,
-        title=f"{use.device} is cut up: torch had to flush its cache {retries} times to find room",
+    return case.finding(
+        _KIND,
+        f"{use.device} is cut up: torch had to flush its cache {retries} times to find room",
         severity="warning",
-        confidence=0.6,
+        confidence=0.6,  # nothing failed: the device may be full
         bytes=split_bytes,
-        subject=use.subject(),
+        process=use,
+        device=use.device,
         evidence=[
             Evidence(
                 f"{retries} allocations succeeded only after the whole cache was given back, which stops the device",
@@ -151,8 +154,7 @@ def _ruled_out(use: DeviceUse) -> RuledOut:
 
 
 def _curves(use: DeviceUse) -> list[Series]:
-    time_s = use.time_s.tolist()[:2000]
     return [
-        Series(name, time_s, use.figures(column).tolist()[:2000])
+        curve(name, use.time_s, use.figures(column))
         for name, column in (("reserved", "reserved_bytes"), ("allocated", "allocated_bytes"))
     ]

@@ -17,7 +17,7 @@ import numpy as np
 from ..facts.accounts.gpu import NO_GPU, Oom
 from ..facts.series.arithmetic import Floats, level_at
 from ..facts.tables import int_of, text_of
-from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
+from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import ASIDE
 from ..units import GiB, format_bytes
 
@@ -53,7 +53,7 @@ def findings(
     for uuid in ours["gpu_uuid"].dropna().unique():
         gpu = _Gpu(samples[samples["gpu_uuid"] == uuid])
         pids = set(ours.loc[ours["gpu_uuid"] == uuid, "pid"].dropna().astype(int))
-        yield gpu.answer(gpu.known_others(), [o for o in ooms if o.pid in pids], min_fraction, full_fraction)
+        yield gpu.answer(case, gpu.known_others(), [o for o in ooms if o.pid in pids], min_fraction, full_fraction)
 
 
 def _estimated(
@@ -70,7 +70,7 @@ def _estimated(
         reserved = use.figures("reserved_bytes")
         held += [level_at(use.time_s, reserved, at_s) + _CONTEXT_BYTES for at_s in gpu.time_s]
     others = np.maximum(gpu.used_bytes - held, 0.0)
-    yield gpu.answer(others, ooms, min_fraction, full_fraction, estimated=True)
+    yield gpu.answer(case, others, ooms, min_fraction, full_fraction, estimated=True)
 
 
 class _Gpu:
@@ -95,7 +95,14 @@ class _Gpu:
         return held
 
     def answer(
-        self, others: Floats, ooms: Sequence[Oom], min_fraction: float, full_fraction: float, estimated: bool = False
+        self,
+        case: Case,
+        others: Floats,
+        ooms: Sequence[Oom],
+        min_fraction: float,
+        full_fraction: float,
+        *,
+        estimated: bool = False,
     ) -> Finding | RuledOut:
         """The finding, judged at the samples that matter: near a failed allocation, or with the device almost full."""
         near_oom = np.zeros(self.time_s.size, dtype=bool)
@@ -106,9 +113,9 @@ class _Gpu:
         if not most or most < min_fraction * self.total_bytes:
             return self._ruled_out(others, bool(matters.any()))
         at = int(np.flatnonzero(matters)[others[matters].argmax()])
-        return self._finding(most, at, ooms if near_oom.any() else (), estimated)
+        return self._finding(case, most, at, ooms if near_oom.any() else (), estimated)
 
-    def _finding(self, most: int, at: int, ooms: Sequence[Oom], estimated: bool) -> Finding:
+    def _finding(self, case: Case, most: int, at: int, ooms: Sequence[Oom], estimated: bool) -> Finding:
         total, used = format_bytes(self.total_bytes), format_bytes(self.used_bytes[at])
         when = "when the job ran out of memory there" if ooms else f"while {used} of {total} were in use"
         pids = [] if estimated else self._largest_others()
@@ -130,20 +137,19 @@ class _Gpu:
         ]
         names = ", ".join(f"pid {pid}" for pid, _ in pids)
         it = "them" if len(pids) > 1 else "it"
-        return Finding(
-            kind=_KIND,
-            title=f"Other processes hold {format_bytes(most)} of {self.name}",
+        hidden = "their pids are not visible in this container: used less what torch held and its contexts took"
+        end = f"end {names} if nobody needs {it}, or choose another GPU: frees about {format_bytes(most)}"
+        return case.finding(
+            _KIND,
+            f"Other processes hold {format_bytes(most)} of {self.name}",
             severity="critical" if ooms else "warning",
-            confidence=0.6 if estimated else 0.95,
+            confidence=0.6 if estimated else 0.95,  # the driver says who holds it, else it is what is left over
             bytes=most,
-            subject=Subject(device=self.name, holder=names or "processes outside the job"),
+            device=self.name,
+            holder=names or "processes outside the job",
             evidence=evidence,
-            doubts=["their pids are not visible in this container: used less what torch held and its contexts took"]
-            if estimated
-            else [],
-            remedy=[f"end {names} if nobody needs {it}, or choose another GPU: frees about {format_bytes(most)}"]
-            if pids
-            else [],
+            doubts=[hidden] if estimated else [],
+            remedy=[end] if pids else [],
         )
 
     def _largest_others(self) -> list[tuple[int, int]]:

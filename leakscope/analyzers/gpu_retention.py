@@ -12,17 +12,19 @@ Do:            keep .item(), or .detach().cpu(), and not the tensor; drop result
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..evidence.sentences import at_line, curve
 from ..facts.accounts.gpu import DeviceUse, nothing_to_look_at
 from ..facts.code.adding import Line, adding_lines
 from ..facts.heap.paths import Place, heap, user_place
 from ..facts.series.arithmetic import level_at
 from ..facts.series.trend import CANNOT_TELL, GROWING, Trend, judge
+from ..facts.subject import About, Definition
 from ..facts.tables import text_of, without_last
 from ..facts.where.holders import holder_name, holder_of
-from ..findings import Evidence, Finding, RuledOut, Series, Skipped
+from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import ELSEWHERE
 from ..units import MiB, format_bytes, format_count
 
@@ -96,33 +98,25 @@ def _finding(case: Case, use: DeviceUse, trend: Trend, min_named_share: float) -
     seconds = max(trend.end_s - trend.start_s, 1e-9)
     steps = _steps(use, trend)
     who = f"{held.name} keeps tensors on {use.device}" if held else f"Memory allocated on {use.device} keeps growing"
-    line = held.line if held else None
-    subject = use.subject()
+    about: About = {"device": use.device}
     if held is not None:
-        subject = replace(
-            subject,
-            holder=held.name,
-            variable=held.text("variable"),
-            path=held.path,
-            type=held.type,
-            module=held.text("owner_module"),
-            file=line.file if line is not None else held.text("owner_file"),
-            line=line.line if line is not None else None,
-            function=line.function if line is not None else None,
-        )
-    return Finding(
-        kind=_KIND,
-        title=f"{who}: {grown}",
+        variable, module = held.text("variable"), held.text("owner_module")
+        about |= {"holder": held.name, "variable": variable, "path": held.path, "type": held.type, "module": module}
+    return case.finding(
+        _KIND,
+        f"{who}: {grown}",
         severity="critical",
-        confidence=0.95 if held and held.share >= 0.5 else 0.8,
+        confidence=0.95 if held and held.share >= 0.5 else 0.8,  # the allocator counts exactly; its holder is sampled
         bytes=trend.growth_bytes,
+        process=use,
+        line=(held.line or Definition(held.text("owner_file"))) if held else None,
         bytes_per_hour=round(trend.growth_bytes / seconds * 3600, 1),
         bytes_per_step=round(trend.growth_bytes / steps, 1) if steps else None,
-        subject=subject,
-        evidence=list(_evidence(use, trend, held, steps)),
+        evidence=_evidence(use, trend, held, steps),
         doubts=[] if held else ["which variable holds the tensors was not seen"],
         remedy=_remedy(held, trend.growth_bytes),
-        series=[Series("allocated", use.time_s.tolist()[:2000], use.figures("allocated_bytes").tolist()[:2000])],
+        series=[curve("allocated", use.time_s, use.figures("allocated_bytes"))],
+        **about,
     )
 
 
@@ -139,9 +133,7 @@ def _evidence(use: DeviceUse, trend: Trend, held: _Held | None, steps: int) -> I
         figures = {"growth_bytes": round(held.growth_bytes), "tensor_count": held.count, "share": round(held.share, 3)}
         yield Evidence(f"{gained}, {held.share:.0%} of the growth; it now holds {held.type}", figures)
         if held.line is not None:
-            line = held.line
-            does = "adds to it" if line.kind == "adds" else "works on it"
-            yield Evidence(f"{line.file}:{line.line} {does}: {line.text}", {"line": line.line})
+            yield at_line(held.line, "adds to it" if held.line.kind == "adds" else "works on it")
     cached = use.last("reserved_bytes") - use.last("allocated_bytes")
     yield Evidence(
         f"{format_bytes(cached)} more are reserved as a cache: that is not leaked, and emptying it would not help",

@@ -17,10 +17,10 @@ import numpy as np
 
 from ..evidence.keepers import mapping_name
 from ..facts.growth.processes import ProcessGrowth
-from ..facts.growth.tree import TreeGrowth, severity_of
+from ..facts.growth.tree import TreeGrowth
 from ..facts.series.arithmetic import level_at
 from ..facts.tables import look_of
-from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
+from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import ASIDE
 from ..units import MiB, format_bytes
 
@@ -51,7 +51,7 @@ def findings(
             if gained >= max(min_private_bytes, min_share * growth.growth_bytes):
                 found = True
                 name = mapping_name(case, process, gained, case.sources)
-                yield _finding(growth, process, path, gained, name)
+                yield _finding(case, process, path, gained, name)
     if not found:
         yield _harmless(growth, case)
 
@@ -71,27 +71,19 @@ def _gains(maps: pd.DataFrame, column: str) -> list[tuple[str, int]]:
     return sorted(zip(map(str, levels.index), gained.astype(int).tolist()), key=lambda gain: gain[1], reverse=True)
 
 
-def _finding(
-    growth: TreeGrowth, process: ProcessGrowth, path: str, gained: int, named: tuple[str, str] | None
-) -> Finding:
+def _finding(case: Case, process: ProcessGrowth, path: str, gained: int, named: tuple[str, str] | None) -> Finding:
     """``named``: what the program calls the mapping, and its variable; None where that was not seen."""
     bytes = min(gained, max(process.growth_bytes, 0))
     figure = {"private_dirty_bytes": gained}
-    return Finding(
-        kind=_KIND,
-        title=f"{process.name} changes pages of the mapped file {path}: {format_bytes(gained)} are its own copies now",
-        severity=severity_of(growth, bytes),
-        confidence=0.8,
+    return case.finding(
+        _KIND,
+        f"{process.name} changes pages of the mapped file {path}: {format_bytes(gained)} are its own copies now",
+        confidence=0.8,  # the kernel says whose pages they are; looks are few, and it may be over
         bytes=bytes,
-        subject=Subject(
-            pid=process.pid,
-            process=process.name,
-            role=process.role,
-            holder=f"{named[0]} of {path}" if named is not None else path,
-            variable=named[1] if named is not None else None,
-            path=path,
-        ),
-        bytes_per_hour=round(bytes / max(growth.end_s - growth.start_s, 1e-9) * 3600, 1),
+        process=process,
+        holder=f"{named[0]} of {path}" if named is not None else path,
+        variable=named[1] if named is not None else None,
+        path=path,
         evidence=[Evidence(f"{format_bytes(gained)} more of {path} are private and changed than at first", figure)],
         doubts=["it ends when every page of the file has been changed once"],
         remedy=["map the file read-only, or copy only the part that has to change"],

@@ -109,16 +109,16 @@ class _Pressure:
         """Of a job that was ``killed``, this is a note: what it came to is told by the kill."""
         limit = self._limit
         whose = ", most of it outside this job" if self._by_others else ""
-        return Finding(
-            kind=_KIND,
-            title=f"{limit.peak_fraction:.0%} of {limit.label} was used{whose}",
+        return self._case.finding(
+            _KIND,
+            f"{limit.peak_fraction:.0%} of {limit.label} was used{whose}",
             severity="note" if killed else self._severity(so_far),
-            confidence=0.95,
+            confidence=0.95,  # read off the kernel's own figures; only that it matters is a judgement
             bytes=0,
             subject=Subject(pid=limit.pid, device="cpu"),
-            evidence=list(self._evidence()),
-            doubts=list(self._doubts()),
-            remedy=list(self._remedy()),
+            evidence=self._evidence(),
+            doubts=self._doubts(),
+            remedy=self._remedy(),
             series=[self._series()],
         )
 

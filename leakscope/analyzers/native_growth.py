@@ -20,23 +20,26 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..evidence.explained import explained_bytes
 from ..evidence.frozen_garbage import Frozen, frozen_in
 from ..evidence.library_calls import LibraryCalls, calls_of
 from ..evidence.native_caches import Cache, arrow_pool_bytes, known_cache
 from ..evidence.native_windows import NativeStack, native_stacks
+from ..evidence.sentences import at_line, curve, grew_at, only_package
 from ..facts.accounts.ledger import growth_of
 from ..facts.code.adding import Line
 from ..facts.code.foreign_calls import handing_out
 from ..facts.code.index import index_of
 from ..facts.growth.processes import ProcessGrowth
-from ..facts.growth.tree import TreeGrowth, no_growth, severity_of
+from ..facts.growth.tree import TreeGrowth, no_growth
 from ..facts.heap.opaque import opaque_holders
+from ..facts.processes.table import series
 from ..facts.series.arithmetic import gained, level_at
 from ..facts.series.trend import FLAT, judge
 from ..facts.tables import text_of
 from ..facts.where.stacks import STANDARD_LIBRARY, GrowthLine, growth_lines, imported_package
-from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
-from ..kinds import GROWTH, WHEN
+from ..findings import Evidence, Finding, RuledOut, Skipped
+from ..kinds import GROWTH
 from ..units import MiB, format_bytes, format_count
 
 if TYPE_CHECKING:
@@ -67,10 +70,8 @@ def findings(
     growth = case.growth
     reasons: list[RuledOut | Skipped] = []
     found = False
-    for process in growth.processes:
-        if process.growth_bytes < max(min_native_bytes, min_process_share * growth.growth_bytes):
-            continue
-        look = _look(case, growth, process, min_line_share)
+    for process in case.carriers(min_bytes=min_native_bytes, min_share=min_process_share):
+        look = _look(case, process, min_line_share)
         figures = {"native_bytes": look.bytes, "growth_bytes": process.growth_bytes}
         if not growth.leaking:
             if (
@@ -80,22 +81,22 @@ def findings(
                 and _late_bytes(growth, process) >= min_late_share * process.growth_bytes
             ):
                 found = True
-                yield _finding(case, growth, process, look)
+                yield _finding(case, process, look)
         elif not len(process.rows("sentinels")["malloc_in_use_bytes"].dropna()):
             reasons.append(Skipped(_KIND, f"malloc's figures of {process.label} are not known"))
         elif look.bytes < max(min_native_bytes, min_native_share * process.growth_bytes) or (
-            not look.outside_bytes and _is_flat(case, growth, process, min_native_share)
+            not look.outside_bytes and _is_flat(growth, process, min_native_share)
         ):
             text = f"of the growth of {process.label} {format_bytes(look.bytes)} are memory of C or C++ code"
             reasons.append(RuledOut(_KIND, text, figures))
-        elif _explained(so_far, process) >= max_explained_share * process.growth_bytes:
+        elif explained_bytes(so_far, process) >= max_explained_share * process.growth_bytes:
             reasons.append(RuledOut(_KIND, f"other findings explain the growth of {process.label}", figures))
         elif look.opaque is not None and _is_standard(look.opaque):
             text = f"{look.opaque['variable']}, a {look.opaque['type_name']}, may hold it: see unexplained-growth"
             reasons.append(RuledOut(_KIND, text, figures))
         else:
             found = True
-            yield _finding(case, growth, process, look)
+            yield _finding(case, process, look)
     if not growth.leaking and not found:
         yield no_growth(_KIND, growth)
     elif not found:
@@ -132,16 +133,16 @@ class _Look(NamedTuple):
 _LEAST_WATCHED = 0.02
 
 
-def _look(case: Case, growth: TreeGrowth, process: ProcessGrowth, min_line_share: float) -> _Look:
+def _look(case: Case, process: ProcessGrowth, min_line_share: float) -> _Look:
     native, free, unexplained = (
         growth_of(case.ledger, account, process.label) for account in ("native", "allocator-free", "unexplained")
     )
-    lines = growth_lines(growth, process, case.sources)
+    lines = growth_lines(case.growth, process, case.sources)
     lines = lines[:3] if lines and lines[0].share >= min_line_share else []
     line = lines[0] if lines else None
-    cache = known_cache(case, growth, process, native, line)
+    cache = known_cache(case, process, native, line)
     outside = free if cache is not None and cache.leaves_free else 0
-    pool = round(arrow_pool_bytes(case, growth, process))
+    pool = round(arrow_pool_bytes(case, process))
     outside += min(pool, unexplained) if pool >= 0.5 * max(unexplained, 1) else 0
     call = handing_out(case.sources)
     if line is not None and line.bytes >= _LEAST_WATCHED * native:
@@ -160,7 +161,7 @@ def _late_bytes(growth: TreeGrowth, process: ProcessGrowth) -> float:
     return after - before
 
 
-def _is_flat(case: Case, growth: TreeGrowth, process: ProcessGrowth, min_share: float) -> bool:
+def _is_flat(growth: TreeGrowth, process: ProcessGrowth, min_share: float) -> bool:
     """Memory in use does not rise: whatever the process gained, a native leak it is not.
 
     A library that asks for ever larger pieces rises in a few steps, while what it fills of them grows steadily. Where
@@ -173,11 +174,6 @@ def _is_flat(case: Case, growth: TreeGrowth, process: ProcessGrowth, min_share: 
         return False
     inside = (time_s >= growth.start_s) & (time_s <= growth.end_s)
     return gained(in_use[inside]) < min_share * process.growth_bytes
-
-
-def _explained(so_far: Sequence[Finding], process: ProcessGrowth) -> int:
-    own = [f for f in so_far if f.subject.pid in (process.pid, None) and not f.tells(WHEN) and not f.wasted]
-    return sum(f.bytes for f in own)
 
 
 def _opaque_in(line: GrowthLine | None, case: Case, process: ProcessGrowth) -> pd.Series[Any] | None:
@@ -209,13 +205,14 @@ def _is_standard(opaque: pd.Series[Any]) -> bool:
     return str(opaque["type_name"]).split(".")[0].lstrip("_") in STANDARD_LIBRARY
 
 
-def _finding(case: Case, growth: TreeGrowth, process: ProcessGrowth, look: _Look) -> Finding:
+def _finding(case: Case, process: ProcessGrowth, look: _Look) -> Finding:
+    leaking = case.growth.leaking
     line = look.lines[0] if look.lines else None
     watched = native_stacks(case, process)
     top = watched[0] if watched else None
     if look.call is None and top is None:
         under = (line.line, line.file) if line is not None else None
-        calls = calls_of(case, growth, process, look.package, under=under)
+        calls = calls_of(case, process, look.package, under=under)
         look = look._replace(library_calls=calls)
     place, library, cache = look.place, look.package or look.library_calls.package, look.cache
     bytes = max(0, min(process.growth_bytes, look.bytes))
@@ -227,32 +224,26 @@ def _finding(case: Case, growth: TreeGrowth, process: ProcessGrowth, look: _Look
         where += f", in {top.native_function}()"
     by = f"inside {cache.name}" if cache is not None else (f"inside {library}" if library else "of C or C++ code")
     title = f"Memory {by} grows{where}: {format_bytes(bytes)} that no Python object holds"
-    if not growth.leaking:
+    if not leaking:
         title = f"Memory {by} grew{where}, ever more slowly: {format_bytes(bytes)} that no Python object holds"
-    return Finding(
-        kind=_KIND,
-        title=title,
-        severity=severity_of(growth, bytes) if growth.leaking else "note",
+    whose = f"native memory of {library}" if library else "native memory"
+    return case.finding(
+        _KIND,
+        title,
+        severity=None if leaking else "note",
         confidence=_confidence(line, top),
         bytes=bytes,
-        subject=Subject(
-            pid=process.pid,
-            process=process.name,
-            role=process.role,
-            holder=cache.name if cache is not None else (f"native memory of {library}" if library else "native memory"),
-            file=top.file if top is not None else (place.file if place is not None else None),
-            line=top.line if top is not None else (place.line if place is not None else None),
-            function=function,
-            library=cache.library if cache is not None else library,
-            variable=text_of(look.opaque, "variable"),
-            type=text_of(look.opaque, "type_name"),
-        ),
-        bytes_per_hour=round(bytes / max(growth.end_s - growth.start_s, 1e-9) * 3600, 1) if growth.leaking else None,
-        evidence=[*_evidence(case, growth, process, look), *(stack.evidence for stack in watched)],
-        doubts=_doubts(look, top, frozen_in(case, growth, process)),
+        process=process,
+        line=top or place,
+        holder=cache.name if cache is not None else whose,
+        library=cache.library if cache is not None else library,
+        variable=text_of(look.opaque, "variable"),
+        type=text_of(look.opaque, "type_name"),
+        evidence=[*_evidence(case, process, look), *(stack.evidence for stack in watched)],
+        doubts=_doubts(look, top, frozen_in(case, process)),
         remedy=cache.remedy if cache is not None else [],
-        series=_series(case, process),
-        wasted=not growth.leaking,
+        series=[curve("memory handed out by malloc", *series(process.rows("sentinels"), "malloc_in_use_bytes"))],
+        wasted=not leaking,
     )
 
 
@@ -264,8 +255,8 @@ def _only_package(case: Case) -> str | None:
     return imported_package("", lines)
 
 
-def _evidence(case: Case, growth: TreeGrowth, process: ProcessGrowth, look: _Look) -> list[Evidence]:
-    rows = case.ledger
+def _evidence(case: Case, process: ProcessGrowth, look: _Look) -> list[Evidence]:
+    growth, rows = case.growth, case.ledger
     figures = {account: growth_of(rows, account, process.label) for account in ("python-objects", "arrays", "tensors")}
     held = format_bytes(sum(figures.values()), signed=True)
     text = (
@@ -276,16 +267,12 @@ def _evidence(case: Case, growth: TreeGrowth, process: ProcessGrowth, look: _Loo
     if look.cache is not None and look.cache.leaves_free and look.outside_bytes:
         text = f"{format_bytes(look.outside_bytes)} more is free again inside malloc, but lies around what is kept"
         evidence.append(Evidence(text, {"allocator_free_bytes": look.outside_bytes}))
-    for line in look.lines:
-        if line is look.lines[0] or line.share >= 0.1:
-            text = f"{line.file}:{line.line}: {line.share:.0%} of the growth that was watched happened here"
-            seen = {"line": line.line, "share": round(line.share, 3), "looks": line.sample_count}
-            evidence.append(Evidence(f"{text}: {line.text}" if line.text else text, seen))
+    told = [line for line in look.lines if line is look.lines[0] or line.share >= 0.1]
+    evidence += [grew_at(line, looks=line.sample_count) for line in told]
     if look.call is not None:
-        text = f"{look.call.file}:{look.call.line} is the one place where the program itself has C hand out memory"
-        evidence.append(Evidence(f"{text}: {look.call.text}", {"line": look.call.line}))
+        evidence.append(at_line(look.call, "is the one place where the program itself has C hand out memory"))
     if not look.lines and look.package is not None:
-        evidence.append(Evidence(f"{look.package} is the only package that the program's own modules import"))
+        evidence.append(only_package(look.package))
     evidence += look.library_calls.evidence()
     if look.cache is not None:
         evidence.append(look.cache.evidence)
@@ -322,10 +309,3 @@ def _doubts(look: _Look, top: NativeStack | None, frozen: Frozen | None) -> list
     if cache is not None and cache.is_bounded:
         doubts.append("a cache ends growing when it is full")
     return doubts
-
-
-def _series(case: Case, process: ProcessGrowth) -> list[Series]:
-    rows = process.rows("sentinels")
-    rows = rows[rows["malloc_in_use_bytes"].notna()].iloc[:2000]
-    values = rows["malloc_in_use_bytes"].astype("float64").tolist()
-    return [Series("memory handed out by malloc", rows["time_s"].astype("float64").tolist(), values)]

@@ -18,7 +18,8 @@ from ..evidence.oom_culprit import Culprit, culprit, hog_of
 from ..facts.endings.counters import Counter, above, nearest, of_cgroup
 from ..facts.endings.kills import SURE, Kill, Kills
 from ..facts.endings.members import Member
-from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
+from ..facts.subject import subject_of
+from ..findings import Evidence, Finding, RuledOut, Series, Skipped
 from ..kinds import KILL
 from ..units import KiB, format_bytes, format_duration
 
@@ -64,16 +65,16 @@ def _finding(case: Case, seen: Kills, so_far: Sequence[Finding]) -> Finding:
     hog = hog_of(kill.victim, seen.members, moment)
     blamed = culprit(case, hog, so_far) if hog is not None else None
     step = _step(case, hog, moment)
-    return Finding(
-        kind=_KIND,
-        title=_title(case, kill, sure, hog, blamed, step),
+    return case.finding(
+        _KIND,
+        _title(case, kill, sure, hog, blamed, step),
         severity="critical" if kill.confidence >= SURE and kill.victim is not None else "warning",
         confidence=kill.confidence,
         bytes=max(_held_bytes(kill), blamed.bytes if blamed is not None else 0),
-        subject=blamed.subject if blamed is not None else _subject(hog),
-        evidence=list(_evidence(case, seen, kill, sure, hog, blamed)),
-        doubts=list(_doubts(seen, kill)),
-        remedy=list(_remedy(kill, blamed)),
+        subject=blamed.subject if blamed is not None else subject_of(hog, device="cpu" if hog is not None else None),
+        evidence=_evidence(case, seen, kill, sure, hog, blamed),
+        doubts=_doubts(seen, kill),
+        remedy=_remedy(kill, blamed),
         series=_curve(case, hog),
     )
 
@@ -141,10 +142,6 @@ def _held_bytes(kill: Kill) -> int:
     if event is not None and event.anon_rss_kb is not None:
         return (event.anon_rss_kb + (event.shmem_rss_kb or 0)) * KiB
     return (kill.victim.held_bytes or 0) if kill.victim is not None else 0
-
-
-def _subject(hog: Member | None) -> Subject:
-    return Subject() if hog is None else Subject(pid=hog.pid, process=hog.name, role=hog.role, device="cpu")
 
 
 def _step(case: Case, hog: Member | None, moment: float | None) -> int | None:

@@ -12,19 +12,19 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..evidence.keepers import PROCESSES, Keeper, keeper
-from ..facts.code.adding import Line
+from ..evidence.keepers import PROCESSES
+from ..evidence.pile import Pile, rising
+from ..evidence.sentences import at_line
 from ..facts.code.starts import process_start_line
-from ..facts.growth.counts import judge_count, up_to_the_end
-from ..facts.growth.tree import TreeGrowth, severity_of
+from ..facts.growth.counts import up_to_the_end
 from ..facts.processes.table import COMPILE_WORKER, DATALOADER_WORKER, Process, alive_counts
 from ..facts.series.arithmetic import Floats, level_at
-from ..facts.series.trend import CANNOT_TELL, GROWING
-from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
+from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH, PILE
 from ..units import format_bytes
 
@@ -43,13 +43,20 @@ _END_FIRST = f"end the old child before a new one is started, and {_WAIT}"
 _ENDS_WORKERS = "keep one DataLoader, or let go of the old one and its iterator before the next: that ends its workers"
 
 
-class _Pile(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class _Children(Pile):
     """Children of one program and parent, and how many lived at each moment, until they are ended with the run."""
 
     parent: Process | None
     members: list[Process]
-    time_s: Floats
-    alive: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class _Zombies(Pile):
+    """Ended children that their parent never waited for; ``name``: what they were."""
+
+    parent: Process
+    name: str
 
 
 def findings(
@@ -59,46 +66,21 @@ def findings(
     min_fraction: float = 0.3,  # of the usual number: 8 more beside 100 is no pile
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per parent and program whose children pile up, and per parent that leaves zombies."""
-    growth = case.growth
-    sources = case.sources
-    everyone = case.processes
-    time_s = _finely(growth.time_s)
-    found, undecided = False, False
-    most = 0
-
-    def piles_up(at_s: Floats, count: Floats, parent: Process | None) -> bool | None:
-        if not count.size or np.ptp(count) < min_processes:
-            return False
-        owner = parent.growth if parent is not None else None
-        trend = judge_count(at_s, count, owner, min_count=min_processes, min_fraction=min_fraction)
-        return None if trend.verdict == CANNOT_TELL else trend.verdict == GROWING
-
-    for pile in _piles(everyone, time_s):
-        most = max(most, int(pile.alive.max(initial=0)))
-        answer = piles_up(pile.time_s, pile.alive, pile.parent)
-        if answer:
-            found = True
-            first = pile.members[0]
-            is_python = first.is_fork or first.role == "python-spawn"
-            line = process_start_line(sources, first.command, is_python)
-            kept = _keeper(case, pile.parent, pile.time_s, pile.alive, line)
-            yield _finding(growth, pile, line, kept)
-        undecided = undecided or answer is None
-    for parent in everyone:
-        count, name = _zombies(case, parent, time_s)
-        answer = piles_up(time_s, count, parent)
-        if answer:
-            found = True
-            line = process_start_line(sources, name, is_python_child=name.startswith("python"))
-            yield _zombie_finding(parent, count, time_s, name, line, _keeper(case, parent, time_s, count, line))
-        undecided = undecided or answer is None
-    if found:
+    time_s = _finely(case.growth.time_s)
+    children = list(_piles(case.processes, time_s))
+    zombies = [_zombies(parent, time_s) for parent in case.processes]
+    running, undecided = rising(children, min_processes, min_fraction)
+    ended, zombies_undecided = rising(zombies, min_processes, min_fraction)
+    yield from (_finding(case, pile) for pile in running)
+    yield from (_zombie_finding(case, pile) for pile in ended)
+    if running or ended:
         return
-    if undecided:
-        yield Skipped(_KIND, growth.reason)
+    if undecided or zombies_undecided:
+        yield Skipped(_KIND, case.growth.reason)
     else:
-        figures = {"process_count": len(everyone), "most_at_once": most}
-        seen = f"{len(everyone)} processes in all, at most {most} alike at once" if most else "none were seen"
+        count, most = len(case.processes), max((pile.most for pile in children), default=0)
+        seen = f"{count} processes in all, at most {most} alike at once" if most else "none were seen"
+        figures = {"process_count": count, "most_at_once": most}
         yield RuledOut(_KIND, f"children do not pile up: {seen}", figures)
 
 
@@ -107,7 +89,7 @@ def _finely(time_s: Floats) -> Floats:
     return np.union1d(time_s, np.linspace(time_s[0], time_s[-1], _LEAST_MOMENTS)) if time_s.size else time_s
 
 
-def _piles(everyone: list[Process], time_s: Floats) -> Iterator[_Pile]:
+def _piles(everyone: list[Process], time_s: Floats) -> Iterator[_Children]:
     by_pid = {process.pid: process for process in everyone}
     groups: dict[tuple[int, str, str], list[Process]] = defaultdict(list)
     run_s = float(np.ptp(time_s)) if time_s.size else 0.0
@@ -117,13 +99,8 @@ def _piles(everyone: list[Process], time_s: Floats) -> Iterator[_Pile]:
     for (ppid, _, _), members in groups.items():
         parent = by_pid.get(ppid)
         owner = parent.growth if parent is not None else None
-        yield _Pile(parent, members, *up_to_the_end(time_s, alive_counts(members, time_s), owner))
-
-
-def _keeper(case: Case, parent: Process | None, time_s: Floats, count: Floats, line: Line | None) -> Keeper | None:
-    if parent is None or parent.growth is None:
-        return None
-    return keeper(case, parent.growth, PROCESSES, (time_s, count), case.sources, line)
+        alive = up_to_the_end(time_s, alive_counts(members, time_s), owner)
+        yield _Children(owner, *alive, parent, members)
 
 
 def _starter(process: Process, by_pid: dict[int, Process], run_s: float) -> int:
@@ -137,90 +114,89 @@ def _starter(process: Process, by_pid: dict[int, Process], run_s: float) -> int:
     return ppid
 
 
-def _zombies(case: Case, parent: Process, time_s: Floats) -> tuple[Floats, str]:
-    """Number of its zombies at each moment, and what they were."""
-    if parent.growth is None or not time_s.size:
-        return np.empty(0), ""
-    rows = parent.growth.rows("unreaped")
-    if not len(rows):
-        return np.empty(0), ""
-    at_s = rows["time_s"].to_numpy(dtype=np.float64)
+def _zombies(parent: Process, time_s: Floats) -> _Zombies:
+    rows = parent.growth.rows("unreaped") if parent.growth is not None else None
+    if rows is None or not len(rows) or not time_s.size:
+        return _Zombies(parent.growth, np.empty(0), np.empty(0), parent, "")
+    at_s = np.concatenate([[time_s[0]], rows["time_s"].to_numpy(dtype=np.float64)])
     count = np.concatenate([[0.0], rows["zombie_count"].to_numpy(dtype=np.float64)])
-    names = Counter(rows["zombie_comm"].dropna())
-    return np.interp(time_s, np.concatenate([[time_s[0]], at_s]), count), names.most_common(1)[0][0] if names else ""
+    names = Counter(rows["zombie_comm"].dropna()).most_common(1)
+    return _Zombies(parent.growth, time_s, np.interp(time_s, at_s, count), parent, names[0][0] if names else "")
 
 
-def _finding(growth: TreeGrowth, pile: _Pile, line: Line | None, kept: Keeper | None) -> Finding:
-    started = int(pile.alive[-3:].max() - np.median(pile.alive[:3]))
-    first = pile.members[0]
-    bytes = _bytes(growth, pile)
+def _finding(case: Case, pile: _Children) -> Finding:
+    first, started, alive = pile.members[0], pile.risen, int(pile.count[-1])
+    bytes = _bytes(case, pile)
     by = f" by {pile.parent.label}" if pile.parent is not None else ""
-    alive = int(pile.alive[-1])
-    figures = {"first_count": int(pile.alive[0]), "last_count": alive, "started": len(pile.members)}
+    figures = {"first_count": int(pile.count[0]), "last_count": alive, "started": len(pile.members)}
     evidence = [Evidence(f"{len(pile.members)} were started{by}, {alive} were alive at the end", figures)]
     if first.command:
         evidence.append(Evidence(f"their command: {first.command[:200]}"))
     if bytes:
         each = format_bytes(bytes / max(started, 1))
         evidence.append(Evidence(f"about {each} of memory for each, shared pages counted once", {"bytes": bytes}))
-    title = f"Processes of {first.name} pile up: {started} more than at the start, still running"
-    remedy = _ENDS_WORKERS if first.role == DATALOADER_WORKER else _END_FIRST
     return _built(
-        pile.parent or first, title, first.name, bytes, started, line, kept, evidence, remedy, pile.time_s, pile.alive,
-        growth,
-    )  # fmt: skip
-
-
-def _zombie_finding(
-    parent: Process, count: Floats, time_s: Floats, name: str, line: Line | None, kept: Keeper | None
-) -> Finding:
-    risen = int(count[-1] - count[0])
-    evidence = [
-        Evidence(
-            f"{parent.label} had {int(count[-1])} ended children ({name}) at the end that it never waited for",
-            {"zombie_count": int(count[-1])},
-        )
-    ]
-    title = f"Ended processes of {name} pile up: nobody waited for {risen} of them"
-    return _built(parent, title, f"{name} (zombies)", 0, risen, line, kept, evidence, _WAIT, time_s, count, None)
-
-
-def _built(
-    parent: Process, title: str, what: str, bytes: int, count: int, line: Line | None, kept: Keeper | None,
-    evidence: list[Evidence], remedy: str, time_s: Floats, counts: Floats, growth: TreeGrowth | None,
-) -> Finding:  # fmt: skip
-    if line is not None:
-        evidence.append(Evidence(f"{line.file}:{line.line} starts processes: {line.text}", {"line": line.line}))
-    evidence += kept.evidence if kept is not None else []
-    doubts = [] if line is not None else ["the line that starts them was not found in the recorded sources"]
-    hours = max(float(np.ptp(time_s)), 1e-9) / 3600
-    return Finding(
-        kind=_KIND,
-        title=title,
-        severity="warning" if growth is None else severity_of(growth, bytes),
-        confidence=0.9,
+        case,
+        pile,
+        f"Processes of {first.name} pile up: {started} more than at the start, still running",
+        process=pile.parent or first,
+        command=first.command,
+        is_python=first.is_fork or first.role == "python-spawn",
+        holder=f"{started} processes of {first.name}",
         bytes=bytes,
-        subject=Subject(
-            pid=parent.pid,
-            process=parent.name,
-            role=parent.role,
-            holder=f"{count} processes of {what}{kept.words if kept is not None else ''}",
-            variable=kept.variable if kept is not None else None,
-            type="process",
-            file=line.file if line is not None else None,
-            line=line.line if line is not None else None,
-            function=line.function if line is not None else None,
-        ),
-        bytes_per_hour=round(bytes / hours, 1),
         evidence=evidence,
-        doubts=doubts + (kept.doubts if kept is not None else []),
-        remedy=[remedy],
-        series=[Series("processes", time_s.tolist()[:2000], counts.tolist()[:2000], "s", "processes")],
+        remedy=[_ENDS_WORKERS if first.role == DATALOADER_WORKER else _END_FIRST],
     )
 
 
-def _bytes(growth: TreeGrowth, pile: _Pile) -> int:
+def _zombie_finding(case: Case, pile: _Zombies) -> Finding:
+    risen, last = int(pile.count[-1] - pile.count[0]), int(pile.count[-1])
+    never = f"{pile.parent.label} had {last} ended children ({pile.name}) at the end that it never waited for"
+    return _built(
+        case,
+        pile,
+        f"Ended processes of {pile.name} pile up: nobody waited for {risen} of them",
+        process=pile.parent,
+        command=pile.name,
+        is_python=pile.name.startswith("python"),
+        holder=f"{risen} processes of {pile.name} (zombies)",
+        severity="warning",
+        bytes=0,
+        evidence=[Evidence(never, {"zombie_count": last})],
+        remedy=[_WAIT],
+    )
+
+
+def _built(
+    case: Case, pile: Pile, title: str, *, command: str, is_python: bool, bytes: int, holder: str,
+    evidence: list[Evidence], **rest: Any,
+) -> Finding:  # fmt: skip
+    """With the line that starts them, and who keeps them."""
+    line = process_start_line(case.sources, command, is_python)
+    kept = pile.keeper(case, PROCESSES, line)
+    if line is not None:
+        evidence.append(at_line(line, "starts processes"))
+    doubts = [] if line is not None else ["the line that starts them was not found in the recorded sources"]
+    return case.finding(
+        _KIND,
+        title,
+        confidence=0.9,  # births and deaths are known; whether the program still needs them is not
+        bytes=bytes,
+        line=line,
+        holder=f"{holder}{kept.words}",
+        variable=kept.variable,
+        type="process",
+        bytes_per_hour=round(bytes / max(float(np.ptp(pile.time_s)), 1e-9) * 3600, 1),
+        evidence=[*evidence, *kept.evidence],
+        doubts=[*doubts, *kept.doubts],
+        series=[pile.curve("processes")],
+        **rest,
+    )
+
+
+def _bytes(case: Case, pile: _Children) -> int:
     """What they held more at the end of the judged window than at its start."""
+    growth = case.growth
     if not growth.leaking:
         return 0
     own = [p.growth for p in pile.members if p.growth is not None]

@@ -17,15 +17,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..evidence.sentences import at_line, curve
 from ..facts.code.adding import Line
 from ..facts.code.index import Source
 from ..facts.code.starts import calls
 from ..facts.growth.processes import ProcessGrowth
-from ..facts.growth.tree import TreeGrowth, severity_of
 from ..facts.series.arithmetic import Floats
+from ..facts.subject import definition_of
 from ..facts.tables import int_of, text_of
 from ..facts.where.stacks import growth_lines
-from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
+from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH
 from ..units import format_bytes
 
@@ -73,8 +74,7 @@ def findings(
     min_seen: float = 0.7,  # of the process's life that has to lie before the last look
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per process that compiles on and on, or how many graphs there were."""
-    growth = case.growth
-    seen = [_compiled(process, process.rows("compile_counters")) for process in growth.processes]
+    seen = [_compiled(process, process.rows("compile_counters")) for process in case.growth.processes]
     compiled = [one for one in seen if one is not None]
     if not compiled:
         yield Skipped(_KIND, "torch.compile was not used")
@@ -82,7 +82,7 @@ def findings(
         if one.time_s.size < 4 or one.seen_until < min_seen:
             yield Skipped(_KIND, f"too few looks at {one.process.label} to tell whether it goes on compiling")
         elif one.after_warm_up >= min_recompiles and one.late >= max(1.0, min_pace * one.middle) and one.middle:
-            yield _finding(case, growth, one, so_far)
+            yield _finding(case, one, so_far)
         else:
             yield _ruled_out(one)
 
@@ -118,8 +118,8 @@ def _never_falling(count: NDArray[Any]) -> NDArray[Any]:
     return np.cumsum(np.where(steps < 0, count, steps))
 
 
-def _finding(case: Case, growth: TreeGrowth, one: _Compiled, so_far: Sequence[Finding]) -> Finding:
-    bytes = _unexplained_bytes(case, growth, one, so_far)
+def _finding(case: Case, one: _Compiled, so_far: Sequence[Finding]) -> Finding:
+    bytes = _unexplained_bytes(case, one, so_far)
     function, reason = text_of(one.last, "function"), text_of(one.last, "recompile_reason")
     file, line = text_of(one.last, "owner_file"), int_of(one.last, "owner_line")
     asked = _asked_for(case.sources, file)
@@ -134,35 +134,27 @@ def _finding(case: Case, growth: TreeGrowth, one: _Compiled, so_far: Sequence[Fi
     if function:
         evidence.append(Evidence(f"most often lately: {function} ({file}:{line})", {"line": line}))
     if asked is not None:
-        evidence.append(Evidence(f"{asked.file}:{asked.line} asks for it: {asked.text}", {"line": asked.line}))
+        evidence.append(at_line(asked, "asks for it"))
     if reason:
         evidence.append(Evidence(f"the newest reason dynamo gave: {reason}", {"recompile_reason": reason}))
     doubts = []
     if bytes:
         text = f"the graphs are given all growth that nothing else explains ({format_bytes(bytes)})"
         doubts.append(f"{text}: what one graph takes was not measured")
-    return Finding(
-        kind=_KIND,
-        title=f"torch.compile compiles {function or 'functions'} again and again: "
+    return case.finding(
+        _KIND,
+        f"torch.compile compiles {function or 'functions'} again and again: "
         f"{one.after_warm_up} times after the warm-up, with no end in sight",
-        severity=severity_of(growth, bytes),
-        confidence=0.8 if bytes else 0.9,
+        confidence=0.8 if bytes else 0.9,  # compilations are counted; that the memory is theirs is not
         bytes=bytes,
-        subject=Subject(
-            pid=one.process.pid,
-            process=one.process.name,
-            role=one.process.role,
-            holder=f"{one.graphs} compiled graphs",
-            file=asked.file if asked is not None else file,
-            line=asked.line if asked is not None else line,
-            function=asked.function if asked is not None else function,
-            library="torch._dynamo",
-        ),
-        bytes_per_hour=round(bytes / max(growth.end_s - growth.start_s, 1e-9) * 3600, 1),
+        process=one.process,
+        line=asked or definition_of(one.last, function),
+        holder=f"{one.graphs} compiled graphs",
+        library="torch._dynamo",
         evidence=evidence,
         doubts=doubts,
         remedy=_remedy(reason),
-        series=[Series("compiled again", one.time_s.tolist()[:2000], one.again.tolist()[:2000], "s", "compilations")],
+        series=[curve("compiled again", one.time_s, one.again, "compilations")],
     )
 
 
@@ -177,17 +169,15 @@ def _asked_for(sources: Sequence[Source], file: str | None) -> Line | None:
     return asked[0] if len(asked) == 1 or (asked and not is_users) else None
 
 
-def _unexplained_bytes(
-    case: Case, growth: TreeGrowth, one: _Compiled, so_far: Sequence[Finding], min_line_share: float = 0.5
-) -> int:
+def _unexplained_bytes(case: Case, one: _Compiled, so_far: Sequence[Finding], min_line_share: float = 0.5) -> int:
     """Growth of this process that no other finding claims; 0 where nothing leaks, or where another library was seen.
 
     Of native memory and of what malloc keeps free it comes first: graphs and kernels, and what compiling drops, lie
     there. That many graphs were compiled is counted; that this memory is theirs is not.
     """
-    if not growth.leaking:
+    if not case.growth.leaking:
         return 0
-    seen = growth_lines(growth, one.process, case.sources)
+    seen = growth_lines(case.growth, one.process, case.sources)
     if seen and seen[0].share >= min_line_share and seen[0].library not in _OWN_LIBRARIES:
         return 0
     explained = sum(f.bytes for f in so_far if f.subject.pid == one.process.pid and not f.wasted)

@@ -20,12 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..evidence.leaked_references import leaked
+from ..evidence.sentences import curve
 from ..facts.growth.processes import ProcessGrowth
-from ..facts.growth.tree import TreeGrowth
 from ..facts.series.arithmetic import Floats, bucket_medians, slope_interval
 from ..facts.series.trend import CANNOT_TELL, FLAT, GROWING, judge
 from ..facts.tables import int_of
-from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
+from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import DANGER, GROWTH
 from ..units import format_count, format_duration
 
@@ -79,25 +79,23 @@ def findings(
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per process that loses references to None, one for objects that nobody refers to."""
     growth = case.growth
-    yield from _none_findings(case, growth, so_far, min_fall)
+    yield from _none_findings(case, so_far, min_fall)
     process = growth.main
     if not growth.leaking or process is None:
         return
     left = growth.growth_bytes - sum(f.bytes for f in so_far if not f.wasted)
     if left > (1 - min_explained_share) * growth.growth_bytes:
         held = any(f.kind == "retained-objects" and f.subject.pid == process.pid for f in so_far)
-        yield from leaked(case, growth, process, left, _KIND, has_holder=held, min_own_share=min_own_share)
+        yield from leaked(case, process, left, _KIND, has_holder=held, min_own_share=min_own_share)
 
 
-def _none_findings(
-    case: Case, growth: TreeGrowth, so_far: Sequence[Finding], min_fall: int
-) -> Iterator[Finding | RuledOut | Skipped]:
+def _none_findings(case: Case, so_far: Sequence[Finding], min_fall: int) -> Iterator[Finding | RuledOut | Skipped]:
     sentinels = case.rows("sentinels")
     if not sentinels["refcount_none"].notna().any():
         yield RuledOut(_KIND, "None cannot run out of references here: it is immortal since Python 3.12")
         return
     steady: list[_Count] = []
-    for process in growth.processes:
+    for process in case.growth.processes:
         count = _count(case, process, min_fall)
         if count is None:
             continue
@@ -121,7 +119,7 @@ def _none_findings(
             text = "references to None fall, but ever more slowly: Python's cache of type attributes may be filling"
             yield Skipped(_KIND, f"{count.process.label}: {text}; a longer run would tell")
         else:
-            yield _none_finding(count)
+            yield _none_finding(case, count)
     if steady:
         most = max(steady, key=lambda c: abs(c.moved))
         figures = {"first_count": int(most.count[0]), "last_count": int(most.count[-1])}
@@ -222,7 +220,7 @@ def _is_replaced(one: _Count) -> bool:
     return not one.aborted and 0.5 <= one.blocks_per_s / -one.per_s <= 2.0
 
 
-def _none_finding(one: _Count) -> Finding:
+def _none_finding(case: Case, one: _Count) -> Finding:
     last = float(one.count[-1])
     left_s = last / -one.per_s
     per_step = one.per_step if one.per_step is not None and one.per_step < 0 else None
@@ -258,24 +256,18 @@ def _none_finding(one: _Count) -> Finding:
     if per_step:
         remedy.append(f"look for an extension whose calls could drop {format_count(-per_step)} references in one step")
     doubts = ["which extension it is cannot be seen from the count"]
-    return Finding(
-        kind=_KIND,
-        title=f"{title}: it died of it" if one.aborted else f"{title}: Python will abort {ends}",
+    return case.finding(
+        _KIND,
+        f"{title}: it died of it" if one.aborted else f"{title}: Python will abort {ends}",
         severity="critical",
-        confidence=0.97 if one.aborted else 0.9,
+        confidence=0.97 if one.aborted else 0.9,  # the count is exact, and what else lowers it was looked for
         bytes=0,
-        subject=Subject(
-            pid=one.process.pid,
-            process=one.process.name,
-            role=one.process.role,
-            holder="references to None",
-            type="NoneType",
-            file=at.file if at is not None else None,
-            line=at.line if at is not None else None,
-            function=at.function if at is not None else None,
-        ),
+        process=one.process,
+        line=at,
+        holder="references to None",
+        type="NoneType",
         evidence=evidence,
         doubts=doubts,
         remedy=remedy,
-        series=[Series("references to None", one.time_s.tolist()[:2000], one.count.tolist()[:2000], "s", "references")],
+        series=[curve("references to None", one.time_s, one.count, "references")],
     )

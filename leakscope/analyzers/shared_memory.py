@@ -17,14 +17,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..evidence.sentences import at_line, curve
 from ..facts.code.adding import Line, Source
 from ..facts.code.starts import calls, mentions
 from ..facts.growth.bounded import filling_up
-from ..facts.growth.tree import TreeGrowth, severity_of
+from ..facts.growth.tree import severity_of
 from ..facts.processes.table import Process
 from ..facts.series.arithmetic import Floats
 from ..facts.series.trend import CANNOT_TELL, GROWING, Trend, judge
-from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
+from ..facts.subject import subject_of
+from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import ELSEWHERE, GROWTH
 from ..units import MiB, format_bytes
 
@@ -79,11 +81,11 @@ def findings(
         if np.ptp(size) < min_bytes:
             continue
         trend = judge(time_s, size, min_growth_bytes=min_bytes)
-        may_end = trend.verdict == GROWING and _is_bounded(case, growth, trend)
+        may_end = trend.verdict == GROWING and _is_bounded(case, trend)
         undecided = undecided or may_end or trend.verdict == CANNOT_TELL
         if trend.verdict == GROWING and not may_end:
             found = True
-            yield _finding(growth, kind, name, rows, time_s, trend, everyone, sources, so_far)
+            yield _finding(case, kind, name, rows, trend, so_far)
     if found:
         return
     if undecided:
@@ -95,9 +97,9 @@ def findings(
         yield RuledOut(_KIND, "no segment of shared memory was seen")
 
 
-def _is_bounded(case: Case, growth: TreeGrowth, trend: Trend) -> bool:
+def _is_bounded(case: Case, trend: Trend) -> bool:
     """Whether somebody keeps the segments in a buffer that has a limit and is not full yet."""
-    window_s = (growth.start_s, growth.end_s)
+    window_s = (case.growth.start_s, case.growth.end_s)
     pids = map(int, case.rows("takes")["pid"].unique())
     return any(filling_up(case.recording, pid, window_s, trend.growth_bytes) for pid in pids)
 
@@ -130,10 +132,8 @@ def _tracked_share(tracked: pd.DataFrame, rows: pd.DataFrame, name: str) -> floa
     return float(own["segment_bytes"].sum()) / there if there else None
 
 
-def _finding(
-    growth: TreeGrowth, kind: str, name: str, rows: pd.DataFrame, time_s: Floats, trend: Trend,
-    everyone: Sequence[Process], sources: Sequence[Source], so_far: Sequence[Finding],
-) -> Finding:  # fmt: skip
+def _finding(case: Case, kind: str, name: str, rows: pd.DataFrame, trend: Trend, so_far: Sequence[Finding]) -> Finding:
+    everyone, sources, time_s = case.processes, case.sources, case.growth.time_s
     size, count, unmapped = (
         _at(rows, column, time_s) for column in ("segment_bytes", "segment_count", "unmapped_bytes")
     )
@@ -156,21 +156,17 @@ def _finding(
         evidence.append(Evidence(share, {"unmapped_bytes": int(unmapped[at_end])}))
     if line is not None:
         does = "attaches" if kind == "sysv-removed" else "makes"
-        evidence.append(Evidence(f"{line.file}:{line.line} {does} such segments: {line.text}", {"line": line.line}))
-    subject = Subject(
-        pid=owner.pid if owner is not None else None,
-        process=owner.name if owner is not None else None,
-        role=owner.role if owner is not None else None,
+        evidence.append(at_line(line, f"{does} such segments"))
+    subject = subject_of(
+        owner,
+        line,
         holder=f"{made} segments {where}",
         path=where,
         type="shared memory segment",
-        file=line.file if line is not None else None,
-        line=line.line if line is not None else None,
-        function=line.function if line is not None else None,
         library=next((maker for start, (maker, _) in _MAKERS.items() if name.startswith(start)), None),
     )
     title, bytes = f"Shared memory piles up: {made} segments {where}, {state}", trend.growth_bytes
-    severity = "critical" if forgotten else severity_of(growth, bytes)
+    severity = "critical" if forgotten else severity_of(case.growth, bytes)
     holder = None if forgotten else _holder(so_far, mapping, bytes)
     if holder is not None:
         title += f"; likely held by {holder.subject.holder}"
@@ -186,9 +182,9 @@ def _finding(
         unlink = "call unlink() when the last reader is done with a segment"
     else:
         unlink = "drop the old segments: close() and unlink() them, or clone() a tensor before it is kept"
-    return Finding(
-        kind=_KIND,
-        title=title,
+    return case.finding(
+        _KIND,
+        title,
         severity=severity,
         # Two that agree, what the kernel counts and what the inventories saw, are surer than either.
         confidence=0.98 if holder is not None else 0.95 if mapping else 0.85,
@@ -198,7 +194,7 @@ def _finding(
         evidence=evidence,
         doubts=[] if mapping else ["no process of the job was seen with one of them: looks are seconds apart"],
         remedy=[f"{unlink}: keeps about {format_bytes(trend.growth_bytes / hours)} an hour from piling up"],
-        series=[Series(f"segments {where}", time_s.tolist()[:2000], size.tolist()[:2000])],
+        series=[curve(f"segments {where}", time_s, size)],
     )
 
 

@@ -15,17 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..evidence.keepers import THREADS, keeper
+from ..evidence.keepers import THREADS
+from ..evidence.pile import OwnPile, rising
+from ..evidence.sentences import at_line
 from ..facts.code.adding import Line, thread_start_line
 from ..facts.code.index import tail
 from ..facts.code.starts import calls
-from ..facts.growth.counts import judge_count, up_to_the_end
+from ..facts.growth.counts import up_to_the_end
 from ..facts.growth.processes import ProcessGrowth
-from ..facts.growth.tree import TreeGrowth, severity_of
-from ..facts.series.arithmetic import Floats
-from ..facts.series.trend import FLAT, GROWING
+from ..facts.processes.table import series
+from ..facts.subject import definition_of
 from ..facts.tables import int_of, text_of
-from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
+from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH, PILE
 from ..units import KiB, format_bytes
 
@@ -54,91 +55,64 @@ def findings(
     min_fraction: float = 0.3,  # of the usual number: 10 more beside 200 is no pile
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per process whose threads pile up, or the largest rise that was seen."""
-    growth = case.growth
-    most = (0, "", 0)
-    undecided = ""
-    found = False
-    for process in growth.processes:
-        time_s, count = up_to_the_end(*_counts(process.rows("process_samples")), process)
-        if not time_s.size:
-            continue
-        if np.ptp(count) < min_threads:
-            most = max(most, (int(count.max() - count[0]), process.label, int(count.max())))
-            continue
-        trend = judge_count(time_s, count, process, min_count=min_threads, min_fraction=min_fraction)
-        if trend.verdict == GROWING:
-            found = True
-            yield _finding(case, growth, process, time_s, count)
-        elif trend.verdict == FLAT or growth.leaking is not None:
-            most = max(most, (int(count.max() - count[0]), process.label, int(count.max())))
-        else:
-            undecided = growth.reason
-    if found:
+    piles = [pile for process in case.growth.processes if (pile := _pile(process)).count.size]
+    growing, undecided = rising(piles, min_threads, min_fraction)
+    yield from (_finding(case, pile) for pile in growing)
+    if growing:
         return
-    if undecided:
-        yield Skipped(_KIND, undecided)
-    elif most[1]:
-        figures = {"most_threads": most[2], "risen_by": most[0]}
-        yield RuledOut(_KIND, f"threads do not pile up: at most {most[2]} in {most[1]}", figures)
+    if undecided and case.growth.leaking is None:
+        yield Skipped(_KIND, case.growth.reason)
+    elif piles:
+        risen, label, most = max((int(max(p.count) - p.count[0]), p.owner.label, p.most) for p in piles)
+        figures = {"most_threads": most, "risen_by": risen}
+        yield RuledOut(_KIND, f"threads do not pile up: at most {most} in {label}", figures)
 
 
-def _counts(samples: pd.DataFrame) -> tuple[Floats, Floats]:
-    rows = samples[samples["thread_count"].notna()]
-    return rows["time_s"].to_numpy(dtype=np.float64), rows["thread_count"].to_numpy(dtype=np.float64)
+def _pile(process: ProcessGrowth) -> OwnPile:
+    return OwnPile(process, *up_to_the_end(*series(process.rows("process_samples"), "thread_count"), process))
 
 
-def _finding(case: Case, growth: TreeGrowth, process: ProcessGrowth, time_s: Floats, count: Floats) -> Finding:
-    started = int(count[-3:].max() - np.median(count[:3]))
+def _finding(case: Case, pile: OwnPile) -> Finding:
+    process, started = pile.owner, pile.risen
     kind = _kind_of_thread(process.rows("threads"))
     function = text_of(kind, "function")
     if function == _OF_LIBRARY:
         kind = function = None
-    bytes = _bytes(case, growth, process, started)
+    bytes = _bytes(case, process, started)
     start = _start_line(case, function)
     of_class = tail(function[: -len(_RUN)]) if function and function.endswith(_RUN) else None
-    kept = keeper(case, process, THREADS, (time_s, count), case.sources, start, of_class=of_class)
+    kept = pile.keeper(case, THREADS, start, of_class=of_class)
     named = f" of {function}" if function else ""
-    figures = {"first_count": int(count[0]), "last_count": int(count[-1])}
-    evidence = [
-        Evidence(
-            f"{process.label} had {int(np.median(count[:3]))} threads at first and {int(count[-1])} at the end", figures
-        )
-    ]
+    usual, last = int(np.median(pile.count[:3])), int(pile.count[-1])
+    figures = {"first_count": int(pile.count[0]), "last_count": last}
+    evidence = [Evidence(f"{process.label} had {usual} threads at first and {last} at the end", figures)]
     if function:
         alike = int_of(kind, "object_count")
         waits = text_of(kind, "text")
         did = "ran" if waits is None else f"were a {waits} that waited to run"
         evidence.append(Evidence(f"{alike} of them {did} {function} in the last inventory", {"object_count": alike}))
     if start is not None:
-        evidence.append(Evidence(f"{start.file}:{start.line} starts them: {start.text}", {"line": start.line}))
-    evidence += kept.evidence if kept is not None else []
-    if growth.leaking and bytes:
+        evidence.append(at_line(start, "starts them"))
+    evidence += kept.evidence
+    if case.growth.leaking and bytes:
         each = format_bytes(bytes / max(started, 1))
         evidence.append(Evidence(f"about {each} of growth for each thread", {"bytes": bytes}))
     doubts = [] if function else ["none was seen in a function of the job's own: what they run is not known"]
-    return Finding(
-        kind=_KIND,
-        title=f"Threads{named} pile up: {started} more than at the start, none of them ended",
-        severity=severity_of(growth, bytes),
-        confidence=0.95 if function else 0.85,
+    return case.finding(
+        _KIND,
+        f"Threads{named} pile up: {started} more than at the start, none of them ended",
+        confidence=0.95 if function else 0.85,  # counted; a library may mean to keep those whose function is not known
         bytes=bytes,
-        subject=Subject(
-            pid=process.pid,
-            process=process.name,
-            role=process.role,
-            holder=f"{started} threads{named}{kept.words if kept is not None else ''}",
-            variable=kept.variable if kept is not None else None,
-            type="threading.Thread",
-            file=start.file if start is not None else text_of(kind, "owner_file"),
-            line=start.line if start is not None else int_of(kind, "owner_line"),
-            function=start.function if start is not None else function,
-            library="threading",
-        ),
-        bytes_per_hour=round(bytes / max(growth.end_s - growth.start_s, 1e-9) * 3600, 1),
+        process=process,
+        line=start or definition_of(kind, function),
+        holder=f"{started} threads{named}{kept.words}",
+        variable=kept.variable,
+        type="threading.Thread",
+        library="threading",
         evidence=evidence,
-        doubts=doubts + (kept.doubts if kept is not None else []),
+        doubts=[*doubts, *kept.doubts],
         remedy=[_IN_TIME if text_of(kind, "text") == _TIMER else _ENDED],
-        series=[Series("threads", time_s.tolist()[:2000], count.tolist()[:2000], "s", "threads")],
+        series=[pile.curve("threads")],
     )
 
 
@@ -154,9 +128,9 @@ def _kind_of_thread(threads: pd.DataFrame) -> pd.Series[Any] | None:
     return most
 
 
-def _bytes(case: Case, growth: TreeGrowth, process: ProcessGrowth, started: int) -> int:
+def _bytes(case: Case, process: ProcessGrowth, started: int) -> int:
     """Growth the threads account for: their stacks, and what their functions were seen to hold more of."""
-    if not growth.leaking:
+    if not case.growth.leaking:
         return 0
     holders = process.rows("holders")
     roots = holders[(holders["root_kind"] == "thread") & holders["parent_path"].isna()]

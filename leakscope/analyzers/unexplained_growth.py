@@ -15,15 +15,18 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..evidence.explained import explained_bytes
+from ..evidence.sentences import at_line
 from ..facts.accounts.ledger import accounted_share
 from ..facts.code.adding import Holder, Line, adding_lines
 from ..facts.growth.processes import ProcessGrowth
-from ..facts.growth.tree import TreeGrowth, no_growth, severity_of
+from ..facts.growth.tree import no_growth
 from ..facts.heap.opaque import opaque_holders
-from ..facts.tables import int_of, text_of
+from ..facts.subject import definition_of, subject_of
+from ..facts.tables import text_of
 from ..facts.where.stacks import growth_lines
 from ..findings import Evidence, Finding, LedgerRow, RuledOut, Skipped, Subject
-from ..kinds import ASIDE, WHEN
+from ..kinds import ASIDE
 from ..units import format_bytes
 
 if TYPE_CHECKING:
@@ -60,15 +63,14 @@ def findings(
     if not growth.leaking or process is None:
         yield no_growth(_KIND, growth)
         return
-    named = [f for f in so_far if not f.wasted and not f.tells(WHEN)]
-    explained = min(growth.growth_bytes, sum(f.bytes for f in named))
+    explained = min(growth.growth_bytes, explained_bytes(so_far))
     if explained >= min_explained_share * growth.growth_bytes:
         share = explained / max(growth.growth_bytes, 1)
         figures = {"explained_bytes": explained, "growth_bytes": growth.growth_bytes}
         lacking = _lacking(case, process, min_accounted_share)
         yield RuledOut(_KIND, f"the findings explain {share:.0%} of the growth{lacking}", figures)
         return
-    finding = _finding(case, growth, process, growth.growth_bytes - explained)
+    finding = _finding(case, process, growth.growth_bytes - explained)
     yield finding
     if finding.kind == _HELD:
         yield RuledOut(_KIND, f"the rest of the growth is put down to {finding.subject.holder}")
@@ -88,13 +90,13 @@ def _lacking(case: Case, process: ProcessGrowth, min_accounted_share: float) -> 
     return f"; {1 - share:.0%} of what {process.label} gained stand in no account: {why}"
 
 
-def _finding(case: Case, growth: TreeGrowth, process: ProcessGrowth, bytes: int) -> Finding:
+def _finding(case: Case, process: ProcessGrowth, bytes: int) -> Finding:
     rows = [row for row in case.ledger if row.process == process.label and row.account in _ACCOUNTS]
     rows.sort(key=lambda row: (-row.growth_bytes, row.account))
     account = rows[0].account if rows else "unexplained"
     inside = len(process.rows("takes")) >= 2
     suspects = opaque_holders(process.rows("holders")) if account in _OUT_OF_SIGHT else []
-    seen = _named_where_it_grew(case, growth, process, suspects)
+    seen = _named_where_it_grew(case, process, suspects)
     suspects = [seen] if seen is not None else suspects
     first = suspects[0] if suspects else None
     line = _fed_by(case, first)
@@ -103,14 +105,13 @@ def _finding(case: Case, growth: TreeGrowth, process: ProcessGrowth, bytes: int)
         title += f", {'most likely' if len(suspects) == 1 else 'perhaps'} held by {_name(first)}"
     else:
         title += ", held by nothing we can name"
-    return Finding(
-        kind=_HELD if len(suspects) == 1 else _KIND,
-        title=title,
-        severity=severity_of(growth, bytes),
+    return case.finding(
+        _HELD if len(suspects) == 1 else _KIND,
+        title,
+        # Nothing measured what a suspect holds: that memory grew under a line with its name is the best sign there is.
         confidence=0.75 if seen is not None else (0.6 if len(suspects) == 1 else (0.4 if suspects else 0.3)),
         bytes=bytes,
         subject=_subject(process, first, line),
-        bytes_per_hour=round(bytes / max(growth.end_s - growth.start_s, 1e-9) * 3600, 1),
         evidence=_evidence(rows, suspects, inside, line),
         doubts=_doubts(suspects, inside, process),
         remedy=[f"look at what is put into {_name(first)} and never taken out"] if first is not None else [],
@@ -118,10 +119,10 @@ def _finding(case: Case, growth: TreeGrowth, process: ProcessGrowth, bytes: int)
 
 
 def _named_where_it_grew(
-    case: Case, growth: TreeGrowth, process: ProcessGrowth, suspects: Sequence[pd.Series[Any]]
+    case: Case, process: ProcessGrowth, suspects: Sequence[pd.Series[Any]]
 ) -> pd.Series[Any] | None:
     """The suspect whose name is in the line under which most of the growth was seen."""
-    lines = growth_lines(growth, process, case.sources) if suspects else []
+    lines = growth_lines(case.growth, process, case.sources) if suspects else []
     for suspect in suspects if lines else ():
         variable = text_of(suspect, "variable")
         if variable is not None and re.search(rf"\b{re.escape(variable)}\b", lines[0].text):
@@ -156,7 +157,7 @@ def _evidence(
         text = f"{_name(row)} is a {row['type_name']}: what it holds cannot be seen from Python"
         evidence.append(Evidence(text, {"path": row["path"]}))
     if line is not None:
-        evidence.append(Evidence(f"{line.file}:{line.line} {line.kind}: {line.text}", {"line": line.line}))
+        evidence.append(at_line(line, line.kind))
     return evidence
 
 
@@ -175,18 +176,14 @@ def _name(row: pd.Series[Any]) -> str:
 
 def _subject(process: ProcessGrowth, row: pd.Series[Any] | None, line: Line | None) -> Subject:
     if row is None:
-        return Subject(pid=process.pid, process=process.name, role=process.role)
-    return Subject(
-        pid=process.pid,
-        process=process.name,
-        role=process.role,
+        return subject_of(process)
+    return subject_of(
+        process,
+        line or definition_of(row),
         holder=f"{_name(row)} ({row['type_name']})",
         variable=text_of(row, "variable"),
         path=text_of(row, "path"),
         type=text_of(row, "type_name"),
-        file=line.file if line is not None else text_of(row, "owner_file"),
-        line=line.line if line is not None else int_of(row, "owner_line"),
-        function=line.function if line is not None else None,
         module=text_of(row, "owner_module"),
         library=str(row["type_name"]).split(".", 1)[0].lstrip("_"),
     )

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..facts.growth.processes import ProcessGrowth
+from ..facts.subject import subject_of
 from ..facts.tables import int_of
 from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
 from ..kinds import DANGER
@@ -53,10 +54,8 @@ class _Looks:
 
     def subject(self, rows: pd.DataFrame) -> Subject:
         sets, names = (rows[column].dropna() for column in ("weight_set", "tensor_name"))
-        return Subject(
-            pid=self.process.pid,
-            process=self.process.name,
-            role=self.process.role,
+        return subject_of(
+            self.process,
             holder=str(sets.iloc[0]) if len(sets) else None,
             path=str(names.iloc[0]) if len(names) else None,
             type="torch.nn.Parameter",
@@ -76,9 +75,9 @@ def findings(
         yield Skipped(_KIND, "no inventory was taken at an optimizer step")
     for looks in looked:
         results = (
-            _nan_parameters(looks),
-            _broken_gradients(looks, min_takes),
-            _lost_parameters(looks),
+            _nan_parameters(case, looks),
+            _broken_gradients(case, looks, min_takes),
+            _lost_parameters(case, looks),
             _no_gradients(case, looks, min_takes),
         )
         wrong = [result for result in results if result is not None]
@@ -106,14 +105,14 @@ def _named(rows: pd.DataFrame) -> str:
     return ", ".join(names[:_MOST_NAMES]) + (f" and {format_count(more)} more" if more > 0 else "")
 
 
-def _finding(looks: _Looks, rows: pd.DataFrame, title: str, severity: str, **rest: Any) -> Finding:
-    return Finding(kind=_KIND, title=title, severity=severity, bytes=0, subject=looks.subject(rows), **rest)
+def _finding(case: Case, looks: _Looks, rows: pd.DataFrame, title: str, severity: str, **rest: Any) -> Finding:
+    return case.finding(_KIND, title, severity=severity, bytes=0, subject=looks.subject(rows), **rest)
 
 
 # ---- what may be wrong
 
 
-def _nan_parameters(looks: _Looks) -> Finding | None:
+def _nan_parameters(case: Case, looks: _Looks) -> Finding | None:
     """NaN in a weight does not go away: it is enough to see it in the last look."""
     rows = looks.of("nan-parameter")
     last = rows[rows["take"] == looks.takes[-1]]
@@ -128,17 +127,18 @@ def _nan_parameters(looks: _Looks) -> Finding | None:
     if before:
         remedy.insert(0, f"go back to a checkpoint from {looks.step_of(before[-1])} or before: NaN in weights stays")
     return _finding(
+        case,
         looks,
         last,
         f"Weights have become NaN: {_named(last)}",
         "critical",
-        confidence=0.95,
+        confidence=0.95,  # no rounding makes NaN, and no later step mends it; some mark unused cells with it
         evidence=[Evidence(f"in the last look {_count(last)} of the sampled parameters were NaN; {since}", figures)],
         remedy=remedy,
     )
 
 
-def _broken_gradients(looks: _Looks, min_takes: int) -> Finding | None:
+def _broken_gradients(case: Case, looks: _Looks, min_takes: int) -> Finding | None:
     rows = looks.of(*_BROKEN)
     takes = sorted(rows["take"].unique())
     if len(takes) < min_takes:
@@ -148,18 +148,19 @@ def _broken_gradients(looks: _Looks, min_takes: int) -> Finding | None:
     seen = f"{len(takes)} of {len(looks.takes)} looks"
     figures = {"takes_with": len(takes), "takes": len(looks.takes), "first_step": looks.steps.get(int(takes[0]))}
     return _finding(
+        case,
         looks,
         last,
         f"Gradients are {what} when the optimizer steps: {_named(last)}",
         "critical",
-        confidence=0.9,
+        confidence=0.9,  # seen more than once; a scaler that skips such steps is not known of
         evidence=[Evidence(f"seen in {seen}, first at {looks.step_of(int(takes[0]))}", figures)],
         doubts=["a loss scaler of another framework may leave such a step out"] if what == "Inf" else [],
         remedy=[f"torch.autograd.set_detect_anomaly(True) names the operation; look at {looks.step_of(int(takes[0]))}"],
     )
 
 
-def _lost_parameters(looks: _Looks) -> Finding | None:
+def _lost_parameters(case: Case, looks: _Looks) -> Finding | None:
     """Parameters that are None now and were tensors before. None from the start is how a layer goes without a bias."""
     for _, rows in looks.rows.groupby("weight_set"):
         takes = sorted(rows["take"].unique())
@@ -173,11 +174,12 @@ def _lost_parameters(looks: _Looks) -> Finding | None:
         said = f": {_named(new)}" if len(new) else ""
         since = f"{looks.step_of(int(takes[0]))} to {looks.step_of(int(takes[-1]))}"
         return _finding(
+            case,
             looks,
             new if len(new) else gone_last,
             f"{lost} parameters have become None{said}",
             "warning",
-            confidence=0.85,
+            confidence=0.85,  # counted in the same model; one merged into another layer on purpose looks the same
             evidence=[Evidence(f"{lost} more of {_count(last)} parameters are None, {since}", {"lost_count": lost})],
             doubts=["a layer whose bias is merged into another one on purpose looks the same"],
         )
@@ -199,11 +201,12 @@ def _no_gradients(case: Case, looks: _Looks, min_takes: int) -> Finding | None:
     first, end = looks.step_of(looks.takes[0]), looks.step_of(looks.takes[-1])
     figures = {"parameter_count": _count(last), "takes": len(looks.takes)}
     return _finding(
+        case,
         looks,
         last,
         "The optimizer steps, but no parameter has a gradient and no weight changes",
         "warning",
-        confidence=0.85,
+        confidence=0.85,  # not one bit of the weights moved; who trains something else by hand was not seen
         evidence=[
             Evidence(f"{_count(last)} trained parameters had no gradient in any look, {first} to {end}", figures),
             Evidence("samples of the weights were the same to the last bit in all inventories that took them"),
@@ -231,11 +234,11 @@ def _import_orders(case: Case) -> Iterator[Finding]:
     notes = case.rows("agent_notes")
     for _, row in notes[notes["note"] == "import-order"].drop_duplicates("text").iterrows():
         extension = str(row["text"]).split(" ", 1)[0]
-        yield Finding(
-            kind=_KIND,
-            title=str(row["text"]),
+        yield case.finding(
+            _KIND,
+            str(row["text"]),
             severity="note",
-            confidence=0.9,
+            confidence=0.9,  # the order was seen; whether what is replaced was used yet was not
             bytes=0,
             subject=Subject(pid=int_of(row, "pid"), library=extension),
             evidence=[Evidence(f"{extension} replaces parts of them, and finds them in use already")],

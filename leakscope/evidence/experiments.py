@@ -79,7 +79,7 @@ def ruled_out(
             figures = {"returned_bytes": given, "held_bytes": end.held_bytes, "pid": process.pid}
             experiment = text_of(row, "experiment")
             if experiment == "gc.collect" and is_small:
-                if frozen_in(case, growth, process) is not None:
+                if frozen_in(case, process) is not None:
                     continue  # of what is frozen it could free nothing
                 count = format_count(int_of(row, "freed_count") or 0)
                 reason = f"gc.collect() at the end gave back {amount} ({count} objects): calling it will not help"

@@ -14,11 +14,11 @@ import pandas as pd
 
 from ..facts.code.adding import find_calls
 from ..facts.growth.processes import ProcessGrowth
-from ..facts.growth.tree import TreeGrowth, severity_of
 from ..facts.heap.paths import keeps_growing
 from ..facts.series.arithmetic import Floats
+from ..facts.subject import definition_of
 from ..facts.tables import int_of, text_of, without_last
-from ..findings import Evidence, Finding, Subject
+from ..findings import Evidence, Finding
 from ..units import format_bytes, format_count
 
 if TYPE_CHECKING:
@@ -40,9 +40,9 @@ class Frozen(NamedTuple):
         return self.last_count - self.first_count
 
 
-def frozen_in(case: Case, growth: TreeGrowth, process: ProcessGrowth, *, min_rises: int = 3) -> Frozen | None:
+def frozen_in(case: Case, process: ProcessGrowth, *, min_rises: int = 3) -> Frozen | None:
     """None unless ever more objects are frozen. ``min_rises``: a start-up freezes once, or twice."""
-    counts = _counts(case, growth, process)
+    counts = _counts(case, process)
     rises = int((np.diff(counts) > 0).sum()) if len(counts) else 0
     if rises < min_rises or not keeps_growing(counts):
         return None
@@ -55,7 +55,6 @@ def frozen_in(case: Case, growth: TreeGrowth, process: ProcessGrowth, *, min_ris
 
 def frozen_finding(
     case: Case,
-    growth: TreeGrowth,
     process: ProcessGrowth,
     out_of_reach_bytes: int,
     *,
@@ -64,7 +63,7 @@ def frozen_finding(
     max_object_bytes: int = 16 * 1024,  # with the strings and buffers on it: larger, and it is no matter of objects
 ) -> Finding | None:
     """The finding, if most of what a process gained can only be what it froze and dropped."""
-    frozen = frozen_in(case, growth, process)
+    frozen = frozen_in(case, process)
     if frozen is None or out_of_reach_bytes < min_share * process.growth_bytes:
         return None
     unreached = frozen.unreached_count
@@ -91,24 +90,16 @@ def frozen_finding(
     if place is not None:
         evidence.append(Evidence(f"{place.file}:{place.line}: {place.text}", {"line": place.line}))
     frees = f"frees about {format_bytes(out_of_reach_bytes)}"
-    return Finding(
-        kind=_KIND,
-        title=f"Cycles of {what} pile up: gc.freeze(){where} hides them from the collector",
-        severity=severity_of(growth, out_of_reach_bytes),
-        confidence=0.85 if row is not None else 0.65,
+    return case.finding(
+        _KIND,
+        f"Cycles of {what} pile up: gc.freeze(){where} hides them from the collector",
+        confidence=0.85 if row is not None else 0.65,  # Python lists no frozen object; a class that piles up says whose
         bytes=out_of_reach_bytes,
-        subject=Subject(
-            pid=process.pid,
-            process=process.name,
-            role=process.role,
-            holder="objects frozen by gc.freeze()",
-            type=kind,
-            file=place.file if place is not None else text_of(row, "owner_file"),
-            line=place.line if place is not None else int_of(row, "owner_line"),
-            function=place.function if place is not None else None,
-            library="gc",
-        ),
-        bytes_per_hour=round(out_of_reach_bytes / max(growth.end_s - growth.start_s, 1e-9) * 3600, 1),
+        process=process,
+        line=place or definition_of(row),
+        holder="objects frozen by gc.freeze()",
+        type=kind,
+        library="gc",
         evidence=evidence,
         doubts=["Python lists no frozen object: that they are cycles follows from what outlives its last variable"],
         remedy=[
@@ -119,10 +110,11 @@ def frozen_finding(
     )
 
 
-def _counts(case: Case, growth: TreeGrowth, process: ProcessGrowth) -> Floats:
+def _counts(case: Case, process: ProcessGrowth) -> Floats:
     """Readings of the judged window in the order of time, from the sentinels and the inventories."""
     tables = [process.rows(name)[["time_s", "gc_frozen_count"]] for name in ("sentinels", "takes")]
     rows = pd.concat([table.dropna().astype("float64") for table in tables])
+    growth = case.growth
     rows = rows[(rows["time_s"] >= growth.start_s - 1) & (rows["time_s"] <= growth.end_s + 1)].sort_values("time_s")
     return rows["gc_frozen_count"].to_numpy(dtype=np.float64)
 

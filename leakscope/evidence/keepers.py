@@ -20,6 +20,7 @@ from ..facts.series.arithmetic import Floats
 from ..facts.tables import text_of
 from ..facts.where.holders import holder_name, named_in
 from ..findings import Evidence
+from .sentences import at_line
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -50,16 +51,21 @@ class Keeper(NamedTuple):
     """``variable`` keeps them, or one of them for each of its objects. ``line``: what adds to it, where known."""
 
     name: str
-    variable: str
+    variable: str | None
     is_each: bool
     line: Line | None
-    evidence: list[Evidence]
-    doubts: list[str]
+    evidence: Sequence[Evidence]
+    doubts: Sequence[str]
 
     @property
     def words(self) -> str:
-        """To be put after what piles up: ``, in Store.readers (dict)``."""
+        """To be put after what piles up: ``, in Store.readers (dict)``; nothing where nobody is known to keep them."""
+        if not self.name:
+            return ""
         return f", each {self.name}" if self.is_each else f", in {self.name}"
+
+
+NOBODY = Keeper("", None, False, None, (), ())
 
 
 def keeper(
@@ -67,16 +73,16 @@ def keeper(
     process: ProcessGrowth,
     types: frozenset[str],
     counted: tuple[Floats, Floats],
-    sources: Sequence[Source],
     opening: Line | None,
     *,
     of_class: str | None = None,
-) -> Keeper | None:
+) -> Keeper:
     """Who keeps the objects of these types, of which more and more are ``counted`` (times, numbers) from outside.
 
     ``of_class``: a class of the user's whose objects are such, too. ``opening``: the line that makes or starts them;
     what it puts them into is the answer where no inventory shows one, or what keeps the objects it puts one each into.
     """
+    sources = case.sources
     inventories = list(heaps(case.recording, process.pid, float(counted[0][0]), float(counted[0][-1])))
     for inventory in inventories:
         seen = _seen(inventory, types | _POOLS | _types_of(of_class, inventory), counted, sources)
@@ -84,7 +90,7 @@ def keeper(
             return seen
     kept = kept_as(sources, opening) if opening is not None else None
     if kept is None:
-        return None
+        return NOBODY
     for inventory in inventories if not kept.is_container else ():
         seen = _seen(inventory, _types_of(kept.owner, inventory), counted, sources)
         if seen is not None and not seen.is_each:
@@ -96,13 +102,13 @@ def _types_of(class_name: str | None, inventory: Heap) -> frozenset[str]:
     return frozenset(place.type_name for place in inventory.places if tail(place.type_name) == class_name)
 
 
-def opening_line(made: Sequence[Line], kept: Keeper | None) -> Line | None:
+def opening_line(made: Sequence[Line], kept: Keeper) -> Line | None:
     """Which of the lines that open such to mend, or the one that keeps them; the likeliest of ``made`` comes first.
 
     What nobody keeps is closed by itself. So where one function opens and keeps them, it is the place to close them;
     where a wrapper opens them for others, it is where they are kept.
     """
-    adding = kept.line if kept is not None else None
+    adding = kept.line
     if adding is None:
         return made[0] if made else None
     together = [line for line in made if (line.file, line.function) == (adding.file, adding.function)]
@@ -150,7 +156,7 @@ def _seen(
         )
         evidence = [Evidence(text, figures)]
         if adding is not None:
-            evidence.append(Evidence(f"{adding.file}:{adding.line} adds: {adding.text}", {"line": adding.line}))
+            evidence.append(at_line(adding, "adds"))
         return Keeper(holder_name(named), variable, container is None, adding, evidence, [])
     return None
 

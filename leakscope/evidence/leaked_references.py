@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..facts.growth.processes import ProcessGrowth
-from ..facts.growth.tree import TreeGrowth, severity_of
+from ..facts.growth.tree import TreeGrowth
 from ..facts.heap.opaque import opaque_holders
 from ..facts.series.arithmetic import level_at
 from ..facts.tables import int_of, without_last
 from ..facts.where.stacks import imported_package
-from ..findings import Evidence, Finding, Subject
+from ..findings import Evidence, Finding
 from ..units import format_bytes, format_count, format_duration
 from .library_calls import calls_of
+from .sentences import only_package
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +33,6 @@ _FEW = 0.02  # containers gained for each small object gained: fewer hold nothin
 
 def leaked(
     case: Case,
-    growth: TreeGrowth,
     process: ProcessGrowth,
     left: int,
     kind: str,
@@ -48,18 +48,18 @@ def leaked(
     """
     if opaque_holders(process.rows("holders")):
         return
-    takes = process.rows("takes")
+    growth, takes = case.growth, process.rows("takes")
     orphans = _most_orphaned(without_last(process.rows("orphans"), takes))
     window_s = growth.end_s - growth.start_s
     if orphans is not None and _own_bytes_per_s(orphans) * window_s >= min_own_share * left:
         type_name = str(orphans["type_name"].iloc[0])
-        yield _finding(case, growth, process, left, kind, type_name, 0.65, _seen(orphans))
+        yield _finding(case, process, left, kind, type_name, 0.65, _seen(orphans))  # looked into, some of them
         return
     if has_holder:
         return
     small = _small_objects(process.rows("sentinels"), without_last(takes, takes), growth, left)
     if small is not None:
-        yield _finding(case, growth, process, left, kind, None, 0.5, [small])
+        yield _finding(case, process, left, kind, None, 0.5, [small])  # by numbers alone
 
 
 def _most_orphaned(orphans: pd.DataFrame) -> pd.DataFrame | None:
@@ -121,7 +121,6 @@ def _small_objects(sentinels: pd.DataFrame, takes: pd.DataFrame, growth: TreeGro
 
 def _finding(
     case: Case,
-    growth: TreeGrowth,
     process: ProcessGrowth,
     left: int,
     kind: str,
@@ -133,32 +132,24 @@ def _finding(
     # The only package that the program imports, and so the one that made them.
     package = imported_package("", [line for source in case.sources for line in source.text.splitlines()])
     if package:
-        evidence = [*evidence, Evidence(f"{package} is the only package that the program's own modules import")]
-    calls = calls_of(case, growth, process, package)
+        evidence = [*evidence, only_package(package)]
+    calls = calls_of(case, process, package)
     evidence = [*evidence, *calls.evidence()]
     package = calls.package
     who = f"{package}, or another C extension," if package else "a C extension"
     doubts = ["a table inside C code that nothing in Python leads to would look the same"]
     if calls.line is not None:
         doubts.append(calls.doubt)
-    return Finding(
-        kind=kind,
-        title=f"Objects that nobody refers to pile up ({what}): {who} keeps references it should drop",
-        severity=severity_of(growth, left),
+    return case.finding(
+        kind,
+        f"Objects that nobody refers to pile up ({what}): {who} keeps references it should drop",
         confidence=confidence,
         bytes=left,
-        subject=Subject(
-            pid=process.pid,
-            process=process.name,
-            role=process.role,
-            holder="no Python object",
-            type=type_name,
-            library=package,
-            file=calls.line.file if calls.line is not None else None,
-            line=calls.line.line if calls.line is not None else None,
-            function=calls.line.function if calls.line is not None else None,
-        ),
-        bytes_per_hour=round(left / max(growth.end_s - growth.start_s, 1e-9) * 3600, 1),
+        process=process,
+        line=calls.line,
+        holder="no Python object",
+        type=type_name,
+        library=package,
         evidence=[*evidence, Evidence(f"nothing else explains {format_bytes(left)} of growth", {"bytes": left})],
         doubts=doubts,
         remedy=[

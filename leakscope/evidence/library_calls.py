@@ -16,7 +16,6 @@ from ..facts.code.index import Index, Scope, Source, index_of, last_name
 from ..facts.code.loops import CallLoops, Loop, Way
 from ..facts.code.package_objects import PackageObjects
 from ..facts.growth.processes import ProcessGrowth
-from ..facts.growth.tree import TreeGrowth
 from ..facts.where.stacks import STANDARD_LIBRARY, growth_stacks, package_of, places_of
 from ..findings import Evidence
 
@@ -89,18 +88,13 @@ class _Call(NamedTuple):
 
 
 def calls_of(
-    case: Case,
-    growth: TreeGrowth,
-    process: ProcessGrowth,
-    package: str | None,
-    *,
-    under: tuple[int, str] | None = None,
+    case: Case, process: ProcessGrowth, package: str | None, *, under: tuple[int, str] | None = None
 ) -> LibraryCalls:
     """``library_calls`` of the program's own sources, by what was seen to grow in the judged window.
 
     ``package``: None where it is not known; then the only one that the program calls again and again.
     """
-    seen = growth_stacks(growth, process)
+    seen = growth_stacks(case.growth, process)
     growths = [
         Growth(places_of(stack), grown, looks)
         for stack, grown, looks in zip(seen["stack"], seen["bytes"], seen["sample_count"])

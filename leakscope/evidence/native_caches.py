@@ -6,10 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from ..facts.growth.processes import ProcessGrowth
-from ..facts.growth.tree import TreeGrowth
 from ..facts.tables import without_last
 from ..facts.where.stacks import GrowthLine
 from ..findings import Evidence
@@ -37,29 +34,21 @@ class Cache:
     leaves_free: bool = False
 
 
-def known_cache(
-    case: Case, growth: TreeGrowth, process: ProcessGrowth, native_bytes: int, line: GrowthLine | None
-) -> Cache | None:
+def known_cache(case: Case, process: ProcessGrowth, native_bytes: int, line: GrowthLine | None) -> Cache | None:
     """The cache that the growth fits, if the recording speaks for one."""
-    named = _arrow(case, growth, process, native_bytes) or _tokenizers(line)
+    named = _arrow(case, process, native_bytes) or _tokenizers(line)
     if named is not None or (line is not None and line.library not in (None, "torch")):
         return named
     return kernel_cache(case, process)
 
 
-def arrow_pool_bytes(case: Case, growth: TreeGrowth, process: ProcessGrowth) -> float:
+def arrow_pool_bytes(case: Case, process: ProcessGrowth) -> float:
     """What Arrow's memory pool handed out more in the judged window; it may have an allocator of its own."""
-    rows = process.rows("sentinels")
-    rows = rows[rows["native_cache_bytes"].notna()]
-    if len(rows) < 2:
-        return 0.0
-    time_s, held = (rows[column].to_numpy(dtype=np.float64) for column in ("time_s", "native_cache_bytes"))
-    start, end = (float(np.interp(at, time_s, held)) for at in (growth.start_s, growth.end_s))
-    return end - start
+    return case.gained(process, "native_cache_bytes") or 0.0
 
 
-def _arrow(case: Case, growth: TreeGrowth, process: ProcessGrowth, native_bytes: int) -> Cache | None:
-    gained = arrow_pool_bytes(case, growth, process)
+def _arrow(case: Case, process: ProcessGrowth, native_bytes: int) -> Cache | None:
+    gained = arrow_pool_bytes(case, process)
     if gained < max(1.0, 0.5 * native_bytes):
         return None
     text = f"Arrow's memory pool says it handed out {format_bytes(gained)} more"

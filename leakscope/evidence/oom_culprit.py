@@ -13,7 +13,8 @@ import numpy as np
 from ..facts.code.adding import adding_lines
 from ..facts.endings.members import Member
 from ..facts.heap.paths import Accumulation, Place, accumulations, heaps, user_place
-from ..facts.tables import int_of, text_of
+from ..facts.subject import definition_of, subject_of
+from ..facts.tables import text_of
 from ..facts.where.holders import holder_name, holder_of
 from ..findings import Finding, Subject
 from ..kinds import GROWTH, SIBLINGS, WASTE
@@ -123,18 +124,14 @@ def _held_most(case: Case, hog: Member, held: int) -> Culprit | None:
 def _subject(case: Case, hog: Member, row: dict[str, Any], name: str) -> Subject:
     lines = adding_lines(case.sources, holder_of(row))
     line = lines[0] if lines else None
-    return Subject(
-        pid=hog.pid,
-        process=hog.name,
-        role=hog.role,
+    return subject_of(
+        hog,
+        line or definition_of(row),
         device="cpu",
         holder=name,
         variable=text_of(row, "variable"),
         path=row["path"],
         type=row["type_name"],
-        file=line.file if line is not None else text_of(row, "owner_file"),
-        line=line.line if line is not None else int_of(row, "owner_line"),
-        function=line.function if line is not None else None,
         module=text_of(row, "owner_module"),
     )
 

@@ -54,9 +54,7 @@ def _all(case: Case, min_share: float, min_bytes: int, min_process_share: float)
     """Findings of both kinds; None where no growing process has two inventories."""
     growth, sources = case.growth, case.sources
     found: list[Finding] | None = None
-    for process in growth.processes:
-        if process.growth_bytes < max(min_bytes, min_process_share * growth.growth_bytes):
-            continue
+    for process in case.carriers(min_bytes=min_bytes, min_share=min_process_share):
         looks = [
             look_at(inventory, process, growth, min_share, min_bytes)
             for inventory in heaps(case.recording, process.pid, growth.start_s, growth.end_s)
@@ -67,7 +65,7 @@ def _all(case: Case, min_share: float, min_bytes: int, min_process_share: float)
             package = _package(growth, process, sources) if look.explained_share < 0.5 else None
             holders = [holder for holder in holders_of(look, package) if not _is_lost(holder, sources)]
             for rank, holder in enumerate(holders):
-                found.append(finding_of(holder, rank, look, process, growth, sources))
+                found.append(finding_of(case, holder, rank, look, process))
     return found
 
 

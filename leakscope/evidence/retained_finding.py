@@ -2,65 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..facts.code.adding import Source
 from ..facts.growth.processes import ProcessGrowth
-from ..facts.growth.tree import TreeGrowth, severity_of
+from ..facts.growth.tree import severity_of
 from ..facts.heap.paths import Accumulation, Place
-from ..facts.retained.figures import Retained, retained
+from ..facts.retained.figures import retained
 from ..facts.retained.look import Look
-from ..facts.tables import int_of, text_of
-from ..findings import Finding, Series, Subject
+from ..facts.subject import definition_of
+from ..facts.tables import text_of
+from ..findings import Finding, Series
 from .retained_words import doubts, evidence, remedy, title
+
+if TYPE_CHECKING:
+    from ..facts.case import Case
 
 OBJECTS, GRAPH = "retained-objects", "retained-graph"
 _MAIN_SHARE = 0.25  # of what came into use: the holder of most, and of so much, is the answer
 
 
-def finding_of(
-    holder: Accumulation, rank: int, look: Look, process: ProcessGrowth, growth: TreeGrowth, sources: Sequence[Source]
-) -> Finding:
+def finding_of(case: Case, holder: Accumulation, rank: int, look: Look, process: ProcessGrowth) -> Finding:
     """``rank``: 0 for the holder of its process that gained most."""
-    found = retained(holder, look, process, growth, sources)
+    found = retained(holder, look, process, case.growth, case.sources)
     time_s, place = _rounded(look.inventory.time_s), found.place
     series = [Series(f"bytes held by {found.name}", time_s, _rounded(place.deep_bytes, 0))]
     if place.has_length:
         series.append(Series("members", time_s, _rounded(place.length, 0), y_unit="count"))
     is_main = rank == 0 and found.share >= _MAIN_SHARE
-    return Finding(
-        kind=GRAPH if found.is_graph else OBJECTS,
-        title=title(found),
-        severity="critical" if is_main else severity_of(growth, found.total_bytes),
+    row = found.named.row
+    return case.finding(
+        GRAPH if found.is_graph else OBJECTS,
+        title(found),
+        severity="critical" if is_main else severity_of(case.growth, found.total_bytes),
         confidence=found.confidence,
         bytes=found.total_bytes,
         bytes_per_hour=round(found.rate * 3600, 1),
         bytes_per_step=found.bytes_per_step,
-        subject=_subject(found, process),
-        evidence=list(evidence(found)),
-        doubts=list(doubts(found)),
-        remedy=remedy(found),
-        series=series,
-    )
-
-
-def _subject(found: Retained, process: ProcessGrowth) -> Subject:
-    row, line = found.named.row, found.line
-    return Subject(
-        pid=process.pid,
-        process=process.name,
-        role=process.role,
+        process=process,
+        line=found.line or definition_of(row),
         device="cpu",
         holder=found.name,
         variable=text_of(row, "variable"),
         path=found.place.path,
         type=_type_text(found.place, found.kept),
-        file=line.file if line is not None else text_of(row, "owner_file"),
-        line=line.line if line is not None else int_of(row, "owner_line"),
-        function=line.function if line is not None else None,
         module=text_of(row, "owner_module"),
         library=None if found.named.is_user else _library(found.place),
+        evidence=evidence(found),
+        doubts=doubts(found),
+        remedy=remedy(found),
+        series=series,
     )
 
 

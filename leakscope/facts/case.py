@@ -6,21 +6,27 @@ data flows one way: recording, facts, diagnoses, report.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
+from ..findings import Evidence, Finding, Series, Subject
 from .accounts.gpu import DeviceUse, Oom, all_ooms, device_uses
 from .accounts.ledger import ledger
 from .accounts.limits import Forecast, Limit, forecast, limits, nearest
 from .endings.kills import Kills, kills
 from .endings.members import Member, members
-from .growth.tree import TreeGrowth, tree_growth
+from .growth.processes import ProcessGrowth
+from .growth.tree import TreeGrowth, severity_of, tree_growth
 from .processes.table import Process, processes
+from .subject import About, Spot, Whose, subject_of
 from .where.sources import sources_of
 
 if TYPE_CHECKING:
     import pandas as pd
+    from typing_extensions import Unpack
 
     from ..findings import LedgerRow
     from ..storage import Recording
@@ -44,6 +50,11 @@ class Case:
     def growth(self) -> TreeGrowth:
         """Whether the tree of processes grows, and each process over its life."""
         return tree_growth(self.recording)
+
+    def carriers(self, *, min_bytes: float = 0.0, min_share: float = 0.0) -> list[ProcessGrowth]:
+        """The processes that gained so many bytes, and such a share of the growth; the one that gained most first."""
+        least = max(min_bytes, min_share * self.growth.growth_bytes)
+        return [process for process in self.growth.processes if process.growth_bytes >= least]
 
     @cached_property
     def processes(self) -> list[Process]:
@@ -94,6 +105,67 @@ class Case:
     def gpu_ooms(self) -> list[Oom]:
         """Each time a GPU's memory ran out."""
         return all_ooms(self.recording)
+
+    def gained(self, process: ProcessGrowth, column: str, less: str | None = None) -> float | None:
+        """What a column of the sentinels gained in the judged window, less another; None: it was not read twice."""
+        rows = process.rows("sentinels")
+        rows = rows[rows[column].notna()]
+        if len(rows) < 2:
+            return None
+        values = rows[column].to_numpy(dtype=np.float64)
+        if less is not None:
+            values = values - rows[less].to_numpy(dtype=np.float64, na_value=0.0)
+        window_s = [self.growth.start_s, self.growth.end_s]
+        first, last = np.interp(window_s, rows["time_s"].to_numpy(dtype=np.float64), values)
+        return float(last - first)
+
+    def bytes_per_hour(self, bytes: float) -> float:
+        """The rate of what was gained in the judged window."""
+        return round(bytes / max(self.growth.end_s - self.growth.start_s, 1e-9) * 3600, 1)
+
+    def finding(
+        self,
+        kind: str,
+        title: str,
+        *,
+        bytes: int,
+        confidence: float,
+        process: Whose | None = None,
+        line: Spot | None = None,
+        subject: Subject | None = None,
+        severity: str | None = None,
+        bytes_per_hour: float | None = None,
+        bytes_per_step: float | None = None,
+        evidence: Iterable[Evidence] = (),
+        doubts: Iterable[str] = (),
+        remedy: Iterable[str] = (),
+        series: Iterable[Series] = (),
+        wasted: bool = False,
+        **about: Unpack[About],
+    ) -> Finding:
+        """One diagnosis, about a ``process``, a ``line`` and what ``about`` says, or a ``subject`` that is known.
+
+        Without a ``severity`` it tells of growth: its share of the tree's growth makes it critical or a warning, and it
+        has a rate, unless one is given.
+        """
+        if severity is None:
+            severity = severity_of(self.growth, bytes)
+            bytes_per_hour = self.bytes_per_hour(bytes) if bytes_per_hour is None else bytes_per_hour
+        return Finding(
+            kind=kind,
+            title=title,
+            severity=severity,
+            confidence=confidence,
+            bytes=bytes,
+            subject=subject if subject is not None else subject_of(process, line, **about),
+            bytes_per_hour=bytes_per_hour,
+            bytes_per_step=bytes_per_step,
+            evidence=list(evidence),
+            doubts=list(doubts),
+            remedy=list(remedy),
+            series=list(series),
+            wasted=wasted,
+        )
 
     def once(self, find: Callable[..., _T], *arguments: Any) -> _T:
         """``find(case, *arguments)``, found once for each set of arguments (which have to be hashable)."""

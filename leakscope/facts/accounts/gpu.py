@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...findings import Skipped, Subject
+from ...findings import Skipped
 from ..series.arithmetic import Floats
 from ..tables import int_of, process_name, text_of
 
@@ -54,7 +54,7 @@ class DeviceUse:
     """One process on one device: its allocator's figures in order of time, without those of a failed allocation."""
 
     pid: int
-    process: str
+    name: str
     role: str | None
     device: str
     rows: pd.DataFrame
@@ -62,7 +62,7 @@ class DeviceUse:
 
     @property
     def label(self) -> str:
-        return f"{self.device} in {self.process}[{self.pid}]"
+        return f"{self.device} in {self.name}[{self.pid}]"
 
     @property
     def time_s(self) -> Floats:
@@ -76,9 +76,6 @@ class DeviceUse:
         """The newest figure that is known, 0 without any."""
         known = self.rows[column].dropna()
         return int(known.iloc[-1]) if len(known) else 0
-
-    def subject(self) -> Subject:
-        return Subject(pid=self.pid, process=self.process, role=self.role, device=self.device)
 
 
 def device_uses(recording: Recording) -> list[DeviceUse]:
@@ -98,7 +95,7 @@ def device_uses(recording: Recording) -> list[DeviceUse]:
         uses.append(
             DeviceUse(
                 pid=int(own["pid"].iloc[0]),
-                process=process_name(process),
+                name=process_name(process),
                 role=text_of(process, "role"),
                 device=str(device),
                 rows=own.drop(index=at_failures),

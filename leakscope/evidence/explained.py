@@ -1,0 +1,15 @@
+"""How much of the growth the findings of other diagnoses explain already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..facts.subject import Whose
+from ..findings import Finding
+from ..kinds import WHEN
+
+
+def explained_bytes(so_far: Iterable[Finding], process: Whose | None = None) -> int:
+    """Of one process, or of all. Waste did not grow; what tells only when memory grows leaves open what holds it."""
+    holding = (f for f in so_far if not f.wasted and not f.tells(WHEN))
+    return sum(f.bytes for f in holding if process is None or f.subject.pid in (process.pid, None))
