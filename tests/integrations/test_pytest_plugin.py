@@ -103,8 +103,6 @@ def test_native():
 CLEAN = """
 import functools, logging, pytest
 
-pytestmark = pytest.mark.live
-
 runs = []
 
 
