@@ -21,6 +21,7 @@ class Squares(torch.utils.data.Dataset):  # type: ignore[misc]
         return i * i
 
 
+@pytest.mark.live
 def test_workers_are_named_with_what_they_read() -> None:
     loader = torch.utils.data.DataLoader(Squares(), batch_size=4, num_workers=2, prefetch_factor=2)
     iterator = iter(loader)

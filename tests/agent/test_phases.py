@@ -10,7 +10,7 @@ import pytest
 from . import staging
 
 pytest.importorskip("torch")
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.live, pytest.mark.torch]
 
 MiB = 1024 * 1024
 

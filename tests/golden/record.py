@@ -52,7 +52,8 @@ def record(program: Program, seconds: float, turns: AbstractContextManager[Any])
 def _run(program: Program, folder: Path, raw: Path, seconds: float) -> None:
     """As a user would: from the program's folder, by the ``python`` of the environment."""
     words = ["--seconds", f"{seconds:g}"] if program in DEMOS else [f"{seconds:g}"]
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"}  # threads of two at once would starve each other
     command = ["leakscope", "record", "-q", "-o", str(raw), "--", "python", program.path.name, *words]
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=LONGEST_S + seconds
