@@ -39,7 +39,7 @@ def asked(monkeypatch):
     def render(report, name):
         return json.dumps({"format": name}) if name == "json" else asked.text
 
-    monkeypatch.setitem(sys.modules, "leakscope.analyzers", types.SimpleNamespace(analyze=analyze))
+    monkeypatch.setitem(sys.modules, "leakscope.reporting", types.SimpleNamespace(analyze=analyze))
     monkeypatch.setitem(sys.modules, "leakscope.renderers", types.SimpleNamespace(render=render))
     for name in cli._renderers():
         suffix = {"terminal": ".txt"}.get(name, f".{name}")

@@ -16,6 +16,8 @@ from leakscope.doctor import computer, kernel_log, kills, limits, processes, pro
 from leakscope.recorder import proc
 from leakscope.recorder.sources import cgroup_memory
 
+pytestmark = pytest.mark.live
+
 ROOT = Path(__file__).resolve().parents[1]
 NOBODY = 65534
 

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.live
+
 pytest_plugins = ["pytester"]
 
 SERVICES = """

@@ -96,6 +96,7 @@ def test_a_job_ended_by_sigkill_is_not_held_up_where_the_kernel_killed_nobody(ki
     assert time.monotonic() - began_s < 0.5
 
 
+@pytest.mark.live
 def test_where_neither_device_nor_journal_can_be_read_the_recording_says_so(
     kills: list[int | None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,6 +118,7 @@ def test_without_a_kill_the_journal_is_not_asked(
     assert not (tmp_path / "asked").exists()
 
 
+@pytest.mark.live
 def test_the_journal_stands_in(kills: list[int | None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel_log, "_DEVICE", str(tmp_path / "kmsg"))
     entries = [
@@ -134,6 +136,7 @@ def test_the_journal_stands_in(kills: list[int | None], tmp_path: Path, monkeypa
     assert found[-1]["kernel_time_s"] == 100.5
 
 
+@pytest.mark.live
 def test_earlier_kills_are_asked_for_after_a_kill_and_keep_their_own_time(
     kills: list[int | None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,10 +20,9 @@ from leakscope.renderers import render
 from .reports import EMPTY, FULL
 from .test_html import hostile, wave
 
-pytestmark = pytest.mark.live
-
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-needs_chromium = pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+pytestmark = [pytest.mark.live, needs_chromium]
 DEADLINE_S = 120
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
