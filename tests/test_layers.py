@@ -25,9 +25,9 @@ ROOMS = {
     "watching": FOUNDATION | {"agent", "recorder", "storage"},
     "storage": FOUNDATION | {"agent"},
     # Data flows one way: recording, facts, evidence, diagnoses, report.
-    "facts": FOUNDATION | {"storage", "oom"},
-    "evidence": FOUNDATION | {"storage", "facts"},
-    "analyzers": FOUNDATION | {"storage", "oom", "facts", "evidence"},
+    "facts": FOUNDATION | {"agent", "storage", "oom"},
+    "evidence": FOUNDATION | {"agent", "storage", "facts"},
+    "analyzers": FOUNDATION | {"agent", "storage", "oom", "facts", "evidence"},
     "reporting": FOUNDATION | {"storage", "facts", "evidence", "analyzers"},
     "comparing": FOUNDATION | {"storage", "facts", "reporting", "words", "pages"},
     "checking": FOUNDATION | {"storage", "facts", "analyzers", "reporting", "comparing"},
@@ -173,6 +173,17 @@ def test_judging_knows_the_recording_and_no_more_of_storage(room):
         for path in sources(room)
         for line, module in imports(path, typing_too=True)
         if inside(module) == "storage" and module != "leakscope.storage.Recording"
+    ]
+    assert not wrong
+
+
+def test_of_the_agent_only_the_table_of_libraries_is_asked_afterwards():
+    wrong = [
+        complaint(path, line, module)
+        for room in ("facts", "evidence", "analyzers")
+        for path in sources(room)
+        for line, module in imports(path, typing_too=True)
+        if inside(module) == "agent" and not module.startswith("leakscope.agent.libraries")
     ]
     assert not wrong
 

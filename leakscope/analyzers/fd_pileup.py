@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..agent import libraries
 from ..evidence.keepers import DESCRIPTORS, opening_line
 from ..evidence.pile import OwnPile, rising
 from ..evidence.sentences import at_line
@@ -38,13 +39,6 @@ TELLS = (PILE,)
 AFTER = ()
 _KIND = "fd-pileup"
 # The calls that open what a kind stands for; a shared segment is the shared-memory finding's own.
-_OPENERS = {
-    "file": ("open", "NamedTemporaryFile", "memmap", "mmap", "connect", "FileIO", "File"),
-    "deleted-file": ("TemporaryFile", "SpooledTemporaryFile", "NamedTemporaryFile", "open", "mmap"),
-    "socket": ("socket", "create_connection", "socketpair", "connect", "urlopen", "Session", "Client"),
-    "pipe": ("pipe", "Popen", "Pipe", "Queue"),
-    "shared-memory": ("SharedMemory", "share_memory_", "memfd_create"),
-}
 _NAMES = {
     "file": "open files",
     "deleted-file": "deleted files that are still open",
@@ -147,6 +141,6 @@ def _most_gained(inventory: pd.DataFrame) -> tuple[str | None, str | None, int]:
 
 
 def _opening_lines(sources: Sequence[Source], kind: str | None) -> list[Line]:
-    names = _OPENERS.get(kind or "")
-    made = calls(sources, *names) if names else []
+    opener = libraries.named(libraries.OPENER, kind)
+    made = calls(sources, *opener.made_by) if opener is not None else []
     return [call.line for call in made if not call.line.text.startswith(("with ", "async with "))]

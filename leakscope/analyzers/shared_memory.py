@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..agent import libraries
 from ..evidence.sentences import at_line, curve
 from ..facts.code.adding import Line, Source
 from ..facts.code.starts import calls, mentions
@@ -44,12 +45,6 @@ _HELD = 0.5  # of the segments' growth: a holder that grew by less holds somethi
 _UNMAPPED = 0.5  # of the segments' sum: nobody has them, though they have names
 _UNTRACKED = ("unregister(", "track=False")  # by which a program takes segments off the list of Python's tracker
 # Who makes segments of a name, and by which call.
-_MAKERS = {
-    "psm_": ("multiprocessing.shared_memory", ("SharedMemory", "ShareableList")),
-    "torch_": ("torch.multiprocessing", ("share_memory_", "share_memory", "put", "send")),
-    "sem.": ("multiprocessing", ("Lock", "Semaphore", "Queue", "Event", "Value", "Array")),
-    "": (None, ("SharedMemory", "ShareableList", "memmap", "open", "save")),
-}
 _STATES = {
     "deleted": "unlinked but still mapped",
     "sysv": "never removed",
@@ -163,7 +158,7 @@ def _finding(case: Case, kind: str, name: str, rows: pd.DataFrame, trend: Trend,
         holder=f"{made} segments {where}",
         path=where,
         type="shared memory segment",
-        library=next((maker for start, (maker, _) in _MAKERS.items() if name.startswith(start)), None),
+        library=_made_as(name).library,
     )
     title, bytes = f"Shared memory piles up: {made} segments {where}, {state}", trend.growth_bytes
     severity = "critical" if forgotten else severity_of(case.growth, bytes)
@@ -206,12 +201,17 @@ def _holder(so_far: Sequence[Finding], mapping: set[int], bytes: int) -> Finding
 
 def _making_line(sources: Sequence[Source], name: str) -> Line | None:
     """The call that makes such segments: of ``SharedMemory``, one that creates comes before one that opens."""
-    names = next(names for start, (_, names) in _MAKERS.items() if name.startswith(start))
+    names = _made_as(name).made_by
     made = calls(sources, *names)
     creating = [call for call in made if any(keyword.arg == "create" for keyword in call.node.keywords)]
     own = [call for call in made if name.rstrip("*_-.") and any(name.rstrip("*_-.") in word for word in call.words)]
     chosen = creating or own or (made if name.startswith(("psm_", "torch_")) else [])
     return chosen[0].line if chosen else None
+
+
+def _made_as(name: str) -> libraries.Thing:
+    """The library that names its segments so, and what makes them."""
+    return next(thing for thing in libraries.all_of(libraries.SHARED) if name.startswith(thing.name))
 
 
 def _system_v_line(sources: Sequence[Source], kind: str) -> Line | None:

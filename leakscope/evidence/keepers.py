@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ..agent import libraries
 from ..facts.code.adding import ADDS, Line, Source
 from ..facts.code.index import tail
 from ..facts.code.keeping import Kept, kept_as
@@ -25,23 +26,11 @@ from .sentences import at_line
 if TYPE_CHECKING:
     from ..facts.case import Case
 
-MAPPINGS = frozenset(("mmap.mmap", "numpy.memmap"))
-DESCRIPTORS = MAPPINGS | frozenset(
-    ("_io.BufferedRandom", "_io.BufferedReader", "_io.BufferedWriter", "_io.FileIO", "_io.TextIOWrapper",
-     "multiprocessing.connection.Connection", "select.epoll", "socket.socket", "sqlite3.Connection", "ssl.SSLSocket",
-     "tempfile._TemporaryFileWrapper")
-)  # fmt: skip
-THREADS = frozenset(("threading.Thread", "threading.Timer"))
-PROCESSES = frozenset(
-    ("asyncio.subprocess.Process", "multiprocessing.context.ForkProcess", "multiprocessing.context.ForkServerProcess",
-     "multiprocessing.context.Process", "multiprocessing.context.SpawnProcess", "subprocess.Popen")
-)  # fmt: skip
-# Each of these has several threads or children of its own.
-_POOLS = frozenset(
-    ("concurrent.futures.process.ProcessPoolExecutor", "concurrent.futures.thread.ThreadPoolExecutor",
-     "multiprocessing.pool.Pool", "multiprocessing.pool.ThreadPool",
-     "torch.utils.data.dataloader._MultiProcessingDataLoaderIter")
-)  # fmt: skip
+MAPPINGS = libraries.names_of(libraries.MAPPING)
+DESCRIPTORS = libraries.names_of(libraries.DESCRIPTOR)
+THREADS = libraries.names_of(libraries.THREAD)
+PROCESSES = libraries.names_of(libraries.PROCESS)
+_POOLS = libraries.names_of(libraries.POOL)
 _LEAST_SHARE, _MOST_SHARE = 0.5, 1.5  # of what was counted from outside: other numbers are not of the same things
 _LEAST_OBJECTS = 3
 _IN_STEP = 0.8  # net growth over all changes, from inventory to inventory

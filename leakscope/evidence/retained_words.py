@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..agent import libraries
 from ..facts.heap.paths import OUTSIDE
 from ..facts.retained.figures import Retained
 from ..facts.where.libraries import CALLABLES, is_hook_table
@@ -14,11 +15,7 @@ from ..findings import Evidence
 from ..units import format_bytes, format_count, format_duration
 
 # How to let go of what a library keeps on the user's behalf.
-_LETS_GO = {
-    "matplotlib._pylab_helpers.Gcf.figs": "close each figure once it is saved or shown: plt.close(figure)",
-    "weakref.finalize._registry": "hand weakref.finalize no method of the object itself, and nothing else that leads "
-    "to it: what it will call, and with what, it keeps until the object is gone",
-}
+_LET_GO = {thing.name: thing.let_go for thing in libraries.all_of(libraries.REGISTRY) if thing.let_go}
 
 _ABOUT_ALL = 1.05  # what is weighed is estimated; more than that is no matter of rounding
 
@@ -154,7 +151,7 @@ def remedy(found: Retained) -> list[str]:
     where = f" at {line.file.rsplit('/', 1)[-1]}:{line.line}" if line is not None else ""
     size = format_bytes(found.total_bytes)
     would_free = f"would free about {size} by the end of a run like this one"
-    for registry, how in _LETS_GO.items():
+    for registry, how in _LET_GO.items():
         if place.path.startswith(registry):
             return [f"{how}; that {would_free}"]
     if place.root_kind == OUTSIDE:

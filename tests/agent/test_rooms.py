@@ -16,15 +16,16 @@ AGENT = Path(leakscope.agent.__file__).parent
 ROOMS = {
     "plain_json": set(),
     "masking": set(),
+    "libraries": set(),  # what is known of libraries: the one table that is read afterwards, too
     "journal": {"plain_json", "masking"},
     "config": {"plain_json", "journal"},
-    "interpreter": set(),  # the doors into our code, our thread, and how objects of the job are read
+    "interpreter": {"libraries"},  # the doors into our code, our thread, and how objects of the job are read
     "outbox": {"interpreter", "journal", "masking"},
     "native": {"interpreter", "journal", "plain_json"},  # malloc, the kernel, C code
     "life": {"interpreter", "native", "journal"},  # what happens to a process between two takes
-    "walking": {"interpreter", "plain_json"},  # the Python heap
+    "walking": {"interpreter", "libraries", "plain_json"},  # the Python heap
     "torch": {"interpreter", "walking"},
-    "probes": {"interpreter", "walking", "torch"},
+    "probes": {"interpreter", "libraries", "walking", "torch"},
     "taking": {"interpreter", "outbox", "native", "life", "walking", "torch", "probes"},  # when and how a take is made
     "main": {"config", "interpreter", "outbox", "native", "life", "probes", "taking"},
     "__init__": {"native", "main"},

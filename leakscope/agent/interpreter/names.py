@@ -14,6 +14,8 @@ from _io import BytesIO
 from _signal import getsignal as _getsignal
 from _signal import valid_signals as _valid_signals
 
+from .. import libraries
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -239,13 +241,7 @@ def module_file(module: object) -> str | None:
 
 
 # Who forks processes in numbers, by the files their functions are in; the outermost that is known counts.
-_FORKERS = (
-    (os.sep + os.path.join("datasets", "arrow_dataset.py"), "datasets"),
-    (os.sep + os.path.join("torch", "utils", "data", "dataloader.py"), "a DataLoader"),
-    (os.sep + os.path.join("multiprocessing", "pool.py"), "a pool"),
-    (os.sep + os.path.join("multiprocess", "pool.py"), "a pool"),
-    (os.sep + os.path.join("concurrent", "futures", "process.py"), "a pool"),
-)
+_FORKERS = tuple((thing.name, str(thing.library)) for thing in libraries.all_of(libraries.FORKER))
 LOADERS = ("datasets", "a DataLoader")
 
 

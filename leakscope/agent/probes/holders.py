@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types
 
+from .. import libraries
 from ..interpreter import names
 from ..torch.autograd import AutogradGraph
 from ..walking import openers
@@ -49,7 +50,7 @@ def _opaque_of_users(nodes: Iterable[Node]) -> list[Node]:
     for node in nodes:
         if not node.opaque or id(node.cls) in _NOT_OPAQUE or not _named(node)[5]:
             continue
-        if names.type_name(node.cls) not in _HARMLESS:
+        if names.type_name(node.cls) not in libraries.HARMLESS_TYPES:
             found.append(node)
             if len(found) >= MAX_OPAQUE:
                 break
@@ -60,13 +61,6 @@ _NAMESPACES = frozenset(("_thread._local", "types.SimpleNamespace", "argparse.Na
 _NOT_OPAQUE = names.ids_of(
     types.BuiltinFunctionType, types.MethodType, types.FunctionType, types.GeneratorType, type, property
 )
-_HARMLESS = frozenset(
-    ("_thread.lock", "_thread.RLock", "_random.Random", "object", "re.Pattern", "_io.FileIO", "datetime.datetime",
-     "random.Random", "datetime.timedelta", "datetime.date", "_struct.Struct", "operator.itemgetter",
-     "operator.attrgetter",
-     "_hashlib.HASH", "itertools.count", "weakref.ReferenceType", "weakref", "generator", "torch.device", "torch.dtype",
-     "torch.Size", "numpy.random._generator.Generator", "enumerate", "zip", "map", "filter")
-)  # fmt: skip
 
 
 def _named(node: Node | None) -> Named:

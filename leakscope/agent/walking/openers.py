@@ -12,6 +12,7 @@ import sys
 import types
 from _collections import OrderedDict, defaultdict, deque
 
+from .. import libraries
 from ..interpreter import reading
 from ..interpreter.names import (
     ByClass,
@@ -236,10 +237,7 @@ def _is_extension(cls: type) -> bool:
     return False
 
 
-# Standard types that keep in C what they are given.
-_FILLED_IN_C = frozenset(
-    ("sqlite3.Connection", "sqlite3.Cursor", "_sqlite3.Connection", "pyexpat.xmlparser", "_pickle.Unpickler")
-)
+_FILLED_IN_C = libraries.names_of(libraries.FILLED_IN_C)
 
 
 def open_by_collector(walk: Walk, obj: Any, node: Node, weight: float) -> None:

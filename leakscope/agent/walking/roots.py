@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 import types
 
+from .. import libraries
 from ..interpreter import doors, names, reading
 from . import openers
 from .heap import CONTAINERS
@@ -29,7 +30,9 @@ _RESUMABLE = 0x20 | 0x80 | 0x200  # code flags of generators, coroutines and asy
 REGISTRY_GROWTH = 16  # members
 # What a library holds on the user's behalf until it is told to let go, or until something else ends:
 # {module: (class, attribute)}.
-_REGISTRIES = {"matplotlib._pylab_helpers": ("Gcf", "figs"), "weakref": ("finalize", "_registry")}
+_REGISTRIES = [
+    thing.name.rsplit(".", 2) for thing in libraries.all_of(libraries.REGISTRY) if thing.name.count(".") >= 2
+]  # module, class, attribute
 
 
 def feed(
@@ -227,7 +230,7 @@ def _registries(walk: Walk, lengths: dict[str, int]) -> None:
 
     Thoroughly once they have gained some: torch alone registers 180 finalizers, with 6,000 objects behind them (80 ms).
     """
-    for module_name, (owner, name) in _REGISTRIES.items():
+    for module_name, owner, name in _REGISTRIES:
         cls = names.getattr_plain(sys.modules.get(module_name), owner)
         container: Any = names.namespace_of(cls).get(name) if type(cls) is type else None
         if id(type(container)) in CONTAINERS and id(container) not in walk.seen:

@@ -6,14 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...agent.libraries import is_harmless
+
 if TYPE_CHECKING:
     import pandas as pd
-
-# Opaque, but they hold next to nothing that could pile up.
-_HARMLESS = (
-    "_hashlib.", "_io.", "_random.", "_socket.", "_struct.", "_thread.", "builtins.", "datetime.", "io.", "itertools.",
-    "logging.", "mmap.", "numpy.", "random.", "re.", "select.", "socket.", "ssl.", "threading.", "torch.",
-)  # fmt: skip
 
 
 def opaque_holders(holders: pd.DataFrame, most: int = 3) -> list[pd.Series[Any]]:
@@ -22,7 +18,7 @@ def opaque_holders(holders: pd.DataFrame, most: int = 3) -> list[pd.Series[Any]]
     if not len(rows):
         return []
     rows = rows.drop_duplicates("path", keep="last")
-    harmless = [str(name).startswith(_HARMLESS) for name in rows["type_name"].fillna("")]  # pandas 2.0 knows no tuple
+    harmless = [is_harmless(str(name)) for name in rows["type_name"].fillna("")]
     rows = rows[~np.array(harmless)]
     ordered = sorted((row for _, row in rows.iterrows()), key=lambda r: (len(str(r["path"])), str(r["path"])))
     return ordered[:most]

@@ -4,29 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...agent import libraries
 from ..code.adding import CREATES, Line, find_calls, find_calls_given, find_method_calls
 from ..code.index import Source, tail
 from ..code.starts import calls
 from ..heap.paths import Place, multiplies
 from ..tables import text_of
 
-# Where torch keeps hooks, and what registers them there.
-_HOOKS = {
-    "_backward_hooks": ("register_hook", "register_full_backward_hook", "register_backward_hook"),
-    "_backward_pre_hooks": ("register_full_backward_pre_hook",),
-    "_forward_hooks": ("register_forward_hook",),
-    "_forward_pre_hooks": ("register_forward_pre_hook",),
-    "_post_accumulate_grad_hooks": ("register_post_accumulate_grad_hook",),
-    "_optimizer_step_post_hooks": ("register_step_post_hook",),
-    "_optimizer_step_pre_hooks": ("register_step_pre_hook",),
-}
-# Where an event loop of asyncio keeps what it is asked to call: the methods that ask, then functions that do so too.
-_CALLBACKS = {
-    "_scheduled": (("call_later", "call_at"), ("asyncio.wait_for", "asyncio.timeout", "asyncio.timeout_at")),
-    "_ready": (("call_soon", "call_soon_threadsafe"), ()),
-}
-# What makes a figure that pyplot keeps until it is closed, under whatever name the program has pyplot.
-_FIGURES = ("subplots", "subplot_mosaic", "figure")
+# By the attribute that is one; torch's hooks are also in the user's own modules and tensors.
+_REGISTRIES = {thing.name.rsplit(".", 1)[-1]: thing for thing in libraries.all_of(libraries.REGISTRY)}
 
 
 CALLABLES = ("method", "function")  # as the inventories name their types
@@ -34,7 +20,8 @@ CALLABLES = ("method", "function")  # as the inventories name their types
 
 def is_hook_table(variable: object) -> bool:
     """By its name, torch keeps hooks there."""
-    return variable in _HOOKS
+    registry = _REGISTRIES.get(str(variable))
+    return registry is not None and registry.library is None
 
 
 def filled_by(sources: Sequence[Source], place: Place) -> tuple[Place, list[Line]] | None:
@@ -50,13 +37,9 @@ def filled_by(sources: Sequence[Source], place: Place) -> tuple[Place, list[Line
 
 def _filling(sources: Sequence[Source], table: Place) -> list[Line]:
     variable, module = text_of(table.row, "variable") or "", text_of(table.row, "owner_module") or ""
-    if variable in _HOOKS:  # also of the user's own modules and tensors
-        return find_method_calls(sources, *_HOOKS[variable])
-    if variable in _CALLBACKS and module.split(".")[0] == "asyncio":
-        methods, functions = _CALLBACKS[variable]
-        return find_method_calls(sources, *methods) or find_calls(sources, *functions)
-    if variable == "figs" and module.startswith("matplotlib."):
-        return find_method_calls(sources, *_FIGURES)
+    registry = _REGISTRIES.get(variable)
+    if registry is not None and registry.made_by and registry.library in (None, module.split(".")[0]):
+        return find_method_calls(sources, *registry.made_by) or find_calls(sources, *registry.also_by)
     return [] if table.is_user else _registering(sources, table)
 
 

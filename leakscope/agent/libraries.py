@@ -1,0 +1,152 @@
+"""What is known of libraries, in one table: what a thing of theirs is, what makes or fills it, what lets go of it.
+
+Read in the job, by what walks its heap, and afterwards, by what names holders and lines. A library that is not here is
+looked at all the same; a row only saves guessing. Standard library only.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# What a thing is.
+REGISTRY = "registry"  # a container of the library's own, which keeps what a program hands it
+DESCRIPTOR, MAPPING, THREAD, PROCESS = (
+    "descriptor",
+    "mapping",
+    "thread",
+    "process",
+)  # objects that stand for one of these
+POOL = "pool"  # an object that has several threads or processes of its own
+FILLED_IN_C = "filled-in-c"  # an object that keeps in C what it is given: the collector does not see it
+HARMLESS = "harmless"  # an object whose inside Python does not see, and that holds next to nothing
+FORKER = "forker"  # a file whose functions fork processes in numbers
+OPENER = "opener"  # a kind of descriptor, as the recorder calls it
+SHARED = "shared"  # segments of shared memory, by how their names begin
+
+
+class Thing:
+    """One row. ``name`` is a type, a path, an attribute (registries) or what the constants above say.
+
+    ``made_by``: last names of the methods and functions that make or fill it, the likeliest first; ``also_by``: functions
+    in full that do so themselves. ``library``: whose it is, where that has to fit. ``let_go``: what frees it.
+    """
+
+    __slots__ = ("also_by", "is_", "let_go", "library", "made_by", "name")
+
+    def __init__(
+        self,
+        name: str,
+        *is_: str,
+        made_by: tuple[str, ...] = (),
+        also_by: tuple[str, ...] = (),
+        library: str | None = None,
+        let_go: str | None = None,
+    ) -> None:
+        self.name = name
+        self.is_ = is_
+        self.made_by = made_by
+        self.also_by = also_by
+        self.library = library
+        self.let_go = let_go
+
+
+THINGS = (
+    Thing("matplotlib._pylab_helpers.Gcf.figs", REGISTRY, made_by=("subplots", "subplot_mosaic", "figure"),
+          library="matplotlib", let_go="close each figure once it is saved or shown: plt.close(figure)"),
+    Thing("weakref.finalize._registry", REGISTRY, library="weakref",
+          let_go="hand weakref.finalize no method of the object itself, and nothing else that leads to it: what it will "
+                 "call, and with what, it keeps until the object is gone"),
+    # Where an event loop keeps what it is asked to call.
+    Thing("_scheduled", REGISTRY, library="asyncio", made_by=("call_later", "call_at"),
+          also_by=("asyncio.wait_for", "asyncio.timeout", "asyncio.timeout_at")),
+    Thing("_ready", REGISTRY, library="asyncio", made_by=("call_soon", "call_soon_threadsafe")),
+    # Where torch keeps hooks, also in modules and tensors of the user's own.
+    Thing("_backward_hooks", REGISTRY,
+          made_by=("register_hook", "register_full_backward_hook", "register_backward_hook")),
+    Thing("_backward_pre_hooks", REGISTRY, made_by=("register_full_backward_pre_hook",)),
+    Thing("_forward_hooks", REGISTRY, made_by=("register_forward_hook",)),
+    Thing("_forward_pre_hooks", REGISTRY, made_by=("register_forward_pre_hook",)),
+    Thing("_post_accumulate_grad_hooks", REGISTRY, made_by=("register_post_accumulate_grad_hook",)),
+    Thing("_optimizer_step_post_hooks", REGISTRY, made_by=("register_step_post_hook",)),
+    Thing("_optimizer_step_pre_hooks", REGISTRY, made_by=("register_step_pre_hook",)),
+
+    Thing("mmap.mmap", MAPPING, DESCRIPTOR), Thing("numpy.memmap", MAPPING, DESCRIPTOR),
+    Thing("_io.BufferedRandom", DESCRIPTOR), Thing("_io.BufferedReader", DESCRIPTOR),
+    Thing("_io.BufferedWriter", DESCRIPTOR), Thing("_io.FileIO", DESCRIPTOR, HARMLESS),
+    Thing("_io.TextIOWrapper", DESCRIPTOR), Thing("multiprocessing.connection.Connection", DESCRIPTOR),
+    Thing("select.epoll", DESCRIPTOR), Thing("socket.socket", DESCRIPTOR), Thing("ssl.SSLSocket", DESCRIPTOR),
+    Thing("tempfile._TemporaryFileWrapper", DESCRIPTOR),
+    Thing("sqlite3.Connection", DESCRIPTOR, FILLED_IN_C),
+    Thing("threading.Thread", THREAD), Thing("threading.Timer", THREAD),
+    Thing("asyncio.subprocess.Process", PROCESS), Thing("multiprocessing.context.ForkProcess", PROCESS),
+    Thing("multiprocessing.context.ForkServerProcess", PROCESS), Thing("multiprocessing.context.Process", PROCESS),
+    Thing("multiprocessing.context.SpawnProcess", PROCESS), Thing("subprocess.Popen", PROCESS),
+    Thing("concurrent.futures.process.ProcessPoolExecutor", POOL),
+    Thing("concurrent.futures.thread.ThreadPoolExecutor", POOL),
+    Thing("multiprocessing.pool.Pool", POOL), Thing("multiprocessing.pool.ThreadPool", POOL),
+    Thing("torch.utils.data.dataloader._MultiProcessingDataLoaderIter", POOL),
+
+    Thing("sqlite3.Cursor", FILLED_IN_C), Thing("_sqlite3.Connection", FILLED_IN_C),
+    Thing("pyexpat.xmlparser", FILLED_IN_C), Thing("_pickle.Unpickler", FILLED_IN_C),
+
+    Thing("_thread.lock", HARMLESS), Thing("_thread.RLock", HARMLESS), Thing("_random.Random", HARMLESS),
+    Thing("object", HARMLESS), Thing("re.Pattern", HARMLESS), Thing("datetime.datetime", HARMLESS),
+    Thing("random.Random", HARMLESS), Thing("datetime.timedelta", HARMLESS), Thing("datetime.date", HARMLESS),
+    Thing("_struct.Struct", HARMLESS), Thing("operator.itemgetter", HARMLESS), Thing("operator.attrgetter", HARMLESS),
+    Thing("_hashlib.HASH", HARMLESS), Thing("itertools.count", HARMLESS), Thing("weakref.ReferenceType", HARMLESS),
+    Thing("weakref", HARMLESS), Thing("generator", HARMLESS), Thing("torch.device", HARMLESS),
+    Thing("torch.dtype", HARMLESS), Thing("torch.Size", HARMLESS),
+    Thing("numpy.random._generator.Generator", HARMLESS), Thing("enumerate", HARMLESS), Thing("zip", HARMLESS),
+    Thing("map", HARMLESS), Thing("filter", HARMLESS),
+    # All types of these modules. The job's snapshots do name them: their number may say something, their inside does not.
+    Thing("_hashlib.", HARMLESS), Thing("_io.", HARMLESS), Thing("_random.", HARMLESS), Thing("_socket.", HARMLESS),
+    Thing("_struct.", HARMLESS), Thing("_thread.", HARMLESS), Thing("builtins.", HARMLESS), Thing("datetime.", HARMLESS),
+    Thing("io.", HARMLESS), Thing("itertools.", HARMLESS), Thing("logging.", HARMLESS), Thing("mmap.", HARMLESS),
+    Thing("numpy.", HARMLESS), Thing("random.", HARMLESS), Thing("re.", HARMLESS), Thing("select.", HARMLESS),
+    Thing("socket.", HARMLESS), Thing("ssl.", HARMLESS), Thing("threading.", HARMLESS), Thing("torch.", HARMLESS),
+
+    Thing("/datasets/arrow_dataset.py", FORKER, library="datasets"),
+    Thing("/torch/utils/data/dataloader.py", FORKER, library="a DataLoader"),
+    Thing("/multiprocessing/pool.py", FORKER, library="a pool"), Thing("/multiprocess/pool.py", FORKER, library="a pool"),
+    Thing("/concurrent/futures/process.py", FORKER, library="a pool"),
+
+    Thing("file", OPENER, made_by=("open", "NamedTemporaryFile", "memmap", "mmap", "connect", "FileIO", "File")),
+    Thing("deleted-file", OPENER,
+          made_by=("TemporaryFile", "SpooledTemporaryFile", "NamedTemporaryFile", "open", "mmap")),
+    Thing("socket", OPENER,
+          made_by=("socket", "create_connection", "socketpair", "connect", "urlopen", "Session", "Client")),
+    Thing("pipe", OPENER, made_by=("pipe", "Popen", "Pipe", "Queue")),
+    Thing("shared-memory", OPENER, made_by=("SharedMemory", "share_memory_", "memfd_create")),
+
+    # The first row that fits counts, so the one that always fits comes last.
+    Thing("psm_", SHARED, library="multiprocessing.shared_memory", made_by=("SharedMemory", "ShareableList")),
+    Thing("torch_", SHARED, library="torch.multiprocessing", made_by=("share_memory_", "share_memory", "put", "send")),
+    Thing("sem.", SHARED, library="multiprocessing",
+          made_by=("Lock", "Semaphore", "Queue", "Event", "Value", "Array")),
+    Thing("", SHARED, made_by=("SharedMemory", "ShareableList", "memmap", "open", "save")),
+)  # fmt: skip
+
+
+def all_of(kind: str) -> Iterator[Thing]:
+    """The rows of one kind, in their order."""
+    return (thing for thing in THINGS if kind in thing.is_)
+
+
+def names_of(*kinds: str) -> frozenset[str]:
+    """Names of all that is one of these."""
+    return frozenset(thing.name for kind in kinds for thing in all_of(kind))
+
+
+def named(kind: str, name: object) -> Thing | None:
+    """The row of this name."""
+    return next((thing for thing in all_of(kind) if thing.name == name), None)
+
+
+HARMLESS_TYPES = frozenset(name for name in names_of(HARMLESS) if not name.endswith("."))
+_HARMLESS_MODULES = tuple(sorted(name for name in names_of(HARMLESS) if name.endswith(".")))
+
+
+def is_harmless(type_name: str) -> bool:
+    return type_name in HARMLESS_TYPES or type_name.startswith(_HARMLESS_MODULES)
