@@ -29,8 +29,8 @@ SHARED = "shared"  # segments of shared memory, by how their names begin
 class Thing:
     """One row. ``name`` is a type, a path, an attribute (registries) or what the constants above say.
 
-    ``made_by``: last names of the methods and functions that make or fill it, the likeliest first; ``also_by``: functions
-    in full that do so themselves. ``library``: whose it is, where that has to fit. ``let_go``: what frees it.
+    ``made_by``: last names of the methods and functions that make or fill it, the likeliest first; ``also_by``:
+    functions in full that do so themselves. ``library``: whose it is, where that has to fit. ``let_go``: what frees it.
     """
 
     __slots__ = ("also_by", "is_", "let_go", "library", "made_by", "name")
@@ -56,8 +56,7 @@ THINGS = (
     Thing("matplotlib._pylab_helpers.Gcf.figs", REGISTRY, made_by=("subplots", "subplot_mosaic", "figure"),
           library="matplotlib", let_go="close each figure once it is saved or shown: plt.close(figure)"),
     Thing("weakref.finalize._registry", REGISTRY, library="weakref",
-          let_go="hand weakref.finalize no method of the object itself, and nothing else that leads to it: what it will "
-                 "call, and with what, it keeps until the object is gone"),
+          let_go="do not pass weakref.finalize a bound method of the object: its arguments keep the object alive"),
     # Where an event loop keeps what it is asked to call.
     Thing("_scheduled", REGISTRY, library="asyncio", made_by=("call_later", "call_at"),
           also_by=("asyncio.wait_for", "asyncio.timeout", "asyncio.timeout_at")),
@@ -100,9 +99,10 @@ THINGS = (
     Thing("torch.dtype", HARMLESS), Thing("torch.Size", HARMLESS),
     Thing("numpy.random._generator.Generator", HARMLESS), Thing("enumerate", HARMLESS), Thing("zip", HARMLESS),
     Thing("map", HARMLESS), Thing("filter", HARMLESS),
-    # All types of these modules. The job's snapshots do name them: their number may say something, their inside does not.
+    # All types of these modules. Snapshots do name them: how many there are may say something, their inside does not.
     Thing("_hashlib.", HARMLESS), Thing("_io.", HARMLESS), Thing("_random.", HARMLESS), Thing("_socket.", HARMLESS),
-    Thing("_struct.", HARMLESS), Thing("_thread.", HARMLESS), Thing("builtins.", HARMLESS), Thing("datetime.", HARMLESS),
+    Thing("_struct.", HARMLESS), Thing("_thread.", HARMLESS), Thing("builtins.", HARMLESS),
+    Thing("datetime.", HARMLESS),
     Thing("io.", HARMLESS), Thing("itertools.", HARMLESS), Thing("logging.", HARMLESS), Thing("mmap.", HARMLESS),
     Thing("numpy.", HARMLESS), Thing("random.", HARMLESS), Thing("re.", HARMLESS), Thing("select.", HARMLESS),
     Thing("socket.", HARMLESS), Thing("ssl.", HARMLESS), Thing("threading.", HARMLESS), Thing("torch.", HARMLESS),
