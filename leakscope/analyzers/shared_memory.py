@@ -19,7 +19,7 @@ import numpy as np
 
 from ..facts.code.adding import Line, Source
 from ..facts.code.starts import calls, mentions
-from ..facts.growth.bounded import filling_up
+from ..facts.growth.doubts import filling_up
 from ..facts.growth.tree import TreeGrowth, severity_of
 from ..facts.processes.table import Process
 from ..facts.series.arithmetic import Floats
