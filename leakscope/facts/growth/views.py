@@ -126,7 +126,7 @@ def _in_use(
     """What malloc and Python's allocator have handed out: a program that freed much after its start-up, and then leaks,
     holds as much as before until the free part is used up.
 
-    No growth of this view may end by itself: it has filled no memory yet, of which containers and allocators tell.
+    What malloc keeps free is no reason for its growth to end, since it shrinks meanwhile.
     """
     at_s, in_use, free = in_use_of(worker.rows("sentinels"))
     if at_s.size < 2:
@@ -141,7 +141,7 @@ def _in_use(
     if min(unused[0] - unused[1], held[0] - used[0]) < min_refilled * (used[1] - used[0]):
         return
     reason = f"what is in use {trend.reason}, in memory that had been freed before"
-    yield View(replace(trend, reason=reason), may_end=(), in_use_of=worker)
+    yield View(replace(trend, reason=reason), may_end=(bounded,), in_use_of=worker)
 
 
 def in_use_of(rows: pd.DataFrame) -> tuple[Floats, Floats, Floats]:
