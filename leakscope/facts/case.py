@@ -17,6 +17,7 @@ from .endings.kills import Kills, kills
 from .endings.members import Member, members
 from .growth.tree import TreeGrowth, tree_growth
 from .processes.table import Process, processes
+from .processes.teams import Team, teams
 from .where.sources import sources_of
 
 if TYPE_CHECKING:
@@ -49,6 +50,11 @@ class Case:
     def processes(self) -> list[Process]:
         """Every process of the tree, by birth."""
         return processes(self.recording, self.growth)
+
+    @cached_property
+    def teams(self) -> list[Team]:
+        """Loader workers, and other forks, by the parent they work for."""
+        return teams(self.recording, self.growth, self.processes, self.sources)
 
     @cached_property
     def sources(self) -> list[Source]:
