@@ -109,7 +109,8 @@ THINGS = (
 
     Thing("/datasets/arrow_dataset.py", FORKER, library="datasets"),
     Thing("/torch/utils/data/dataloader.py", FORKER, library="a DataLoader"),
-    Thing("/multiprocessing/pool.py", FORKER, library="a pool"), Thing("/multiprocess/pool.py", FORKER, library="a pool"),
+    Thing("/multiprocessing/pool.py", FORKER, library="a pool"),
+    Thing("/multiprocess/pool.py", FORKER, library="a pool"),
     Thing("/concurrent/futures/process.py", FORKER, library="a pool"),
 
     Thing("file", OPENER, made_by=("open", "NamedTemporaryFile", "memmap", "mmap", "connect", "FileIO", "File")),

@@ -20,7 +20,7 @@ from ..evidence.sentences import at_line
 from ..facts.code.adding import Line, Source
 from ..facts.code.starts import calls, mentions
 from ..facts.growth.tree import TreeGrowth
-from ..facts.processes.table import COMPILE_WORKER, Process, added_bytes, copied_bytes, series
+from ..facts.processes.table import COMPILE_WORKER, Process, added_bytes, gains, series
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
 from ..kinds import SIBLINGS, WASTE
 from ..units import MiB, format_bytes, format_duration
@@ -118,9 +118,9 @@ def _team(
     end_s = min(growth.end_s, *(p.died_s for p in alive))
     start_s = min(end_s, max(growth.start_s, max(p.born_s for p in alive) + _SETTLED_S))
     forked = [p for p in alive if p.is_fork]
-    kept = sum(copied_bytes(p, start_s, end_s) for p in forked)
+    kept = sum(gains(p, start_s, end_s)[1] for p in forked)
     if forked and parent is not None:
-        kept += copied_bytes(parent, start_s, end_s)  # no longer shared with the workers: they have the old pages
+        kept += gains(parent, start_s, end_s)[1]  # no longer shared with the workers: they have the old pages
     rested_s = max(start_s, min(end_s, work_until_s))  # to end themselves takes them some work too
     late_s = rested_s - (rested_s - start_s) / 3
 

@@ -14,14 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ..evidence.copies import held_bytes
-from ..evidence.loader_suspects import suspect_of
-from ..evidence.loaders import KIND, growing, has_copied
+from ..evidence.suspects import copied_in, kept_in
+from ..evidence.teams import growing, has_copied, is_costly
 from ..facts.growth.processes import ProcessGrowth
-from ..facts.processes.forked_copies import is_costly
-from ..facts.processes.loaders import Group, loader_groups
-from ..facts.processes.worker_code import Code
-from ..facts.where.stacks import growth_lines
+from ..facts.processes.teams import Team
 from ..findings import Finding, RuledOut, Skipped
 from ..kinds import SIBLINGS, WASTE
 from ..units import MiB, format_bytes, format_count
@@ -32,6 +28,7 @@ if TYPE_CHECKING:
 NEEDS = ("process_samples", "processes")
 TELLS = (WASTE, SIBLINGS)
 AFTER = ("retained-graph", "retained-objects")  # a worker that is no fork takes inventories: they name its holder
+_KIND = "dataloader-workers"
 _IDLE_SHARE = 0.05  # of a core
 
 
@@ -48,44 +45,40 @@ def findings(
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per parent whose workers keep growing or have copied its data, or what they cost."""
     growth = case.growth
-    sources = case.sources
-    code = Code(sources)
-    groups = loader_groups(case.recording, growth, case.processes, code, case.sources)
-    if not groups:
-        yield RuledOut(KIND, "no loader worker was seen")
-        return
-    for group in groups:
-        copies = group.copies_in_life
+    teams = [team for team in case.teams if team.is_loader]
+    if not teams:
+        yield RuledOut(_KIND, "no loader worker was seen")
+    for team in teams:
+        copied = copied_in(case, team)
         enough = max(min_bytes, min_share * growth.growth_bytes)
-        if growth.leaking and group.is_growing and group.gained >= enough:
-            most = max(group.alive, key=lambda worker: worker.growth_bytes)
-            grown = growth_lines(growth, most, sources)
-            yield growing(growth, group, suspect_of(code, sources, group, so_far, grown, growing=True), case)
+        if growth.leaking and team.is_growing(growth) and team.gained >= enough:
+            yield growing(case, _KIND, team, copied if team.is_copying else kept_in(case, team, so_far))
         elif is_costly(
-            copies,
-            group.most_data_bytes,
-            held_bytes(growth, copies),
+            team,
+            copied,
+            growth,
             min_copied_bytes=min_copied_bytes,
             min_copied_share=min_copied_share,
             min_bytes_each=min_copied_bytes_each,
             min_data_share=min_data_share,
         ):
-            yield has_copied(growth, group, suspect_of(code, sources, group, so_far, growing=False))
+            yield has_copied(case, _KIND, team, copied)
         elif growth.leaking is None:
-            yield Skipped(KIND, growth.reason)
+            yield Skipped(_KIND, growth.reason)
         else:
-            yield _ruled_out(case, group)
+            yield _ruled_out(team)
 
 
-def _ruled_out(case: Case, group: Group) -> RuledOut:
+def _ruled_out(team: Team) -> RuledOut:
     """What the workers cost, for whoever wonders about them."""
-    if not group.alive:
-        last = group.ever[-1]
-        figures: dict[str, object] = {"worker_count": len(group.ever), "private_bytes": _private_now(case, last)}
-        return RuledOut(KIND, f"{len(group.ever)} loader workers came and went: their memory went with them", figures)
-    private = [_private_now(case, worker) for worker in group.alive]
-    count, born = len(group.alive), len(group.ever)
-    busy = [_busy_share(case, worker) for worker in group.alive]
+    if not team.alive:
+        last, count = team.members[-1].growth, len(team.members)
+        held = _private_now(last) if last is not None else 0
+        figures: dict[str, object] = {"worker_count": count, "private_bytes": held}
+        return RuledOut(_KIND, f"{count} loader workers came and went: their memory went with them", figures)
+    private = [_private_now(worker) for worker in team.alive]
+    count, born = len(team.alive), len(team.members)
+    busy = [_busy_share(worker) for worker in team.alive]
     text = f"{count} loader workers hold {format_bytes(sum(private))} of their own and do not keep growing"
     if born > count:
         text += f"; {format_count(born)} were started in all: persistent_workers is off, or loaders are made anew"
@@ -95,19 +88,19 @@ def _ruled_out(case: Case, group: Group) -> RuledOut:
         "worker_count": count,
         "workers_started": born,
         "private_bytes": sum(private),
-        "gained_bytes": group.gained,
+        "gained_bytes": team.gained,
         "busiest_share": round(max(busy), 3),
     }
-    return RuledOut(KIND, text, figures)
+    return RuledOut(_KIND, text, figures)
 
 
-def _private_now(case: Case, worker: ProcessGrowth) -> int:
+def _private_now(worker: ProcessGrowth) -> int:
     """What ending the worker would free, by the last reading; its share of all where it was never read."""
     read = worker.rows("process_samples")["uss_bytes"].dropna()
     return int(read.iloc[-1]) if len(read) else int(worker.private_bytes[-1])
 
 
-def _busy_share(case: Case, worker: ProcessGrowth) -> float:
+def _busy_share(worker: ProcessGrowth) -> float:
     rows = worker.rows("process_samples")
     rows = rows[rows["cpu_s"].notna()]
     lived_s = float(rows["time_s"].max() - rows["time_s"].min()) if len(rows) > 1 else 0.0

@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..evidence.forks import copied_by_forks
 from ..evidence.sentences import at_line
+from ..evidence.suspects import copied_in
+from ..evidence.teams import growing, has_copied, is_costly
 from ..facts.code.adding import Holder, Line, adding_lines
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.subject import Definition
@@ -42,6 +43,7 @@ NEEDS = ("takes",)
 TELLS = (WASTE,)
 AFTER = ()
 _KIND = "dataset-copies"
+_MOST = 0.5  # of the growth of the job
 _TOKEN_IDS, _INTEGERS, _MAPPED = "token-ids", "integers", "arrow-mapped"
 _WORDS = {
     "records": "records",
@@ -108,17 +110,23 @@ def findings(
             if wasted >= max(min_wasted_bytes, min_wasted_share * held):
                 found = True
                 yield _finding(case, process, group, agreement, wasted, held)
-    for finding in copied_by_forks(
-        case,
-        growth,
-        _KIND,
-        min_copied_bytes=min_copied_bytes,
-        min_copied_share=min_copied_share,
-        min_copied_bytes_each=min_copied_bytes_each,
-        min_data_share=min_data_share,
-    ):
-        found = True
-        yield finding
+    for team in case.teams:
+        if team.is_loader:  # dataloader-workers tells of them
+            continue
+        rows = copied_in(case, team)
+        if is_costly(
+            team,
+            rows,
+            growth,
+            min_copied_bytes=min_copied_bytes,
+            min_copied_share=min_copied_share,
+            min_bytes_each=min_copied_bytes_each,
+            min_data_share=min_data_share,
+        ):
+            found = True
+            # Where most of what the job gained is copies, copying is what grows, and no waste beside it.
+            goes_on = growth.leaking and team.is_copying and team.all_copied >= _MOST * growth.growth_bytes
+            yield (growing if goes_on else has_copied)(case, _KIND, team, rows)
     if not found:
         figures = {"containers": containers}
         text = f"{containers} large containers of rows, no two with the same" if containers else "no large container"

@@ -12,7 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ..evidence import kept_by_forks, retained
+from ..evidence import retained
+from ..evidence.suspects import kept_in
+from ..evidence.teams import growing
 from ..findings import Finding, RuledOut, Skipped
 from ..kinds import GROWTH
 from ..units import MiB
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 NEEDS = retained.NEEDS
 TELLS = (GROWTH,)
 AFTER = ()
+_ALONE, _AMONG = 0.55, 0.4  # sure of the only container that forks add to, and of the likeliest of several
 
 
 def findings(
@@ -33,8 +36,7 @@ def findings(
     min_process_share: float = 0.1,  # of the tree's growth: below, a process is not worth looking into
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per holder, over all processes that carry a part of the growth."""
-    growth = case.growth
-    in_forks = list(kept_by_forks.findings(case, growth, min_bytes=min_bytes, min_process_share=min_process_share))
+    in_forks = list(_in_forks(case, max(min_bytes, min_process_share * case.growth.growth_bytes)))
     yield from in_forks
     for result in retained.findings(
         case,
@@ -45,3 +47,14 @@ def findings(
     ):
         if isinstance(result, Finding) or not in_forks:
             yield result
+
+
+def _in_forks(case: Case, min_bytes: float) -> Iterator[Finding]:
+    """Of forks that took no inventories, which would copy the pages they share: what the code they run adds to."""
+    for team in case.teams if case.growth.leaking else ():
+        forks = team.without_takes()
+        if team.is_loader or not forks.alive or forks.is_copying or forks.gained < min_bytes:
+            continue
+        suspect = kept_in(case, forks)
+        if suspect.how == "adds":
+            yield growing(case, retained.OBJECTS, forks, suspect, _AMONG if suspect.others else _ALONE)

@@ -21,7 +21,7 @@ from ..agent import libraries
 from ..evidence.sentences import at_line, curve
 from ..facts.code.adding import Line, Source
 from ..facts.code.starts import calls, mentions
-from ..facts.growth.bounded import filling_up
+from ..facts.growth.doubts import filling_up
 from ..facts.growth.tree import severity_of
 from ..facts.processes.table import Process
 from ..facts.series.arithmetic import Floats

@@ -21,6 +21,7 @@ from .endings.members import Member, members
 from .growth.processes import ProcessGrowth
 from .growth.tree import TreeGrowth, severity_of, tree_growth
 from .processes.table import Process, processes
+from .processes.teams import Team, teams
 from .subject import About, Spot, Whose, subject_of
 from .where.sources import sources_of
 
@@ -60,6 +61,11 @@ class Case:
     def processes(self) -> list[Process]:
         """Every process of the tree, by birth."""
         return processes(self.recording, self.growth)
+
+    @cached_property
+    def teams(self) -> list[Team]:
+        """Loader workers, and other forks, by the parent they work for."""
+        return teams(self.recording, self.growth, self.processes, self.sources)
 
     @cached_property
     def sources(self) -> list[Source]:

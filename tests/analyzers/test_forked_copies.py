@@ -140,3 +140,15 @@ def test_what_was_copied_before_the_first_reading_counts(tmp_path):
         fork(builder, pid, lambda age_s: 54.0)
     (finding,) = looked(builder)
     assert finding.bytes == pytest.approx(120 * MiB, rel=0.01)
+
+
+def test_copying_that_goes_on_is_what_the_job_gains_and_no_waste(tmp_path):
+    builder = parent(tmp_path, (80, ROWS))
+    for pid in (5001, 5002, 5003, 5004):
+        fork(builder, pid, lambda age_s: 4 * age_s)
+    (finding,) = looked(builder)
+    assert finding.title.startswith("Each of 4 forks copies the memory it inherited")
+    assert (finding.subject.variable, finding.severity) == ("RECORDS", "critical")
+    assert not finding.wasted
+    assert finding.bytes == pytest.approx(4 * 4 * 20 * MiB, rel=0.15)
+    assert not looked(builder, "retained-objects"), "they keep nothing"

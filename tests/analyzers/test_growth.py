@@ -119,11 +119,22 @@ def test_what_comes_after_the_kill_of_the_largest_process_hides_no_leak(tmp_path
     assert growth.main.pid == 2
 
 
-def freed_before(folder, in_use, free, rss):
-    """A process whose resident memory says less than its allocators do, MiB a second."""
+def freed_before(folder, in_use, free, rss, holder=None):
+    """A process whose resident memory says less than its allocators do, MiB a second; ``holder`` has what is in use."""
     builder = RecordingBuilder(folder).process(1).samples(1, [m * MiB for m in rss for _ in range(4)], every_s=0.25)
     builder.sentinels(1, malloc_in_use_bytes=[m * MiB for m in in_use], malloc_free_bytes=[m * MiB for m in free])
+    for number, at_s in enumerate((6, 12, 18) if holder is not None else (), 1):
+        builder.take(1, number, float(at_s), holders=[{**holder, "deep_bytes": in_use[at_s] * MiB, "length": at_s}])
     return tree_growth(builder.ends(len(rss)).open())
+
+
+@pytest.mark.parametrize(("limit", "leaking"), [(20, None), (20_000, True)])
+def test_a_bounded_buffer_that_fills_memory_freed_before_may_stop(tmp_path, limit, leaking):
+    recent = {"path": "main() recent", "variable": "recent", "type_name": "collections.deque", "edge_kind": "local"}
+    recent |= {"length_limit": limit, "is_user": True, "object_count": 1, "owner": "main", "root_kind": "frame"}
+    growth = freed_before(tmp_path, range(20, 140, 5), [200 - 5 * i for i in range(24)], [230] * 24, recent)
+    assert growth.leaking is leaking
+    assert ("recent fills up" in growth.reason) is (leaking is None)
 
 
 def test_a_leak_into_memory_that_was_freed_before_is_seen(tmp_path):

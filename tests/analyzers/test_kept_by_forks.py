@@ -94,13 +94,13 @@ def test_calls_decorators_and_the_loop_of_a_workers_main_are_followed():
     assert kept_in(text, "main") == ["main.done", "remember.known"]
 
 
-@pytest.mark.parametrize("gained_mib", [0, 90])
-def test_growth_of_forks_is_put_down_to_what_their_code_keeps(tmp_path: Path, gained_mib):
+@pytest.mark.parametrize(("gained_mib", "role"), [(0, "python-fork"), (90, "python-fork"), (90, "trainer")])
+def test_growth_of_forks_is_put_down_to_what_their_code_keeps(tmp_path: Path, gained_mib, role):
     text = "KNOWN = {}\ndef score(document):\n    KNOWN[document] = document * 9\n"
     builder = RecordingBuilder(tmp_path).process(1).samples(1, [60 * MiB] * 80, every_s=0.25)
     builder.source(1, FILE, text)
     for pid in (11, 12):
-        builder.process(pid, role="python-fork", ppid=1).note(pid, 0.1, "forked", "forked by the program: no inventory")
+        builder.process(pid, role=role, ppid=1).note(pid, 0.1, "forked", "forked by the program: no inventory")
         builder.samples(pid, [(40 + gained_mib * n / 80) * MiB for n in range(80)], every_s=0.25)
         stack = f"/lib/multiprocessing/process.py:314 BaseProcess._bootstrap\n{FILE}:3 score"
         places = {"function": "score", "owner_file": FILE, "owner_line": 3}

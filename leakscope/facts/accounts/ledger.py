@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...findings import LedgerRow
-from ..growth.hidden import in_use_of
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
+from ..growth.views import in_use_of
 from ..series.arithmetic import Floats, level_at
 from ..tables import without_last
 

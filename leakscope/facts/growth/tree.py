@@ -1,13 +1,12 @@
 """Does the tree of processes grow without end: the question every growth finding starts from.
 
-Judges are asked in order; the first who sees growth is believed. Where that is mostly the growth of one process, brakes
-are asked whether it may have an end: then nobody can tell. A new judge or brake is one entry in its list. Nor can
-anybody tell where no judge sees growth, but one holder rises all the time.
+One judge goes through the views of its memory: the first that shows growth is believed, and without one the plain view.
+Then it asks what speaks against that: nobody can tell where growth may end by itself, or where a holder rises in memory
+that stands. A new view is one more in ``views``, a new doubt one more of a view.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -15,26 +14,16 @@ import numpy as np
 
 from ...findings import RuledOut, Skipped
 from ..series.arithmetic import Floats
-from ..series.trend import CANNOT_TELL, FLAT, Trend
-from .bounded import bounded
-from .by_process import by_process
-from .by_step import by_step
-from .by_time import by_time
-from .hidden import hidden
+from ..series.trend import CANNOT_TELL, FLAT, GROWING, Trend
+from .doubts import rising
+from .job import Job, job_of
 from .processes import ProcessGrowth, process_growths
-from .question import Opinion, Question, question_of
-from .rising import rising
-from .slack import settling
+from .views import View, views
 
 if TYPE_CHECKING:
     from ...storage import Recording
 
-Judge = Callable[[Question], "Opinion | None"]
-Brake = Callable[["Recording", ProcessGrowth, "tuple[float, float]"], "str | None"]
-
-JUDGES: tuple[Judge, ...] = (by_time, by_process, by_step, hidden)
-BRAKES: tuple[Brake, ...] = (bounded, settling)
-
+_LEAKING = {GROWING: True, FLAT: False, CANNOT_TELL: None}
 _MOSTLY = 0.5  # of the tree's growth: less, and that of one process may end while the tree goes on
 _NO_SAMPLES = Trend(CANNOT_TELL, "no memory samples in this recording")
 
@@ -76,38 +65,38 @@ def tree_growth(recording: Recording) -> TreeGrowth:
     if not processes:
         nothing = np.empty(0)
         return TreeGrowth(None, _NO_SAMPLES.reason, _NO_SAMPLES, 0.0, 0.0, 0, nothing, nothing)
-    question = question_of(recording, processes)
-    trend = question.trend
-    opinion = next((opinion for judge in JUDGES if (opinion := judge(question)) is not None), None)
-    window_s = (trend.start_s, trend.end_s) if opinion is None else (opinion.start_s, opinion.end_s)
-    measured = _measured(question, opinion, window_s)
+    job = job_of(recording, processes)
+    looks = views(job)
+    plain = next(looks)
+    view = plain if plain.trend.verdict == GROWING else next((v for v in looks if v.trend.verdict == GROWING), plain)
+    window_s = (view.trend.start_s, view.trend.end_s)
+    measured = _measured(job, view)
     growth = sum(p.growth_bytes for p in measured)
-    leaking: bool | None
-    if opinion is None:
-        hint = rising(recording, question) if trend.verdict == FLAT else None
-        leaking = False if trend.verdict == FLAT and hint is None else None
-        reason = hint or trend.reason
-    else:
-        doubt = _doubt(recording, opinion, measured[0], growth)
-        leaking, reason = (True, opinion.reason) if doubt is None else (None, doubt)
-    return TreeGrowth(leaking, reason, trend, *window_s, growth, question.time_s, question.held_bytes, tuple(measured))
+    leaking, reason = _LEAKING[view.trend.verdict], view.trend.reason
+    if (doubt := _doubt(recording, job, view, measured[0], growth)) is not None:
+        leaking, reason = None, doubt
+    return TreeGrowth(leaking, reason, plain.trend, *window_s, growth, job.time_s, job.held_bytes, tuple(measured))
 
 
-def _measured(question: Question, opinion: Opinion | None, window_s: tuple[float, float]) -> list[ProcessGrowth]:
-    """The processes with what each gained in the window, the most first."""
-    measured = {id(p): p.within(*window_s) for p in question.processes}
-    if opinion is not None and opinion.hidden_bytes is not None:
-        worker = id(question.worker)
-        measured[worker] = replace(measured[worker], growth_bytes=opinion.hidden_bytes, is_hidden=True)
-    return sorted(measured.values(), key=lambda p: (-p.growth_bytes, p.pid))
+def _measured(job: Job, view: View) -> list[ProcessGrowth]:
+    """The processes with what each gained in the window of the view, the most first."""
+    window_s = (view.trend.start_s, view.trend.end_s)
+    hidden_bytes = view.trend.growth_bytes
+    measured = [
+        replace(p, growth_bytes=hidden_bytes, is_hidden=True) if p is view.in_use_of else p.within(*window_s)
+        for p in job.processes
+    ]
+    return sorted(measured, key=lambda p: (-p.growth_bytes, p.pid))
 
 
-def _doubt(recording: Recording, opinion: Opinion, main: ProcessGrowth, growth_bytes: int) -> str | None:
-    """Why growth that was seen may end by itself. What is hidden has filled no memory yet: no brake speaks of it."""
-    if opinion.hidden_bytes is not None or main.growth_bytes < _MOSTLY * growth_bytes:
+def _doubt(recording: Recording, job: Job, view: View, main: ProcessGrowth, growth_bytes: int) -> str | None:
+    """What speaks against the verdict of a view. Growth of many processes does not end with that of the main one."""
+    if view.trend.verdict == FLAT:
+        return rising(recording, job.worker, (float(job.time_s[0]), float(job.time_s[-1])))
+    if view.trend.verdict != GROWING or main.growth_bytes < _MOSTLY * growth_bytes:
         return None
-    window_s = (opinion.start_s, opinion.end_s)
-    return next((doubt for brake in BRAKES if (doubt := brake(recording, main, window_s)) is not None), None)
+    window_s = (view.trend.start_s, view.trend.end_s)
+    return next((doubt for may_end in view.may_end if (doubt := may_end(recording, main, window_s)) is not None), None)
 
 
 def no_growth(kind: str, growth: TreeGrowth) -> RuledOut | Skipped:

@@ -30,23 +30,6 @@ class Copies(NamedTuple):
         return sum(self.bytes_each)
 
 
-def is_costly(
-    copies: Copies,
-    data_bytes: float,
-    held_bytes: float,
-    *,
-    min_copied_bytes: int,
-    min_copied_share: float,
-    min_bytes_each: int,
-    min_data_share: float,
-) -> bool:
-    """Far more than an interpreter copies by itself, and enough of it can be Python objects of their parent's."""
-    if not copies.workers or copies.bytes < max(min_copied_bytes, min_copied_share * held_bytes):
-        return False
-    each = copies.bytes / len(copies.workers)
-    return each >= min_bytes_each and data_bytes >= min_data_share * each
-
-
 class _Reading(NamedTuple):
     at_s: float
     worker: Process

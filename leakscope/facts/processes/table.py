@@ -100,22 +100,24 @@ def alive_counts(some: Iterable[Process], time_s: Floats) -> Floats:
     return alive.astype(np.float64)
 
 
-def copied_bytes(process: Process, start_s: float, end_s: float) -> float:
-    """Bytes that stopped being shared between two moments: each side of a fork counts its own copy since then.
+def gains(process: Process, start_s: float, end_s: float) -> tuple[float, float]:
+    """(own, copied): bytes a process gained between two moments by pages it added, and by pages it no longer shares.
 
-    Anonymous memory counts shared pages in full from the start, so copying one raises the share and not the pages.
+    Each side of a fork counts its own copy since then. Anonymous memory counts shared pages in full from the start, so
+    copying one raises the share and not the pages.
     """
     if process.growth is None:
-        return 0.0
-    held = process.growth.held_bytes
-    gained = level_at(process.growth.time_s, held, end_s) - level_at(process.growth.time_s, held, start_s)
-    return max(0.0, gained - added_bytes(process, start_s, end_s))
+        return 0.0, 0.0
+    start, end = (level_at(process.growth.time_s, process.growth.held_bytes, at_s) for at_s in (start_s, end_s))
+    own = min(added_bytes(process, start_s, end_s), max(0.0, end - start))
+    return own, max(0.0, end - start - own)
 
 
 def added_bytes(process: Process, start_s: float, end_s: float) -> float:
     """Pages a process added itself between two moments."""
-    time_s, anon = series(process.samples, "anon_bytes")
-    return max(0.0, level_at(time_s, anon, end_s) - level_at(time_s, anon, start_s))
+    pages = process.samples["anon_bytes"] + process.samples["shmem_bytes"].fillna(0)
+    time_s, added = series(process.samples.assign(pages=pages), "pages")
+    return max(0.0, level_at(time_s, added, end_s) - level_at(time_s, added, start_s))
 
 
 def process_rows(everyone: Sequence[Process], tree: TreeGrowth) -> list[ProcessRow]:

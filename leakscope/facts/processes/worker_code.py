@@ -1,18 +1,21 @@
-"""What the code that loader workers run keeps or reads: from the sources, since a forked worker takes no inventory.
+"""What the code that forked workers run keeps or reads: from the sources, since they take no inventory.
 
-Workers run a data set's ``__getitem__`` or ``__iter__`` and what these call. Text in, holders out, those nearest to the
-data set first.
+Loader workers run a data set's ``__getitem__`` or ``__iter__`` and the hooks of their loader; which code others run, is
+known where their memory was seen to grow. Text in, holders out.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 
 from ..code.index import Scope, Source, index_of, last_name, tail
 from ..code.kept import function_at, kept_by
 from ..code.names import Holder
-from ..where.stacks import GrowthLine, places_of
+from ..growth.processes import ProcessGrowth
+from ..growth.tree import TreeGrowth
+from ..where.stacks import GrowthLine, growth_lines, growth_stacks, places_of
 
 _ENTRIES = ("__getitem__", "__getitems__", "__iter__", "__next__")
 _HOOKS = ("collate_fn", "worker_init_fn")  # arguments of DataLoader that run in workers too
@@ -25,12 +28,13 @@ class Code:
     def __init__(self, sources: Sequence[Source]) -> None:
         self._index = index_of(sources, "def ")
 
-    def defines(self, name: str) -> bool:
-        """Whether there is a class of this name."""
-        return name in self._index.classes
-
-    def datasets(self) -> list[str]:
-        """Classes that look like data sets: by a base of that name, and with a way to read them."""
+    def datasets(self, dataset_type: str | None = None) -> list[str]:
+        """The class of this type where the sources define it, else all that look like data sets: by a base of that
+        name, and with a way to read them.
+        """
+        known = tail(dataset_type) if dataset_type else ""
+        if known in self._index.classes:
+            return [known]
         entered = {scope.within.name for scope in self._methods(_ENTRIES) if scope.within is not None}
         return [
             name for name, scopes in self._index.classes.items()
@@ -40,28 +44,31 @@ class Code:
             )
         ]  # fmt: skip
 
-    def kept(self, dataset: str, grown: Sequence[GrowthLine] = ()) -> list[Holder]:
-        """What functions that workers run add to and that outlives them, each once.
+    def kept(self, *datasets: str, stacks: Mapping[str, float] | None = None) -> list[Holder]:
+        """What functions that workers run add to and that outlives them, each once, the likeliest first.
 
-        ``grown``: lines under which memory was seen to grow there; what their functions add to comes first.
+        ``stacks``: calls under which memory was seen to grow there, with the bytes.
         """
-        run = dict.fromkeys([*self._entries(dataset), *self._hooks()], _UNSEEN)
-        for line in grown:
-            for place, file in places_of(line.stack):
-                scope = function_at(self._index, file, place)
+        entries = [scope for name in datasets for scope in self._entries(name)]
+        run = dict.fromkeys([*entries, *(self._hooks() if datasets else ())], _UNSEEN)
+        total = max(sum((stacks or {}).values()), 1.0)
+        for stack, grown in (stacks or {}).items():
+            for scope in {function_at(self._index, file, place) for place, file in places_of(stack)}:
                 if scope is not None:
-                    run[scope] = run.get(scope, 0.0) + line.share
-        return [kept.holder for kept in kept_by(self._index, run, with_locals=False)]
+                    run[scope] = run.get(scope, 0.0) + grown / total
+        # A data set's methods return with each row; what others run may be the loop that is all their life.
+        return [kept.holder for kept in kept_by(self._index, run, with_locals=not datasets)]
 
-    def read(self, dataset: str) -> list[Holder]:
-        """Attributes of the data set that its own methods index or go through: where its rows are."""
-        found: dict[str, Holder] = {}
-        for scope in self._entries(dataset):
+    def read(self, *datasets: str) -> list[Holder]:
+        """Attributes of data sets that their own methods index or go through: where their rows are."""
+        found: dict[tuple[str, str], Holder] = {}
+        for scope in (scope for name in datasets for scope in self._entries(name)):
             for site in scope.sites:
                 value = _read_at(site.node)
                 if isinstance(value, ast.Attribute) and last_name(value.value) == "self" and scope.within is not None:
                     owner, source = scope.within.name, scope.source
-                    found.setdefault(value.attr, Holder(value.attr, owner, source.module, source.file, "attribute"))
+                    holder = Holder(value.attr, owner, source.module, source.file, "attribute")
+                    found.setdefault((owner, value.attr), holder)
         return list(found.values())
 
     def _methods(self, names: Sequence[str]) -> Iterator[Scope]:
@@ -79,9 +86,29 @@ class Code:
                         yield from self._index.run_by_calling(keyword.value, scope)
 
 
-def dataset_name(dataset_type: str | None) -> str | None:
-    """The class's own name of a type with its module."""
-    return tail(dataset_type) if dataset_type else None
+def own_stacks(growth: TreeGrowth, workers: Sequence[ProcessGrowth]) -> dict[str, float]:
+    """Calls since the workers began, each with what their memory grew while it was seen. **Units** bytes."""
+    seen: dict[str, float] = defaultdict(float)
+    for worker in workers:
+        stacks = growth_stacks(growth, worker)
+        for stack, grown in zip(stacks["stack"], stacks["bytes"]):
+            seen[_since_fork(str(stack))] += max(0.0, float(grown))
+    return seen
+
+
+def own_lines(growth: TreeGrowth, worker: ProcessGrowth, sources: Sequence[Source]) -> list[GrowthLine]:
+    """Lines under which memory of a worker grew, without those of its parent that made it."""
+    lines = growth_lines(growth, worker, sources)
+    return [line for line in lines if line.file in {file for _, file in places_of(_since_fork(line.stack))}]
+
+
+def _since_fork(stack: str) -> str:
+    """The calls since the process began: those before are its parent's, which stand on its stack for ever."""
+    calls = stack.split("\n")
+    begins = [
+        i for i, call in enumerate(calls) if "multiprocessing/process.py:" in call or call.endswith(" _bootstrap")
+    ]
+    return "\n".join(calls[begins[-1] + 1 :] if begins else calls)
 
 
 def _read_at(node: ast.AST) -> ast.expr | None:

@@ -15,7 +15,6 @@ import numpy as np
 from ..code.adding import Holder, Line, adding_lines
 from ..code.index import Source
 from ..heap.paths import NAMING_EDGES, Place
-from ..tables import text_of
 from .holders import holder_name, holder_of
 
 if TYPE_CHECKING:
@@ -61,6 +60,14 @@ def inherited(
     return Inherited(holder_name(place), float(size[0]), place.path, holder, line)
 
 
+def object_bytes(recording: Recording, pid: int) -> dict[tuple[str, str], float]:
+    """{(class, attribute): the most Python objects that any inventory of a process saw below it}. **Units** bytes."""
+    rows = recording.tables["holders"]
+    rows = rows[(rows["pid"] == pid) & rows["edge_kind"].eq("attribute").fillna(False)]
+    most = _object_bytes(rows).groupby([rows["owner"], rows["variable"]]).max()
+    return dict(zip(most.index, most.astype(float)))
+
+
 def _object_bytes(rows: pd.DataFrame) -> pd.Series[Any]:
     return (
         rows["deep_bytes"].astype("float64").fillna(0)
@@ -71,15 +78,16 @@ def _object_bytes(rows: pd.DataFrame) -> pd.Series[Any]:
 
 def _deepest(take: pd.DataFrame, named: pd.DataFrame, heaviest: pd.Series[Any]) -> pd.Series[Any]:
     """The last name on the way down from the heaviest that still has most of it."""
-    parents = {str(row["path"]): text_of(row, "parent_path") for _, row in take.iterrows()}
+    take = take[take["parent_path"].notna()]
+    parents = dict(zip(take["path"], take["parent_path"]))
     enough = named[
         (named["take"] == heaviest["take"]) & (named["object_bytes"] >= _MOST_OF_IT * heaviest["object_bytes"])
     ]
     best, best_depth = heaviest, 0
     for _, row in enough.iterrows():
-        depth, at = 0, str(row["path"])
-        while at != heaviest["path"] and at in parents and (above := parents[at]) is not None:
-            depth, at = depth + 1, above
+        depth, at = 0, row["path"]
+        while at != heaviest["path"] and at in parents:
+            depth, at = depth + 1, parents[at]
         if at == heaviest["path"] and depth > best_depth:
             best, best_depth = row, depth
     return best

@@ -1,4 +1,4 @@
-"""What the judges of growth are asked: the tree's memory while it was at work, and what an answer looks like."""
+"""The memory of a job while it was at work: all its processes added up, in the rounds of the recorder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 
 from ..series.arithmetic import Floats
-from ..series.trend import DRIFT_BYTES, Trend, judge
 from .processes import ProcessGrowth, alive_in, rounds_of
 
 if TYPE_CHECKING:
@@ -21,35 +20,19 @@ _NOT_REGAINED = 0.75  # of what there was before a kill: less, and nobody went o
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
-    """The tree's ``held_bytes`` at ``time_s``, all processes added up, and its ``trend`` over time.
+class Job:
+    """The tree's ``held_bytes`` at ``time_s``, before anything ended it or it took itself down.
 
     ``worker`` is the process that holds most when it is last seen: its steps and its end are those of the job.
-    ``sentinels`` are its rows of that table.
     """
 
     processes: Sequence[ProcessGrowth]
     worker: ProcessGrowth
-    sentinels: pd.DataFrame
     time_s: Floats
     held_bytes: Floats
-    trend: Trend
 
 
-@dataclass(frozen=True)
-class Opinion:
-    """That memory grows without end, between two moments, and why. A judge who does not see that has none.
-
-    ``hidden_bytes``: what the worker gained, where its resident memory does not show it.
-    """
-
-    reason: str
-    start_s: float
-    end_s: float
-    hidden_bytes: int | None = None
-
-
-def question_of(recording: Recording, processes: Sequence[ProcessGrowth]) -> Question:
+def job_of(recording: Recording, processes: Sequence[ProcessGrowth]) -> Job:
     """**Errors** ValueError where there is no process."""
     worker = max(processes, key=lambda p: float(p.held_bytes[-1]))
     time_s, held = _sum(processes)
@@ -57,18 +40,10 @@ def question_of(recording: Recording, processes: Sequence[ProcessGrowth]) -> Que
     at_work = time_s <= ended_s
     if at_work.sum() >= 2:
         time_s, held = time_s[at_work], held[at_work]
-    drift_bytes = DRIFT_BYTES * (1 + max(1, sum(_lasts(p, time_s) for p in processes)))
-    trend = judge(time_s, held, started_s=worker.first_step_s, min_growth_bytes=drift_bytes)
-    return Question(processes, worker, worker.rows("sentinels"), time_s, held, trend)
-
-
-def _lasts(process: ProcessGrowth, time_s: Floats) -> bool:
-    """For half of the time at least."""
-    return bool(process.time_s[-1] - process.time_s[0] >= 0.5 * (time_s[-1] - time_s[0]))
+    return Job(processes, worker, time_s, held)
 
 
 def _sum(processes: Sequence[ProcessGrowth]) -> tuple[Floats, Floats]:
-    """The tree's series, in the rounds of the recorder."""
     time_s = rounds_of(processes)
     held = np.zeros_like(time_s)
     for p in processes:

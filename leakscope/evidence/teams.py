@@ -1,0 +1,226 @@
+"""What a report says of workers that keep memory or copy what they inherited."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ..facts.growth.processes import ProcessGrowth
+from ..facts.growth.tree import TreeGrowth, severity_of
+from ..facts.processes.forked_copies import Copies
+from ..facts.processes.table import DATALOADER_WORKER, series
+from ..facts.processes.teams import Team
+from ..facts.series.arithmetic import level_at
+from ..findings import Evidence, Finding, Series, Subject
+from ..units import MiB, format_bytes
+from .suspects import Suspect
+
+if TYPE_CHECKING:
+    from ..facts.case import Case
+
+_CALLED = {DATALOADER_WORKER: "loader worker", "pool-worker": "pool worker"}
+_FEW = 4  # curves of workers that can be told apart in one chart
+_POINTS = 500  # of each
+
+
+def is_costly(
+    team: Team,
+    suspect: Suspect,
+    growth: TreeGrowth,
+    *,
+    min_copied_bytes: int,
+    min_copied_share: float,
+    min_bytes_each: int,
+    min_data_share: float,
+) -> bool:
+    """Far more than an interpreter copies by itself, and enough of it can be Python objects of their parent's."""
+    copies = team.copies
+    if not copies.workers or copies.bytes < max(min_copied_bytes, min_copied_share * _held_bytes(growth, copies)):
+        return False
+    each = copies.bytes / len(copies.workers)
+    return each >= min_bytes_each and suspect.held_bytes >= min_data_share * each
+
+
+def growing(case: Case, kind: str, team: Team, suspect: Suspect, confidence: float | None = None) -> Finding:
+    """Workers whose memory rises: by what they keep, or by what they go on to copy."""
+    growth, gained, count = case.growth, team.gained, len(team.alive)
+    share = min(1.0, gained / max(growth.growth_bytes, 1))
+    most = max(zip(team.by_worker, team.alive), key=lambda pair: pair[0])[1]
+    verb = "copies the memory it inherited" if team.is_copying else "keeps more and more memory"
+    title = f"{_each(team, most, count)} {verb}: {format_bytes(gained, signed=True)} in all"
+    if suspect.name is not None:
+        title += f", {'most likely' if team.is_copying else 'likely in'} {suspect.name}"
+    return Finding(
+        kind=kind,
+        title=title,
+        severity=severity_of(growth, gained),
+        confidence=_confidence(team, share) if confidence is None else confidence,
+        bytes=gained,
+        subject=_subject(team, suspect, most, count),
+        bytes_per_hour=round(gained / max(growth.end_s - growth.start_s, 1e-9) * 3600, 1),
+        evidence=list(_evidence(growth, team, suspect, share)),
+        doubts=list(_doubts(team, suspect)),
+        remedy=list(_remedy(suspect, gained / max(1, count), count, is_copying=team.is_copying)),
+        series=_curves(team.alive),
+    )
+
+
+def has_copied(case: Case, kind: str, team: Team, suspect: Suspect) -> Finding:
+    """Copying that is done, or nearly: it does not go on for ever, but the memory is gone, which is waste."""
+    copies, held = team.copies, _held_bytes(case.growth, team.copies)
+    copied, count = int(copies.bytes), len(copies.workers)
+    each, data = copies.bytes / count, int(suspect.held_bytes)
+    name = suspect.name or "the data set"
+    most = max(zip(copies.bytes_each, copies.workers), key=lambda pair: pair[0])[1]
+    figures = {"worker_count": count, "copied_bytes": copied, "data_bytes": data}
+    shared = f"{format_bytes(copied)} that the workers shared with their parent when they began are now copies of it"
+    return Finding(
+        kind=kind,
+        title=f"{_each(team, most, count)} has copied {format_bytes(each)} of what it inherited, most likely {name}",
+        severity="warning",
+        confidence=0.8,
+        bytes=copied,
+        subject=_subject(team, suspect, most, count),
+        evidence=[
+            Evidence(f"{shared}: {min(1.0, copied / max(held, 1.0)):.0%} of what all processes hold", figures),
+            Evidence(f"the parent held {format_bytes(data)} of Python objects in {name}", {"data_bytes": data}),
+            *_line_evidence(suspect),
+        ],
+        doubts=["part of it is the interpreter's own and would be copied by any worker"],
+        remedy=list(_remedy(suspect, each, count, is_copying=True)),
+        series=_curves(copies.workers),
+        wasted=True,
+    )
+
+
+def _held_bytes(growth: TreeGrowth, copies: Copies) -> float:
+    """By all processes at the moment of the copies."""
+    return level_at(growth.time_s, growth.held_bytes, copies.at_s) or float(growth.held_bytes[-1])
+
+
+def _role(team: Team, worker: ProcessGrowth) -> str:
+    return next(member.role for member in team.members if member.pid == worker.pid)
+
+
+def _each(team: Team, worker: ProcessGrowth, count: int) -> str:
+    called = _CALLED.get(_role(team, worker), "fork")
+    return f"Each of {count} {called}s" if count > 1 else f"The {called}"
+
+
+def _subject(team: Team, suspect: Suspect, most: ProcessGrowth, count: int) -> Subject:
+    known = suspect.finding.subject if suspect.finding is not None else Subject()
+    if suspect.holder is not None:
+        holder, line = suspect.holder, suspect.line
+        known = Subject(
+            variable=holder.variable,
+            path=suspect.path,
+            type=holder.type_name or None,
+            file=line.file if line else holder.owner_file,
+            line=line.line if line else None,
+            function=line.function if line else None,
+            module=holder.owner_module,
+        )
+    who = _each(team, most, count)
+    who = who[0].lower() + who[1:]
+    return replace(
+        known,
+        pid=most.pid,
+        process=most.name,
+        role=_role(team, most),
+        device="cpu",
+        holder=f"{suspect.name} in {who}" if suspect.name else who,
+        type=known.type or team.dataset_type,
+        library="torch.utils.data" if team.is_loader else known.library,
+    )
+
+
+def _confidence(team: Team, share: float) -> float:
+    sure = 0.5 + 0.35 * min(1.0, share / 0.7)
+    return round(min(sure + (0.07 if team.are_alike else 0.0), 0.95), 2)
+
+
+def _evidence(growth: TreeGrowth, team: Team, suspect: Suspect, share: float) -> Iterator[Evidence]:
+    each = [format_bytes(gained, signed=True) for gained in team.by_worker[:8]]
+    figures = {"worker_count": len(team.alive), "gained_bytes": team.gained, "explained_share": round(share, 3)}
+    text = f"since they started up the workers gained {', '.join(each)}{', all alike' if team.are_alike else ''}"
+    if team.parent_copied >= MiB:
+        text += f", and their parent {format_bytes(team.parent_copied, signed=True)} that it no longer shares with them"
+    yield Evidence(f"{text}: {share:.0%} of all growth", figures)
+    own, copied = int(sum(team.own)), int(team.all_copied)
+    text = f"{format_bytes(own)} are pages the workers added themselves, {format_bytes(copied)} are copies of pages "
+    yield Evidence(text + "they shared with their parent", {"own_bytes": own, "copied_bytes": copied})
+    parent = growth.process(team.parent.pid) if team.parent is not None else None
+    if parent is not None and not team.is_copying:
+        gained = parent.growth_bytes
+        yield Evidence(f"their parent, {parent.label}, gained {format_bytes(gained)}", {"parent_growth_bytes": gained})
+    in_use = _handed_out(growth, team)
+    if not team.is_copying and in_use > 0.3 * team.gained:
+        text = f"malloc handed out {format_bytes(in_use)} more in them: what they keep is arrays, buffers or C memory"
+        yield Evidence(text, {"malloc_growth_bytes": in_use})
+    if team.dataset_type is not None:
+        yield Evidence(f"they read {team.dataset_type}", {"dataset_type": team.dataset_type})
+    for line in suspect.grown[:2]:
+        text = f"{line.file}:{line.line}: {line.share:.0%} of the growth that was watched happened here: {line.text}"
+        yield Evidence(text, {"line": line.line, "share": round(line.share, 3)})
+    yield from _line_evidence(suspect)
+    if suspect.how == "adds":
+        yield Evidence(f"no line of the source takes out of {suspect.name} again", {})
+
+
+def _handed_out(growth: TreeGrowth, team: Team) -> int:
+    """What malloc handed out more of in the workers, by their sentinels."""
+    total = 0.0
+    for worker in team.alive:
+        time_s, in_use = series(worker.rows("sentinels"), "malloc_in_use_bytes")
+        if time_s.size:
+            start_s = max(growth.start_s, float(time_s[0]))
+            total += level_at(time_s, in_use, min(growth.end_s, time_s[-1])) - level_at(time_s, in_use, start_s)
+    return int(total)
+
+
+def _line_evidence(suspect: Suspect) -> Iterator[Evidence]:
+    line = suspect.line
+    if line is not None:
+        yield Evidence(f"{line.file}:{line.line} {line.kind}: {line.text}", {"line": line.line})
+    if suspect.others:
+        yield Evidence(f"also to be looked at: {', '.join(suspect.others)}", {})
+
+
+def _doubts(team: Team, suspect: Suspect) -> Iterator[str]:
+    alone = "num_workers=0 in a short run"
+    if team.is_copying:
+        yield "copying ends when each worker has its own copy of all it reads; it starts again with new workers"
+    if suspect.how == "adds":
+        yield (
+            f"{suspect.name} is the place the source adds to in code that workers run; what is in it was not measured, "
+            f"since a forked worker takes no inventory{f': {alone} would' if team.is_loader else ''}"
+        )
+    elif suspect.how == "read" and not team.is_copying:
+        yield (
+            f"no line in the sources adds to anything there; members of {suspect.name} may grow when they are used "
+            f"(pictures that are decoded, properties that are cached): {alone} would show it"
+        )
+    elif suspect.how == "nothing":
+        yield (
+            "nothing was looked at inside them, since a forked worker takes no inventory: "
+            f"{alone} lets the holder be named"
+        )
+
+
+def _remedy(suspect: Suspect, bytes_each: float, count: int, *, is_copying: bool) -> Iterator[str]:
+    each, line = format_bytes(bytes_each), suspect.line
+    where = f" at {line.file.rsplit('/', 1)[-1]}:{line.line}" if line is not None else ""
+    if is_copying:
+        yield (
+            f"keep {suspect.name or 'the data set'}{where} as one array, tensor or Arrow table instead of Python "
+            f"objects, whose reference counts are written when they are read: saves up to {each} a worker"
+        )
+    elif suspect.how in ("found", "adds"):
+        yield f"bound or empty {suspect.name}{where}: each worker has its own, about {each} of this run's growth"
+    if count > 1:
+        yield f"each worker less saves about {each} of this run's growth"
+
+
+def _curves(workers: Sequence[ProcessGrowth]) -> list[Series]:
+    return [Series(w.label, w.time_s.tolist()[:_POINTS], w.private_bytes.tolist()[:_POINTS]) for w in workers[:_FEW]]

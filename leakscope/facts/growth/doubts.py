@@ -1,0 +1,151 @@
+"""What speaks against a verdict: growth that may end by itself, and memory that stands while one holder in it rises.
+
+Each doubt answers with a reason why nobody can tell yet, or with None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from ...units import format_bytes, format_count
+from ..heap.paths import Place, accumulations, heap, user_place
+from ..series.arithmetic import Floats
+from ..series.trend import DRIFT_BYTES
+from .processes import ProcessGrowth
+
+if TYPE_CHECKING:
+    from ...storage import Recording
+
+Doubt = Callable[["Recording", ProcessGrowth, "tuple[float, float]"], "str | None"]
+
+_MALLOC = ["malloc_in_use_bytes", "malloc_free_bytes"]
+_SETTLED = 0.1  # of the run: what is filled before is start-up
+
+
+def bounded(recording: Recording, process: ProcessGrowth, window_s: tuple[float, float]) -> str | None:
+    """A container with a limit (maxlen of a deque, maxsize of an lru_cache) fills up, and explains the growth."""
+    return filling_up(recording, process.pid, window_s, process.growth_bytes)
+
+
+def filling_up(
+    recording: Recording,
+    pid: int,
+    window_s: tuple[float, float],
+    growth_bytes: int,
+    *,
+    min_filled: float = 0.5,  # of its limit: it at most doubles; a limit that is far away bounds nothing
+    min_share: float = 0.5,  # of the growth of its process
+) -> str | None:
+    """Which container explains so much of a process's growth in a window, and how full it is; None without one."""
+    inventory = heap(recording, pid, *window_s)
+    if inventory is None:
+        return None
+    seconds = float(inventory.time_s[-1] - inventory.time_s[0])
+    gained = growth_bytes * seconds / max(window_s[1] - window_s[0], 1e-9)
+    least = min_share * gained
+    for found in accumulations(inventory.roots, least):
+        place = found.place
+        if place is None or found.growth_bytes < least:
+            continue
+        if _is_filling(place, inventory.time_s, window_s, min_filled):
+            name = user_place(place).row["variable"] or place.path
+            lengths = f"{format_count(place.length[-1])} of the {format_count(place.row['length_limit'])} members"
+            return f"{name} fills up and has {lengths} it may have: a longer run would tell whether growth ends there"
+    return None
+
+
+def _is_filling(
+    place: Place,
+    time_s: Floats,
+    window_s: tuple[float, float],
+    min_filled: float,
+    most_when_full: float = 0.25,  # of its growth: what its members hold on to has no such limit
+    most_after_s: float = 0.3,  # of the window: growth that goes on so long after it was full is not its own
+) -> bool:
+    limit = place.row["length_limit"]
+    if limit is None or pd.isna(limit) or place.count[-1] != 1:
+        return False
+    full = np.flatnonzero(place.length >= limit)
+    if full.size:
+        since = place.deep_bytes[-1] - place.deep_bytes[full[0]]
+        after_s = window_s[1] - time_s[full[0]]
+        if since > most_when_full * place.growth_bytes or after_s > most_after_s * (window_s[1] - window_s[0]):
+            return False
+    return bool(place.length[-1] > place.length[0] and place.length[-1] >= min_filled * limit)
+
+
+def settling(
+    recording: Recording,
+    process: ProcessGrowth,
+    window_s: tuple[float, float],
+    *,
+    min_free_share: float = 0.3,  # of the growth: the reason why it is there at all
+    max_in_use_share: float = 0.25,  # of the growth: above, something is held
+    max_share: float = 0.2,  # of what the process holds: by as much a heap varies with what is asked of it
+) -> str | None:
+    """Only malloc's high-water mark rises: batches of ever other size do this until the largest has been seen."""
+    growth_bytes = process.growth_bytes
+    rows = process.rows("sentinels").dropna(subset=_MALLOC)
+    rows = rows[rows["time_s"].between(*window_s)]
+    if len(rows) < 6 or growth_bytes > max_share * float(process.held_bytes[-1]):
+        return None
+    first, last = (np.median(part[_MALLOC].to_numpy(dtype=np.float64), axis=0) for part in (rows[:3], rows[-3:]))
+    in_use, free = last - first
+    if in_use > max_in_use_share * growth_bytes or free < min_free_share * growth_bytes:
+        return None
+    return (
+        f"what is in use hardly grew; malloc keeps {format_bytes(free)} more free, as for batches of other sizes: "
+        "a longer run would tell whether that ends"
+    )
+
+
+def rising(
+    recording: Recording,
+    process: ProcessGrowth,
+    run_s: tuple[float, float],
+    *,
+    min_inventories: int = 4,  # of fewer that vary by chance one in six, or two, would rise all the time
+    min_span: float = 0.4,  # of the run: between the first and the last of them
+    min_growth_bytes: int = 4 * DRIFT_BYTES,  # twice what a trend of resident memory needs: it is not seen in that
+    min_share: float = 0.5,  # of the holder's growth: resident memory rose by, too, from the first to the last
+    min_late_pace: float = 0.5,  # of the usual one, kept up in the last interval: a cache that fills becomes slower
+) -> str | None:
+    """Memory goes up and down by more than it gains, while one holder in it gains from inventory to inventory.
+
+    What is copied whole again and again, or lies among large things that come and go, hides in the ups and downs. Too
+    little to be believed as a leak, too much to be called none.
+    """
+    lasted_s = run_s[1] - run_s[0]
+    inventory = heap(recording, process.pid, run_s[0] + _SETTLED * lasted_s, run_s[1])
+    if inventory is None or len(inventory.takes) < min_inventories:
+        return None
+    if inventory.time_s[-1] - inventory.time_s[0] < min_span * lasted_s:
+        return None
+    held = np.interp(inventory.time_s[[0, -1]], process.time_s, process.held_bytes)
+    found = [
+        (one.growth_bytes, user_place(one.place))
+        for one in accumulations(inventory.roots, min_growth_bytes)
+        if one.place is not None
+        and one.growth_bytes >= min_growth_bytes
+        and held[1] - held[0] >= min_share * one.growth_bytes
+        and not one.place.first_seen  # a straight line of ours is no evidence
+        and _rises_steadily(inventory.time_s, user_place(one.place).deep_bytes, min_late_pace)
+    ]
+    if not found:
+        return None
+    place = max(found, key=lambda one: one[0])[1]
+    first, last = (format_bytes(float(place.deep_bytes[i])) for i in (0, -1))
+    return (
+        f"memory goes up and down by more than it gains, but {place.path} was larger in each of "
+        f"{len(inventory.takes)} inventories, {first} in the first and {last} in the last: a longer run would tell"
+    )
+
+
+def _rises_steadily(time_s: Floats, held_bytes: Floats, min_late_pace: float) -> bool:
+    rises, lasted_s = np.diff(held_bytes), np.diff(time_s)
+    usual = float(held_bytes[-1] - held_bytes[0]) / max(float(time_s[-1] - time_s[0]), 1e-9)
+    return bool((rises > 0).all() and rises[-1] >= min_late_pace * usual * lasted_s[-1])

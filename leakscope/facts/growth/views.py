@@ -1,0 +1,160 @@
+"""Views of a job's memory: held or in use, over time or over training steps, of all processes or of one.
+
+All are judged alike. The first is the plain one: what all hold, over time. Each of the others is there for one kind of
+growth that the plain one cannot show, has to prove that it looks at that kind, and overrules only by seeing growth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from ..series.arithmetic import Floats
+from ..series.trend import DRIFT_BYTES, FLAT, GROWING, Trend, judge
+from .doubts import Doubt, bounded, settling
+from .job import Job
+from .processes import ProcessGrowth
+
+_LEAST_STEPS = 20  # fewer are too coarse a clock
+_LIKE_BEFORE = 0.35  # of what a step leaked before: levels of three stretches are no better known than that
+_STRETCHES = ((0.0, 0.15), (0.55, 0.75), (0.85, 1.0))  # of the samples: wide enough that one tooth is not the level
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """One way to look at a job's memory. Of its ``trend`` the window is in seconds, and the reason names the view.
+
+    ``in_use_of`` is the process of which what is in use was judged, rather than what is held. ``may_end`` are the
+    reasons for which growth in this view may end by itself.
+    """
+
+    trend: Trend
+    may_end: tuple[Doubt, ...] = (bounded, settling)
+    in_use_of: ProcessGrowth | None = None
+
+
+def views(job: Job) -> Iterator[View]:
+    """In the order in which they are believed: what needs least explaining first. Each is made when it is asked for."""
+    plain = _of_all(job)
+    yield plain
+    yield from _of_each(job)
+    yield from _by_step(job, plain)
+    yield from _in_use(job.worker)
+
+
+def _of_all(job: Job) -> View:
+    """What all processes hold, over time."""
+    lasting = sum(_lived(p, job) >= 0.5 for p in job.processes)
+    least = DRIFT_BYTES * (1 + max(1, lasting))  # each process drifts a little, and the drifts add up
+    return View(judge(job.time_s, job.held_bytes, started_s=job.worker.first_step_s, min_growth_bytes=least))
+
+
+def _of_each(
+    job: Job,
+    *,
+    min_life: float = 0.6,  # of the run: growth of a short-lived worker ends with the worker
+    max_missing: float = 0.1,  # of the run, at its end: later, and it did not live to see it
+) -> Iterator[View]:
+    """What one process holds: its growth hides in the sum behind others that shrink, or come and go."""
+    last_s = job.time_s[-1] - max_missing * (job.time_s[-1] - job.time_s[0])
+    lasting = [p for p in job.processes if p.time_s[-1] >= last_s and _lived(p, job) >= min_life]
+    for p in sorted(lasting, key=lambda p: -p.trend.growth_bytes):
+        yield View(replace(p.trend, reason=f"{p.label} {p.trend.reason}"))
+
+
+def _lived(process: ProcessGrowth, job: Job) -> float:
+    """For which share of the run."""
+    return float((process.time_s[-1] - process.time_s[0]) / max(job.time_s[-1] - job.time_s[0], 1e-9))
+
+
+def _by_step(
+    job: Job,
+    plain: View,
+    *,
+    # Steps of the last third of the time over those of the first; above it time is as good a clock.
+    max_pace: float = 0.6,
+    max_pace_undecided: float = 0.9,  # enough where time alone cannot tell
+) -> Iterator[View]:
+    """What all hold, over the worker's training steps: a leak of so much a step flattens in time on a busy machine.
+
+    Steps have to go on to the end, and to leak as before: a job that stopped stepping is judged by time alone.
+    """
+    rows = job.worker.rows("sentinels")
+    rows = rows[rows["step"].notna()]
+    if len(rows) < 8:
+        return
+    at_s, step = rows["time_s"].to_numpy(dtype=np.float64), rows["step"].to_numpy(dtype=np.float64)
+    inside = (job.time_s >= at_s[0]) & (job.time_s <= at_s[-1])
+    if inside.sum() < 2:
+        return
+    time_s, held = job.time_s[inside], job.held_bytes[inside]
+    steps = np.interp(time_s, at_s, step)
+    slow = max_pace if plain.trend.verdict == FLAT else max_pace_undecided
+    if steps[-1] - steps[0] < _LEAST_STEPS or not _slowed_down(time_s, at_s, step, slow):
+        return
+    if not _goes_on(time_s, held, steps):
+        return
+    clock_s = (steps - steps[0]) * (time_s[-1] - time_s[0]) / (steps[-1] - steps[0])  # had all steps taken equally long
+    trend = judge(clock_s, held)
+    start_s, end_s = np.interp([trend.start_s, trend.end_s], clock_s, time_s)
+    reason = f"{trend.reason}, counted in steps: the job slowed down"
+    yield View(replace(trend, reason=reason, start_s=float(start_s), end_s=float(end_s)))
+
+
+def _slowed_down(time_s: Floats, at_s: Floats, step: Floats, max_pace: float) -> bool:
+    first, last = (np.interp(np.quantile(time_s, [a, b]), at_s, step) for a, b in ((0.0, 1 / 3), (2 / 3, 1.0)))
+    return bool(0 < last[1] - last[0] < max_pace * (first[1] - first[0]))
+
+
+def _goes_on(time_s: Floats, held: Floats, steps: Floats) -> bool:
+    """The slow steps of the last third of the time leak like those before; with a curriculum they only take longer."""
+    stretches = [slice(*(round(part * time_s.size) for part in ends)) for ends in _STRETCHES]
+    levels, moments = ([float(np.median(values[s])) for s in stretches] for values in (held, steps))
+    before, after = np.diff(levels) / np.maximum(np.diff(moments), 1.0)
+    return bool(after >= _LIKE_BEFORE * before)
+
+
+def _in_use(
+    worker: ProcessGrowth,
+    *,
+    min_samples: int = 10,  # the allocators are asked once a second
+    min_refilled: float = 0.7,  # of the growth: had to be free before; the rest would be pages that nobody ever touched
+) -> Iterator[View]:
+    """What malloc and Python's allocator have handed out: a program that freed much after its start-up, and then leaks,
+    holds as much as before until the free part is used up.
+
+    What malloc keeps free is no reason for its growth to end, since it shrinks meanwhile.
+    """
+    at_s, in_use, free = in_use_of(worker.rows("sentinels"))
+    if at_s.size < 2:
+        return
+    trend = judge(at_s, in_use, min_samples=min_samples)
+    if trend.verdict != GROWING:
+        return
+    held, used, unused = (
+        np.interp([trend.start_s, trend.end_s], *series)
+        for series in ((worker.time_s, worker.held_bytes), (at_s, in_use), (at_s, free))
+    )
+    if min(unused[0] - unused[1], held[0] - used[0]) < min_refilled * (used[1] - used[0]):
+        return
+    reason = f"what is in use {trend.reason}, in memory that had been freed before"
+    yield View(replace(trend, reason=reason), may_end=(bounded,), in_use_of=worker)
+
+
+def in_use_of(rows: pd.DataFrame) -> tuple[Floats, Floats, Floats]:
+    """Times, and bytes that the allocators had handed out and that they kept free, by rows of ``sentinels``."""
+    rows = rows[rows["malloc_in_use_bytes"].notna() & rows["malloc_free_bytes"].notna()]
+    at_s, in_use, free = (
+        rows[name].to_numpy(dtype=np.float64) for name in ("time_s", "malloc_in_use_bytes", "malloc_free_bytes")
+    )
+    small = rows[rows["pymalloc_bytes"].notna() & rows["pymalloc_in_use_bytes"].notna()]
+    if not len(small):  # they were not counted: then they are in neither sum
+        return at_s, in_use, free
+    arenas, handed_out = (  # read more seldom: a straight line between two readings
+        np.interp(at_s, small["time_s"].to_numpy(dtype=np.float64), small[name].to_numpy(dtype=np.float64))
+        for name in ("pymalloc_bytes", "pymalloc_in_use_bytes")
+    )
+    return at_s, in_use + handed_out, free + arenas - handed_out

@@ -1,0 +1,166 @@
+"""Teams: what one parent made to work for it, the workers of its DataLoader or its other forks.
+
+Anonymous memory counts pages shared with the parent in full from the start, so that copying one does not raise it: what
+was copied and what a worker added itself are told apart by that.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ..code.index import Source
+from ..growth.processes import ProcessGrowth
+from ..growth.sharing import copied_by_takes
+from ..growth.tree import TreeGrowth
+from ..series.trend import GROWING
+from ..tables import int_of, text_of
+from ..where.inherited import Inherited, inherited
+from .forked_copies import Copies, most_copied
+from .table import COMPILE_WORKER, DATALOADER_WORKER, Process, gains
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ...storage import Recording
+
+_WARM_UP_S = 2.0  # a worker's imports and first batches
+_WARM_UP_LIFE = 0.2  # of a worker that lived shorter
+_LAST_S = 2.0  # before the end of the window: workers end a moment before their parent
+_ALIKE = 0.5  # growth of the least over that of the most
+_MOST = 0.5  # of the job's growth
+
+
+@dataclass(frozen=True, eq=False)
+class Team:
+    """Workers of one parent. ``alive`` were there at the end of the judged window; of each ``own`` and ``copied``.
+
+    **Units** bytes. ``own`` are pages they added in the window, ``copied`` pages of their parent's that became their
+    own in it, ``parent_copied`` those that became the parent's alone; ``copies`` what those that lived at once had
+    copied since they were born. ``trainer_pid`` is the process whose data they read: a fork server's children are not
+    the trainer's. ``dataset_type``: what loader workers read.
+    """
+
+    is_loader: bool
+    parent: Process | None
+    trainer_pid: int
+    members: tuple[Process, ...]
+    alive: tuple[ProcessGrowth, ...]
+    own: tuple[float, ...]
+    copied: tuple[float, ...]
+    parent_copied: float
+    copies: Copies
+    inherited: Inherited | None
+    dataset_type: str | None
+
+    @property
+    def gained(self) -> int:
+        return int(sum(self.own) + self.all_copied)
+
+    @property
+    def all_copied(self) -> float:
+        return sum(self.copied) + self.parent_copied
+
+    @property
+    def by_worker(self) -> list[float]:
+        return [own + copied for own, copied in zip(self.own, self.copied)]
+
+    @property
+    def is_copying(self) -> bool:
+        """Most of the growth is pages of the parent's that became the worker's own."""
+        return self.all_copied > sum(self.own)
+
+    @property
+    def are_alike(self) -> bool:
+        return len(self.alive) > 1 and min(self.by_worker) >= _ALIKE * max(self.by_worker)
+
+    def is_growing(self, growth: TreeGrowth) -> bool:
+        """One grows, or they are most of the job's growth: each by itself may go up and down too much to tell."""
+        parent = self.parent.growth if self.parent is not None and self.is_copying else None
+        gained = sum(worker.growth_bytes for worker in self.alive)
+        carries = bool(growth.leaking) and gained >= _MOST * max(growth.growth_bytes, 1)
+        members = [*self.alive, *([parent] if parent is not None else [])]
+        return bool(self.alive) and (carries or any(member.trend.verdict == GROWING for member in members))
+
+    def without_takes(self) -> Team:
+        """Only those that were not looked into: what the others keep is known from their own inventories."""
+        unseen = [i for i, worker in enumerate(self.alive) if len(worker.rows("takes")) < 2]
+        own, copied = (tuple(of[i] for i in unseen) for of in (self.own, self.copied))
+        return replace(self, alive=tuple(self.alive[i] for i in unseen), own=own, copied=copied)
+
+
+def teams(
+    recording: Recording, growth: TreeGrowth, everyone: Sequence[Process], sources: Sequence[Source]
+) -> list[Team]:
+    """Teams by their parent, loader workers first; compile workers are told of by themselves."""
+    known = {process.pid: process for process in everyone}
+    notes = recording.tables["agent_notes"]
+    forked = set(notes.loc[notes["note"].eq("forked").fillna(False), "pid"].dropna().astype(int))
+    found: dict[tuple[bool, int], list[Process]] = defaultdict(list)
+    for process in known.values():
+        if process.growth is None or process.role == COMPILE_WORKER:
+            continue
+        is_loader = process.role == DATALOADER_WORKER
+        if is_loader or (process.ppid in known and (process.is_fork or process.pid in forked)):
+            found[not is_loader, process.ppid].append(process)
+    return [
+        _team(recording, growth, sources, known.get(ppid), workers)
+        for (_, ppid), workers in sorted(found.items(), key=lambda item: item[0])
+    ]
+
+
+def _team(
+    recording: Recording,
+    growth: TreeGrowth,
+    sources: Sequence[Source],
+    parent: Process | None,
+    workers: list[Process],
+) -> Team:
+    ppid = workers[0].ppid
+    alive = _alive(workers, growth.end_s)
+    gained = [gains(worker, *_window(growth, worker)) for worker in alive]
+    loader = _loader_of(recording.tables["loaders"], {worker.pid for worker in workers})
+    trainer_pid = int_of(loader, "pid") or ppid
+    takes = copied_by_takes(recording.tables["takes"], recording.tables["processes"]).get(ppid, ())
+    first_s, last_s = min(worker.born_s for worker in workers), max(worker.died_s for worker in workers)
+    return Team(
+        is_loader=workers[0].role == DATALOADER_WORKER,
+        parent=parent,
+        trainer_pid=trainer_pid,
+        members=tuple(workers),
+        alive=tuple(worker.growth for worker in alive if worker.growth is not None),
+        own=tuple(own for own, _ in gained),
+        copied=tuple(copied for _, copied in gained),
+        parent_copied=gains(parent, *_window(growth, alive[0]))[1] if parent is not None and alive else 0.0,
+        copies=most_copied(parent, workers, takes),
+        inherited=inherited(recording, sources, trainer_pid, first_s, last_s),
+        dataset_type=text_of(loader, "dataset_type"),
+    )
+
+
+def _alive(workers: list[Process], end_s: float) -> list[Process]:
+    """Those there at the end, or a moment before it; of several generations, one each epoch, the last."""
+    late = [worker for worker in workers if worker.died_s >= end_s - _LAST_S]
+    last_s = max((worker.born_s for worker in late), default=0.0)
+    return [worker for worker in late if worker.died_s > last_s]  # one look sees the old end and the new begin
+
+
+def _window(growth: TreeGrowth, worker: Process) -> tuple[float, float]:
+    """The part of the judged window in which a worker lived, its start left out."""
+    lived_s = worker.growth.time_s if worker.growth is not None else growth.time_s
+    first_s, last_s = float(lived_s[0]), float(lived_s[-1])
+    settled_s = first_s + min(_WARM_UP_S, _WARM_UP_LIFE * (last_s - first_s))
+    return max(growth.start_s, settled_s), min(growth.end_s, last_s)
+
+
+def _loader_of(loaders: pd.DataFrame, pids: set[int]) -> pd.Series[Any] | None:
+    """The newest iterator that has one of these workers."""
+    named = [any(pid in pids for pid in _pids(text)) for text in loaders["worker_pids"]]
+    own = loaders[named]
+    return own.iloc[-1] if len(own) else None
+
+
+def _pids(text: Any) -> list[int]:
+    return [int(pid) for pid in text.split(",") if pid] if isinstance(text, str) else []
