@@ -6,7 +6,7 @@ What the marks mean is said in tests/tiers.py.
 from __future__ import annotations
 
 import os
-import sys
+import resource
 from collections.abc import Iterator
 
 import psutil
@@ -20,46 +20,25 @@ settings.load_profile("same")
 
 _PYTESTS_OWN = {"PYTEST_CURRENT_TEST"}
 _MAY_START = {"live", "slow"}
-_STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec"}
-
-
-class StartsProcess(Exception):
-    """A unit test starts a process: mark it ``live``, or its whole file by ``pytestmark = pytest.mark.live``."""
-
-
-class _Guard:
-    """Keeps unit tests from starting processes, which is what makes them quick and the same everywhere."""
-
-    def __init__(self) -> None:
-        self.is_on = False
-        sys.addaudithook(self.audit)  # for good: there is no taking it away
-
-    def audit(self, event: str, arguments: tuple[object, ...]) -> None:
-        if self.is_on and event in _STARTS:
-            raise StartsProcess(f"{StartsProcess.__doc__} ({event} {arguments[:2]})")
-
-
-_guard = _Guard()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    _guard.is_on = not any(item.get_closest_marker(mark) for mark in _MAY_START)
-    try:
-        return (yield)
-    finally:
-        _guard.is_on = False
 
 
 @pytest.fixture(autouse=True)
-def leaves_nothing_behind() -> Iterator[None]:
-    """Fails the test that leaves a child process running or changes ``os.environ``."""
+def leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fails the test that leaves a child process running or changes ``os.environ``, and the unit test that had one."""
+    ended_before = _faults_of_ended_children()
     children_before = set(psutil.Process().children(recursive=True))
     environment_before = _environment()
     yield
     left = [child for child in psutil.Process().children(recursive=True) if child not in children_before]
     assert not left, f"the test left child processes: {left}"
     assert _environment() == environment_before, "the test changed os.environ"
+    if not any(request.node.get_closest_marker(mark) for mark in _MAY_START):
+        assert _faults_of_ended_children() == ended_before, "a unit test started a process: mark it, or its file, live"
+
+
+def _faults_of_ended_children() -> int:
+    """Rises with each child that was waited for. An audit hook would tell at once, and slow down all that is tested."""
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt
 
 
 def _environment() -> dict[str, str]:
