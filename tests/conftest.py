@@ -6,7 +6,7 @@ What the marks mean is said in tests/tiers.py.
 from __future__ import annotations
 
 import os
-import subprocess
+import resource
 from collections.abc import Iterator
 
 import psutil
@@ -20,37 +20,25 @@ settings.load_profile("same")
 
 _PYTESTS_OWN = {"PYTEST_CURRENT_TEST"}
 _MAY_START = {"live", "slow"}
-# What every way to start a process comes through. No audit hook: one in Python would run in each snapshot, where other
-# threads could then go on; and there is no taking it away.
-_STARTS = ((subprocess.Popen, "__init__"), (os, "fork"), (os, "forkpty"), (os, "posix_spawn"), (os, "posix_spawnp"))
-
-
-class StartsProcess(Exception):
-    """A unit test starts a process: mark it ``live``, or its whole file by ``pytestmark = pytest.mark.live``."""
 
 
 @pytest.fixture(autouse=True)
-def starts_no_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keeps unit tests from starting processes, which is what makes them quick and the same everywhere."""
-    if any(request.node.get_closest_marker(mark) for mark in _MAY_START):
-        return
-    for owner, name in _STARTS:
-        monkeypatch.setattr(owner, name, _refuse)
-
-
-def _refuse(*arguments: object, **options: object) -> None:
-    raise StartsProcess(f"{StartsProcess.__doc__} {arguments[1:2]}")
-
-
-@pytest.fixture(autouse=True)
-def leaves_nothing_behind() -> Iterator[None]:
-    """Fails the test that leaves a child process running or changes ``os.environ``."""
+def leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fails the test that leaves a child process running or changes ``os.environ``, and the unit test that had one."""
+    ended_before = _faults_of_ended_children()
     children_before = set(psutil.Process().children(recursive=True))
     environment_before = _environment()
     yield
     left = [child for child in psutil.Process().children(recursive=True) if child not in children_before]
     assert not left, f"the test left child processes: {left}"
     assert _environment() == environment_before, "the test changed os.environ"
+    if not any(request.node.get_closest_marker(mark) for mark in _MAY_START):
+        assert _faults_of_ended_children() == ended_before, "a unit test started a process: mark it, or its file, live"
+
+
+def _faults_of_ended_children() -> int:
+    """Rises with each child that was waited for. An audit hook would tell at once, and slow down all that is tested."""
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt
 
 
 def _environment() -> dict[str, str]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from . import tiers
-from .conftest import StartsProcess
 
 
 def test_a_test_that_passed_alone_is_named():
@@ -46,8 +49,13 @@ def test_what_failed_is_tried_once_more_if_it_is_live(monkeypatch, tmp_path, cap
     assert said in capsys.readouterr().out
 
 
-def test_a_unit_test_starts_no_process():
-    import subprocess
-
-    with pytest.raises(StartsProcess, match="mark it ``live``"):
-        subprocess.run(["true"])
+@pytest.mark.live
+def test_a_unit_test_that_starts_a_process_fails(tmp_path):
+    here = Path(__file__).parent
+    (tmp_path / "conftest.py").write_text((here / "conftest.py").read_text())
+    starts = "import subprocess\ndef test_a(): subprocess.run(['true'])\n"
+    (tmp_path / "test_starts.py").write_text(starts)
+    words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), "test_starts.py"]
+    done = subprocess.run([sys.executable, *words], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "a unit test started a process" in done.stdout

@@ -20,7 +20,7 @@ from .record import NotRecorded, absent, record
 from .sweep import sweep
 
 SECONDS = 14.0
-LONGER_SECONDS = 20.0  # where the first recording is misjudged: the shortest that can be judged vary
+LONGER_SECONDS = 20.0  # where the first recording is misjudged
 
 
 def main() -> None:
