@@ -17,7 +17,6 @@ import os
 import stat
 import struct
 import zlib
-from _functools import partial
 
 from . import plain_json
 from .masking import Masker
@@ -186,6 +185,7 @@ class Journal:
         self._stem = stem
         self._masker = Masker() if masker is None else masker
         self._segment = 0
+        self._path = None
         self._fd = -1
         self._file = None  # what the descriptor stood for when it was opened
         self._size = 0
@@ -204,14 +204,11 @@ class Journal:
             if cleaned:
                 self._write(encode_block(table, cleaned))
 
-    def writing(self, table, rows):
-        """A callable, no function of Python, that writes these rows later, which hold nothing to be masked.
-
-        **Errors** OSError.
-        """
+    def to_append(self, table, rows):
+        """(file, bytes) for who shall append these rows later, which hold nothing to be masked. **Errors** OSError."""
         if not self._is_open():
             self._next_segment()
-        return partial(os.write, self._fd, encode_block(table, rows))
+        return self._path, encode_block(table, rows)
 
     def sync(self):
         """Make written frames survive a panic or power loss (4 ms or more): SIGKILL never needs it."""
@@ -269,8 +266,9 @@ class Journal:
         descriptor = None
         while descriptor is None:
             self._segment += 1
+            self._path = os.path.join(self._folder, "%s-%06d.jnl" % (self._stem, self._segment))
             try:
-                descriptor = create(os.path.join(self._folder, "%s-%06d.jnl" % (self._stem, self._segment)))
+                descriptor = create(self._path)
             except FileExistsError:
                 pass  # of the program that this process was before it called exec
         self._fd = high(descriptor)

@@ -558,7 +558,7 @@ class Agent(object):
             process = dict(_stamps(), pid=self.pid, start_ticks=self.start_ticks)
             notes = [(LOADED, _version(self.pid))] if not self.journal.written_bytes else []
             rows = [dict(process, note=note, text=text) for note, text in [*notes, WATCHED]]
-            self.parting.append(self.journal.writing("agent_notes", rows))
+            self.parting.append(doors.appending(*self.journal.to_append("agent_notes", rows)))
 
     def _add_sources(self):
         for name, module in list(sys.modules.items()):
