@@ -9,7 +9,7 @@ from time import monotonic
 
 from . import config
 from .interpreter import doors, names
-from .interpreter.thread import AT_EXIT, AT_FORK, Thread
+from .interpreter.thread import AT_EXIT, AT_FORK, Thread, load_unwinder
 from .life import experiments, fatal_signals, hooks, last_words, phases, sentinels
 from .native import allocators, growth_stacks, memory, native_window, tracked_segments
 from .outbox import WATCHED, Outbox
@@ -98,6 +98,7 @@ class Agent:
             doors.call_last_after_forks(self._thread.restart.ask_unseen)
         atexit.register(doors.door(self._at_exit, self._thread.end_unseen(AT_EXIT)))
         outbox.prepare_to_part()
+        load_unwinder()
         self._begin_thread()
 
     def _callbacks(self) -> dict[str, Any]:
@@ -233,6 +234,7 @@ class Agent:
             outbox.abandon()
             taker.abandon()
             self._thread.restart.forget()
+            doors.this_is_the_main_thread()
             self._stacks = growth_stacks.GrowthStacks()  # what grew before is the parent's
             self._schedule.begin()
             outbox.forked()

@@ -98,4 +98,7 @@ def _reason(recording: Recording, row: pd.Series[Any]) -> str:
             for flag in "IES":
                 if flag in word[1:]:
                     return f"started with -{flag}"
-    return "the agent did not start there (PYTHONPATH replaced, a frozen program, or a free-threaded Python)"
+    return (
+        "the agent did not start there (PYTHONPATH replaced, a frozen program, a free-threaded Python, "
+        "or ulimit -n below 256)"
+    )

@@ -20,6 +20,7 @@ import time
 import types
 import weakref
 from collections import OrderedDict, defaultdict, deque
+from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
 import pytest
@@ -237,6 +238,24 @@ def test_a_coroutine_holds_under_the_same_name_whether_it_runs_or_waits() -> Non
     asyncio.run(_serve(found))
     running, waiting = found
     assert running == waiting and len(waiting) == 1, (running, waiting)
+
+
+def test_what_an_asynchronous_generator_waits_for_is_found() -> None:
+    async def fetch() -> None:
+        batch = bytearray(50_000)
+        await asyncio.sleep(0)
+        assert batch
+
+    async def numbers() -> AsyncIterator[int]:
+        await fetch()
+        yield 1
+
+    generator = numbers()
+    step = generator.__anext__()
+    step.send(None)
+    nodes = walked(generator=generator)
+    assert any(path.endswith(" batch") and node.own_bytes >= 50_000 for path, node in nodes.items()), sorted(nodes)
+    step.close()
 
 
 @pytest.mark.parametrize("times", [40, 4_000])

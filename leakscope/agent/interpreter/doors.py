@@ -4,6 +4,7 @@ A tracer, profiler or debugger is told of every Python function that begins, our
 files, a debugger would step into them. So what the interpreter or a library calls is made of C functions only, joined
 by ``itertools``: they ask first whether anybody looks, in any thread, and only if nobody does begin a function of ours.
 While they ask, no other thread gets its turn: the interpreter changes threads between bytecodes, and there are none.
+Nor does one begin where the job's calls are so deep that ours would be a RecursionError, raised in the job.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import os
 import sys
 import types
 from _functools import _lru_cache_wrapper, partial
-from _operator import add, attrgetter, is_, itemgetter, methodcaller, not_, truth
+from _operator import add, attrgetter, ge, is_, itemgetter, methodcaller, not_, sub, truth
 from itertools import accumulate, chain, compress, repeat, takewhile
 
 TYPE_CHECKING = False
@@ -26,7 +27,10 @@ if TYPE_CHECKING:
 
 _TOOL_IDS = range(6)  # of sys.monitoring
 _SCANNED_BYTES = 256  # of a thread's state: who traces it is said before that in every CPython from 3.8 to 3.14
+LEAST_CALLS = 100  # one in the other that are left until Python's limit: an inventory takes some 60
 _call = methodcaller("__call__")
+_thread_state = ctypes.pythonapi.PyThreadState_Get
+_thread_state.restype = ctypes.c_void_p
 
 
 class _Watchers(ctypes.Structure):
@@ -47,9 +51,7 @@ def _find_watchers() -> int | None:
     """Where they stand in a thread's state, found by setting some; None where that cannot be told."""
     if sys.gettrace() is not None or sys.getprofile() is not None:
         return None
-    state = ctypes.pythonapi.PyThreadState_Get
-    state.restype = ctypes.c_void_p
-    memory = (ctypes.c_char * _SCANNED_BYTES).from_address(state())
+    memory = (ctypes.c_char * _SCANNED_BYTES).from_address(_thread_state())
     places = []
     for watch in (sys.setprofile, sys.settrace):
         nobody: Any = "".format  # takes whatever it is told, and is told nothing: no function of Python begins here
@@ -89,7 +91,50 @@ _of_interpreter = ()
 if hasattr(sys, "monitoring"):  # it is told of our own thread, too
     _of_interpreter = again(map, sys.monitoring.get_tool, _TOOL_IDS)
 
+
+def _find_depth() -> tuple[int, bool] | None:
+    """(where a thread's state counts calls one in the other, whether it counts those that are left); or None.
+
+    Found by calling: what counts has gone up or down by as many.
+    """
+    memory = (ctypes.c_char * _SCANNED_BYTES).from_address(_thread_state())
+    counted = {depth: _read_below(depth, memory) for depth in (0, 1, 7)}
+    for at in range(0, _SCANNED_BYTES, 4):
+        here, one, seven = (int.from_bytes(raw[at : at + 4], sys.byteorder) for raw in counted.values())
+        if one - here in (1, -1) and seven - here == 7 * (one - here):
+            return at, one < here
+    return None
+
+
+def _read_below(depth: int, memory: Any) -> bytes:
+    return _read_below(depth - 1, memory) if depth else memory.raw
+
+
+def _left_in(states: Iterable[Any]) -> Any:
+    """How many more calls a thread may begin before RecursionError, by the address of its state; each one number."""
+    if _depth is None:
+        return again(repeat, sys.maxsize, 1)
+    at, counts_down = _depth
+    counters = again(map, ctypes.c_int.from_address, again(map, add, states, repeat(at)))
+    counted = again(map, attrgetter("value"), counters)
+    return counted if counts_down else again(map, sub, again(map, _call, (sys.getrecursionlimit,)), counted)
+
+
+_depth = _find_depth()
+_main_state = [_thread_state()]
+_has_room = again(map, ge, _left_in(again(map, _call, (_thread_state,))), repeat(LEAST_CALLS))
+
+# Whether the main thread is near the limit of Python, as it is now: what it is asked to do would raise there.
+main_is_deep = partial(any, again(map, not_, again(map, ge, _left_in(_main_state), repeat(LEAST_CALLS))))
+
+
+def this_is_the_main_thread() -> None:
+    """In a forked child: it may have been another's."""
+    _main_state[:] = [_thread_state()]
+
+
 _nobody = again(map, is_, again(chain, _of_threads, _of_interpreter), repeat(None))
+_is_open = again(chain, _nobody, _has_room)
 _own = again(map, _call, (sys.gettrace, sys.getprofile))
 _nobody_here = again(map, is_, again(chain, _own, _of_interpreter), repeat(None))  # looks at the thread that asks
 _never = object()  # what no function returns
@@ -104,7 +149,7 @@ def _calls(functions: Iterable[Function]) -> Any:
 
 
 def _ways(function: Function, first: Iterable[Function], otherwise: Iterable[Function]) -> Any:
-    opened = again(map, all, (again(chain, _nobody, again(map, _call, (function,))),))
+    opened = again(map, all, (again(chain, _is_open, again(map, _call, (function,))),))
     return again(chain, _calls(first), opened, _calls(otherwise))
 
 
@@ -135,7 +180,7 @@ def _hook(way_in: object) -> Callable[..., Any]:
 
 def answering(function: Function, value: object) -> object:
     """What stands for an attribute of a class, and is ``value``; who asks for it comes this way in first."""
-    opened = again(map, all, (again(chain, _nobody, again(map, _call, (function,))),))
+    opened = again(map, all, (again(chain, _is_open, again(map, _call, (function,))),))
     nothing = again(filter, None, again(map, is_, opened, repeat(_never)))
     get = _following(again(chain, nothing, (value,)), 4)
     return type("Answer", (), {"__slots__": (), "__get__": get})()
@@ -143,7 +188,7 @@ def answering(function: Function, value: object) -> object:
 
 def asking(function: Function) -> Callable[..., Any]:
     """The same, which returns what ``function()`` does, or None while somebody watches."""
-    opened = again(map, _call, again(compress, (function,), again(map, all, (_nobody,))))
+    opened = again(map, _call, again(compress, (function,), again(map, all, (_is_open,))))
     return _following(again(chain, opened, (None,)), 4)
 
 

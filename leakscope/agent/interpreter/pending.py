@@ -63,7 +63,7 @@ class PendingCall:
             return True
         asked.append(monotonic())
         # Threads change places at calls: nothing is called between this look and the call that follows from it.
-        if _running or self.ask_unseen():
+        if _running or doors.main_is_deep() or self.ask_unseen():
             asked.clear()
             return False
         return True

@@ -18,9 +18,9 @@ from _collections import deque
 from _functools import _lru_cache_wrapper
 from _operator import attrgetter, getitem, gt
 from gc import get_referents
-from itertools import compress, filterfalse, islice, repeat
+from itertools import compress, islice, repeat
 
-from .names import HEAPTYPE, flags_of, mro_of, namespace_of, text_of
+from .names import HEAPTYPE, flags_of, is_a, mro_of, namespace_of, text_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -282,19 +282,33 @@ def _local_names(code: CodeType) -> tuple[str, ...]:
 # ---- generators and coroutines
 
 _WAITING_FOR = {
-    id(kind): (attrgetter(running), attrgetter(awaited))
-    for kind, running, awaited in (
-        (types.GeneratorType, "gi_running", "gi_yieldfrom"),
-        (types.CoroutineType, "cr_running", "cr_await"),
-        (types.AsyncGeneratorType, "ag_running", "ag_await"),
-    )
+    id(types.GeneratorType): attrgetter("gi_yieldfrom"),
+    id(types.CoroutineType): attrgetter("cr_await"),
+    id(types.AsyncGeneratorType): attrgetter("ag_await"),
 }
+_YIELD_FROM, _RESUME, _AFTER_YIELD_FROM = 72, 151, 2  # up to Python 3.10; since 3.11, and there the least operand
 
 
-def awaited_by(obj: Any) -> Any:
-    """What a generator, coroutine or asynchronous generator waits for; None while it runs.
+def awaited_by(obj: Any, frame: FrameType) -> Any:
+    """What a generator, coroutine or asynchronous generator with this frame waits for; None while it runs.
 
-    Python 3.11 and 3.12 look for it on the stack of the frame, where nothing is while it runs: that ends the process.
+    Up to 3.12 Python looks for it on the stack of the frame, where nothing may be: that ends the process. So it is
+    while it runs, and as an exception is thrown into it: finalizers run once its stack has been taken down, and up to
+    3.11 nothing tells that it is not waiting. The collector knows how far the stack goes, and comes to its top last.
     """
-    is_running, awaited = _WAITING_FOR[id(type(obj))]
-    return next(map(awaited, filterfalse(is_running, (obj,))), None)
+    if sys.version_info >= (3, 13):  # it has a state of its own while it waits
+        return _WAITING_FOR[id(type(obj))](obj)
+    if not _is_at_yield_from(frame):
+        return None
+    found = get_referents(frame if sys.version_info < (3, 11) else obj)
+    while found and (found[-1] is None or is_a(type(found[-1]), BaseException)):
+        found.pop()  # since 3.11 what is being handled comes after the stack
+    # Were there no stack and no variable, the last would be a namespace; no dict can be waited for.
+    return found[-1] if found and type(found[-1]) is not dict else None
+
+
+def _is_at_yield_from(frame: FrameType) -> bool:
+    code, at = frame.f_code.co_code, frame.f_lasti + 2
+    if sys.version_info < (3, 11):
+        return code[at : at + 1] == bytes((_YIELD_FROM,))
+    return code[at : at + 1] == bytes((_RESUME,)) and code[at + 1] >= _AFTER_YIELD_FROM

@@ -320,9 +320,10 @@ def open_suspended(attribute: str) -> Opener:
 
     def open_suspended(walk: Walk, obj: Any, node: Node, weight: float) -> None:
         frame = getattr(obj, attribute)  # C member of an exact type
-        if frame is not None:
-            open_frame(walk, frame, node, weight)
-        awaited = reading.awaited_by(obj)
+        if frame is None:
+            return
+        open_frame(walk, frame, node, weight)
+        awaited = reading.awaited_by(obj, frame)
         if awaited is not None:
             walk.push(awaited, node, " await ", REFERENCE, weight)
 
