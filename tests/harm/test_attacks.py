@@ -100,10 +100,10 @@ TRACERS = [
     Attack("profile", ("-m", "profile", "locals_kept.py"), ALWAYS, tidy=table_of_functions),
     Attack("cprofile", ("-m", "cProfile", "locals_kept.py"), ALWAYS, tidy=table_of_functions, **OF_ALL_THREADS),
     Attack("trace-count", ("-m", "trace", "--count", "-C", "counts", "locals_kept.py"), ALWAYS),
-    of("setprofile", "setprofile_line", traced=ALWAYS),
-    of("settrace", "settrace_line", traced=ALWAYS),
-    of("settrace-files", "settrace_files", "settrace", traced=ALWAYS),
-    of("setprofile-files", "settrace_files", "setprofile", traced=ALWAYS),
+    of("setprofile", "watched", "setprofile", "nothing", traced=ALWAYS),
+    of("settrace", "watched", "settrace", "calls", traced=ALWAYS),
+    of("settrace-files", "watched", "settrace", "files", traced=ALWAYS),
+    of("setprofile-files", "watched", "setprofile", "files", traced=ALWAYS),
     of("settrace-of-a-thread", "of_a_thread", "settrace", traced=AT_TIMES),
     of("setprofile-of-a-thread", "of_a_thread", "setprofile", traced=AT_TIMES),
     of("monitoring-profiler", "monitoring", "2", traced=AT_TIMES, since=(3, 12), **OF_ALL_THREADS),
@@ -148,9 +148,9 @@ HALF_MADE = [
     of("sub-interpreters-legacy", "sub_interpreters", "legacy", needs=SUB_INTERPRETERS),
 ]
 GREEN_THREADS_AND_CLOCKS = [
-    of("gevent-waits", "gevent_forks", "wait", needs=("gevent",), limit_s=15.0),
-    of("gevent-joins", "gevent_forks", "join", needs=("gevent",), limit_s=15.0),
-    of("eventlet-forks", "eventlet_forks", needs=("eventlet",), limit_s=15.0),
+    of("gevent-waits", "green_forks", "gevent", "wait", needs=("gevent",), limit_s=15.0),
+    of("gevent-joins", "green_forks", "gevent", "join", needs=("gevent",), limit_s=15.0),
+    of("eventlet-forks", "green_forks", "eventlet", "wait", needs=("eventlet",), limit_s=15.0),
     of("freezegun", "frozen_clock", needs=("freezegun",)),
 ]
 WHAT_IT_SEES_OF_ITSELF = [
@@ -171,7 +171,7 @@ SIGNALS_AND_THREADS = [
     of("signal-looks", "signal_looks", known=BENEATH),
     of("faults-later", "faults_later", known=LISTED),
     of("switches-often", "switches", "1e-6"),
-    of("switches-rarely", "switches", "0.1"),
+    of("switches-rarely", "switches", "0.1", must_look=False),
     of("slow-callbacks", "slow_callbacks"),
     of("errors", "errors"),
     of("ends-in-order", "ends_in_order", ends="status 5"),

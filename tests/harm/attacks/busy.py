@@ -26,3 +26,16 @@ def spin():
     for number in rounds():
         total += number & 1
     return total > 0
+
+
+def adds_up():
+    """The same with local variables: whether they keep their values."""
+    right = True
+    for number in rounds():
+        right = right and _sum(number, 1, 2) == number + 3
+    return right
+
+
+def _sum(a, b, c):
+    d = a + b + c
+    return d

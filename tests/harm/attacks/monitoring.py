@@ -3,22 +3,10 @@
 import os
 import sys
 
-from busy import rounds
+from busy import adds_up
 
 files = set()
 E = sys.monitoring.events
-
-
-def small(a, b, c):
-    d = a + b + c
-    return d
-
-
-def main():
-    right = True
-    for number in rounds():
-        right = right and small(number, 1, 2) == number + 3
-    return right
 
 
 def see(code, *_):
@@ -32,7 +20,7 @@ for name in ("PY_START", "PY_RETURN", "LINE", "CALL", "RAISE"):
     wanted |= getattr(E, name)
     sys.monitoring.register_callback(tool, getattr(E, name), see)
 sys.monitoring.set_events(tool, wanted)
-right = main()
+right = adds_up()
 sys.monitoring.set_events(tool, 0)
 sys.monitoring.free_tool_id(tool)
 print(right, sorted(map(os.path.basename, files)))
