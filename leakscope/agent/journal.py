@@ -19,14 +19,13 @@ import os
 import stat
 import struct
 import zlib
-from _functools import partial
 
 from . import plain_json
 from .masking import Masker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Generator, Sequence
     from typing import Any
 
 HEADER = struct.Struct("<II")
@@ -193,6 +192,7 @@ class Journal:
         self._stem = stem
         self._masker = Masker() if masker is None else masker
         self._segment = 0
+        self._path = ""
         self._fd = -1
         self._file: tuple[int, int] | None = None  # what the descriptor stood for when it was opened
         self._size = 0
@@ -211,14 +211,11 @@ class Journal:
             if cleaned:
                 self._write(encode_block(table, cleaned))
 
-    def writing(self, table: str, rows: Sequence[dict[str, Any]]) -> Callable[[], int]:
-        """A callable, no function of Python, that writes these rows later, which hold nothing to be masked.
-
-        **Errors** OSError.
-        """
+    def to_append(self, table: str, rows: Sequence[dict[str, Any]]) -> tuple[str, bytes]:
+        """(file, bytes) for who shall append these rows later, which hold nothing to be masked. **Errors** OSError."""
         if not self._is_open():
             self._next_segment()
-        return partial(os.write, self._fd, encode_block(table, rows))
+        return self._path, encode_block(table, rows)
 
     def sync(self) -> None:
         """Make written frames survive a panic or power loss (4 ms or more): SIGKILL never needs it."""
@@ -276,8 +273,9 @@ class Journal:
         descriptor = None
         while descriptor is None:
             self._segment += 1
+            self._path = os.path.join(self._folder, f"{self._stem}-{self._segment:06d}.jnl")
             try:
-                descriptor = create(os.path.join(self._folder, f"{self._stem}-{self._segment:06d}.jnl"))
+                descriptor = create(self._path)
             except FileExistsError:
                 pass  # of the program that this process was before it called exec
         self._fd = high(descriptor)

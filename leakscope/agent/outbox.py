@@ -9,7 +9,7 @@ from _thread import allocate_lock
 from time import clock_gettime_ns, time_ns
 
 from . import journal, masking
-from .interpreter import names
+from .interpreter import doors, names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class Outbox:
             process = dict(stamps(), pid=self.pid, start_ticks=self.start_ticks)
             notes = [(LOADED, _version(self.pid))] if not self._journal.written_bytes else []
             rows = [dict(process, note=note, text=text) for note, text in [*notes, WATCHED]]
-            self.parting.append(self._journal.writing("agent_notes", rows))
+            self.parting.append(doors.appending(*self._journal.to_append("agent_notes", rows)))
 
     def _add_sources(self) -> None:
         for name, module in list(sys.modules.items()):

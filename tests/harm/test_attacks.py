@@ -183,6 +183,7 @@ PROCESSES_AND_LIMITS = [
     of("becomes-daemon", "becomes_daemon"),
     of("closes-all", "closes_all"),
     of("closes-all-traced", "closes_all", "traced", traced=AT_TIMES),
+    of("closes-all-monitored", "closes_all", "monitored", traced=AT_TIMES, since=(3, 12)),
     of("streams-closed", "streams_closed"),
     of("limit-of-files", "limits", "files", must_look=False),
     of("limit-of-size", "limits", "size", must_look=False),

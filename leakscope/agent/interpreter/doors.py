@@ -29,6 +29,7 @@ _TOOL_IDS = range(6)  # of sys.monitoring
 _SCANNED_BYTES = 256  # of a thread's state: who traces it is said before that in every CPython from 3.8 to 3.14
 LEAST_CALLS = 100  # one in the other that are left until Python's limit: an inventory takes some 60
 _call = methodcaller("__call__")
+_libc = ctypes.PyDLL(None)  # whose functions keep other threads waiting
 _thread_state = ctypes.pythonapi.PyThreadState_Get
 _thread_state.restype = ctypes.c_void_p
 
@@ -299,6 +300,23 @@ def call_each(functions: Iterable[Function]) -> Function:
 def put(function: Function, own: list[Any]) -> Function:
     """A callable that puts what ``function()`` returns into a list of ours."""
     return partial(any, again(map, own.append, again(map, _call, (function,))))
+
+
+def appending(path: str, data: bytes) -> Function:
+    """A callable that appends to a file that is there; where it is not any more, nothing. It raises nothing.
+
+    The file is opened anew: a descriptor may by then stand for a file of the job's. No other thread gets its turn in
+    between, and opens something meanwhile.
+    """
+    opened: list[int] = []
+    flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    steps = (
+        put(partial(_libc.open, os.fsencode(path), flags), opened),
+        with_first(_libc.write, opened, [data], [ctypes.c_size_t(len(data))]),
+        with_first(_libc.close, opened),
+        opened.clear,
+    )
+    return partial(any, _calls(steps))
 
 
 def with_first(function: Callable[..., Any], *arguments: list[Any]) -> Function:
