@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import atexit
-import ctypes
 import os
 import sys
 from time import monotonic
 
 from . import config
 from .interpreter import doors, names
-from .interpreter.thread import AT_EXIT, AT_FORK, Thread
+from .interpreter.thread import AT_EXIT, AT_FORK, Thread, load_unwinder
 from .life import experiments, fatal_signals, hooks, last_words, phases, sentinels
 from .native import allocators, growth_stacks, memory, native_window, tracked_segments
 from .outbox import WATCHED, Outbox
@@ -99,7 +98,7 @@ class Agent:
             doors.call_last_after_forks(self._thread.restart.ask_unseen)
         atexit.register(doors.door(self._at_exit, self._thread.end_unseen(AT_EXIT)))
         outbox.prepare_to_part()
-        _load_unwinder()
+        load_unwinder()
         self._begin_thread()
 
     def _callbacks(self) -> dict[str, Any]:
@@ -234,8 +233,8 @@ class Agent:
         try:
             outbox.abandon()
             taker.abandon()
-            doors.this_is_the_main_thread()
             self._thread.restart.forget()
+            doors.this_is_the_main_thread()
             self._stacks = growth_stacks.GrowthStacks()  # what grew before is the parent's
             self._schedule.begin()
             outbox.forked()
@@ -294,15 +293,3 @@ class Agent:
         # Python's end would stop it by pthread_exit, which aborts the process if there is no memory for libgcc.
         self._thread.end(self.taker.is_taking)
         return True
-
-
-def _load_unwinder() -> None:
-    """What glibc loads as a thread ends by pthread_exit, or it aborts the process.
-
-    By then there may be no memory for it, or another root. In Python 3.8 every thread ends so, later those that run as
-    the interpreter ends.
-    """
-    try:
-        ctypes.CDLL("libgcc_s.so.1")
-    except OSError:
-        pass  # another libc, which needs none

@@ -108,13 +108,10 @@ def _find_depth() -> tuple[int, bool] | None:
 
 
 def _read_below(depth: int, memory: Any) -> bytes:
-    if depth:
-        return _read_below(depth - 1, memory)
-    raw: bytes = memory.raw
-    return raw
+    return _read_below(depth - 1, memory) if depth else memory.raw
 
 
-def _left_in(states: Any) -> Any:
+def _left_in(states: Iterable[Any]) -> Any:
     """How many more calls a thread may begin before RecursionError, by the address of its state; each one number."""
     if _depth is None:
         return again(repeat, sys.maxsize, 1)
@@ -311,7 +308,7 @@ def appending(path: str, data: bytes) -> Function:
     The file is opened anew: a descriptor may by then stand for a file of the job's. No other thread gets its turn in
     between, and opens something meanwhile.
     """
-    opened: list[Any] = []
+    opened: list[int] = []
     flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     steps = (
         put(partial(_libc.open, os.fsencode(path), flags), opened),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _signal
+import ctypes
 import os
 from _functools import partial
 from _operator import methodcaller
@@ -132,6 +133,18 @@ class Thread:
         give_up = monotonic() + (END_S if is_busy else 0.1)
         while os.path.exists(path) and monotonic() < give_up:
             sleep(0.0001)
+
+
+def load_unwinder() -> None:
+    """What glibc loads as a thread ends by pthread_exit, or it aborts the process.
+
+    By then there may be no memory for it, or another root. In Python 3.8 every thread ends so, later those that run as
+    the interpreter ends.
+    """
+    try:
+        ctypes.CDLL("libgcc_s.so.1")
+    except OSError:
+        pass  # another libc, which needs none
 
 
 def _number_of(counter: count[int]) -> int:
