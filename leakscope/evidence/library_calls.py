@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..facts.code.adding import CALLS, Line
 from ..facts.code.foreign_calls import GIVES_BACK
-from ..facts.code.index import Index, Scope, Source, index_of, last_name
-from ..facts.code.loops import CallLoops, Loop, Way
-from ..facts.code.package_objects import PackageObjects
+from ..facts.code.index import Index, Loop, Scope, Source, index_of, last_name
+from ..facts.code.loops import Way
+from ..facts.code.package_calls import package_calls
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import TreeGrowth
 from ..facts.where.stacks import STANDARD_LIBRARY, growth_stacks, package_of, places_of
@@ -168,10 +168,9 @@ def _bytes(growths: Sequence[Growth]) -> float:
 
 def _repeated(index: Index, package: str) -> Iterator[_Call]:
     """One for each line, in the order of the sources. What only gives memory back is none."""
-    loops = CallLoops(index)
     found: dict[tuple[str, int], _Call] = {}
-    for node, scope in PackageObjects(index, package).calls():
-        ways = tuple(way for way in loops.ways(node, scope) if way.depth > 0)
+    for site, node, scope in package_calls(index, package):
+        ways = tuple(way for way in index.loops.ways(site, scope) if way.depth > 0)
         if not ways or GIVES_BACK.search(last_name(node.func)):
             continue
         place = (scope.source.file, node.lineno)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from .adding import ADDS, CREATES, Line
 from .index import Index, Scope, Source, index_of, last_name, pairs
-from .names import adds
+from .points_to import adds
 
 _ROUNDS = 3  # how many names it may go through
 

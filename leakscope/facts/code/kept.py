@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from .adding import JOINERS
 from .index import Index, Scope, last_name, pairs
-from .names import ADDERS, Holder
+from .names import Holder
+from .points_to import ADDERS
 
 _NOT_KEPT = frozenset(("on", "write", "writelines", "writerow", "writestr"))
 _PUSHES = frozenset(("heappush", "insort", "insort_left", "insort_right"))  # functions: the container comes first
@@ -108,7 +109,7 @@ def _kept_in(index: Index, scope: Scope, *, with_locals: bool) -> Iterator[Holde
                     yield Holder(name, binding.source.module, binding.source.module, binding.source.file, "global")
             elif binding is not scope:
                 yield Holder(name, binding.qualname, binding.source.module, binding.source.file, "closure")
-            elif with_locals and site.in_loop and _made_before_loops(scope, name):
+            elif with_locals and site.loops and _made_before_loops(scope, name):
                 yield Holder(name, scope.qualname, source.module, source.file, "local")
 
 
@@ -166,7 +167,7 @@ def _made_before_loops(scope: Scope, name: str) -> bool:
     if name in scope.params:
         return False
     makes = [
-        site.in_loop
+        bool(site.loops)
         for site in scope.sites
         for target, _ in pairs(site.node)
         if isinstance(target, ast.Name) and target.id == name
