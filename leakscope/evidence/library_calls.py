@@ -6,13 +6,12 @@ to change or to do without; where there are several, what was seen while memory 
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..facts.code.adding import CALLS, Line
+from ..facts.code.adding import CALLS, Line, line_at
 from ..facts.code.foreign_calls import GIVES_BACK
-from ..facts.code.index import Index, Loop, Scope, Source, index_of, last_name
+from ..facts.code.index import Index, Loop, Source, index_of, last_name
 from ..facts.code.loops import Way
 from ..facts.code.package_calls import package_calls
 from ..facts.growth.processes import ProcessGrowth
@@ -177,14 +176,8 @@ def _repeated(index: Index, package: str) -> Iterator[_Call]:
         known = found.get(place)
         ways = ways if known is None else (*known.ways, *ways)
         last = max(node.end_lineno or node.lineno, known.last_line if known else 0)
-        found[place] = _Call(_line(node, scope, index), last, ways)
+        found[place] = _Call(line_at(index, scope, node, CALLS, 1.0), last, ways)
     return (found[place] for place in sorted(found))
-
-
-def _line(node: ast.Call, scope: Scope, index: Index) -> Line:
-    function = None if scope.kind == "module" else scope.qualname
-    text = index.lines[scope.source.file][node.lineno - 1].strip()
-    return Line(scope.source.file, node.lineno, function, text, CALLS, 1.0)
 
 
 def _in_the_running_loop(calls: list[_Call], growths: Sequence[Growth]) -> list[_Call]:

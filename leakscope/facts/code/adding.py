@@ -390,7 +390,7 @@ def _cache_lines(index: Index, holder: Holder) -> list[Line]:
     """The decorator that makes a function remember, or the assignment that wraps it."""
     functions = index.functions_named(holder.owner or holder.variable, holder.owner_module, holder.owner_file)
     decorators = [
-        _line(index, function, node, ADDS, 1.0)
+        line_at(index, function, node, ADDS, 1.0)
         for function in functions
         for node in getattr(function.node, "decorator_list", [])
         if _remembers(node)
@@ -418,7 +418,7 @@ def _ranked(index: Index, events: Events) -> list[Line]:
                 if event.weight <= 0:
                     continue
                 score = event.weight * _often(index, scope, site, event)
-                line = _line(index, scope, event.node, event.kind, round(score, 4))
+                line = line_at(index, scope, event.node, event.kind, round(score, 4))
                 known = best.get((line.file, line.line))
                 if known is None or known.score < line.score:
                     best[line.file, line.line] = line
@@ -452,7 +452,8 @@ def _on_self(node: ast.AST, scope: Scope) -> bool:
     return scope.params[:1] == (node.id,)
 
 
-def _line(index: Index, scope: Scope, node: ast.AST, kind: str, score: float) -> Line:
+def line_at(index: Index, scope: Scope, node: ast.AST, kind: str, score: float) -> Line:
+    """The line of the sources that a node begins on."""
     number = getattr(node, "lineno", 1)
     lines = index.lines.get(scope.source.file, [])
     text = lines[number - 1].strip() if number <= len(lines) else ""

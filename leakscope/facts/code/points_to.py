@@ -14,6 +14,7 @@ import ast
 import re
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple, Union
 
 from .index import COMPREHENSIONS, Index, Scope, last_name, pairs
@@ -63,7 +64,8 @@ class Term(NamedTuple):
     path: tuple[str, ...] = ()
 
 
-class Flow(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Flow:
     """What ``term`` stands for is also at ``target``. ``site``: the statement or call in ``scope``."""
 
     term: Term
@@ -108,6 +110,18 @@ class PointsTo:
             base = self.target(node.value, scope)
             return (base[0], (INTO,)) if base is not None else None
         return None
+
+    def origins(self, node: Node) -> Iterator[Node]:
+        """The nodes whose objects are also found at this one, itself first: where an alias comes from."""
+        seen = {node: None}
+        waiting = [node]
+        while waiting:
+            at = waiting.pop()
+            yield at
+            for flow in self.into.get(key_of(at), ()):
+                if flow.target == at and not flow.term.path and flow.term.node not in seen:
+                    seen[flow.term.node] = None
+                    waiting.append(flow.term.node)
 
     def _add(self, flow: Flow) -> None:
         self.out[key_of(flow.term.node)].append(flow)
@@ -211,6 +225,7 @@ class Things:
         self._known: dict[Node, str] = {}
         self._owners: dict[str, set[str | None]] = defaultdict(set)
         self._waiting: deque[Node] = deque()
+        self.flows: dict[Flow, None] = {}  # by which they were given on, the nearest first
         self._paths: dict[Node, list[tuple[str, ...]]] = defaultdict(list)  # at a node itself there is no thing yet
         for node, path in things:
             if path:
@@ -221,7 +236,10 @@ class Things:
         while self._waiting:
             node = self._waiting.popleft()
             for flow in graph.out.get(key_of(node), ()):
-                self._learn(flow.target, self.kind_of(flow.term))
+                kind = self.kind_of(flow.term)
+                if kind is not None:
+                    self.flows[flow] = None
+                    self._learn(flow.target, kind)
 
     def kind(self, node: ast.expr | None, scope: Scope) -> str | None:
         """Whether an expression is one of the things, a container of such, or neither, as far as is known."""
@@ -259,9 +277,9 @@ class Things:
         kinds = {self._known.get(Field(owner, node.name)) for owner in same}
         return THING if THING in kinds else CONTAINER if CONTAINER in kinds else None
 
-    def _learn(self, node: Node, kind: str | None) -> None:
+    def _learn(self, node: Node, kind: str) -> None:
         """A thing stays one: what is put into it does not make it a plain container."""
-        if kind is None or self._known.get(node) in (kind, THING):
+        if self._known.get(node) in (kind, THING):
             return
         self._known[node] = kind
         if isinstance(node, Field):

@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from .adding import Line, thread_start_line
+from .adding import Line, line_at, thread_start_line
 from .index import Index, Scope, Source, index_of, last_name, lines_of
 
 _PROCESSES = ("Process", "Pool", "ProcessPoolExecutor", "fork", "DataLoader")
@@ -38,9 +38,7 @@ def calls(sources: Sequence[Source], *names: str) -> list[Call]:
             node = site.node
             if not isinstance(node, ast.Call) or last_name(node.func) not in names or _is_own(node.func, scope, index):
                 continue
-            text = lines_of(scope.source.text)[node.lineno - 1].strip()
-            function = None if scope.kind == "module" else scope.qualname
-            line = Line(scope.source.file, node.lineno, function, text, "calls", index.often(site, scope))
+            line = line_at(index, scope, node, "calls", index.often(site, scope))
             found.append(Call(line, node, tuple(_words(node)), _root(node.func)))
     return sorted(found, key=lambda call: -call.line.score)
 
