@@ -27,6 +27,7 @@ from ..evidence.native_windows import NativeStack, native_stacks
 from ..facts.accounts.ledger import growth_of
 from ..facts.code.adding import Line
 from ..facts.code.foreign_calls import handing_out
+from ..facts.code.imports import C_LOADERS, STANDARD_LIBRARY, imports_any, only_package
 from ..facts.code.index import index_of
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import TreeGrowth, no_growth, severity_of
@@ -34,7 +35,7 @@ from ..facts.heap.opaque import opaque_holders
 from ..facts.series.arithmetic import gained, level_at
 from ..facts.series.trend import FLAT, judge
 from ..facts.tables import text_of
-from ..facts.where.stacks import STANDARD_LIBRARY, GrowthLine, growth_lines, imported_package
+from ..facts.where.stacks import GrowthLine, growth_lines
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..units import MiB, format_bytes, format_count
 
@@ -257,10 +258,8 @@ def _finding(case: Case, growth: TreeGrowth, process: ProcessGrowth, look: _Look
 
 def _only_package(case: Case) -> str | None:
     """The one package that the program's own modules import, unless they call C functions themselves."""
-    lines = [line for source in case.sources for line in source.text.splitlines()]
-    if any(re.match(r"\s*(import|from)\s+(ctypes|cffi)\b", line) for line in lines):
-        return None
-    return imported_package("", lines)
+    index = index_of(case.sources, "import")
+    return None if imports_any(index, C_LOADERS) else only_package(index)
 
 
 def _evidence(case: Case, growth: TreeGrowth, process: ProcessGrowth, look: _Look) -> list[Evidence]:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..facts.code.imports import only_package
+from ..facts.code.index import index_of
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import TreeGrowth, severity_of
 from ..facts.heap.opaque import opaque_holders
 from ..facts.series.arithmetic import level_at
 from ..facts.tables import int_of, without_last
-from ..facts.where.stacks import imported_package
 from ..findings import Evidence, Finding, Subject
 from ..units import format_bytes, format_count, format_duration
 from .library_calls import calls_of
@@ -131,7 +132,7 @@ def _finding(
 ) -> Finding:
     what = type_name or "small ones: strings, numbers, bytes"
     # The only package that the program imports, and so the one that made them.
-    package = imported_package("", [line for source in case.sources for line in source.text.splitlines()])
+    package = only_package(index_of(case.sources, "import"))
     if package:
         evidence = [*evidence, Evidence(f"{package} is the only package that the program's own modules import")]
     calls = calls_of(case, growth, process, package)

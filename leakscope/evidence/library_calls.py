@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..facts.code.adding import CALLS, Line, line_at
 from ..facts.code.foreign_calls import GIVES_BACK
+from ..facts.code.imports import C_LOADERS, imported_packages, imports_any
 from ..facts.code.index import Index, Loop, Source, index_of, last_name
 from ..facts.code.loops import Way
 from ..facts.code.package_calls import package_calls
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import TreeGrowth
-from ..facts.where.stacks import STANDARD_LIBRARY, growth_stacks, package_of, places_of
+from ..facts.where.stacks import growth_stacks, places_of
 from ..findings import Evidence
 
 if TYPE_CHECKING:
     from ..facts.case import Case
 
-_LOADERS = frozenset(("ctypes", "cffi", "importlib"))
+_LOADERS = C_LOADERS | {"importlib"}
 _MOST = 3  # candidates worth telling: more are no help
 _MIN_LOOKS = 3
 _MIN_SHARE = 2 / 3  # of what was seen to grow under such calls: less does not stand out
@@ -146,12 +147,7 @@ def only_called(
 
 def _imported(index: Index) -> list[str]:
     """Packages that are no part of Python, nor the program's own modules; none where C code is loaded by hand."""
-    modules = {module for scope in index.scopes for module, _ in scope.imports.values()}
-    packages = {package_of(module) for module in modules if not module.startswith(".")}
-    if packages & _LOADERS:
-        return []
-    own = {scope.source.module.split(".")[0] for scope in index.scopes if scope.kind == "module"}
-    return sorted(packages - STANDARD_LIBRARY - own - {""})
+    return [] if imports_any(index, _LOADERS) else sorted(imported_packages(index))
 
 
 def _where_it_grew(index: Index, package: str, growths: Sequence[Growth], under: tuple[int, str] | None) -> list[_Call]:

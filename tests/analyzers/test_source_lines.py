@@ -12,6 +12,58 @@ from leakscope.facts.code.adding import Holder, Line, Source, adding_lines, find
 
 # Each snippet marks the line that has to come first with "# HERE". Holder: variable, owner, edge kind, type.
 SNIPPETS = {
+    "another list that the same function is given": (("seen", "Loader", "attribute", "seen.Seen"), """
+class Loader:
+    def __init__(self):
+        self.seen = Seen()
+        self.pending = []
+    def step(self, item):
+        self.seen.register_item(item)  # HERE
+        self.pending.append(item)
+        show(self.seen)
+        show(self.pending)
+def show(rows):
+    print(len(rows))
+"""),
+    "another list that the same function made": (("seen", "Loader", "attribute", "list"), """
+def made():
+    rows = []
+    return rows
+class Loader:
+    def __init__(self):
+        self.seen = made()
+        self.pending = made()
+    def step(self, item):
+        self.pending.append(item)
+        self.seen += [item]  # HERE
+"""),
+    "what a function returns as it was given": (("seen", "Loader", "attribute", "list"), """
+def checked(rows):
+    assert rows is not None
+    return rows
+class Loader:
+    def step(self, item):
+        checked(self.pending).append(item)
+        checked(self.seen).append_item(item)  # HERE
+"""),
+    "handed on through many functions": (("rows", "main", "local", "list"), """
+def sixth(f, x):
+    f.append(x)  # HERE
+def fifth(e, x):
+    sixth(e, x)
+def fourth(d, x):
+    fifth(d, x)
+def third(c, x):
+    fourth(c, x)
+def second(b, x):
+    third(b, x)
+def first(a, x):
+    second(a, x)
+def main():
+    rows = []
+    while True:
+        first(rows, 1)
+"""),
     "append to an attribute": (("history", "Trainer", "attribute", "list"), """
 class Trainer:
     def __init__(self):

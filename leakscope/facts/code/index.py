@@ -71,6 +71,7 @@ class Scope:
     elsewhere: dict[str, str] = field(default_factory=dict)  # name to "global" or "nonlocal"
     defs: dict[str, Scope] = field(default_factory=dict)
     imports: dict[str, tuple[str, str]] = field(default_factory=dict)  # name to module and name in it ("": the module)
+    imported: list[tuple[str, str]] = field(default_factory=list)  # name and full path: google, google.protobuf.any_pb2
     types: dict[str, ast.expr] = field(default_factory=dict)  # name to what it was first made by, or its annotation
     sites: list[Site] = field(default_factory=list)
 
@@ -103,6 +104,15 @@ class Scope:
         while scope is not None and scope.kind != "class":
             scope = scope.parent
         return scope
+
+    @property
+    def around(self) -> Iterator[Scope]:
+        """The functions around it, whose variables outlive a call of it."""
+        scope = self.parent
+        while scope is not None:
+            if scope.kind == "function":
+                yield scope
+            scope = scope.parent
 
     def binding(self, name: str) -> Scope:
         """The scope whose variable this name is here; the module where nothing binds it."""
@@ -471,10 +481,13 @@ def _note_names(node: ast.AST, scope: Scope) -> None:
             name = alias.asname or alias.name.split(".", 1)[0]
             scope.bound.add(name)
             scope.imports[name] = (alias.name if alias.asname else name, "")
+            scope.imported.append((name, alias.name))
     elif isinstance(node, ast.ImportFrom):
         for alias in node.names:
             scope.bound.add(alias.asname or alias.name)
             scope.imports[alias.asname or alias.name] = ("." * node.level + (node.module or ""), alias.name)
+            if node.level == 0 and node.module:
+                scope.imported.append((alias.asname or alias.name, f"{node.module}.{alias.name}"))
 
 
 def parse(text: str, tries: int = 8) -> ast.Module | None:
