@@ -102,14 +102,12 @@ class PointsTo:
 
     def target(self, node: ast.expr, scope: Scope) -> tuple[Node, tuple[str, ...]] | None:
         """The node that is assigned to, and the steps to the member of it that is."""
+        steps: tuple[str, ...] = ()
+        while isinstance(node, ast.Subscript):
+            node, steps = node.value, (INTO,)
         if isinstance(node, ast.Name):
-            return Variable(*self.index.resolve(node.id, scope)), ()
-        if isinstance(node, ast.Attribute):
-            return self._attribute(node, scope), ()
-        if isinstance(node, ast.Subscript):
-            base = self.target(node.value, scope)
-            return (base[0], (INTO,)) if base is not None else None
-        return None
+            return Variable(*self.index.resolve(node.id, scope)), steps
+        return (self._attribute(node, scope), steps) if isinstance(node, ast.Attribute) else None
 
     def origins(self, node: Node) -> Iterator[Node]:
         """The nodes whose objects are also found at this one, itself first: where an alias comes from."""
