@@ -9,6 +9,11 @@ from pathlib import Path
 import pytest
 
 from leakscope.facts.code.adding import Holder, Line, Source, adding_lines, find_calls, thread_start_line
+from leakscope.facts.code.foreign_calls import handing_out
+from leakscope.facts.code.index import Index
+from leakscope.facts.code.keeping import kept_as
+from leakscope.facts.code.kept import kept_by
+from leakscope.facts.code.package_calls import package_calls
 
 # One style of program each. Its first line says what holds the memory, "# HERE" marks the line that has to come first.
 STYLES = sorted((Path(__file__).parents[1] / "code" / "adding").glob("*.py"), key=lambda path: path.name)
@@ -97,6 +102,10 @@ def test_a_name_that_is_nowhere_gives_nothing() -> None:
         "rows: int\nfor rows[0], *rows in rows: del rows\nrows()()\n",
         "class A(A): rows = property(lambda self: self.rows)\n",
         "from rows import *\nimport a.b as rows\nrows.c.d[0].e.add(1)\n",
+        "def A():\n    rows" + "[0]" * 900 + " = 1",
+        "for x in " + "f(" * 90 + "rows" + ")" * 90 + ": x = rows = x; rows.add(x)",
+        "def f(x): return f(x)\nrows = f(f(rows)); rows.append(rows); f(*rows, **rows)\n",
+        "class A:\n    def add(self): super().add(self); self.rows = self.rows.rows = self\nA.add(A)(A())\n",
     ],
 )
 def test_odd_source_never_raises(text: str) -> None:
@@ -104,6 +113,12 @@ def test_odd_source_never_raises(text: str) -> None:
         adding_lines([_source(text)], Holder("rows", "A", "__main__", "/home/me/service.py", kind, "list"))
     thread_start_line([_source(text)], "rows")
     find_calls([_source(text)], "gc.disable")
+    handing_out([_source(text + "\nlib = CDLL(rows)\n")])
+    index = Index([_source(text)])
+    list(package_calls(index, "a"))
+    kept_by(index, dict.fromkeys(index.scopes, 1.0))
+    for number in range(1, 9):
+        kept_as([_source(text)], Line("/home/me/service.py", number, None, "", "calls", 1.0))
 
 
 def test_what_parses_is_used_where_the_rest_does_not() -> None:

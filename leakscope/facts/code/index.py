@@ -89,7 +89,7 @@ class Scope:
 
     @property
     def is_beginning(self) -> bool:
-        """A program's beginning: ``main()``, or what ``@app.command()`` is on. It runs once, whoever calls it."""
+        """A program's beginning: ``main()``, or what ``@app.command()`` is on. Where nobody calls it, it runs once."""
         return not _BEGINNINGS.isdisjoint((self.name, *self.decorators))
 
     @property
