@@ -92,7 +92,7 @@ class Scope:
         """A program's beginning: ``main()``, or what ``@app.command()`` is on. Where nobody calls it, it runs once."""
         return not _BEGINNINGS.isdisjoint((self.name, *self.decorators))
 
-    @property
+    @cached_property
     def decorators(self) -> list[str]:
         nodes = getattr(self.node, "decorator_list", [])
         return [last_name(n.func if isinstance(n, ast.Call) else n) for n in nodes]
@@ -185,7 +185,9 @@ class Index:
         self._related = {name: self._ancestors(name) for name in self.classes}
         self._callees: dict[int, list[Scope]] = {}  # by the node of what is called
         self.callers: dict[Scope, list[tuple[Scope, Site]]] = defaultdict(list)
+        self._given: dict[tuple[Scope, str], str | None] | None = None  # class by function and parameter
         self._repeated = self._find_repeated()
+        self._given = {}
 
     @cached_property
     def points_to(self) -> PointsTo:
@@ -242,7 +244,9 @@ class Index:
             defined = binding.defs.get(name)
             if defined is not None and defined.kind == "class":
                 return name
-            return self.class_of(binding.types.get(name), binding, depth - 1)
+            if name in binding.types:
+                return self.class_of(binding.types[name], binding, depth - 1)
+            return self._class_given(binding, name, depth) if name in binding.params else None
         if isinstance(node, ast.Attribute):
             owner = self.class_of(node.value, scope, depth - 1)
             if node.attr == "__class__":
@@ -351,6 +355,22 @@ class Index:
             if owner is not None and self.related(owner, name):
                 return self.class_of(made_by, scope, depth - 1)
         return None
+
+    def _class_given(self, function: Scope, parameter: str, depth: int) -> str | None:
+        """The class of what all calls give for a parameter, where they agree."""
+        if self._given is None:  # who calls it is not known yet
+            return None
+        key = (function, parameter)
+        if key not in self._given:
+            self._given[key] = None  # for functions that call themselves
+            given = (self._class_at(site.node, scope, *key, depth) for scope, site in self.callers.get(function, ()))
+            first = next(given, None)
+            self._given[key] = first if first is not None and all(other == first for other in given) else None
+        return self._given[key]
+
+    def _class_at(self, call: ast.AST, scope: Scope, function: Scope, parameter: str, depth: int) -> str | None:
+        given = dict(self.arguments(call, function)) if isinstance(call, ast.Call) else {}
+        return self.class_of(given.get(parameter), scope, depth - 1)
 
     def _ancestors(self, name: str) -> frozenset[str]:
         seen: set[str] = set()

@@ -14,7 +14,6 @@ import ast
 import re
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import NamedTuple, Union
 
 from .index import COMPREHENSIONS, Index, Scope, last_name, pairs
@@ -64,8 +63,7 @@ class Term(NamedTuple):
     path: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
-class Flow:
+class Flow(NamedTuple):
     """What ``term`` stands for is also at ``target``. ``site``: the statement or call in ``scope``."""
 
     term: Term
