@@ -25,10 +25,11 @@ from ..evidence.frozen_garbage import Frozen, frozen_in
 from ..evidence.library_calls import LibraryCalls, calls_of
 from ..evidence.native_caches import Cache, arrow_pool_bytes, known_cache
 from ..evidence.native_windows import NativeStack, native_stacks
-from ..evidence.sentences import at_line, curve, grew_at, only_package
+from ..evidence.sentences import at_line, curve, grew_at, imports_only
 from ..facts.accounts.ledger import growth_of
 from ..facts.code.adding import Line
 from ..facts.code.foreign_calls import handing_out
+from ..facts.code.imports import C_LOADERS, STANDARD_LIBRARY, imports_any, only_package
 from ..facts.code.index import index_of
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import TreeGrowth, no_growth
@@ -37,7 +38,7 @@ from ..facts.processes.table import series
 from ..facts.series.arithmetic import gained, level_at
 from ..facts.series.trend import FLAT, judge
 from ..facts.tables import text_of
-from ..facts.where.stacks import STANDARD_LIBRARY, GrowthLine, growth_lines, imported_package
+from ..facts.where.stacks import GrowthLine, growth_lines
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH
 from ..units import MiB, format_bytes, format_count
@@ -249,10 +250,8 @@ def _finding(case: Case, process: ProcessGrowth, look: _Look) -> Finding:
 
 def _only_package(case: Case) -> str | None:
     """The one package that the program's own modules import, unless they call C functions themselves."""
-    lines = [line for source in case.sources for line in source.text.splitlines()]
-    if any(re.match(r"\s*(import|from)\s+(ctypes|cffi)\b", line) for line in lines):
-        return None
-    return imported_package("", lines)
+    index = index_of(case.sources, "import")
+    return None if imports_any(index, C_LOADERS) else only_package(index)
 
 
 def _evidence(case: Case, process: ProcessGrowth, look: _Look) -> list[Evidence]:
@@ -272,7 +271,7 @@ def _evidence(case: Case, process: ProcessGrowth, look: _Look) -> list[Evidence]
     if look.call is not None:
         evidence.append(at_line(look.call, "is the one place where the program itself has C hand out memory"))
     if not look.lines and look.package is not None:
-        evidence.append(only_package(look.package))
+        evidence.append(imports_only(look.package))
     evidence += look.library_calls.evidence()
     if look.cache is not None:
         evidence.append(look.cache.evidence)

@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..facts.code.imports import only_package
+from ..facts.code.index import index_of
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import TreeGrowth
 from ..facts.heap.opaque import opaque_holders
 from ..facts.series.arithmetic import level_at
 from ..facts.tables import int_of, without_last
-from ..facts.where.stacks import imported_package
 from ..findings import Evidence, Finding
 from ..units import format_bytes, format_count, format_duration
 from .library_calls import calls_of
-from .sentences import only_package
+from .sentences import imports_only
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -130,9 +131,9 @@ def _finding(
 ) -> Finding:
     what = type_name or "small ones: strings, numbers, bytes"
     # The only package that the program imports, and so the one that made them.
-    package = imported_package("", [line for source in case.sources for line in source.text.splitlines()])
+    package = only_package(index_of(case.sources, "import"))
     if package:
-        evidence = [*evidence, only_package(package)]
+        evidence = [*evidence, imports_only(package)]
     calls = calls_of(case, process, package)
     evidence = [*evidence, *calls.evidence()]
     package = calls.package

@@ -6,23 +6,23 @@ to change or to do without; where there are several, what was seen while memory 
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..facts.code.adding import CALLS, Line
+from ..facts.code.adding import CALLS, Line, line_at
 from ..facts.code.foreign_calls import GIVES_BACK
-from ..facts.code.index import Index, Scope, Source, index_of, last_name
-from ..facts.code.loops import CallLoops, Loop, Way
-from ..facts.code.package_objects import PackageObjects
+from ..facts.code.imports import C_LOADERS, imported_packages, imports_any
+from ..facts.code.index import Index, Loop, Source, index_of, last_name
+from ..facts.code.loops import Way
+from ..facts.code.package_calls import package_calls
 from ..facts.growth.processes import ProcessGrowth
-from ..facts.where.stacks import STANDARD_LIBRARY, growth_stacks, package_of, places_of
+from ..facts.where.stacks import growth_stacks, places_of
 from ..findings import Evidence
 
 if TYPE_CHECKING:
     from ..facts.case import Case
 
-_LOADERS = frozenset(("ctypes", "cffi", "importlib"))
+_LOADERS = C_LOADERS | {"importlib"}
 _MOST = 3  # candidates worth telling: more are no help
 _MIN_LOOKS = 3
 _MIN_SHARE = 2 / 3  # of what was seen to grow under such calls: less does not stand out
@@ -141,12 +141,7 @@ def only_called(
 
 def _imported(index: Index) -> list[str]:
     """Packages that are no part of Python, nor the program's own modules; none where C code is loaded by hand."""
-    modules = {module for scope in index.scopes for module, _ in scope.imports.values()}
-    packages = {package_of(module) for module in modules if not module.startswith(".")}
-    if packages & _LOADERS:
-        return []
-    own = {scope.source.module.split(".")[0] for scope in index.scopes if scope.kind == "module"}
-    return sorted(packages - STANDARD_LIBRARY - own - {""})
+    return [] if imports_any(index, _LOADERS) else sorted(imported_packages(index))
 
 
 def _where_it_grew(index: Index, package: str, growths: Sequence[Growth], under: tuple[int, str] | None) -> list[_Call]:
@@ -162,24 +157,17 @@ def _bytes(growths: Sequence[Growth]) -> float:
 
 def _repeated(index: Index, package: str) -> Iterator[_Call]:
     """One for each line, in the order of the sources. What only gives memory back is none."""
-    loops = CallLoops(index)
     found: dict[tuple[str, int], _Call] = {}
-    for node, scope in PackageObjects(index, package).calls():
-        ways = tuple(way for way in loops.ways(node, scope) if way.depth > 0)
+    for site, node, scope in package_calls(index, package):
+        ways = tuple(way for way in index.loops.ways(site, scope) if way.depth > 0)
         if not ways or GIVES_BACK.search(last_name(node.func)):
             continue
         place = (scope.source.file, node.lineno)
         known = found.get(place)
         ways = ways if known is None else (*known.ways, *ways)
         last = max(node.end_lineno or node.lineno, known.last_line if known else 0)
-        found[place] = _Call(_line(node, scope, index), last, ways)
+        found[place] = _Call(line_at(index, scope, node, CALLS, 1.0), last, ways)
     return (found[place] for place in sorted(found))
-
-
-def _line(node: ast.Call, scope: Scope, index: Index) -> Line:
-    function = None if scope.kind == "module" else scope.qualname
-    text = index.lines[scope.source.file][node.lineno - 1].strip()
-    return Line(scope.source.file, node.lineno, function, text, CALLS, 1.0)
 
 
 def _in_the_running_loop(calls: list[_Call], growths: Sequence[Growth]) -> list[_Call]:

@@ -22,7 +22,7 @@ def grew_at(line: GrowthLine, **figures: object) -> Evidence:
     return Evidence(f"{text}: {line.text}" if line.text else text, seen)
 
 
-def only_package(package: str) -> Evidence:
+def imports_only(package: str) -> Evidence:
     """Why this package is blamed and no other."""
     return Evidence(f"{package} is the only package that the program's own modules import")
 

@@ -23,6 +23,8 @@ OPENED = "import ctypes\nlibc = ctypes.CDLL(None)\nlibc.strdup.restype = ctypes.
         ),
         (OPENED + "def f(t):\n    libc.strdup(t)\n    libc.malloc(3)\n", None),
         (OPENED + "libc.strdup(b'once, at import')\n", None),
+        (OPENED + "def main():\n    libc.strdup(b'once')\nmain()\n", None),
+        (OPENED + "def call(lib, t):\n    lib.strdup(t)\nwhile True:\n    call(libc, t)\n", "lib.strdup(t)"),
         ("import torch\ndef f(t):\n    torch.ones(3)\n", None),
         (OPENED + "for (\n", None),
     ],

@@ -33,12 +33,16 @@ def kept_in(text: str, *functions: str) -> list[str]:
         ("heapq.heappush(self.rows, (key, value))", "Worker.rows"),
         ("self.rows += [value]", "Worker.rows"),
         ("SEEN.append(value)", "__main__.SEEN"),
+        ("rows = self.rows; rows.append(value)", "Worker.rows"),
+        ("remember(self.rows, value)", "Worker.rows"),
     ],
 )
 def test_containers_that_outlive_the_call_are_kept(adds, holder):
     text = f"""
     import heapq
     SEEN = []
+    def remember(rows, value):
+        rows.append(value)
     class Worker:
         def __init__(self):
             self.rows = {{}}
@@ -55,6 +59,7 @@ def test_containers_that_outlive_the_call_are_kept(adds, holder):
         ("Counter()", "self.rows['all'] = value", "pass"),
         ("Counter()", "self.rows[key] += 1", "pass"),
         ("[]", "self.rows.append(value)", "self.rows.clear()"),
+        ("[]", "self.rows.append(value)", "old = self.rows; old.clear()"),
         ("[]", "self.rows.append(value)", "self.rows = []"),
         ("[]", "self.rows.append(value)", "heapq.heappop(self.rows)"),
         ("{}", "self.rows[key] = value", "del self.rows[0]"),

@@ -68,7 +68,10 @@ def stderr(data: bytes) -> None:
 def source(data: bytes) -> None:
     """Source of a job, which may be of a newer Python, or no Python at all."""
     text = data.decode("utf-8", "replace")
-    _source_lines.find_calls([_source_index.Source("train", "train.py", text)], *text.split()[:1])
+    sources = [_source_index.Source("train", "train.py", text)]
+    for word in text.split()[:1]:
+        _source_lines.find_calls(sources, word)
+        _source_lines.adding_lines(sources, _source_lines.Holder(word))
 
 
 def amount(data: bytes) -> None:

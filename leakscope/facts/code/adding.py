@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from .index import COMPREHENSIONS, Index, Scope, Site, Source, index_of, last_name, pairs, tail
-from .names import ADDERS, Holder, Names, adds
+from .names import Holder, Names
+from .points_to import ADDERS, THING, Term, Things, adds
 
 __all__ = ["Holder", "Line", "Source", "adding_lines", "find_calls", "find_method_calls", "thread_start_line"]
 
@@ -87,7 +88,7 @@ def adding_lines(sources: Sequence[Source], holder: Holder) -> list[Line]:
             return cached
     if holder.edge_kind in ("task", "generator"):
         return _ranked(index, _calls_of_function(index, holder))
-    uses = _Uses(Names(index, holder).follow(), holder.type_name)
+    uses = _Uses(Names(index, holder), holder.type_name)
     return _ranked(index, uses.events) or _ranked(index, _calls_into(holder.owner_module))
 
 
@@ -96,24 +97,17 @@ def thread_start_line(sources: Sequence[Source], name: str) -> Line | None:
     name = name[: -len(".run")] if name.endswith(".run") else name
     target = tail(name)
     index = index_of(sources, target)
-    made = [(scope, site) for scope in index.scopes for site in scope.sites if _makes_thread(site.node, target, index)]
-    starts = Names(index)
-    for scope, _site in made:
-        for other in scope.sites:
-            for assigned, value in pairs(other.node):
-                if value is not None and any(n is s.node for n in ast.walk(value) for c, s in made if c is scope):
-                    starts.seed(assigned, scope)
-    starts.follow()
-    made_nodes = {id(site.node) for _, site in made}
+    made = {
+        site.node: None for scope in index.scopes for site in scope.sites if _makes_thread(site.node, target, index)
+    }
+    threads = Things(index.points_to, [Term(node) for node in made if isinstance(node, ast.Call)])
 
     def events(scope: Scope, site: Site) -> Iterator[_Event]:
         node = site.node
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "start":
-            direct = id(node.func.value) in made_nodes
-            weight = 1.0 if direct else starts.strength(node.func.value, scope)
-            if weight > 0:
-                yield _Event(node, CALLS, weight)
-        if id(node) in made_nodes:
+        func = node.func if isinstance(node, ast.Call) else None
+        if isinstance(func, ast.Attribute) and func.attr == "start" and threads.kind(func.value, scope) == THING:
+            yield _Event(node, CALLS, 1.0)
+        if node in made:
             yield _Event(node, CREATES, 0.3)
 
     return next(iter(_ranked(index, events)), None)
@@ -396,7 +390,7 @@ def _cache_lines(index: Index, holder: Holder) -> list[Line]:
     """The decorator that makes a function remember, or the assignment that wraps it."""
     functions = index.functions_named(holder.owner or holder.variable, holder.owner_module, holder.owner_file)
     decorators = [
-        _line(index, function, node, ADDS, 1.0)
+        line_at(index, function, node, ADDS, 1.0)
         for function in functions
         for node in getattr(function.node, "decorator_list", [])
         if _remembers(node)
@@ -424,7 +418,7 @@ def _ranked(index: Index, events: Events) -> list[Line]:
                 if event.weight <= 0:
                     continue
                 score = event.weight * _often(index, scope, site, event)
-                line = _line(index, scope, event.node, event.kind, round(score, 4))
+                line = line_at(index, scope, event.node, event.kind, round(score, 4))
                 known = best.get((line.file, line.line))
                 if known is None or known.score < line.score:
                     best[line.file, line.line] = line
@@ -433,20 +427,15 @@ def _ranked(index: Index, events: Events) -> list[Line]:
     return [line for line in found if line.score >= 0.1]
 
 
-_BEGINNINGS = frozenset(("__init__", "__post_init__", "__enter__", "__aenter__"))
+_MAKING = frozenset(("__init__", "__post_init__", "__enter__", "__aenter__"))
 
 
 def _often(index: Index, scope: Scope, site: Site, event: _Event) -> float:
-    """What is done once cannot make memory grow: a factor for how often a site may run."""
     if event.kind == CREATES:
         return 1.0
-    if scope.kind != "function":
-        return 1.0 if site.in_loop else 0.5
-    if scope.name in _BEGINNINGS and _on_self(event.node, scope):  # each new object fills its own
-        return 0.65 if site.in_loop else 0.5
-    if site.in_loop:
-        return 1.0
-    return 0.97 if scope in index.repeated else 0.7
+    if scope.name in _MAKING and _on_self(event.node, scope):  # each new object fills its own
+        return 0.65 if site.loops else 0.5
+    return index.often(site, scope)
 
 
 def _on_self(node: ast.AST, scope: Scope) -> bool:
@@ -463,7 +452,8 @@ def _on_self(node: ast.AST, scope: Scope) -> bool:
     return scope.params[:1] == (node.id,)
 
 
-def _line(index: Index, scope: Scope, node: ast.AST, kind: str, score: float) -> Line:
+def line_at(index: Index, scope: Scope, node: ast.AST, kind: str, score: float) -> Line:
+    """The line of the sources that a node begins on."""
     number = getattr(node, "lineno", 1)
     lines = index.lines.get(scope.source.file, [])
     text = lines[number - 1].strip() if number <= len(lines) else ""

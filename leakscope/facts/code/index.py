@@ -12,13 +12,18 @@ import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import NamedTuple, Optional, Union
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, NamedTuple, Optional, Union
+
+if TYPE_CHECKING:
+    from .loops import CallLoops
+    from .points_to import PointsTo
 
 _MAX_CHARS = 1_500_000  # a syntax tree takes about 100 times its text
 _LINE_END = re.compile(r"\r\n|\r|\n")  # what Python calls a line: str.splitlines() also breaks at form feeds
 _COMPREHENSION = re.compile(r"(\.<locals>)?\.<(genexpr|listcomp|setcomp|dictcomp)>.*$")
 _OF_CONTAINERS = frozenset(name for kind in (list, dict, set, str, bytes) for name in dir(kind))
+_BEGINNINGS = frozenset(("main", "command"))
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -38,11 +43,17 @@ class Source(NamedTuple):
     text: str
 
 
+class Loop(NamedTuple):
+    file: str
+    first: int
+    last: int
+
+
 class Site(NamedTuple):
-    """A node that may do something to an object, and whether a loop of its own function repeats it."""
+    """A node that may do something to an object, and the loops of its own function around it, the outermost first."""
 
     node: ast.AST
-    in_loop: bool
+    loops: tuple[Loop, ...]
 
 
 @dataclass(eq=False)
@@ -60,6 +71,7 @@ class Scope:
     elsewhere: dict[str, str] = field(default_factory=dict)  # name to "global" or "nonlocal"
     defs: dict[str, Scope] = field(default_factory=dict)
     imports: dict[str, tuple[str, str]] = field(default_factory=dict)  # name to module and name in it ("": the module)
+    imported: list[tuple[str, str]] = field(default_factory=list)  # name and full path: google, google.protobuf.any_pb2
     types: dict[str, ast.expr] = field(default_factory=dict)  # name to what it was first made by, or its annotation
     sites: list[Site] = field(default_factory=list)
 
@@ -76,6 +88,11 @@ class Scope:
         return "staticmethod" in self.decorators
 
     @property
+    def is_beginning(self) -> bool:
+        """A program's beginning: ``main()``, or what ``@app.command()`` is on. Where nobody calls it, it runs once."""
+        return not _BEGINNINGS.isdisjoint((self.name, *self.decorators))
+
+    @cached_property
     def decorators(self) -> list[str]:
         nodes = getattr(self.node, "decorator_list", [])
         return [last_name(n.func if isinstance(n, ast.Call) else n) for n in nodes]
@@ -87,6 +104,15 @@ class Scope:
         while scope is not None and scope.kind != "class":
             scope = scope.parent
         return scope
+
+    @property
+    def around(self) -> Iterator[Scope]:
+        """The functions around it, whose variables outlive a call of it."""
+        scope = self.parent
+        while scope is not None:
+            if scope.kind == "function":
+                yield scope
+            scope = scope.parent
 
     def binding(self, name: str) -> Scope:
         """The scope whose variable this name is here; the module where nothing binds it."""
@@ -157,8 +183,35 @@ class Index:
             by_kind[tail(scope.source.module) if scope.kind == "module" else scope.name].append(scope)
             self._note_types(scope)
         self._related = {name: self._ancestors(name) for name in self.classes}
-        self.callers: dict[Scope, list[tuple[Scope, ast.Call]]] = defaultdict(list)
-        self.repeated = self._repeated()
+        self._callees: dict[int, list[Scope]] = {}  # by the node of what is called
+        self.callers: dict[Scope, list[tuple[Scope, Site]]] = defaultdict(list)
+        self._given: dict[tuple[Scope, str], str | None] | None = None  # class by function and parameter
+        self._repeated = self._find_repeated()
+        self._given = {}
+
+    @cached_property
+    def points_to(self) -> PointsTo:
+        """Who is given what, built when it is first asked for."""
+        from .points_to import PointsTo
+
+        return PointsTo(self)
+
+    @cached_property
+    def loops(self) -> CallLoops:
+        """In which loops calls run."""
+        from .loops import CallLoops
+
+        return CallLoops(self)
+
+    def is_repeated(self, site: Site, scope: Scope) -> bool:
+        """It runs again and again: in a loop, or in a function that does."""
+        return bool(site.loops) or scope in self._repeated
+
+    def often(self, site: Site, scope: Scope) -> float:
+        """How often a site may run, as a factor: what is done once cannot make memory grow."""
+        if site.loops:
+            return 1.0
+        return 0.5 if scope.kind != "function" else 0.97 if scope in self._repeated else 0.7
 
     def resolve(self, name: str, scope: Scope) -> tuple[Scope, str]:
         """The scope and name a variable really is: an imported name is its module's."""
@@ -191,7 +244,9 @@ class Index:
             defined = binding.defs.get(name)
             if defined is not None and defined.kind == "class":
                 return name
-            return self.class_of(binding.types.get(name), binding, depth - 1)
+            if name in binding.types:
+                return self.class_of(binding.types[name], binding, depth - 1)
+            return self._class_given(binding, name, depth) if name in binding.params else None
         if isinstance(node, ast.Attribute):
             owner = self.class_of(node.value, scope, depth - 1)
             if node.attr == "__class__":
@@ -219,6 +274,12 @@ class Index:
 
     def callees(self, func: ast.expr, scope: Scope) -> list[Scope]:
         """Functions that a call may run; of a class its ``__init__``, or the class itself where it has none."""
+        known = self._callees.get(id(func))
+        if known is None:
+            known = self._callees[id(func)] = self._callees_of(func, scope)
+        return known
+
+    def _callees_of(self, func: ast.expr, scope: Scope) -> list[Scope]:
         if isinstance(func, ast.Name):
             binding, name = self.resolve(func.id, scope)
             found = binding.defs.get(name)
@@ -233,6 +294,12 @@ class Index:
         if owner is not None:
             return [f for f in named if f.within is not None and self.related(owner, f.within.name)]
         return named if len(named) == 1 and func.attr not in _OF_CONTAINERS else []
+
+    def own_functions(self, func: ast.expr, scope: Scope) -> list[Scope]:
+        """``callees`` that are functions; none where only the name of a method tells so."""
+        if isinstance(func, ast.Attribute) and self.class_of(func.value, scope) is None:
+            return []
+        return [function for function in self.callees(func, scope) if function.kind == "function"]
 
     def run_by_calling(self, func: ast.expr, scope: Scope) -> list[Scope]:
         """``callees``; of a partial or lambda, its function; of an object, ``__call__`` of its class or of any."""
@@ -289,6 +356,22 @@ class Index:
                 return self.class_of(made_by, scope, depth - 1)
         return None
 
+    def _class_given(self, function: Scope, parameter: str, depth: int) -> str | None:
+        """The class of what all calls give for a parameter, where they agree."""
+        if self._given is None:  # who calls it is not known yet
+            return None
+        key = (function, parameter)
+        if key not in self._given:
+            self._given[key] = None  # for functions that call themselves
+            given = (self._class_at(site.node, scope, *key, depth) for scope, site in self.callers.get(function, ()))
+            first = next(given, None)
+            self._given[key] = first if first is not None and all(other == first for other in given) else None
+        return self._given[key]
+
+    def _class_at(self, call: ast.AST, scope: Scope, function: Scope, parameter: str, depth: int) -> str | None:
+        given = dict(self.arguments(call, function)) if isinstance(call, ast.Call) else {}
+        return self.class_of(given.get(parameter), scope, depth - 1)
+
     def _ancestors(self, name: str) -> frozenset[str]:
         seen: set[str] = set()
         waiting = [name]
@@ -316,19 +399,19 @@ class Index:
                 elif isinstance(target, ast.Attribute) and last_name(target.value) == "self" and scope.within:
                     self._attribute_types[target.attr].setdefault(scope.within.name, (made_by, scope))
 
-    def _repeated(self) -> set[Scope]:
+    def _find_repeated(self) -> set[Scope]:
         """Functions that run again and again: called in a loop, by such a function, or by nobody we see (callbacks)."""
         calls: dict[Scope, list[tuple[Scope, bool]]] = defaultdict(list)
         for scope in self.scopes:
-            for node, in_loop in scope.sites:
-                if isinstance(node, ast.Call):
-                    for callee in self.callees(node.func, scope) or self.functions.get(last_name(node.func), []):
-                        if callee is not scope:  # itself, or what it overrides: super().step()
-                            calls[callee].append((scope, in_loop))
-                        self.callers[callee].append((scope, node))
-        repeated = {
-            s for s in self.scopes if s.kind == "function" and (not calls[s] or any(loop for _, loop in calls[s]))
-        }
+            for site in scope.sites:
+                func = site.node.func if isinstance(site.node, ast.Call) else None
+                for callee in (self.callees(func, scope) or self.functions.get(last_name(func), [])) if func else ():
+                    if callee is not scope:  # itself, or what it overrides: super().step()
+                        calls[callee].append((scope, bool(site.loops)))
+                    self.callers[callee].append((scope, site))
+        functions = [scope for scope in self.scopes if scope.kind == "function"]
+        called_back = {scope for scope in functions if not calls[scope] and not scope.is_beginning}
+        repeated = called_back | {scope for scope in functions if any(in_loop for _, in_loop in calls[scope])}
         waiting = list(repeated)
         called_by: dict[Scope, list[Scope]] = defaultdict(list)
         for callee, callers in calls.items():
@@ -344,23 +427,24 @@ class Index:
     def _add(self, tree: ast.Module, source: Source) -> None:
         module = Scope("module", "<module>", "<module>", source, node=tree)
         self.scopes.append(module)
-        waiting: list[tuple[ast.AST, Scope, bool]] = [(node, module, False) for node in reversed(tree.body)]
+        waiting: list[tuple[ast.AST, Scope, tuple[Loop, ...]]] = [(node, module, ()) for node in reversed(tree.body)]
         while waiting:  # no recursion: generated sources nest deeply
-            node, scope, in_loop = waiting.pop()
+            node, scope, loops = waiting.pop()
             if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
                 inner = self._define(node, scope)
                 body = node.body if isinstance(node.body, list) else [node.body]
-                waiting += [(n, inner, False) for n in reversed(body)]
-                waiting += [(n, scope, in_loop) for n in _outside(node)]
+                waiting += [(n, inner, ()) for n in reversed(body)]
+                waiting += [(n, scope, loops) for n in _outside(node)]
                 continue
             _note_names(node, scope)
             if isinstance(node, _SITES) and not (
                 isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Store)
             ):
-                scope.sites.append(Site(node, in_loop))
-            for name, child in _children(node):
-                once = name == "iter" or not isinstance(node, (*LOOPS, *COMPREHENSIONS))
-                waiting.append((child, scope, in_loop or not once))
+                scope.sites.append(Site(node, loops))
+            within = loops
+            if isinstance(node, (*LOOPS, *COMPREHENSIONS)):
+                within = (*loops, Loop(source.file, node.lineno, node.end_lineno or node.lineno))
+            waiting += [(n, scope, loops if name in ("iter", "orelse") else within) for name, n in _children(node)]
 
     def _define(self, node: Function | ast.ClassDef, scope: Scope) -> Scope:
         name = "<lambda>" if isinstance(node, ast.Lambda) else node.name
@@ -417,10 +501,13 @@ def _note_names(node: ast.AST, scope: Scope) -> None:
             name = alias.asname or alias.name.split(".", 1)[0]
             scope.bound.add(name)
             scope.imports[name] = (alias.name if alias.asname else name, "")
+            scope.imported.append((name, alias.name))
     elif isinstance(node, ast.ImportFrom):
         for alias in node.names:
             scope.bound.add(alias.asname or alias.name)
             scope.imports[alias.asname or alias.name] = ("." * node.level + (node.module or ""), alias.name)
+            if node.level == 0 and node.module:
+                scope.imported.append((alias.asname or alias.name, f"{node.module}.{alias.name}"))
 
 
 def parse(text: str, tries: int = 8) -> ast.Module | None:

@@ -1,4 +1,4 @@
-"""What the result of a call is kept as: the attribute it becomes, or the container that the same function puts it into.
+"""What the result of a call is kept as: the attribute it becomes, or the container that it is put into.
 
 Pure functions: text in, names out.
 """
@@ -9,11 +9,9 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from .adding import ADDS, CREATES, Line
-from .index import Index, Scope, Source, index_of, last_name, pairs
-from .names import adds
-
-_ROUNDS = 3  # how many names it may go through
+from .adding import ADDS, CREATES, Line, line_at
+from .index import Index, Scope, Source, index_of, pairs
+from .points_to import INTO, Field, Flow, Term, Things, adds
 
 
 class Kept(NamedTuple):
@@ -26,65 +24,48 @@ class Kept(NamedTuple):
 
 
 def kept_as(sources: Sequence[Source], made: Line) -> Kept | None:
-    """Where what is made, or started, on a line is put: a container first. None: nowhere that outlives the function."""
+    """Where what is made, or started, on a line is put: a container first. None: nowhere that outlives the function.
+
+    What its own function does with it counts first; what others do that it is given to, where only one keeps it.
+    """
     index = index_of(sources, "", made.file)
     for scope in index.scopes:
         if scope.source.file != made.file:
             continue
         calls = [s.node for s in scope.sites if isinstance(s.node, ast.Call) and s.node.lineno == made.line]
         if calls:
-            return _kept(index, scope, calls)
+            flows = Things(index.points_to, _made(index, scope, calls)).flows
+            here = [_kept(index, flow) for flow in flows if flow.scope is scope]
+            elsewhere = [_kept(index, flow) for flow in flows if flow.scope is not scope]
+            return _best(here) or (_best(elsewhere) if len({k.variable for k in elsewhere if k}) == 1 else None)
     return None
 
 
-def _kept(index: Index, scope: Scope, calls: Sequence[ast.Call]) -> Kept | None:
-    exprs: list[ast.expr] = list(calls)
-    exprs += [call.func.value for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr == "start"]
-    known = {ast.dump(expr) for expr in exprs}
-    attributes = [expr for expr in exprs if isinstance(expr, ast.Attribute)]
-    containers: list[tuple[ast.expr, ast.AST]] = []
-    for _ in range(_ROUNDS):
-        size = len(known)
-        for site in scope.sites:
-            containers += ((into, site.node) for into in _put_into(site.node, known))
-            for target, value in pairs(site.node):
-                if value is None or ast.dump(value) not in known:
-                    continue
-                if isinstance(target, ast.Subscript):
-                    containers.append((target.value, site.node))
-                elif isinstance(target, (ast.Name, ast.Attribute)):
-                    known.add(_as_read(target))
-                    attributes += [target] if isinstance(target, ast.Attribute) else []
-        if len(known) == size:
-            break
-    if containers:
-        into, node = containers[0]
-        return _built(index, scope, into, node, is_container=True)
-    return _built(index, scope, attributes[0], attributes[0], is_container=False) if attributes else None
+def _made(index: Index, scope: Scope, calls: Sequence[ast.Call]) -> Iterator[Term]:
+    for call in calls:
+        yield Term(call)
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "start":
+            for term in index.points_to.terms(call.func.value, scope):
+                yield from (Term(node) for node in index.points_to.origins(term.node) if not term.path)
 
 
-def _put_into(node: ast.AST, known: set[str]) -> Iterator[ast.expr]:
-    """``rows`` of ``rows.append(x)``."""
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not adds(node.func.attr):
-        return
-    if any(ast.dump(argument) in known for argument in node.args) and last_name(node.func.value):
-        yield node.func.value
+def _best(kept: Sequence[Kept | None]) -> Kept | None:
+    """The first container; where there is none, the first attribute."""
+    return min((k for k in kept if k is not None), key=lambda k: not k.is_container, default=None)
 
 
-def _as_read(target: ast.Name | ast.Attribute) -> str:
-    """A target as it looks where it is used."""
-    if isinstance(target, ast.Name):
-        return ast.dump(ast.Name(id=target.id, ctx=ast.Load()))
-    return ast.dump(ast.Attribute(value=target.value, attr=target.attr, ctx=ast.Load()))
-
-
-def _built(index: Index, scope: Scope, kept: ast.expr, node: ast.AST, *, is_container: bool) -> Kept | None:
-    variable = last_name(kept)
-    if not variable:
+def _kept(index: Index, flow: Flow) -> Kept | None:
+    is_container = flow.term.path[-1:] == (INTO,) and _puts(flow.site)
+    if not is_container and not isinstance(flow.target, Field):
         return None
-    owner = index.class_of(kept.value, scope) if isinstance(kept, ast.Attribute) else None
-    number = getattr(node, "lineno", 1)
-    text = index.lines[scope.source.file][number - 1].strip()
-    function = None if scope.kind == "module" else scope.qualname
-    line = Line(scope.source.file, number, function, text, ADDS if is_container else CREATES, 1.0)
-    return Kept(variable, owner, is_container, line)
+    line = line_at(index, flow.scope, flow.site, ADDS if is_container else CREATES, 1.0)
+    if isinstance(flow.target, Field):
+        return Kept(flow.target.name, flow.target.owner, is_container, line)
+    return Kept(getattr(flow.target, "name", ""), None, is_container, line)
+
+
+def _puts(site: ast.AST) -> bool:
+    """``rows.append(x)`` or ``rows[k] = x``: not what makes a container of a few at once."""
+    if isinstance(site, ast.Call):
+        return isinstance(site.func, ast.Attribute) and adds(site.func.attr)
+    return any(isinstance(target, ast.Subscript) for target, _ in pairs(site))

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from .adding import JOINERS
 from .index import Index, Scope, last_name, pairs
-from .names import ADDERS, Holder
+from .names import Holder
+from .points_to import ADDERS, Field, Node, Variable
 
 _NOT_KEPT = frozenset(("on", "write", "writelines", "writerow", "writestr"))
 _PUSHES = frozenset(("heappush", "insort", "insort_left", "insort_right"))  # functions: the container comes first
@@ -96,20 +97,31 @@ def _kept_in(index: Index, scope: Scope, *, with_locals: bool) -> Iterator[Holde
         value = added_to(site.node)
         carried = [t for t, v in pairs(site.node) if _is_carried_over(t, v, scope)]
         value = carried[0] if carried else value
-        if isinstance(value, ast.Attribute):
-            owner = index.class_of(value.value, scope)
-            if owner is not None or last_name(value.value) in ("self", "cls"):
-                within = scope.within.name if scope.within is not None else None
-                yield Holder(value.attr, owner or within, source.module, source.file, "attribute")
-        elif isinstance(value, ast.Name):
-            binding, name = index.resolve(value.id, scope)
-            if binding.kind == "module":
-                if name in binding.bound and name not in binding.imports:
-                    yield Holder(name, binding.source.module, binding.source.module, binding.source.file, "global")
-            elif binding is not scope:
-                yield Holder(name, binding.qualname, binding.source.module, binding.source.file, "closure")
-            elif with_locals and site.in_loop and _made_before_loops(scope, name):
-                yield Holder(name, scope.qualname, source.module, source.file, "local")
+        for place in _origins(index, value, scope):
+            if with_locals and site.loops and place == Variable(scope, last_name(value)):
+                if _made_before_loops(scope, place.name):
+                    yield Holder(place.name, scope.qualname, source.module, source.file, "local")
+            else:
+                yield from _outliving(place, scope)
+
+
+def _origins(index: Index, value: ast.expr | None, scope: Scope) -> Iterator[Node]:
+    """What an expression is called where it comes from: ``self.rows`` after ``rows = self.rows``; itself first."""
+    place = index.points_to.target(value, scope) if value is not None else None
+    return index.points_to.origins(place[0]) if place is not None else iter(())
+
+
+def _outliving(place: Node, scope: Scope) -> Iterator[Holder]:
+    """What lies there is there still when a call of the function has ended."""
+    if isinstance(place, Field) and place.owner is not None:
+        yield Holder(place.name, place.owner, scope.source.module, scope.source.file, "attribute")
+    elif isinstance(place, Variable):
+        binding, name = place
+        module, file = binding.source.module, binding.source.file
+        if binding.kind == "module" and name in binding.bound and name not in binding.imports:
+            yield Holder(name, module, module, file, "global")
+        elif binding in scope.around:
+            yield Holder(name, binding.qualname, module, file, "closure")
 
 
 def added_to(node: ast.AST) -> ast.expr | None:
@@ -166,7 +178,7 @@ def _made_before_loops(scope: Scope, name: str) -> bool:
     if name in scope.params:
         return False
     makes = [
-        site.in_loop
+        bool(site.loops)
         for site in scope.sites
         for target, _ in pairs(site.node)
         if isinstance(target, ast.Name) and target.id == name
@@ -175,25 +187,33 @@ def _made_before_loops(scope: Scope, name: str) -> bool:
 
 
 def emptied(index: Index) -> frozenset[str]:
-    """Names of containers that some line empties, replaces or was made to limit."""
+    """Names of containers that some line empties, replaces or was made to limit, also by another name."""
     names: set[str] = set()
     for scope in index.scopes:
         for site in scope.sites:
-            names.update(_emptied_at(site.node, scope))
+            names.update(_replaced_at(site.node, scope))
+            for value in _emptied_at(site.node):
+                container = _container(value)
+                names.add(last_name(container))
+                names.update(node.name for node in _origins(index, container, scope) if not isinstance(node, ast.Call))
         names.update(last_name(_container(target)) for target in _deleted(scope.node))
     return frozenset(names - {""})
 
 
-def _emptied_at(node: ast.AST, scope: Scope) -> Iterator[str]:
+def _emptied_at(node: ast.AST) -> Iterator[ast.expr]:
     if isinstance(node, ast.Call):
         if last_name(node.func) in _PULLS and node.args:
-            yield last_name(_container(node.args[0]))
+            yield node.args[0]
         elif isinstance(node.func, ast.Attribute) and node.func.attr in _EMPTIES:
-            yield last_name(_container(node.func.value))
+            yield node.func.value
+    yield from (
+        t for t, _ in pairs(node) if isinstance(t, ast.Subscript) and isinstance(t.slice, ast.Slice)
+    )  # x[:] = []
+
+
+def _replaced_at(node: ast.AST, scope: Scope) -> Iterator[str]:
     for target, value in pairs(node):
-        if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Slice):  # x[:] = []
-            yield last_name(_container(target))
-        elif _is_limited(value) or (_is_replaced(target, scope) and not _is_carried_over(target, value, scope)):
+        if _is_limited(value) or (_is_replaced(target, scope) and not _is_carried_over(target, value, scope)):
             yield last_name(target)
 
 

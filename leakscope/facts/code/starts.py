@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from .adding import Line, thread_start_line
+from .adding import Line, line_at, thread_start_line
 from .index import Index, Scope, Source, index_of, last_name, lines_of
 
 _PROCESSES = ("Process", "Pool", "ProcessPoolExecutor", "fork", "DataLoader")
@@ -38,19 +38,14 @@ def calls(sources: Sequence[Source], *names: str) -> list[Call]:
             node = site.node
             if not isinstance(node, ast.Call) or last_name(node.func) not in names or _is_own(node.func, scope, index):
                 continue
-            often = 1.0 if site.in_loop else 0.97 if scope in index.repeated else 0.7 if scope.parent else 0.5
-            text = lines_of(scope.source.text)[node.lineno - 1].strip()
-            function = None if scope.kind == "module" else scope.qualname
-            line = Line(scope.source.file, node.lineno, function, text, "calls", often)
+            line = line_at(index, scope, node, "calls", index.often(site, scope))
             found.append(Call(line, node, tuple(_words(node)), _root(node.func)))
     return sorted(found, key=lambda call: -call.line.score)
 
 
 def _is_own(func: ast.expr, scope: Scope, index: Index) -> bool:
     """A function of the user's that only has such a name: what it calls is found by itself."""
-    if isinstance(func, ast.Attribute) and index.class_of(func.value, scope) is None:
-        return False
-    return any(callee.name == last_name(func) and callee.kind == "function" for callee in index.callees(func, scope))
+    return any(function.name == last_name(func) for function in index.own_functions(func, scope))
 
 
 def mentions(sources: Sequence[Source], *words: str) -> Line | None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ..code.adding import Holder, Line, Source, adding_lines
 from ..code.index import Index, Scope, index_of, last_name, pairs
-from ..code.names import Names
+from ..code.points_to import THING, Term, Things
 from ..heap.paths import Place
 
 _SERVER = ("multiprocessing.managers", "id_to_obj")
@@ -77,26 +77,19 @@ def _is_kept_by_server(place: Place) -> bool:
 def _proxies(sources: Sequence[Source], place: Place) -> Iterator[Holder]:
     methods = [method for method, types in _MADE_BY.items() if place.type_name in types]
     index = index_of(sources, "Manager")
-    managers = _managers(index)
+    made = [site.node for scope in index.scopes for site in scope.sites if _makes_manager(site.node)]
+    managers = Things(index.points_to, [Term(node) for node in made if isinstance(node, ast.Call)])
     for scope, target, value in _assignments(index):
         func = value.func if isinstance(value, ast.Call) else None
         if not isinstance(func, ast.Attribute) or func.attr not in methods:
             continue
-        if managers.strength(func.value, scope, inside=False) > 0 or _makes_manager(func.value):
+        if managers.kind(func.value, scope) == THING:
             holder = _holder(index, target, scope, place.type_name)
             if holder is not None:
                 yield holder
 
 
-def _managers(index: Index) -> Names:
-    managers = Names(index)
-    for scope, target, value in _assignments(index):
-        if _makes_manager(value):
-            managers.seed(target, scope)
-    return managers.follow()
-
-
-def _makes_manager(value: ast.expr) -> bool:
+def _makes_manager(value: ast.AST) -> bool:
     return isinstance(value, ast.Call) and last_name(value.func) in _MAKES_MANAGER
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..code.adding import Line, Source
+from ..code.imports import package_named
+from ..code.index import Index, index_of
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 
@@ -30,12 +30,6 @@ _CALLED = re.compile(r"([\w.\])]+)\s*\(")
 # It counts or moves a name, and asks for no memory: what grew before a thread was seen here, did so on the line above.
 _IDLE = re.compile(r"[\w.]+\s*([+-]=\s*\d+|=\s*[\w.]+)$|pass$|continue$")
 _MIN_BELOW = 0.2  # of what was seen at a call: grew below it, so it is the function called that grows
-STANDARD_LIBRARY: frozenset[str] = getattr(sys, "stdlib_module_names", frozenset()) or (
-    # Python 3.9: what lies in its folder.
-    frozenset(name.split(".")[0] for name in os.listdir(os.path.dirname(os.__file__))) | {*sys.builtin_module_names}
-)
-_SHARED_NAMES = frozenset(("azure", "google", "zope"))  # packages of many libraries: google.protobuf, google.cloud
-_IMPORTS = re.compile(r"^\s*(?:from\s+([\w.]+)\s+import\s+(.+)|import\s+(.+))$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -65,6 +59,7 @@ def growth_lines(growth: TreeGrowth, process: ProcessGrowth, sources: Sequence[S
     ends = _in_files(ends, texts)
     ends = ends.assign(owner_line=[_busy(*place, texts) for place in zip(ends["owner_file"], ends["owner_line"])])
     below = _grown_below(ends)
+    index = index_of(sources, "import")
     lines = []
     for _, seen in ends.groupby(["owner_file", "owner_line"]):
         file, line = str(seen["owner_file"].iloc[0]), int(seen["owner_line"].iloc[0])
@@ -75,7 +70,7 @@ def growth_lines(growth: TreeGrowth, process: ProcessGrowth, sources: Sequence[S
         # Threads change where functions begin and loops turn: growth in a function shows at the call of it as well.
         if below.get(f"{file}:{line}", 0.0) >= _MIN_BELOW * float(seen["bytes"].sum()):
             continue
-        lines.append(_line(file, line, text, seen, texts))
+        lines.append(_line(file, line, text, seen, index))
     positive = sum(line.bytes for line in lines if line.bytes > 0)
     ordered = sorted(lines, key=lambda line: (-line.bytes, line.file, line.line))
     return [_with_share(line, positive) for line in ordered if line.bytes > 0]
@@ -141,7 +136,7 @@ def _only_tells(text: str) -> bool:
     return bool(called) and all(_TELLS.match(name) for name in called)
 
 
-def _line(file: str, line: int, text: str, seen: pd.DataFrame, texts: dict[str, list[str]]) -> GrowthLine:
+def _line(file: str, line: int, text: str, seen: pd.DataFrame, index: Index) -> GrowthLine:
     first = seen.sort_values("bytes", ascending=False, kind="stable").iloc[0]
     stack = str(first["stack"])
     function = first["function"]
@@ -153,7 +148,7 @@ def _line(file: str, line: int, text: str, seen: pd.DataFrame, texts: dict[str, 
         bytes=float(seen["bytes"].sum()),
         share=0.0,
         sample_count=int(seen["sample_count"].sum()),
-        library=_called_package(stack, file, line) or imported_package(text, texts.get(file) or []),
+        library=_called_package(stack, file, line) or package_named(index, file, text),
         stack=stack,
     )
 
@@ -178,24 +173,3 @@ def _called_package(stack: str, file: str, line: int) -> str | None:
     called = calls[own[-1] + 1] if own and own[-1] + 1 < len(calls) else ""
     found = _PACKAGES.search(called)
     return found.group(1) if found else None
-
-
-def imported_package(text: str, lines: list[str]) -> str | None:
-    """The package a line names, by the imports of its file; else the only one the file imports."""
-    by_name: dict[str, str] = {}
-    for source, names, modules in _IMPORTS.findall("\n".join(lines)):
-        for part in (names or modules).strip("()").split(","):
-            words: list[Any] = part.split()
-            if words:
-                module = package_of(source or words[0])
-                if module and module not in STANDARD_LIBRARY:
-                    by_name[words[-1].split(".")[0]] = module
-    named = {module for name, module in by_name.items() if re.search(rf"\b{re.escape(name)}\b", text)}
-    candidates = named or set(by_name.values())
-    return candidates.pop() if len(candidates) == 1 else None
-
-
-def package_of(module: str) -> str:
-    """The part of a module's name that tells whose it is."""
-    first, *rest = module.split(".")
-    return f"{first}.{rest[0]}" if first in _SHARED_NAMES and rest else first

@@ -1,0 +1,5 @@
+# holder: total, service, global, bytes
+total = b""
+def receive(chunk):
+    global total
+    total += chunk  # HERE

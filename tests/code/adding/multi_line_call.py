@@ -1,0 +1,7 @@
+# holder: rows, A, attribute, list
+class A:
+    def log(self, a):
+        (
+            self.rows  # HERE
+            .append(a)
+        )

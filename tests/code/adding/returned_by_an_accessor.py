@@ -1,0 +1,7 @@
+# holder: _rows, Store, attribute, list
+class Store:
+    def rows(self):
+        return self._rows
+def main(store):
+    for n in range(5):
+        store.rows().append(n)  # HERE
