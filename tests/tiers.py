@@ -10,6 +10,7 @@ starts no process has no such excuse.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Collection
@@ -17,7 +18,7 @@ from collections.abc import Collection
 import pytest
 
 TIERS = {
-    "quick": ["-m", "not (live or golden or slow)"],
+    "quick": ["-m", "not (live or golden or slow or torch)"],
     "test": ["-m", "not slow"],
     "test-all": [],
 }
@@ -45,6 +46,8 @@ class Tally:
 
 def run(tier: str, arguments: list[str]) -> int:
     """Run a tier; returns the exit status."""
+    # Two programs with torch at a time, each with a thread for every core, wait for each other more than they compute.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     first, second = Tally(), Tally()
     status = int(pytest.main(["-q", *AT_ONCE, *TIERS[tier], *arguments], plugins=[first]))
     if status != pytest.ExitCode.TESTS_FAILED or set(first.failed) - first.may_starve:
