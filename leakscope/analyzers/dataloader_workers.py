@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 NEEDS = ("process_samples", "processes")
 TELLS = (WASTE, SIBLINGS)
-AFTER = ("retained-graph", "retained-objects")  # a worker that is no fork takes inventories: they name its holder
+AFTER = ("retained-graph", "retained-objects")  # a worker that is no fork takes snapshots: they name its holder
 _IDLE_SHARE = 0.05  # of a core
 
 
@@ -82,13 +82,15 @@ def _ruled_out(case: Case, group: Group) -> RuledOut:
     if not group.alive:
         last = group.ever[-1]
         figures: dict[str, object] = {"worker_count": len(group.ever), "private_bytes": _private_now(case, last)}
-        return RuledOut(KIND, f"{len(group.ever)} loader workers came and went: their memory went with them", figures)
+        return RuledOut(
+            KIND, f"{len(group.ever)} loader workers started and ended, and their memory was freed", figures
+        )
     private = [_private_now(case, worker) for worker in group.alive]
     count, born = len(group.alive), len(group.ever)
     busy = [_busy_share(case, worker) for worker in group.alive]
     text = f"{count} loader workers hold {format_bytes(sum(private))} of their own and do not keep growing"
     if born > count:
-        text += f"; {format_count(born)} were started in all: persistent_workers is off, or loaders are made anew"
+        text += f"; {format_count(born)} were started in all: persistent_workers is off, or new loaders are created"
     if count > 1 and max(busy) < _IDLE_SHARE:
         text += f"; none was busy for more than {max(busy):.0%} of its life: fewer would do"
     figures = {

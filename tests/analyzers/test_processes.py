@@ -85,7 +85,7 @@ def test_ended_children_nobody_waits_for_are_found(tmp_path):
     for look in range(1, 10):
         builder.row("unreaped", 2.0 * look, PID, zombie_count=5 * look, zombie_comm="convert")
     (finding,), _ = looked(builder, "process-pileup")
-    assert "nobody waited" in finding.title
+    assert "never waited for" in finding.title
     assert finding.bytes == 0
 
 

@@ -29,7 +29,7 @@ _CALLBACKS = {
 _FIGURES = ("subplots", "subplot_mosaic", "figure")
 
 
-CALLABLES = ("method", "function")  # as the inventories name their types
+CALLABLES = ("method", "function")  # as the snapshots name their types
 
 
 def is_hook_table(variable: object) -> bool:
