@@ -121,8 +121,8 @@ def findings(
         yield finding
     if not found:
         figures = {"containers": containers}
-        text = f"{containers} large containers of rows, no two with the same" if containers else "no large container"
-        yield RuledOut(_KIND, f"{text} in the last snapshot", figures)
+        text = f"large containers of rows ({containers}), each with other rows" if containers else "no large container"
+        yield RuledOut(_KIND, f"the last snapshot has {text}", figures)
 
 
 # ---- what there is

@@ -87,7 +87,7 @@ def _lacking(case: Case, process: ProcessGrowth, min_accounted_share: float) -> 
         why = "there are fewer than two snapshots: a longer recording would tell"
     else:
         why = "objects the snapshots did not reach, or memory of libraries: `record --native` watches those"
-    return f"; {1 - share:.0%} of {process.label}'s growth is unaccounted for: {why}"
+    return f"; no account covers {1 - share:.0%} of {process.label}'s growth: {why}"
 
 
 def _finding(case: Case, process: ProcessGrowth, bytes: int) -> Finding:

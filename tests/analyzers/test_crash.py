@@ -296,7 +296,7 @@ SIGNAL_TEXTS = {
     "none-3.11": ("Fatal Python error: none_dealloc: deallocating None: bug likely", 6, "None ran out of references"),
     "heap": ("double free or corruption (!prev)", 6, "damaged the heap"),
     "bad-alloc": ("terminate called after throwing an instance of 'std::bad_alloc'\n  what():  x", 6, "refused memory"),
-    "c++": ("terminate called after throwing an instance of 'c10::Error'\n  what():  no", 6, "uncaught C++ exception: c10::Error"),
+    "c++": ("terminate called after throwing an instance of 'c10::Error'\n  what():  no", 6, "uncaught C++ exception"),
     "unrelated": ("CUDA out of memory. (it was handled)", 11, "segmentation fault"),
     "nothing": ("", 11, "segmentation fault"),
 }  # fmt: skip

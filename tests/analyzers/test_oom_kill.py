@@ -158,7 +158,7 @@ def test_the_counter_of_its_cgroup_is_enough_without_a_log(tmp_path: Path) -> No
 def test_a_kill_by_another_limit_than_its_own_is_not_put_down_to_its_own(tmp_path: Path) -> None:
     kill = found(answer(counted(job(tmp_path), host=1, own=1, oom=0)))
     assert "900 MiB" not in kill.title
-    assert any("its own limit was not hit" in evidence.text for evidence in kill.evidence)
+    assert any("its own limit was not reached" in evidence.text for evidence in kill.evidence)
 
 
 def test_in_a_container_the_pid_is_another_and_name_and_size_tell(tmp_path: Path) -> None:

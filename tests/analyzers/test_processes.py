@@ -56,7 +56,7 @@ def test_what_keeps_them_is_named_by_the_source(tmp_path):
     builder = with_children(recorded(tmp_path), [0.5 * n for n in range(38)], life_s=99)
     (finding,), _ = looked(builder.source(PID, "/home/me/scan.py", text), "process-pileup")
     assert finding.subject.variable == "process" and "each Helper.process" in finding.subject.holder
-    assert "not seen at work" in finding.doubts[0]
+    assert "not observed" in finding.doubts[0]
 
 
 def test_workers_of_loaders_that_are_kept_are_ended_with_the_loader(tmp_path):

@@ -634,7 +634,7 @@ def test_callbacks_in_a_table_of_a_library_have_the_line_that_registers_them(
     found = first(analyze(builder.ends(24.0, exit_code=0).open()))
     wanted = register.splitlines()[-1].strip()
     assert (found.kind, source.splitlines()[(found.subject.line or 0) - 1].strip()) == ("retained-objects", wanted)
-    assert any("take what is registered" in remedy for remedy in found.remedy)
+    assert any("unregister what is registered" in remedy for remedy in found.remedy)
 
 
 BOARD = """

@@ -63,8 +63,8 @@ Not checked
   · gpu-fragmentation: no GPU in this recording
   · output was lost after 3 s
 
-Recording cost: 0.6% of a core, 0.4% of the job's time in snapshots, 11.4 MiB
-of memory.
+Recording cost: 0.6% of a core, 0.4% of the job's time in snapshots, 11.4 MiB of
+memory.
 """
 
 
