@@ -132,7 +132,7 @@ def _color(asked: bool | None) -> bool | None:
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--keep-journal", is_flag=True, help="Leave the journal folder beside the finished file.")
 @click.option("--checkpoint", is_flag=True, help="Bring the file up to date while the recorder goes on.")
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing unless it fails.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing unless it fails.")
 def finalize(run: Path, keep_journal: bool, checkpoint: bool, quiet: bool) -> None:
     """Turn the journal of a recorder that was killed into a finished file.
 
@@ -152,7 +152,7 @@ def finalize(run: Path, keep_journal: bool, checkpoint: bool, quiet: bool) -> No
 @cli.command()
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="Write to this file, a new one.")
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing unless it fails.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing unless it fails.")
 def redact(run: Path, output: Path, quiet: bool) -> None:
     """Copy a recording without the texts that are yours, to send it away.
 
@@ -273,7 +273,7 @@ def compare(before: Path, after: Path, format_name: str | None, output: Path | N
     "--baseline", type=click.Path(path_type=Path), metavar="RUN", help="Must not be worse than this recording."
 )
 @click.option(
-    "--inconclusive", metavar="[pass|fail]", help="What a rule without an answer counts as.  [default: exit 4]"
+    "--inconclusive", metavar="[pass|fail]", help="Result of a rule that cannot be decided.  [default: exit 4]"
 )
 @click.option("-f", "--format", "format_name", type=click.Choice(["terminal", "json"]), default="terminal")
 def check(run: Path, format_name: str, **options: Any) -> int:
@@ -296,10 +296,10 @@ def check(run: Path, format_name: str, **options: Any) -> int:
 @click.argument("run", type=click.Path(path_type=Path), required=False)
 @click.option("-p", "--pid", "pids", type=int, multiple=True, metavar="PID", help="A running process; repeatable.")
 @click.option(
-    "-i", "--interval", metavar="TIME", help="Time between frames; without a terminal: print a line so often."
+    "-i", "--interval", metavar="TIME", help="Time between frames; without a terminal: print one line per interval."
 )
 @click.option("--replay", is_flag=True, help="Show how an ended recording went.")
-@click.option("--speed", type=click.FloatRange(min=0, min_open=True), help="So many times as fast; implies --replay.")
+@click.option("--speed", type=click.FloatRange(min=0, min_open=True), help="Playback speed, e.g. 10; implies --replay.")
 def watch(run: Path | None, pids: tuple[int, ...], interval: str | None, replay: bool, speed: float | None) -> int:
     """Watch a run in the terminal while it goes on; q quits, the run goes on.
 

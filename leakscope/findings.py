@@ -194,7 +194,7 @@ class Timeline:
 
 @dataclass(frozen=True)
 class HeapTake:
-    """An inventory to look at or to compare with. ``truncated``: it was cut short, its figures are lower bounds."""
+    """A snapshot to look at or to compare with. ``truncated``: it was cut short, its figures are lower bounds."""
 
     take: int
     time_s: float

@@ -21,7 +21,7 @@ ASIDE = "aside"
 # What a diagnosis may declare as TELLS, and what the verdict then makes of its findings.
 MEANINGS = {
     GROWTH: "names what made memory of the job grow",
-    WASTE: "names memory that lies there from the start, or once for each process, and need not",
+    WASTE: "names memory that is held needlessly from the start, or once in each process",
     SIBLINGS: "its bytes are those of all processes that are alike; its subject is one of them",
     WHEN: "tells when memory grows, not what holds it: its bytes are explained by others",
     ELSEWHERE: "a leak even while the memory of the processes is flat; the headline begins with HEADLINE",

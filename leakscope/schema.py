@@ -21,7 +21,7 @@ CARRIES: dict[str, str] = {
     "process": "names that processes and threads have, or give themselves",
     "file": "paths of files and folders",
     "name": "names in programs: of variables, functions, classes, types, modules",
-    "way": "ways through objects: names, and keys of dicts that look like names",
+    "way": "paths through objects: names, and keys of dicts that look like names",
     "message": "messages: of exceptions, on stderr, of labels and marks; values that a guard of torch.compile quotes",
     "note": "sentences of leakscope's own and of the kernel, with names and paths in them",
     "source": "source text of the program",
@@ -79,7 +79,7 @@ _PROCESS: tuple[Column, ...] = (
     _c("pid", "int", "", "process id as the recorder sees it (inside the job: as the job sees it)"),
     _c("start_ticks", "int", "clock ticks", "start time, field 22 of /proc/PID/stat; with pid it names a process"),
 )
-_TAKE = (_c("take", "int", "", "number of the take in its process, from 1"),)
+_TAKE = (_c("take", "int", "", "number of the snapshot in its process, from 1"),)
 
 # Columns of more than one table: one type, one meaning.
 _RSS_BYTES = _c(
@@ -101,7 +101,7 @@ _TEXT = _c("text", "str", "", "one line for a person", "note")
 _LABEL = _TEXT._replace(meaning="label of the user's; null where there is none", carries="message")
 _STEP = _c("step", "int", "", "training step: optimizer steps or the user's marks; null = none seen")
 _ALLOCATED_BLOCKS = _c("allocated_blocks", "int", "", "sys.getallocatedblocks(): small-object allocator blocks in use")
-_MALLOC_IN_USE_BYTES = _c("malloc_in_use_bytes", "int", "bytes", "mallinfo2 uordblks + hblkhd: handed out by malloc")
+_MALLOC_IN_USE_BYTES = _c("malloc_in_use_bytes", "int", "bytes", "mallinfo2 uordblks + hblkhd: allocated by malloc")
 _REACHED_COUNT = _c("reached_count", "int", "", "objects the walk stands for, sampled members extrapolated")
 _TYPE_NAME = _c("type_name", "str", "", "module-qualified name of the type", "name")
 _GC_FROZEN_COUNT = _c(
@@ -130,7 +130,7 @@ _TENSOR_OWNER = _c(
 )  # fmt: skip
 _TENSOR_NAME = _c("tensor_name", "str", "", "name inside the model or container: layers.0.weight", "way")
 _WEIGHT_SET = _c("weight_set", "str", "", "model, optimizer or container the tensor belongs to, as a path", "way")
-_PATH = _c("path", "str", "", "way from a root, members of a container as [*]: main() trainer.history", "way")
+_PATH = _c("path", "str", "", "path from a root, members of a container as [*]: main() trainer.history", "way")
 _DEEP_BYTES = _c("deep_bytes", "int", "bytes", "estimate: own bytes and all that was first reached through them")
 
 TABLES: dict[str, Table] = {
@@ -240,7 +240,7 @@ TABLES: dict[str, Table] = {
             _c("malloc_system_bytes", "int", "bytes", "mallinfo2 arena + hblkhd: held by malloc, trimmed or not"),
             _c("malloc_arena_count", "int", "", "arenas of malloc"),
             _c("pymalloc_bytes", "int", "bytes", "arenas of Python's small-object allocator, in use or not"),
-            _c("pymalloc_in_use_bytes", "int", "bytes", "of pymalloc_bytes, what is handed out"),
+            _c("pymalloc_in_use_bytes", "int", "bytes", "of pymalloc_bytes, what is allocated"),
             _c("native_cache_bytes", "int", "bytes", "what pools of known libraries say they hold (Arrow)"),
             _RSS_BYTES,
             _c("gc_enabled", "bool", "", "gc.isenabled()"),
@@ -253,13 +253,13 @@ TABLES: dict[str, Table] = {
             _GC_FROZEN_COUNT,
             _c("python_thread_count", "int", "", "Python threads (len(sys._current_frames()) less the agent's own)"),
         )),
-        Table("takes", "agent", "One inventory of the Python heap: when, where and at what cost", (
+        Table("takes", "agent", "One snapshot of the Python heap: when, where and at what cost", (
             *_PROCESS, *_TAKE,
             _c("reason", "str", "", "schedule, growth, pressure, exception, exit, user"),
             _c("safe_point", "str", "", "optimizer-step, pending-call, agent-thread, cuda-oom, exit"),
             _STEP,
-            _c("duration_s", "float", "s", "time the take held its thread"),
-            _c("take_cpu_s", "float", "s", "CPU time of the take"),
+            _c("duration_s", "float", "s", "time the snapshot held its thread"),
+            _c("take_cpu_s", "float", "s", "CPU time of the snapshot"),
             _RSS_BYTES,
             _c("gc_object_count", "int", "", "objects the collector tracks; null = not counted (--max-pause)"),
             _GC_FROZEN_COUNT,
@@ -268,20 +268,20 @@ TABLES: dict[str, Table] = {
             _c("truncated", "bool", "", "the walk ran out of its budget: figures are lower bounds"),
             _c("python_bytes", "int", "bytes", "estimate of reached Python objects, without arrays and tensors"),
             _c("array_bytes", "int", "bytes", "estimate of reached arrays, images, buffers (numpy, PIL, Arrow, mmap)"),
-            _c("tensor_bytes", "int", "bytes", "host storages of live tensors, each once; null = not looked at"),
-            _c("tensor_device_bytes", "int", "bytes", "device storages of live tensors; null = not looked at"),
+            _c("tensor_bytes", "int", "bytes", "host storages of live tensors, each once; null = not measured"),
+            _c("tensor_device_bytes", "int", "bytes", "device storages of live tensors; null = not measured"),
             _MALLOC_IN_USE_BYTES,
             _ALLOCATED_BLOCKS,
             _c("copied_bytes", "int", "bytes", "pages it wrote to that forked children share; null = none shared"),
         )),
-        Table("object_types", "agent", "Objects of one type the collector tracks, in one take", (
+        Table("object_types", "agent", "Objects of one type the collector tracks, in one snapshot", (
             *_PROCESS, *_TAKE,
             _TYPE_NAME,
             _OBJECT_COUNT,
             _REACHED_COUNT,
             _SHALLOW_BYTES,
         )),
-        Table("holders", "agent", "All objects found at one path from a root, in one take", (
+        Table("holders", "agent", "All objects found at one path from a root, in one snapshot", (
             *_PROCESS, *_TAKE,
             _PATH,
             _c("parent_path", "str", "", "path one step nearer to the root; null at a root", "way"),
@@ -320,7 +320,7 @@ TABLES: dict[str, Table] = {
             _OWNER_LINE,
             _DEEP_BYTES,
         )),
-        Table("threads", "agent", "Python threads in one take, by the outermost function they run", (
+        Table("threads", "agent", "Python threads in one snapshot, by the outermost function they run", (
             *_PROCESS, *_TAKE,
             _FUNCTION,
             _OWNER_FILE,
@@ -343,7 +343,7 @@ TABLES: dict[str, Table] = {
             _c("peak_gain_bytes", "int", "bytes", "most that the same rose above its entry in one passage"),
             _STEP,
         )),
-        Table("tensors", "agent", "Live tensors of one owner, device and type in one take, each storage once", (
+        Table("tensors", "agent", "Live tensors of one owner, device and type in one snapshot, each storage once", (
             *_PROCESS, *_TAKE,
             _c("moment", "str", "", "take: at a safe point; backward: as a backward pass began, the peak of a step"),
             _TENSOR_OWNER,
@@ -369,7 +369,7 @@ TABLES: dict[str, Table] = {
             _c("is_training", "bool", "", "the model is in training mode; null for what belongs to no model"),
             _c("fingerprint", "str", "", "base64 of 32 little-endian float32: elements at a fixed stride"),
         )),
-        Table("gradients", "agent", "Parameters of one model with an unhealthy value or gradient, in one take", (
+        Table("gradients", "agent", "Parameters of one model with an unhealthy value or gradient, in one snapshot", (
             *_PROCESS, *_TAKE,
             _WEIGHT_SET,
             _TENSOR_NAME,
@@ -378,7 +378,7 @@ TABLES: dict[str, Table] = {
             _SHAPE,
             _STEP,
         )),
-        Table("compile_counters", "agent", "Counters of torch.compile in one take", (
+        Table("compile_counters", "agent", "Counters of torch.compile in one snapshot", (
             *_PROCESS, *_TAKE,
             _c("unique_graph_count", "int", "", "graphs dynamo compiled so far"),
             _c("compiled_frame_count", "int", "", "frames dynamo looked at so far"),
@@ -390,13 +390,13 @@ TABLES: dict[str, Table] = {
             _STEP,
             _c("compile_worker_pids", "str", "", "pids of compile workers forked by this process, comma separated"),
         )),
-        Table("loaders", "agent", "A DataLoader iterator that was alive in one take", (
+        Table("loaders", "agent", "A DataLoader iterator that was alive in one snapshot", (
             *_PROCESS, *_TAKE,
             _TYPE_NAME,
             _c("dataset_type", "str", "", "type of the dataset it reads", "name"),
             _c("worker_pids", "str", "", "pids of its worker processes, comma separated; empty = loads in process"),
-            _c("batches_yielded", "int", "", "batches handed out so far in this epoch"),
-            _c("batches_in_flight", "int", "", "batches asked of workers and not yet handed out"),
+            _c("batches_yielded", "int", "", "batches yielded so far in this epoch"),
+            _c("batches_in_flight", "int", "", "batches asked of workers and not yet yielded"),
             _c("prefetch_factor", "int", "", "batches each worker prepares ahead"),
             _c("is_persistent", "bool", "", "persistent_workers"),
             _c("is_pinned", "bool", "", "pin_memory"),
@@ -410,10 +410,10 @@ TABLES: dict[str, Table] = {
             _c("data_form", "str", "", "records, strings, token-ids, integers, arrow-table, arrow-mapped"),
             _c("content_sketch", "str", "", "JSON list for each row looked at: position, size, address, word hashes"),
         )),
-        Table("allocator", "agent", "Figures of torch's CUDA allocator and pinned memory: one device, one take", (
+        Table("allocator", "agent", "Figures of torch's CUDA allocator and pinned memory: one device, one snapshot", (
             *_PROCESS, *_TAKE,
             _DEVICE,
-            _c("allocated_bytes", "int", "bytes", "handed out to tensors"),
+            _c("allocated_bytes", "int", "bytes", "allocated to tensors"),
             _c("reserved_bytes", "int", "bytes", "held from the driver: allocated and cached"),
             _c("active_bytes", "int", "bytes", "in blocks in use or waiting for a stream"),
             _c("inactive_split_bytes", "int", "bytes", "free parts of segments in use: fragmentation"),
@@ -429,7 +429,7 @@ TABLES: dict[str, Table] = {
             _c("gpu_index", "int", "", "index in NVML's order, not the job's"),
             _c("gpu_name", "str", "", "product name"),
             _c("gpu_total_bytes", "int", "bytes", "memory of the device"),
-            _c("gpu_used_bytes", "int", "bytes", "used on the device by everybody; with pid: by that process"),
+            _c("gpu_used_bytes", "int", "bytes", "used on the device by all processes; with pid: by that process"),
             _c("is_ours", "bool", "", "the process belongs to the recorded tree; null where pids cannot be matched"),
         )),
         Table("memory_maps", "recorder", "Mappings of one process of one kind and file, added up, at one instant", (
@@ -452,7 +452,7 @@ TABLES: dict[str, Table] = {
         )),
         Table("unreaped", "recorder", "Children of one process that ended and that it never waited for", (
             *_PROCESS,
-            _c("zombie_count", "int", "", "ended children whose exit status nobody has asked for"),
+            _c("zombie_count", "int", "", "ended children whose exit status was never asked for"),
             _c("zombie_comm", "str", "", "command name of most of them", "process"),
         )),
         Table("shared_segments", "recorder", "Segments of shared memory of one kind and name at one instant", (
@@ -461,7 +461,7 @@ TABLES: dict[str, Table] = {
             _c("segment_count", "int", "", "segments"),
             _c("segment_bytes", "int", "bytes", "memory they take; deleted: address space, an upper bound"),
             _c("unmapped_bytes", "int", "bytes", "of them, segments that no process of the recorded tree maps"),
-            _c("mapped_by", "str", "", "pids of the recorded tree that map one, comma separated; empty = nobody"),
+            _c("mapped_by", "str", "", "pids of the recorded tree that map one, comma separated; empty = none"),
         )),
         Table("tracked_segments", "agent", "Segments that Python's resource tracker knows: the job's, not unlinked", (
             *_PROCESS,
@@ -469,13 +469,13 @@ TABLES: dict[str, Table] = {
             _c("segment_count", "int", "", "segments"),
             _c("segment_bytes", "int", "bytes", "memory they take"),
         )),
-        Table("growth_stacks", "agent", "What a thread was doing while memory handed out by malloc grew", (
+        Table("growth_stacks", "agent", "What a thread was doing while memory allocated by malloc grew", (
             *_PROCESS,
             _FUNCTION,
             _OWNER_FILE,
             _OWNER_LINE,
             _STACK,
-            _c("sample_count", "int", "", "looks at the stack so far in which it was this"),
+            _c("sample_count", "int", "", "how often the stack was this so far"),
             _GROWN_BYTES,
             _STEP,
         )),
@@ -490,7 +490,7 @@ TABLES: dict[str, Table] = {
             _GROWN_BYTES,
             _c("window_s", "float", "s", "length of the window"),
         )),
-        Table("experiments", "agent", "What a popular remedy would give back, tried once", (
+        Table("experiments", "agent", "What a popular remedy would free, tried once", (
             *_PROCESS,
             _c("experiment", "str", "", "gc.collect, malloc_trim, torch.cuda.empty_cache, empty_host_cache"),
             _c("returned_bytes", "int", "bytes", "resident memory before less after; may be negative"),

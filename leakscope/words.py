@@ -66,7 +66,7 @@ def cost(recording: RecordingFacts) -> str:
     at_once = f" (at most {format_duration(pause_s)} at once)" if pause_s is not None else ""
     known = [
         f"{cpu:.1%} of a core" if cpu is not None else "",
-        f"{takes:.1%} of the job's time in inventories{at_once}" if takes is not None else "",
+        f"{takes:.1%} of the job's time in snapshots{at_once}" if takes is not None else "",
         f"{format_bytes(rss)} of memory" if rss is not None else "",
         f"a file of {format_bytes(size)}" if size is not None else "",
     ]
@@ -80,9 +80,10 @@ def _kept_down(recording: RecordingFacts) -> str:
     limit = figures.get("max_overhead_fraction")
     held_back, interval_s = figures.get("held_back_takes"), figures.get("longest_interval_s")
     less = [
-        f"{held_back:.0f} {'inventory' if held_back == 1 else 'inventories'} put off" if held_back else "",
-        f"a sample only each {format_duration(interval_s)}" if interval_s is not None else "",
+        f"{held_back:.0f} {'snapshot was' if held_back == 1 else 'snapshots were'} postponed" if held_back else "",
+        f"samples were up to {format_duration(interval_s)} apart" if interval_s is not None else "",
     ]
     if limit is None or not any(less):
         return ""
-    return f" Held down by --max-overhead {100 * limit:.3g}%: {', '.join(part for part in less if part)}."
+    text = " and ".join(part for part in less if part)
+    return f" {text[:1].upper()}{text[1:]} to stay within --max-overhead {100 * limit:.3g}%."

@@ -158,7 +158,7 @@ def _thresholds(kind: Kind) -> Iterator[str]:
     needs, thresholds = _analyzer(kind)
     if needs:
         links = " and ".join(f"[`{name}`](../recording.md#{name})" for name in needs)
-        yield f"It needs a recording with {links}. Without them the report lists it under *Not looked at*."
+        yield f"It needs a recording with {links}. Without them the report lists it under *Not checked*."
     if thresholds:
         rows = [(code(t.name), code(t.default), prose(t.reason)) for t in thresholds]
         yield table(("threshold", "default", "reason"), rows).rstrip()

@@ -1,7 +1,7 @@
 """A process that failed: what its last words mean, and where in the program it was.
 
-Looks for:     an exception that nobody caught, a fatal signal, a known fatal text at the end of stderr.
-Why:           many of these look like a lack of memory and are none, and some the other way round.
+Looks for:     an uncaught exception, a fatal signal, a known fatal text at the end of stderr.
+Why:           many of these look like a lack of memory but are not, and some lacks of memory look like other errors.
 Decides by:    the type and message of the exception, or the text with which Python, malloc, torch or C++ give up,
                weighed against the limits and counters in the recording; the program's own source is not searched.
                Calls of leakscope's own agent in the thread that crashed are said before anything else.
@@ -51,8 +51,8 @@ _SHELL_OFFSET = 128  # a shell's status for "ended by signal n"
 _WITHOUT = "leakscope record --agent off"
 _FINALIZING = "Python runtime state: finalizing"
 _AT_THE_END = (
-    "Python was ending, with leakscope's agent still loaded, which may have taken part in it: "
-    f"whether it aborts without, {_WITHOUT} tells"
+    "Python was shutting down with leakscope's agent loaded, and the agent may be the cause: "
+    f"{_WITHOUT} shows whether it also aborts without the agent"
 )
 _ASKED_TO_END = ("SystemExit", "KeyboardInterrupt")
 
@@ -88,7 +88,7 @@ def findings(
     for failure in sorted(failures, key=lambda failure: failure.time_s):
         finding = _finding(case, failure, stderr, near_fraction)
         if ended_well and finding.severity == "critical" and not is_our_crash(finding):
-            finding = replace(finding, severity="warning", doubts=[*finding.doubts, "the job as a whole ended well"])
+            finding = replace(finding, severity="warning", doubts=[*finding.doubts, "the job itself succeeded"])
         about = finding.subject
         key = about.type, about.file, about.line, about.process, about.module
         groups.setdefault(key, []).append(finding)
@@ -188,9 +188,9 @@ def _finding(case: Case, failure: Failure, stderr: str, near_fraction: float) ->
     if meaning is not None:
         told = tell(case, failure.member, meaning, words, near_fraction)
     if not failure.text and not stderr:
-        told = told._replace(doubts=["no last words were recorded: 2> FILE or --tee keeps the end of stderr"])
+        told = told._replace(doubts=["no error output was recorded: 2> FILE or --tee keeps the end of stderr"])
     if failure.signal is not None and (agents_call := agent_elsewhere(text)):
-        elsewhere = f"leakscope's agent was at work in another thread ({agents_call}), not in the one that crashed"
+        elsewhere = f"leakscope's agent was running in another thread ({agents_call}), not in the one that crashed"
         told = told._replace(evidence=[*told.evidence, Evidence(elsewhere)])
     at_the_end = meaning is not None and meaning.name == "deallocating-none" and _FINALIZING in words
     if at_the_end and _has_agent(case, failure.member):
@@ -213,10 +213,10 @@ def _of_agent(case: Case, failure: Failure, meaning: Meaning, words: str, agents
         "critical",
         0.8,
         evidence,
-        doubts=["whose code went wrong is not known: no native code is blamed while the agent was at work"],
+        doubts=["the faulty code is not known: leakscope's agent was running, so no native code is blamed"],
         remedy=[
             f"record it without the agent: {without}",
-            "if it ends well so, the fault is leakscope's: report it with this recording",
+            "if that run succeeds, the fault is leakscope's: report it with this recording",
         ],
     )
 
@@ -224,7 +224,7 @@ def _of_agent(case: Case, failure: Failure, meaning: Meaning, words: str, agents
 def _ordinary(failure: Failure, place: Frame | None) -> Told:
     what = message(failure.text, failure.exception_type)
     who = f"A thread of {failure.member.label}" if failure.in_thread else failure.member.label
-    return Told(f"{who} ended by {what}", "note", 0.95, [Evidence(f"nobody caught {what}")])
+    return Told(f"{who} ended by {what}", "note", 0.95, [Evidence(f"{what} was not caught")])
 
 
 def _with_place(
@@ -237,7 +237,7 @@ def _with_place(
         inner = calls[-1]
         evidence.append(Evidence(f"innermost: {inner.file}:{inner.line} in {inner.function}", {"line": inner.line}))
     if failure.step is not None:
-        evidence.append(Evidence(f"it had come to step {failure.step}", {"step": failure.step}))
+        evidence.append(Evidence(f"it had reached step {failure.step}", {"step": failure.step}))
     if failure.signal is not None:
         name = signal_name(failure.signal)
         evidence.append(Evidence(f"the process was ended by {name}", {"signal": failure.signal}))
@@ -281,9 +281,9 @@ def _nothing(case: Case, root: Member | None) -> RuledOut | Skipped:
         return RuledOut(_KIND, "no process failed", {"exit_code": 0})
     figures = {"exit_code": root.exit_code}
     if _has_agent(case, root):
-        text = f"{root.label} chose to end with status {root.exit_code}: no exception, no fatal signal"
+        text = f"{root.label} exited with status {root.exit_code}: no exception, no fatal signal"
         return RuledOut(_KIND, text, figures)
-    text = f"{root.label} ended with status {root.exit_code} and its last words were not recorded"
+    text = f"{root.label} ended with status {root.exit_code} and its error output was not recorded"
     return Skipped(_KIND, f"{text}: 2> FILE or --tee keeps the end of stderr")
 
 

@@ -2,9 +2,9 @@
 
 Looks for:     objects of a growing type that only a cycle of their own keeps alive.
 Why:           objects that refer to each other are freed by the collector alone; switched off, it frees none of them.
-Decides by:    cycles found by the inventories, min_objects more of them at the end; else a collector that did not run
+Decides by:    cycles found by the snapshots, min_objects more of them at the end; else a collector that did not run
                while min_objects unreachable objects piled up and most of the growth is in nothing that can be reached;
-               else ever more objects that gc.freeze() hides and that no inventory reached.
+               else ever more objects that gc.freeze() hides and that no snapshot reached.
 Mistaken when: a very rare full collection was due just after the recording ended.
 Do:            let the collector run, or break the cycle with a weak reference.
 """
@@ -40,7 +40,7 @@ TELLS = (GROWTH,)
 AFTER = ()
 _KIND = "cyclic-garbage"
 _PYTHON = "python-objects"
-_REACHED = ("tensors", "arrays", _PYTHON)  # what the inventories found by a way from a root: no garbage
+_REACHED = ("tensors", "arrays", _PYTHON)  # what the snapshots found by a way from a root: no garbage
 # Tensors that the sweep over all objects found: no way led to the first; to the others one may, with their history.
 _NOBODY = ("other", "activation")
 
@@ -164,7 +164,7 @@ def _unreached(types: pd.DataFrame) -> float:
 
 
 def _out_of_reach(case: Case, process: ProcessGrowth) -> int:
-    """What a process gained less what its inventories came to.
+    """What a process gained less what its snapshots came to.
 
     The ledger puts down to Python's objects whatever its own allocator handed out, which is also the garbage's.
     """
@@ -221,7 +221,7 @@ def _finding(
     chain, kind = (
         text.replace("__main__.", "") if text else None for text in (text_of(row, "chain"), text_of(row, "type_name"))
     )
-    # The inventories count an object's own bytes only; what hangs on a cycle shows as growth that nobody reaches.
+    # The snapshots count an object's own bytes only; what hangs on a cycle shows as growth that nobody reaches.
     bytes = out_of_reach if idle else min(out_of_reach, int_of(row, "deep_bytes") or 0)
     evidence = [
         Evidence(collector.text(), {"gc_collections": collector.collections, "gc_threshold": collector.threshold})
@@ -232,7 +232,7 @@ def _finding(
             Evidence(text, {"object_count": cycles["count"], "sampled_count": int_of(row, "sampled_count")})
         )
     else:
-        text = f"{format_count(unreached)} more objects than before have no way to them from any variable"
+        text = f"{format_count(unreached)} more objects are unreachable than before"
         evidence.append(Evidence(text, {"object_count": unreached}))
     made = cycle_line(sources, row)
     if made:
@@ -247,9 +247,9 @@ def _finding(
         remedies.reverse()
     what = f"Cycles of {kind.rpartition('.')[2] if kind else 'unreachable objects'}"
     title = f"{what} pile up: {collector.short()}"
-    doubts = [] if cycles else ["no cycle was taken apart: the objects could also be held by C code"]
+    doubts = [] if cycles else ["no cycle was examined: C code may also hold the objects"]
     if collector.state in ("works", "no-full-collection"):
-        doubts.append("the collector does run: a full collection may free all of it later")
+        doubts.append("the collector runs: a later full collection may free all of it")
     return case.finding(
         _KIND,
         title,
@@ -281,7 +281,7 @@ def _ruled_out(collector: _Collector) -> RuledOut:
     figures = {"gc_collections": collector.collections, "gc_collected_count": collector.collected}
     if collector.collections and collector.state != "frozen":
         freed = f"collecting garbage freed {format_count(collector.collected)} objects"
-        reason = f"{freed} in {collector.collections} collections, and memory grew all the same"
+        reason = f"{freed} in {collector.collections} collections, and memory still grew"
         return RuledOut(_KIND, f"{reason}: calling gc.collect() will not help", figures)
     return RuledOut(_KIND, f"{collector.text()}, but no unreachable objects piled up", figures)
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 NEEDS = ("process_samples", "processes")
 TELLS = (WASTE, SIBLINGS)
-AFTER = ("retained-graph", "retained-objects")  # a worker that is no fork takes inventories: they name its holder
+AFTER = ("retained-graph", "retained-objects")  # a worker that is no fork takes snapshots: they name its holder
 _KIND = "dataloader-workers"
 _IDLE_SHARE = 0.05  # of a core
 
@@ -75,13 +75,13 @@ def _ruled_out(team: Team) -> RuledOut:
         last, count = team.members[-1].growth, len(team.members)
         held = _private_now(last) if last is not None else 0
         figures: dict[str, object] = {"worker_count": count, "private_bytes": held}
-        return RuledOut(_KIND, f"{count} loader workers came and went: their memory went with them", figures)
+        return RuledOut(_KIND, f"{count} loader workers started and ended, and their memory was freed", figures)
     private = [_private_now(worker) for worker in team.alive]
     count, born = len(team.alive), len(team.members)
     busy = [_busy_share(worker) for worker in team.alive]
     text = f"{count} loader workers hold {format_bytes(sum(private))} of their own and do not keep growing"
     if born > count:
-        text += f"; {format_count(born)} were started in all: persistent_workers is off, or loaders are made anew"
+        text += f"; {format_count(born)} were started in all: persistent_workers is off, or new loaders are created"
     if count > 1 and max(busy) < _IDLE_SHARE:
         text += f"; none was busy for more than {max(busy):.0%} of its life: fewer would do"
     figures = {

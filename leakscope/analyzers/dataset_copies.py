@@ -1,7 +1,7 @@
 """The same rows held in several forms at once, or copied by forks that read them.
 
 Looks for:     containers of like rows (raw records, formatted text, a data set, token ids), alive in the same
-               inventory, under different names; forked workers with copies of their parent's container of rows.
+               snapshot, under different names; forked workers with copies of their parent's container of rows.
 Why:           each step of preparing data makes a new form of it, and the names of the earlier ones keep theirs; and
                whoever reads an object writes its reference count, so that a fork copies the rows that it reads.
 Decides by:    the text at the same places of two containers: hashes of word groups agree in min_agreement of the
@@ -129,15 +129,15 @@ def findings(
             yield (growing if goes_on else has_copied)(case, _KIND, team, rows)
     if not found:
         figures = {"containers": containers}
-        text = f"{containers} large containers of rows, no two with the same" if containers else "no large container"
-        yield RuledOut(_KIND, f"{text} in the last inventory", figures)
+        text = f"large containers of rows ({containers}), each with other rows" if containers else "no large container"
+        yield RuledOut(_KIND, f"the last snapshot has {text}", figures)
 
 
 # ---- what there is
 
 
 def _forms(case: Case, process: ProcessGrowth) -> list[_Form]:
-    """Containers of the last inventory that saw the program at work; of those that share their rows, the largest."""
+    """Containers of the last snapshot that saw the program at work; of those that share their rows, the largest."""
     takes = process.rows("takes")
     takes = without_last(takes, takes)
     if not len(takes):
@@ -394,9 +394,11 @@ def _evidence(
 
 
 def _doubts(tokens: Sequence[_Form], by_text: bool) -> Iterator[str]:
-    yield "a dozen rows of each were compared: one form may hold something that the others lack, or be read later"
+    yield "a dozen rows of each were compared: one form may hold data that the others lack, or be read later"
     for form in tokens:
-        yield f"{form.name} holds numbers: that they are tokens of the same text is judged by count and length of rows"
+        yield (
+            f"{form.name} holds numbers: the count and length of its rows suggest that they are tokens of the same text"
+        )
     if not by_text:
         yield "if the text is still read while training, both are needed"
 

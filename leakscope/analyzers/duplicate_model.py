@@ -38,7 +38,7 @@ TELLS = (WASTE,)
 AFTER = ()
 _KIND = "duplicate-model"
 _NUMBER = re.compile(r" #\d+$")  # of several that one path leads to
-_UNNAMED = "memory whose holder no inventory came to"
+_UNNAMED = "memory that no snapshot reached"
 
 
 class _Place(NamedTuple):
@@ -219,7 +219,7 @@ def _doubts(group: list[Pair]) -> list[str]:
     if not pair.copy.path:
         doubts.append("what holds the copy was not found")
     if pair.case == START:
-        doubts.append("it may be meant: weights to go back to, or to keep the model close to")
+        doubts.append("it may be intended: weights to go back to, or to keep the model close to")
     elif pair.case == OTHER_FORM:
         doubts.append("it may be used as it is, as a reference or for saving")
     elif pair.copy.is_model:
@@ -232,7 +232,7 @@ def _remedy(group: list[Pair], frees: str) -> str:
     pair = group[0]
     copy, original = _name(pair.copy), _name(pair.original)
     if len(group) > 1:
-        return f"let all use one of them, which nobody changes: dropping the other {len(group)} {frees}"
+        return f"share one of them, without changing it: dropping the other {len(group)} {frees}"
     if not pair.copy.path:
         return f"find what still refers to the tensors of {original}: dropping it {frees}"
     if pair.copy.is_model:
@@ -255,7 +255,7 @@ def _not_accused(process: ProcessGrowth, pair: Pair) -> RuledOut | Skipped:
         "in-step": f"{both} are kept in step: both change and stay equal",
         "follows": f"{copy} follows {original} (an average, a target, the best so far): {moves}",
         "changed": f"{copy} is {original} with changes: {like.equal_count} tensors equal, {like.near_count} near",
-        "snapshot": f"{copy} is a snapshot of {original} from its training, {format_bytes(pair.bytes)}",
+        "snapshot": f"{copy} is a saved state of {original} from its training, {format_bytes(pair.bytes)}",
         "reference": f"{copy} stays as {original} was, which is trained: a reference, a teacher or a target",
     }[pair.case]
     figures = {

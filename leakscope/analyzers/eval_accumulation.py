@@ -1,7 +1,7 @@
 """Evaluation (or saving, or a phase the user named) that leaves memory behind each time it runs.
 
 Looks for:     phases after which more memory is in use than before them, again and again.
-Why:           outputs, losses with their graphs or metric states gathered in evaluation and never let go.
+Why:           outputs, losses with their graphs or metric states gathered in evaluation and never freed.
 Decides by:    bytes gained between entering and leaving a phase, added up by the agent over all its passages, against
                what the process gained in the same time; the holder is the one the other analyzers found.
 Mistaken when: memory that is taken in evaluation is given back only later, in a phase that is not over yet.
@@ -154,7 +154,7 @@ def _finding(
         process=process,
         subject=holder.subject if holder is not None else None,
         evidence=evidence,
-        doubts=[] if holder is not None else ["no variable was found that holds what is left behind"],
+        doubts=[] if holder is not None else ["no variable was found that holds the memory left behind"],
         remedy=holder.remedy if holder is not None else [],
         series=[passages.series],
     )

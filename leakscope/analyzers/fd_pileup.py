@@ -104,9 +104,9 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
     if line is not None and line in made:
         evidence.append(at_line(line, "opens such"))
     doubts = [] if line is not None else ["the line that opens them was not found in the recorded sources"]
-    remedy = ["close each when it is done with: a with statement does so also when an error is raised"]
+    remedy = ["close each one after use: a with statement does so even when an error is raised"]
     if kept.name and not kept.is_each:
-        remedy.append(f"take each out of {kept.name} when it is done with: what is kept there stays open")
+        remedy.append(f"remove each one from {kept.name} after use: what is kept there stays open")
     return case.finding(
         _KIND,
         f"{what[:1].upper()}{what[1:]} pile up: {risen} more than at the start, none of them closed",

@@ -64,7 +64,7 @@ def findings(
         found = True
         yield _finding(case, process, free, min_pinning_count)
     if not found:
-        text = f"of the growth {format_bytes(most)} are kept free by allocators, or what pins it is found already"
+        text = f"allocators keep {format_bytes(most)} of the growth free, or another finding names what pins it"
         yield RuledOut(_KIND, text, {"allocator_free_bytes": most, "growth_bytes": growth.growth_bytes})
 
 
@@ -141,9 +141,9 @@ def _evidence(
 def _doubts(of_python: bool, pin: Place | None) -> list[str]:
     doubts = []
     if pin is not None:
-        doubts.append("where its members lie in memory was not looked at: that they pin it is the likely reason")
+        doubts.append("its members probably pin the memory: where they lie was not checked")
     if not of_python:
-        doubts.append("malloc counts as free also what it has given back to the kernel")
+        doubts.append("malloc also counts memory as free that it has returned to the kernel")
     return doubts
 
 

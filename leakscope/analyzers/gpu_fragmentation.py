@@ -1,7 +1,7 @@
 """GPU memory that is free, but in pieces too small to be of use.
 
 Looks for:     allocations that failed although torch held more unused memory than was asked for, and a cache that has
-               to be flushed again and again to find room.
+               to be flushed again and again to find space.
 Why:           tensors of many sizes cut the allocator's segments up; with one tensor left in it a segment stays.
 Decides by:    reserved - active above the request and min_unused_fraction when torch ran out; else min_retries flushes
                with min_split_fraction of the reserved memory in free parts of segments, and more of it than before.
@@ -75,7 +75,8 @@ def _ran_out(case: Case, use: DeviceUse, ooms: list[Oom]) -> Finding:
         device=use.device,
         evidence=[
             Evidence(
-                f"{asked} could not be had{oom.place}{times}: {unused} of the {format_bytes(oom.reserved_bytes or 0)} "
+                f"{asked} could not be allocated{oom.place}{times}: {unused} of the "
+                f"{format_bytes(oom.reserved_bytes or 0)} "
                 f"that torch held were unused, {format_bytes(oom.free_bytes)} of the device were free",
                 {"requested_bytes": oom.requested_bytes, "unused_bytes": unused_bytes,
                  "reserved_bytes": oom.reserved_bytes, "device_free_bytes": oom.free_bytes},
@@ -103,7 +104,7 @@ def _flushes(case: Case, use: DeviceUse) -> Finding:
     retries = use.last("alloc_retry_count")
     return case.finding(
         _KIND,
-        f"{use.device} is cut up: torch had to flush its cache {retries} times to find room",
+        f"{use.device} is fragmented: torch flushed its cache {retries} times to find space",
         severity="warning",
         confidence=0.6,  # nothing failed: the device may be full
         bytes=split_bytes,
@@ -111,7 +112,7 @@ def _flushes(case: Case, use: DeviceUse) -> Finding:
         device=use.device,
         evidence=[
             Evidence(
-                f"{retries} allocations succeeded only after the whole cache was given back, which stops the device",
+                f"{retries} allocations succeeded only after a flush of the whole cache, which stops the device",
                 {"alloc_retry_count": retries},
             ),
             Evidence(
@@ -141,11 +142,11 @@ def _ruled_out(use: DeviceUse) -> RuledOut:
     }
     kept = f"{format_bytes(reserved)} reserved, {format_bytes(allocated)} of it allocated"
     if not use.ooms:
-        return RuledOut(_KIND, f"{use.label}: nothing failed for lack of room; {kept}, the rest is cache", figures)
+        return RuledOut(_KIND, f"{use.label}: no allocation failed; {kept}, the rest is cache", figures)
     oom = max(use.ooms, key=lambda o: o.requested_bytes)
     figures |= {"requested_bytes": oom.requested_bytes, "device_free_bytes": oom.free_bytes}
     if oom.unused_bytes is None:
-        return RuledOut(_KIND, f"{use.label}: ran out, and nothing shows that it was cut up; {kept}", figures)
+        return RuledOut(_KIND, f"{use.label}: ran out, but shows no fragmentation; {kept}", figures)
     figures["unused_bytes"] = oom.unused_bytes
     scraps = ", in scraps" if oom.unused_bytes > oom.requested_bytes else ""
     unused = f"{format_bytes(oom.unused_bytes)} of {format_bytes(oom.reserved_bytes or 0)} were unused{scraps}"

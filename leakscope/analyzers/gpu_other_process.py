@@ -1,8 +1,8 @@
-"""Somebody else's memory on the GPU the job needs.
+"""Memory of other processes on the GPU that the job needs.
 
 Looks for:     processes outside the recorded job that hold memory on a GPU of the job.
-Why:           a forgotten notebook or a crashed run that still lives takes the room; the job itself is innocent.
-Decides by:    min_fraction of the device in other hands when the job ran out, or while full_fraction of it was in use.
+Why:           a forgotten notebook or a crashed run that still lives takes the memory; the job itself is not at fault.
+Decides by:    min_fraction of the device used by others when the job ran out, or while full_fraction of it was in use.
 Mistaken when: the other process is a service the job talks to (a display, MPS, an inference server it started).
 Do:            end that process, or give the job another GPU.
 """
@@ -62,7 +62,7 @@ def _estimated(
     """In a container, where pids tell nothing: what is used less what torch holds, if there is but one GPU."""
     uses = case.device_uses
     if samples["gpu_uuid"].nunique() != 1 or not uses:
-        yield Skipped(_KIND, "processes on the GPU could not be told apart: their pids are not visible here")
+        yield Skipped(_KIND, "processes on the GPU could not be identified: their pids are not visible here")
         return
     gpu = _Gpu(samples)
     held = np.zeros_like(gpu.time_s)
@@ -122,7 +122,7 @@ class _Gpu:
         who = ", ".join(f"pid {pid} held up to {format_bytes(held)}" for pid, held in pids)
         evidence = [
             Evidence(
-                f"{format_bytes(most)} of the {total} of {self.name} were not the job's {when}",
+                f"{format_bytes(most)} of the {total} of {self.name} belonged to processes outside the job {when}",
                 {"other_bytes": most, "used_bytes": int(self.used_bytes[at]), "total_bytes": self.total_bytes},
             )
         ]
@@ -130,15 +130,18 @@ class _Gpu:
             evidence.append(Evidence(who, {"pids": [pid for pid, _ in pids]}))
         evidence += [
             Evidence(
-                f"{format_bytes(oom.requested_bytes)} could not be had{oom.place}: {format_bytes(oom.free_bytes)} free",
+                f"{format_bytes(oom.requested_bytes)} could not be allocated{oom.place}: "
+                f"{format_bytes(oom.free_bytes)} free",
                 {"requested_bytes": oom.requested_bytes, "device_free_bytes": oom.free_bytes},
             )
             for oom in ooms[-1:]
         ]
         names = ", ".join(f"pid {pid}" for pid, _ in pids)
         it = "them" if len(pids) > 1 else "it"
-        hidden = "their pids are not visible in this container: used less what torch held and its contexts took"
-        end = f"end {names} if nobody needs {it}, or choose another GPU: frees about {format_bytes(most)}"
+        hidden = (
+            "their pids are not visible in this container: the figure is all use minus what torch and its contexts held"
+        )
+        end = f"end {names} if {it} is not needed, or choose another GPU: frees about {format_bytes(most)}"
         return case.finding(
             _KIND,
             f"Other processes hold {format_bytes(most)} of {self.name}",

@@ -1,9 +1,9 @@
-"""Tensors on a GPU that are never let go.
+"""Tensors on a GPU that are never freed.
 
-Looks for:     memory that torch handed out on a device and that keeps growing after the warm-up.
+Looks for:     memory that torch allocated on a device and that keeps growing after the warm-up.
 Why:           stored losses, outputs and batches stay on the device as long as something refers to them. What torch
                merely keeps for reuse (reserved, not allocated) is a cache and no leak.
-Decides by:    allocated bytes at steps and inventories, judged like any growth; the variable that holds min_named_share
+Decides by:    allocated bytes at steps and snapshots, judged like any growth; the variable that holds min_named_share
                of it names the culprit.
 Mistaken when: the loop holds ever larger batches or sequences on purpose, and had not reached the largest.
 Do:            keep .item(), or .detach().cpu(), and not the tensor; drop results when they were used.
@@ -43,7 +43,7 @@ _KIND = "gpu-retention"
 def findings(
     case: Case,
     *,
-    min_samples: int = 8,  # inventories are rare, and what is allocated at a step's end carries little noise
+    min_samples: int = 8,  # snapshots are rare, and what is allocated at a step's end carries little noise
     min_growth_bytes: int = 10 * MiB,
     min_growth_fraction: float = 0.005,  # of the level: the allocator counts exactly, a host's memory never does
     min_named_share: float = 0.25,  # of the growth: a variable that holds less is not the answer
@@ -113,7 +113,7 @@ def _finding(case: Case, use: DeviceUse, trend: Trend, min_named_share: float) -
         bytes_per_hour=round(trend.growth_bytes / seconds * 3600, 1),
         bytes_per_step=round(trend.growth_bytes / steps, 1) if steps else None,
         evidence=_evidence(use, trend, held, steps),
-        doubts=[] if held else ["which variable holds the tensors was not seen"],
+        doubts=[] if held else ["the variable that holds the tensors was not found"],
         remedy=_remedy(held, trend.growth_bytes),
         series=[curve("allocated", use.time_s, use.figures("allocated_bytes"))],
         **about,
@@ -129,14 +129,15 @@ def _evidence(use: DeviceUse, trend: Trend, held: _Held | None, steps: int) -> I
         text += f": {format_bytes(trend.growth_bytes / steps)} a step"
     yield Evidence(text, {"start_bytes": first, "end_bytes": last, "step_count": steps})
     if held is not None:
-        gained = f"{held.name} gained {format_bytes(held.growth_bytes)} from the first to the last inventory"
+        gained = f"{held.name} gained {format_bytes(held.growth_bytes)} from the first to the last snapshot"
         figures = {"growth_bytes": round(held.growth_bytes), "tensor_count": held.count, "share": round(held.share, 3)}
         yield Evidence(f"{gained}, {held.share:.0%} of the growth; it now holds {held.type}", figures)
         if held.line is not None:
             yield at_line(held.line, "adds to it" if held.line.kind == "adds" else "works on it")
     cached = use.last("reserved_bytes") - use.last("allocated_bytes")
     yield Evidence(
-        f"{format_bytes(cached)} more are reserved as a cache: that is not leaked, and emptying it would not help",
+        f"{format_bytes(cached)} more are reserved as a cache: they are not leaked, and "
+        "emptying the cache would not help",
         {"reserved_bytes": use.last("reserved_bytes"), "allocated_bytes": use.last("allocated_bytes")},
     )
 
@@ -165,7 +166,7 @@ def _steps(use: DeviceUse, trend: Trend) -> int:
 
 
 def _held(case: Case, use: DeviceUse, trend: Trend, min_named_share: float) -> _Held | None:
-    """The variable whose tensors gained most between the first and the last inventory; None if it is too little."""
+    """The variable whose tensors gained most between the first and the last snapshot; None if it is too little."""
     rows = _named_tensors(case, use)
     inside = rows[(rows["time_s"] >= trend.start_s) & (rows["time_s"] <= trend.end_s)]
     rows = inside if inside["take"].nunique() > 1 else rows

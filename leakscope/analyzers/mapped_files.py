@@ -1,7 +1,7 @@
-"""Mapped files: told apart from a leak, since the kernel takes their pages back when it needs them.
+"""Mapped files: distinguished from a leak, since the kernel takes their pages back when it needs them.
 
 Looks for:     resident pages of mapped files that grow, and pages of them that were changed and are private.
-Why:           memory-mapped datasets and checkpoints raise the resident size that tools show, and frighten people.
+Why:           memory-mapped datasets and checkpoints raise the resident size that tools show, and look like a leak.
 Decides by:    a finding only for private copies of mapped files: the process wrote to them, so they cannot be taken
                back; min_private_bytes and min_share of the growth. All else is ruled out as a leak, with the figures.
 Mistaken when: the few readings of the mappings miss when it happened.
@@ -84,7 +84,7 @@ def _finding(case: Case, process: ProcessGrowth, path: str, gained: int, named: 
         holder=f"{named[0]} of {path}" if named is not None else path,
         variable=named[1] if named is not None else None,
         path=path,
-        evidence=[Evidence(f"{format_bytes(gained)} more of {path} are private and changed than at first", figure)],
+        evidence=[Evidence(f"{format_bytes(gained)} more of {path} are private and changed than at the start", figure)],
         doubts=["it ends when every page of the file has been changed once"],
         remedy=["map the file read-only, or copy only the part that has to change"],
     )

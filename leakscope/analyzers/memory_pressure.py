@@ -42,7 +42,7 @@ _THEN = {
     HOST: "when it is full the kernel kills a process",
     CGROUP: "when it is full the kernel kills a process of it",
     RLIMIT: "when it is full allocations fail: MemoryError in Python, a crash in much else",
-    DEV_SHM: "when it is full whoever writes to shared memory dies of a bus error",
+    DEV_SHM: "when it is full, a process that writes to shared memory dies of a bus error",
 }
 
 
@@ -174,7 +174,7 @@ class _Pressure:
         samples = self._case.rows("process_samples")
         swapped = samples.groupby(["pid", "start_ticks"], dropna=False)["swap_bytes"].max().sum()
         if swapped:
-            yield Evidence(f"up to {format_bytes(swapped)} of the job lay in swap", {"swap_bytes": int(swapped)})
+            yield Evidence(f"up to {format_bytes(swapped)} of the job was in swap", {"swap_bytes": int(swapped)})
 
     def _doubts(self) -> Iterator[str]:
         if self._limit.kind != HOST:
@@ -189,7 +189,7 @@ class _Pressure:
             others = format_bytes(self._others_bytes)
             yield f"look at what else runs on the machine, which holds {others}: leakscope record --system -d 1m"
         if limit.kind == DEV_SHM:
-            yield "give /dev/shm more room (docker run --shm-size), or have fewer loader workers or prefetched batches"
+            yield "make /dev/shm larger (docker run --shm-size), or have fewer loader workers or prefetched batches"
         if limit.kind == CGROUP and self._ahead is None:
             host = next((x for x in self._case.limits if x.kind == HOST), None)
             total = float(limit.limit_bytes[self._at])

@@ -1,11 +1,11 @@
 """Memory that a C or C++ library asks for and never gives back, named by the call under which it grows.
 
-Looks for:     growth of what malloc has handed out that no Python object, array or tensor explains.
+Looks for:     growth of what malloc has allocated that no Python object, array or tensor explains.
 Why:           a bug or a cache inside a library does not show in any list of objects.
 Decides by:    the ledger: min_native_share of what a process gained is native, and malloc's memory in use itself rises;
                the line is the one under which the agent saw most of it happen, or the repeated call of the library
-               that the source shows there. A known cache that took much and fills ever more slowly is told as waste,
-               though nobody can say that memory leaks.
+               that the source shows there. A known cache that took much and fills ever more slowly is waste: it may not
+               be a leak.
 Mistaken when: a cache of the library is still filling and has a limit; or another thread does the work.
 Do:            look whether the library has a newer version or a limit for its cache, or call it in a process that
                ends now and then.
@@ -88,7 +88,7 @@ def findings(
         elif look.bytes < max(min_native_bytes, min_native_share * process.growth_bytes) or (
             not look.outside_bytes and _is_flat(growth, process, min_native_share)
         ):
-            text = f"of the growth of {process.label} {format_bytes(look.bytes)} are memory of C or C++ code"
+            text = f"{format_bytes(look.bytes)} of {process.label}'s growth is native (C/C++) memory"
             reasons.append(RuledOut(_KIND, text, figures))
         elif explained_bytes(so_far, process) >= max_explained_share * process.growth_bytes:
             reasons.append(RuledOut(_KIND, f"other findings explain the growth of {process.label}", figures))
@@ -243,7 +243,7 @@ def _finding(case: Case, process: ProcessGrowth, look: _Look) -> Finding:
         evidence=[*_evidence(case, process, look), *(stack.evidence for stack in watched)],
         doubts=_doubts(look, top, frozen_in(case, process)),
         remedy=cache.remedy if cache is not None else [],
-        series=[curve("memory handed out by malloc", *series(process.rows("sentinels"), "malloc_in_use_bytes"))],
+        series=[curve("memory allocated by malloc", *series(process.rows("sentinels"), "malloc_in_use_bytes"))],
         wasted=not leaking,
     )
 
@@ -259,17 +259,17 @@ def _evidence(case: Case, process: ProcessGrowth, look: _Look) -> list[Evidence]
     figures = {account: growth_of(rows, account, process.label) for account in ("python-objects", "arrays", "tensors")}
     held = format_bytes(sum(figures.values()), signed=True)
     text = (
-        f"malloc handed out {format_bytes(look.native_bytes)} more than Python objects, arrays and tensors "
+        f"malloc allocated {format_bytes(look.native_bytes)} more than Python objects, arrays and tensors "
         f"(together {held}) explain"
     )
     evidence = [Evidence(text, {"native_bytes": look.native_bytes, **figures})]
     if look.cache is not None and look.cache.leaves_free and look.outside_bytes:
-        text = f"{format_bytes(look.outside_bytes)} more is free again inside malloc, but lies around what is kept"
+        text = f"{format_bytes(look.outside_bytes)} more is free but fragmented around live allocations"
         evidence.append(Evidence(text, {"allocator_free_bytes": look.outside_bytes}))
     told = [line for line in look.lines if line is look.lines[0] or line.share >= 0.1]
     evidence += [grew_at(line, looks=line.sample_count) for line in told]
     if look.call is not None:
-        evidence.append(at_line(look.call, "is the one place where the program itself has C hand out memory"))
+        evidence.append(at_line(look.call, "is the only line that calls a C function that allocates"))
     if not look.lines and look.package is not None:
         evidence.append(imports_only(look.package))
     evidence += look.library_calls.evidence()
@@ -295,16 +295,17 @@ def _doubts(look: _Look, top: NativeStack | None, frozen: Frozen | None) -> list
         doubts.append(f"gc.freeze() hid {count} more objects from the collector: their cycles may hold part of it")
     line, cache = look.lines[0] if look.lines else None, look.cache
     if top is not None:
-        doubts.append("memray saw what was kept from its window: a cache that is still filling looks the same")
+        doubts.append("memray watched only a part of the run: a cache that is still filling looks the same")
     elif look.place is not line:
         doubts.append(f"{look.library_calls.doubt}; `record --native` would show the calls, where memray is installed")
     elif line is None:
         doubts.append(
-            "no line stood out where it grew: a thread of the library may do it; `record --native` would show the "
+            "no line stood out while it grew: a thread of the library may allocate it; "
+            "`record --native` would show the "
             "calls inside the library, where memray is installed"
         )
     elif line.share < 0.5:
-        doubts.append("the growth was seen under several lines: this one has the most, not most of it")
+        doubts.append("the growth was seen under several lines: this line has the largest part, but less than half")
     if cache is not None and cache.is_bounded:
         doubts.append("a cache ends growing when it is full")
     return doubts

@@ -4,7 +4,7 @@ Looks for:     a kill in the kernel's log that fits a process of the job, or OOM
 Why:           SIGKILL leaves no last words: the log, the counters and the curve before it are all there is.
 Decides by:    the log's line with name, cgroup and size; else the counter of the job's own cgroup; else, as a mere
                possibility, the machine's counter. A counter that stood still clears the kernel.
-Mistaken when: somebody sends SIGKILL to the job just as the kernel kills another process of the same cgroup.
+Mistaken when: something else sends SIGKILL to the job just as the kernel kills another process of the same cgroup.
 Do:            mend what grew, or raise the limit that was hit.
 """
 
@@ -172,7 +172,7 @@ def _evidence(
     if hog is not None and hog is not kill.victim:
         figures = {"held_bytes": hog.held_bytes, "victim_bytes": _held_bytes(kill)}
         text = f"{hog.label} held {format_bytes(hog.held_bytes or 0)}, the victim {format_bytes(_held_bytes(kill))}"
-        yield Evidence(f"who was killed is not who held most: {text}", figures)
+        yield Evidence(f"the killed process did not hold most: {text}", figures)
     if blamed is not None and blamed.finding is not None:
         yield Evidence(f"{blamed.finding.title} ({blamed.finding.kind}, below)", {"bytes": blamed.finding.bytes})
         yield from blamed.finding.evidence[:2]
@@ -203,7 +203,7 @@ def _of_kill(case: Case, kill: Kill) -> Iterator[Evidence]:
         figures = {"first_count": counter.first, "last_count": counter.last, "limit_hits": counter.hit_count}
         text = f"the kernel's count of OOM kills in {counter.name} rose from {counter.first} to {counter.last}"
         if counter.hit_count == 0:
-            text += ", while its own limit was not hit: it was one above it, or the whole machine"
+            text += "; its own limit was not reached, so the limit was that of a cgroup above or of the machine"
         yield Evidence(text, figures)
     if kill.victim is not None and kill.victim.was_sigkilled:
         yield Evidence(f"{kill.victim.label} was ended by SIGKILL", {"exit_signal": kill.victim.exit_signal})
@@ -215,13 +215,13 @@ def _of_kill(case: Case, kill: Kill) -> Iterator[Evidence]:
 
 def _doubts(seen: Kills, kill: Kill) -> Iterator[str]:
     if kill.confidence < SURE:
-        yield "no log could be read: the kernel killed somebody on this machine and somebody sent SIGKILL to the job"
+        yield "no log could be read: the kernel killed a process on this machine, and a process of the job got SIGKILL"
     elif kill.event is None and kill.victim is not None and not seen.remarks:
-        yield "the kernel's log was not readable: that this process was the one follows from the counter and the signal"
+        yield "the kernel's log was not readable: the counter and the signal point to this process"
     if kill.rivals:
         yield f"it may also have been {' or '.join(m.label for m in kill.rivals[:3])}"
     if kill.victim is None:
-        yield "the recorder had not seen that process: it may not have been the job's"
+        yield "the recorder had not seen that process: it may not belong to the job"
     yield from seen.remarks
 
 
@@ -232,7 +232,7 @@ def _remedy(kill: Kill, blamed: Culprit | None) -> Iterator[str]:
         place = f" ({blamed.subject.file}:{blamed.subject.line})" if blamed.subject.line else ""
         yield f"hold less in {blamed.subject.holder}{place}: it was {blamed.share:.0%} of what the process held"
     if kill.event is None and kill.confidence < 0.95:
-        yield "to see the kernel's own words: sudo journalctl -k -o short-monotonic | leakscope oom -"
+        yield "for the kernel's own messages: sudo journalctl -k -o short-monotonic | leakscope oom -"
 
 
 def _curve(case: Case, hog: Member | None) -> list[Series]:
@@ -252,7 +252,7 @@ def _cleared(case: Case, ended: Sequence[Member], counter: Counter) -> RuledOut:
     who += f" and {len(ended) - _SHOWN} more" if len(ended) > _SHOWN else ""
     text = f"{who} {'were' if len(ended) > 1 else 'was'} ended by SIGKILL, but not by the kernel for lack of memory: "
     text += f"its count of OOM kills in {counter.name} "
-    text += f"stayed at {counter.last}" if counter.stood_still else f"rose by {counter.new_count}, all of them others"
+    text += f"stayed at {counter.last}" if counter.stood_still else f"rose by {counter.new_count}, for other processes"
     figures: dict[str, object] = {"sigkill_count": len(ended), "oom_kill_count": counter.last}
     if near is not None and near.used_fraction is not None:
         text += f"; at most {near.used_fraction:.0%} of the nearest limit was in use ({near.name})"
@@ -267,18 +267,20 @@ def _nothing(case: Case, seen: Kills, min_near_fraction: float) -> RuledOut | Sk
         text = "the recorder did not see the end"
         if near is not None and (near.used_fraction or 0.0) >= min_near_fraction:
             text += (
-                f"; memory was at {near.used_fraction:.0%} of the limit of {near.name} then, and a kill of the whole "
-                "group takes the recorder too: sudo journalctl -k | leakscope oom -"
+                f"; memory was at {near.used_fraction:.0%} of the limit of {near.name} then, and a kill of the "
+                "whole group includes the recorder: sudo journalctl -k | leakscope oom -"
             )
         return Skipped(_KIND, text)
     host = seen.host
     figures = {"first_count": host.first, "last_count": host.last, "elsewhere": host.new_count}
     if host.stood_still:
-        return RuledOut(_KIND, f"the kernel killed nobody on this machine: its count stayed at {host.last}", figures)
+        return RuledOut(
+            _KIND, f"the kernel killed no process on this machine: its count stayed at {host.last}", figures
+        )
     if any(m.ended_unseen and not of_cgroup(case.recording, m.cgroup or "").stood_still for m in seen.members):
-        return Skipped(_KIND, "how some processes ended is not known, and no counter says that none of them was killed")
+        return Skipped(_KIND, "how some processes ended is not known, and no counter rules out a kill")
     if host.is_known:
         names = ", ".join(f"{event.comm}[{event.pid}]" for event in seen.elsewhere[:_SHOWN])
-        text = f"the kernel killed {host.new_count} on this machine, none of them the job's"
+        text = f"the kernel killed {host.new_count} on this machine, none of the job"
         return RuledOut(_KIND, text + (f": {names}" if names else ""), figures)
     return RuledOut(_KIND, "no process of the job was ended by SIGKILL", figures)

@@ -1,6 +1,6 @@
 """Child processes that are started again and again and never end, or end and are never waited for.
 
-Looks for:     children of one program, or ended children nobody waited for (zombies), whose number keeps rising.
+Looks for:     children of one program, or ended children never waited for (zombies), whose number keeps rising.
 Why:           each child costs its own memory, and even a zombie a place in the table of processes: at the limit of
                processes nothing can be started any more.
 Decides by:    min_processes more at the end, still rising then, by min_fraction of what there were.
@@ -40,7 +40,7 @@ _LEAST_MOMENTS = 64  # at which children are counted
 _PASSING_LIFE = 0.5  # of the run: who lives shorter (a shell, the first of a double fork) has started nothing himself
 _WAIT = "wait for each child: Popen.wait(), Process.join() or subprocess.run()"
 _END_FIRST = f"end the old child before a new one is started, and {_WAIT}"
-_ENDS_WORKERS = "keep one DataLoader, or let go of the old one and its iterator before the next: that ends its workers"
+_ENDS_WORKERS = "keep one DataLoader, or drop the old one and its iterator before the next: that ends its workers"
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +79,7 @@ def findings(
         yield Skipped(_KIND, case.growth.reason)
     else:
         count, most = len(case.processes), max((pile.most for pile in children), default=0)
-        seen = f"{count} processes in all, at most {most} alike at once" if most else "none were seen"
+        seen = f"{count} processes in all, at most {most} of one kind at the same time" if most else "none were seen"
         figures = {"process_count": count, "most_at_once": most}
         yield RuledOut(_KIND, f"children do not pile up: {seen}", figures)
 
@@ -155,7 +155,7 @@ def _zombie_finding(case: Case, pile: _Zombies) -> Finding:
     return _built(
         case,
         pile,
-        f"Ended processes of {pile.name} pile up: nobody waited for {risen} of them",
+        f"Ended processes of {pile.name} pile up: {risen} of them were never waited for",
         process=pile.parent,
         command=pile.name,
         is_python=pile.name.startswith("python"),

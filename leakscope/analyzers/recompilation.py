@@ -80,7 +80,7 @@ def findings(
         yield Skipped(_KIND, "torch.compile was not used")
     for one in compiled:
         if one.time_s.size < 4 or one.seen_until < min_seen:
-            yield Skipped(_KIND, f"too few looks at {one.process.label} to tell whether it goes on compiling")
+            yield Skipped(_KIND, f"too few snapshots of {one.process.label} to tell whether it keeps compiling")
         elif one.after_warm_up >= min_recompiles and one.late >= max(1.0, min_pace * one.middle) and one.middle:
             yield _finding(case, one, so_far)
         else:
@@ -139,8 +139,8 @@ def _finding(case: Case, one: _Compiled, so_far: Sequence[Finding]) -> Finding:
         evidence.append(Evidence(f"the newest reason dynamo gave: {reason}", {"recompile_reason": reason}))
     doubts = []
     if bytes:
-        text = f"the graphs are given all growth that nothing else explains ({format_bytes(bytes)})"
-        doubts.append(f"{text}: what one graph takes was not measured")
+        text = f"all growth without another explanation ({format_bytes(bytes)}) is attributed to the graphs"
+        doubts.append(f"{text}: the size of a graph was not measured")
     return case.finding(
         _KIND,
         f"torch.compile compiles {function or 'functions'} again and again: "

@@ -1,11 +1,11 @@
-"""Reference counts that a C extension gets wrong: None runs out of references, or objects are never let go of.
+"""Reference counts that a C extension gets wrong: None runs out of references, or objects are never freed.
 
-Looks for:     a count of references to None that falls steadily; objects that pile up and that nobody refers to.
+Looks for:     a count of references to None that falls steadily; objects that pile up without a referrer.
 Why:           each reference to None that is dropped once too often brings Python nearer to the fatal error
                "deallocating None"; each reference that is not dropped keeps an object for ever.
 Decides by:    a fall of None's count by min_fall or more, still going on at the end, that no release of objects with
                None in them explains; objects without a holder whose own bytes are min_own_share of the growth.
-Mistaken when: a large list of None, made beforehand where no inventory saw it, is filled with values little by little.
+Mistaken when: a large list of None, made beforehand where no snapshot saw it, is filled with values little by little.
 Do:            run None's case on Python 3.12 or later, where it is harmless; update the extension or do without it.
 """
 
@@ -100,7 +100,7 @@ def _none_findings(case: Case, so_far: Sequence[Finding], min_fall: int) -> Iter
         if count is None:
             continue
         if count.verdict == CANNOT_TELL:
-            yield Skipped(_KIND, f"{process.label} was too short or too restless to judge its references to None")
+            yield Skipped(_KIND, f"{process.label} was too short or too uneven to judge its references to None")
         elif count.verdict == FLAT or count.per_s >= 0:
             steady.append(count)
         elif (released := _released(case, count)) is not None:
@@ -110,7 +110,7 @@ def _none_findings(case: Case, so_far: Sequence[Finding], min_fall: int) -> Iter
             rates = (
                 f"{format_count(-count.per_s)} references to None a second went and {format_count(count.blocks_per_s)}"
             )
-            text = f"{rates} objects were made: something made full of None may be filled"
+            text = f"{rates} objects were created: a container made of None may be filling"
             yield Skipped(_KIND, f"{count.process.label}: {text}; a longer run would tell whether that ends")
         elif not count.aborted and -count.moved <= _TYPE_CACHE and _sets_classes(case):
             text = "references to None fall as Python's cache of type attributes fills where classes are set anew"
@@ -255,10 +255,10 @@ def _none_finding(case: Case, one: _Count) -> Finding:
     remedy = ["run it on Python 3.12 or later: None is immortal there, and the program survives"]
     if per_step:
         remedy.append(f"look for an extension whose calls could drop {format_count(-per_step)} references in one step")
-    doubts = ["which extension it is cannot be seen from the count"]
+    doubts = ["the count does not show which extension it is"]
     return case.finding(
         _KIND,
-        f"{title}: it died of it" if one.aborted else f"{title}: Python will abort {ends}",
+        f"{title}: Python aborted" if one.aborted else f"{title}: Python will abort {ends}",
         severity="critical",
         confidence=0.97 if one.aborted else 0.9,  # the count is exact, and what else lowers it was looked for
         bytes=0,

@@ -1,8 +1,8 @@
 """Autograd graphs that are kept: a running loss, stored losses or outputs that were never detached.
 
 Looks for:     a named tensor, or a container of tensors, below which the nodes of autograd graphs keep growing.
-Why:           every such tensor keeps the whole history that made it, in C++, where no object counter looks.
-Decides by:    nodes and saved bytes under a name in inventories at optimizer steps, min_share of the growth or more.
+Why:           every such tensor keeps the whole history that made it, in C++, out of sight of object counters.
+Decides by:    nodes and saved bytes under a name in snapshots at optimizer steps, min_share of the growth or more.
 Mistaken when: a graph is meant to grow, as in a truncated backpropagation whose window is longer than the recording.
 Do:            keep .item() or .detach() of it, or run evaluation under torch.no_grad().
 """

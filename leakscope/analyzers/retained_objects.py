@@ -1,7 +1,7 @@
 """A variable, attribute, cache, closure, frame or queue that holds ever more objects, arrays or tensors.
 
-Looks for:     paths from a root whose contents kept growing from inventory to inventory.
-Why:           what is still referred to is never freed; the place to mend is where it is added, not where it was made.
+Looks for:     paths from a root whose contents kept growing from snapshot to snapshot.
+Why:           what is still referred to is never freed; the place to fix is where it is added, not where it was made.
 Decides by:    the accumulation point: the last stable path whose members multiply, with min_share of the growth.
 Mistaken when: a cache that is bounded had not yet reached its bound when the recording ended.
 Do:            bound the container, drop what is no longer needed, or keep numbers instead of objects.

@@ -1,8 +1,8 @@
 """Segments of shared memory that are made again and again and not freed.
 
 Looks for:     files in /dev/shm, deleted ones that are still mapped, and System V segments, whose sum keeps rising.
-Why:           a segment lives until it is unlinked *and* nobody maps it. One that is closed but not unlinked is in no
-               process's memory: every figure of the job stays flat while the machine runs full, also after its end.
+Why:           a segment lives until it is unlinked *and* no process maps it. One that is closed but not unlinked is in
+               no process's memory: every figure of the job stays flat while the machine runs full, also after its end.
 Decides by:    growth of the segments' own sum by min_bytes, going on at the end; by the name they have in common.
 Mistaken when: another program of the same user makes segments of the same name at the same time, and Python's
                tracker of segments could not be asked whose they are.
@@ -181,13 +181,13 @@ def _finding(case: Case, kind: str, name: str, rows: pd.DataFrame, trend: Trend,
         _KIND,
         title,
         severity=severity,
-        # Two that agree, what the kernel counts and what the inventories saw, are surer than either.
+        # Two that agree, what the kernel counts and what the snapshots saw, are surer than either.
         confidence=0.98 if holder is not None else 0.95 if mapping else 0.85,
         bytes=bytes,
         subject=subject,
         bytes_per_hour=round(trend.growth_bytes / hours, 1),
         evidence=evidence,
-        doubts=[] if mapping else ["no process of the job was seen with one of them: looks are seconds apart"],
+        doubts=[] if mapping else ["no process of the job was seen with one of them: readings are seconds apart"],
         remedy=[f"{unlink}: keeps about {format_bytes(trend.growth_bytes / hours)} an hour from piling up"],
         series=[curve(f"segments {where}", time_s, size)],
     )

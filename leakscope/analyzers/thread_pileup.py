@@ -90,14 +90,14 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
         alike = int_of(kind, "object_count")
         waits = text_of(kind, "text")
         did = "ran" if waits is None else f"were a {waits} that waited to run"
-        evidence.append(Evidence(f"{alike} of them {did} {function} in the last inventory", {"object_count": alike}))
+        evidence.append(Evidence(f"{alike} of them {did} {function} in the last snapshot", {"object_count": alike}))
     if start is not None:
         evidence.append(at_line(start, "starts them"))
     evidence += kept.evidence
     if case.growth.leaking and bytes:
         each = format_bytes(bytes / max(started, 1))
         evidence.append(Evidence(f"about {each} of growth for each thread", {"bytes": bytes}))
-    doubts = [] if function else ["none was seen in a function of the job's own: what they run is not known"]
+    doubts = [] if function else ["none was seen in a function of the job's own code: what they run is not known"]
     return case.finding(
         _KIND,
         f"Threads{named} pile up: {started} more than at the start, none of them ended",
@@ -117,7 +117,7 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
 
 
 def _kind_of_thread(threads: pd.DataFrame) -> pd.Series[Any] | None:
-    """Of the last inventory, the kind of thread that multiplied most."""
+    """Of the last snapshot, the kind of thread that multiplied most."""
     if not len(threads):
         return None
     last = threads[threads["take"] == threads["take"].max()]

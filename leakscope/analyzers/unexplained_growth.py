@@ -4,9 +4,9 @@ Looks for:     a growing tree of which the other findings explain less than min_
 Why:           an honest "we do not know" that narrows the search is worth more than a guess.
 Decides by:    the ledger; objects whose inside cannot be seen (databases, picklers, parsers) are named as suspects
                where the growth is in memory that C code asked for. The only one there is, or the one that the line
-               names under which memory was seen to grow, is told as retained-objects: it has a name to mend.
-Mistaken when: the holder is Python's after all, but lies deeper than the inventories went.
-Do:            look at the suspect named; else record longer, so that more inventories are taken.
+               names under which memory was seen to grow, is reported as retained-objects.
+Mistaken when: the holder is Python's after all, but lies deeper than the snapshots went.
+Do:            look at the suspect named; else record longer, so that more snapshots are taken.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _ACCOUNTS = {
     "native": "memory of C or C++ code",
     "allocator-free": "memory that malloc keeps free",
     "shared-memory": "shared memory",
-    "unexplained": "memory nobody accounts for",
+    "unexplained": "memory that no account covers",
 }
 _OUT_OF_SIGHT = ("native", "unexplained")  # where what an opaque object holds shows up
 
@@ -73,7 +73,7 @@ def findings(
     finding = _finding(case, process, growth.growth_bytes - explained)
     yield finding
     if finding.kind == _HELD:
-        yield RuledOut(_KIND, f"the rest of the growth is put down to {finding.subject.holder}")
+        yield RuledOut(_KIND, f"the rest of the growth is attributed to {finding.subject.holder}")
 
 
 def _lacking(case: Case, process: ProcessGrowth, min_accounted_share: float) -> str:
@@ -84,10 +84,10 @@ def _lacking(case: Case, process: ProcessGrowth, min_accounted_share: float) -> 
     if not len(process.rows("sentinels")):
         why = "the process was not seen from inside (--agent off, -I, or not Python)"
     elif len(process.rows("takes")) < 2:
-        why = "there were not two inventories: a longer recording would tell"
+        why = "there are fewer than two snapshots: a longer recording would tell"
     else:
-        why = "objects the inventories did not reach, or memory of libraries: `record --native` watches those"
-    return f"; {1 - share:.0%} of what {process.label} gained stand in no account: {why}"
+        why = "objects the snapshots did not reach, or memory of libraries: `record --native` watches those"
+    return f"; no account covers {1 - share:.0%} of {process.label}'s growth: {why}"
 
 
 def _finding(case: Case, process: ProcessGrowth, bytes: int) -> Finding:
@@ -104,7 +104,7 @@ def _finding(case: Case, process: ProcessGrowth, bytes: int) -> Finding:
     if first is not None:
         title += f", {'most likely' if len(suspects) == 1 else 'perhaps'} held by {_name(first)}"
     else:
-        title += ", held by nothing we can name"
+        title += ", and its holder is unknown"
     return case.finding(
         _HELD if len(suspects) == 1 else _KIND,
         title,
@@ -114,7 +114,7 @@ def _finding(case: Case, process: ProcessGrowth, bytes: int) -> Finding:
         subject=_subject(process, first, line),
         evidence=_evidence(rows, suspects, inside, line),
         doubts=_doubts(suspects, inside, process),
-        remedy=[f"look at what is put into {_name(first)} and never taken out"] if first is not None else [],
+        remedy=[f"check what is added to {_name(first)} and never removed"] if first is not None else [],
     )
 
 
@@ -163,10 +163,10 @@ def _evidence(
 
 def _doubts(suspects: Sequence[pd.Series[Any]], inside: bool, process: ProcessGrowth) -> list[str]:
     if not inside:
-        return [f"no two inventories were taken inside {process.label}: its Python objects were not looked at"]
+        return [f"fewer than two snapshots were taken inside {process.label}: its Python objects were not checked"]
     if suspects:
-        return ["the suspicion rests on there being no other place to look: nothing measured what it holds"]
-    return ["small objects held in very many places stay below what an inventory can see"]
+        return ["it is the only candidate: its contents were not measured"]
+    return ["small objects held in very many places stay below what a snapshot can see"]
 
 
 def _name(row: pd.Series[Any]) -> str:

@@ -2,8 +2,9 @@
 
 Looks for:     NaN or Inf in parameters and gradients, parameters that became None, steps without any gradient.
 Why:           such a training runs on for hours and learns nothing; its memory may look perfectly healthy.
-Decides by:    NaN in a trained parameter in the last look; NaN or Inf in gradients in min_takes looks; a parameter that
-               was there and is None now; no gradient in any look while the trained weights stay as they are.
+Decides by:    NaN in a trained parameter in the last snapshot; NaN or Inf in gradients in min_takes snapshots; a
+               parameter that was there and is None now; no gradient in any snapshot while the trained weights stay
+               as they are.
 Mistaken when: parameters have NaN by design, as a mark for cells that are never used.
 Do:            go back to a checkpoint from before the first NaN; torch.autograd.set_detect_anomaly names the operation.
 """
@@ -36,7 +37,7 @@ _MOST_NAMES = 5
 
 @dataclass(frozen=True)
 class _Looks:
-    """What the inventories saw of one process's parameters: one row per take, weight set, state and named parameter."""
+    """What the snapshots saw of one process's parameters: one row per take, weight set, state and named parameter."""
 
     process: ProcessGrowth
     rows: pd.DataFrame
@@ -50,7 +51,7 @@ class _Looks:
         return self.rows[self.rows["gradient_state"].isin(states)]
 
     def step_of(self, take: int) -> str:
-        return f"step {self.steps[take]}" if take in self.steps else f"inventory {take}"
+        return f"step {self.steps[take]}" if take in self.steps else f"snapshot {take}"
 
     def subject(self, rows: pd.DataFrame) -> Subject:
         sets, names = (rows[column].dropna() for column in ("weight_set", "tensor_name"))
@@ -72,7 +73,7 @@ def findings(
     yield from _import_orders(case)
     looked = [looks for process in case.growth.processes if (looks := _looks(case, process))]
     if not looked:
-        yield Skipped(_KIND, "no inventory was taken at an optimizer step")
+        yield Skipped(_KIND, "no snapshot was taken at an optimizer step")
     for looks in looked:
         results = (
             _nan_parameters(case, looks),
@@ -121,7 +122,7 @@ def _nan_parameters(case: Case, looks: _Looks) -> Finding | None:
     first = int(rows["take"].min())
     before = [take for take in looks.takes if take < first]
     since = f"first seen at {looks.step_of(first)}"
-    since += f", not yet at {looks.step_of(before[-1])}" if before else ": the first look"
+    since += f", not yet at {looks.step_of(before[-1])}" if before else ": the first snapshot"
     figures = {"parameter_count": _count(last), "first_step": looks.steps.get(first)}
     remedy = ["torch.autograd.set_detect_anomaly(True) names the operation, in a run up to there"]
     if before:
@@ -133,7 +134,9 @@ def _nan_parameters(case: Case, looks: _Looks) -> Finding | None:
         f"Weights have become NaN: {_named(last)}",
         "critical",
         confidence=0.95,  # no rounding makes NaN, and no later step mends it; some mark unused cells with it
-        evidence=[Evidence(f"in the last look {_count(last)} of the sampled parameters were NaN; {since}", figures)],
+        evidence=[
+            Evidence(f"in the last snapshot {_count(last)} of the sampled parameters were NaN; {since}", figures)
+        ],
         remedy=remedy,
     )
 
@@ -145,7 +148,7 @@ def _broken_gradients(case: Case, looks: _Looks, min_takes: int) -> Finding | No
         return None
     last = rows[rows["take"] == takes[-1]]
     what = " or ".join(word for state, word in _BROKEN.items() if state in set(rows["gradient_state"]))
-    seen = f"{len(takes)} of {len(looks.takes)} looks"
+    seen = f"{len(takes)} of {len(looks.takes)} snapshots"
     figures = {"takes_with": len(takes), "takes": len(looks.takes), "first_step": looks.steps.get(int(takes[0]))}
     return _finding(
         case,
@@ -155,7 +158,7 @@ def _broken_gradients(case: Case, looks: _Looks, min_takes: int) -> Finding | No
         "critical",
         confidence=0.9,  # seen more than once; a scaler that skips such steps is not known of
         evidence=[Evidence(f"seen in {seen}, first at {looks.step_of(int(takes[0]))}", figures)],
-        doubts=["a loss scaler of another framework may leave such a step out"] if what == "Inf" else [],
+        doubts=["a loss scaler of another framework may skip such a step"] if what == "Inf" else [],
         remedy=[f"torch.autograd.set_detect_anomaly(True) names the operation; look at {looks.step_of(int(takes[0]))}"],
     )
 
@@ -208,8 +211,8 @@ def _no_gradients(case: Case, looks: _Looks, min_takes: int) -> Finding | None:
         "warning",
         confidence=0.85,  # not one bit of the weights moved; who trains something else by hand was not seen
         evidence=[
-            Evidence(f"{_count(last)} trained parameters had no gradient in any look, {first} to {end}", figures),
-            Evidence("samples of the weights were the same to the last bit in all inventories that took them"),
+            Evidence(f"{_count(last)} trained parameters had no gradient in any snapshot, {first} to {end}", figures),
+            Evidence("samples of the weights were the same to the last bit in all snapshots that took them"),
         ],
         remedy=["see that the loss comes from these parameters (no detach, no no_grad) and backward() runs on it"],
     )
@@ -222,7 +225,7 @@ def _are_others_trained(case: Case, process: ProcessGrowth) -> bool:
 
 
 def _do_weights_move(case: Case, process: ProcessGrowth) -> bool | None:
-    """Whether samples of trained weights ever differ from one inventory to another; None with fewer than two."""
+    """Whether samples of trained weights ever differ from one snapshot to another; None with fewer than two."""
     weights = process.rows("weights")
     weights = weights[weights["requires_grad"].fillna(False).astype(bool) & weights["fingerprint"].notna()]
     by_tensor = weights.groupby(["weight_set", "tensor_name"])["fingerprint"].agg(["size", "nunique"])
@@ -252,7 +255,7 @@ def _ruled_out(looks: _Looks) -> RuledOut:
     missing = _count(last[last["gradient_state"] == "none"])
     healthy = _count(last[last["gradient_state"] == "ok"])
     figures = {"takes": len(looks.takes), "takes_with_nan": broken, "with_gradient": healthy, "without": missing}
-    seen = f"{len(looks.takes)} looks at {looks.process.label}"
+    seen = f"{len(looks.takes)} snapshots of {looks.process.label}"
     if broken:
         return RuledOut(_KIND, f"NaN or Inf in {broken} of {seen} only: it did not last", figures)
     text = f"no NaN or Inf in {seen}: {format_count(healthy)} parameters with a gradient"

@@ -138,12 +138,12 @@ def _no_finding(case: Case, report: Report, kind: str) -> Outcome:
     if skipped is not None and kind == _DUPLICATES and _saw_no_model(case):
         return Outcome(rule, KEPT, "no model was in memory")
     if skipped is not None:
-        return Outcome(rule, CANNOT_TELL, f"could not be looked for: {skipped.reason}")
+        return Outcome(rule, CANNOT_TELL, f"could not be checked: {skipped.reason}")
     return Outcome(rule, KEPT, "none was found")
 
 
 def _saw_no_model(case: Case) -> bool:
-    """Inventories that look at tensors ran, and met no weights: a program without a model has no second one."""
+    """Snapshots that look at tensors ran, and met no weights: a program without a model has no second one."""
     takes = case.rows("takes")
     return not len(case.rows("weights")) and bool((takes["safe_point"] != "agent-thread").any())
 

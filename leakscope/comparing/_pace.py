@@ -121,7 +121,7 @@ def _pace(
     use = (x >= start) & (x <= end)
     x, y, time_s = x[use], curve.held_bytes[use], curve.time_s[use]
     if x.size < _LEAST_SAMPLES or x[-1] <= x[0]:
-        return Pace(None, "too little of it can be laid over the other")
+        return Pace(None, "too little of it overlaps with the other")
     seconds_each = float(time_s[-1] - time_s[0]) / float(x[-1] - x[0])
     slope, low, high = _slope(x, y, bool(curve.growth.leaking))
     least = max(float(min_growth_bytes), min_growth_fraction * float(np.median(y)))

@@ -67,7 +67,8 @@ def decide(
 
 
 _NO_STEPS = (
-    "nobody counted steps in both runs, so a slower run looks like a smaller leak: leakscope.mark(step=...) counts them"
+    "steps were not counted in both runs, so a slower run looks like a smaller leak: "
+    "leakscope.mark(step=...) counts them"
 )
 
 
@@ -120,10 +121,10 @@ def _names(changes: Sequence[FindingChange], change: str) -> str:
 def _not_enough(pair: PacePair) -> str:
     span = pair.end - pair.start
     if span <= 0:
-        return "the runs have nothing in common to go by"
+        return "the runs have nothing in common to compare"
     if pair.unit == STEP:
-        return f"not enough to go by in the {format_count(span)} steps that both runs passed"
-    return f"not enough to go by in the {format_duration(span)} that both runs lasted after their start-up"
+        return f"too little to compare in the {format_count(span)} steps that both runs have"
+    return f"too little to compare in the {format_duration(span)} that both runs lasted after their start-up"
 
 
 def _rate(pace: Pace, pair: PacePair) -> str:

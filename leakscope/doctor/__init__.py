@@ -36,7 +36,7 @@ def _done(group: ModuleType, root: str) -> Iterator[Check]:
     try:
         yield from group.checks(root)
     except OSError as error:  # no folder for temporary files, no more processes: the other groups still stand
-        yield limited("the rest", f"could not be looked at: {error}")
+        yield limited("the rest", f"could not be checked: {error}")
 
 
 def as_text(groups: Sequence[Group]) -> str:

@@ -30,7 +30,7 @@ def _folder(root: str, folder: str, *, least_bytes: int = 500 * MiB) -> Check:
     kind = _file_system(root, folder)
     text = f"{folder} has {format_bytes(free)} free"
     if kind in _IN_MEMORY:
-        return limited(name, f"{text}, but lies in memory ({kind}): it counts as used", "record -o on a disk")
+        return limited(name, f"{text}, but is in memory ({kind}): it counts as used", "record -o on a disk")
     if free < least_bytes:
         return limited(name, f"{text}: recording stops for as long as it is full", "record -o where there is more")
     return ok(name, f"{text} ({kind or 'unknown file system'}); a day of 20 processes takes some 60 MiB")

@@ -54,7 +54,9 @@ def _others(root: str) -> Check:
         return ok(name, "readable in full")
     if hidden:
         remedy = "sudo mount -o remount,hidepid=0 /proc, or record as root"
-        return missing(name, f"hidden (/proc is mounted with hidepid={hidden}): nobody else can be named", remedy)
+        return missing(
+            name, f"hidden (/proc is mounted with hidepid={hidden}): processes of others cannot be named", remedy
+        )
     return limited(name, "resident memory only: PSS and open files need root", "sudo leakscope record --system")
 
 

@@ -87,7 +87,7 @@ def _with_figures(told: Told, oom: CudaOom, member: Member) -> Told:
             evidence.append(Evidence(f"torch held {unused} that no tensor used, enough but not in one piece"))
             remedy.append("set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: the free pieces then join")
         else:
-            no_use = "too little for this request: it is not fragmentation, and expandable_segments will not mend it"
+            no_use = "too little for this request: it is not fragmentation, and expandable_segments will not help"
             evidence.append(Evidence(f"torch held {unused} that no tensor used, {no_use}"))
     others = oom.other_bytes
     if others is not None and oom.requested_bytes is not None and others >= oom.requested_bytes:
@@ -119,7 +119,7 @@ def _shared(case: Case, told: Told) -> Told:
     figures = {"used_bytes": use.used_bytes, "limit_bytes": use.limit_bytes}
     seen = Evidence(f"/dev/shm held {use.text} when it was fullest", figures)
     if use.used_bytes < _FULL_FRACTION * use.limit_bytes:
-        doubt = "it was looked at once a second: a larger batch may have filled it in between"
+        doubt = "it was read once a second: a larger batch may have filled it in between"
         return told._replace(confidence=0.6, evidence=[*told.evidence, seen], doubts=[doubt])
     return told._replace(
         title=f"{told.title}: /dev/shm was full, {use.text}",
@@ -145,7 +145,9 @@ def _worker(case: Case, told: Told, parts: dict[str, str | None]) -> Told:
     evidence, doubts = [*told.evidence, *ends], []
     if by == "Killed" or any(member.was_sigkilled for member in gone):
         if seen.host.stood_still:
-            evidence.append(Evidence("the kernel's OOM killer ended nobody on this machine: somebody sent SIGKILL"))
+            evidence.append(
+                Evidence("the kernel's OOM killer ended no process on this machine: something else sent SIGKILL")
+            )
         elif not seen.host.is_known:
             doubts.append("whether the OOM killer did it is not in this recording")
     return told._replace(title=title, evidence=evidence, doubts=doubts)

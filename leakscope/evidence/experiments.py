@@ -82,16 +82,16 @@ def ruled_out(
                 if frozen_in(case, process) is not None:
                     continue  # of what is frozen it could free nothing
                 count = format_count(int_of(row, "freed_count") or 0)
-                reason = f"gc.collect() at the end gave back {amount} ({count} objects): calling it will not help"
+                reason = f"gc.collect() at the end freed {amount} ({count} objects): calling it will not help"
                 yield RuledOut("cyclic-garbage", reason, figures)
             elif experiment == "malloc_trim" and end.resident_fraction >= still_resident:
                 least = given - end.freed_bytes
                 if is_small:
-                    reason = f"malloc_trim() at the end gave back {amount}: trimming or fewer arenas will not help"
+                    reason = f"malloc_trim() at the end returned {amount}: trimming or fewer arenas will not help"
                     yield RuledOut("fragmentation", reason, figures)
                 elif least >= max(large_fraction * end.held_bytes, 10 * MiB):
                     reason = (
-                        f"malloc_trim() at the end gave back {amount}: that memory was free inside malloc, not leaked; "
+                        f"malloc_trim() at the end returned {amount}: that memory was free inside malloc, not leaked; "
                         f"trimming gives it back until it is needed again{end.arenas}"
                     )
                     yield RuledOut("native-growth", reason, figures)
@@ -107,7 +107,7 @@ def _of_device(row: pd.Series[Any], small_fraction: float) -> Iterator[RuledOut]
     before, after = map(int, match.groups())
     if before and before - after <= small_fraction * before:
         amount = f"{format_bytes(max(0, before - after))} of {format_bytes(before)}"
-        reason = f"torch.cuda.empty_cache() at the end gave back {amount}: calling it will not help"
+        reason = f"torch.cuda.empty_cache() at the end returned {amount}: calling it will not help"
         yield RuledOut("gpu-fragmentation", reason, {"before_bytes": before, "after_bytes": after})
 
 

@@ -2,7 +2,7 @@
 
 To freeze once before forking is good practice, and innocent: what is frozen then stays as much. To freeze again and
 again moves also what is in use at the moment, and of that the cycles are never freed: ever more frozen objects. Those
-that somebody still holds the inventories reach; garbage are the others.
+that somebody still holds the snapshots reach; garbage are the others.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _KIND = "cyclic-garbage"
 
 
 class Frozen(NamedTuple):
-    """What was frozen in the judged window. ``unreached_count``: of those gained, what no inventory reached."""
+    """What was frozen in the judged window. ``unreached_count``: of those gained, what no snapshot reached."""
 
     first_count: int
     last_count: int
@@ -79,14 +79,14 @@ def frozen_finding(
     what = kind.rpartition(".")[2] if kind else "unreachable objects"
     text = (
         f"{format_count(frozen.last_count)} objects are frozen, {format_count(frozen.gained_count)} more than at "
-        f"first; of those no variable leads to {format_count(unreached)}"
+        f"first; {format_count(unreached)} of those are unreachable"
     )
     figures = {"frozen_count": frozen.last_count, "unreached_count": unreached}
     evidence = [Evidence(f"gc.freeze() was called again and again: {text}", figures)]
     if row is not None and kind:
         count, reached = int_of(row, "object_count") or 0, int_of(row, "reached_count") or 0
-        text = f"{format_count(count)} objects of {kind} exist, of which a way from a variable leads to "
-        evidence.append(Evidence(f"{text}{format_count(reached)}", {"object_count": count, "reached_count": reached}))
+        text = f"{format_count(count)} {kind} objects exist; {format_count(reached)} are reachable from a variable"
+        evidence.append(Evidence(text, {"object_count": count, "reached_count": reached}))
     if place is not None:
         evidence.append(Evidence(f"{place.file}:{place.line}: {place.text}", {"line": place.line}))
     frees = f"frees about {format_bytes(out_of_reach_bytes)}"
@@ -101,7 +101,9 @@ def frozen_finding(
         type=kind,
         library="gc",
         evidence=evidence,
-        doubts=["Python lists no frozen object: that they are cycles follows from what outlives its last variable"],
+        doubts=[
+            "Python does not list frozen objects: cycles are inferred from objects that outlive their last variable"
+        ],
         remedy=[
             f"call gc.freeze() once, before the work begins, or gc.unfreeze() and gc.collect() once the fork is made"
             f"{where}: {frees}",
@@ -111,7 +113,7 @@ def frozen_finding(
 
 
 def _counts(case: Case, process: ProcessGrowth) -> Floats:
-    """Readings of the judged window in the order of time, from the sentinels and the inventories."""
+    """Readings of the judged window in the order of time, from the sentinels and the snapshots."""
     tables = [process.rows(name)[["time_s", "gc_frozen_count"]] for name in ("sentinels", "takes")]
     rows = pd.concat([table.dropna().astype("float64") for table in tables])
     growth = case.growth

@@ -1,7 +1,7 @@
 """What keeps the things that pile up: the container, or the attribute, of the objects that stand for them.
 
 Descriptors, threads and children are counted from outside. Inside, each is an object that some variable holds: a file,
-a mapping, a Thread, a Popen. Inventories show them where they weigh enough; else the sources tell where they are put.
+a mapping, a Thread, a Popen. Snapshots show them where they weigh enough; else the sources tell where they are put.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PROCESSES = libraries.names_of(libraries.PROCESS)
 _POOLS = libraries.names_of(libraries.POOL)
 _LEAST_SHARE, _MOST_SHARE = 0.5, 1.5  # of what was counted from outside: other numbers are not of the same things
 _LEAST_OBJECTS = 3
-_IN_STEP = 0.8  # net growth over all changes, from inventory to inventory
+_IN_STEP = 0.8  # net growth over all changes, from snapshot to snapshot
 
 
 class Keeper(NamedTuple):
@@ -69,7 +69,7 @@ def keeper(
     """Who keeps the objects of these types, of which more and more are ``counted`` (times, numbers) from outside.
 
     ``of_class``: a class of the user's whose objects are such, too. ``opening``: the line that makes or starts them;
-    what it puts them into is the answer where no inventory shows one, or what keeps the objects it puts one each into.
+    what it puts them into is the answer where no snapshot shows one, or what keeps the objects it puts one each into.
     """
     sources = case.sources
     inventories = list(heaps(case.recording, process.pid, float(counted[0][0]), float(counted[0][-1])))
@@ -141,7 +141,7 @@ def _seen(
         figures = {"first_count": round(float(counts[there[0]])), "last_count": round(float(counts[there[-1]]))}
         text = (
             f"{most.path}: {figures['first_count']} objects of type {most.type_name} in the first and "
-            f"{figures['last_count']} in the last of {len(there)} inventories that show them"
+            f"{figures['last_count']} in the last of {len(there)} snapshots that show them"
         )
         evidence = [Evidence(text, figures)]
         if adding is not None:
@@ -195,5 +195,5 @@ def _by_source(kept: Kept) -> Keeper:
     what = "each is put into" if kept.is_container else "each is kept as"
     evidence = [Evidence(f"by the source, {what} {name}: {kept.line.text}", {"line": kept.line.line})]
     adding = kept.line if kept.is_container else None
-    doubts = ["what keeps them was found in the source, it was not seen at work"]
+    doubts = ["what keeps them was found in the source, not observed"]
     return Keeper(name, kept.variable, not kept.is_container, adding, evidence, doubts)

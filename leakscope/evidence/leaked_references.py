@@ -1,6 +1,6 @@
 """Objects that pile up and that nobody refers to: what is left when an extension forgets to drop its references.
 
-Two signs, the first the stronger: the inventories looked at some of the objects and found no referrer; or small objects
+Two signs, the first the stronger: the snapshots looked at some of the objects and found no referrer; or small objects
 the collector does not track (strings, numbers, bytes) grow in number while nothing that could hold them does.
 """
 
@@ -105,7 +105,7 @@ def _small_objects(sentinels: pd.DataFrame, takes: pd.DataFrame, growth: TreeGro
     passed_s = last_s - first_s
     if passed_s <= 0:
         return None
-    # Both between the same inventories: what was imported before the first has made small objects, and its containers.
+    # Both between the same snapshots: what was imported before the first has made small objects, and its containers.
     gained = (level_at(time_s, blocks, last_s) - level_at(time_s, blocks, first_s)) / passed_s
     least, largest = _SMALL_OBJECT_BYTES
     each_bytes = left / (growth.end_s - growth.start_s) / gained if gained > 0 else 0.0
@@ -138,12 +138,12 @@ def _finding(
     evidence = [*evidence, *calls.evidence()]
     package = calls.package
     who = f"{package}, or another C extension," if package else "a C extension"
-    doubts = ["a table inside C code that nothing in Python leads to would look the same"]
+    doubts = ["a table inside C code that Python cannot reach would look the same"]
     if calls.line is not None:
         doubts.append(calls.doubt)
     return case.finding(
         kind,
-        f"Objects that nobody refers to pile up ({what}): {who} keeps references it should drop",
+        f"Unreferenced objects pile up ({what}): {who} keeps references it should drop",
         confidence=confidence,
         bytes=left,
         process=process,

@@ -53,8 +53,8 @@ class LibraryCalls(NamedTuple):
     @property
     def doubt(self) -> str:
         if self.is_seen:
-            return "the line was seen only now and then while memory grew: another of these calls may be the cause"
-        return "the line was found in the source, it was not seen at work"
+            return "the line was seen only sometimes while memory grew: another of these calls may be the cause"
+        return "the line was found in the source, not observed"
 
     def evidence(self) -> list[Evidence]:
         """What the source says, for a person."""

@@ -68,7 +68,7 @@ def refusal(case: Case, pid: int, start_ticks: int, requested: int | None, near_
     for use in uses:
         what, command, remedy = _LIMITS[use.name]
         figures = {"used_bytes": use.used_bytes, "limit_bytes": use.limit_bytes}
-        evidence.append(Evidence(f"its {what} is limited ({command}): {use.text} at the last look", figures))
+        evidence.append(Evidence(f"its {what} is limited ({command}): {use.text} at the last reading", figures))
         too_much = requested is not None and requested > use.room_bytes
         if too_much or use.used_bytes >= near_fraction * use.limit_bytes:
             by = f"its {what} is limited to {format_bytes(use.limit_bytes)} ({command})"
@@ -80,8 +80,8 @@ def refusal(case: Case, pid: int, start_ticks: int, requested: int | None, near_
     if total is not None and requested is not None and requested > total:
         return Refusal(f"the machine has {format_bytes(total)}", evidence, [], [])
     if uses:
-        return Refusal(None, evidence, ["between two looks it may have asked for more than its limit allows"], [])
-    doubt = "no limit of this process was seen: ulimit -v, and /proc/sys/vm/overcommit_memory, tell what refused it"
+        return Refusal(None, evidence, ["between two readings it may have asked for more than its limit allows"], [])
+    doubt = "no limit of this process was seen: ulimit -v, and /proc/sys/vm/overcommit_memory, show what refused it"
     return Refusal(None, evidence, [doubt], [])
 
 

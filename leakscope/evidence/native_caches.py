@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 _LEAST_TAKES = 3  # fewer shapes are no sign of anything
-_MOST_ALIKE = 0.7  # of the inventories have an input of a shape seen before: shapes repeat
+_MOST_ALIKE = 0.7  # of the snapshots have an input of a shape seen before: shapes repeat
 _OWN_KERNELS = ("bfloat16", "float16")  # oneDNN also multiplies matrices of these types; MKL those of float32
 
 
@@ -51,7 +51,7 @@ def _arrow(case: Case, process: ProcessGrowth, native_bytes: int) -> Cache | Non
     gained = arrow_pool_bytes(case, process)
     if gained < max(1.0, 0.5 * native_bytes):
         return None
-    text = f"Arrow's memory pool says it handed out {format_bytes(gained)} more"
+    text = f"Arrow's memory pool allocated {format_bytes(gained)} more"
     remedy = ["drop Arrow tables and batches that are no longer needed, or write them out in smaller pieces"]
     return Cache("Arrow's memory pool", "pyarrow", Evidence(text, {"pool_bytes": round(gained)}), remedy, False)
 
@@ -73,9 +73,7 @@ def kernel_cache(case: Case, process: ProcessGrowth) -> Cache | None:
     if not _computed_by_onednn(process.rows("weights")):
         return None
     seen = {"inventories": len(largest), "distinct_shapes": int(largest.nunique())}
-    text = (
-        f"{len(largest)} inventories saw inputs of {largest.nunique()} shapes, and oneDNN keeps kernels for each shape"
-    )
+    text = f"{len(largest)} snapshots saw inputs of {largest.nunique()} shapes, and oneDNN keeps kernels for each shape"
     remedy = ["set ONEDNN_PRIMITIVE_CACHE_CAPACITY (1,024 by default) to a few, or pad inputs to a few sizes"]
     return Cache("oneDNN's kernel cache", "torch", Evidence(text, seen), remedy, True, leaves_free=True)
 

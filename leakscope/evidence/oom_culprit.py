@@ -1,5 +1,5 @@
 """What filled the memory of a process that was killed: what the other analyzers found, else what grew most between its
-inventories, else what it held last.
+snapshots, else what it held last.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _grew_most(case: Case, hog: Member, held: int) -> Culprit | None:
 
 
 def _held_most(case: Case, hog: Member, held: int) -> Culprit | None:
-    """The innermost name of the user's that held most of the memory at the last inventory: it need not have grown."""
+    """The innermost name of the user's that held most of the memory at the last snapshot: it need not have grown."""
     takes = case.rows("takes")
     takes = takes[(takes["pid"] == hog.pid) & (takes["start_ticks"].fillna(hog.start_ticks) == hog.start_ticks)]
     if not len(takes):
@@ -117,7 +117,7 @@ def _held_most(case: Case, hog: Member, held: int) -> Culprit | None:
     zeros = np.zeros(1)
     name = holder_name(Place(row["path"], row["type_name"], row, zeros, zeros, zeros, zeros, zeros))
     share = min(1.0, size / held)
-    clause = f"{_name(name)} held most: {format_bytes(size)}, {share:.0%} of it, at the last inventory"
+    clause = f"{_name(name)} held most: {format_bytes(size)}, {share:.0%} of it, at the last snapshot"
     return Culprit(clause, _subject(case, hog, row, name), size, share)
 
 

@@ -41,7 +41,7 @@ def findings(
         return
     found = case.once(_all, min_share, min_bytes, min_process_share)
     if found is None:
-        yield Skipped(kind, "not enough inventories of the growing process: two are needed")
+        yield Skipped(kind, "not enough snapshots of the growing process: two are needed")
         return
     own = [finding for finding in found if finding.kind == kind]
     yield from own
@@ -51,7 +51,7 @@ def findings(
 
 
 def _all(case: Case, min_share: float, min_bytes: int, min_process_share: float) -> list[Finding] | None:
-    """Findings of both kinds; None where no growing process has two inventories."""
+    """Findings of both kinds; None where no growing process has two snapshots."""
     growth, sources = case.growth, case.sources
     found: list[Finding] | None = None
     for process in case.carriers(min_bytes=min_bytes, min_share=min_process_share):

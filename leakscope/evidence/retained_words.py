@@ -49,12 +49,12 @@ def _of_what(found: Retained) -> str:
 def evidence(found: Retained) -> Iterator[Evidence]:
     if found.is_unseen_graph:
         nodes = int(found.place.most_nodes)
-        text = f"its autograd graph is longer than an inventory follows: {format_count(nodes)} nodes and more"
+        text = f"its autograd graph is longer than a snapshot follows: {format_count(nodes)} nodes and more"
         yield Evidence(text, {"nodes": nodes})
     else:
         yield from _weighed(found)
     if found.link is not None:
-        link, end = found.link, f"{format_count(found.link.count[-1])} in the last inventory"
+        link, end = found.link, f"{format_count(found.link.count[-1])} in the last snapshot"
         kind = link.type_name.rsplit(".", 1)[-1]
         begins = "it begins" if link.parent is found.place or link is found.place else "each of its members begins"
         yield Evidence(
@@ -66,7 +66,7 @@ def evidence(found: Retained) -> Iterator[Evidence]:
 
 
 def _weighed(found: Retained) -> Iterator[Evidence]:
-    """What the inventories saw of its growth."""
+    """What the snapshots saw of its growth."""
     place, look = found.place, found.look
     weighed, steps = found.weighed_bytes, look.steps
     begin = place.first_seen
@@ -79,30 +79,30 @@ def _weighed(found: Retained) -> Iterator[Evidence]:
     }
     text = (
         f"{place.path} held {format_bytes(place.deep_bytes[begin])} in the first and "
-        f"{format_bytes(place.deep_bytes[-1])} in the last of {count} inventories over {format_duration(lasted_s)}"
+        f"{format_bytes(place.deep_bytes[-1])} in the last of {count} snapshots over {format_duration(lasted_s)}"
     )
     if place.has_length:
         figures |= {"start_length": int(place.length[begin]), "end_length": int(place.length[-1])}
         text += f"; its length went from {format_count(place.length[begin])} to {format_count(place.length[-1])}"
     if count == 1:
-        text = f"{place.path} held {format_bytes(place.deep_bytes[-1])} in the last inventory"
+        text = f"{place.path} held {format_bytes(place.deep_bytes[-1])} in the last snapshot"
     yield Evidence(text, figures)
     if begin:
         yield Evidence(
-            f"inventories did not look there before: carried back over the {format_duration(look.seconds)} of all "
-            f"inventories in a straight line, it gained {format_bytes(weighed)}",
+            "earlier snapshots did not look there: extended in a straight line over the "
+            f"{format_duration(look.seconds)} of all snapshots, it gained {format_bytes(weighed)}",
             {"estimated_takes": begin},
         )
     if found.holder.bytes_each is not None:
         added = place.length[-1] - place.length[0]
         yield Evidence(
             f"for each of the {format_count(added)} members that were added, {format_bytes(found.holder.bytes_each)} "
-            f"came into use, much the same between any two inventories",
+            f"came into use, much the same between any two snapshots",
             {"bytes_each": round(found.holder.bytes_each), "members": int(added)},
         )
     else:
         whole = look.in_use_bytes if look.pinned_bytes else look.gained_bytes
-        gained = f"the {format_bytes(max(whole, 0.0))} the process gained between those inventories"
+        gained = f"the {format_bytes(max(whole, 0.0))} the process gained between those snapshots"
         yield Evidence(
             f"that is {weighed / whole:.0%} of {gained}"
             if weighed <= _ABOUT_ALL * whole
@@ -111,13 +111,13 @@ def _weighed(found: Retained) -> Iterator[Evidence]:
         )
     if look.pinned_bytes >= 0.2 * look.gained_bytes:
         yield Evidence(
-            f"malloc also kept {format_bytes(look.pinned_bytes)} more that was freed: it lies in pieces between what "
-            f"is held, too small for what is asked for next",
+            f"malloc also kept {format_bytes(look.pinned_bytes)} more of freed memory in pieces between live "
+            f"objects, too small for later requests",
             {"pinned_bytes": int(look.pinned_bytes)},
         )
     rising = int((np.diff(place.deep_bytes[begin:]) > 0).sum())
     if count > 1:
-        text = f"it grew in {rising} of {count - 1} intervals between inventories"
+        text = f"it grew in {rising} of {count - 1} intervals between snapshots"
         yield Evidence(text, {"rising_intervals": rising})
     if steps:
         per_step = (place.length[-1] - place.length[0]) / steps
@@ -135,15 +135,15 @@ def doubts(found: Retained) -> Iterator[str]:
     if found.is_unseen_graph:
         yield "what its graph gained was not seen: a model whose one step needs as many nodes would look the same"
     elif found.holder.bytes_each is not None:
-        yield "what its members hold outside Python cannot be weighed: it grew in step with their number"
+        yield "what its members hold outside Python cannot be measured: it grew in step with their number"
     elif found.share < 0.5:
         yield f"what can be seen in it explains only {found.share:.0%} of the growth"
     if len(inventory.takes) < 4:
-        yield f"only {len(inventory.takes)} inventories: a cache that is still filling would look the same"
+        yield f"only {len(inventory.takes)} snapshots: a cache that is still filling would look the same"
     if inventory.truncated:
-        yield "an inventory was cut short by its time budget: figures are lower bounds"
+        yield "a snapshot was cut short by its time budget: figures are lower bounds"
     if found.line is None:
-        yield "no line in the recorded sources was found that adds to it"
+        yield "no line of the recorded sources adds to it"
 
 
 def remedy(found: Retained) -> list[str]:
@@ -156,8 +156,8 @@ def remedy(found: Retained) -> list[str]:
             return [f"{how}; that {would_free}"]
     if place.root_kind == OUTSIDE:
         return [
-            f"take back what is registered{where} once an object has done its work (as atexit.unregister does), or "
-            f"register one function for all: it {would_free}"
+            f"unregister what is registered{where} after use (as atexit.unregister does), or register one function "
+            f"for all: it {would_free}"
         ]
     if found.named.row["edge_kind"] == "cache":
         return [
@@ -166,14 +166,14 @@ def remedy(found: Retained) -> list[str]:
     if line is not None and line.text.startswith("raise "):
         return [
             f"raise a new exception each time{where}, not the one that {variable} keeps: its traceback keeps the "
-            f"locals of every function it ever went through; that {would_free}"
+            f"locals of every function it passed through; that {would_free}"
         ]
     if is_hook_table(found.named.row["variable"]) or is_hook_table(place.row["variable"]):
         return [f"keep what registering a hook returns{where}, and call its remove() before the next: it {would_free}"]
     if not place.is_user and place.row["member_type"] in CALLABLES and line is not None:
-        return [f"take what is registered{where} out again when it is done with: it {would_free}"]
+        return [f"unregister what is registered{where} after use: it {would_free}"]
     if place.row["variable"] == "_waiters":
-        return [f"cancel what waits for {variable}{where} once nobody needs it any more: it {would_free}"]
+        return [f"cancel what waits for {variable}{where} once it is no longer needed: it {would_free}"]
     if found.is_graph:
         return [
             f"keep numbers instead of tensors that carry their history: {variable}{where} with .item() or .detach() "

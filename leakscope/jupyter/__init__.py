@@ -104,7 +104,7 @@ class Plots:
         return plots.ledger(self._recording.report().ledger, ax)
 
     def holders(self, ax: Axes | None = None, *, process: str | None = None, most: int = 6) -> Axes:
-        """What the holders that changed most held at each inventory, in one process."""
+        """What the holders that changed most held at each snapshot, in one process."""
         from .. import plots
 
         return plots.holders(self._recording.report().heap, ax, process=process, most=most)

@@ -53,7 +53,7 @@ def report_html(report: Report) -> str:
         parts.append(_folded(f"Ruled out: {len(reasons)}", _list(map(_shown, reasons))))
     blind = [f"{one.kind}: {one.reason}" for one in report.skipped] + list(report.recording.notes)
     if blind:
-        parts.append(_folded(f"Not looked at: {len(blind)}", _list(map(_shown, blind))))
+        parts.append(_folded(f"Not checked: {len(blind)}", _list(map(_shown, blind))))
     return str(Markup("<div>{}</div>").format(Markup("").join(parts)))
 
 

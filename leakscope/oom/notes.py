@@ -11,8 +11,8 @@ from .records import Record
 # (a word that must be in the line, its pattern, what it is). None of these says that a process was killed.
 _FRIENDS = (
     ("emory", r"(?i)\b(?:CUDA|HIP)(?: error: | )out of memory|error=2 : out of memory|OutOfMemoryError: CUDA",
-     "GPU memory ran out: an error in the program, no kill of a process"),
-    ("OOM", r"OOM when allocating tensor", "GPU memory ran out: an error in the program, no kill of a process"),
+     "GPU memory ran out: an error in the program, no kill"),
+    ("OOM", r"OOM when allocating tensor", "GPU memory ran out: an error in the program, no kill"),
     ("NVRM", r"NVRM: .*out of memory", "the GPU driver ran out of memory"),
     ("MemoryError", r"\bMemoryError\b", "a Python MemoryError: an allocation was refused, no kill"),
     ("OutOfMemoryError", r"java\.lang\.OutOfMemoryError", "the Java heap is full: an error in the program, no kill"),
@@ -20,17 +20,17 @@ _FRIENDS = (
     ("annot allocate", r"Cannot allocate memory", "an allocation was refused (ENOMEM): a limit such as ulimit -v or "
      "overcommit, no kill"),
     ("Bus error", r"killed by signal: Bus error", "a bus error in a worker: /dev/shm was full, which is no OOM kill"),
-    ("page allocation", r"page allocation failure|\d-order allocation failed", "a page allocation failed: a warning of "
-     "the kernel, nobody is killed by it"),
-    ("allocation failure", r"vmalloc: allocation failure", "a vmalloc failed: a warning, nobody is killed by it"),
-    ("SLUB", r"SLUB: Unable to allocate", "the slab allocator was refused memory: a warning, nobody is killed by it"),
+    ("page allocation", r"page allocation failure|\d-order allocation failed",
+     "a page allocation failed: a kernel warning, no kill"),
+    ("allocation failure", r"vmalloc: allocation failure", "a vmalloc failed: a warning, no kill"),
+    ("SLUB", r"SLUB: Unable to allocate", "the slab allocator was refused memory: a warning, no kill"),
     ("TCP", r"TCP: out of memory", "TCP buffers reached net.ipv4.tcp_mem: no kill"),
     ("MCE", r"MCE: Killing .* due to hardware memory corruption", "a process was killed for broken memory hardware, "
-     "not for want of memory"),
+     "not for lack of memory"),
     ("Under memory pressure", r"Under memory pressure, flushing caches", "journald gave its caches back: no kill"),
     ("SIGTERM when mem", r"sending SIGTERM when mem <=", "earlyoom says at its start when it would kill: no kill"),
     ("Considered", r"Considered \d+ cgroups for killing", "systemd-oomd lists candidates: no kill by itself"),
-    ("VM: killing", r"VM: killing process", "Linux 2.4 ended a process; its words say no more"),
+    ("VM: killing", r"VM: killing process", "Linux 2.4 ended a process; its message says no more"),
     ("tasks/oom", r"topic=\"?/tasks/oom", "containerd saw an OOM in one of its containers; the kernel log says whose"),
     ("OUT_OF_ME", r"\bOUT_OF_ME(?:MORY|\+)", "Slurm gives the state OUT_OF_MEMORY"),
     ("callbacks suppressed", r"oom_kill_process: \d+ callbacks suppressed", "the kernel left out reports (rate limit): "

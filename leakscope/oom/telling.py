@@ -31,7 +31,7 @@ def describe(
     if event.group_kill:
         said.append("All processes of its cgroup are killed together (memory.oom.group, which Kubernetes sets).")
     if event.order == -1:
-        said.append("Somebody asked for this kill by hand (SysRq-f): memory need not have been short.")
+        said.append("This kill was requested by hand (SysRq-f): memory need not have been short.")
     said += _hog(event, hog_factor, shown)
     said += _unexplained(event, unexplained_fraction)
     return said + _missing(event)

@@ -25,7 +25,7 @@ _PHASE_SLOTS = {"start-up": 4, "train": 6, "eval": 9, "save": 8}
 _FREE_SLOTS = (10, 1, 7, 3, 2, 5, 0)  # of phases that the program named itself
 _MOMENT_NAMES = {  # in the order of their lanes
     "alert": "alerts", "death": "ended", "pressure": "pressure", "event": "events", "mark": "marks",
-    "phase": "phases", "take": "inventories",
+    "phase": "phases", "take": "snapshots",
 }  # fmt: skip
 
 

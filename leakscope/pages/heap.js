@@ -1,4 +1,4 @@
-// The heap: compares any two inventories of a process and sorts by size or by growth. Without it, last against first.
+// The heap: compares any two snapshots of a process and sorts by size or by growth. Without it, last against first.
 document.querySelectorAll(".heap").forEach((view, number) => {
   const bytes = DATA.heap[number].bytes;
   const choice = (name) => Number(view.querySelector(`[data-take="${name}"]`).value);

@@ -23,7 +23,7 @@ from ..words import printable
 from . import charts
 
 _FOLDER = Path(__file__).parent
-_SCRIPTS = ("uplot/uPlot.iife.min.js", "page.js", "chart.js")  # of every page, before its own
+_SCRIPTS = ("locale.js", "uplot/uPlot.iife.min.js", "page.js", "chart.js")  # of every page, before its own
 _AMOUNT = re.compile(r"(\d) ([KMGT]?i?B|s|min|h)\b")
 _STYLES = ("uplot/uPlot.min.css", "page.css")
 

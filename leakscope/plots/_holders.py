@@ -1,4 +1,4 @@
-"""What each holder held, inventory by inventory: the lines of those that changed most."""
+"""What each holder held, snapshot by snapshot: the lines of those that changed most."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def holders(views: Sequence[HeapView], ax: Axes | None = None, *, process: str |
     views = [view for view in views if len(view.takes) > 1 and process in (None, view.process)]
     if not views:
         of = f" of {process}" if process else ""
-        return nothing(ax, "What the holders held", f"there are no two inventories{of} to compare")
+        return nothing(ax, "What the holders held", f"there are no two snapshots{of} to compare")
     view = max(views, key=lambda v: max((abs(h.bytes[-1] - h.bytes[0]) for h in v.holders), default=0))
     ax = axes(ax, f"What the holders held in {view.process} (estimate)")
     for number, index in enumerate(_accumulating(view)[:most]):
         holder = view.holders[index]
         ax.plot([take.time_s for take in view.takes], holder.bytes, label=short(holder.path), **line_style(number))
-    ax.set_xlabel(f"{TIME_LABEL}; a point is an inventory")
+    ax.set_xlabel(f"{TIME_LABEL}; a point is a snapshot")
     ax.set_ylim(bottom=0)
     bytes_on(ax.yaxis, "held")
     legend(ax)

@@ -1,6 +1,6 @@
-"""Who holds what a test keeps: two inventories of the heap, some runs of the test apart. Only after it failed.
+"""Who holds what a test keeps: two snapshots of the heap, some runs of the test apart. Only after it failed.
 
-The inventory is the agent's walk, begun at modules, suspended generators (a fixture that yields is one) and the test's
+The snapshot is the agent's walk, begun at modules, suspended generators (a fixture that yields is one) and the test's
 fixtures. The two become a small recording, so that the analyzers name the holder and its line as they do in a report.
 """
 
@@ -31,7 +31,7 @@ from ..units import format_bytes
 if TYPE_CHECKING:
     from ..storage import Recording
 
-_BUDGET_S = 10.0  # of CPU for an inventory; a million objects take about one
+_BUDGET_S = 10.0  # of CPU for a snapshot; a million objects take about one
 _MIN_SHARE = 0.2  # of the growth: below, a holder is not what the test fails for
 _MOST_SOURCES = 300
 _SHOWN = 3
@@ -96,7 +96,7 @@ def _is_users(suspended: Any) -> bool:
 
 
 def _as_recording(folder: Path, inventories: tuple[list[Row], ...]) -> Recording:
-    """The inventories as takes, a second apart, and the sources of the user's modules."""
+    """The snapshots as takes, a second apart, and the sources of the user's modules."""
     from ..storage import open_recording
 
     output = folder / "run.parquet"
@@ -134,7 +134,7 @@ def _user_files() -> list[tuple[str, str]]:
 
 
 def _growing(recording: Recording, growth_bytes: float) -> Iterator[tuple[float, str]]:
-    """(bytes gained between the inventories, who and where)."""
+    """(bytes gained between the snapshots, who and where)."""
     from ..facts.code.adding import adding_lines
     from ..facts.heap.paths import accumulations, heap, user_place
     from ..facts.where.holders import holder_name, holder_of

@@ -92,7 +92,7 @@ def post(url: str, alert: dict[str, Any]) -> str | None:
         if not again or pause_s is None:
             break
         time.sleep(pause_s)
-    return f"the webhook at {host} did not take the alert: {reason}"
+    return f"the webhook at {host} did not accept the alert: {reason}"
 
 
 def body(host: str, alert: dict[str, Any]) -> dict[str, Any]:

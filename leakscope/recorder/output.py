@@ -143,7 +143,7 @@ class Output:
             raise FileNotFoundError(errno.ENOENT, "the journal folder had vanished")
 
     def request_take(self, reason: str) -> None:
-        """Ask the agents for an inventory now; they watch for this file. **Errors** OSError."""
+        """Ask the agents for a snapshot now; they watch for this file. **Errors** OSError."""
         path = os.path.join(self.journal_path, REQUEST_TAKE)
         temporary = _hidden(path)
         with os.fdopen(create(temporary), "w", encoding="utf-8") as stream:

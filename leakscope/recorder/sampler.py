@@ -1,6 +1,6 @@
 """The clock of a recording: at each interval ask every source for rows, and hand them to the journal in time.
 
-Runs in the recorder. It writes down what it saw and judges nothing, except that it asks the agents for an inventory
+Runs in the recorder. It writes down what it saw and judges nothing, except that it asks the agents for a snapshot
 when memory runs short, since there may be no later.
 """
 
@@ -251,7 +251,7 @@ class Sampler:
         for alert in alerting.look_at(now_s, Sample(self.tree, self.figures, self.limits, processes, host)):
             self.event("alert", alert.text, alert.value, self.tree.root_pid)
             self._status_line.interrupt(f"alert: {alert.text}")
-            self.has_room(alerting.full, "an alert is told to nobody else")
+            self.has_room(alerting.full, "an alert is shown here only")
         for pid in alerting.helpers:
             self.tree.leave_out(pid)
             if pid not in self.helpers:
@@ -288,10 +288,10 @@ class Sampler:
         if full is not None and what not in self._left_out:
             self._left_out.add(what)
             left = f"{format_bytes(max(0, full.left_bytes))} are left of {full.name}"
-            self.event("helper-left-out", f"{what}: {left}, and the job is to have them", float(full.left_bytes))
+            self.event("helper-left-out", f"{what}: {left}, which the job needs", float(full.left_bytes))
         return full is None
 
     def _tell_killed(self, killed: Killed) -> None:
-        text = f"a process of leakscope's own that {killed.what} was killed, none of the job's"
+        text = f"a process of leakscope's own that {killed.what} was killed; it is not part of the job"
         self.event("helper-killed", text, pid=killed.pid)
         self._makes_checkpoints = False

@@ -1,6 +1,6 @@
 """A program's text without what it says: the same lines and calls, strings and comments gone, its variables numbered.
 
-What a report finds in a source are calls, containers and loops by the names that inventories have for them. So a name
+What a report finds in a source are calls, containers and loops by the names that snapshots have for them. So a name
 stays where the recording has it anyway, or a library may have made it, or it is a function's or class's; the rest of a
 program's variables get numbers.
 """

@@ -40,7 +40,7 @@ def render(report: Report) -> str:
     skipped, notes = by_reason(report.skipped), caveats(report)
     if skipped or notes:
         sentences = chain(map(_reason, skipped), (f"- {text(note)}" for note in notes))
-        parts.append(folded("Not looked at", _fitted(sentences, len(skipped) + len(notes), _SKIPPED)))
+        parts.append(folded("Not checked", _fitted(sentences, len(skipped) + len(notes), _SKIPPED)))
     started = f" · recorded {text(report.recording.started_at, 40)}" if report.recording.started_at else ""
     parts.append(f"leakscope {__version__}{started}")
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -125,7 +125,7 @@ def _ledger(rows: Sequence[LedgerRow]) -> str:
     start, end = (format_bytes(sum(figures)) for figures in zip(*((one.start_bytes, one.end_bytes) for one in rows)))
     growth = format_bytes(sum(one.growth_bytes for one in rows), signed=True)
     table = _table(("account", "process", " start", " end", " growth"), cells, len(rows), _LEDGER)
-    note = "\n\n~ estimated from inventories of the heap" if any(one.estimated for one in rows) else ""
+    note = "\n\n~ estimated from snapshots of the heap" if any(one.estimated for one in rows) else ""
     return table + "\n" + row(("**total**", "", start, end, f"**{growth}**")) + note
 
 

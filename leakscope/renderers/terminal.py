@@ -86,7 +86,7 @@ def _parts(report: Report) -> Iterator[RenderableType]:
     blind = [_joined(kinds, reason) for kinds, reason in by_reason(report.skipped)]
     blind += map(_clean, caveats(report))
     if blind:
-        yield _heading("Not looked at")
+        yield _heading("Not checked")
         yield _list(blind, style="dim")
     yield ""
     yield Text(cost(report.recording), style="dim")
@@ -179,7 +179,7 @@ def _ledger(rows: Sequence[LedgerRow]) -> Table:
         cells = [Text("nearly unchanged"), *([Text("")] if several else []), *(Text(format_bytes(f)) for f in figures)]
         table.add_row(*cells, Text(grown), style="dim")
     if any(row.estimated for row in moved):
-        table.caption = "~ estimated from inventories of the heap"
+        table.caption = "~ estimated from snapshots of the heap"
         table.caption_justify = "left"
     return table
 

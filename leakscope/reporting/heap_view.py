@@ -21,7 +21,7 @@ _MOST_PATHS = 200
 
 
 def heap_views(case: Case) -> list[HeapView]:
-    """The processes that gained most first; those with fewer than two inventories are left out."""
+    """The processes that gained most first; those with fewer than two snapshots are left out."""
     if not len(case.rows("holders")):
         return []
     views = []

@@ -62,7 +62,7 @@ def _moments(case: Case) -> Iterator[Moment]:
             yield Moment("mark", at_s, f"{text} at step {step:,}" if step is not None else text)
     for at_s, pid, take, reason, took_s in _rows(case.rows("takes"), "pid", "take", "reason", "duration_s"):
         took = f", {format_duration(took_s)}" if took_s is not None else ""
-        yield Moment("take", at_s, f"inventory {take} of {who(pid)} ({reason}{took})")
+        yield Moment("take", at_s, f"snapshot {take} of {who(pid)} ({reason}{took})")
     for at_s, pid, event, text in _rows(case.rows("events"), "pid", "event", "text"):
         if event and event not in _SAID_ELSEWHERE:
             yield Moment(_EVENT_KINDS.get(event, "event"), at_s, f"{event}: {text or who(pid)}")

@@ -1,7 +1,7 @@
 """Memory of the whole tree over the run, to be drawn: by account, by process, with what happened marked on it.
 
 The accounts are those of the ledger, told at every moment instead of at two; ``other`` is what it calls unexplained.
-What only an inventory can tell (tensors, arrays, Python objects) is a straight line between two of them, goes on after
+What only a snapshot can tell (tensors, arrays, Python objects) is a straight line between two of them, goes on after
 the last where the job leaks, and is never more than the memory there was; small Python objects are counted all the
 time, by the arenas they live in.
 """
@@ -106,7 +106,7 @@ def _accounts(case: Case, process: ProcessGrowth, time_s: Floats) -> dict[str, F
 def _carry_on(
     estimates: dict[str, Floats], takes: pd.DataFrame, there: Floats, time_s: Floats, growth: TreeGrowth
 ) -> None:
-    """After the last inventory of a job that leaks what grew grows on, as far as memory did: as in the ledger."""
+    """After the last snapshot of a job that leaks what grew grows on, as far as memory did: as in the ledger."""
     judged = takes[takes["time_s"] >= growth.start_s]
     takes = judged if len(judged) > 1 else takes.tail(2)
     first_s, last_s = float(takes["time_s"].min()), float(takes["time_s"].max())

@@ -59,6 +59,6 @@ def _moments_of(tables: Mapping[str, pd.DataFrame], steps: Window) -> Window:
     ended = rows.loc[rows["step"] <= steps[1], "time_s"].max()
     if not started <= ended:
         raise BadInput(
-            f"no reading lies in these steps: they run from {rows['step'].min():,.0f} to {rows['step'].max():,.0f}"
+            f"there is no reading in these steps: they run from {rows['step'].min():,.0f} to {rows['step'].max():,.0f}"
         )
     return float(started), float(ended)

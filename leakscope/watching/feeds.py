@@ -130,7 +130,7 @@ class RecordingFeed:
 
 
 class OutsideFeed:
-    """Processes and their children without a recording, read from outside: no steps, no inventories."""
+    """Processes and their children without a recording, read from outside: no steps, no snapshots."""
 
     start_mono_ns: int | None = None
     is_behind = False

@@ -1,4 +1,4 @@
-"""The largest holders in the newest inventory of each process, as the agent wrote them down."""
+"""The largest holders in the newest snapshot of each process, as the agent wrote them down."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PASSED_THROUGH = 0.5  # of its bytes lie in what it names: then these are the h
 
 
 class Holder(NamedTuple):
-    """A variable or attribute of the user's. ``growth_bytes``: since the first inventory, None if not known."""
+    """A variable or attribute of the user's. ``growth_bytes``: since the first snapshot, None if not known."""
 
     process: Process
     path: str
@@ -26,7 +26,7 @@ class Holder(NamedTuple):
 
 
 class _Take:
-    """One inventory: the user's named places in it, and what each of them hangs below."""
+    """One snapshot: the user's named places in it, and what each of them hangs below."""
 
     def __init__(self, process: Process, number: int) -> None:
         self.process = process
@@ -75,7 +75,7 @@ class _Take:
 
 
 class Inventories:
-    """The first and the last inventories of each process."""
+    """The first and the last snapshots of each process."""
 
     def __init__(self) -> None:
         self._takes: dict[Process, dict[int, _Take]] = {}

@@ -378,7 +378,7 @@ def test_the_best_state_so_far(tmp_path):
     for _ in range(2):
         train(model, steps=5)
         job.look(model=model, best=best)
-    innocent(job.report(), "snapshot")
+    innocent(job.report(), "saved state")
 
 
 def test_a_merged_model_beside_its_base(tmp_path):

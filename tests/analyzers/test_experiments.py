@@ -35,13 +35,13 @@ def said(recording):
 
 def test_a_collection_that_freed_nothing_is_refuted_with_its_figures(tmp_path):
     (reason,) = said(tried(tmp_path, gc__collect=0))
-    assert reason == "gc.collect() at the end gave back 0 B of 800 MiB (12 objects): calling it will not help"
+    assert reason == "gc.collect() at the end freed 0 B of 800 MiB (12 objects): calling it will not help"
 
 
 def test_a_trim_that_gave_back_nothing_is_refuted(tmp_path):
     recording = tried(tmp_path, malloc_trim=-4096)
     assert said(recording) == [
-        "malloc_trim() at the end gave back 0 B of 800 MiB: trimming or fewer arenas will not help"
+        "malloc_trim() at the end returned 0 B of 800 MiB: trimming or fewer arenas will not help"
     ]
     assert returned(Case(recording), PID, "malloc_trim") == 0
 
@@ -50,7 +50,7 @@ def test_a_trim_that_gave_back_much_says_that_it_was_no_leak(tmp_path):
     recording = tried(tmp_path, in_use=100 * MiB, malloc_trim=600 * MiB)
     (reason,) = said(recording)
     assert reason == (
-        "malloc_trim() at the end gave back 600 MiB of 800 MiB: that memory was free inside malloc, not leaked; "
+        "malloc_trim() at the end returned 600 MiB of 800 MiB: that memory was free inside malloc, not leaked; "
         "trimming gives it back until it is needed again"
     )
     assert returned(Case(recording), PID, "malloc_trim") == 600 * MiB

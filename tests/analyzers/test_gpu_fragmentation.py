@@ -46,13 +46,13 @@ def test_a_failure_without_figures_proves_nothing(tmp_path):
     builder = trainer(tmp_path, flat()).note(PID, 60.0, "cuda-oom", oom_text(0, GiB, TOTAL, 0, ""))
     findings, (ruled_out,), _ = looked(builder)
     assert not findings
-    assert "nothing shows that it was cut up" in ruled_out.reason
+    assert "shows no fragmentation" in ruled_out.reason
 
 
 def test_flushes_of_a_cache_that_is_ever_more_cut_up(tmp_path):
     cut = {"inactive_split_bytes": [100 * MiB * s for s in range(40)], "alloc_retry_count": [s // 4 for s in range(40)]}
     (finding,), _, _ = looked(trainer(tmp_path, flat(), **cut))
-    assert finding.title == "cuda:0 is cut up: torch had to flush its cache 9 times to find room"
+    assert finding.title == "cuda:0 is fragmented: torch flushed its cache 9 times to find space"
     assert finding.severity == "warning"
 
 
@@ -66,7 +66,7 @@ def test_a_large_cache_is_ruled_out_with_its_figures(tmp_path):
     findings, (ruled_out,), _ = looked(trainer(tmp_path, flat(), reserved_bytes=[30 * GiB] * 40))
     assert not findings
     assert ruled_out.reason.endswith(
-        "nothing failed for lack of room; 30.0 GiB reserved, 10.0 GiB of it allocated, the rest is cache"
+        "no allocation failed; 30.0 GiB reserved, 10.0 GiB of it allocated, the rest is cache"
     )
 
 

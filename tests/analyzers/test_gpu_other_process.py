@@ -20,8 +20,8 @@ def test_who_had_the_room_when_the_job_ran_out(tmp_path):
     assert finding.title == "Other processes hold 40.0 GiB of GPU 3 (NVIDIA X100)"
     assert finding.severity == "critical"
     assert finding.subject.holder == f"pid {OTHER_PID}"
-    assert finding.remedy == [f"end pid {OTHER_PID} if nobody needs it, or choose another GPU: frees about 40.0 GiB"]
-    assert any("6.0 GiB could not be had at /home/me/train.py:31" in e.text for e in finding.evidence)
+    assert finding.remedy == [f"end pid {OTHER_PID} if it is not needed, or choose another GPU: frees about 40.0 GiB"]
+    assert any("6.0 GiB could not be allocated at /home/me/train.py:31" in e.text for e in finding.evidence)
 
 
 def test_a_device_that_is_almost_full(tmp_path):
@@ -70,7 +70,7 @@ def test_a_job_that_is_seen_by_nobody_inside_cannot_be_told_apart(tmp_path):
 
     builder = RecordingBuilder(tmp_path).process(PID).samples(PID, [GiB] * 30)
     _, _, (skipped,) = looked(gpu(builder, [35 * GiB] * SAMPLES, [40 * GiB] * SAMPLES, visible=False))
-    assert skipped.reason.startswith("processes on the GPU could not be told apart")
+    assert skipped.reason.startswith("processes on the GPU could not be identified")
 
 
 def test_without_a_gpu_it_is_skipped(tmp_path):

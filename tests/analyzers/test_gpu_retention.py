@@ -51,7 +51,7 @@ def test_growth_is_found_and_its_holder_named(tmp_path):
 def test_without_a_holder_no_remedy_is_made_up(tmp_path):
     (finding,), _, _ = looked(trainer(tmp_path, growing()))
     assert finding.title.startswith("Memory allocated on cuda:0 keeps growing: +3.")
-    assert finding.doubts == ["which variable holds the tensors was not seen"]
+    assert finding.doubts == ["the variable that holds the tensors was not found"]
     assert finding.remedy == []
 
 

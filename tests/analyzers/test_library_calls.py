@@ -239,7 +239,7 @@ def test_a_report_names_the_line_and_says_how_it_was_found(tmp_path):
     assert (finding.subject.file, finding.subject.line) == (FILE, marked(text))
     assert finding.subject.function == "Keeper.on_message" and finding.subject.library == "codec"
     assert finding.confidence <= 0.5
-    assert "not seen at work" in finding.doubts[0] and any("by its source" in e.text for e in finding.evidence)
+    assert "not observed" in finding.doubts[0] and any("by its source" in e.text for e in finding.evidence)
 
 
 def test_a_report_lists_the_calls_it_cannot_choose_from(tmp_path):

@@ -158,7 +158,7 @@ def test_the_counter_of_its_cgroup_is_enough_without_a_log(tmp_path: Path) -> No
 def test_a_kill_by_another_limit_than_its_own_is_not_put_down_to_its_own(tmp_path: Path) -> None:
     kill = found(answer(counted(job(tmp_path), host=1, own=1, oom=0)))
     assert "900 MiB" not in kill.title
-    assert any("its own limit was not hit" in evidence.text for evidence in kill.evidence)
+    assert any("its own limit was not reached" in evidence.text for evidence in kill.evidence)
 
 
 def test_in_a_container_the_pid_is_another_and_name_and_size_tell(tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ def test_sigkill_alone_proves_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("exit_signal", [None, signal.SIGSEGV, signal.SIGTERM, signal.SIGABRT])
 def test_another_end_is_none_even_while_the_kernel_kills_others(tmp_path: Path, exit_signal: int | None) -> None:
-    assert "none of them" in other_answer(answer(counted(job(tmp_path, exit_signal=exit_signal), host=3, own=0)))
+    assert "none of the job" in other_answer(answer(counted(job(tmp_path, exit_signal=exit_signal), host=3, own=0)))
 
 
 def test_a_kill_long_before_the_end_took_somebody_else(tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ def test_a_kill_of_leakscopes_own_process_is_nobodys(tmp_path: Path, pid: int) -
     builder = counted(job(tmp_path, exit_signal=None), host=0, own=0)
     builder.row("events", 10.0, event="helper-killed", pid=pid, text="x")
     text = other_answer(answer(logged(builder, OUR_OWN_LINE, at_s=10.0)))
-    assert text.startswith("the kernel killed nobody on this machine")
+    assert text.startswith("the kernel killed no process on this machine")
 
 
 def test_a_kill_of_leakscopes_own_process_explains_none_of_the_jobs(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_what_keeps_them_is_named_by_the_source(tmp_path):
     builder = with_children(recorded(tmp_path), [0.5 * n for n in range(38)], life_s=99)
     (finding,), _ = looked(builder.source(PID, "/home/me/scan.py", text), "process-pileup")
     assert finding.subject.variable == "process" and "each Helper.process" in finding.subject.holder
-    assert "not seen at work" in finding.doubts[0]
+    assert "not observed" in finding.doubts[0]
 
 
 def test_workers_of_loaders_that_are_kept_are_ended_with_the_loader(tmp_path):
@@ -85,7 +85,7 @@ def test_ended_children_nobody_waits_for_are_found(tmp_path):
     for look in range(1, 10):
         builder.row("unreaped", 2.0 * look, PID, zombie_count=5 * look, zombie_comm="convert")
     (finding,), _ = looked(builder, "process-pileup")
-    assert "nobody waited" in finding.title
+    assert "never waited for" in finding.title
     assert finding.bytes == 0
 
 

@@ -108,7 +108,7 @@ def test_a_job_that_settled_is_ruled_out_with_its_graphs(tmp_path, again):
 def test_too_few_looks_are_no_answer(tmp_path, again, every_s):
     findings, ruled_out, (skipped,) = looked(compiled(tmp_path, again, every_s=every_s).open())
     assert not findings and not ruled_out
-    assert "too few looks" in skipped.reason
+    assert "too few snapshots" in skipped.reason
 
 
 def test_a_job_without_compile_is_skipped(tmp_path):

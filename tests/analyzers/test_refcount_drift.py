@@ -66,7 +66,7 @@ def test_without_steps_it_is_foretold_in_seconds(tmp_path):
 def test_a_program_that_died_of_it_says_so(tmp_path):
     counts = falling(START / (SECONDS - 0.5))
     (finding,), _, _ = looked(counted(tmp_path, counts, ends={"signal": 6}).open())
-    assert finding.title.endswith("it died of it")
+    assert finding.title.endswith("Python aborted")
     assert any("SIGABRT" in evidence.text for evidence in finding.evidence)
 
 
@@ -78,21 +78,21 @@ def test_the_line_where_the_last_reference_went_is_named(tmp_path):
     builder.row("crash_text", 39.0, PID, crash_source="stderr", last_words=words)
     report = analyze(builder.open(), only=["refcount-drift", "crash"])
     (finding,) = [f for f in report.findings if f.kind == "refcount-drift"]
-    assert finding.title.endswith("it died of it")
+    assert finding.title.endswith("Python aborted")
     assert (finding.subject.file, finding.subject.line) == ("/home/me/train.py", 66)
     assert any("train.py:66" in evidence.text for evidence in finding.evidence)
 
 
 def test_an_abort_with_most_references_left_has_another_reason(tmp_path):
     (finding,), _, _ = looked(counted(tmp_path, falling(20), ends={"signal": 6}).open())
-    assert "died of it" not in finding.title
+    assert "Python aborted" not in finding.title
 
 
 def test_a_quick_death_is_recognised(tmp_path):
     builder = RecordingBuilder(tmp_path).process(PID).samples(PID, [100 * MiB] * 7)
     builder.sentinels(PID, refcount_none=[4000, 50_000, 40_000, 28_000, 15_000, 3000], allocated_blocks=[10**6] * 6)
     (finding,), _, _ = looked(builder.take(PID, 1, 2.0).ends(at_s=6.0, signal=6).open())
-    assert "died of it" in finding.title
+    assert "Python aborted" in finding.title
 
 
 INNOCENT = {
@@ -133,7 +133,7 @@ def test_as_many_new_objects_as_lost_references_are_no_finding(tmp_path):
     blocks = [1_000_000 + 20 * s for s in range(SECONDS)]
     findings, _, (skipped,) = looked(counted(tmp_path, falling(20), blocks=blocks).open())
     assert not findings
-    assert "full of None" in skipped.reason and "longer run" in skipped.reason
+    assert "made of None" in skipped.reason and "longer run" in skipped.reason
 
 
 def test_a_fall_that_slows_down_is_no_finding(tmp_path):

@@ -411,7 +411,7 @@ def test_a_graph_too_long_to_follow_is_suspected(tmp_path: Path) -> None:
     found = first(analyze(builder.ends(24.0, exit_code=0).open()))
     assert (found.kind, found.subject.variable) == ("retained-graph", "total_loss")
     assert found.confidence < 0.6
-    assert any("longer than an inventory follows" in e.text for e in found.evidence)
+    assert any("longer than a snapshot follows" in e.text for e in found.evidence)
 
 
 def test_a_graph_of_which_later_inventories_follow_less_is_suspected(tmp_path: Path) -> None:
@@ -470,7 +470,7 @@ def test_the_locals_that_are_gone_at_exit_are_no_decline(tmp_path: Path) -> None
 def test_two_takes_are_enough_to_name_and_too_few_to_be_sure(tmp_path: Path) -> None:
     found = first(recorded(tmp_path, lambda f: history(240 * MB * f, 2000 * f), takes_s=(6.0, 18.0)))
     assert found.subject.variable == "history"
-    assert any("only 2 inventories" in doubt for doubt in found.doubts)
+    assert any("only 2 snapshots" in doubt for doubt in found.doubts)
 
 
 def test_one_take_cannot_tell(tmp_path: Path) -> None:
@@ -634,7 +634,7 @@ def test_callbacks_in_a_table_of_a_library_have_the_line_that_registers_them(
     found = first(analyze(builder.ends(24.0, exit_code=0).open()))
     wanted = register.splitlines()[-1].strip()
     assert (found.kind, source.splitlines()[(found.subject.line or 0) - 1].strip()) == ("retained-objects", wanted)
-    assert any("take what is registered" in remedy for remedy in found.remedy)
+    assert any("unregister what is registered" in remedy for remedy in found.remedy)
 
 
 BOARD = """

@@ -36,7 +36,7 @@ def test_threads_that_never_end_are_found_and_named(tmp_path):
 
 def test_they_are_found_from_outside_too(tmp_path):
     (finding,), _ = looked(trainer(tmp_path, thread_count=RISING).open())
-    assert finding.doubts == ["none was seen in a function of the job's own: what they run is not known"]
+    assert finding.doubts == ["none was seen in a function of the job's own code: what they run is not known"]
 
 
 def test_threads_that_the_job_ends_with_itself_were_a_pile(tmp_path):

@@ -172,7 +172,7 @@ def test_what_happened_is_marked_in_order(tmp_path):
     assert ("alert", 33.0, "alert: rss over 1 GiB") in moments
     assert ("pressure", 40.0, "pressure: 85 % of the cgroup") in moments
     assert ("death", 45.0, "worker.py[300] was ended by SIGKILL") in moments
-    assert ("take", 10.0, "inventory 1 of train.py[100] (schedule, 10 ms)") in moments
+    assert ("take", 10.0, "snapshot 1 of train.py[100] (schedule, 10 ms)") in moments
 
 
 def test_moments_are_bounded_and_the_report_says_how_many_are_missing(tmp_path):

@@ -52,7 +52,7 @@ def test_without_an_inside_view_the_process_is_named(tmp_path):
     (finding,) = analyze(trainer(tmp_path).open(), only=["unexplained-growth"]).findings
     assert finding.subject.process == "train.py"
     assert finding.confidence <= 0.4
-    assert "no two inventories" in finding.doubts[0]
+    assert "fewer than two snapshots" in finding.doubts[0]
 
 
 def test_it_yields_to_findings_that_explain_half_of_the_growth(tmp_path):
@@ -79,4 +79,4 @@ def test_it_says_what_the_ledger_lacks(tmp_path):
     (ruled_out,) = look(
         Case(recording), so_far=[Finding("retained-objects", "t", "critical", 0.9, 150 * MiB, Subject())]
     )
-    assert "stand in no account" in ruled_out.reason and "--agent off" in ruled_out.reason
+    assert "no account covers" in ruled_out.reason and "--agent off" in ruled_out.reason

@@ -111,7 +111,7 @@ def test_a_process_of_ours_that_was_killed_is_not_told_as_the_jobs(cgroup: Cgrou
     result = report(tmp_path / "run.parquet")
     assert result["verdict"]["killed"] is False
     (reason,) = [ruled["reason"] for ruled in result["ruled_out"] if ruled["kind"] == "oom-kill"]
-    assert reason.startswith("the kernel killed nobody on this machine") or "none of them the job's" in reason
+    assert reason.startswith("the kernel killed no process on this machine") or "none of them the job's" in reason
     assert "oom-kill" not in [finding["kind"] for finding in result["findings"]]
     assert result["recording"]["ended"] == "exit"
 

@@ -347,7 +347,7 @@ def test_a_webhook_is_tried_again_where_that_makes_sense(
     server.answers = list(answers)
     code, errors = run_helper({"alert": ALERT, "command": None, "webhooks": [server.url]})
     assert (code, len(server.got)) == (bool(error), attempts)
-    expected = f"leakscope: the webhook at 127.0.0.1 did not take the alert: {error}\n"
+    expected = f"leakscope: the webhook at 127.0.0.1 did not accept the alert: {error}\n"
     assert errors == (expected if error else "")
 
 
@@ -356,7 +356,7 @@ def test_a_webhook_that_is_not_there_ends_in_one_line_and_the_command_runs(tmp_p
     urls = ["http://127.0.0.1:1/SECRET", server.url]
     code, errors = run_helper({"alert": ALERT, "command": f"touch {tmp_path}/ran", "webhooks": urls})
     assert code == 1
-    assert errors.startswith("leakscope: the webhook at 127.0.0.1 did not take the alert: ")
+    assert errors.startswith("leakscope: the webhook at 127.0.0.1 did not accept the alert: ")
     assert "SECRET" not in errors
     assert len(server.got) == 1
     assert (tmp_path / "ran").exists()
@@ -384,7 +384,7 @@ def test_a_login_in_the_address_is_used_and_never_shown(server: Any) -> None:
     assert server.logins == ["Basic " + base64.b64encode(b"robot:pa ss").decode()]
     server.answers = [404]
     _, errors = run_helper({"alert": ALERT, "command": None, "webhooks": [url]})
-    assert errors == "leakscope: the webhook at 127.0.0.1 did not take the alert: HTTP 404\n"
+    assert errors == "leakscope: the webhook at 127.0.0.1 did not accept the alert: HTTP 404\n"
 
 
 @pytest.mark.live
@@ -421,5 +421,5 @@ def test_an_alert_for_which_there_is_no_room_is_recorded_and_not_delivered(
     sampler.finish(None)
     told = {row["event"]: row["text"] for row in rows(Path(sampler.output.journal_path), "events")}
     assert "alert" in told
-    assert told["helper-left-out"].startswith("an alert is told to nobody else: 5.0 MiB are left of cgroup /job")
+    assert told["helper-left-out"].startswith("an alert is shown here only: 5.0 MiB are left of cgroup /job")
     assert not (tmp_path / "ran").exists()

@@ -112,7 +112,7 @@ FULL = Report(
         step=[None, 2400, 5000],
         moments=[
             Moment("phase", 10.0, "eval begins at step 2,400", "eval", 11.0),
-            Moment("take", 12.0, "inventory 1 of train.py[4242] (schedule, 80 ms)"),
+            Moment("take", 12.0, "snapshot 1 of train.py[4242] (schedule, 80 ms)"),
             Moment("death", 20.4, "worker[4250] was ended by SIGKILL"),
         ],
         left_out={"phase": 7},

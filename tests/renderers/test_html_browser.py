@@ -79,6 +79,14 @@ def test_the_browser_has_nothing_to_complain_about(tmp_path, report):
     assert ("<canvas" in dom) == (report.timeline is not None)
 
 
+def test_a_language_that_intl_refuses_does_no_harm(tmp_path, monkeypatch):
+    """Under a POSIX locale Chromium's language is "en-US@posix"."""
+    monkeypatch.setenv("LC_ALL", "C")
+    dom, complaints = browse(tmp_path, render(FULL, "html"))
+    assert not complaints
+    assert "<canvas" in dom
+
+
 def test_the_timeline_switches_hides_and_zooms(tmp_path):
     seen = ask(
         tmp_path,

@@ -45,7 +45,7 @@ Where the growth went
   nearly unchanged   90.0 MiB   90.0 MiB         0 B
 
   total               200 MiB    842 MiB    +642 MiB
-  ~ estimated from inventories of the heap
+  ~ estimated from snapshots of the heap
 
 What the tensors are
   account       at the end (cpu)   peak of a step (cpu)
@@ -59,12 +59,12 @@ What the tensors are
 Ruled out
   · cyclic-garbage: calling gc.collect() will not help
 
-Not looked at
+Not checked
   · gpu-fragmentation: no GPU in this recording
   · output was lost after 3 s
 
-Recording cost: 0.6% of a core, 0.4% of the job's time in inventories, 11.4 MiB
-of memory.
+Recording cost: 0.6% of a core, 0.4% of the job's time in snapshots, 11.4 MiB of
+memory.
 """
 
 

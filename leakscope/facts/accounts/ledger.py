@@ -1,7 +1,7 @@
 """Where the growth went: one account a row, process by process, summing exactly to what the tree gained.
 
 What the kernel counts comes first (mapped files, shared memory); then what malloc says it keeps free; then what the
-inventories estimate (tensors, arrays, Python objects); then what malloc handed out and none of them explains (native).
+snapshots estimate (tensors, arrays, Python objects); then what malloc handed out and none of them explains (native).
 ``unexplained`` is the remainder, so the accounts always close; it is negative where the estimates say too much.
 """
 
@@ -111,7 +111,7 @@ def _inside(
         gained -= levels["allocator-free"][1] - levels["allocator-free"][0]
     estimates = _estimates(takes, window, gained)
     if small and "python-objects" in estimates:
-        # What an inventory did not reach, modules and their code above all, is in Python's own arenas all the same.
+        # What a snapshot did not reach, modules and their code above all, is in Python's own arenas all the same.
         start, end = estimates["python-objects"]
         begun = max(start, small[0])
         estimates["python-objects"] = (begun, begun + max(end - start, small[1] - small[0]))

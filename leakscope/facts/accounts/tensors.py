@@ -1,6 +1,6 @@
 """The budget of tensors: what a process's memory went to, at the end of the run and at the peak of a training step.
 
-Rows come from the agent's inventories, each storage once. What is left of the process's resident memory (or, on a GPU,
+Rows come from the agent's snapshots, each storage once. What is left of the process's resident memory (or, on a GPU,
 of what the allocator reserved) is a row of its own, ``not-tensors``, so that a column adds up to the whole.
 """
 
@@ -37,7 +37,7 @@ _MOST_PROCESSES = 4
 
 
 def tensor_budget(recording: Recording, growth: TreeGrowth) -> list[BudgetRow]:
-    """Rows by process, the largest tensors first, then device, moment and account; empty without an inventory."""
+    """Rows by process, the largest tensors first, then device, moment and account; empty without a snapshot."""
     table = recording.tables["tensors"]
     table = table[table["path"].isna() & table["pid"].notna()]
     if not len(table):

@@ -9,7 +9,7 @@ import re
 import signal
 from typing import NamedTuple
 
-_NO_LACK = "that is no lack of memory: less data or a smaller batch will not mend it"
+_NO_LACK = "this is not a lack of memory: less data or a smaller batch will not help"
 
 
 class Meaning(NamedTuple):
@@ -30,19 +30,19 @@ def _m(name: str, pattern: str, title: str, why: str, **more: object) -> Meaning
 
 MEANINGS = (
     _m("deallocating-none", r"Fatal Python error: (?:none_dealloc|.*deallocating None)|deallocating None",
-       "{process} was aborted because None ran out of references: a C extension gives one back too often",
+       "{process} was aborted because None ran out of references: a C extension drops one too often",
        "each call of the extension takes a reference to None that is not its own; when none is left, Python aborts; "
        + _NO_LACK, ends_by=signal.SIGABRT,
        remedy=("run it on Python 3.12 or later, where None cannot run out; or update the extension",)),
     _m("bad-references", r"Fatal Python error: (?P<what>.*(?:deallocating|negative ref ?count).*)",
        "{process} was aborted by Python: a C extension counts references wrongly ({what})",
-       "an object was given back once too often by C code; " + _NO_LACK, ends_by=signal.SIGABRT),
+       "C code dropped a reference to an object once too often; " + _NO_LACK, ends_by=signal.SIGABRT),
     _m("gpu-memory", r"(?:CUDA|HIP|XPU) out of memory\.", "GPU memory ran out in {process}",
-       "the GPU had no room for one more allocation"),
+       "the GPU had no memory left for an allocation"),
     _m("gpu-memory", r"CUDA error: out of memory|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation"
        r"|CU(?:BLAS|DNN|SPARSE|SOLVER)_STATUS_ALLOC_FAILED|RESOURCE_EXHAUSTED: (?:Out of memory|Failed to allocate)"
        r"|OOM when allocating tensor(?!.*device:CPU)|cupy\.cuda\.memory\.OutOfMemoryError",
-       "GPU memory ran out in {process}", "the GPU had no room for one more allocation; the message has no figures"),
+       "GPU memory ran out in {process}", "the GPU had no memory left for an allocation; the message has no figures"),
     _m("gpu-fault", r"CUDA error: (?P<what>[^\n]+)", "A GPU kernel failed in {process}: {what}",
        "the kernel that failed may have been started some lines earlier: CUDA reports it late; " + _NO_LACK,
        remedy=("run it once with CUDA_LAUNCH_BLOCKING=1: the traceback then names the call that fails",)),
@@ -53,13 +53,13 @@ MEANINGS = (
        "loader workers hand their batches over in /dev/shm, which has a size of its own", ends_by=signal.SIGBUS),
     _m("worker-died", r"DataLoader worker \(pid(?:\(s\))? (?P<pids>[\d, ]+)\) (?:exited unexpectedly"
        r"|is killed by signal: (?P<signal>[A-Za-z ]+)\b)",
-       "A DataLoader worker of {process} died", "the worker ended without handing over an error"),
+       "A DataLoader worker of {process} died", "the worker ended without reporting an error"),
     _m("worker-died", r"A process in the process pool was terminated abruptly"
        r"|One of the subprocesses has abruptly died during map operation",
-       "A worker process of {process} died", "the worker ended without handing over an error"),
+       "A worker process of {process} died", "the worker ended without reporting an error"),
     _m("no-memory", r"^(?:[\w.]+\.)?_?(?:Array|Arrow)?MemoryError\b|std::bad_alloc|Cannot allocate memory|\[Errno 12\]"
        r"|DefaultCPUAllocator: (?:can't allocate|not enough) memory",
-       "{process} was refused memory", "an error instead of memory: nobody killed it", ends_by=signal.SIGABRT),
+       "{process} was refused memory", "an allocation failed; the process was not killed", ends_by=signal.SIGABRT),
     _m("damaged-heap", r"(?P<what>double free or corruption|corrupted (?:size vs\. prev_size|double-linked list)"
        r"|(?:free|malloc|realloc|munmap_chunk|malloc_consolidate)\(\): "
        r"(?:invalid|corrupted|unaligned|mismatching|unsorted|memory corruption|largebin)[^\n]*)",
@@ -68,7 +68,7 @@ MEANINGS = (
        ends_by=signal.SIGABRT),
     _m("c++-exception", r"terminate called after throwing an instance of '(?P<what>[^']+)'"
        r"|terminate called without an active exception",
-       "{process} was aborted by a C++ exception that nobody caught: {what}", "native code gave up",
+       "{process} was aborted by an uncaught C++ exception: {what}", "native code aborted",
        ends_by=signal.SIGABRT),
     _m("deep-recursion", r"Fatal Python error: .*(?:[Ss]tack overflow|_Py_CheckRecursiveCall)",
        "{process} was aborted by a recursion that does not end",
@@ -77,7 +77,7 @@ MEANINGS = (
        r"|Floating[ -]point exception)", "{process} crashed in native code: {what}",
        "native code used memory wrongly, or gave up; " + _NO_LACK),
     _m("python-fault", r"Fatal Python error: (?!Segm|Bus|Abort|Illeg|Float)(?P<what>[^\n]+)",
-       "Python itself gave up in {process}: {what}",
+       "Python itself aborted in {process}: {what}",
        "the interpreter found its own state broken", ends_by=signal.SIGABRT),
     _m("recursion", r"^RecursionError\b", "{process} ended by RecursionError",
        "functions call each other without end; the limit is on calls; " + _NO_LACK, severity="note"),
@@ -115,5 +115,5 @@ def of_broken_pipe(exception_type: str | None, trace: str) -> Meaning | None:
 def of_signal(number: int) -> Meaning:
     """What is left to say when only the signal is known."""
     name = FATAL_SIGNALS[signal.Signals(number)]
-    why = "native code gave up, or found its own state broken" if number == signal.SIGABRT else "native code went wrong"
+    why = "native code aborted, or found its own state broken" if number == signal.SIGABRT else "native code went wrong"
     return Meaning("native-fault", _BY_SIGNAL, f"{{process}} crashed in native code: {name}", f"{why}; {_NO_LACK}")

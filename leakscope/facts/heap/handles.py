@@ -60,7 +60,7 @@ def _candidate(inventory: Heap, place: Place, package: str | None) -> _Candidate
 
 
 def _bytes_each(inventory: Heap, place: Place) -> float | None:
-    """What came into use for each member that was added; None if that differs too much between the inventories."""
+    """What came into use for each member that was added; None if that differs too much between the snapshots."""
     members = np.diff(place.length)
     in_use = np.diff(inventory.rss_bytes - inventory.free_bytes)
     if members.size < 2 or not (members > 0).all():

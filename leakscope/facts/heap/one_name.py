@@ -1,7 +1,7 @@
 """One place under one path, however the walk came to it.
 
 What a library's loop holds for the user (``asyncio.run``, a server) has the loop's name where the program waits, and
-that of a function's ``self`` where the inventory came upon a callback. Laid over each other by path, it would come and
+that of a function's ``self`` where the snapshot came upon a callback. Laid over each other by path, it would come and
 go, and its growth be nobody's.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def under_one_name(places: list[Place]) -> list[Place]:
     """The places, those among them joined that are one attribute met by several ways: it has the path of the last.
 
-    Told by class, attribute and type, where no inventory shows it twice: of two instances nobody could say which is
+    Told by class, attribute and type, where no snapshot shows it twice: of two instances nobody could say which is
     which. It stands alone then, and what it holds no longer counts for whoever stands above it.
     """
     while alike := _met_by_several_ways(places):

@@ -1,4 +1,4 @@
-"""The inventories of one process laid over each other: for each path from a root, its figures at every take.
+"""The snapshots of one process laid over each other: for each path from a root, its figures at every take.
 
 A *growing* path is one whose bytes kept rising; the holder of a leak is the last path on the way down that is itself
 stable while its contents multiply (the accumulation point): ``trainer.history``, not its ten thousand members.
@@ -43,7 +43,7 @@ class Place:
     count: Floats
     length: Floats
     has_length: bool = False
-    first_seen: int = 0  # where earlier inventories did not look (a library): what is before is an estimate
+    first_seen: int = 0  # where earlier snapshots did not look (a library): what is before is an estimate
     most_nodes: float = 0.0  # of an autograd graph, in any take of the run: later ones follow less of it
     parent: Place | None = None
     children: list[Place] = field(default_factory=list)
@@ -64,7 +64,7 @@ class Place:
 
 @dataclass(frozen=True, eq=False)
 class Heap:
-    """The inventories of one process. ``time_s``, ``rss_bytes``, ``free_bytes``, ``step``: one value a take.
+    """The snapshots of one process. ``time_s``, ``rss_bytes``, ``free_bytes``, ``step``: one value a take.
 
     ``free_bytes`` is what malloc keeps free; zeros where nobody read it.
     """
@@ -81,7 +81,7 @@ class Heap:
 
 
 def heaps(recording: Recording, pid: int, start_s: float, end_s: float) -> Iterator[Heap]:
-    """The inventories of a process in a window that may be compared: those that are whole, then all.
+    """The snapshots of a process in a window that may be compared: those that are whole, then all.
 
     One that was cut short shows less than there was. Where the whole ones leave most of the window dark, either set
     may tell more.
@@ -103,7 +103,7 @@ def _since_training_began(takes: pd.DataFrame, end_s: float) -> pd.DataFrame:
 
 
 def heap(recording: Recording, pid: int, start_s: float, end_s: float) -> Heap | None:
-    """The set of inventories to be believed first; None where no two can be compared."""
+    """The set of snapshots to be believed first; None where no two can be compared."""
     return next(heaps(recording, pid, start_s, end_s), None)
 
 
@@ -164,9 +164,9 @@ def _free_bytes(sentinels: pd.DataFrame, pid: int, at_s: Floats) -> Floats:
 
 
 def _fill_unseen(places: list[Place], time_s: Floats, truncated: NDArray[np.bool_]) -> None:
-    """What an inventory did not come to is not nothing: it gets the figures of the last that did, or else the next.
+    """What a snapshot did not come to is not nothing: it gets the figures of the last that did, or else the next.
 
-    An inventory that was cut short may miss any place. Libraries, and what C code holds, are looked into only
+    A snapshot that was cut short may miss any place. Libraries, and what C code holds, are looked into only
     from the moment that memory grows which users' names do not explain: it was growing before, so what was seen is
     carried back in a straight line.
     """

@@ -22,7 +22,7 @@ class Retained:
     """One holder. ``place`` is what accumulates, ``named`` the user's name for it, ``kept`` what it is made of.
 
     **Units** bytes. ``total_bytes`` is what mending it would free, with what it pins; ``weighed_bytes`` what the
-    inventories saw it gain, ``share`` that of what came into use; ``rate`` is in bytes a second, ``untouched`` what
+    snapshots saw it gain, ``share`` that of what came into use; ``rate`` is in bytes a second, ``untouched`` what
     nobody has written to yet.
     """
 
@@ -59,7 +59,7 @@ class Retained:
 
     @property
     def is_unseen_graph(self) -> bool:
-        """A graph longer than inventories follow: what it gained is a guess."""
+        """A graph longer than snapshots follow: what it gained is a guess."""
         return self.holder.is_guess and self.place.type_name == GRAPH_TYPE
 
     @property

@@ -1,4 +1,4 @@
-"""The holders that explain what a process gained between two of its inventories."""
+"""The holders that explain what a process gained between two of its snapshots."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MIN_PINNING_SHARE = 0.03
 
 @dataclass(frozen=True)
 class Look:
-    """What a process gained between the first and the last inventory of a set, and the holders that explain it.
+    """What a process gained between the first and the last snapshot of a set, and the holders that explain it.
 
     ``in_use_bytes``: of ``gained_bytes``, what malloc did not get back.
     """
@@ -36,7 +36,7 @@ class Look:
 
     @property
     def steps(self) -> float:
-        """Training steps between the inventories; 0 where they are not known."""
+        """Training steps between the snapshots; 0 where they are not known."""
         steps = self.inventory.step[np.isfinite(self.inventory.step)]
         return float(steps[-1] - steps[0]) if len(steps) >= 2 and steps[-1] > steps[0] else 0.0
 
@@ -105,7 +105,7 @@ def _by_user_place(holders: Sequence[Accumulation]) -> list[Accumulation]:
 
 
 def _endless_graph(inventory: Heap, known: Sequence[Accumulation], missing_bytes: float) -> list[Accumulation]:
-    """The graph that was longer than an inventory follows: how much is added to it cannot be seen any more.
+    """The graph that was longer than a snapshot follows: how much is added to it cannot be seen any more.
 
     Named only when the visible holders do not explain the growth; 60 % of what is missing is put down to it, since
     there is no other place where that much could hide.

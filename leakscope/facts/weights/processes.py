@@ -1,6 +1,6 @@
 """The same weights in several processes of one job: workers that each hold a model of their own.
 
-Only processes that take inventories are seen, which forked workers do not: they share the parent's pages anyway.
+Only processes that take snapshots are seen, which forked workers do not: they share the parent's pages anyway.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _purpose(
     if history.is_moving(path) or history.is_stepping():
         return "each of them trains it"
     if _most_shared_bytes(recording, process) >= bytes:
-        return "it lies in shared memory, once for all of them"
+        return "it is in shared memory, once for all of them"
     if original[1].is_moving(original[2]) and process.role != "dataloader-worker":
         return "one trains it, the other works with the weights it was given"
     return None

@@ -1,4 +1,4 @@
-"""Sets of weights as the inventories saw them, and how alike two of them are: arrays in, shares and distances out.
+"""Sets of weights as the snapshots saw them, and how alike two of them are: arrays in, shares and distances out.
 
 A set is all that hangs on one path: a model, a dict of tensors, a list of them. Tensors are matched by their values,
 not by their names: a dict's keys are not recorded, and wrappers rename. Only *informative* tensors count: biases that

@@ -39,7 +39,7 @@ class Inherited:
 def inherited(
     recording: Recording, sources: Sequence[Source], pid: int, start_s: float, end_s: float
 ) -> Inherited | None:
-    """Of a parent whose forks lived between these moments, by the inventory that saw most of it then, or before."""
+    """Of a parent whose forks lived between these moments, by the snapshot that saw most of it then, or before."""
     rows = recording.tables["holders"]
     rows = rows[(rows["pid"] == pid) & (rows["time_s"] <= end_s)]
     during = rows[rows["time_s"] >= start_s]

@@ -15,7 +15,7 @@ from ..tables import text_of
 _REGISTRIES = {thing.name.rsplit(".", 1)[-1]: thing for thing in libraries.all_of(libraries.REGISTRY)}
 
 
-CALLABLES = ("method", "function")  # as the inventories name their types
+CALLABLES = ("method", "function")  # as the snapshots name their types
 
 
 def is_hook_table(variable: object) -> bool:

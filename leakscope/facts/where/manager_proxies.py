@@ -102,7 +102,7 @@ def _assignments(index: Index) -> Iterator[tuple[Scope, ast.expr, ast.expr]]:
 
 
 def _holder(index: Index, target: ast.expr, scope: Scope, type_name: str) -> Holder | None:
-    """The assigned name, as an inventory would have named it."""
+    """The assigned name, as a snapshot would have named it."""
     source = scope.source
     if isinstance(target, ast.Name):
         owner, variable = index.resolve(target.id, scope)
