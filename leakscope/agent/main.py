@@ -82,7 +82,7 @@ class Agent:
         outbox = self.outbox
         outbox.note_loaded()
         if not self._options["takes"]:
-            outbox.note("take-skipped", "takes are switched off")
+            outbox.note("take-skipped", "snapshots are switched off")
         elif not self.taker.takes:
             outbox.note("helper", "holds nothing of the user's: sentinels only")
         try:
@@ -245,7 +245,7 @@ class Agent:
             outbox.prepare_to_part()
             forker = names.forker(sys._getframe())
             taker.forked(is_loader=forker in names.LOADERS)
-            text = f"forked by {forker}: it takes no inventory, which would copy its parent's pages"
+            text = f"forked by {forker}: it takes no snapshot, which would copy its parent's pages"
             if taker.fork is not None:
                 text += ", until it has gained much more itself"
             outbox.note("forked", text)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MAX_FAILURES = 5  # after which the agent leaves the job alone for good
 LOADED = "loaded"
-WATCHED = "take-skipped", "a tracer, profiler or debugger is set: no inventories while it is"
+WATCHED = "take-skipped", "a tracer, profiler or debugger is set: no snapshots while it is"
 _MOST_SOURCES = 300
 _SOURCE_BYTES = 256 * 1024  # of one of them
 

@@ -46,7 +46,7 @@ def test_inventories_that_were_not_taken_are_admitted_once(tmp_path: Path) -> No
     for at_s in (2.0, 5.0):
         builder.note(5, at_s, "take-skipped", "300 MiB are shared with forked children")
     said = analyze(builder.ends(12.0).open()).recording.notes
-    assert said == ["an inventory is missing: 300 MiB are shared with forked children"]
+    assert said == ["a snapshot is missing: 300 MiB are shared with forked children"]
 
 
 def test_a_process_with_little_address_space_was_left_alone(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def leak(folder: Path, **meta: Any) -> RecordingBuilder:
     builder.row("compile_counters", 5.0, PID, take=1, function="step", recompile_count=1, recompile_reason=reason)
     line = f'sending SIGTERM to process 1 "python": cmdline "python -c {USERS["script_text"]}", on {USERS["host"]}'
     builder.row("kernel_log", 6.0, log_source="journal", text=line)
-    builder.note(PID, 2.0, "failed", f"take: OSError: {HOME}/x: no such file")
+    builder.note(PID, 2.0, "failed", f"snapshot: OSError: {HOME}/x: no such file")
     builder.row("something_new", 3.0, PID, of_a_later_version=f"{USERS['literal']}")
     return builder.ends(20.0, exit_code=1)
 

@@ -73,7 +73,7 @@ class Budget:
 
     def why(self) -> str:
         """What speaks against a take now."""
-        costs = f"a take costs {self.last_cost_s:.2g} s of CPU, {self.spent_s:.2g} s are spent"
+        costs = f"a snapshot costs {self.last_cost_s:.2g} s of CPU, {self.spent_s:.2g} s are spent"
         return f"{costs}, and {100.0 * self._fraction:.3g}% of the time is allowed"
 
 

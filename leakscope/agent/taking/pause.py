@@ -121,7 +121,7 @@ class Pauses:
         if self.refused_s is None:
             return None
         needs_s = self.refused_s / SWEEP_SHARE
-        text = f"an inventory of all objects, up to {_rounded(self.tracked_at_most())}, "
+        text = f"a snapshot of all objects, up to {_rounded(self.tracked_at_most())}, "
         text += f"would stop this process for up to {1e3 * self.refused_s:.0f} ms: "
         text += "what no name leads to was not searched for" if is_swept else "only what names lead to was looked at"
         return text + f" (--max-pause {1.05 * needs_s:.2g}s allows more)"

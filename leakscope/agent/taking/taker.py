@@ -241,7 +241,7 @@ class Taker:
             if names.is_foreign(error):
                 self._outbox.note("take-interrupted", f"a signal handler of the job raised {type(error).__name__}")
                 raise
-            self._outbox.note("failed", f"take: {type(error).__name__}: {error!s}")
+            self._outbox.note("failed", f"snapshot: {type(error).__name__}: {error!s}")
             self._failed += 1
             self.takes = self.takes and self._failed < MOST_FAILED
         finally:
@@ -308,9 +308,9 @@ class Taker:
         if self.fork.allows(shared_bytes) if self.fork is not None else sharing.parent_allows(shared_bytes):
             return True
         shared = f"{(shared_bytes or 0) >> 20} MiB"
-        text = f"{shared} are shared with forked children and a take would copy them"
+        text = f"{shared} are shared with forked children and a snapshot would copy them"
         if self.fork is not None:
-            text = f"a fork shares {shared} with others and a take would copy them"
+            text = f"a fork shares {shared} with others and a snapshot would copy them"
         self._outbox.note("take-skipped", text)
         return False
 

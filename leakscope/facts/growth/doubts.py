@@ -141,7 +141,7 @@ def rising(
     first, last = (format_bytes(float(place.deep_bytes[i])) for i in (0, -1))
     return (
         f"memory goes up and down by more than it gains, but {place.path} was larger in each of "
-        f"{len(inventory.takes)} inventories, {first} in the first and {last} in the last: a longer run would tell"
+        f"{len(inventory.takes)} snapshots, {first} in the first and {last} in the last: a longer run would tell"
     )
 
 

@@ -28,7 +28,7 @@ def _left_undone(recording: Recording) -> list[str]:
     """What the agents wrote down about inventories they did not take, each thing once."""
     notes = recording.tables["agent_notes"]
     notes = notes[notes["note"].isin(["take-skipped", "failed", "take-interrupted"])]
-    sentences = [f"an inventory is missing: {text}" for text in notes["text"].dropna().drop_duplicates()]
+    sentences = [f"a snapshot is missing: {text}" for text in notes["text"].dropna().drop_duplicates()]
     return [*sentences[:_MOST_NOTES], *_reduced(recording)]
 
 
