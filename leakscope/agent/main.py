@@ -224,7 +224,7 @@ class Agent:
         """As soon as the fork is over: whether Python warns is decided after its hooks."""
         if self._thread.ident is None and not self.taker.is_exiting:
             try:
-                self._begin_thread()
+                self._thread.begin(is_new=False)
             except Exception:
                 pass  # no threads any more: the interpreter is on its way out
 

@@ -8,6 +8,7 @@ import array
 import asyncio
 import contextlib
 import contextvars
+import ctypes
 import functools
 import gc
 import importlib
@@ -376,6 +377,24 @@ def test_buffers() -> None:
         assert nodes["objects"].deep >= 300_000
         assert nodes["mapped"].deep_array == 1 << 20
         assert nodes["plain"].deep >= 80_000
+
+
+def test_an_array_is_asked_only_once_it_knows_of_what_type_its_items_are() -> None:
+    """Python's own ``__sizeof__`` of it, and ``typecode``, look there: tests/harm/objects/null_slots.py has both."""
+
+    class Derived(array.array):  # type: ignore[type-arg]
+        pass
+
+    for whole in (array.array("d", range(9)), Derived("h")):
+        assert names.has_item_type(array.array, whole)
+        assert names.safe_size(whole) == sys.getsizeof(whole)
+        at = id(whole) + array.array.__basicsize__ - 3 * 8
+        item_type = ctypes.c_void_p.from_address(at)
+        item_type.value, before = None, item_type.value
+        try:
+            assert not names.has_item_type(array.array, whole)
+        finally:
+            item_type.value = before
 
 
 @pytest.mark.torch

@@ -6,6 +6,7 @@ the descriptors of ``type``.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 import types
@@ -188,10 +189,42 @@ def safe_size(obj: Any) -> int:
     for base in mro_of(type(obj)):
         method = namespace_of(base).get("__sizeof__")
         if method is not None:
-            if id(method) in _SIZES or (type_name(base) in _SIZED_BY_NAME and is_made_in_c(base)):
+            if id(method) in _SIZES or _is_sized_by_name(base, obj):
                 return sys.getsizeof(obj)
             break
     return basicsize_of(type(obj))
+
+
+def _is_sized_by_name(base: type, obj: object) -> bool:
+    name = type_name(base)
+    if name not in _SIZED_BY_NAME or not is_made_in_c(base):
+        return False
+    return name != "array.array" or has_item_type(base, obj)
+
+
+def has_item_type(array: type, obj: object) -> bool:
+    """Whether an ``array.array`` (``array``, or a class derived from it) knows yet of what type its items are.
+
+    It looks there for its size, type code and items: where nothing is, that ends the process.
+    """
+    if basicsize_of(array) != _ARRAY_HEAD_BYTES + ctypes.sizeof(_Array):
+        return False
+    return _Array.from_address(id(obj) + _ARRAY_HEAD_BYTES).item_type is not None
+
+
+class _Array(ctypes.Structure):
+    """What follows the head and length of an ``array.array`` in every CPython from 3.8 to 3.14."""
+
+    _fields_ = [
+        ("items", ctypes.c_void_p),
+        ("allocated", ctypes.c_ssize_t),
+        ("item_type", ctypes.c_void_p),
+        ("weakrefs", ctypes.c_void_p),
+        ("exports", ctypes.c_ssize_t),
+    ]
+
+
+_ARRAY_HEAD_BYTES = object.__basicsize__ + ctypes.sizeof(ctypes.c_ssize_t)
 
 
 _SIZED = (object, str, bytes, int, bytearray, list, tuple, dict, set, frozenset, deque, OrderedDict, BytesIO)

@@ -43,6 +43,7 @@ class Thread:
         self.ident: int | None = None
         self._native_id: list[int] = []  # its number to the kernel, once it has begun
         self._waits, self._ticks = count(), 0
+        self._due_at = 0.0  # its next tick
         # Of the thread that is there, each in a list of one, where C functions find it.
         self._wake = [allocate_lock()]
         self._ended = [allocate_lock()]  # held while it is there
@@ -56,8 +57,11 @@ class Thread:
             ),
         )
 
-    def begin(self) -> None:
+    def begin(self, is_new: bool = True) -> None:
+        """Not ``is_new``: it comes back, after a fork, and ticks when it would have. A job may fork all the time."""
         asked: list[str] = []
+        if is_new:  # many processes are over by then; and what begins has the GIL for itself
+            self._due_at = monotonic() + min(FIRST_TICK_S, self._tick_s)
         self._native_id, wake, ended = [], allocate_lock(), allocate_lock()
         self._waits, self._ticks = count(), 0  # as often as it ticks it waits, unless somebody watches
         wake.acquire()
@@ -78,8 +82,7 @@ class Thread:
                     partial(ended.acquire, False),
                     partial(begun.acquire, False),
                     begun.release,
-                    # Many processes are over by then; and what begins has the GIL for itself.
-                    partial(wake.acquire, True, min(FIRST_TICK_S, self._tick_s)),
+                    partial(wake.acquire, True, max(0.0, self._due_at - monotonic())),
                 ),
                 wait=(partial(wake.acquire, True, self._tick_s), self._waits.__next__),
                 tick=partial(self._tick, asked),
@@ -96,6 +99,7 @@ class Thread:
 
     def ticked(self) -> None:
         self._ticks += 1
+        self._due_at = monotonic() + self._tick_s
 
     def waited_unseen(self) -> bool:
         """Whether it waited, and was not to begin before: somebody watched."""

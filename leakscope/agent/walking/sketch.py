@@ -261,7 +261,7 @@ class _Row:
             if len(ends) < 2 or type(ends[0]) is not int or type(ends[1]) is not int:
                 return False
             integers = reading.items_at(kind, value, range(min(length, _MOST_INTEGERS)))
-        elif kind is _array() and value.typecode in "hHiIlLqQ":
+        elif kind is _array() and names.has_item_type(kind, value) and value.typecode in "hHiIlLqQ":
             integers = value[:_MOST_INTEGERS].tolist()
         elif kind is _numpy_array():
             if kind.ndim.__get__(value) != 1 or kind.dtype.__get__(value).kind not in "iu":

@@ -1,5 +1,6 @@
-"""Lists, tuples and struct sequences with slots that hold nothing, in every place that is looked into."""
+"""Lists, tuples, struct sequences and arrays with slots that hold nothing, in every place that is looked into."""
 
+import array
 import ctypes
 import os
 import time
@@ -11,6 +12,8 @@ api = ctypes.pythonapi
 for name in ("PyList_New", "PyTuple_New", "PyStructSequence_New"):
     getattr(api, name).restype = ctypes.py_object
 api.PyList_New.argtypes = api.PyTuple_New.argtypes = (ctypes.c_ssize_t,)
+api.PyType_GenericAlloc.restype = ctypes.py_object
+api.PyType_GenericAlloc.argtypes = (ctypes.py_object, ctypes.c_ssize_t)
 api.PyStructSequence_New.argtypes = (ctypes.py_object,)
 api.Py_IncRef.argtypes = (ctypes.py_object,)
 api.PyList_SetItem.argtypes = (ctypes.py_object, ctypes.c_ssize_t, ctypes.c_void_p)
@@ -24,6 +27,10 @@ class Listed(list):
 
 class Tupled(tuple):
     __slots__ = ()
+
+
+class Arrayed(array.array):
+    pass
 
 
 def put(one, position, value):
@@ -64,6 +71,8 @@ def make():
         yield emptied(Listed, size)
     for kind in STRUCTS:
         yield api.PyStructSequence_New(kind)
+    for kind in (array.array, Arrayed):
+        yield api.PyType_GenericAlloc(kind, 0)  # which does not know yet of what type its items are
 
 
 class Holder(object):
