@@ -1,4 +1,4 @@
-"""What a team of workers keeps or copies, as far as the parent's inventories and the source can tell."""
+"""What a team of workers keeps or copies, as far as the parent's snapshots and the source can tell."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Suspect:
 
 
 def kept_in(case: Case, team: Team, so_far: Sequence[Finding] = ()) -> Suspect:
-    """Found by an inventory of a worker's own; else what the code they run adds to, or has rows in that may grow."""
+    """Found by a snapshot of a worker's own; else what the code they run adds to, or has rows in that may grow."""
     pids = {worker.pid for worker in team.alive}
     inside = [f for f in so_far if f.subject.pid in pids and f.subject.variable]
     if inside:
@@ -62,7 +62,7 @@ def copied_in(case: Case, team: Team) -> Suspect:
 
 
 def _rows_read(case: Case, team: Team) -> Suspect:
-    """By what the parent's inventories saw; without any, as they stand in the source."""
+    """By what the parent's snapshots saw; without any, as they stand in the source."""
     code, datasets = _code(case, team)
     held = object_bytes(case.recording, team.trainer_pid)
     read = sorted(code.read(*datasets), key=lambda h: -held.get((h.owner or "", h.variable), 0.0))

@@ -74,7 +74,7 @@ def has_copied(case: Case, kind: str, team: Team, suspect: Suspect) -> Finding:
     name = suspect.name or "the data set"
     most = max(zip(copies.bytes_each, copies.workers), key=lambda pair: pair[0])[1]
     figures = {"worker_count": count, "copied_bytes": copied, "data_bytes": data}
-    shared = f"{format_bytes(copied)} that the workers shared with their parent when they began are now copies of it"
+    shared = f"{format_bytes(copied)} that the workers shared with their parent at their start are now copies"
     return Finding(
         kind=kind,
         title=f"{_each(team, most, count)} has copied {format_bytes(each)} of what it inherited, most likely {name}",
@@ -156,7 +156,7 @@ def _evidence(growth: TreeGrowth, team: Team, suspect: Suspect, share: float) ->
         yield Evidence(f"their parent, {parent.label}, gained {format_bytes(gained)}", {"parent_growth_bytes": gained})
     in_use = _handed_out(growth, team)
     if not team.is_copying and in_use > 0.3 * team.gained:
-        text = f"malloc handed out {format_bytes(in_use)} more in them: what they keep is arrays, buffers or C memory"
+        text = f"malloc allocated {format_bytes(in_use)} more in them: what they keep is arrays, buffers or C memory"
         yield Evidence(text, {"malloc_growth_bytes": in_use})
     if team.dataset_type is not None:
         yield Evidence(f"they read {team.dataset_type}", {"dataset_type": team.dataset_type})
@@ -165,7 +165,7 @@ def _evidence(growth: TreeGrowth, team: Team, suspect: Suspect, share: float) ->
         yield Evidence(text, {"line": line.line, "share": round(line.share, 3)})
     yield from _line_evidence(suspect)
     if suspect.how == "adds":
-        yield Evidence(f"no line of the source takes out of {suspect.name} again", {})
+        yield Evidence(f"nothing in the source removes items from {suspect.name}", {})
 
 
 def _handed_out(growth: TreeGrowth, team: Team) -> int:
@@ -184,7 +184,7 @@ def _line_evidence(suspect: Suspect) -> Iterator[Evidence]:
     if line is not None:
         yield Evidence(f"{line.file}:{line.line} {line.kind}: {line.text}", {"line": line.line})
     if suspect.others:
-        yield Evidence(f"also to be looked at: {', '.join(suspect.others)}", {})
+        yield Evidence(f"also check: {', '.join(suspect.others)}", {})
 
 
 def _doubts(team: Team, suspect: Suspect) -> Iterator[str]:
@@ -193,17 +193,17 @@ def _doubts(team: Team, suspect: Suspect) -> Iterator[str]:
         yield "copying ends when each worker has its own copy of all it reads; it starts again with new workers"
     if suspect.how == "adds":
         yield (
-            f"{suspect.name} is the place the source adds to in code that workers run; what is in it was not measured, "
-            f"since a forked worker takes no inventory{f': {alone} would' if team.is_loader else ''}"
+            f"{suspect.name} is what the workers' code adds to; its contents were not measured, "
+            f"since a forked worker takes no snapshot{f': {alone} would' if team.is_loader else ''}"
         )
     elif suspect.how == "read" and not team.is_copying:
         yield (
-            f"no line in the sources adds to anything there; members of {suspect.name} may grow when they are used "
+            f"no line of the sources adds to it; members of {suspect.name} may grow when they are used "
             f"(pictures that are decoded, properties that are cached): {alone} would show it"
         )
     elif suspect.how == "nothing":
         yield (
-            "nothing was looked at inside them, since a forked worker takes no inventory: "
+            "nothing was checked inside them, since a forked worker takes no snapshot: "
             f"{alone} lets the holder be named"
         )
 
@@ -214,7 +214,7 @@ def _remedy(suspect: Suspect, bytes_each: float, count: int, *, is_copying: bool
     if is_copying:
         yield (
             f"keep {suspect.name or 'the data set'}{where} as one array, tensor or Arrow table instead of Python "
-            f"objects, whose reference counts are written when they are read: saves up to {each} a worker"
+            f"objects, whose reference counts are written when they are read: saves up to {each} per worker"
         )
     elif suspect.how in ("found", "adds"):
         yield f"bound or empty {suspect.name}{where}: each worker has its own, about {each} of this run's growth"

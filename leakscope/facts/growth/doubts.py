@@ -53,8 +53,8 @@ def filling_up(
             continue
         if _is_filling(place, inventory.time_s, window_s, min_filled):
             name = user_place(place).row["variable"] or place.path
-            lengths = f"{format_count(place.length[-1])} of the {format_count(place.row['length_limit'])} members"
-            return f"{name} fills up and has {lengths} it may have: a longer run would tell whether growth ends there"
+            lengths = f"{format_count(place.length[-1])} of {format_count(place.row['length_limit'])} items"
+            return f"{name} is a bounded container, {lengths} full: a longer run would tell whether growth ends there"
     return None
 
 
@@ -114,7 +114,7 @@ def rising(
     min_share: float = 0.5,  # of the holder's growth: resident memory rose by, too, from the first to the last
     min_late_pace: float = 0.5,  # of the usual one, kept up in the last interval: a cache that fills becomes slower
 ) -> str | None:
-    """Memory goes up and down by more than it gains, while one holder in it gains from inventory to inventory.
+    """Memory goes up and down by more than it gains, while one holder in it gains from snapshot to snapshot.
 
     What is copied whole again and again, or lies among large things that come and go, hides in the ups and downs. Too
     little to be believed as a leak, too much to be called none.

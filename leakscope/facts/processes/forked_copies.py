@@ -37,7 +37,7 @@ class _Reading(NamedTuple):
 
 
 def most_copied(parent: Process | None, workers: Sequence[Process], by_us: Sequence[Copied]) -> Copies:
-    """``by_us``: what inventories of the parent copied."""
+    """``by_us``: what snapshots of the parent copied."""
     lonely = len(workers) < 2 or float(alive_counts(workers, np.array([w.born_s for w in workers])).max()) < 2
     readings = [r for worker in workers for r in _readings(parent, worker, workers, by_us, lonely)]
     most = Copies()
@@ -59,7 +59,7 @@ def _readings(
     A fork begins with its parent's pages and none of its own; on a busy machine the first reading comes late, and what
     had been copied by then counts too. Where the parent is not known, all counts from the first reading.
     What only two processes share is private to either once the other has written to it, or has ended: then nobody can
-    tell whose copy it is, and such readings count only where there was never a third process. Of those the inventories
+    tell whose copy it is, and such readings count only where there was never a third process. Of those the snapshots
     of ours are left out, and what the parent gave back.
     """
     rows = worker.samples[worker.samples["uss_bytes"].notna() & worker.samples["anon_bytes"].notna()]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from ...storage import Recording
 
-_LEAST_LIFE_S = 3.0  # a process that lives shorter gets no inventory anyway
+_LEAST_LIFE_S = 3.0  # a process that lives shorter gets no snapshot anyway
 _MOST_NOTES = 4
 # Below these the agent stays away: it would take address space that the job may need (agent/native/address_space.py).
 _SCARCE = {"rlimit-as": (4 * GiB, "ulimit -v"), "rlimit-data": (1 * GiB, "ulimit -d")}
@@ -25,7 +25,7 @@ def not_looked_at(recording: Recording) -> list[str]:
 
 
 def _left_undone(recording: Recording) -> list[str]:
-    """What the agents wrote down about inventories they did not take, each thing once."""
+    """What the agents wrote down about snapshots they did not take, each thing once."""
     notes = recording.tables["agent_notes"]
     notes = notes[notes["note"].isin(["take-skipped", "failed", "take-interrupted"])]
     sentences = [f"a snapshot is missing: {text}" for text in notes["text"].dropna().drop_duplicates()]

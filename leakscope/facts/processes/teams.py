@@ -85,7 +85,7 @@ class Team:
         return bool(self.alive) and (carries or any(member.trend.verdict == GROWING for member in members))
 
     def without_takes(self) -> Team:
-        """Only those that were not looked into: what the others keep is known from their own inventories."""
+        """Only those that were not looked into: what the others keep is known from their own snapshots."""
         unseen = [i for i, worker in enumerate(self.alive) if len(worker.rows("takes")) < 2]
         own, copied = (tuple(of[i] for i in unseen) for of in (self.own, self.copied))
         return replace(self, alive=tuple(self.alive[i] for i in unseen), own=own, copied=copied)

@@ -1,4 +1,4 @@
-"""What the code that forked workers run keeps or reads: from the sources, since they take no inventory.
+"""What the code that forked workers run keeps or reads: from the sources, since they take no snapshot.
 
 Loader workers run a data set's ``__getitem__`` or ``__iter__`` and the hooks of their loader; which code others run, is
 known where their memory was seen to grow. Text in, holders out.
