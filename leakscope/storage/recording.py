@@ -39,6 +39,9 @@ _PANDAS_TYPES = {
 }
 
 
+_without_rows: dict[str, pd.DataFrame] = {}  # by table, its columns as schema.py says
+
+
 class Tables(Mapping[str, pd.DataFrame]):
     """The tables of a recording, each read on first use: ``tables.process_samples`` or ``tables["process_samples"]``.
 
@@ -60,7 +63,7 @@ class Tables(Mapping[str, pd.DataFrame]):
         if name not in self:
             raise KeyError(f"no table {name!r}; there are {', '.join(self)}")
         if name not in self._frames:
-            self._frames[name] = self._read(name)
+            self._frames[name] = self._read(name) if name in self._groups else self._without_rows(name)
         return self._frames[name]
 
     def __getattr__(self, name: str) -> pd.DataFrame:
@@ -109,6 +112,12 @@ class Tables(Mapping[str, pd.DataFrame]):
             if written:
                 found.append(column)
         return found
+
+    def _without_rows(self, name: str) -> pd.DataFrame:
+        """A table nobody wrote to: of the forty tables most, and all alike in every recording."""
+        if name not in _without_rows:
+            _without_rows[name] = self._read(name)
+        return _without_rows[name].copy()
 
     def _read(self, name: str) -> pd.DataFrame:
         names, optional = self._columns_of(name)
