@@ -55,6 +55,11 @@ class _Collector:
     collected: int
     threshold: int | None
     frozen: int
+    pending: int | None  # the most objects that waited for the next collection at once; None: not recorded
+
+    def may_have_missed(self, count: float) -> float:
+        """Of so many objects those that can be garbage: what a collector that is idle has not looked at is pending."""
+        return count if self.state != "idle" or self.pending is None else min(count, self.pending)
 
     def short(self) -> str:
         return {
@@ -92,7 +97,7 @@ def findings(
         yield Skipped(_KIND, f"{process.label}, which grows, has no agent inside")
         return
     cycles = _cycles(process.rows("orphans"))
-    unreached = _unreached(process.rows("object_types"))
+    unreached = collector.may_have_missed(_unreached(process.rows("object_types")))
     out_of_reach = _out_of_reach(case, process)
     seen = cycles is not None and (cycles["grown"] >= min_objects or collector.state != "works")
     likely = collector.state in ("off", "frozen", "idle") and (
@@ -120,6 +125,7 @@ def _collector(sentinels: pd.DataFrame, growth: TreeGrowth) -> _Collector | None
     collections, full = passed("gc_collections"), passed("gc_full_collections")
     threshold = rows["gc_threshold"].dropna()
     enabled = rows["gc_enabled"].dropna()
+    pending = rows["gc_pending_count"].dropna()
     counts = rows["gc_frozen_count"].dropna()  # read less often where many are frozen
     frozen = int(counts.iloc[-1]) if len(counts) else 0
     state = "works"
@@ -132,7 +138,8 @@ def _collector(sentinels: pd.DataFrame, growth: TreeGrowth) -> _Collector | None
     elif full == 0:
         state = "no-full-collection"
     last_threshold = int(threshold.iloc[-1]) if len(threshold) else None
-    return _Collector(state, collections, full, passed("gc_collected_count"), last_threshold, frozen)
+    most_pending = int(pending.max()) if len(pending) else None
+    return _Collector(state, collections, full, passed("gc_collected_count"), last_threshold, frozen, most_pending)
 
 
 def _cycles(orphans: pd.DataFrame) -> dict[str, Any] | None:

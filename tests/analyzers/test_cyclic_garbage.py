@@ -53,6 +53,16 @@ def test_the_call_that_stopped_the_collector_is_named(tmp_path, collector, call,
     assert any("4" in remedy for remedy in finding.remedy)
 
 
+@pytest.mark.parametrize(("pending", "is_garbage"), [(90_000, True), (330, False)])
+def test_a_collector_that_has_nothing_to_do_leaves_no_garbage(tmp_path, pending, is_garbage):
+    """It need not run where few objects are new: of those that nothing leads to, no more are garbage than wait for it."""
+    builder = sentinels(trainer(tmp_path), gc_threshold=100_000, gc_pending_count=pending, **STOPPED)
+    for number, at_s in enumerate((4, 9, 17), 1):
+        types = [{"type_name": "tuple", "object_count": 700.0 * number, "reached_count": 0}]
+        builder.take(PID, number, at_s, types=types, python_bytes=1, array_bytes=1, tensor_bytes=1)
+    assert bool(looked(builder.open())[0]) is is_garbage
+
+
 def test_without_the_source_the_class_is_the_place(tmp_path):
     builder = sentinels(trainer(tmp_path), gc_enabled=False, **STOPPED)
     for number, at_s in enumerate((9, 17), 1):
