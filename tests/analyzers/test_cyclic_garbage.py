@@ -55,7 +55,7 @@ def test_the_call_that_stopped_the_collector_is_named(tmp_path, collector, call,
 
 @pytest.mark.parametrize(("pending", "is_garbage"), [(90_000, True), (330, False)])
 def test_a_collector_that_has_nothing_to_do_leaves_no_garbage(tmp_path, pending, is_garbage):
-    """It need not run where few objects are new: of those that nothing leads to, no more are garbage than wait for it."""
+    """It need not run where few objects are new, and no more of those can be garbage than wait for it."""
     builder = sentinels(trainer(tmp_path), gc_threshold=100_000, gc_pending_count=pending, **STOPPED)
     for number, at_s in enumerate((4, 9, 17), 1):
         types = [{"type_name": "tuple", "object_count": 700.0 * number, "reached_count": 0}]
