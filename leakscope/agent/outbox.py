@@ -35,6 +35,7 @@ class Outbox:
         self._rows: list[tuple[str, dict[str, Any]]] = []
         self._writing = allocate_lock()
         self._failures = 0
+        self._parting_words = doors.Appending()
         self.parting: list[Callable[[], object]] = []  # to call as the thread ends, should nobody of ours say it before
         self.watched_is_noted = False
         self._identify()
@@ -119,7 +120,8 @@ class Outbox:
             process = dict(stamps(), pid=self.pid, start_ticks=self.start_ticks)
             notes = [(LOADED, _version(self.pid))] if not self._journal.written_bytes else []
             rows = [dict(process, note=note, text=text) for note, text in [*notes, WATCHED]]
-            self.parting.append(doors.appending(*self._journal.to_append("agent_notes", rows)))
+            self._parting_words.is_to_append(*self._journal.to_append("agent_notes", rows))
+            self.parting.append(self._parting_words.append)
 
     def _add_sources(self) -> None:
         for name, module in list(sys.modules.items()):

@@ -302,21 +302,30 @@ def put(function: Function, own: list[Any]) -> Function:
     return partial(any, again(map, own.append, again(map, _call, (function,))))
 
 
-def appending(path: str, data: bytes) -> Function:
-    """A callable that appends to a file that is there; where it is not any more, nothing. It raises nothing.
+class Appending:
+    """``append()``, made of C functions, appends to a file that is there; where it is not any more, nothing.
 
     The file is opened anew: a descriptor may by then stand for a file of the job's. No other thread gets its turn in
-    between, and opens something meanwhile.
+    between, and opens something meanwhile. What is made for C functions to call are classes, which only the collector
+    frees: so this is made once, and told what to append as often as that changes.
     """
-    opened: list[int] = []
-    flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-    steps = (
-        put(partial(_libc.open, os.fsencode(path), flags), opened),
-        with_first(_libc.write, opened, [data], [ctypes.c_size_t(len(data))]),
-        with_first(_libc.close, opened),
-        opened.clear,
-    )
-    return partial(any, _calls(steps))
+
+    def __init__(self) -> None:
+        self._path: list[bytes] = [b""]
+        self._data: list[bytes] = [b""]
+        self._length = [ctypes.c_size_t(0)]
+        opened: list[int] = []
+        flags = [os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC]
+        steps = (
+            put(with_first(_libc.open, self._path, flags), opened),
+            with_first(_libc.write, opened, self._data, self._length),
+            with_first(_libc.close, opened),
+            opened.clear,
+        )
+        self.append = partial(any, _calls(steps))
+
+    def is_to_append(self, path: str, data: bytes) -> None:
+        self._path[:], self._data[:], self._length[:] = [os.fsencode(path)], [data], [ctypes.c_size_t(len(data))]
 
 
 def with_first(function: Callable[..., Any], *arguments: list[Any]) -> Function:
