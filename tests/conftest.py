@@ -22,6 +22,16 @@ _PYTESTS_OWN = {"PYTEST_CURRENT_TEST"}
 _MAY_START = {"live", "slow"}
 
 
+_JUDGE = ("tests/analyzers/", "tests/comparing/")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test there that has a folder of its own builds a recording in it and judges it: 0.1 s each, a thousand times."""
+    for item in items:
+        if item.nodeid.startswith(_JUDGE) and "tmp_path" in getattr(item, "fixturenames", ()):
+            item.add_marker("judging")
+
+
 @pytest.fixture(autouse=True)
 def leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fails the test that leaves a child process running or changes ``os.environ``, and the unit test that had one."""

@@ -1,6 +1,7 @@
 """``python -m tests.tiers TIER``: one tier of the tests, by their marks, and a second look at what failed.
 
-A test without a mark is a unit test: it starts no process, which conftest.py sees to. ``live`` tests start some,
+A test without a mark is a unit test: it starts no process, which conftest.py sees to. ``judging`` ones, marked there,
+judge recordings that are built in code. ``live`` tests start some,
 ``golden`` ones judge committed recordings, and ``slow`` ones take so long that only ``make test-all`` runs them.
 
 Of some hundred real jobs one may starve beside another on a busy machine. What is ``live`` or ``slow`` and failed is
@@ -18,7 +19,7 @@ from collections.abc import Collection
 import pytest
 
 TIERS = {
-    "quick": ["-m", "not (live or golden or slow or torch)"],
+    "quick": ["-m", "not (judging or live or golden or slow or torch)"],
     "test": ["-m", "not slow"],
     "test-all": [],
 }

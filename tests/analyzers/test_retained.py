@@ -444,7 +444,7 @@ def test_a_bounded_cache_is_doubted(tmp_path: Path) -> None:
 def test_a_bounded_buffer_that_is_filling_up_is_no_leak(tmp_path: Path, limit: int) -> None:
     report = recorded(tmp_path, lambda f: history(240 * MB * f, 2000 * f, length_limit=limit))
     assert report.verdict.leaking is None and not report.findings
-    assert f"of the {limit:,} members" in report.verdict.headline
+    assert f"of {limit:,} items" in report.verdict.headline
 
 
 def test_a_full_buffer_beside_a_leak_does_not_excuse_it(tmp_path: Path) -> None:
