@@ -26,7 +26,7 @@ _JUDGE = ("tests/analyzers/", "tests/comparing/")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test there that has a folder of its own builds a recording in it and judges it: 0.1 s each, a thousand times."""
+    """A test there that has a folder of its own builds a recording in it and judges it: 0.1 s, a thousand times."""
     for item in items:
         if item.nodeid.startswith(_JUDGE) and "tmp_path" in getattr(item, "fixturenames", ()):
             item.add_marker("judging")
