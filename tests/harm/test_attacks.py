@@ -141,6 +141,7 @@ HALF_MADE = [
     of("half-made-tuples", "half_made", needs=("sqlite3",)),
     of("half-gone", "half_gone"),
     of("running-generators", "running_generators"),
+    of("closed-generators", "closed_generators"),
     of("thrown-into", "thrown_into"),
     of("thrown-into-monitored", "thrown_into", "monitored", traced=AT_TIMES, since=(3, 12)),
     of("sub-interpreters", "sub_interpreters", "own", needs=SUB_INTERPRETERS),

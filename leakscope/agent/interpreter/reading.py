@@ -49,7 +49,7 @@ class _List(ctypes.Structure):
 
 
 class _Frame(ctypes.Structure):
-    """A frame object of Python 3.11 and 3.12. What it stands for may move, and ``slots`` is read anew at each look."""
+    """A frame object since Python 3.11. What it stands for may move, and ``slots`` is read anew at each look."""
 
     _fields_ = [
         ("refcount", ctypes.c_ssize_t),
@@ -57,6 +57,22 @@ class _Frame(ctypes.Structure):
         ("back", ctypes.c_void_p),
         ("slots", _slots),
     ]
+
+
+class _Address(ctypes.Union):
+    """The same reference to a frame's slots, as whatever one would read there."""
+
+    _fields_ = [
+        ("address", ctypes.c_ssize_t),
+        ("numbers", ctypes.POINTER(ctypes.c_ssize_t)),
+        ("integers", ctypes.POINTER(ctypes.c_int)),
+    ]
+
+
+class _Tops(ctypes.Structure):
+    """The same frame object, to read what comes before its slots."""
+
+    _fields_ = [*_Frame._fields_[:3], ("slots", _Address)]
 
 
 # ---- containers
@@ -221,7 +237,7 @@ def _inline(frame: FrameType) -> Any:
 
 
 def _behind(frame: FrameType) -> Any:
-    """In 3.11 and 3.12 it refers to what holds them, which moves when the function ends: looked up at each reading."""
+    """Since 3.11 it refers to what holds them, which moves when the function ends: looked up at each reading."""
     return _Frame.from_address(id(frame)).slots
 
 
@@ -236,17 +252,48 @@ def _first_slot(one: object, other: object) -> int | None:
     """
     numbers = ctypes.cast(_slots_of(sys._getframe()), ctypes.POINTER(ctypes.c_void_p))
     for first in range(1) if _slots_of is _inline else range(_MOST_BEFORE):
-        if numbers[first] == id(one) and numbers[first + 1] == id(other):
+        if [(numbers[at] or 0) & ~_TAGS for at in (first, first + 1)] == [id(one), id(other)]:
             return first
     return None
 
 
+def _top(frame: FrameType) -> int:
+    """Since Python 3.13: how many slots of a frame are in use, locals and then the stack, if it is not running.
+
+    Less than the locals: they have been let go, and what stands in their slots is left over. A generator that is closed
+    has such a frame, and Python's own view of it ends the process.
+
+    Nothing is called once memory is looked at: another thread would run, and the frame move or end.
+    """
+    read = _Tops.from_address(id(frame))
+    if sys.version_info < (3, 14):  # a number, the last but for some flags
+        return read.slots.integers[2 * _first - 2]
+    return ((read.slots.numbers[_first - 2] or 0) - read.slots.address) // _SLOT_BYTES - _first
+
+
+def _tops_are_told() -> bool:
+    """Whether ``_top`` is true of a generator that waits, and of the same once it is closed."""
+
+    def generate(one: object) -> Iterator[object]:
+        yield one
+
+    waiting = generate(object())
+    next(waiting)
+    frame: Any = waiting.gi_frame  # type: ignore[attr-defined]
+    waits = 1 <= _top(frame) <= 1 + frame.f_code.co_stacksize
+    waiting.close()  # type: ignore[attr-defined]
+    return waits and _top(frame) == 0
+
+
 _maxsize_at = _find_maxsize()
-_MOST_BEFORE = 16  # 9 words in 3.11 and 3.12
+_MOST_BEFORE = 16  # 9 words in 3.11 to 3.13
+_TAGS = 3  # of the last bits: Python 3.14 says there who counts the reference
 # Since 3.13 f_locals of a function is a view of them. Before, it is a dict that the frame keeps: what is in it lives on
 # for as long as the frame, and under a tracer, profiler or debugger it is written back to the variables.
 _HAS_VIEWS = sys.version_info >= (3, 13)
-_first = None if _HAS_VIEWS else _first_slot(object(), object())
+_first: Any = _first_slot(object(), object())
+if _HAS_VIEWS and not (_first is not None and _tops_are_told()):
+    _first = None
 
 
 def frame_locals(frame: FrameType) -> list[tuple[str, Any]]:
@@ -254,10 +301,13 @@ def frame_locals(frame: FrameType) -> list[tuple[str, Any]]:
     code = frame.f_code
     if not code.co_flags & _CO_OPTIMIZED:
         return []
-    if _HAS_VIEWS:
-        return list(frame.f_locals.items())
     if _first is None:
         return []
+    if _HAS_VIEWS:
+        count = len(_local_names(code))
+        if 0 <= _top(frame) < count:
+            return []
+        return list(frame.f_locals.items())  # no other thread has run since the look at its top
     found = []
     slots = _slots_of(frame)
     for at, name in enumerate(_local_names(code), _first):
