@@ -30,8 +30,8 @@ help:
 	@echo "make golden  record programs of fixtures/ for tests/golden, and show what is told otherwise (30 minutes; GOLDEN=name)"
 	@echo "make clean  remove $(VENV), $(OLDEST) and demo-output"
 
-# Each stamp is a set of installed packages: nothing is installed again until pyproject.toml changes.
-$(VENV)/installed-run: pyproject.toml
+# Each stamp is a set of installed packages: nothing is installed again until what they are made of changes.
+$(VENV)/installed-run: pyproject.toml setup.py leakscope/agent/graph/reader.c
 	@echo "== $(VENV): installing leakscope, $(TORCH), numpy (once; some minutes without pip's cache)"
 	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
 	@$(PIP) $(TORCH) numpy

@@ -109,6 +109,20 @@ _GC_FROZEN_COUNT = _c(
 )
 _OBJECT_COUNT = _c("object_count", "float", "", "objects (in holders: extrapolated from the sampled members)")
 _SHALLOW_BYTES = _c("shallow_bytes", "int", "bytes", "the objects' own bytes, without what they refer to")
+_TAKE_CPU_S = _c("take_cpu_s", "float", "s", "CPU time of the snapshot; heap_graphs: of reading the graph")
+_NODE = _c("node", "int", "", "number of an object in its process, the same in all snapshots; 0 to 5: groups of roots")
+_RETAINED_BYTES = _c("retained_bytes", "int", "bytes", "exact: what could be freed with it, its own bytes included")
+_EDGE_COUNT = _c("edge_count", "int", "", "references; heap_nodes: to this object from others")
+_ROOT_KIND = _c(
+    "root_kind", "str", "",
+    "module, frame, thread, generator, task, library, unreached, outside (held by C code alone), recorder",
+)  # fmt: skip
+_EDGE_KIND = _c(
+    "edge_kind", "str", "",
+    "how it is held: local, global, attribute, class-attribute, item, key, cell, default, base, cache, reference; "
+    "heap_nodes: attribute, key, index, local, namespace (a __dict__), contents, member, item",
+)  # fmt: skip
+_OWNER = _c("owner", "str", "", "what the name belongs to, or the code is of: function, class or module", "name")
 _OWNER_FILE = _c("owner_file", "str", "", "source file of the owner, where known", "file")
 _OWNER_LINE = _c("owner_line", "int", "", "first line of the owning function or class, where known")
 _FUNCTION = _c(
@@ -259,7 +273,7 @@ TABLES: dict[str, Table] = {
             _c("safe_point", "str", "", "optimizer-step, pending-call, agent-thread, cuda-oom, exit"),
             _STEP,
             _c("duration_s", "float", "s", "time the snapshot held its thread"),
-            _c("take_cpu_s", "float", "s", "CPU time of the snapshot"),
+            _TAKE_CPU_S,
             _RSS_BYTES,
             _c("gc_object_count", "int", "", "objects the collector tracks; null = not counted (--max-pause)"),
             _GC_FROZEN_COUNT,
@@ -274,6 +288,50 @@ TABLES: dict[str, Table] = {
             _ALLOCATED_BLOCKS,
             _c("copied_bytes", "int", "bytes", "pages it wrote to that forked children share; null = none shared"),
         )),
+        Table("heap_graphs", "agent", "The graph of all Python objects of one process, in one snapshot", (
+            *_PROCESS, *_TAKE,
+            _c("node_count", "int", "", "objects: those the collector tracks and all they refer to"),
+            _EDGE_COUNT,
+            _RETAINED_BYTES,
+            _c("outside_count", "int", "", "objects that no name leads to, held by C code alone"),
+            _c("outside_bytes", "int", "bytes", "what these retain"),
+            _c("unreached_count", "int", "", "objects nothing leads to: garbage that waits to be collected"),
+            _c("unreached_bytes", "int", "bytes", "what these retain"),
+            _c("small_object_bytes", "int", "bytes", "objects of at most 512 bytes, which pymalloc serves"),
+            _TAKE_CPU_S,
+            _c("analysis_cpu_s", "float", "s", "CPU time afterwards, on the agent's thread"),
+        )),
+        Table("heap_nodes", "agent", "An object that retains much, and those on the way to it, in one snapshot", (
+            *_PROCESS, *_TAKE,
+            _NODE,
+            _c("path_node", "int", "", "node one step nearer to a root, on the shortest way; null at the root"),
+            _c("dominator_node", "int", "",
+               "nearest node that all ways from the roots pass: without it this one could be freed; null at the root"),
+            _ROOT_KIND,
+            _TYPE_NAME,
+            _EDGE_KIND,
+            _c("edge_name", "str", "", "name of the attribute or variable, key, index; null: it says nothing", "way"),
+            _OWNER,
+            _OWNER_FILE,
+            _OWNER_LINE,
+            _c("is_named", "bool", "", "still there, on the same way, when names were looked up"),
+            _c("was_there", "bool", "", "also in the process's snapshot before (wrongly so for 1 new object in 70)"),
+            _SHALLOW_BYTES,
+            _RETAINED_BYTES,
+            _c("child_count", "int", "", "objects it dominates immediately"),
+            _c("new_child_count", "int", "", "of these: not in the snapshot before"),
+            _c("reference_count", "int", "", "references to it that Python counts; null = it lives for ever"),
+            _EDGE_COUNT,
+        )),
+        Table("heap_children", "agent", "What one node dominates immediately, of one type, in one snapshot", (
+            *_PROCESS, *_TAKE,
+            _NODE,
+            _TYPE_NAME,
+            _OBJECT_COUNT,
+            _RETAINED_BYTES,
+            _c("new_count", "int", "", "of these: not in the snapshot before"),
+            _c("new_bytes", "int", "bytes", "what the new ones retain"),
+        )),
         Table("object_types", "agent", "Objects of one type the collector tracks, in one snapshot", (
             *_PROCESS, *_TAKE,
             _TYPE_NAME,
@@ -285,13 +343,10 @@ TABLES: dict[str, Table] = {
             *_PROCESS, *_TAKE,
             _PATH,
             _c("parent_path", "str", "", "path one step nearer to the root; null at a root", "way"),
-            _c("root_kind", "str", "",
-               "module, frame, thread, generator, task, library, unreached, outside (held by C code alone)"),
-            _c("edge_kind", "str", "",
-               "how the parent holds it: local, global, attribute, class-attribute, item, key, cell, default, base, "
-               "cache, reference"),
+            _ROOT_KIND,
+            _EDGE_KIND,
             _c("variable", "str", "", "nearest name: of the local, global, attribute or closure cell", "name"),
-            _c("owner", "str", "", "what the name belongs to: function, class or module, qualified", "name"),
+            _OWNER,
             _c("owner_module", "str", "", "module that defines the owner", "name"),
             _OWNER_FILE,
             _OWNER_LINE,

@@ -158,7 +158,9 @@ class Agent:
         if self._native_window is not None:
             self._native_window.tick()
         self.taker.consider(now)
-        if now >= self._next_flush or self.outbox.ends_with("takes"):
+        if not self.taker.is_exiting:
+            self.taker.work_out()
+        if now >= self._next_flush or self.outbox.ends_with("takes") or self.outbox.ends_with("heap_graphs"):
             self._next_flush = now + self._options["flush_interval_s"]
             self._add_counters()
             self.outbox.write()

@@ -152,7 +152,7 @@ def _stage(base: str, journal_path: str, agent_config: Mapping[str, Any]) -> Sta
             part = os.path.join("agent", os.path.relpath(above, source)) if above != source else "agent"
             make_folder(os.path.join(folder, part))
             for name in names:
-                if name.endswith((".py", ".pyc")):
+                if name.endswith((".py", ".pyc", ".so")):
                     target = "boot" if name == "sitecustomize.py" else part
                     _copy(os.path.join(above, name), os.path.join(folder, target, name))
         config.write(folder, {**agent_config, "journal": journal_path})

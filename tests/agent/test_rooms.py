@@ -23,10 +23,11 @@ ROOMS = {
     "outbox": {"interpreter", "journal", "masking"},
     "native": {"interpreter", "journal", "plain_json"},  # malloc, the kernel, C code
     "life": {"interpreter", "native", "journal"},  # what happens to a process between two takes
+    "graph": {"interpreter"},  # the whole heap, read in C
     "walking": {"interpreter", "libraries", "plain_json"},  # the Python heap
     "torch": {"interpreter", "walking"},
     "probes": {"interpreter", "libraries", "walking", "torch"},
-    "taking": {"interpreter", "outbox", "native", "life", "walking", "torch", "probes"},  # when and how a take is made
+    "taking": {"interpreter", "outbox", "native", "life", "graph", "walking", "torch", "probes"},  # when and how
     "main": {"config", "interpreter", "outbox", "native", "life", "probes", "taking"},
     "__init__": {"native", "main"},
     "sitecustomize": set(),

@@ -98,6 +98,11 @@ _LOOKS = 3
 _count, _goes_on = locate()
 
 
+def generations() -> int | None:
+    """Address of the lists of all objects the collector knows, the youngest first; None where nobody can tell."""
+    return None if _count is None or _goes_on is None else ctypes.addressof(_count) - _GENERATION.size + 4
+
+
 def goes_on() -> bool:
     """Whether a collection does, in any thread: its finalizers and callbacks run while the heap is taken apart."""
     return _goes_on is not None and _goes_on.value != 0

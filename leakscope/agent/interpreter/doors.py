@@ -30,8 +30,8 @@ _SCANNED_BYTES = 256  # of a thread's state: who traces it is said before that i
 LEAST_CALLS = 100  # one in the other that are left until Python's limit: an inventory takes some 60
 _call = methodcaller("__call__")
 _libc = ctypes.PyDLL(None)  # whose functions keep other threads waiting
-_thread_state = ctypes.pythonapi.PyThreadState_Get
-_thread_state.restype = ctypes.c_void_p
+thread_state = ctypes.pythonapi.PyThreadState_Get
+thread_state.restype = ctypes.c_void_p
 
 
 class _Watchers(ctypes.Structure):
@@ -52,7 +52,7 @@ def _find_watchers() -> int | None:
     """Where they stand in a thread's state, found by setting some; None where that cannot be told."""
     if sys.gettrace() is not None or sys.getprofile() is not None:
         return None
-    memory = (ctypes.c_char * _SCANNED_BYTES).from_address(_thread_state())
+    memory = (ctypes.c_char * _SCANNED_BYTES).from_address(thread_state())
     places = []
     for watch in (sys.setprofile, sys.settrace):
         nobody: Any = "".format  # takes whatever it is told, and is told nothing: no function of Python begins here
@@ -98,7 +98,7 @@ def _find_depth() -> tuple[int, bool] | None:
 
     Found by calling: what counts has gone up or down by as many.
     """
-    memory = (ctypes.c_char * _SCANNED_BYTES).from_address(_thread_state())
+    memory = (ctypes.c_char * _SCANNED_BYTES).from_address(thread_state())
     counted = {depth: _read_below(depth, memory) for depth in (0, 1, 7)}
     for at in range(0, _SCANNED_BYTES, 4):
         here, one, seven = (int.from_bytes(raw[at : at + 4], sys.byteorder) for raw in counted.values())
@@ -122,8 +122,8 @@ def _left_in(states: Iterable[Any]) -> Any:
 
 
 _depth = _find_depth()
-_main_state = [_thread_state()]
-_has_room = again(map, ge, _left_in(again(map, _call, (_thread_state,))), repeat(LEAST_CALLS))
+_main_state = [thread_state()]
+_has_room = again(map, ge, _left_in(again(map, _call, (thread_state,))), repeat(LEAST_CALLS))
 
 # Whether the main thread is near the limit of Python, as it is now: what it is asked to do would raise there.
 main_is_deep = partial(any, again(map, not_, again(map, ge, _left_in(_main_state), repeat(LEAST_CALLS))))
@@ -131,7 +131,7 @@ main_is_deep = partial(any, again(map, not_, again(map, ge, _left_in(_main_state
 
 def this_is_the_main_thread() -> None:
     """In a forked child: it may have been another's."""
-    _main_state[:] = [_thread_state()]
+    _main_state[:] = [thread_state()]
 
 
 _nobody = again(map, is_, again(chain, _of_threads, _of_interpreter), repeat(None))

@@ -13,7 +13,8 @@ import sys
 from _thread import get_ident
 from time import sleep, thread_time
 
-from ..interpreter import collector, names, pending, quiet
+from ..graph.heap_graph import HeapGraph
+from ..interpreter import collector, doors, names, pending, quiet
 from ..life import fatal_signals
 from ..native import allocators
 from ..outbox import stamps
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 PATIENCE_S = 5.0  # how long a due take waits for its safe point
 STEPPING_S = 5.0  # a job whose last optimizer step is younger is taken at the next one
 ASKS, ASK_AGAIN_S = 5, 0.002
+GRAPH_WAITS = 1000  # times ASK_AGAIN_S
 LEAST_RUN_S = 2.0  # a shorter one has no take at its end
 MOST_FAILED = 5  # takes; then none any more
 # Helpers of the standard library and of tools: they hold nothing of the user's and come in numbers.
@@ -85,6 +87,8 @@ class Taker:
         self.is_exiting = False
         self.number = 0
         self.memory = Remembered()
+        self._graph: HeapGraph | None = None  # made once a take is due
+        self._graph_moment: dict[str, int | None] = {}
         self._failed = 0
         self._has_said_refusal = False
 
@@ -99,6 +103,8 @@ class Taker:
         self.takes = self.is_taking = False
         collector.let_go()
         self.pending.forget()
+        if self._graph is not None:
+            self._graph.forget()
 
     def forked(self, is_loader: bool) -> None:
         """In a forked child. Workers of a loader come in numbers and read all that their parent has."""
@@ -134,6 +140,7 @@ class Taker:
             if self.wanted is None:
                 return
             self.wanted_at = now
+            self._prepare_graph()
         if self._is_stepping(now):
             return  # the next optimizer step is near: it takes what is wanted
         # A main thread that has not come by since the take before is not waited for once more.
@@ -145,6 +152,24 @@ class Taker:
             if self.pending.ask():
                 return
             sleep(ASK_AGAIN_S)
+
+    def _prepare_graph(self) -> None:
+        """Loads the library while nothing of the job's waits for us; from another thread a graph can then be read."""
+        if self._graph is None:
+            self._graph = HeapGraph()
+            if self._graph.refusal is not None:
+                self._outbox.note("no-heap-graph", self._graph.refusal)
+        self._graph.recorder = doors.thread_state()
+
+    def work_out(self) -> None:
+        """What the last take read of the heap as a whole."""
+        if self._graph is None or not self._graph.is_busy:
+            return
+        began_s = thread_time()
+        for table, row in self._graph.rows():
+            row.update(self._graph_moment)
+            self._outbox.add_stamped(table, row)
+        self._schedule.budget.charge(thread_time() - began_s)
 
     def _is_stepping(self, now: float) -> bool:
         return self._steps.count is not None and now - self._steps.last_at < STEPPING_S
@@ -209,12 +234,18 @@ class Taker:
     def take_last(self) -> None:
         """As the process ends; after an unhandled exception its frames still stand."""
         self.is_exiting = True
+        if self._graph is not None:
+            for _ in range(GRAPH_WAITS):  # the agent's thread may be at work on one
+                if not self._graph.is_busy:
+                    break
+                sleep(ASK_AGAIN_S)
         is_long_enough = self._schedule.elapsed_s() > LEAST_RUN_S or self._stress_s is not None
         if not self.takes or not is_long_enough or self.is_taking:
             return
         if self._schedule.allows():
             self.wanted = "exception" if hasattr(sys, "last_traceback") else "exit"
             self.take("exit")
+            self.work_out()
         else:
             self._outbox.note("throttled", f"none at the end: {self._schedule.budget.why()}")
 
@@ -264,7 +295,8 @@ class Taker:
         self.pauses.begin(self._longest_pause_s())
         rows = take.run()
         self._say_what_was_left_out(take.is_swept)
-        rss_bytes = self._schedule.taken(take.summary["take_cpu_s"])
+        graph_s = self._read_graph(moment)
+        rss_bytes = self._schedule.taken(take.summary["take_cpu_s"] + graph_s)
         in_use = allocators.malloc_figures()[0]
         summary = dict(
             take.summary, take=self.number, reason=reason, safe_point=safe_point, step=step(),
@@ -281,6 +313,17 @@ class Taker:
         if self._native_window is not None and not self.is_exiting:
             explained = sum(summary[account] or 0 for account in _EXPLAINED)
             self._native_window.look(in_use, explained, f"{outbox.pid}-{outbox.start_ticks}")
+
+    def _read_graph(self, moment: dict[str, int | None]) -> float:
+        """Where it fits into what is left of the pause. Returns the CPU time it took, seconds."""
+        graph = self._graph
+        if graph is None or graph.refusal is not None:
+            return 0.0
+        tracked, began_s = self.pauses.tracked_at_most(), thread_time()
+        if began_s + graph.costs_s(tracked) <= self.pauses.ends():
+            self._graph_moment = moment
+            graph.read(self.number, tracked)
+        return thread_time() - began_s
 
     def _longest_pause_s(self) -> float:
         """What a take may hold up the job now. As it ends nobody waits for an answer: there only the budget counts."""

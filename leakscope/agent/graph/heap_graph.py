@@ -1,0 +1,284 @@
+"""The whole heap of a process as a graph: when it may be read, and the rows that are made of it. Runs in the job.
+
+``read`` is called with the snapshot, where the job's objects hold still. What it found is worked out by the agent's
+thread afterwards, without the GIL; and then the nodes that matter are looked at once more, for the names they go by.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from time import thread_time
+
+from . import layout
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+LIBRARY = "libleakscope_graph.so"
+
+LEAST_BYTES = 64 * 1024  # that a node retains, to be written down
+MOST_NODES = 250  # and those on their ways to the root
+MOST_TYPES = 3  # of what a node dominates
+LEAST_CHILDREN = 8  # to be told by type
+# Per object the collector tracks, with what it refers to: measured 90 to 250 ns, as objects lie near or far.
+OBJECT_S = 300e-9
+SAFETY = 1.25
+MEANINGFUL = 50000  # objects
+MEMORY_SHARE = 16  # one part in so many of the memory that is free
+BYTES_AN_OBJECT = 160  # while it is read and worked out, at most
+_ROOT, _GROUPS = 0, ("", "module", "thread", "recorder", "outside", "unreached")
+_EDGES = (None, "attribute", "key", "index", "local", "namespace", "contents", "member", "item")
+_MODULES, _KEY, _NAMED = 1, 2, (1, 2, 3, 4)
+_LIVES_FOR_EVER = 0xFFFFFFFF
+
+
+def _structure(name: str, **fields: Any) -> Any:
+    """A ctypes structure of ``fields``: type=names."""
+    members = [(word, getattr(ctypes, kind)) for kind, words in fields.items() for word in words.split()]
+    return type(name, (ctypes.Structure,), {"_fields_": members})
+
+
+_Row = _structure(
+    "Row", c_uint64="address own_bytes retained_bytes",
+    c_uint32="node path_row dominator_row type references edges_in children new_children label label_kind owner is_old "
+    "is_seen",
+)  # fmt: skip
+_Share = _structure("Share", c_uint32="row type", c_uint64="count bytes new_count new_bytes")
+_Kind = _structure("Kind", c_void_p="type", c_uint32="text", c_uint8="base is_gc")
+
+
+class _Graph(ctypes.Structure):
+    """What of ``struct graph`` is for us."""
+
+    _fields_ = [
+        (name, ctypes.c_uint64)
+        for name in (
+            "nodes", "edges", "reached", "total_bytes", "unreachable_count", "unreachable_bytes", "from_c_count",
+            "from_c_bytes", "small_bytes", "row_count", "share_count", "text_bytes", "type_count", "is_partial",
+        )
+    ] + [
+        ("rows", ctypes.POINTER(_Row)), ("shares", ctypes.POINTER(_Share)), ("texts", ctypes.c_void_p),
+        ("kinds", ctypes.POINTER(_Kind)),
+    ]  # fmt: skip
+
+
+class HeapGraph:
+    """Of one process. **Errors** ``refusal`` says why there is none: then nothing else may be called."""
+
+    def __init__(self) -> None:
+        self.refusal = layout.refusal() or self._load()
+        self.recorder: int | None = None  # the state of the agent's thread
+        self._object_s = OBJECT_S
+        self._read: list[tuple[Any, int, float]] = []  # at most one: a graph, the number of its take, what reading took
+        self._is_at_work = False
+        self._past: int | None = None
+        self._serials: dict[tuple[int, int], int] = {}  # (address, type): number of what was written down last time
+        self._last_serial = len(_GROUPS) - 1
+
+    def _load(self) -> str | None:
+        path = os.path.join(os.path.dirname(os.path.abspath(__file__)), LIBRARY)
+        if not os.path.exists(path):
+            return "it was installed without a C compiler"
+        try:
+            held, free = ctypes.PyDLL(path), ctypes.CDLL(path)
+        except OSError as error:
+            return str(error)
+        found = layout.find()
+        held.graph_begin.argtypes = (ctypes.c_void_p, ctypes.c_uint64)
+        if found is None or not held.graph_begin(ctypes.addressof(found), ctypes.sizeof(found)):
+            return "objects do not lie in memory as in the Pythons that are known"
+        pointer, word = ctypes.c_void_p, ctypes.c_uint64
+        self._take, self._label, self._free = held.graph_take, held.graph_label, held.graph_free
+        self._analyse, self._make_past, self._free_past = free.graph_analyse, free.graph_past, free.past_free
+        self._take.restype, self._take.argtypes = ctypes.POINTER(_Graph), (pointer, pointer, word)
+        self._label.argtypes = (pointer, pointer, pointer)
+        self._analyse.argtypes = (pointer, pointer, word, word, ctypes.c_uint32)
+        self._make_past.restype, self._make_past.argtypes = pointer, (pointer,)
+        self._free.restype, self._free.argtypes = None, (pointer,)
+        self._free_past.restype, self._free_past.argtypes = None, (pointer,)
+        return None
+
+    # ---- where objects hold still
+
+    def costs_s(self, tracked: int) -> float:
+        """CPU seconds, of so many objects that the collector tracks."""
+        return tracked * self._object_s
+
+    def read(self, number: int, tracked: int) -> None:
+        """For snapshot ``number``; nothing while the one before is still being worked out."""
+        if self.is_busy:
+            return
+        most_bytes = _free_bytes() // MEMORY_SHARE
+        if tracked * BYTES_AN_OBJECT > most_bytes:
+            return
+        began = thread_time()
+        graph = self._take(id(sys.modules), self.recorder, most_bytes)
+        took_s = thread_time() - began
+        if graph:
+            self._read.append((graph, number, took_s))
+            if tracked > MEANINGFUL:
+                self._object_s = max(OBJECT_S / 3, SAFETY * took_s / tracked)
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._read) or self._is_at_work
+
+    def forget(self) -> None:
+        """In a forked child: it is the parent's, which may just be at work on it."""
+        self._read, self._is_at_work, self._past = [], False, None
+        self._serials = {}
+
+    # ---- afterwards
+
+    def rows(self) -> list[tuple[str, dict[str, Any]]]:
+        """[(table, row), ...] of what was read last. On the agent's thread, or as the process ends."""
+        self._is_at_work = True  # before it is nobody's: another thread may come by
+        try:
+            graph, number, took_s = self._read.pop()
+        except IndexError:
+            self._is_at_work = False
+            return []
+        began = thread_time()
+        found: list[tuple[str, dict[str, Any]]] = []
+        try:
+            is_done = self._analyse(graph, self._past, LEAST_BYTES, MOST_NODES, MOST_TYPES)
+            if is_done and self._label(graph, id(sys.modules), self.recorder):
+                past, self._past = self._past, self._make_past(graph)
+                if past is not None:
+                    self._free_past(past)
+                found += self._rows(graph.contents, number)
+                found.append(("heap_graphs", _summary(graph.contents, number, took_s, thread_time() - began)))
+        finally:
+            self._free(graph)
+            self._is_at_work = False
+        return found
+
+    def _rows(self, graph: Any, number: int) -> Iterator[tuple[str, dict[str, Any]]]:
+        rows, kinds = graph.rows, graph.kinds
+        count = graph.row_count
+        names = [""] * graph.type_count
+        serials: dict[tuple[int, int], int] = {}
+        numbers = []
+        roots = []
+        for at in range(count):
+            row = rows[at]
+            if row.node < len(_GROUPS):
+                numbers.append(row.node)
+                roots.append(_GROUPS[row.node])
+                continue
+            key = (row.address, kinds[row.type].type or row.type)
+            serial = self._serials.get(key)
+            if serial is None:
+                self._last_serial = serial = self._last_serial + 1
+            serials[key] = serial
+            numbers.append(serial)
+            roots.append(roots[row.path_row])
+        self._serials = serials
+        for at in range(count):
+            row = rows[at]
+            is_object = row.node >= len(_GROUPS)
+            owner, file, line = _owner(graph, row)
+            if is_object and not names[row.type]:
+                names[row.type] = _type_name(graph, row.type)
+            yield (
+                "heap_nodes",
+                {
+                    "take": number,
+                    "node": numbers[at],
+                    "path_node": numbers[row.path_row] if at else None,
+                    "dominator_node": numbers[row.dominator_row] if at else None,
+                    "root_kind": roots[at] or None,
+                    "type_name": names[row.type] if is_object else None,
+                    "edge_kind": _EDGES[row.label_kind],
+                    "edge_name": _edge_name(graph, row),
+                    "owner": owner,
+                    "owner_file": file,
+                    "owner_line": line,
+                    "is_named": bool(row.is_seen),
+                    "was_there": bool(row.is_old),
+                    "shallow_bytes": row.own_bytes,
+                    "retained_bytes": row.retained_bytes,
+                    "child_count": row.children,
+                    "new_child_count": row.new_children,
+                    "reference_count": row.references if is_object and row.references != _LIVES_FOR_EVER else None,
+                    "edge_count": row.edges_in if is_object else None,
+                },
+            )
+        for at in range(graph.share_count):
+            share = graph.shares[at]
+            if rows[share.row].children < LEAST_CHILDREN or not share.type:
+                continue
+            if not names[share.type]:
+                names[share.type] = _type_name(graph, share.type)
+            yield (
+                "heap_children",
+                {
+                    "take": number,
+                    "node": numbers[share.row],
+                    "type_name": names[share.type],
+                    "object_count": share.count,
+                    "retained_bytes": share.bytes,
+                    "new_count": share.new_count,
+                    "new_bytes": share.new_bytes,
+                },
+            )
+
+
+def _summary(graph: Any, number: int, took_s: float, analysed_s: float) -> dict[str, Any]:
+    return {
+        "take": number,
+        "node_count": graph.nodes,
+        "edge_count": graph.edges,
+        "retained_bytes": graph.total_bytes,
+        "outside_count": graph.from_c_count,
+        "outside_bytes": graph.from_c_bytes,
+        "unreached_count": graph.unreachable_count,
+        "unreached_bytes": graph.unreachable_bytes,
+        "small_object_bytes": graph.small_bytes,
+        "take_cpu_s": took_s,
+        "analysis_cpu_s": analysed_s,
+    }
+
+
+def _edge_name(graph: Any, row: Any) -> str | None:
+    """Names of variables and attributes; of keys those that look like names, since others may be anybody's data."""
+    if row.label_kind not in _NAMED:
+        return None
+    text = _text(graph, row.label)
+    if row.label_kind != _KEY or text.isidentifier():
+        return text
+    of_modules = graph.rows[graph.rows[row.path_row].path_row].node == _MODULES
+    return text if of_modules and all(part.isidentifier() for part in text.split(".")) else None
+
+
+def _owner(graph: Any, row: Any) -> tuple[str | None, str | None, int | None]:
+    """(name, file, line) of what a function's frame, a generator or a function is; (name, None, None) of a class."""
+    if not row.owner:
+        return None, None, None
+    parts = _text(graph, row.owner).split("\n")
+    return (parts[-1], parts[0], int(parts[1])) if len(parts) == 3 else (parts[-1], None, None)
+
+
+def _text(graph: Any, at: int) -> str:
+    return ctypes.string_at(graph.texts + at).decode("utf-8", "replace")
+
+
+def _type_name(graph: Any, number: int) -> str:
+    name = _text(graph, graph.kinds[number].text)
+    return name[9:] if name.startswith("builtins.") else name
+
+
+def _free_bytes() -> int:
+    """Memory of the machine that is free or can be had; 0 where nobody says. **Cost** 30 us."""
+    try:
+        with open("/proc/meminfo", "rb") as stream:
+            for line in stream:
+                if line.startswith(b"MemAvailable:"):
+                    return int(line.split()[1]) << 10
+    except OSError:
+        pass
+    return 0

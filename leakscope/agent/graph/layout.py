@@ -1,0 +1,216 @@
+"""Where things lie in this Python's memory: what reader.c is told. Runs in the job.
+
+Each figure is one that CPython has kept for years or one that was looked for; all of them are tried on objects whose
+contents are known. What does not fit is 0, and is not read; without the first ones there is no reader at all.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import types
+from _collections import deque
+
+from ..interpreter import collector, names
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import Any
+
+_WORD = ctypes.c_uint64
+_BYTES = 8
+_CONTAINERS = ("type", "dict", "list", "tuple", "text", "bytes", "integer", "set", "frozen_set", "byte_array")
+_TYPES = (type, dict, list, tuple, str, bytes, int, set, frozenset, bytearray)
+_FUNCTIONS = (
+    "PyDict_Next", "PyInterpreterState_Main", "PyInterpreterState_ThreadHead", "PyThreadState_Next",
+)  # fmt: skip
+_SCANNED_WORDS = 64  # of a thread's state
+_NAMES_OF_CODE = 96  # of all variables in one tuple, since 3.11
+
+
+class Layout(ctypes.Structure):
+    """``struct layout`` of reader.c."""
+
+    _fields_ = [
+        (name, _WORD)
+        for name in (
+            "version", *_CONTAINERS, "module", "code", "frame", "function", *_FUNCTIONS, "generations", "text_bytes",
+            "wide_text_bytes", "thread_frame", "thread_indirect", "frame_slots", "frame_code", "frame_before",
+            "frame_locals", "frame_function", "frame_globals", "frame_owner", "code_names", "code_file",
+            "code_name", "code_line", "function_code", "frame_back", "generator_frame", "heap_type_keys", "tensor_base",
+            "tensor_storage", "storage_bytes", "storage_device",
+        )
+    ]  # fmt: skip
+
+
+def refusal() -> str | None:
+    """Why this Python cannot be read, for a note; None: it can, as far as can be told before."""
+    if sys.implementation.name != "cpython":
+        return f"this is {sys.implementation.name}"
+    if not (3, 8) <= sys.version_info[:2] <= (3, 13):
+        return "Python %d.%d is not known" % sys.version_info[:2]
+    if hasattr(sys, "getobjects"):
+        return "this Python keeps a list of all objects"
+    if sys.version_info >= (3, 13) and not sys._is_gil_enabled():
+        return "this Python has no global lock"
+    if ctypes.sizeof(ctypes.c_void_p) != _BYTES or sys.byteorder != "little":
+        return "this is no 64-bit machine with the least byte first"
+    if object.__basicsize__ != 16 or tuple.__basicsize__ != 24:
+        return "objects of this Python begin otherwise"
+    return None
+
+
+def find() -> Layout | None:
+    """None where types do not lie where they do in every Python that this is for."""
+    if not all(map(_is_type, (*_TYPES, types.ModuleType, types.FrameType, deque, _Known))):
+        return None
+    layout = Layout(version=sys.hexversion >> 16)
+    for name, cls in zip(_CONTAINERS, _TYPES):
+        setattr(layout, name, id(cls))
+    layout.module, layout.code, layout.frame = id(types.ModuleType), id(types.CodeType), id(types.FrameType)
+    layout.function = id(types.FunctionType)
+    python: Any = ctypes.pythonapi
+    for name in _FUNCTIONS:
+        setattr(layout, name, ctypes.cast(getattr(python, name), ctypes.c_void_p).value)
+    layout.text_bytes = _after("leakscope knows this".encode(), "leakscope knows this")
+    layout.wide_text_bytes = _after("leakscope knows thi\xdf".encode("latin-1"), "leakscope knows thi\xdf")
+    if not layout.text_bytes or not layout.wide_text_bytes:
+        return None
+    layout.generations = collector.generations() or 0
+    _find_frames(layout)
+    _find_code(layout)
+    if sys.version_info >= (3, 11):
+        layout.heap_type_keys = _find_keys()
+    return layout
+
+
+def _word(address: int) -> int:
+    return _WORD.from_address(address).value
+
+
+def _is_type(cls: type) -> bool:
+    """Whether what ``type`` says of it stands where reader.c reads it."""
+    at = id(cls)
+    name = ctypes.c_char_p.from_address(at + 24).value
+    said = (names.basicsize_of(cls), names.flags_of(cls), type.__dict__["__itemsize__"].__get__(cls))
+    return (
+        name is not None
+        and name.decode("ascii", "replace").rpartition(".")[2] == names.qualname_of(cls)
+        and (_word(at + 32), _word(at + 168), _word(at + 40)) == said
+        and ctypes.c_ssize_t.from_address(at + 288).value == type.__dict__["__dictoffset__"].__get__(cls)
+        and _word(at + 256) == id(names.mro_of(cls)[1])
+        and _word(at + 344) == id(names.mro_of(cls))
+    )
+
+
+def _after(data: bytes, text: str) -> int:
+    """How many bytes of a string come before its characters."""
+    return max(0, ctypes.string_at(id(text), str.__sizeof__(text)).find(data))
+
+
+class _Known:
+    """Made to find names of attributes."""
+
+    def __init__(self) -> None:
+        self.leakscope_one: object = 1
+        self.leakscope_two: object = 2
+
+
+def _find_keys() -> int:
+    """Since 3.11: where a class has the names that its instances share. Three words behind its own name."""
+    known = _Known()
+    words = (_WORD * (names.basicsize_of(type) // _BYTES)).from_address(id(_Known))
+    name = id(names.qualname_of(_Known))
+    for at in range(408 // _BYTES, len(words) - 3):
+        if words[at] == name or words[at + 2] == name:
+            keys = words[at + 3]
+            if not keys or keys % _BYTES:
+                continue
+            first = keys + 32 + (1 << ctypes.c_uint8.from_address(keys + 9).value)
+            wanted = [id(sys.intern("leakscope_one")), id(sys.intern("leakscope_two"))]
+            if [_word(first), _word(first + 16)] == wanted:
+                return (at + 3) * _BYTES
+    del known
+    return 0
+
+
+def _find_frames(layout: Layout) -> None:
+    """Where the frames that run are, and their variables."""
+    frame = sys._getframe()
+    state = ctypes.pythonapi.PyThreadState_Get
+    state.restype = ctypes.c_void_p
+    words = (_WORD * _SCANNED_WORDS).from_address(state())
+    found = 0
+    if sys.version_info < (3, 11):
+        for at in range(_SCANNED_WORDS):
+            if words[at] == id(frame):
+                found = at * _BYTES
+                break
+        layout.frame_back, layout.frame_code = 24, 32
+        layout.frame_slots = types.FrameType.__basicsize__ - _BYTES
+        if _word(id(frame) + 24) == id(frame.f_back) and _names_are_right(frame.f_code):
+            layout.thread_frame = found
+        return
+    here = _word(id(frame) + 24)
+    if sys.version_info >= (3, 13):
+        for at in range(_SCANNED_WORDS):
+            if words[at] == here:
+                found = at * _BYTES
+                break
+    else:
+        layout.thread_indirect = 9 if sys.version_info < (3, 12) else 1
+        # What is called to look must be C code: a function of Python's would be the frame that runs.
+        if _WORD.from_address(words[7] + layout.thread_indirect - 1).value == here:
+            found = 56
+    if sys.version_info < (3, 12):
+        code, before, function, global_names, local_names = 32, 48, 0, 8, 24
+    else:
+        code, before, function, global_names, local_names = 0, 8, 16, 24, 40
+    layout.frame_code, layout.frame_before, layout.frame_function = code, before, function
+    layout.frame_globals, layout.frame_locals = global_names, local_names
+    layout.code_names = _NAMES_OF_CODE
+    # Its first variable is the layout.
+    for slot in range(7, 16):
+        if _word(here + slot * _BYTES) == id(layout):
+            layout.frame_slots = slot * _BYTES
+            break
+    if sys.version_info >= (3, 12):
+        layout.frame_owner = layout.frame_slots - 2
+    waiting: Any = (one for one in "")
+    layout.generator_frame = _word(id(waiting.gi_frame) + 24) - id(waiting)
+    is_right = (
+        _word(here + code) == id(frame.f_code)
+        and _word(here + global_names) == id(frame.f_globals)
+        and _word(id(frame.f_code) + _NAMES_OF_CODE + 0) != 0
+        and layout.frame_slots
+        and _all_names(frame) == frame.f_code.co_varnames
+    )
+    layout.thread_frame = found if is_right else 0
+
+
+def _find_code(layout: Layout) -> None:
+    """Where code objects say what they are of, and functions what their code is."""
+    code: Any = find.__code__
+    at = id(code)
+    file, name, line = (104, 112, 40) if sys.version_info < (3, 11) else (112, 128, 68)
+    line = 72 if sys.version_info[:2] == (3, 11) else line
+    said = code.co_name if sys.version_info < (3, 11) else code.co_qualname
+    has_texts = (_word(at + file), _word(at + name)) == (id(code.co_filename), id(said))
+    if has_texts and ctypes.c_int.from_address(at + line).value == code.co_firstlineno:
+        layout.code_file, layout.code_name, layout.code_line = file, name, line
+    of_function = 16 if sys.version_info < (3, 11) else 48
+    if _word(id(find) + of_function) == at:
+        layout.function_code = of_function
+
+
+def _all_names(frame: FrameType) -> Any:
+    """The tuple behind a code object that nothing shows; without closures it says what co_varnames does."""
+    return ctypes.cast(_word(id(frame.f_code) + _NAMES_OF_CODE), ctypes.py_object).value
+
+
+def _names_are_right(code: types.CodeType) -> bool:
+    """Up to 3.10."""
+    at = id(code)
+    said = (id(code.co_varnames), id(code.co_freevars), id(code.co_cellvars))
+    return (_word(at + 72), _word(at + 80), _word(at + 88)) == said

@@ -1,0 +1,1477 @@
+/* The graph of all Python objects of a process, read as the collector reads them.
+ *
+ * One shared library for every CPython from 3.8 on that has a GIL and keeps no list of all objects. It knows no header
+ * of Python's: where things lie is told by layout.py, which has checked each figure on objects whose contents it knows.
+ *
+ *   graph_take      with the GIL: every object, who refers to whom, and how large each is
+ *   graph_analyse   without it: what is reached from where, immediate dominators, retained bytes, the nodes that matter
+ *   graph_label     with the GIL: by what name each of those is held; only what can be reached still is looked at
+ *
+ * While the GIL is held nothing of the job's is called but tp_traverse and tp_is_gc, as by each collection. No
+ * reference count is changed, no Python object is made, none is kept. Memory is asked of the kernel, never of malloc,
+ * and only as much as the caller allows.
+ */
+#define _GNU_SOURCE
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <stddef.h>
+#include <sys/mman.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+typedef struct object object;
+typedef int (*visit_function)(object *, void *);
+typedef int (*traverse_function)(object *, visit_function, void *);
+typedef int (*is_gc_function)(object *);
+typedef int (*next_of_dict)(object *, intptr_t *, object **, object **);
+
+/* Of PyTypeObject: the same in every CPython that this is for. */
+typedef struct type {
+    intptr_t reference_count;
+    struct type *metatype;
+    intptr_t size;
+    const char *name;
+    intptr_t basic_size, item_size;
+    void *unused_1[15];
+    unsigned long flags;
+    const char *doc;
+    traverse_function traverse;
+    void *unused_2[5];
+    void *methods;
+    struct member *members;
+    void *getset;
+    struct type *base;
+    object *dict;
+    void *unused_3[2];
+    intptr_t dict_offset;
+    void *unused_4[4];
+    is_gc_function is_gc;
+    object *bases, *mro;
+} type;
+
+_Static_assert(offsetof(type, flags) == 168 && offsetof(type, traverse) == 184 && offsetof(type, base) == 256 &&
+                   offsetof(type, dict_offset) == 288 && offsetof(type, is_gc) == 328, "as in Include/cpython/object.h");
+
+struct member {
+    const char *name;
+    int kind;
+    intptr_t offset;
+    int flags;
+    const char *doc;
+};
+
+struct object {
+    intptr_t reference_count;
+    type *type;
+    intptr_t size; /* of those that have one */
+};
+
+/* What layout.py has found; 0: not there, and nothing is read that would need it. */
+struct layout {
+    uint64_t version; /* sys.hexversion >> 16 */
+    type *type_type, *dict, *list, *tuple, *text, *bytes, *integer, *set, *frozen_set, *byte_array, *module, *code, *frame,
+        *function;
+    next_of_dict dict_next;
+    void *(*main_interpreter)(void);
+    void *(*first_thread)(void *);
+    void *(*next_thread)(void *);
+    uint64_t generations; /* of the collector: the list of the youngest objects */
+    uint64_t text_bytes, wide_text_bytes; /* before the characters of a string */
+    uint64_t thread_frame; /* in a thread's state: the frame that runs */
+    uint64_t thread_indirect; /* it is behind one pointer, at this offset + 1 */
+    uint64_t frame_slots, frame_code, frame_before, frame_locals, frame_function, frame_globals, frame_owner;
+    uint64_t code_names, code_file, code_name, code_line; /* code_names: of locals */
+    uint64_t function_code;
+    uint64_t frame_back; /* in a frame object, up to 3.10 */
+    uint64_t generator_frame; /* in a generator or coroutine, since 3.11 */
+    uint64_t heap_type_keys; /* names of attributes that instances share */
+    uint64_t tensor_base, tensor_storage, storage_bytes, storage_device; /* torch: from object to its memory */
+};
+
+static struct layout L;
+
+enum { HAS_GC = 1 << 14, HEAP_TYPE = 1 << 9, MANAGED_DICT = 1 << 4, MANAGED_WEAKREF = 1 << 3, INLINE_VALUES = 1 << 2 };
+enum { IS_INTEGER = 1 << 24, IS_LIST = 1 << 25, IS_TUPLE = 1 << 26, IS_BYTES = 1 << 27, IS_TEXT = 1 << 28, IS_DICT = 1 << 29 };
+
+#define VERSION(major, minor) ((major) << 8 | (minor))
+#define NONE UINT32_MAX
+#define TAGS ((uint64_t)3) /* of the collector's own, in the links between objects */
+
+/* ---- arrays that grow, within what the caller allows */
+
+struct array {
+    void *at;
+    size_t bytes;
+};
+
+struct budget {
+    size_t left;
+    int is_spent;
+};
+
+static int grow(struct budget *budget, struct array *array, size_t bytes)
+{
+    if (bytes <= array->bytes)
+        return 1;
+    size_t wanted = (bytes + 4095) & ~(size_t)4095;
+    if (wanted - array->bytes > budget->left) {
+        budget->is_spent = 1;
+        return 0;
+    }
+    void *at = array->at ? mremap(array->at, array->bytes, wanted, MREMAP_MAYMOVE)
+                         : mmap(NULL, wanted, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED) {
+        budget->is_spent = 1;
+        return 0;
+    }
+    if (wanted >= 4 << 20)
+        madvise(at, wanted, MADV_HUGEPAGE);
+    budget->left -= wanted - array->bytes;
+    array->at = at;
+    array->bytes = wanted;
+    return 1;
+}
+
+static void drop(struct budget *budget, struct array *array)
+{
+    if (array->at) {
+        munmap(array->at, array->bytes);
+        budget->left += array->bytes;
+    }
+    array->at = NULL;
+    array->bytes = 0;
+}
+
+/* ---- the graph */
+
+enum { ROOT, MODULES, THREADS, RECORDER, FROM_C, UNREACHABLE, GROUPS }; /* the first nodes; no objects */
+enum { TYPE_NONE, TYPE_STORAGE, TYPE_FRAME, FIRST_TYPE };
+
+struct kind { /* of a type: how its objects are read */
+    type *type;
+    uint32_t text; /* where its name is among the texts */
+    uint8_t base, is_gc;
+};
+enum { PLAIN, DICT, LIST, TUPLE, TEXT, BYTES, INTEGER, SET, BYTE_ARRAY, DEQUE, ORDERED_DICT, ARRAY, NDARRAY, TENSOR, BYTES_IO,
+       GENERATOR };
+
+struct row { /* a node that matters, as the agent gets it */
+    uint64_t address, own_bytes, retained_bytes;
+    uint32_t node, path_row, dominator_row, type, references, edges_in, children, new_children;
+    uint32_t label, label_kind, owner; /* among the texts; of what has code of its own: file, line, name; of a class: its name */
+    uint32_t is_old, is_seen; /* there at the snapshot before; reached again for its label */
+};
+
+struct share { /* of what a node dominates: all objects of one type directly below it */
+    uint32_t row, type;
+    uint64_t count, bytes, new_count, new_bytes;
+};
+
+enum { NO_LABEL, ATTRIBUTE, KEY, INDEX, LOCAL, NAMESPACE, CONTENTS, MEMBER, OTHER_KEY };
+
+/* What was there at the snapshot before, nearly: two bits of 16 for each object say so, wrongly of 1 in 70 that was not. */
+struct past {
+    uint64_t bits;
+    struct array map;
+};
+
+struct graph {
+    /* read by the agent */
+    uint64_t nodes, edges, reached, total_bytes, unreachable_count, unreachable_bytes, from_c_count, from_c_bytes;
+    uint64_t small_bytes, row_count, share_count, text_bytes, type_count, is_partial;
+    struct row *rows;
+    struct share *shares;
+    char *texts;
+    struct kind *kinds;
+    /* our own */
+    struct budget budget;
+    struct array address, own, type, references, begin, edge, table, kind, kind_table, text;
+    struct array row, share, row_of, row_table;
+    uint32_t table_mask, kind_mask, row_mask;
+    uint32_t waiting;
+    uintptr_t wait[64];
+    uint8_t wait_special[64];
+};
+
+#define ARRAY(graph, name, of) ((of *)(graph)->name.at)
+
+static inline uint64_t mix(uintptr_t address)
+{
+    return (uint64_t)(address >> 3) * 0x9E3779B97F4A7C15ull;
+}
+
+static inline uint32_t hash(uintptr_t address)
+{
+    return (uint32_t)(mix(address) >> 32);
+}
+
+/* A slot of the table: the node, and above it bits of its address, so that one look mostly tells. 0: empty. */
+static inline uint64_t slot_of(uintptr_t address, uint32_t node)
+{
+    return (uint64_t)(uint32_t)(address >> 3) << 32 | node;
+}
+
+static int begin_table(struct graph *g, uint64_t for_nodes)
+{
+    uint64_t size = 1024;
+    while (size < for_nodes * 2)
+        size *= 2;
+    if (size > (uint64_t)1 << 31)
+        return 0;
+    drop(&g->budget, &g->table);
+    if (!grow(&g->budget, &g->table, size * 8))
+        return 0;
+    g->table_mask = (uint32_t)size - 1;
+    return 1;
+}
+
+static int more_nodes(struct graph *g, uint64_t count)
+{
+    struct budget *b = &g->budget;
+    return count < NONE && grow(b, &g->address, count * 8) && grow(b, &g->own, count * 8) && grow(b, &g->type, count * 4) &&
+           grow(b, &g->references, count * 4) && grow(b, &g->begin, (count + 1) * 4);
+}
+
+static int more_table(struct graph *g)
+{
+    if (!begin_table(g, g->nodes * 2))
+        return 0;
+    uintptr_t *address = g->address.at;
+    uint64_t *table = g->table.at;
+    for (uint32_t node = GROUPS; node < g->nodes; node++) {
+        uint32_t slot = hash(address[node]) & g->table_mask;
+        while (table[slot])
+            slot = (slot + 1) & g->table_mask;
+        table[slot] = slot_of(address[node], node);
+    }
+    return 1;
+}
+
+/* The node of an address; NONE where there is no room for it. */
+static uint32_t node_of(struct graph *g, uintptr_t address, uint32_t special)
+{
+    uint64_t *table = g->table.at, wanted = slot_of(address, 0);
+    uint32_t slot = hash(address) & g->table_mask;
+    for (; table[slot]; slot = (slot + 1) & g->table_mask)
+        if ((table[slot] ^ wanted) >> 32 == 0 && ARRAY(g, address, uintptr_t)[(uint32_t)table[slot]] == address)
+            return (uint32_t)table[slot];
+    if ((g->nodes + 2) * 8 > g->address.bytes && !more_nodes(g, g->nodes * 3 / 2 + 4096))
+        return NONE;
+    uint32_t node = (uint32_t)g->nodes++;
+    ARRAY(g, address, uintptr_t)[node] = address;
+    ARRAY(g, type, uint32_t)[node] = special;
+    table[slot] = slot_of(address, node);
+    if (g->nodes * 2 > g->table_mask && !more_table(g))
+        return NONE;
+    return node;
+}
+
+/* Addresses wait until there are some, so that the memory of many slots is fetched at once. */
+static int settle(struct graph *g)
+{
+    uint64_t *table = g->table.at;
+    for (uint32_t i = 0; i < g->waiting; i++)
+        __builtin_prefetch(&table[hash(g->wait[i]) & g->table_mask]);
+    if ((g->edges + g->waiting) * 4 > g->edge.bytes && !grow(&g->budget, &g->edge, (g->edges * 3 / 2 + 65536) * 4))
+        return 0;
+    for (uint32_t i = 0; i < g->waiting; i++) {
+        uint32_t node = node_of(g, g->wait[i], g->wait_special[i]);
+        if (node == NONE)
+            return 0;
+        ARRAY(g, edge, uint32_t)[g->edges++] = node;
+    }
+    g->waiting = 0;
+    return g->edges < NONE;
+}
+
+static int refer(struct graph *g, uintptr_t address, uint32_t special)
+{
+    if (!address)
+        return 1;
+    g->wait[g->waiting] = address;
+    g->wait_special[g->waiting++] = (uint8_t)special;
+    return g->waiting < 64 || settle(g);
+}
+
+static int visit_edge(object *to, void *graph)
+{
+    return !refer(graph, (uintptr_t)to, TYPE_NONE);
+}
+
+/* ---- types */
+
+static uint32_t put_text(struct graph *g, const char *from, size_t length)
+{
+    if (!grow(&g->budget, &g->text, g->text_bytes + length + 1))
+        return 0;
+    uint32_t at = (uint32_t)g->text_bytes;
+    char *to = (char *)g->text.at + at;
+    memcpy(to, from, length);
+    to[length] = 0;
+    g->text_bytes += length + 1;
+    return at;
+}
+
+static uint8_t base_of(const type *cls)
+{
+    unsigned long flags = cls->flags;
+    for (const type *above = cls; above; above = above->base) {
+        if (above == L.set || above == L.frozen_set)
+            return SET;
+        if (above == L.byte_array)
+            return BYTE_ARRAY;
+        const char *name = above->name;
+        if (name && (!strcmp(name, "generator") || !strcmp(name, "coroutine") || !strcmp(name, "async_generator")))
+            return GENERATOR;
+        if (!name || (name[0] != 'c' && name[0] != 'a' && name[0] != 'n' && name[0] != 'T' && name[0] != '_'))
+            continue;
+        if (!strcmp(name, "collections.deque"))
+            return DEQUE;
+        if (!strcmp(name, "collections.OrderedDict"))
+            return ORDERED_DICT;
+        if (!strcmp(name, "array.array"))
+            return ARRAY;
+        if (!strcmp(name, "numpy.ndarray"))
+            return NDARRAY;
+        if (!strcmp(name, "_io.BytesIO"))
+            return BYTES_IO;
+        if (L.tensor_storage && (uintptr_t)above == L.tensor_base)
+            return TENSOR;
+    }
+    return flags & IS_DICT ? DICT : flags & IS_LIST ? LIST : flags & IS_TUPLE ? TUPLE : flags & IS_TEXT ? TEXT
+           : flags & IS_BYTES ? BYTES : flags & IS_INTEGER ? INTEGER : PLAIN;
+}
+
+static size_t characters(const object *text, char *to, size_t most);
+static int is_text(const object *one);
+
+/* "module.name" of a type; of one that Python code made the module is in its dict, mostly first. */
+static uint32_t name_of(struct graph *g, const type *cls)
+{
+    char text[256];
+    size_t length = 0;
+    if (cls->flags & HEAP_TYPE && cls->dict && L.dict_next && cls->dict->type == L.dict) {
+        intptr_t at = 0;
+        object *key, *value;
+        for (int looked = 0; looked < 64 && L.dict_next(cls->dict, &at, &key, &value); looked++) {
+            char word[16];
+            if (is_text(key) && characters(key, word, sizeof word) == 10 && !memcmp(word, "__module__", 10)) {
+                if (is_text(value))
+                    length = characters(value, text, 160);
+                break;
+            }
+        }
+        if (length)
+            text[length++] = '.';
+    }
+    size_t more = cls->name ? strnlen(cls->name, 255 - length) : 0;
+    memcpy(text + length, cls->name, more);
+    return put_text(g, text, length + more);
+}
+
+static uint32_t type_of(struct graph *g, type *cls)
+{
+    struct kind *kinds = g->kind.at;
+    uint32_t *table = g->kind_table.at;
+    uint32_t slot = hash((uintptr_t)cls) & g->kind_mask;
+    for (; table[slot] != NONE; slot = (slot + 1) & g->kind_mask)
+        if (kinds[table[slot]].type == cls)
+            return table[slot];
+    uint32_t number = (uint32_t)g->type_count;
+    if (number * 2 > g->kind_mask) {
+        uint32_t size = (g->kind_mask + 1) * 2;
+        if (!grow(&g->budget, &g->kind_table, size * 4ul))
+            return TYPE_NONE;
+        table = g->kind_table.at;
+        memset(table, 0xff, size * 4ul);
+        g->kind_mask = size - 1;
+        for (uint32_t one = FIRST_TYPE; one < number; one++) {
+            slot = hash((uintptr_t)kinds[one].type) & g->kind_mask;
+            while (table[slot] != NONE)
+                slot = (slot + 1) & g->kind_mask;
+            table[slot] = one;
+        }
+        slot = hash((uintptr_t)cls) & g->kind_mask;
+        while (table[slot] != NONE)
+            slot = (slot + 1) & g->kind_mask;
+    }
+    if (!grow(&g->budget, &g->kind, (number + 1) * sizeof *kinds))
+        return TYPE_NONE;
+    kinds = g->kind.at;
+    kinds[number] = (struct kind){cls, name_of(g, cls), base_of(cls), cls->traverse && cls->flags & HAS_GC};
+    table[slot] = number;
+    g->type_count++;
+    return number;
+}
+
+/* ---- sizes */
+
+static uint64_t word_at(const void *address, size_t offset)
+{
+    uint64_t word;
+    memcpy(&word, (const char *)address + offset, 8);
+    return word;
+}
+
+static int32_t half_at(const void *address, size_t offset)
+{
+    int32_t half;
+    memcpy(&half, (const char *)address + offset, 4);
+    return half;
+}
+
+static const char *pointer_at(const void *address, size_t offset)
+{
+    return (const char *)(uintptr_t)word_at(address, offset);
+}
+
+struct keys { /* of a dict */
+    uint64_t slots, index_bytes, usable, entries, entry_bytes;
+    const char *first;
+    int is_text;
+};
+
+static struct keys keys_at(const char *at)
+{
+    struct keys keys = {0};
+    if (L.version < VERSION(3, 11)) {
+        keys.slots = word_at(at, 8);
+        keys.index_bytes = keys.slots * (keys.slots <= 0xff ? 1 : keys.slots <= 0xffff ? 2 : keys.slots <= 0xffffffff ? 4 : 8);
+        keys.entries = word_at(at, 32);
+        keys.entry_bytes = 24;
+        keys.first = at + 40 + keys.index_bytes;
+    } else {
+        keys.slots = (uint64_t)1 << (at[8] & 63);
+        keys.index_bytes = (uint64_t)1 << (at[9] & 63);
+        keys.is_text = at[10] != 0;
+        keys.entries = word_at(at, 24);
+        keys.entry_bytes = keys.is_text ? 16 : 24;
+        keys.first = at + 32 + keys.index_bytes;
+    }
+    keys.usable = keys.slots * 2 / 3;
+    return keys;
+}
+
+static uint64_t bytes_of_dict(const object *dict)
+{
+    const char *at = pointer_at(dict, 32);
+    if (!at)
+        return 0;
+    struct keys keys = keys_at(at);
+    if (word_at(dict, 40)) /* keys are shared: only the values are its own */
+        return keys.usable * 8;
+    return keys.slots <= 1 ? 0 : (uint64_t)(keys.first - at) + keys.usable * keys.entry_bytes;
+}
+
+static uint64_t bytes_of_text(const object *text)
+{
+    uint64_t state = word_at(text, 32), length = word_at(text, 16);
+    uint64_t kind = state >> 2 & 7, is_compact = state >> 5 & 1, is_ascii = state >> 6 & 1;
+    if (!is_compact)
+        return L.wide_text_bytes + 16 + (length + 1) * (kind ? kind : 4);
+    return is_ascii ? L.text_bytes + length + 1 : L.wide_text_bytes + (length + 1) * kind;
+}
+
+static uint64_t bytes_of_array(const object *array)
+{
+    int count = half_at(array, 24), flags = half_at(array, 64);
+    const char *lengths = pointer_at(array, 32), *strides = pointer_at(array, 40);
+    if (!(flags & 4) || !pointer_at(array, 16) || count <= 0 || count > 64 || !lengths || !strides)
+        return 0; /* another's memory, or one number */
+    uint64_t most = 0;
+    for (int i = 0; i < count; i++) {
+        int64_t length = (int64_t)word_at(lengths, 8ul * i), stride = (int64_t)word_at(strides, 8ul * i);
+        if (length == 0)
+            return 0;
+        if (length > 1 || count == 1) {
+            uint64_t bytes = (uint64_t)(length * (stride < 0 ? -stride : stride));
+            most = bytes > most ? bytes : most;
+        }
+    }
+    return most;
+}
+
+static uint64_t own_bytes(const object *one, const struct kind *kind)
+{
+    const type *cls = kind->type;
+    uint64_t bytes = (uint64_t)cls->basic_size + (cls->flags & HAS_GC ? 16 : 0);
+    if (L.version >= VERSION(3, 11) && cls->flags & (MANAGED_DICT | MANAGED_WEAKREF)) {
+        bytes += 16;
+        const char *shared = L.heap_type_keys && cls->flags & HEAP_TYPE ? pointer_at(cls, L.heap_type_keys) : NULL;
+        if (shared && cls->flags & MANAGED_DICT && (L.version < VERSION(3, 13) || cls->flags & INLINE_VALUES))
+            bytes += 8 + 8 * keys_at(shared).usable;
+    }
+    switch (kind->base) {
+    case TEXT:
+        return bytes_of_text(one) + (bytes > L.wide_text_bytes + 16 ? bytes - L.wide_text_bytes - 16 : 0);
+    case DICT:
+        return bytes + bytes_of_dict(one);
+    case ORDERED_DICT:
+        return bytes + bytes_of_dict(one) + 56 * word_at(one, 16);
+    case LIST:
+        return bytes + (word_at(one, 24) ? 8 * word_at(one, 32) : 0);
+    case SET:
+        return bytes + (word_at(one, 40) != (uintptr_t)one + 64 && word_at(one, 40) ? 16 * (word_at(one, 32) + 1) : 0);
+    case BYTE_ARRAY:
+        return bytes + word_at(one, 24);
+    case DEQUE:
+        return bytes + 528 * (1 + (one->size > 0 ? (uint64_t)one->size / 64 : 0));
+    case ARRAY: {
+        const char *description = pointer_at(one, 40);
+        return bytes + (word_at(one, 24) && description ? word_at(one, 32) * (uint64_t)half_at(description, 4) : 0);
+    }
+    case NDARRAY:
+        return bytes + bytes_of_array(one);
+    case INTEGER: {
+        uint64_t size = (uint64_t)one->size;
+        uint64_t digits = L.version >= VERSION(3, 12) ? size >> 3 : (uint64_t)(one->size < 0 ? -one->size : one->size);
+        return bytes + 4 * (digits ? digits : 1);
+    }
+    case TUPLE:
+    case BYTES:
+        return bytes + (uint64_t)(cls->item_size * one->size);
+    }
+    if (cls->item_size > 0 && one->size > 0 && (uint64_t)one->size < (uint64_t)1 << 40)
+        bytes += (uint64_t)cls->item_size * (uint64_t)one->size;
+    return bytes;
+}
+
+/* ---- text */
+
+static int is_text(const object *one)
+{
+    return one && one->type == L.text;
+}
+
+/* The characters of a string as UTF-8, at most so many bytes; their number. */
+static size_t characters(const object *text, char *to, size_t most)
+{
+    uint64_t state = word_at(text, 32), length = word_at(text, 16);
+    uint64_t kind = state >> 2 & 7, is_compact = state >> 5 & 1, is_ascii = state >> 6 & 1;
+    if (!is_compact)
+        return 0;
+    const unsigned char *at = (const unsigned char *)text + (is_ascii ? L.text_bytes : L.wide_text_bytes);
+    size_t written = 0;
+    for (uint64_t i = 0; i < length; i++) {
+        uint32_t c = at[i];
+        if (kind == 2)
+            c = (uint32_t)(at[2 * i] | at[2 * i + 1] << 8);
+        else if (kind == 4)
+            memcpy(&c, at + 4 * i, 4);
+        size_t needed = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+        if (written + needed > most)
+            break;
+        if (needed == 1)
+            to[written] = (char)c;
+        else {
+            static const unsigned char lead[] = {0, 0, 0xc0, 0xe0, 0xf0};
+            for (size_t k = needed; k-- > 1; c >>= 6)
+                to[written + k] = (char)(0x80 | (c & 0x3f));
+            to[written] = (char)(lead[needed] | c);
+        }
+        written += needed;
+    }
+    return written;
+}
+
+/* ---- reading */
+
+/* A node for each object that the collector knows. The lists are walked as gc.get_objects() does. */
+static const uint64_t OF_GENERATION[] = {0, 24, 48, 80}; /* the last: what was frozen */
+
+static uint64_t count_objects(void)
+{
+    uint64_t count = 0;
+    for (int i = 0; i < 4; i++) {
+        uint64_t head = L.generations + OF_GENERATION[i];
+        for (uint64_t at = word_at((void *)head, 0) & ~TAGS; at && at != head; at = word_at((void *)at, 0) & ~TAGS)
+            count++;
+    }
+    return count;
+}
+
+static int list_objects(struct graph *g)
+{
+    for (int i = 0; i < 4; i++) {
+        uint64_t head = L.generations + OF_GENERATION[i];
+        for (uint64_t at = word_at((void *)head, 0) & ~TAGS; at && at != head; at = word_at((void *)at, 0) & ~TAGS) {
+            __builtin_prefetch((void *)(word_at((void *)at, 0) & ~TAGS));
+            if (node_of(g, at + 16, TYPE_NONE) == NONE)
+                return 0;
+        }
+    }
+    return 1;
+}
+
+/* The running frames of a thread, innermost first. Up to 3.10 frames are objects; since, what an object stands for. */
+static int list_frames(struct graph *g, void *thread)
+{
+    if (!L.thread_frame)
+        return 1;
+    const char *at = pointer_at(thread, L.thread_frame);
+    if (at && L.thread_indirect)
+        at = pointer_at(at, L.thread_indirect - 1);
+    for (int depth = 0; at && depth < 5000; depth++) {
+        if (L.version < VERSION(3, 11)) {
+            if (!refer(g, (uintptr_t)at, TYPE_NONE))
+                return 0;
+            at = pointer_at(at, L.frame_back);
+        } else {
+            int is_of_c = L.frame_owner && at[L.frame_owner] >= 3; /* C code called; there is hardly more than a code object */
+            if (!is_of_c && !refer(g, (uintptr_t)at, TYPE_FRAME))
+                return 0;
+            at = pointer_at(at, L.frame_before);
+        }
+    }
+    return 1;
+}
+
+static int read_frame(struct graph *g, const char *frame)
+{
+    const object *code = (object *)(word_at(frame, L.frame_code));
+    const object *names = (object *)pointer_at(code, L.code_names);
+    if (!names || names->type != L.tuple)
+        return 1;
+    uint64_t first[] = {L.frame_function, L.frame_globals, L.frame_locals, L.frame_code};
+    for (int i = 0; i < 4; i++)
+        if (!refer(g, word_at(frame, first[i]), TYPE_NONE))
+            return 0;
+    for (intptr_t i = 0; i < names->size; i++)
+        if (!refer(g, word_at(frame, L.frame_slots + 8ul * i), TYPE_NONE))
+            return 0;
+    return 1;
+}
+
+static const char *storage_of(const object *tensor)
+{
+    const char *memory = pointer_at(tensor, L.tensor_storage & 0xffff);
+    return memory ? pointer_at(memory, L.tensor_storage >> 16) : NULL;
+}
+
+static int read_node(struct graph *g, uint32_t node)
+{
+    uintptr_t address = ARRAY(g, address, uintptr_t)[node];
+    uint32_t special = ARRAY(g, type, uint32_t)[node];
+    uint64_t *own = &ARRAY(g, own, uint64_t)[node];
+    uint32_t *references = &ARRAY(g, references, uint32_t)[node];
+    *own = 0;
+    *references = 0;
+    if (special == TYPE_FRAME)
+        return read_frame(g, (const char *)address);
+    if (special == TYPE_STORAGE) {
+        int on_device = L.storage_device && *((const char *)address + L.storage_device) != 0;
+        *own = on_device ? 0 : word_at((void *)address, L.storage_bytes);
+        return 1;
+    }
+    object *one = (object *)address;
+    uint32_t number = type_of(g, one->type);
+    if (number == TYPE_NONE)
+        return 0;
+    ARRAY(g, type, uint32_t)[node] = number;
+    const struct kind *kind = &ARRAY(g, kind, struct kind)[number];
+    uint8_t base = kind->base, is_gc = kind->is_gc;
+    *own = own_bytes(one, kind);
+    /* Since 3.12 some are counted as living for ever. */
+    uint64_t count = L.version >= VERSION(3, 12) ? (uint32_t)one->reference_count : (uint64_t)one->reference_count;
+    *references = L.version >= VERSION(3, 12) && count >= (uint64_t)1 << 30 ? NONE : count > NONE - 1 ? NONE - 1 : (uint32_t)count;
+    if (base == TENSOR) {
+        const char *storage = storage_of(one);
+        if (!refer(g, (uintptr_t)storage, TYPE_STORAGE))
+            return 0;
+    } else if (base == BYTES_IO && !refer(g, word_at(one, 16), TYPE_NONE))
+        return 0;
+    type *cls = one->type;
+    if (!is_gc || (cls->is_gc && !cls->is_gc(one)))
+        return 1;
+    return !cls->traverse(one, visit_edge, g);
+}
+
+EXPORT void graph_free(struct graph *g)
+{
+    if (!g)
+        return;
+    struct budget *b = &g->budget;
+    for (struct array *one = &g->address; one <= &g->row_table; one++)
+        drop(b, one);
+    munmap(g, (sizeof *g + 4095) & ~(size_t)4095);
+}
+
+/* With the GIL. ``modules``: the dict of all modules. ``recorder``: the state of the agent's thread, or NULL.
+ * NULL where there is not so much memory, or Python is not as it was found. */
+EXPORT struct graph *graph_take(object *modules, void *recorder, uint64_t most_bytes)
+{
+    struct budget budget = {most_bytes, 0};
+    struct array self = {0};
+    if (!L.generations || !grow(&budget, &self, sizeof(struct graph)))
+        return NULL;
+    struct graph *g = self.at;
+    g->budget = budget;
+    uint64_t count = count_objects();
+    g->kind_mask = 4095;
+    g->type_count = FIRST_TYPE;
+    if (!grow(&g->budget, &g->kind_table, 4096 * 4) || !grow(&g->budget, &g->kind, FIRST_TYPE * sizeof(struct kind)) ||
+        !begin_table(g, count * 2 + GROUPS) || !more_nodes(g, count * 2 + 4096))
+        goto failed;
+    memset(g->kind_table.at, 0xff, 4096 * 4);
+    put_text(g, "", 0);
+    ARRAY(g, kind, struct kind)[TYPE_STORAGE].text = put_text(g, "torch storage", 13);
+    ARRAY(g, kind, struct kind)[TYPE_FRAME].text = put_text(g, "frame", 5);
+    g->nodes = GROUPS;
+    uint32_t *begin = g->begin.at;
+    /* The edges of the groups come first. Those of the last two are found out once all others are known. */
+    begin[ROOT] = begin[MODULES] = 0;
+    if (!refer(g, (uintptr_t)modules, TYPE_NONE) || !settle(g))
+        goto failed;
+    ARRAY(g, begin, uint32_t)[THREADS] = (uint32_t)g->edges;
+    void *interpreter = L.main_interpreter();
+    for (int own = 0; own < 2; own++) {
+        if (own)
+            ARRAY(g, begin, uint32_t)[RECORDER] = (uint32_t)g->edges;
+        for (void *thread = L.first_thread(interpreter); thread; thread = L.next_thread(thread))
+            if ((thread == recorder) == own && !list_frames(g, thread))
+                goto failed;
+        if (!settle(g))
+            goto failed;
+    }
+    ARRAY(g, begin, uint32_t)[FROM_C] = ARRAY(g, begin, uint32_t)[UNREACHABLE] = (uint32_t)g->edges;
+    if (!list_objects(g))
+        goto failed;
+    for (uint32_t node = GROUPS;; node++) {
+        if (node + 8 < g->nodes) {
+            uintptr_t later = ARRAY(g, address, uintptr_t)[node + 8];
+            __builtin_prefetch((void *)later);
+        }
+        if (node == g->nodes && !settle(g))
+            goto failed;
+        if (node == g->nodes)
+            break;
+        ARRAY(g, begin, uint32_t)[node] = (uint32_t)(g->edges + g->waiting);
+        if (!read_node(g, node))
+            goto failed;
+    }
+    ARRAY(g, begin, uint32_t)[g->nodes] = (uint32_t)g->edges;
+    return g;
+failed:
+    graph_free(g);
+    return NULL;
+}
+
+/* ---- what it says */
+
+/* While it is worked out; by node, or by the number that a node got as it was first reached. */
+struct work {
+    struct array number, vertex, parent, above, semi, label, cursor, dominator, edges_in, from, from_begin, retained, path, queue,
+        children;
+};
+
+static void drop_work(struct graph *g, struct work *w)
+{
+    for (struct array *one = &w->number; one <= &w->children; one++)
+        drop(&g->budget, one);
+}
+
+/* Depth first from a node that is not reached yet; ``count``: how many are. */
+static uint32_t reach(struct graph *g, struct work *w, uint32_t root, uint32_t above, uint32_t count)
+{
+    uint32_t *number = w->number.at, *vertex = w->vertex.at, *parent = w->parent.at, *cursor = w->cursor.at;
+    const uint32_t *begin = g->begin.at, *edge = g->edge.at;
+    number[root] = count;
+    vertex[count] = root;
+    parent[count++] = above;
+    cursor[root] = begin[root];
+    for (uint32_t node = root;;) {
+        if (cursor[node] < begin[node + 1]) {
+            uint32_t to = edge[cursor[node]++];
+            if (number[to] != NONE)
+                continue;
+            number[to] = count;
+            vertex[count] = to;
+            parent[count++] = number[node];
+            cursor[to] = begin[to];
+            node = to;
+        } else if (node == root)
+            return count;
+        else
+            node = vertex[parent[number[node]]];
+    }
+}
+
+/* Of those on the way up to what is linked, the one whose semidominator is least. */
+static uint32_t least_above(struct work *w, uint32_t one, uint32_t linked, uint32_t *stack)
+{
+    uint32_t *above = w->above.at, *label = w->label.at, *semi = w->semi.at;
+    if (above[one] < linked)
+        return label[one];
+    uint32_t depth = 0;
+    do {
+        stack[depth++] = one;
+        one = above[one];
+    } while (above[one] >= linked);
+    uint32_t before = one, least = label[one];
+    do {
+        one = stack[--depth];
+        above[one] = above[before];
+        if (semi[least] < semi[label[one]])
+            label[one] = label[before];
+        else
+            least = label[one];
+        before = one;
+    } while (depth);
+    return label[one];
+}
+
+/* Immediate dominators by semidominators and nearest common ancestors (Georgiadis, 2005).
+ *
+ * What is reached by a name is held by it, whoever else refers to it: the recorder, C code, garbage. So references from
+ * a group of ``later`` (their first numbers, rising) to what was reached before it do not count. */
+static void dominate(struct work *w, uint32_t count, const uint32_t later[3])
+{
+    uint32_t *number = w->number.at, *vertex = w->vertex.at, *parent = w->parent.at, *above = w->above.at;
+    uint32_t *semi = w->semi.at, *label = w->label.at, *dominator = w->dominator.at;
+    const uint32_t *from = w->from.at, *from_begin = w->from_begin.at;
+    for (uint32_t i = 0; i < count; i++) {
+        semi[i] = label[i] = i;
+        above[i] = dominator[i] = parent[i];
+    }
+    for (uint32_t i = count; i-- > 1;) {
+        uint32_t node = vertex[i], least = parent[i];
+        uint32_t end = i < later[0] ? later[0] : i < later[1] ? later[1] : i < later[2] ? later[2] : count;
+        for (uint32_t k = from_begin[node]; k < from_begin[node + 1]; k++) {
+            if (number[from[k]] >= end)
+                continue;
+            uint32_t with = semi[least_above(w, number[from[k]], i + 1, w->cursor.at)];
+            least = with < least ? with : least;
+        }
+        semi[i] = least;
+    }
+    for (uint32_t i = 1; i < count; i++)
+        while (dominator[i] > semi[i])
+            dominator[i] = dominator[dominator[i]];
+}
+
+/* The shortest way to each node, from names of modules first. */
+static uint32_t find_paths(struct graph *g, struct work *w)
+{
+    uint32_t *path = w->path.at, *queue = w->queue.at, count = 0;
+    const uint32_t *begin = g->begin.at, *edge = g->edge.at, *number = w->number.at, *vertex = w->vertex.at;
+    const uint32_t *parent = w->parent.at;
+    memset(path, 0xff, g->nodes * 4);
+    for (uint32_t group = ROOT; group < GROUPS; group++)
+        path[group] = ROOT;
+    uint32_t done = 0;
+    for (uint32_t group = MODULES; group < GROUPS; group++) {
+        queue[count++] = group;
+        uint32_t level_ends = count;
+        for (int level = 0; done < count; done++) {
+            if (done == level_ends) {
+                level_ends = count;
+                if (group == MODULES && ++level == 3)
+                    break; /* modules and what they name; then what frames name is as near */
+            }
+            uint32_t node = queue[done];
+            for (uint32_t k = begin[node]; k < begin[node + 1]; k++)
+                if (path[edge[k]] == NONE) {
+                    path[edge[k]] = node;
+                    queue[count++] = edge[k];
+                }
+            if (node == FROM_C || node == UNREACHABLE)
+                for (uint32_t i = 1; i < g->reached; i++)
+                    if (parent[i] == number[node] && path[vertex[i]] == NONE) {
+                        path[vertex[i]] = node;
+                        queue[count++] = vertex[i];
+                    }
+        }
+    }
+    return count;
+}
+
+static uint64_t fingerprint(const struct graph *g, uint32_t node)
+{
+    uintptr_t address = ((uintptr_t *)g->address.at)[node];
+    const struct kind *kind = (struct kind *)g->kind.at + ((uint32_t *)g->type.at)[node];
+    return ((uint64_t)(address >> 3) ^ (uint64_t)(uintptr_t)kind->type << 17) * 0x9E3779B97F4A7C15ull;
+}
+
+static int was_there(const struct past *past, uint64_t print)
+{
+    const uint8_t *map = past->map.at;
+    uint64_t one = (print >> 32) % past->bits, other = (print & UINT32_MAX) % past->bits;
+    return map[one >> 3] >> (one & 7) & 1 && map[other >> 3] >> (other & 7) & 1;
+}
+
+EXPORT void past_free(struct past *past)
+{
+    struct budget budget = {0, 0};
+    if (past) {
+        struct array self = {past, 4096};
+        drop(&budget, &past->map);
+        drop(&budget, &self);
+    }
+}
+
+/* What the next snapshot is told of this one; NULL where there is no room. */
+EXPORT struct past *graph_past(struct graph *g)
+{
+    struct array self = {0}, map = {0};
+    uint64_t bits = g->nodes * 16;
+    if (!grow(&g->budget, &self, sizeof(struct past)) || !grow(&g->budget, &map, bits / 8 + 1))
+        return NULL;
+    struct past *past = self.at;
+    past->bits = bits;
+    past->map = map;
+    uint8_t *to = map.at;
+    for (uint32_t node = GROUPS; node < g->nodes; node++) {
+        uint64_t print = fingerprint(g, node), one = (print >> 32) % bits, other = (print & UINT32_MAX) % bits;
+        to[one >> 3] |= (uint8_t)(1 << (one & 7));
+        to[other >> 3] |= (uint8_t)(1 << (other & 7));
+    }
+    return past;
+}
+
+static uint32_t choose(const uint64_t *retained, uint64_t count, uint64_t least_bytes, uint64_t most, uint64_t *threshold)
+{
+    uint32_t chosen = 0;
+    for (*threshold = least_bytes;; *threshold = *threshold * 5 / 4 + 1) {
+        chosen = 0;
+        for (uint64_t i = 1; i < count; i++)
+            chosen += retained[i] >= *threshold;
+        if (chosen <= most)
+            return chosen;
+    }
+}
+
+static int by_row_and_bytes(const void *one, const void *other)
+{
+    const struct share *a = one, *b = other;
+    if (a->row != b->row)
+        return a->row < b->row ? -1 : 1;
+    return a->bytes > b->bytes ? -1 : a->bytes < b->bytes;
+}
+
+/* For each row: what it dominates directly, by type; at most so many types a row. */
+static int share_out(struct graph *g, struct work *w, const struct past *past, uint32_t most_types)
+{
+    const uint32_t *dominator = w->dominator.at, *vertex = w->vertex.at, *row_of = g->row_of.at, *types = g->type.at;
+    const uint64_t *retained = w->retained.at;
+    struct row *rows = g->row.at;
+    struct array table = {0};
+    uint64_t size = 1 << 14, count = 0;
+    if (!grow(&g->budget, &table, size * 4) || !grow(&g->budget, &g->share, size / 2 * sizeof(struct share)))
+        return 0;
+    uint32_t *slots = table.at;
+    memset(slots, 0xff, size * 4);
+    for (uint32_t i = 1; i < g->reached; i++) {
+        uint32_t row = row_of[vertex[dominator[i]]], node = vertex[i];
+        if (row == NONE)
+            continue;
+        int is_new = node >= GROUPS && past && !was_there(past, fingerprint(g, node));
+        rows[row].children++;
+        rows[row].new_children += (uint32_t)is_new;
+        uint32_t type = node < GROUPS ? TYPE_NONE : types[node];
+        struct share *shares = g->share.at;
+        uint64_t slot = (row * 0x9E3779B1u ^ type * 0x85EBCA6Bu) & (size - 1);
+        while (slots[slot] != NONE && (shares[slots[slot]].row != row || shares[slots[slot]].type != type))
+            slot = (slot + 1) & (size - 1);
+        if (slots[slot] == NONE) {
+            if (count + 1 >= size / 2) { /* twice the table: all found so far find their places anew */
+                size *= 2;
+                drop(&g->budget, &table);
+                if (!grow(&g->budget, &table, size * 4) || !grow(&g->budget, &g->share, size / 2 * sizeof(struct share)))
+                    return 0;
+                slots = table.at;
+                shares = g->share.at;
+                memset(slots, 0xff, size * 4);
+                for (uint32_t k = 0; k < count; k++) {
+                    slot = (shares[k].row * 0x9E3779B1u ^ shares[k].type * 0x85EBCA6Bu) & (size - 1);
+                    while (slots[slot] != NONE)
+                        slot = (slot + 1) & (size - 1);
+                    slots[slot] = k;
+                }
+                slot = (row * 0x9E3779B1u ^ type * 0x85EBCA6Bu) & (size - 1);
+                while (slots[slot] != NONE)
+                    slot = (slot + 1) & (size - 1);
+            }
+            slots[slot] = (uint32_t)count;
+            shares[count++] = (struct share){row, type, 0, 0, 0, 0};
+        }
+        struct share *share = &shares[slots[slot]];
+        share->count++;
+        share->bytes += retained[i];
+        share->new_count += (uint64_t)is_new;
+        share->new_bytes += is_new ? retained[i] : 0;
+    }
+    drop(&g->budget, &table);
+    struct share *shares = g->share.at;
+    qsort(shares, count, sizeof *shares, by_row_and_bytes);
+    uint64_t kept = 0;
+    for (uint64_t k = 0, of_row = 0; k < count; k++) {
+        of_row = k && shares[k].row == shares[k - 1].row ? of_row + 1 : 0;
+        if (of_row < most_types)
+            shares[kept++] = shares[k];
+    }
+    g->share_count = kept;
+    g->shares = shares;
+    return 1;
+}
+
+/* Without the GIL. ``past``: of the snapshot before, or NULL. Rows: nodes that retain ``least_bytes``, at most
+ * ``most_rows`` of them and those above them. Returns 0 where memory does not suffice. */
+EXPORT int graph_analyse(struct graph *g, const struct past *past, uint64_t least_bytes, uint64_t most_rows, uint32_t most_types)
+{
+    struct work work;
+    struct work *w = &work;
+    memset(w, 0, sizeof work);
+    struct budget *b = &g->budget;
+    uint64_t n = g->nodes;
+    int is_done = 0;
+    struct array *by_node[] = {&w->number, &w->vertex, &w->parent, &w->cursor, &w->edges_in};
+    for (size_t i = 0; i < sizeof by_node / sizeof *by_node; i++)
+        if (!grow(b, by_node[i], (n + 1) * 4))
+            goto end;
+    drop(b, &g->table);
+    memset(w->number.at, 0xff, n * 4);
+    uint32_t *number = w->number.at, *vertex = w->vertex.at, *parent = w->parent.at, *edges_in = w->edges_in.at;
+    const uint32_t *begin = g->begin.at, *edge = g->edge.at, *references = g->references.at;
+    number[ROOT] = 0;
+    vertex[0] = ROOT;
+    parent[0] = 0;
+    uint32_t count = 1;
+    for (uint32_t group = MODULES; group <= RECORDER; group++)
+        count = reach(g, w, group, 0, count);
+    for (uint64_t k = begin[GROUPS]; k < g->edges; k++) /* those of the groups are none of Python's */
+        edges_in[edge[k]]++;
+    for (uint32_t group = FROM_C; group <= UNREACHABLE; group++) {
+        uint32_t of_group = count;
+        count = reach(g, w, group, 0, count);
+        for (uint32_t node = GROUPS; node < n; node++)
+            if (number[node] == NONE && (group == UNREACHABLE || references[node] > edges_in[node]))
+                count = reach(g, w, node, of_group, count);
+    }
+    g->reached = count;
+    if (!grow(b, &w->from_begin, (n + 2) * 4) || !grow(b, &w->from, (g->edges + 1) * 4))
+        goto end;
+    uint32_t *from_begin = w->from_begin.at, *from = w->from.at;
+    for (uint64_t k = 0; k < g->edges; k++)
+        from_begin[edge[k] + 2]++;
+    for (uint64_t node = 0; node < n; node++)
+        from_begin[node + 1] += from_begin[node];
+    for (uint32_t node = 0; node < n; node++)
+        for (uint32_t k = begin[node]; k < begin[node + 1]; k++)
+            from[from_begin[edge[k] + 1]++] = node;
+    struct array *by_number[] = {&w->above, &w->semi, &w->label, &w->dominator};
+    for (size_t i = 0; i < sizeof by_number / sizeof *by_number; i++)
+        if (!grow(b, by_number[i], count * 4ul))
+            goto end;
+    dominate(w, count, (uint32_t[]){number[RECORDER], number[FROM_C], number[UNREACHABLE]});
+    struct array *no_more[] = {&w->from, &w->from_begin, &w->above, &w->semi, &w->label, &w->cursor};
+    for (size_t i = 0; i < sizeof no_more / sizeof *no_more; i++)
+        drop(b, no_more[i]);
+    if (!grow(b, &w->retained, count * 8ul) || !grow(b, &w->path, n * 4) || !grow(b, &w->queue, n * 4) ||
+        !grow(b, &g->row_of, n * 4))
+        goto end;
+    uint64_t *retained = w->retained.at;
+    const uint64_t *own = g->own.at;
+    const uint32_t *dominator = w->dominator.at, *types = g->type.at;
+    for (uint32_t i = 0; i < count; i++)
+        retained[i] = own[vertex[i]];
+    for (uint32_t i = count; i-- > 1;)
+        retained[dominator[i]] += retained[i];
+    g->total_bytes = retained[0];
+    g->from_c_bytes = retained[number[FROM_C]];
+    g->unreachable_bytes = retained[number[UNREACHABLE]];
+    g->from_c_count = number[UNREACHABLE] - number[FROM_C] - 1;
+    g->unreachable_count = count - number[UNREACHABLE] - 1;
+    for (uint32_t node = GROUPS; node < n; node++)
+        g->small_bytes += own[node] <= 512 && types[node] >= FIRST_TYPE ? own[node] : 0;
+    uint32_t queued = find_paths(g, w);
+    uint64_t threshold;
+    choose(retained, count, least_bytes, most_rows, &threshold);
+    uint32_t *row_of = g->row_of.at, *path = w->path.at, *queue = w->queue.at;
+    memset(row_of, 0xff, n * 4);
+    row_of[ROOT] = 0;
+    for (uint32_t i = 1; i < count; i++)
+        if (retained[i] >= threshold || vertex[i] < GROUPS)
+            for (uint32_t node = vertex[i]; node != NONE && row_of[node] == NONE; node = path[node])
+                row_of[node] = 0;
+    uint64_t rows = 1;
+    for (uint32_t i = 0; i < queued; i++)
+        rows += row_of[queue[i]] != NONE;
+    if (!grow(b, &g->row, rows * sizeof(struct row)))
+        goto end;
+    struct row *row = g->row.at;
+    rows = 0;
+    for (uint32_t i = 0; i <= queued; i++) { /* the root, then as the ways to them go */
+        uint32_t node = i ? queue[i - 1] : ROOT;
+        if (row_of[node] == NONE)
+            continue;
+        uint32_t is_old = node < GROUPS || (past && was_there(past, fingerprint(g, node)));
+        row_of[node] = (uint32_t)rows;
+        row[rows++] = (struct row){
+            .address = ((uint64_t *)g->address.at)[node], .own_bytes = own[node], .retained_bytes = retained[number[node]],
+            .node = node, .path_row = row_of[path[node]], .dominator_row = node, .type = node < GROUPS ? 0 : types[node],
+            .references = references[node], .edges_in = edges_in[node], .is_old = is_old,
+        };
+    }
+    for (uint64_t i = 0; i < rows; i++) { /* the nearest above that has a row: a way has more nodes than dominators */
+        uint32_t at = number[row[i].node];
+        do
+            at = dominator[at];
+        while (row_of[vertex[at]] == NONE);
+        row[i].dominator_row = row_of[vertex[at]];
+    }
+    g->rows = row;
+    g->row_count = rows;
+    is_done = share_out(g, w, past, most_types);
+    g->kinds = g->kind.at;
+    g->texts = g->text.at;
+end:
+    drop_work(g, w);
+    return is_done;
+}
+
+
+/* ---- by what name */
+
+static uint32_t row_at(const struct graph *g, uintptr_t address)
+{
+    const uint32_t *table = g->row_table.at;
+    for (uint32_t slot = hash(address) & g->row_mask; table[slot] != NONE; slot = (slot + 1) & g->row_mask)
+        if (g->rows[table[slot]].address == address)
+            return table[slot];
+    return NONE;
+}
+
+struct search { /* among what an object refers to, for rows whose way leads through it */
+    struct graph *g;
+    uint32_t row;
+};
+
+static int is_below(const struct search *search, uint32_t row)
+{
+    return row != NONE && row != search->row && search->g->rows[row].path_row == search->row;
+}
+
+static int visit_row(object *to, void *arg)
+{
+    struct search *search = arg;
+    uint32_t found = to ? row_at(search->g, (uintptr_t)to) : NONE;
+    if (is_below(search, found)) {
+        struct row *row = &search->g->rows[found];
+        row->is_seen = row->type == TYPE_FRAME || row->type == TYPE_STORAGE ||
+                       ((struct kind *)search->g->kind.at)[row->type].type == to->type;
+    }
+    return 0;
+}
+
+static void label(struct search *search, uintptr_t child, int kind, const char *text, size_t length)
+{
+    uint32_t found = child ? row_at(search->g, child) : NONE;
+    if (!is_below(search, found) || !search->g->rows[found].is_seen)
+        return;
+    struct row *row = &search->g->rows[found];
+    if (row->label_kind && row->label_kind <= (uint32_t)kind)
+        return;
+    row->label = put_text(search->g, text, length);
+    row->label_kind = (uint32_t)kind;
+}
+
+static void label_number(struct search *search, uintptr_t child, int kind, int64_t number)
+{
+    char digits[24], *at = digits + sizeof digits;
+    uint64_t rest = (uint64_t)(number < 0 ? -number : number);
+    do
+        *--at = (char)('0' + rest % 10);
+    while (rest /= 10);
+    if (number < 0)
+        *--at = '-';
+    label(search, child, kind, at, (size_t)(digits + sizeof digits - at));
+}
+
+enum { LONGEST_LABEL = 120, MOST_MEMBERS = 300000 };
+
+static void label_text(struct search *search, uintptr_t child, int kind, const object *text)
+{
+    char characters_[LONGEST_LABEL];
+    label(search, child, kind, characters_, characters(text, characters_, sizeof characters_));
+}
+
+static void label_items(struct search *search, object *dict)
+{
+    intptr_t at = 0;
+    object *key, *value;
+    while (L.dict_next(dict, &at, &key, &value)) {
+        uint32_t found = row_at(search->g, (uintptr_t)value);
+        if (is_below(search, found)) {
+            if (is_text(key))
+                label_text(search, (uintptr_t)value, KEY, key);
+            else if (key->type == L.integer) {
+                uint64_t size = (uint64_t)key->size;
+                int is_small = L.version >= VERSION(3, 12) ? size >> 3 <= 1 : key->size >= -1 && key->size <= 1;
+                int is_negative = L.version >= VERSION(3, 12) ? (size & 3) == 2 : key->size < 0;
+                int64_t number = key->size && size >> (L.version >= VERSION(3, 12) ? 3 : 0) ? (uint32_t)half_at(key, 24) : 0;
+                if (is_small)
+                    label_number(search, (uintptr_t)value, OTHER_KEY, is_negative ? -number : number);
+                else
+                    label(search, (uintptr_t)value, OTHER_KEY, "int", 3);
+            } else
+                label(search, (uintptr_t)value, OTHER_KEY, "", 0);
+        }
+        label(search, (uintptr_t)key, MEMBER, "", 0);
+    }
+}
+
+/* Attributes that lie in the object itself, or behind it: since 3.11, as long as nobody asks for its __dict__. */
+static void label_values(struct search *search, const object *one, const type *cls)
+{
+    if (!L.heap_type_keys || !(cls->flags & HEAP_TYPE) || !(cls->flags & MANAGED_DICT))
+        return;
+    const char *shared = pointer_at(cls, L.heap_type_keys), *values = NULL;
+    if (L.version < VERSION(3, 12))
+        values = pointer_at((const char *)one - 32, 0);
+    else if (L.version < VERSION(3, 13)) {
+        uint64_t word = word_at((const char *)one - 24, 0);
+        values = word & 1 ? (const char *)(uintptr_t)(word + 1) : NULL;
+    } else if (cls->flags & INLINE_VALUES) {
+        const char *at = (const char *)one + cls->basic_size;
+        values = at[3] ? at + 8 : NULL; /* valid: not yet taken over by a dict */
+    }
+    if (!shared || !values)
+        return;
+    struct keys keys = keys_at(shared);
+    if (!keys.is_text || keys.entries > keys.usable)
+        return;
+    for (uint64_t i = 0; i < keys.entries; i++) {
+        const object *name = (object *)pointer_at(keys.first, 16 * i);
+        if (is_text(name))
+            label_text(search, word_at(values, 8 * i), ATTRIBUTE, name);
+    }
+}
+
+static void label_slots(struct search *search, const object *one, const type *cls)
+{
+    for (const type *above = cls; above; above = above->base) {
+        if (!(above->flags & HEAP_TYPE) || !above->members)
+            continue;
+        for (const struct member *member = above->members; member->name; member++)
+            if ((member->kind == 16 || member->kind == 6) && member->offset > 0 && member->offset + 8 <= cls->basic_size)
+                label(search, word_at(one, (size_t)member->offset), ATTRIBUTE, member->name, strnlen(member->name, LONGEST_LABEL));
+    }
+}
+
+static void label_locals(struct search *search, const char *frame)
+{
+    const object *code = (object *)(word_at(frame, L.frame_code));
+    const object *names = code && code->type == L.code ? (object *)pointer_at(code, L.code_names) : NULL;
+    if (!names || names->type != L.tuple)
+        return;
+    for (intptr_t i = 0; i < names->size; i++) {
+        const object *name = (object *)pointer_at(names, 24 + 8ul * i);
+        if (is_text(name))
+            label_text(search, word_at(frame, L.frame_slots + 8ul * i), LOCAL, name);
+    }
+}
+
+/* Up to 3.10 a frame is an object with its locals at its end: variables, then cells, then what closures brought. */
+static void label_locals_of_object(struct search *search, const object *frame)
+{
+    static const size_t OF_CODE[] = {72, 88, 80}; /* co_varnames, co_cellvars, co_freevars: checked by layout.py */
+    const object *code = (object *)pointer_at(frame, L.frame_code);
+    size_t slot = L.frame_slots;
+    for (int i = 0; i < 3; i++) {
+        const object *names = (object *)pointer_at(code, OF_CODE[i]);
+        if (!names || names->type != L.tuple)
+            return;
+        for (intptr_t k = 0; k < names->size; k++, slot += 8) {
+            const object *name = (object *)pointer_at(names, 24 + 8ul * k);
+            if (is_text(name))
+                label_text(search, word_at(frame, slot), LOCAL, name);
+        }
+    }
+}
+
+static void label_members(struct search *search, uintptr_t items, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        label_number(search, word_at((void *)items, 8ul * i), INDEX, i);
+}
+
+/* "file\nline\nname" of what a code object stands for. */
+static uint32_t owner_of(struct graph *g, const object *code)
+{
+    char text[640];
+    if (!code || code->type != L.code || !L.code_file)
+        return 0;
+    const object *file = (object *)pointer_at(code, L.code_file), *name = (object *)pointer_at(code, L.code_name);
+    if (!is_text(file) || !is_text(name))
+        return 0;
+    size_t length = characters(file, text, 480);
+    text[length++] = '\n';
+    char digits[16], *at = digits + sizeof digits;
+    uint32_t rest = (uint32_t)half_at(code, L.code_line);
+    do
+        *--at = (char)('0' + rest % 10);
+    while (rest /= 10);
+    memcpy(text + length, at, (size_t)(digits + sizeof digits - at));
+    length += (size_t)(digits + sizeof digits - at);
+    text[length++] = '\n';
+    length += characters(name, text + length, LONGEST_LABEL);
+    return put_text(g, text, length);
+}
+
+/* Which rows below an object it still refers to, and how. */
+static void look_below(struct graph *g, uint32_t number)
+{
+    struct search search = {g, number};
+    struct row *row = &g->rows[number];
+    object *one = (object *)row->address;
+    const uint32_t *begin = g->begin.at;
+    uint32_t members = begin[row->node + 1] - begin[row->node];
+    if (members > MOST_MEMBERS)
+        return; /* too long to look through while the job waits */
+    if (row->type == TYPE_FRAME) {
+        const char *frame = (const char *)one;
+        const object *code = (object *)(word_at(frame, L.frame_code));
+        const object *names = (object *)pointer_at(code, L.code_names);
+        uint64_t others[] = {L.frame_function, L.frame_globals, L.frame_locals, L.frame_code};
+        for (int i = 0; i < 4; i++)
+            visit_row((object *)(word_at(frame, others[i])), &search);
+        for (intptr_t i = 0; names && i < names->size; i++)
+            visit_row((object *)(word_at(frame, L.frame_slots + 8ul * i)), &search);
+        label_locals(&search, frame);
+        row->owner = owner_of(g, code);
+        return;
+    }
+    if (row->type < FIRST_TYPE)
+        return;
+    const struct kind kind = ((struct kind *)g->kind.at)[row->type];
+    const type *cls = kind.type;
+    if (kind.base == TENSOR) {
+        uint32_t found = row_at(g, (uintptr_t)storage_of(one));
+        if (is_below(&search, found))
+            g->rows[found].is_seen = 1;
+    } else if (kind.base == BYTES_IO)
+        visit_row((object *)pointer_at(one, 16), &search);
+    if (kind.is_gc && (!cls->is_gc || cls->is_gc(one)))
+        cls->traverse(one, visit_row, &search);
+    switch (kind.base) {
+    case DICT:
+    case ORDERED_DICT:
+        if (L.dict_next)
+            label_items(&search, one);
+        break;
+    case LIST:
+        if (word_at(one, 24))
+            label_members(&search, word_at(one, 24), one->size);
+        break;
+    case TUPLE:
+        label_members(&search, (uintptr_t)one + 24, one->size);
+        break;
+    case SET:
+    case DEQUE:
+        break;
+    }
+    if (cls == L.frame && L.version < VERSION(3, 11)) {
+        label_locals_of_object(&search, one);
+        row->owner = owner_of(g, (object *)pointer_at(one, L.frame_code));
+    }
+    if (kind.base == GENERATOR && L.generator_frame) {
+        label_locals(&search, (const char *)one + L.generator_frame);
+        row->owner = owner_of(g, (object *)(word_at((const char *)one + L.generator_frame, L.frame_code)));
+    }
+    if (cls == L.function && L.function_code)
+        row->owner = owner_of(g, (object *)pointer_at(one, L.function_code));
+    int is_class = cls == L.type_type || (kind.is_gc && cls->flags & 1ul << 31);
+    if (is_class)
+        row->owner = name_of(g, (type *)one);
+    if (cls == L.module)
+        label(&search, word_at(one, 16), NAMESPACE, "", 0);
+    else if (is_class)
+        label(&search, (uintptr_t)((type *)one)->dict, NAMESPACE, "", 0);
+    else if (cls->dict_offset > 0)
+        label(&search, word_at(one, (size_t)cls->dict_offset), NAMESPACE, "", 0);
+    else if (L.version >= VERSION(3, 11) && cls->flags & MANAGED_DICT) {
+        uint64_t word = word_at((const char *)one - 24, 0);
+        if (!(word & 1))
+            label(&search, word, NAMESPACE, "", 0);
+        label_values(&search, one, cls);
+    }
+    if (cls->flags & HEAP_TYPE)
+        label_slots(&search, one, cls);
+}
+
+/* Frames that run, and objects that only C refers to. */
+static void is_alive(struct graph *g, uintptr_t address, uint32_t group)
+{
+    uint32_t found = row_at(g, address);
+    if (found == NONE)
+        return;
+    struct row *row = &g->rows[found];
+    if (g->rows[row->path_row].node == group)
+        row->is_seen = row->type < FIRST_TYPE || ((struct kind *)g->kind.at)[row->type].type == ((object *)address)->type;
+}
+
+static void look_at_threads(struct graph *g, void *recorder)
+{
+    for (void *thread = L.first_thread(L.main_interpreter()); thread; thread = L.next_thread(thread)) {
+        const char *at = L.thread_frame ? pointer_at(thread, L.thread_frame) : NULL;
+        if (at && L.thread_indirect)
+            at = pointer_at(at, L.thread_indirect - 1);
+        for (int depth = 0; at && depth < 5000; depth++) {
+            is_alive(g, (uintptr_t)at, thread == recorder ? RECORDER : THREADS);
+            at = pointer_at(at, L.version < VERSION(3, 11) ? L.frame_back : L.frame_before);
+        }
+    }
+}
+
+/* With the GIL: by what name each row is held. What cannot be reached any more may be freed, and is not looked at. */
+EXPORT int graph_label(struct graph *g, object *modules, void *recorder)
+{
+    uint64_t size = 256;
+    while (size < g->row_count * 2)
+        size *= 2;
+    if (!grow(&g->budget, &g->row_table, size * 4))
+        return 0;
+    uint32_t *table = g->row_table.at;
+    memset(table, 0xff, size * 4);
+    g->row_mask = (uint32_t)size - 1;
+    int only_c = 0; /* something is held by C alone: is it still there? */
+    for (uint32_t i = 0; i < g->row_count; i++) {
+        struct row *row = &g->rows[i];
+        if (row->node < GROUPS) {
+            row->is_seen = 1;
+            continue;
+        }
+        only_c |= g->rows[row->path_row].node == FROM_C && row->retained_bytes > g->total_bytes / 20;
+        uint32_t slot = hash(row->address) & g->row_mask;
+        while (table[slot] != NONE)
+            slot = (slot + 1) & g->row_mask;
+        table[slot] = i;
+    }
+    is_alive(g, (uintptr_t)modules, MODULES);
+    look_at_threads(g, recorder);
+    for (int i = 0; only_c && i < 4; i++) {
+        uint64_t head = L.generations + OF_GENERATION[i];
+        for (uint64_t at = word_at((void *)head, 0) & ~TAGS; at && at != head; at = word_at((void *)at, 0) & ~TAGS)
+            is_alive(g, at + 16, FROM_C);
+    }
+    for (uint32_t i = 0; i < g->row_count; i++)
+        if (g->rows[i].node >= GROUPS && g->rows[i].is_seen)
+            look_below(g, i);
+    g->texts = g->text.at;
+    return 1;
+}
+
+/* Before all others. 0: what layout.py was written for is not what this is, or the collector's lists are no lists. */
+EXPORT int graph_begin(const struct layout *layout, uint64_t bytes)
+{
+    if (bytes != sizeof L)
+        return 0;
+    L = *layout;
+    for (int i = 0; L.generations && i < 4; i++) {
+        uint64_t at = L.generations + OF_GENERATION[i], next = word_at((void *)at, 0) & ~TAGS;
+        if (!next || (word_at((void *)next, 8) & ~TAGS) != at)
+            return 0;
+    }
+    return L.generations != 0;
+}
