@@ -298,6 +298,7 @@ TABLES: dict[str, Table] = {
             _c("unreached_count", "int", "", "objects nothing leads to: garbage that waits to be collected"),
             _c("unreached_bytes", "int", "bytes", "what these retain"),
             _c("small_object_bytes", "int", "bytes", "objects of at most 512 bytes, which pymalloc serves"),
+            _c("weighs_tensors", "bool", "", "storages of tensors are in it; False: none were known yet"),
             _TAKE_CPU_S,
             _c("analysis_cpu_s", "float", "s", "CPU time afterwards, on the agent's thread"),
         )),

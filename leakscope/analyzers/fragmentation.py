@@ -20,7 +20,8 @@ from ..facts.accounts.ledger import growth_of
 from ..facts.code.adding import Line
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import no_growth
-from ..facts.heap.paths import Heap, Place, heaps, keeps_growing, user_place
+from ..facts.heap.paths import Heap, heaps, keeps_growing, user_place
+from ..facts.heap.place import Place
 from ..facts.where.holders import holder_name, named_in
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
 from ..kinds import GROWTH

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 from ..evidence.sentences import at_line, curve
 from ..facts.accounts.gpu import DeviceUse, nothing_to_look_at
 from ..facts.code.adding import Line, adding_lines
-from ..facts.heap.paths import Place, heap, user_place
+from ..facts.heap.paths import heap, user_place
+from ..facts.heap.place import Place
 from ..facts.series.arithmetic import level_at
 from ..facts.series.trend import CANNOT_TELL, GROWING, Trend, judge
 from ..facts.subject import About, Definition

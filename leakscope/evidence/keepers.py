@@ -16,7 +16,8 @@ from ..facts.code.adding import ADDS, Line, Source
 from ..facts.code.index import tail
 from ..facts.code.keeping import Kept, kept_as
 from ..facts.growth.processes import ProcessGrowth
-from ..facts.heap.paths import Heap, Place, heaps, keeps_growing, user_place
+from ..facts.heap.paths import Heap, heaps, keeps_growing, user_place
+from ..facts.heap.place import Place
 from ..facts.series.arithmetic import Floats
 from ..facts.tables import text_of
 from ..facts.where.holders import holder_name, named_in

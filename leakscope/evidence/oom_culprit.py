@@ -12,7 +12,8 @@ import numpy as np
 
 from ..facts.code.adding import adding_lines
 from ..facts.endings.members import Member
-from ..facts.heap.paths import Accumulation, Place, accumulations, heaps, user_place
+from ..facts.heap.paths import Accumulation, accumulations, heaps, user_place
+from ..facts.heap.place import Place
 from ..facts.subject import definition_of, subject_of
 from ..facts.tables import text_of
 from ..facts.where.holders import holder_name, holder_of

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from ..facts.code.adding import Source
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import TreeGrowth, no_growth
-from ..facts.heap.paths import OUTSIDE, Accumulation, heaps
-from ..facts.retained.look import holders_of, look_at
+from ..facts.heap.paths import Accumulation, heaps
+from ..facts.heap.place import OUTSIDE
+from ..facts.retained.look import holders_of, look_at, with_missed
 from ..facts.where.holders import named_in
 from ..facts.where.stacks import growth_lines
 from ..findings import Finding, RuledOut, Skipped
@@ -61,6 +62,8 @@ def _all(case: Case, min_share: float, min_bytes: int, min_process_share: float)
         ]
         if looks:
             look = max(looks, key=lambda look: look.explained_share)  # the first of equals
+            if looks[-1].inventory.is_exact and look is not looks[-1]:
+                look = with_missed(look, looks[-1])
             found = found or []
             package = _package(growth, process, sources) if look.explained_share < 0.5 else None
             holders = [holder for holder in holders_of(look, package) if not _is_lost(holder, sources)]

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import severity_of
-from ..facts.heap.paths import Accumulation, Place
+from ..facts.heap.paths import Accumulation
+from ..facts.heap.place import Place
 from ..facts.retained.figures import retained
 from ..facts.retained.look import Look
 from ..facts.subject import definition_of

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..agent import libraries
-from ..facts.heap.paths import OUTSIDE
+from ..facts.heap.place import OUTSIDE
 from ..facts.retained.figures import Retained
 from ..facts.where.libraries import CALLABLES, is_hook_table
 from ..findings import Evidence

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..facts.heap.paths import Place, heap
+from ..facts.heap.paths import heap
+from ..facts.heap.place import Place
 from ..facts.tables import int_of, text_of
 from ..findings import HeapHolder, HeapTake, HeapView
 

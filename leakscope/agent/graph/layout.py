@@ -23,7 +23,7 @@ _BYTES = 8
 _CONTAINERS = ("type", "dict", "list", "tuple", "text", "bytes", "integer", "set", "frozen_set", "byte_array")
 _TYPES = (type, dict, list, tuple, str, bytes, int, set, frozenset, bytearray)
 _FUNCTIONS = (
-    "PyDict_Next", "PyInterpreterState_Main", "PyInterpreterState_ThreadHead", "PyThreadState_Next",
+    "PyDict_Next", "PyList_Append", "PyInterpreterState_Main", "PyInterpreterState_ThreadHead", "PyThreadState_Next",
 )  # fmt: skip
 _SCANNED_WORDS = 64  # of a thread's state
 _NAMES_OF_CODE = 96  # of all variables in one tuple, since 3.11

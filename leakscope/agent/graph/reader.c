@@ -73,6 +73,7 @@ struct layout {
     type *type_type, *dict, *list, *tuple, *text, *bytes, *integer, *set, *frozen_set, *byte_array, *module, *code, *frame,
         *function;
     next_of_dict dict_next;
+    int (*list_append)(object *, object *);
     void *(*main_interpreter)(void);
     void *(*first_thread)(void *);
     void *(*next_thread)(void *);
@@ -97,6 +98,15 @@ enum { IS_INTEGER = 1 << 24, IS_LIST = 1 << 25, IS_TUPLE = 1 << 26, IS_BYTES = 1
 #define VERSION(major, minor) ((major) << 8 | (minor))
 #define NONE UINT32_MAX
 #define TAGS ((uint64_t)3) /* of the collector's own, in the links between objects */
+
+/* With the GIL: from the next graph on. */
+EXPORT void graph_tensors(uint64_t base, uint64_t implementation, uint64_t storage, uint64_t bytes, uint64_t device)
+{
+    L.tensor_base = base;
+    L.tensor_storage = implementation | storage << 16;
+    L.storage_bytes = bytes;
+    L.storage_device = device;
+}
 
 /* ---- arrays that grow, within what the caller allows */
 
@@ -321,10 +331,12 @@ static uint8_t base_of(const type *cls)
             return SET;
         if (above == L.byte_array)
             return BYTE_ARRAY;
+        if (L.tensor_storage && (uintptr_t)above == L.tensor_base)
+            return TENSOR;
         const char *name = above->name;
         if (name && (!strcmp(name, "generator") || !strcmp(name, "coroutine") || !strcmp(name, "async_generator")))
             return GENERATOR;
-        if (!name || (name[0] != 'c' && name[0] != 'a' && name[0] != 'n' && name[0] != 'T' && name[0] != '_'))
+        if (!name || (name[0] != 'c' && name[0] != 'a' && name[0] != 'n' && name[0] != '_'))
             continue;
         if (!strcmp(name, "collections.deque"))
             return DEQUE;
@@ -336,8 +348,6 @@ static uint8_t base_of(const type *cls)
             return NDARRAY;
         if (!strcmp(name, "_io.BytesIO"))
             return BYTES_IO;
-        if (L.tensor_storage && (uintptr_t)above == L.tensor_base)
-            return TENSOR;
     }
     return flags & IS_DICT ? DICT : flags & IS_LIST ? LIST : flags & IS_TUPLE ? TUPLE : flags & IS_TEXT ? TEXT
            : flags & IS_BYTES ? BYTES : flags & IS_INTEGER ? INTEGER : PLAIN;
@@ -697,9 +707,75 @@ EXPORT void graph_free(struct graph *g)
     munmap(g, (sizeof *g + 4095) & ~(size_t)4095);
 }
 
+/* What the agent wants to have of all objects while it has the GIL: lists of Python's, which it fills. */
+struct sweep {
+    const uint64_t *wanted; /* addresses of types, rising */
+    uint64_t wanted_count;
+    uint64_t least_length; /* of containers; 0: none */
+    object *picked, *large, *types; /* objects of types wanted, long containers, types of all objects */
+    uint64_t *counts; /* by type, in the order of ``types``, as many as there is room for */
+    uint64_t most_types, type_count;
+};
+
+static int is_wanted(const struct sweep *sweep, uint64_t type)
+{
+    uint64_t low = 0, high = sweep->wanted_count;
+    while (low < high) {
+        uint64_t middle = (low + high) / 2;
+        if (sweep->wanted[middle] < type)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < sweep->wanted_count && sweep->wanted[low] == type;
+}
+
+static uint64_t length_of(const object *one, const struct kind *kind)
+{
+    if (kind->type == L.dict || kind->base == ORDERED_DICT)
+        return word_at(one, 16);
+    if (kind->type == L.set)
+        return word_at(one, 24);
+    return kind->type == L.list || kind->base == DEQUE ? (uint64_t)one->size : 0;
+}
+
+/* Of the nodes that the collector listed, which end at ``end``. 0 where Python has no memory for the lists. */
+static int sweep_nodes(struct graph *g, struct sweep *sweep, uint32_t end)
+{
+    struct array counted = {0};
+    if (!grow(&g->budget, &counted, g->type_count * 8))
+        return 1; /* nothing is said of types, then */
+    uint64_t *counts = counted.at;
+    const uint32_t *types = g->type.at;
+    const struct kind *kinds = g->kind.at;
+    const uintptr_t *address = g->address.at;
+    int is_done = 1;
+    for (uint32_t node = GROUPS; node < end; node++)
+        counts[types[node]]++;
+    for (uint32_t type = FIRST_TYPE; is_done && type < g->type_count; type++)
+        if (counts[type] && sweep->type_count < sweep->most_types) {
+            sweep->counts[sweep->type_count++] = counts[type];
+            is_done = !L.list_append(sweep->types, (object *)kinds[type].type);
+            counts[type] = is_wanted(sweep, (uintptr_t)kinds[type].type);
+        } else
+            counts[type] = 0;
+    for (uint32_t node = GROUPS; is_done && node < end; node++) {
+        if (types[node] < FIRST_TYPE)
+            continue;
+        object *one = (object *)address[node];
+        if (counts[types[node]])
+            is_done = !L.list_append(sweep->picked, one);
+        if (is_done && sweep->least_length && kinds[types[node]].base != PLAIN &&
+            length_of(one, &kinds[types[node]]) >= sweep->least_length && one != sweep->picked && one != sweep->large)
+            is_done = !L.list_append(sweep->large, one);
+    }
+    drop(&g->budget, &counted);
+    return is_done;
+}
+
 /* With the GIL. ``modules``: the dict of all modules. ``recorder``: the state of the agent's thread, or NULL.
- * NULL where there is not so much memory, or Python is not as it was found. */
-EXPORT struct graph *graph_take(object *modules, void *recorder, uint64_t most_bytes)
+ * ``sweep``: may be NULL. NULL where there is not so much memory, or Python is not as it was found. */
+EXPORT struct graph *graph_take(object *modules, void *recorder, uint64_t most_bytes, struct sweep *sweep)
 {
     struct budget budget = {most_bytes, 0};
     struct array self = {0};
@@ -737,6 +813,7 @@ EXPORT struct graph *graph_take(object *modules, void *recorder, uint64_t most_b
     ARRAY(g, begin, uint32_t)[FROM_C] = ARRAY(g, begin, uint32_t)[UNREACHABLE] = (uint32_t)g->edges;
     if (!list_objects(g))
         goto failed;
+    uint32_t listed = (uint32_t)g->nodes;
     for (uint32_t node = GROUPS;; node++) {
         if (node + 8 < g->nodes) {
             uintptr_t later = ARRAY(g, address, uintptr_t)[node + 8];
@@ -751,6 +828,8 @@ EXPORT struct graph *graph_take(object *modules, void *recorder, uint64_t most_b
             goto failed;
     }
     ARRAY(g, begin, uint32_t)[g->nodes] = (uint32_t)g->edges;
+    if (sweep && !sweep_nodes(g, sweep, listed))
+        goto failed;
     return g;
 failed:
     graph_free(g);

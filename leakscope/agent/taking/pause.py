@@ -79,6 +79,10 @@ class Pauses:
         self.refused_s = cost_s if cost_s > left_s else None
         return self.refused_s is None
 
+    def allows(self, cost_s: float) -> bool:
+        """Whether so much CPU time fits into what is left of the sweeps' share."""
+        return thread_time() + cost_s <= self._began + SWEEP_SHARE * self.limit_s
+
     def _is_worth_a_count(self) -> bool:
         """Most blocks may be numbers and text. All of them listed must fit, too; if a sweep does not after that, the
         next inventory knows."""
@@ -89,6 +93,10 @@ class Pauses:
     def allows_frozen_count(self) -> bool:
         """Whether to count what ``gc.freeze()`` hides fits, even if that is all there is."""
         return self._blocks_now * FROZEN_S <= FROZEN_SHARE * self.limit_s
+
+    def counted(self, count: int) -> None:
+        """So many objects the collector tracks."""
+        self._note_count(count)
 
     def swept(self, count: int, cost_s: float, passes: float = 1) -> None:
         """What a sweep has cost, and found."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
+    from ..graph.heap_graph import HeapGraph
     from ..torch.tensors import Inventory
     from ..walking.remembered import Remembered
 
@@ -46,8 +47,10 @@ class Take:
         batch_storages: Iterable[int] = (),
         with_torch: bool = True,
         pauses: pause.Pauses | None = None,
+        graph: HeapGraph | None = None,
     ) -> None:
         self.number = number
+        self.graph = graph
         self.memory = memory
         self.main_thread = main_thread
         self.agent_thread = agent_thread
@@ -155,6 +158,11 @@ class Take:
         passes: float = 1 if is_wanted is None else 2  # types that are met for the first time cost another
         if further.least_length is not None and not self.pauses.allows_sweep(passes + heap.PASSES_FOR_LENGTHS):
             further.least_length = None
+        read = self._read_graph(wanted, is_wanted, further)
+        if read is not None:
+            self.census, picked, large = heap.swept(read, wanted, is_wanted)
+            self.pauses.counted(sum(self.census.values()))
+            return picked, large
         self.is_swept = self.pauses.allows_sweep(passes)
         if not self.is_swept:
             self.census = names.ByClass()
@@ -166,6 +174,17 @@ class Take:
         self.pauses.swept(sum(self.census.values()), thread_time() - began, passes)
         self.memory.pass_s = max(self.memory.pass_s, self.pauses.referrers_s())
         return picked, large
+
+    def _read_graph(
+        self, wanted: frozenset[int], is_wanted: Callable[[type], bool] | None, further: beyond.Beyond
+    ) -> Any:
+        """Where it fits into the pause: what the sweep finds, for little more, and the graph of all objects."""
+        graph, tracked = self.graph, self.pauses.tracked_at_most()
+        if graph is None or not self.pauses.allows(graph.costs_s(tracked)):
+            return None
+        if self.memory.tensor_layout is not None and not graph.weighs_tensors:
+            graph.weigh_tensors(*self.memory.tensor_layout)
+        return graph.read(self.number, tracked, heap.chosen_by(is_wanted, wanted), further.least_length)
 
     def _factors(self) -> dict[tuple[str, str], float]:
         """What the census said of places whose objects others hold too, for an inventory that is made without one."""

@@ -290,13 +290,14 @@ class Taker:
             self.main_thread, self._thread.ident, safe_point, self._phases.batch_storages,
             with_torch=self.fork is None,  # a fork must not compute with threads that only its parent has
             pauses=self.pauses,
+            graph=self._graph if self._graph is not None and self._graph.refusal is None else None,
         )  # fmt: skip
         moment = stamps()
         self.pauses.begin(self._longest_pause_s())
         rows = take.run()
+        self._graph_moment = moment
         self._say_what_was_left_out(take.is_swept)
-        graph_s = self._read_graph(moment)
-        rss_bytes = self._schedule.taken(take.summary["take_cpu_s"] + graph_s)
+        rss_bytes = self._schedule.taken(take.summary["take_cpu_s"])
         in_use = allocators.malloc_figures()[0]
         summary = dict(
             take.summary, take=self.number, reason=reason, safe_point=safe_point, step=step(),
@@ -313,17 +314,6 @@ class Taker:
         if self._native_window is not None and not self.is_exiting:
             explained = sum(summary[account] or 0 for account in _EXPLAINED)
             self._native_window.look(in_use, explained, f"{outbox.pid}-{outbox.start_ticks}")
-
-    def _read_graph(self, moment: dict[str, int | None]) -> float:
-        """Where it fits into what is left of the pause. Returns the CPU time it took, seconds."""
-        graph = self._graph
-        if graph is None or graph.refusal is not None:
-            return 0.0
-        tracked, began_s = self.pauses.tracked_at_most(), thread_time()
-        if began_s + graph.costs_s(tracked) <= self.pauses.ends():
-            self._graph_moment = moment
-            graph.read(self.number, tracked)
-        return thread_time() - began_s
 
     def _longest_pause_s(self) -> float:
         """What a take may hold up the job now. As it ends nobody waits for an answer: there only the budget counts."""

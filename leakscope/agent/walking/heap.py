@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
+    Swept = tuple[list[tuple[type, int]], list[Any], list[Any]]
+
 
 CONTAINERS = names.ids_of(list, dict, set, deque, OrderedDict, defaultdict)
 _GENERATIONS = range(3)
@@ -46,26 +48,54 @@ def sweep(
     # First: what is picked afterwards is in a long list of ours, and would be kept by it.
     large = _long(least_length) if least_length is not None else []
     metaclasses = _metaclasses()
-    chosen = _accepted[is_wanted].union(wanted)
+    chosen = chosen_by(is_wanted, wanted)
     counts, picked = _pass(chosen.union(metaclasses))
     classes = {id(cls): cls for cls in picked if id(type(cls)) in metaclasses}
     classes.update(_unlisted({address for address, count in counts.items() if count} - classes.keys()))
     if is_wanted is not None:
-        known = _accepted[is_wanted]
-        accepted = {address for address, cls in classes.items() if counts.get(address) and is_wanted(cls)}
-        fresh = accepted - known
-        # One that no object has now may be back at the next look; or another type lies there then.
-        known -= {address for address in known if counts[address]} - accepted
-        known |= fresh
-        chosen = known.union(wanted)
-        if fresh:
-            counts, picked = _pass(chosen)
+        if _accept(is_wanted, _census(counts, classes)):
+            counts, picked = _pass(chosen_by(is_wanted, wanted))
+        chosen = chosen_by(is_wanted, wanted)
+    census = _census(counts, classes)
+    picked = [obj for obj in picked if id(type(obj)) in chosen]
+    return census, picked, large
+
+
+def _census(counts: dict[int, int], classes: dict[int, type]) -> names.ByClass:
     census = names.ByClass()
     for address, count in counts.items():
         if count and address in classes:
             census.set(classes[address], count)
-    picked = [obj for obj in picked if id(type(obj)) in chosen]
+    return census
+
+
+def swept(
+    read: Swept, wanted: Iterable[int], is_wanted: Callable[[type], bool] | None
+) -> tuple[names.ByClass, list[Any], list[Any]]:
+    """The same, of what was read together with the graph of all objects (graph/heap_graph.py)."""
+    counted, picked, large = read
+    census = names.ByClass()
+    for cls, count in counted:
+        census.set(cls, count)
+    if is_wanted is not None and _accept(is_wanted, census):
+        _, picked = _pass(chosen_by(is_wanted, wanted))
     return census, picked, large
+
+
+def chosen_by(is_wanted: Callable[[type], bool] | None, wanted: Iterable[int]) -> set[int]:
+    """Addresses of the types to pick, as far as they are known before all types are."""
+    return _accepted[is_wanted].union(wanted)
+
+
+def _accept(is_wanted: Callable[[type], bool], census: names.ByClass) -> bool:
+    """Whether it accepts types that were not known. One that no object has now may be back at the next look; or another
+    type lies there then."""
+    known = _accepted[is_wanted]
+    accepted = {id(cls) for cls, _ in census.items() if is_wanted(cls)}
+    fresh = accepted - known
+    known &= accepted
+    known |= fresh
+    return bool(fresh)
 
 
 def _every(generation: int) -> tuple[Iterator[Any], ...]:

@@ -40,6 +40,9 @@ class Remembered:
 
         self.factors: dict[tuple[str, str], float] = {}  # (path, type): of the last walk with a census
 
+        # Where torch keeps a tensor's memory: torch/tensors.py, memory_layout; None: not found yet.
+        self.tensor_layout: tuple[int, int, int, int, int] | None = None
+
         # Rounds of fingerprints of weights.
         self.fingerprint_rounds = 0
         self.fingerprinted_at = 0.0

@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 
 from ...units import format_bytes, format_count
-from ..heap.paths import Place, accumulations, heap, user_place
+from ..heap.paths import accumulations, heap, user_place
+from ..heap.place import Place
 from ..series.arithmetic import Floats
 from ..series.trend import DRIFT_BYTES
 from .processes import ProcessGrowth

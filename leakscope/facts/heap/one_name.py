@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from .paths import Place
+    from .place import Place
 
 
 def under_one_name(places: list[Place]) -> list[Place]:

@@ -8,58 +8,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .graph import graph_places, takes_with_graph
 from .one_name import under_one_name
+from .place import OUTSIDE, Floats, Place
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from ...storage import Recording
 
-Floats = NDArray[np.float64]
-
 # At the end of a run the locals of main() are gone: what such a take shows is no decline.
 _LAST_REASONS = ("exit", "exception")
-OUTSIDE = "outside"  # a root kind: objects that only C code holds
 _LOOKED_FOR_LATER = ("library", OUTSIDE)
 GRAPH_TYPE = "torch autograd graph"  # as agent/torch/autograd.py names it
-
-
-@dataclass(eq=False)
-class Place:
-    """One path and what was found there. **Shape** every array has one value a take, 0 where the path was absent."""
-
-    path: str
-    type_name: str
-    row: dict[str, Any]
-    deep_bytes: Floats
-    array_bytes: Floats
-    tensor_bytes: Floats
-    count: Floats
-    length: Floats
-    has_length: bool = False
-    first_seen: int = 0  # where earlier snapshots did not look (a library): what is before is an estimate
-    most_nodes: float = 0.0  # of an autograd graph, in any take of the run: later ones follow less of it
-    parent: Place | None = None
-    children: list[Place] = field(default_factory=list)
-
-    @property
-    def growth_bytes(self) -> float:
-        return float(self.deep_bytes[-1] - self.deep_bytes[0])
-
-    @property
-    def is_user(self) -> bool:
-        return bool(self.row["is_user"])
-
-    @property
-    def root_kind(self) -> str:
-        kind = self.row["root_kind"]
-        return kind if isinstance(kind, str) else ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,10 +45,11 @@ class Heap:
     truncated: bool
     roots: tuple[Place, ...]
     places: tuple[Place, ...]
+    is_exact: bool = False  # from the graph of all objects: nothing is estimated
 
 
 def heaps(recording: Recording, pid: int, start_s: float, end_s: float) -> Iterator[Heap]:
-    """The snapshots of a process in a window that may be compared: those that are whole, then all.
+    """The snapshots of a process in a window that may be compared: those that are whole, then all, then their graphs.
 
     One that was cut short shows less than there was. Where the whole ones leave most of the window dark, either set
     may tell more.
@@ -93,6 +61,7 @@ def heaps(recording: Recording, pid: int, start_s: float, end_s: float) -> Itera
     if 2 <= len(inside[~inside["reason"].isin(_LAST_REASONS)]) < len(takes):
         yield from _heap(recording, _takes(whole, start_s, end_s), pid)
     yield from _heap(recording, _takes(takes, start_s, end_s), pid)
+    yield from _of_graphs(recording, takes, start_s, end_s)
 
 
 def _since_training_began(takes: pd.DataFrame, end_s: float) -> pd.DataFrame:
@@ -128,6 +97,31 @@ def _heap(recording: Recording, takes: pd.DataFrame, pid: int) -> Iterator[Heap]
         truncated=bool(truncated.any()),
         roots=tuple(p for p in places if p.parent is None),
         places=tuple(places),
+    )
+
+
+def _of_graphs(recording: Recording, takes: pd.DataFrame, start_s: float, end_s: float) -> Iterator[Heap]:
+    """The same of those that read the whole graph."""
+    if not len(takes):
+        return
+    pid = int(takes["pid"].iloc[0])
+    takes = _takes(takes[takes["take"].isin(takes_with_graph(recording, pid))], start_s, end_s)
+    numbers = [int(n) for n in takes["take"]]
+    if len(numbers) < 2:
+        return
+    places = graph_places(recording, pid, numbers)
+    time_s = takes["time_s"].to_numpy(dtype=np.float64)
+    yield Heap(
+        pid=pid,
+        time_s=time_s,
+        rss_bytes=takes["rss_bytes"].to_numpy(dtype=np.float64, na_value=np.nan),
+        free_bytes=_free_bytes(recording.tables["sentinels"], pid, time_s),
+        step=takes["step"].to_numpy(dtype=np.float64, na_value=np.nan),
+        takes=tuple(numbers),
+        truncated=False,
+        roots=tuple(p for p in places if p.parent is None),
+        places=tuple(places),
+        is_exact=True,
     )
 
 

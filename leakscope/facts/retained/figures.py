@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from ..code.adding import Line, Source, adding_lines
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
-from ..heap.paths import GRAPH_TYPE, Accumulation, Heap, Place, heaviest_leaf, keeps_growing
+from ..heap.paths import GRAPH_TYPE, Accumulation, Heap, heaviest_leaf, keeps_growing
+from ..heap.place import Place
 from ..series.arithmetic import level_at
 from ..tables import int_of
 from ..where.holders import holder_name, holder_of, named_in

@@ -11,7 +11,8 @@ import numpy as np
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from ..heap.handles import handles
-from ..heap.paths import GRAPH_TYPE, Accumulation, Heap, Place, accumulations, user_place
+from ..heap.paths import GRAPH_TYPE, Accumulation, Heap, accumulations, user_place
+from ..heap.place import Place
 
 # What is held keeps its freed neighbours from being used again: seven times its own size was measured (gradients of
 # 64 KiB kept between activations of 256 KiB). Below this share of the growth it is not what pins so much.
@@ -66,6 +67,35 @@ def look_at(inventory: Heap, process: ProcessGrowth, growth: TreeGrowth, min_sha
     free = min(max(freed, 0.0), gained)
     threshold = max(float(min_bytes), min_share * (gained - free), _MIN_PINNING_SHARE * gained)
     return Look(inventory, list(accumulations(inventory.roots, threshold)), gained, gained - free)
+
+
+def with_missed(look: Look, exact: Look) -> Look:
+    """With the holders that only the exact graph shows, as far as growth is left for them.
+
+    Told from those that are known by variable and owner: the same list has other ways in two kinds of snapshot.
+    """
+    known = {_name_of(holder) for holder in look.holders}
+    left = look.in_use_bytes - look.explained_bytes
+    found = []
+    for holder in sorted(exact.holders, key=lambda h: -h.growth_bytes):
+        grown = holder.growth_bytes * look.seconds / max(exact.seconds, 1e-9)
+        if _name_of(holder) not in known and not _lies_in(holder, look.holders) and grown <= left:
+            found.append(replace(holder, growth_bytes=grown))
+            left -= grown
+    return replace(look, holders=[*look.holders, *found])
+
+
+def _name_of(holder: Accumulation) -> tuple[Any, Any]:
+    assert holder.place is not None
+    named = user_place(holder.place)
+    return named.row["variable"], named.row["owner"]
+
+
+def _lies_in(holder: Accumulation, others: Sequence[Accumulation]) -> bool:
+    """Whether one of them holds it, or it holds one of them."""
+    own = holder.place.path if holder.place is not None else ""
+    paths = [other.place.path for other in others if other.place is not None]
+    return any(own.startswith(path) or path.startswith(own) for path in paths)
 
 
 def holders_of(look: Look, package: str | None = None, *, max_count: int = 6) -> list[Accumulation]:

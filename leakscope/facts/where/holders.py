@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..code.adding import Holder, Line, Source, adding_lines, find_calls_given
-from ..heap.paths import OUTSIDE, Place, user_place
+from ..heap.paths import user_place
+from ..heap.place import OUTSIDE, Place
 from .libraries import filled_by, made_at
 from .manager_proxies import named_by_proxy
 

@@ -14,7 +14,8 @@ import numpy as np
 
 from ..code.adding import Holder, Line, adding_lines
 from ..code.index import Source
-from ..heap.paths import NAMING_EDGES, Place
+from ..heap.paths import NAMING_EDGES
+from ..heap.place import Place
 from .holders import holder_name, holder_of
 
 if TYPE_CHECKING:

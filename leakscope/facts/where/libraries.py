@@ -8,7 +8,8 @@ from ...agent import libraries
 from ..code.adding import CREATES, Line, find_calls, find_calls_given, find_method_calls
 from ..code.index import Source, tail
 from ..code.starts import calls
-from ..heap.paths import Place, multiplies
+from ..heap.paths import multiplies
+from ..heap.place import Place
 from ..tables import text_of
 
 # By the attribute that is one; torch's hooks are also in the user's own modules and tensors.

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ..code.adding import Holder, Line, Source, adding_lines
 from ..code.index import Index, Scope, index_of, last_name, pairs
 from ..code.points_to import THING, Term, Things
-from ..heap.paths import Place
+from ..heap.place import Place
 
 _SERVER = ("multiprocessing.managers", "id_to_obj")
 _MAKES_MANAGER = ("Manager", "SyncManager")

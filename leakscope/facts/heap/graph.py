@@ -1,0 +1,259 @@
+"""The exact graph of the heap as places: each object that matters is one place, followed by its number.
+
+A place hangs below the object without which it could be freed (its dominator), and has the name of the reference by
+which it is held. What an object dominates beside those that matter themselves is one place for each type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .place import OUTSIDE, Floats, Place
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ...storage import Recording
+
+_GROUPS = 6  # the first numbers: roots, and no objects
+_LEFT_OUT = ("recorder", "unreached")  # what is ours, and garbage: other diagnoses tell of it
+_LEAST_CHILDREN = 8
+_CONTAINERS = ("dict", "list", "set", "tuple", "frozenset", "collections.deque", "collections.OrderedDict")
+
+
+@dataclass(eq=False)
+class _Node:
+    """One object over all snapshots; ``row`` is its newest description."""
+
+    number: int
+    row: dict[str, Any]
+    retained: Floats
+    children: Floats
+    own: Floats
+    by_type: dict[str, tuple[Floats, Floats]] = field(default_factory=dict)  # counts, bytes
+
+
+def graph_places(recording: Recording, pid: int, takes: Sequence[int]) -> list[Place]:
+    """The places of a process in those of its snapshots that have a graph; none where there are no two."""
+    rows = recording.tables["heap_nodes"]
+    rows = rows[rows["pid"] == pid]
+    rows = rows[rows["take"].isin(takes)]
+    position = {take: i for i, take in enumerate(takes)}
+    nodes = _nodes(rows, position)
+    children = recording.tables["heap_children"]
+    children = children[(children["pid"] == pid) & children["take"].isin(takes)]
+    for row in children.to_dict("records"):
+        node = nodes.get(int(row["node"]))
+        if node is not None and isinstance(row["type_name"], str):
+            zeros = np.zeros(len(takes)), np.zeros(len(takes))
+            counts, bytes = node.by_type.setdefault(row["type_name"], zeros)
+            counts[position[int(row["take"])]] = row["object_count"]
+            bytes[position[int(row["take"])]] = row["retained_bytes"]
+    user_files = frozenset(recording.tables["sources"]["file"].dropna())
+    user_modules = dict(zip(recording.tables["sources"]["module"], recording.tables["sources"]["file"]))
+    return list(_places(nodes, user_files, user_modules, len(takes)))
+
+
+def takes_with_graph(recording: Recording, pid: int) -> list[int]:
+    """Numbers of the snapshots of a process that have one, and weighed tensors if the last did."""
+    rows = recording.tables["heap_graphs"]
+    rows = rows[(rows["pid"] == pid) & rows["take"].notna()].sort_values("take")
+    weighed = rows["weighs_tensors"].fillna(False).astype(bool)
+    return [int(take) for take in rows["take"][weighed == weighed.iloc[-1]]] if len(rows) else []
+
+
+def _nodes(rows: pd.DataFrame, position: Mapping[int, int]) -> dict[int, _Node]:
+    nodes: dict[int, _Node] = {}
+    for row in rows.to_dict("records"):
+        number, at = int(row["node"]), position[int(row["take"])]
+        node = nodes.get(number)
+        if node is None:
+            node = nodes[number] = _Node(number, {}, *np.zeros((3, len(position))))
+        if not node.row or row["is_named"] or not node.row["is_named"]:
+            node.row = {str(column): value for column, value in row.items()}
+        node.retained[at] = row["retained_bytes"]
+        node.children[at] = row["child_count"]
+        node.own[at] = row["shallow_bytes"]
+    return nodes
+
+
+def _places(
+    nodes: Mapping[int, _Node], user_files: frozenset[Any], user_modules: Mapping[Any, Any], count: int
+) -> Iterator[Place]:
+    names = _Names(nodes, user_files, user_modules)
+    places: dict[int, Place] = {}
+    taken: set[str] = set()
+    for node in nodes.values():
+        if node.number < _GROUPS or node.row["root_kind"] in _LEFT_OUT:
+            continue
+        row = names.row(node)
+        path = row["path"]
+        while path in taken:  # two objects by one name, one after the other
+            path += "'"
+        taken.add(path)
+        places[node.number] = Place(
+            path, row["type_name"], row | {"path": path}, node.retained, np.zeros(count), np.zeros(count),
+            (node.retained > 0).astype(np.float64), node.children, has_length=bool(row["length"]),
+        )  # fmt: skip
+    for number, place in places.items():
+        above = places.get(_number(nodes[number].row["dominator_node"]))
+        if above is not None:
+            place.parent = above
+            above.children.append(place)
+            place.row["parent_path"] = above.path
+    for number, place in list(places.items()):
+        yield place
+        yield from _others(place, nodes[number], list(place.children), count)
+
+
+def _others(place: Place, node: _Node, known: Sequence[Place], count: int) -> Iterator[Place]:
+    """What it dominates beside the places below it."""
+    for type_name, (counts, bytes) in node.by_type.items():
+        alike = [child for child in known if child.type_name == type_name]
+        counts = counts - sum((child.count for child in alike), np.zeros(count))
+        bytes = bytes - sum((child.deep_bytes for child in alike), np.zeros(count))
+        if counts.max() < _LEAST_CHILDREN:
+            continue
+        row = dict(
+            place.row, path=f"{place.path}[*]", parent_path=place.path, edge_kind="item", type_name=type_name,
+            variable=None, owner=None, member_type=None, length=None,
+        )  # fmt: skip
+        members = Place(
+            row["path"], type_name, row, np.maximum(bytes, 0.0), np.zeros(count), np.zeros(count),
+            np.maximum(counts, 0.0), np.zeros(count), parent=place,
+        )  # fmt: skip
+        place.row["member_type"] = place.row["member_type"] or type_name
+        place.children.append(members)
+        yield members
+
+
+class _Names:
+    """What a person calls each node, out of the references that lead to it."""
+
+    def __init__(self, nodes: Mapping[int, _Node], user_files: frozenset[Any], user_modules: Mapping[Any, Any]) -> None:
+        self._nodes = nodes
+        self._user_files = user_files
+        self._user_modules = user_modules
+        self._paths: dict[int, str] = {}
+
+    def row(self, node: _Node) -> dict[str, Any]:
+        """As a row of the table ``holders``."""
+        edge, variable, owner, module, file, line = self._edge(node)
+        type_name = node.row["type_name"] if isinstance(node.row["type_name"], str) else "object"
+        is_container = type_name in _CONTAINERS or node.children.max() >= _LEAST_CHILDREN
+        root = node.row["root_kind"]
+        return {
+            "path": self.path(node.number),
+            "parent_path": None,
+            "root_kind": {"thread": "frame", "outside": OUTSIDE}.get(root, root),
+            "edge_kind": edge,
+            "variable": variable,
+            "owner": owner,
+            "owner_module": module,
+            "owner_file": file,
+            "owner_line": line,
+            "is_user": file in self._user_files,
+            "type_name": type_name,
+            "member_type": None,
+            "length": 1.0 if is_container else None,
+            "length_limit": None,
+            "opaque": False,
+            "chained": False,
+        }
+
+    def path(self, number: int) -> str:
+        """``services.CACHE.entries``, ``main() history``: from a module or a frame down to the object."""
+        known = self._paths.get(number)
+        if known is not None:
+            return known
+        self._paths[number] = "…"  # should they lead round in a circle
+        node = self._nodes.get(number)
+        self._paths[number] = "" if node is None or number < _GROUPS else self._path(node)
+        return self._paths[number]
+
+    def _path(self, node: _Node) -> str:
+        above = self.path(_number(node.row["path_node"]))
+        name = node.row["edge_name"] if isinstance(node.row["edge_name"], str) else None
+        kind = node.row["edge_kind"]
+        before = self._above(node)
+        if before is None:  # a root
+            if isinstance(node.row["owner"], str):
+                return f"{node.row['owner']}()"
+            return "" if node.row["root_kind"] == "module" else _short(node)
+        if kind == "namespace":
+            return above
+        if self._is_modules(before) and name is not None:
+            return self._module_name(name)
+        if kind == "local":
+            return f"{above} {name}"
+        if kind == "attribute" or (kind == "key" and before.row["edge_kind"] == "namespace" and name is not None):
+            return f"{above}.{name}"
+        if kind == "key":
+            return f"{above}['{name}']" if name is not None else f"{above}[*]"
+        if kind == "index":
+            return f"{above}[{name}]"
+        return f"{above}[*]" if kind in ("member",) else f"{above}.<{_short(node)}>"
+
+    def _edge(self, node: _Node) -> tuple[str, str | None, str | None, str | None, str | None, int | None]:
+        """(edge_kind, variable, owner, owner_module, owner_file, owner_line) of the reference that holds it."""
+        name = node.row["edge_name"] if isinstance(node.row["edge_name"], str) else None
+        kind = node.row["edge_kind"]
+        before = self._above(node)
+        if before is None or name is None or self._is_modules(before):
+            return "reference" if kind not in ("key", "index", "member") else "item", None, None, None, None, None
+        if kind == "local":
+            file = before.row["owner_file"]
+            return "local", name, before.row["owner"], self._module_of(file), file, _line(before)
+        holder = before
+        if before.row["edge_kind"] == "namespace" and kind == "key":
+            above = self._above(before)
+            holder = before if above is None else above
+        elif kind != "attribute":
+            return "item", None, None, None, None, None
+        type_name = holder.row["type_name"] or ""
+        if type_name == "module":
+            module = str(holder.row["edge_name"])
+            return "global", name, module, module, self._user_modules.get(module), None
+        if isinstance(holder.row["owner"], str) and not isinstance(holder.row["owner_file"], str):  # a class
+            module, _, owner = holder.row["owner"].rpartition(".")
+            return "class-attribute", name, owner, module, self._user_modules.get(module), None
+        module, _, owner = type_name.rpartition(".")
+        return "attribute", name, owner, module, self._user_modules.get(module), None
+
+    def _module_of(self, file: Any) -> str | None:
+        return next((module for module, known in self._user_modules.items() if known == file), None)
+
+    def _module_name(self, name: str) -> str:
+        """That of its file, for the program's own."""
+        file = self._user_modules.get(name) if name == "__main__" else None
+        return PurePath(file).stem if isinstance(file, str) else name
+
+    def _above(self, node: _Node) -> _Node | None:
+        number = _number(node.row["path_node"])
+        return None if number < _GROUPS else self._nodes.get(number)
+
+    def _is_modules(self, node: _Node) -> bool:
+        return _number(node.row["path_node"]) == 1
+
+
+def _short(node: _Node) -> str:
+    type_name = node.row["type_name"]
+    return type_name.rpartition(".")[2] if isinstance(type_name, str) else "object"
+
+
+def _line(node: _Node) -> int | None:
+    line = node.row["owner_line"]
+    return int(line) if line == line and line is not None else None
+
+
+def _number(value: Any) -> int:
+    """0 where there is none."""
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        return 0

@@ -1,0 +1,45 @@
+"""A place in the heap: what was found at one path, or one object, over the snapshots of a process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+OUTSIDE = "outside"  # a root kind: objects that only C code holds
+
+
+@dataclass(eq=False)
+class Place:
+    """One path and what was found there. **Shape** every array has one value a take, 0 where the path was absent."""
+
+    path: str
+    type_name: str
+    row: dict[str, Any]
+    deep_bytes: Floats
+    array_bytes: Floats
+    tensor_bytes: Floats
+    count: Floats
+    length: Floats
+    has_length: bool = False
+    first_seen: int = 0  # where earlier snapshots did not look (a library): what is before is an estimate
+    most_nodes: float = 0.0  # of an autograd graph, in any take of the run: later ones follow less of it
+    parent: Place | None = None
+    children: list[Place] = field(default_factory=list)
+
+    @property
+    def growth_bytes(self) -> float:
+        return float(self.deep_bytes[-1] - self.deep_bytes[0])
+
+    @property
+    def is_user(self) -> bool:
+        return bool(self.row["is_user"])
+
+    @property
+    def root_kind(self) -> str:
+        kind = self.row["root_kind"]
+        return kind if isinstance(kind, str) else ""
