@@ -301,6 +301,7 @@ TABLES: dict[str, Table] = {
             _c("weighs_tensors", "bool", "", "storages of tensors are in it; False: none were known yet"),
             _TAKE_CPU_S,
             _c("analysis_cpu_s", "float", "s", "CPU time afterwards, on the agent's thread"),
+            _c("held_s", "float", "s", "how long the graph was in the process's memory, which is larger by as much"),
         )),
         Table("heap_nodes", "agent", "An object that retains much, and those on the way to it, in one snapshot", (
             *_PROCESS, *_TAKE,

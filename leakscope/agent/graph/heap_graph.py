@@ -31,7 +31,7 @@ LEAST_CHILDREN = 8  # to be told by type
 OBJECT_S = 150e-9
 SAFETY = 1.25
 MEANINGFUL = 50000  # objects
-MEMORY_SHARE = 16  # one part in so many of the memory that is free
+MEMORY_SHARE = 16  # one part in so many of the memory that is left
 BYTES_AN_OBJECT = 160  # while it is read and worked out, at most
 _ROOT, _GROUPS = 0, ("", "module", "thread", "recorder", "outside", "unreached")
 _EDGES = (None, "attribute", "key", "index", "local", "namespace", "contents", "member", "item")
@@ -132,16 +132,23 @@ class HeapGraph:
         return tracked * self._object_s
 
     def read(
-        self, number: int, tracked: int, wanted: Iterable[int] = (), least_length: int | None = None
+        self,
+        number: int,
+        tracked: int,
+        left_bytes: int,
+        wanted: Iterable[int] = (),
+        least_length: int | None = None,
     ) -> Swept | None:
         """For snapshot ``number``; nothing while the one before is still being worked out.
+
+        ``tracked``: objects that the collector tracks, at most. ``left_bytes``: memory the process may still have.
 
         Returns what else is wanted of all objects that the collector tracks: ([(class, count), ...], those of the types
         at the addresses ``wanted``, the containers of ``least_length`` or more members); None: nothing was read.
         """
         if self.is_busy:
             return None
-        most_bytes = _free_bytes() // MEMORY_SHARE
+        most_bytes = left_bytes // MEMORY_SHARE
         if tracked * BYTES_AN_OBJECT > most_bytes:
             return None
         addresses = sorted(wanted)
@@ -312,15 +319,3 @@ def _text(graph: Any, at: int) -> str:
 def _type_name(graph: Any, number: int) -> str:
     name = _text(graph, graph.kinds[number].text)
     return name[9:] if name.startswith("builtins.") else name
-
-
-def _free_bytes() -> int:
-    """Memory of the machine that is free or can be had; 0 where nobody says. **Cost** 30 us."""
-    try:
-        with open("/proc/meminfo", "rb") as stream:
-            for line in stream:
-                if line.startswith(b"MemAvailable:"):
-                    return int(line.split()[1]) << 10
-    except OSError:
-        pass
-    return 0

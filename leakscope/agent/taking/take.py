@@ -12,6 +12,7 @@ from time import perf_counter, thread_time
 
 from .. import probes
 from ..interpreter import collector, doors, names
+from ..native import room
 from ..native.memory import rss_bytes
 from ..probes import weights as weight_rows
 from ..torch import autograd, frameworks, gradients, loaders, tensor_openers, tensors
@@ -184,7 +185,9 @@ class Take:
             return None
         if self.memory.tensor_layout is not None and not graph.weighs_tensors:
             graph.weigh_tensors(*self.memory.tensor_layout)
-        return graph.read(self.number, tracked, heap.chosen_by(is_wanted, wanted), further.least_length)
+        return graph.read(
+            self.number, tracked, room.left_bytes(), heap.chosen_by(is_wanted, wanted), further.least_length
+        )
 
     def _factors(self) -> dict[tuple[str, str], float]:
         """What the census said of places whose objects others hold too, for an inventory that is made without one."""

@@ -11,7 +11,7 @@ import _signal
 import os
 import sys
 from _thread import get_ident
-from time import sleep, thread_time
+from time import CLOCK_MONOTONIC, clock_gettime_ns, sleep, thread_time
 
 from ..graph.heap_graph import HeapGraph
 from ..interpreter import collector, doors, names, pending, quiet
@@ -165,9 +165,13 @@ class Taker:
         """What the last take read of the heap as a whole."""
         if self._graph is None or not self._graph.is_busy:
             return
-        began_s = thread_time()
-        for table, row in self._graph.rows():
-            row.update(self._graph_moment)
+        began_s, moment = thread_time(), self._graph_moment
+        rows = self._graph.rows()
+        held_s = (clock_gettime_ns(CLOCK_MONOTONIC) - (moment["time_mono_ns"] or 0)) / 1e9
+        for table, row in rows:
+            row.update(moment)
+            if table == "heap_graphs":
+                row["held_s"] = held_s
             self._outbox.add_stamped(table, row)
         self._schedule.budget.charge(thread_time() - began_s)
 

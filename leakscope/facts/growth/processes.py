@@ -122,7 +122,8 @@ def _process(
     known = recording.tables["processes"]
     known = known[(known["pid"] == key[0]) & (known["start_ticks"] == key[1])]
     row = known.iloc[-1] if len(known) else None
-    time_s, private, shared, file = shares(rows, of_command.get(text_of(row, "cmdline") or "", Family()), copied)
+    family = of_command.get(text_of(row, "cmdline") or "", Family())
+    time_s, private, shared, file = shares(rows, family, copied, _graphs_s(recording.tables["heap_graphs"], key))
     exit_s = _exit_s(recording.tables["agent_notes"], key)
     at_work = time_s <= exit_s
     if at_work.sum() >= 2:  # what a program gives back while it shuts down says nothing about its life
@@ -140,6 +141,12 @@ def _process(
         first_step_s=first_step_s,
         tables=recording.tables,
     )
+
+
+def _graphs_s(graphs: pd.DataFrame, key: _Key) -> list[tuple[float, float]]:
+    """From when until when the agent had a graph of the heap in the process's memory."""
+    own = graphs[(graphs["pid"] == key[0]) & (graphs["start_ticks"] == key[1]) & graphs["held_s"].notna()]
+    return [(float(begin), float(begin + held)) for begin, held in zip(own["time_s"], own["held_s"])]
 
 
 def _exit_s(notes: pd.DataFrame, key: _Key) -> float:

@@ -68,11 +68,16 @@ def copied_by_takes(takes: pd.DataFrame, processes: pd.DataFrame) -> dict[int, l
     return copied
 
 
-def shares(rows: pd.DataFrame, family: Family, copied: Sequence[Copied] = ()) -> tuple[Floats, Floats, Floats, Floats]:
+def shares(
+    rows: pd.DataFrame, family: Family, copied: Sequence[Copied] = (), ours_s: Sequence[tuple[float, float]] = ()
+) -> tuple[Floats, Floats, Floats, Floats]:
     """Times and private (with swap), shared and file bytes of one process, shared pages divided among their users.
 
     ``copied`` is left out, as the job would not hold it without us; it is whole in the parent here, though a part of it
     is each child's, who shares the page with one less.
+
+    ``ours_s``: from when until when memory of ours was among it, some share of its own: what was sampled then is left
+    out, where anything else was.
     """
 
     def values(name: str) -> Floats:
@@ -92,6 +97,8 @@ def shares(rows: pd.DataFrame, family: Family, copied: Sequence[Copied] = ()) ->
     private_share = _share(time_s, pss_anon - ours, anon, family)
     other_share = _share(time_s, pss - pss_anon, shmem + file, family)
     use = np.isfinite(anon) & (anon + shmem + file > 0)  # a process that is exiting shows as empty
+    clean = use & ~np.any([(begin <= time_s) & (time_s <= end) for begin, end in ours_s], axis=0) if ours_s else use
+    use = clean if clean.sum() >= 2 else use
     return (
         time_s[use],
         (anon * private_share + swap)[use],
