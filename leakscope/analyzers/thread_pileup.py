@@ -23,9 +23,8 @@ from ..facts.code.index import tail
 from ..facts.code.starts import calls
 from ..facts.growth.counts import up_to_the_end
 from ..facts.growth.processes import ProcessGrowth
-from ..facts.processes.table import series
 from ..facts.subject import definition_of
-from ..facts.tables import int_of, text_of
+from ..facts.tables import int_of, series, text_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH, PILE
 from ..units import KiB, format_bytes

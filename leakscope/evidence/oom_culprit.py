@@ -12,7 +12,7 @@ import numpy as np
 
 from ..facts.code.adding import adding_lines
 from ..facts.endings.members import Member
-from ..facts.heap.paths import Accumulation, Place, accumulations, heaps, user_place
+from ..facts.heap.paths import NAMING_EDGES, Accumulation, Place, accumulations, heaps, user_place
 from ..facts.subject import definition_of, subject_of
 from ..facts.tables import text_of
 from ..facts.where.holders import holder_name, holder_of
@@ -23,7 +23,6 @@ from ..units import MiB, format_bytes, format_duration
 if TYPE_CHECKING:
     from ..facts.case import Case
 
-_NAMING_EDGES = frozenset(("local", "global", "attribute", "class-attribute", "cell", "default", "cache"))
 _LEAST_SHARE = 0.1  # of what the process held: less did not kill it
 _LEAST_BYTES = 1 * MiB
 _MOST_OF_IT = 0.5
@@ -107,7 +106,7 @@ def _held_most(case: Case, hog: Member, held: int) -> Culprit | None:
     last = takes.sort_values("take").iloc[-1]
     rows = case.rows("holders")
     rows = rows[(rows["pid"] == hog.pid) & (rows["take"] == last["take"])]
-    rows = rows[rows["is_user"].fillna(False).astype(bool) & rows["edge_kind"].isin(_NAMING_EDGES)]
+    rows = rows[rows["is_user"].fillna(False).astype(bool) & rows["edge_kind"].isin(NAMING_EDGES)]
     rows = rows[rows["deep_bytes"].fillna(0) >= _MOST_OF_IT * held]
     if not len(rows):
         return None

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import TreeGrowth, severity_of
 from ..facts.processes.forked_copies import Copies
-from ..facts.processes.table import DATALOADER_WORKER, series
+from ..facts.processes.table import DATALOADER_WORKER
 from ..facts.processes.teams import Team
 from ..facts.series.arithmetic import level_at
+from ..facts.tables import series
 from ..findings import Evidence, Finding, Series, Subject
 from ..units import MiB, format_bytes
 from .suspects import Suspect

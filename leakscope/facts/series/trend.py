@@ -26,6 +26,7 @@ from .arithmetic import Floats, bucket_medians, evenly, gained, retained, slope_
 from .teeth import Teeth, cut_at_last_trough
 
 GROWING, FLAT, CANNOT_TELL = "growing", "flat", "cannot-tell"
+LEAST_STEPS = 20  # of training: fewer are too coarse a clock
 DRIFT_BYTES = 5 * MiB  # of a clean process in a run, as far as was seen: of several it adds up
 _BUCKETS = 24  # enough to see thirds, gaps and steps; few enough that neighbours are nearly independent
 _STEEPER = 2.0  # than the whole rise: seven samples with one step among them give 2.3
@@ -57,7 +58,6 @@ class Trend:
     slope_per_s: float = 0.0
     slope_low: float = 0.0
     slope_high: float = 0.0
-    noise_bytes: int = 0
 
 
 def judge(
@@ -132,7 +132,7 @@ def _judge_window(t: Floats, y: Floats, least: float, noise_factor: float, walk_
     to_end = max(growth, float(retained(y)[-1] - retained(y)[0]))
 
     def verdict(word: str, reason: str) -> Trend:
-        return Trend(word, reason, float(t[0]), float(t[-1]), int(to_end), slope, low, high, int(noise))
+        return Trend(word, reason, float(t[0]), float(t[-1]), int(to_end), slope, low, high)
 
     if growth < least:
         return verdict(FLAT, teeth.text() or f"varies around {format_bytes(float(np.median(y)))}")
