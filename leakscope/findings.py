@@ -293,7 +293,7 @@ class Report:
 
 def is_our_crash(finding: Finding) -> bool:
     """Whether leakscope itself may be what made the job fail."""
-    return finding.kind == "crash" and finding.subject.module == AGENT
+    return finding.subject.module == AGENT
 
 
 def in_order(findings: Sequence[Finding]) -> list[Finding]:

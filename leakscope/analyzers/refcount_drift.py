@@ -26,7 +26,7 @@ from ..facts.series.arithmetic import Floats, bucket_medians, slope_interval
 from ..facts.series.trend import CANNOT_TELL, FLAT, GROWING, LEAST_STEPS, judge
 from ..facts.tables import int_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
-from ..kinds import DANGER, GROWTH
+from ..kinds import CRASH, DANGER, GROWTH
 from ..units import format_count, format_duration
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def findings(
         return
     left = growth.growth_bytes - sum(f.bytes for f in so_far if not f.wasted)
     if left > (1 - min_explained_share) * growth.growth_bytes:
-        held = any(f.kind == "retained-objects" and f.subject.pid == process.pid for f in so_far)
+        held = any(f.tells(GROWTH) and f.subject.path and f.subject.pid == process.pid for f in so_far)
         yield from leaked(case, process, left, _KIND, has_holder=held, min_own_share=min_own_share)
 
 
@@ -168,7 +168,7 @@ def _with_slopes(one: _Count, use: NDArray[np.bool_], step: Floats, aborted: boo
 def _with_crash(one: _Count, so_far: Sequence[Finding]) -> _Count:
     for finding in so_far:
         subject = finding.subject
-        if (finding.kind, subject.pid, subject.type) == ("crash", one.process.pid, _NONE_RAN_OUT):
+        if finding.tells(CRASH) and (subject.pid, subject.type) == (one.process.pid, _NONE_RAN_OUT):
             return replace(one, aborted=True, crash=finding)
     return one
 
