@@ -159,7 +159,7 @@ def _is_own(row: pd.Series[Any]) -> bool:
 
 
 def _unreached(types: pd.DataFrame) -> float:
-    """By how many the objects grew that exist but that no way from a root leads to, first against last take."""
+    """By how many the objects grew that exist but that no way from a root leads to, first against last snapshot."""
     if not len(types):
         return 0.0
     alone = (types["object_count"] - types["reached_count"].fillna(0)).astype(float)
@@ -192,7 +192,7 @@ def _came_to(takes: pd.DataFrame, window_s: float) -> int | None:
 
 
 def _tensors_of_nobody(case: Case, process: ProcessGrowth) -> int:
-    """What the host's tensors gained that exist, but that no way leads to, last take against first.
+    """What the host's tensors gained that exist, but that no way leads to, last snapshot against first.
 
     Less all that ways lead to gained: some of it may be among these.
     """

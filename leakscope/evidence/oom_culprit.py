@@ -81,10 +81,10 @@ def _name(holder: str) -> str:
 def _grew_most(case: Case, hog: Member, held: int) -> Culprit | None:
     """What was filling up when it was killed, where the run was too short to call that a leak."""
     best: tuple[float, Accumulation] | None = None
-    for inventory in heaps(case.recording, hog.pid, hog.born_s, hog.died_s):
-        for grown in accumulations(inventory.roots, max(_LEAST_SHARE * held, _LEAST_BYTES)):
+    for heap in heaps(case.recording, hog.pid, hog.born_s, hog.died_s):
+        for grown in accumulations(heap.roots, max(_LEAST_SHARE * held, _LEAST_BYTES)):
             if grown.place is not None and (best is None or grown.growth_bytes > best[1].growth_bytes):
-                best = float(inventory.time_s[-1] - inventory.time_s[0]), grown
+                best = float(heap.time_s[-1] - heap.time_s[0]), grown
     if best is None or best[1].place is None:
         return None
     seconds, place = best[0], best[1].place

@@ -56,8 +56,8 @@ def _all(case: Case, min_share: float, min_bytes: int, min_process_share: float)
     found: list[Finding] | None = None
     for process in case.carriers(min_bytes=min_bytes, min_share=min_process_share):
         looks = [
-            look_at(inventory, process, growth, min_share, min_bytes)
-            for inventory in heaps(case.recording, process.pid, growth.start_s, growth.end_s)
+            look_at(heap, process, growth, min_share, min_bytes)
+            for heap in heaps(case.recording, process.pid, growth.start_s, growth.end_s)
         ]
         if looks:
             look = max(looks, key=lambda look: look.explained_share)  # the first of equals

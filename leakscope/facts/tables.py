@@ -50,7 +50,7 @@ def series(rows: pd.DataFrame, column: str) -> tuple[Floats, Floats]:
 
 
 def without_last(rows: pd.DataFrame, takes: pd.DataFrame) -> pd.DataFrame:
-    """Rows of takes that saw the program at work: at its end the locals of main() are gone, which is no decline."""
+    """Rows of snapshots that saw the program at work: at its end the locals of main() are gone, which is no decline."""
     at_end = takes.loc[takes["reason"].isin(["exit", "exception"]), "take"]
     return rows[~rows["take"].isin(at_end)]
 

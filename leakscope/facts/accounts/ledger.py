@@ -88,7 +88,7 @@ def _levels(time_s: Floats, value_bytes: Floats, window: tuple[float, float]) ->
 def _inside(
     process: ProcessGrowth, window: tuple[float, float], private: tuple[float, float]
 ) -> dict[str, tuple[float, float]]:
-    """Accounts only the process itself can tell: start and end of each; empty without its sentinels and takes."""
+    """Accounts only the process itself can tell: start and end of each; empty without its sentinels and snapshots."""
     sentinels = _before_letting_go(process.rows("sentinels"), window)
     in_use = _at_ends(sentinels, "malloc_in_use_bytes", window)
     free = _at_ends(sentinels, "malloc_free_bytes", window)
@@ -151,7 +151,7 @@ def _before_letting_go(sentinels: pd.DataFrame, window: tuple[float, float]) -> 
 
 
 def _within(estimates: dict[str, tuple[float, float]], private: tuple[float, float]) -> dict[str, tuple[float, float]]:
-    """Estimates cut down to the memory there was: a take at the peak of a saw-tooth says too much for its foot."""
+    """Estimates cut down to the memory there was: a snapshot at the peak of a saw-tooth says too much for its foot."""
     sums = [sum(level[i] for level in estimates.values()) for i in (0, 1)]
     start, end = (min(1.0, there / said) if said > 0 else 1.0 for said, there in zip(sums, private))
     return {account: (level[0] * start, level[1] * end) for account, level in estimates.items()}
@@ -173,7 +173,7 @@ def _between(rows: pd.DataFrame, column: str, window: tuple[float, float]) -> tu
 
 
 def _estimates(takes: pd.DataFrame, window: tuple[float, float], gained: float) -> dict[str, tuple[float, float]]:
-    """What the takes say, carried on in a straight line to the ends of the window, but never beyond what was gained."""
+    """What snapshots say, carried on in a straight line to the ends of the window, never beyond what was gained."""
     measured: dict[str, tuple[float, float]] = {}
     carried: dict[str, tuple[float, float]] = {}
     for account, column in TAKE_COLUMNS.items():

@@ -1,4 +1,4 @@
-"""The snapshots of one process laid over each other: for each path from a root, its figures at every take.
+"""The snapshots of one process laid over each other: for each path from a root, its figures at every snapshot.
 
 A *growing* path is one whose bytes kept rising; the holder of a leak is the last path on the way down that is itself
 stable while its contents multiply (the accumulation point): ``trainer.history``, not its ten thousand members.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-# At the end of a run the locals of main() are gone: what such a take shows is no decline.
+# At the end of a run the locals of main() are gone: what such a snapshot shows is no decline.
 _LAST_REASONS = ("exit", "exception")
 OUTSIDE = "outside"  # a root kind: objects that only C code holds
 _LOOKED_FOR_LATER = ("library", OUTSIDE)
@@ -32,7 +32,7 @@ GRAPH_TYPE = "torch autograd graph"  # as agent/torch/autograd.py names it
 
 @dataclass(eq=False)
 class Place:
-    """One path and what was found there. **Shape** every array has one value a take, 0 where the path was absent."""
+    """One path and what was found there. **Shape** arrays have one value a snapshot, 0 where the path was absent."""
 
     path: str
     type_name: str
@@ -64,7 +64,7 @@ class Place:
 
 @dataclass(frozen=True, eq=False)
 class Heap:
-    """The snapshots of one process. ``time_s``, ``rss_bytes``, ``free_bytes``, ``step``: one value a take.
+    """The snapshots of one process. ``time_s``, ``rss_bytes``, ``free_bytes``, ``step``: one value a snapshot.
 
     ``free_bytes`` is what malloc keeps free; zeros where nobody read it.
     """
@@ -102,7 +102,7 @@ def _since_training_began(takes: pd.DataFrame, end_s: float) -> pd.DataFrame:
     return trained if len(regular) >= 2 else takes
 
 
-def heap(recording: Recording, pid: int, start_s: float, end_s: float) -> Heap | None:
+def heap_of(recording: Recording, pid: int, start_s: float, end_s: float) -> Heap | None:
     """The set of snapshots to be believed first; None where no two can be compared."""
     return next(heaps(recording, pid, start_s, end_s), None)
 
@@ -134,7 +134,7 @@ def _heap(recording: Recording, takes: pd.DataFrame, pid: int) -> Iterator[Heap]
 def _takes(takes: pd.DataFrame, start_s: float, end_s: float) -> pd.DataFrame:
     """Those in the window, with one before it as their base where they are few.
 
-    A process that ended by an exception is also judged on the take made then, since its frames still stood.
+    A process that ended by an exception is also judged on the snapshot made then, since its frames still stood.
     """
     takes = takes.sort_values("take")
     regular = takes[~takes["reason"].isin(_LAST_REASONS)]
