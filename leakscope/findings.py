@@ -205,7 +205,7 @@ class HeapTake:
 
 @dataclass(frozen=True)
 class HeapHolder:
-    """What was found at one path, in each of the heap's takes: bytes with all that was first reached through it.
+    """What was found at one path, in each of the heap's snapshots: bytes with all that was first reached through it.
 
     ``parent`` is the index of the nearest path above it that is shown, None at the top.
     """
@@ -293,7 +293,7 @@ class Report:
 
 def is_our_crash(finding: Finding) -> bool:
     """Whether leakscope itself may be what made the job fail."""
-    return finding.kind == "crash" and finding.subject.module == AGENT
+    return finding.subject.module == AGENT
 
 
 def in_order(findings: Sequence[Finding]) -> list[Finding]:

@@ -40,12 +40,15 @@ _HEADING = re.compile(rf"^({'|'.join(_HEADINGS)}):\s+", re.MULTILINE)
 class Kind:
     """``tells``: some of ``MEANINGS``; ``headline``: how it begins where it tells of a leak elsewhere.
 
+    ``rule``: the switch of ``leakscope check`` that allows none, where it has one of its own.
+
     The others are the docstring: its first line, a paragraph for each heading, and as ``remarks`` what stands below.
     """
 
     name: str
     tells: Sequence[str]
     headline: str
+    rule: str
     summary: str
     looks_for: str
     why: str
@@ -55,14 +58,14 @@ class Kind:
     remarks: str
 
 
-def kind_of(name: str, docstring: str | None, tells: Sequence[str], headline: str = "") -> Kind:
+def kind_of(name: str, docstring: str | None, tells: Sequence[str], headline: str = "", rule: str = "") -> Kind:
     """The kind that a diagnosis with this docstring finds; what the docstring lacks is empty."""
     paragraphs = inspect.cleandoc(docstring or "").split("\n\n")
     pieces = _HEADING.split("".join(paragraphs[1:2]))
     said = dict(zip(pieces[1::2], map(_one_line, pieces[2::2])))
     looks_for, why, decides_by, mistaken_when, do = (said.get(heading, "") for heading in _HEADINGS)
     summary, remarks = _one_line(paragraphs[0]), _one_line(" ".join(paragraphs[2:]))
-    return Kind(name, tells, headline, summary, looks_for, why, decides_by, mistaken_when, do, remarks)
+    return Kind(name, tells, headline, rule, summary, looks_for, why, decides_by, mistaken_when, do, remarks)
 
 
 def _one_line(paragraph: str) -> str:

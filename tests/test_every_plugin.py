@@ -15,7 +15,7 @@ import pytest
 from leakscope import analyze, analyzers, schema
 from leakscope.analyzers import in_turn
 from leakscope.checking import check, read_rules
-from leakscope.cli import main
+from leakscope.cli import cli, main
 from leakscope.facts.case import Case
 from leakscope.facts.growth.tree import TreeGrowth
 from leakscope.facts.series.trend import FLAT, GROWING, Trend
@@ -84,6 +84,14 @@ def test_check_knows_them_all(tmp_path):
     outcomes = check(trainer(tmp_path, leak=0).open(), rules).outcomes
     assert {outcome.rule: outcome.outcome for outcome in outcomes}.keys() == {f"no {kind}" for kind in KINDS}
     assert {outcome.outcome for outcome in outcomes} <= {"kept", "cannot-tell"}
+
+
+def test_a_switch_of_its_own_is_an_option_of_check(tmp_path):
+    switches = {kind.rule: name for name, kind in analyzers.kinds().items() if kind.rule}
+    options = {flag.removeprefix("--") for option in cli.commands["check"].params for flag in option.opts}
+    assert {"no-duplicates", "no-oom"} == switches.keys() & options == switches.keys()
+    for switch, kind in switches.items():
+        assert read_rules({switch: True}, tmp_path).no_findings == (kind,)
 
 
 def growth(leaking: bool) -> TreeGrowth:

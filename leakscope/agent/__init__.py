@@ -1,7 +1,7 @@
 """leakscope's part inside the job's Python processes, and the modules it shares with the recorder.
 
 Standard library only, Python 3.8+, staged as a folder of its own for each run and started by ``sitecustomize``. It
-prints nothing, raises nothing, holds no object of the job between takes, and what it could not look at it writes down.
+prints nothing, raises nothing, holds no object of the job between snapshots, and writes down what it could not look at.
 This file imports nothing: the recorder and storage use ``journal`` and ``config`` and must not pay for the rest.
 """
 

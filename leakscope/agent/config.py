@@ -20,7 +20,7 @@ DEFAULTS = {
     "format": 1,
     "sentinel_interval_s": 1.0,  # O(1) readings
     "flush_interval_s": 5.0,  # at most this much is lost when the job is killed
-    "take_fraction": 0.01,  # of elapsed time that takes may cost in the long run
+    "take_fraction": 0.01,  # of elapsed time that snapshots may cost in the long run
     "take_interval_s": 30.0,  # never more often than this once the schedule has stretched
     "take_pause_s": 0.25,  # a walk that would pause the job longer is cut and marked truncated
     "max_pause_s": None,  # what would hold up the job longer is not done; None: by what the job does (pause.py)
@@ -36,7 +36,7 @@ DEFAULTS = {
 }
 
 
-STRESS = "LEAKSCOPE_STRESS"  # in the job's environment: seconds between takes, none of which is too dear (CONTRIBUTING)
+STRESS = "LEAKSCOPE_STRESS"  # in the job's environment: seconds between snapshots, whatever one costs (CONTRIBUTING)
 
 
 def stress_interval_s() -> float | None:

@@ -14,8 +14,8 @@ from .life import experiments, fatal_signals, hooks, last_words, phases, sentine
 from .native import allocators, growth_stacks, memory, native_window, tracked_segments
 from .outbox import WATCHED, Outbox
 from .probes import compile_counters
-from .taking import steps, taker
-from .taking.schedule import Schedule
+from .snapshots import steps, taker
+from .snapshots.schedule import Schedule
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def mark(step: object = None, phase: object = None, label: object = None) -> Non
 
 
 class Agent:
-    """Its thread reads sentinels, decides when takes are due, and alone writes the journal."""
+    """Its thread reads sentinels, decides when snapshots are due, and alone writes the journal."""
 
     def __init__(self, folder: str, options: dict[str, Any]) -> None:
         self._folder = folder
@@ -166,7 +166,7 @@ class Agent:
             self.outbox.write()
 
     def _look_for_watchers(self) -> None:
-        """While somebody traces, profiles or debugs no inventory is made: it would be seen, and what it reads used."""
+        """While somebody traces, profiles or debugs no snapshot is made: it would be seen, and what it reads used."""
         outbox, is_watched = self.outbox, not doors.is_unwatched()
         if (is_watched or self._thread.waited_unseen()) and not outbox.watched_is_noted:
             outbox.watched_is_noted = True
@@ -195,7 +195,7 @@ class Agent:
         self.taker.stepped()
 
     def _add_counters(self) -> None:
-        """What is only counted, and so can be read from any thread: takes are too rare for a trend."""
+        """What is only counted, and so can be read from any thread: snapshots are too rare for a trend."""
         for table, rows in (
             ("phases", self._phases.rows()),
             ("compile_counters", compile_counters.rows(None)),
@@ -259,7 +259,7 @@ class Agent:
     def _exit_soon(self) -> None:
         """Exit handlers run in turn, the last registered first: ours from the start is after those of torch.
 
-        So another at the takes 1, 2, 4, 8, ..., for a job that imports on: what takes seconds to end is no work.
+        So another at the snapshots 1, 2, 4, 8, ..., for a job that imports on: what takes seconds to end is no work.
         """
         number = self.taker.number
         if not self.taker.is_exiting and number & (number - 1) == 0:

@@ -30,7 +30,7 @@ class Outbox:
         self._folder = folder
         self._masker = masking.Masker(options["salt"], options["sources"])
         self._may_add_sources = options["sources"]
-        self.with_sources = False  # once there is an inventory: they say what its lines are
+        self.with_sources = False  # once there is a snapshot: they say what its lines are
         self._sources_written: set[str] = set()
         self._rows: list[tuple[str, dict[str, Any]]] = []
         self._writing = allocate_lock()

@@ -6,6 +6,7 @@ its docstring is the kind's page in docs/. It has
 - ``NEEDS``, the tables without which it cannot look;
 - ``TELLS``, what its findings mean for the verdict, in words of ``kinds.MEANINGS``;
 - ``AFTER``, the kinds whose findings it has to know; ``"*"`` is all that do not say ``"*"`` themselves;
+- ``RULE``, if it likes: the name of a switch of ``leakscope check`` that allows none of its findings;
 - ``findings(case, **thresholds)``, which yields ``Finding``, ``RuledOut`` and ``Skipped``. Where it takes ``so_far``,
   it gets what those found that it comes after, directly or through others.
 """
@@ -114,7 +115,8 @@ def _analyzers(skipped: list[Skipped]) -> dict[str, ModuleType]:
 
 
 def _kind(name: str, analyzer: ModuleType) -> Kind:
-    return kind_of(name, analyzer.__doc__, analyzer.TELLS, getattr(analyzer, "HEADLINE", ""))
+    headline, rule = getattr(analyzer, "HEADLINE", ""), getattr(analyzer, "RULE", "")
+    return kind_of(name, analyzer.__doc__, analyzer.TELLS, headline, rule)
 
 
 def _failed(kind: str, error: Exception) -> Skipped:

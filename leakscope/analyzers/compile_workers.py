@@ -20,7 +20,8 @@ from ..evidence.sentences import at_line
 from ..facts.code.adding import Line, Source
 from ..facts.code.starts import calls, mentions
 from ..facts.growth.tree import TreeGrowth
-from ..facts.processes.table import COMPILE_WORKER, Process, added_bytes, gains, series
+from ..facts.processes.table import COMPILE_WORKER, Process, added_bytes, gains
+from ..facts.tables import series
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
 from ..kinds import SIBLINGS, WASTE
 from ..units import MiB, format_bytes, format_duration

@@ -15,8 +15,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ..evidence.frozen_garbage import frozen_finding
 from ..evidence.sentences import at_line
 from ..facts.accounts.ledger import growth_of
@@ -24,7 +22,7 @@ from ..facts.code.adding import Line, Source, find_calls
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import TreeGrowth, no_growth
 from ..facts.subject import Definition, definition_of
-from ..facts.tables import int_of, text_of, without_last
+from ..facts.tables import int_of, series, text_of, without_last
 from ..facts.where.cycles import breaking, cycle_line, is_graph_node
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH
@@ -51,7 +49,6 @@ class _Collector:
 
     state: str
     collections: int
-    full_collections: int
     collected: int
     threshold: int | None
     frozen: int
@@ -122,7 +119,7 @@ def _collector(sentinels: pd.DataFrame, growth: TreeGrowth) -> _Collector | None
     def passed(column: str) -> int:
         return (int_of(last, column) or 0) - (int_of(first, column) or 0)
 
-    collections, full = passed("gc_collections"), passed("gc_full_collections")
+    collections = passed("gc_collections")
     threshold = rows["gc_threshold"].dropna()
     enabled = rows["gc_enabled"].dropna()
     pending = rows["gc_pending_count"].dropna()
@@ -135,11 +132,11 @@ def _collector(sentinels: pd.DataFrame, growth: TreeGrowth) -> _Collector | None
         state = "frozen"
     elif collections == 0:
         state = "idle"
-    elif full == 0:
+    elif passed("gc_full_collections") == 0:
         state = "no-full-collection"
     last_threshold = int(threshold.iloc[-1]) if len(threshold) else None
     most_pending = int(pending.max()) if len(pending) else None
-    return _Collector(state, collections, full, passed("gc_collected_count"), last_threshold, frozen, most_pending)
+    return _Collector(state, collections, passed("gc_collected_count"), last_threshold, frozen, most_pending)
 
 
 def _cycles(orphans: pd.DataFrame) -> dict[str, Any] | None:
@@ -162,7 +159,7 @@ def _is_own(row: pd.Series[Any]) -> bool:
 
 
 def _unreached(types: pd.DataFrame) -> float:
-    """By how many the objects grew that exist but that no way from a root leads to, first against last take."""
+    """By how many the objects grew that exist but that no way from a root leads to, first against last snapshot."""
     if not len(types):
         return 0.0
     alone = (types["object_count"] - types["reached_count"].fillna(0)).astype(float)
@@ -188,15 +185,14 @@ def _out_of_reach(case: Case, process: ProcessGrowth) -> int:
 def _came_to(takes: pd.DataFrame, window_s: float) -> int | None:
     """What Python's objects, as far as a way from a root led to them, gained in so long; None of fewer than three."""
     known = without_last(takes, takes)
-    known = known[known["python_bytes"].notna() & ~known["truncated"].fillna(False).astype(bool)]
-    if len(known) < 3:
+    time_s, held = series(known[~known["truncated"].fillna(False).astype(bool)], "python_bytes")
+    if time_s.size < 3:
         return None
-    time_s, held = (known[name].to_numpy(dtype=np.float64) for name in ("time_s", "python_bytes"))
     return max(0, round(float(held[-1] - held[0]) / max(float(time_s[-1] - time_s[0]), 1e-9) * window_s))
 
 
 def _tensors_of_nobody(case: Case, process: ProcessGrowth) -> int:
-    """What the host's tensors gained that exist, but that no way leads to, last take against first.
+    """What the host's tensors gained that exist, but that no way leads to, last snapshot against first.
 
     Less all that ways lead to gained: some of it may be among these.
     """

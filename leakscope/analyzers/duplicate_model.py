@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 
     from ..facts.case import Case
 
-NEEDS = ("weights",)
+NEEDS = ("takes",)
 TELLS = (WASTE,)
+RULE = "no-duplicates"
 AFTER = ()
 _KIND = "duplicate-model"
 _NUMBER = re.compile(r" #\d+$")  # of several that one path leads to
@@ -60,6 +61,9 @@ def findings(
     warning_share: float = 0.1,  # of the process's memory: below, it is worth a note
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per copy that could go, and what the other sets of like weights are."""
+    if not len(case.rows("weights")):
+        yield _no_model(case)
+        return
     thresholds = Thresholds(min_tensors, min_bytes, equal_share, near_distance, max_changed_share, first_steps)
     growth = case.growth
     histories: list[tuple[ProcessGrowth, History]] = []
@@ -92,6 +96,13 @@ def findings(
     if not told:
         set_count = sum(len(history.rounds[-1].sets) for _, history in histories)
         yield RuledOut(_KIND, "no two sets of weights are alike", {"set_count": set_count})
+
+
+def _no_model(case: Case) -> RuledOut | Skipped:
+    """Where snapshots looked at tensors and met no weights, there is no model, and so no second one."""
+    if (case.rows("takes")["safe_point"] != "agent-thread").any():
+        return RuledOut(_KIND, "no model was in memory")
+    return Skipped(_KIND, "no snapshot looked at tensors")
 
 
 def _at_work(rounds: list[Round], takes: pd.DataFrame) -> list[Round]:

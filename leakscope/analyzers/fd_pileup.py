@@ -75,10 +75,10 @@ def _pile(process: ProcessGrowth) -> OwnPile:
 
 def _counts(process: ProcessGrowth) -> Floats:
     """Descriptors at the times of the process's samples; between two looks in a straight line."""
-    samples, inventory = process.rows("process_samples"), process.rows("descriptors")
+    samples, descriptors = process.rows("process_samples"), process.rows("descriptors")
     plain = samples[samples["fd_count"].notna()]
-    sums = inventory["open_count"].astype(float).groupby(look_of(inventory)).sum()
-    starts = inventory["time_s"].groupby(look_of(inventory)).min()
+    sums = descriptors["open_count"].astype(float).groupby(look_of(descriptors)).sum()
+    starts = descriptors["time_s"].groupby(look_of(descriptors)).min()
     at_s = np.concatenate([plain["time_s"].to_numpy(dtype=np.float64), starts.to_numpy(dtype=np.float64)])
     count = np.concatenate([plain["fd_count"].to_numpy(dtype=np.float64), sums.to_numpy(dtype=np.float64)])
     if not at_s.size:
@@ -126,12 +126,12 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
     )
 
 
-def _most_gained(inventory: pd.DataFrame) -> tuple[str | None, str | None, int]:
+def _most_gained(descriptors: pd.DataFrame) -> tuple[str | None, str | None, int]:
     """Kind and path that multiplied most between the first look and the last."""
-    if not len(inventory):
+    if not len(descriptors):
         return None, None, 0
-    looks = look_of(inventory)
-    last, first = inventory[looks == looks.max()], inventory[looks == looks.min()]
+    looks = look_of(descriptors)
+    last, first = descriptors[looks == looks.max()], descriptors[looks == looks.min()]
     keys = ["fd_kind", "fd_path"]
     after = last.groupby(keys, dropna=False)["open_count"].sum()
     before = first.groupby(keys, dropna=False)["open_count"].sum()

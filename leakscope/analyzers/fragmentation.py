@@ -20,7 +20,7 @@ from ..facts.accounts.ledger import growth_of
 from ..facts.code.adding import Line
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import no_growth
-from ..facts.heap.paths import Heap, heaps, keeps_growing, user_place
+from ..facts.heap.paths import heap_of, keeps_growing, user_place
 from ..facts.heap.place import Place
 from ..facts.where.holders import holder_name, named_in
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
@@ -102,9 +102,8 @@ def _finding(case: Case, process: ProcessGrowth, free: int, min_pinning_count: i
 def _pinning(case: Case, process: ProcessGrowth, min_count: int) -> Place | None:
     """The user's container that gained most members, steadily: they are what survives between the freed."""
     best: Place | None = None
-    window_s = case.growth.start_s, case.growth.end_s
-    inventories: Iterator[Heap] = heaps(case.recording, process.pid, *window_s)
-    for place in (place for inventory in list(inventories)[:1] for place in inventory.places):
+    heap = heap_of(case.recording, process.pid, case.growth.start_s, case.growth.end_s)
+    for place in heap.places if heap is not None else ():
         if not (place.has_length and user_place(place).is_user and keeps_growing(place.length)):
             continue
         gained = place.length[-1] - place.length[0]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from ..evidence.sentences import at_line, curve
 from ..facts.accounts.gpu import DeviceUse, nothing_to_look_at
 from ..facts.code.adding import Line, adding_lines
-from ..facts.heap.paths import heap, user_place
+from ..facts.heap.paths import heap_of, user_place
 from ..facts.heap.place import Place
 from ..facts.series.arithmetic import level_at
 from ..facts.series.trend import CANNOT_TELL, GROWING, Trend, judge
@@ -185,8 +185,8 @@ def _held(case: Case, use: DeviceUse, trend: Trend, min_named_share: float) -> _
         return None
     own = last[last["path"] == path].sort_values("storage_bytes")
     kind = f"{text_of(own.iloc[-1], 'dtype') or ''} tensors".strip()
-    inventory = heap(case.recording, use.pid, trend.start_s, trend.end_s)
-    place = next((p for p in inventory.places if p.path == path), None) if inventory is not None else None
+    heap = heap_of(case.recording, use.pid, trend.start_s, trend.end_s)
+    place = next((p for p in heap.places if p.path == path), None) if heap is not None else None
     lines = adding_lines(case.sources, holder_of(user_place(place).row)) if place is not None else []
     count = int(own["storage_count"].fillna(0).sum())
     return _Held(

@@ -18,8 +18,6 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from ..evidence.explained import explained_bytes
 from ..evidence.frozen_garbage import Frozen, frozen_in
 from ..evidence.library_calls import LibraryCalls, calls_of
@@ -34,10 +32,9 @@ from ..facts.code.index import index_of
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import TreeGrowth, no_growth
 from ..facts.heap.opaque import opaque_holders
-from ..facts.processes.table import series
 from ..facts.series.arithmetic import gained, level_at
 from ..facts.series.trend import FLAT, judge
-from ..facts.tables import text_of
+from ..facts.tables import series, text_of
 from ..facts.where.stacks import GrowthLine, growth_lines
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH
@@ -169,8 +166,7 @@ def _is_flat(growth: TreeGrowth, process: ProcessGrowth, min_share: float) -> bo
     the steps add up to what the process gained, and nothing was given back since, they are no chance.
     """
     rows = process.rows("sentinels")
-    rows = rows[rows["malloc_in_use_bytes"].notna() & (rows["time_s"] <= process.exit_s)]
-    time_s, in_use = (rows[column].to_numpy(dtype=np.float64) for column in ("time_s", "malloc_in_use_bytes"))
+    time_s, in_use = series(rows[rows["time_s"] <= process.exit_s], "malloc_in_use_bytes")
     if judge(time_s, in_use, started_s=process.first_step_s).verdict != FLAT:
         return False
     inside = (time_s >= growth.start_s) & (time_s <= growth.end_s)

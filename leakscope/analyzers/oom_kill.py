@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 NEEDS = ("processes",)
 TELLS = (KILL,)
+RULE = "no-oom"
 AFTER = ("*", "unexplained-growth")  # what filled the memory of who was killed is theirs to name
 _KIND = "oom-kill"
 _SHOWN = 5

@@ -23,10 +23,10 @@ from ..evidence.leaked_references import leaked
 from ..evidence.sentences import curve
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.series.arithmetic import Floats, bucket_medians, slope_interval
-from ..facts.series.trend import CANNOT_TELL, FLAT, GROWING, judge
+from ..facts.series.trend import CANNOT_TELL, FLAT, GROWING, LEAST_STEPS, judge
 from ..facts.tables import int_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
-from ..kinds import DANGER, GROWTH
+from ..kinds import CRASH, DANGER, GROWTH
 from ..units import format_count, format_duration
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ _SIGABRT = 6
 _NONE_RAN_OUT = "deallocating-none"  # the type of a crash
 _BUCKETS = 24
 _UNSEEN_S = 10.0  # the end of a program that is killed: readings since the last flush are lost
-_LEAST_STEPS = 20  # fewer are too coarse a clock
 _TYPE_CACHE = 4096  # entries of Python's cache of type attributes, each of which refers to None until it is used
 _SETS_CLASSES = re.compile(
     r"\bfinalize\(|\bTemporaryDirectory\(|(\bcls|__class__|type\(self\)|\b[A-Z]\w*)\.\w+\s*([-+*/|&]|//)?=(?!=)"
@@ -85,7 +84,7 @@ def findings(
         return
     left = growth.growth_bytes - sum(f.bytes for f in so_far if not f.wasted)
     if left > (1 - min_explained_share) * growth.growth_bytes:
-        held = any(f.kind == "retained-objects" and f.subject.pid == process.pid for f in so_far)
+        held = any(f.tells(GROWTH) and f.subject.path and f.subject.pid == process.pid for f in so_far)
         yield from leaked(case, process, left, _KIND, has_holder=held, min_own_share=min_own_share)
 
 
@@ -160,7 +159,7 @@ def _with_slopes(one: _Count, use: NDArray[np.bool_], step: Floats, aborted: boo
     blocks_per_s, *_ = slope_interval(*bucket_medians(t, blocks, _BUCKETS))
     known = np.isfinite(step[use])
     per_step = None
-    if known.sum() >= 3 and np.ptp(step[use][known]) >= _LEAST_STEPS:
+    if known.sum() >= 3 and np.ptp(step[use][known]) >= LEAST_STEPS:
         per_step, *_ = slope_interval(*bucket_medians(step[use][known], y[known], _BUCKETS))
     died_of_it = aborted and y[-1] <= -per_s * _UNSEEN_S  # an abort with most references left has another reason
     return _Count(one.process, t, y, blocks, GROWING, per_s, per_step or None, blocks_per_s, died_of_it)
@@ -169,7 +168,7 @@ def _with_slopes(one: _Count, use: NDArray[np.bool_], step: Floats, aborted: boo
 def _with_crash(one: _Count, so_far: Sequence[Finding]) -> _Count:
     for finding in so_far:
         subject = finding.subject
-        if (finding.kind, subject.pid, subject.type) == ("crash", one.process.pid, _NONE_RAN_OUT):
+        if finding.tells(CRASH) and (subject.pid, subject.type) == (one.process.pid, _NONE_RAN_OUT):
             return replace(one, aborted=True, crash=finding)
     return one
 

@@ -50,7 +50,7 @@ def findings(
 
 
 def _in_forks(case: Case, min_bytes: float) -> Iterator[Finding]:
-    """Of forks that took no inventories, which would copy the pages they share: what the code they run adds to."""
+    """Of forks that took no snapshots, which would copy the pages they share: what the code they run adds to."""
     for team in case.teams if case.growth.leaking else ():
         forks = team.without_takes()
         if team.is_loader or not forks.alive or forks.is_copying or forks.gained < min_bytes:

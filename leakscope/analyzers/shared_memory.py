@@ -195,8 +195,7 @@ def _finding(case: Case, kind: str, name: str, rows: pd.DataFrame, trend: Trend,
 
 def _holder(so_far: Sequence[Finding], mapping: set[int], bytes: int) -> Finding | None:
     """What was found to keep objects in a process that maps the segments, and in like amount."""
-    kept = (f for f in so_far if f.kind == "retained-objects" and f.subject.pid in mapping)
-    return next((f for f in kept if f.bytes >= _HELD * bytes), None)
+    return next((f for f in so_far if f.subject.pid in mapping and f.bytes >= _HELD * bytes), None)
 
 
 def _making_line(sources: Sequence[Source], name: str) -> Line | None:

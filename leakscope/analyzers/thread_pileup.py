@@ -23,9 +23,8 @@ from ..facts.code.index import tail
 from ..facts.code.starts import calls
 from ..facts.growth.counts import up_to_the_end
 from ..facts.growth.processes import ProcessGrowth
-from ..facts.processes.table import series
 from ..facts.subject import definition_of
-from ..facts.tables import int_of, text_of
+from ..facts.tables import int_of, series, text_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH, PILE
 from ..units import KiB, format_bytes
@@ -137,7 +136,7 @@ def _bytes(case: Case, process: ProcessGrowth, started: int) -> int:
     by_take = roots["deep_bytes"].astype("float64").groupby(roots["take"]).sum()
     held = float(by_take.iloc[-1] - by_take.iloc[0]) if len(by_take) > 1 else 0.0
     likely = max(0, process.growth_bytes)
-    if not len(holders) or held >= 0.3 * likely:  # takes are early and far apart: the rest of the growth is alike
+    if not len(holders) or held >= 0.3 * likely:  # snapshots are early and far apart: the rest of the growth is alike
         return likely
     return int(min(likely, max(0.0, held) + started * _STACK_BYTES))
 

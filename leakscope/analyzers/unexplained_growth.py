@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..evidence.explained import explained_bytes
+from ..evidence.retained import OBJECTS
 from ..evidence.sentences import at_line
 from ..facts.accounts.ledger import accounted_share
 from ..facts.code.adding import Holder, Line, adding_lines
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 NEEDS = ("process_samples",)
 TELLS = (ASIDE,)
 AFTER = ("*", "refcount-drift")
-_KIND, _HELD = "unexplained-growth", "retained-objects"
+_KIND = "unexplained-growth"
 _ACCOUNTS = {
     "tensors": "tensors",
     "arrays": "arrays",
@@ -72,7 +73,7 @@ def findings(
         return
     finding = _finding(case, process, growth.growth_bytes - explained)
     yield finding
-    if finding.kind == _HELD:
+    if finding.kind == OBJECTS:
         yield RuledOut(_KIND, f"the rest of the growth is attributed to {finding.subject.holder}")
 
 
@@ -106,7 +107,7 @@ def _finding(case: Case, process: ProcessGrowth, bytes: int) -> Finding:
     else:
         title += ", and its holder is unknown"
     return case.finding(
-        _HELD if len(suspects) == 1 else _KIND,
+        OBJECTS if len(suspects) == 1 else _KIND,
         title,
         # Nothing measured what a suspect holds: that memory grew under a line with its name is the best sign there is.
         confidence=0.75 if seen is not None else (0.6 if len(suspects) == 1 else (0.4 if suspects else 0.3)),

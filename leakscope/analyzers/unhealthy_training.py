@@ -37,7 +37,7 @@ _MOST_NAMES = 5
 
 @dataclass(frozen=True)
 class _Looks:
-    """What the snapshots saw of one process's parameters: one row per take, weight set, state and named parameter."""
+    """What snapshots saw of one process's parameters: a row per snapshot, weight set, state and named parameter."""
 
     process: ProcessGrowth
     rows: pd.DataFrame
@@ -100,7 +100,7 @@ def _count(rows: pd.DataFrame) -> int:
 
 
 def _named(rows: pd.DataFrame) -> str:
-    """``layers.0.weight, layers.1.weight and 12 more`` of the rows of one take."""
+    """``layers.0.weight, layers.1.weight and 12 more`` of the rows of one snapshot."""
     names = list(dict.fromkeys(rows["tensor_name"].dropna()))
     more = _count(rows) - len(names[:_MOST_NAMES])
     return ", ".join(names[:_MOST_NAMES]) + (f" and {format_count(more)} more" if more > 0 else "")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 KEPT, BROKEN, CANNOT_TELL = "kept", "broken", "cannot-tell"
 _NO_SAMPLES = "the recording has no memory samples"
-_LOADER_WORKER, _DUPLICATES = "dataloader-worker", "duplicate-model"
+_LOADER_WORKER = "dataloader-worker"
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def _outcomes(case: Case, report: Report, rules: Rules, baseline: Recording | No
     if rules.max_workers is not None:
         yield _workers(report, rules.max_workers)
     for kind in dict.fromkeys(rules.no_findings):
-        yield _no_finding(case, report, kind)
+        yield _no_finding(report, kind)
     if baseline is not None:
         yield _against(case, report, baseline)
     if rules.asks_nothing:
@@ -129,23 +129,15 @@ def _workers(report: Report, limit: int) -> Outcome:
     return Outcome(f"max-workers {limit}", KEPT if count <= limit else BROKEN, text)
 
 
-def _no_finding(case: Case, report: Report, kind: str) -> Outcome:
+def _no_finding(report: Report, kind: str) -> Outcome:
     rule = f"no {kind}"
     found = _first(report, lambda finding: finding.kind == kind)
     if found is not None:
         return _broken(rule, found.title, found, named=True)
     skipped = next((skip for skip in report.skipped if skip.kind == kind), None)
-    if skipped is not None and kind == _DUPLICATES and _saw_no_model(case):
-        return Outcome(rule, KEPT, "no model was in memory")
     if skipped is not None:
         return Outcome(rule, CANNOT_TELL, f"could not be checked: {skipped.reason}")
     return Outcome(rule, KEPT, "none was found")
-
-
-def _saw_no_model(case: Case) -> bool:
-    """Snapshots that look at tensors ran, and met no weights: a program without a model has no second one."""
-    takes = case.rows("takes")
-    return not len(case.rows("weights")) and bool((takes["safe_point"] != "agent-thread").any())
 
 
 def _against(case: Case, report: Report, baseline: Recording) -> Outcome:

@@ -50,13 +50,14 @@ class Rules:
 def read_rules(options: Mapping[str, Any], folder: Path) -> Rules:
     """``options`` by their names with dashes; None is not given. **Errors** BadInput names the option or the file."""
     given = {name: value for name, value in options.items() if value not in (None, False, ())}
+    parsers = {**_PARSERS, **{kind.rule: _switch(name) for name, kind in analyzers.kinds().items() if kind.rule}}
     values: dict[str, Any] = {}
     for origin, settings in ((_SECTION, _from_pyproject(folder)), ("", given)):
         for name, value in settings.items():
-            if name not in _PARSERS:
-                raise BadInput(f"{origin} has no setting {name!r}: there are {', '.join(_PARSERS)}")
+            if name not in parsers:
+                raise BadInput(f"{origin} has no setting {name!r}: there are {', '.join(parsers)}")
             try:
-                field, parsed = _PARSERS[name](value)
+                field, parsed = parsers[name](value)
             except BadInput as error:
                 raise BadInput(f"{origin or '--'}{' ' if origin else ''}{name}: {error}") from None
             values[field] = (*values.get(field, ()), *parsed) if field == "no_findings" else parsed
@@ -144,13 +145,11 @@ def _inconclusive(value: Any) -> str:
     return str(value)
 
 
-# Name of the option and setting -> field of Rules and its value.
+# Name of the option and setting -> field of Rules and its value. A kind may have a switch of its own: its RULE.
 _PARSERS: dict[str, Callable[[Any], tuple[str, Any]]] = {
     "max-growth": lambda value: ("max_growth", parse_growth(value)),
     "max-rss": lambda value: ("max_rss_bytes", _bytes(value)),
     "max-workers": lambda value: ("max_workers", _count(value)),
-    "no-duplicates": _switch("duplicate-model"),
-    "no-oom": _switch("oom-kill"),
     "no-findings": lambda value: ("no_findings", _kinds(value)),
     "baseline": lambda value: ("baseline", Path(str(value))),
     "inconclusive": lambda value: ("inconclusive", _inconclusive(value)),

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..facts.growth.tree import TreeGrowth
 from ..facts.series.arithmetic import Floats
-from ..facts.series.trend import FLAT
+from ..facts.series.trend import FLAT, LEAST_STEPS
 from ..reporting.timeline import thinned
 from ._comparison import Overlay
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 STEP, SECOND = "step", "second"
-LEAST_STEPS = 20  # fewer are too coarse a clock
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..facts.series.arithmetic import Floats, bucket_medians, retained, slope_interval
+from ..facts.series.trend import LEAST_STEPS
 from ..units import MiB
-from ._curves import LEAST_STEPS, SECOND, STEP, Curve, curve_of
+from ._curves import SECOND, STEP, Curve, curve_of
 
 if TYPE_CHECKING:
     from ..facts.case import Case

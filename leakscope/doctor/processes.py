@@ -7,10 +7,10 @@ import subprocess
 from collections.abc import Iterator
 
 from ..recorder import proc
+from ..recorder.sources.gpu_memory import HOST_PID_NAMESPACE
 from ._check import Check, limited, missing, ok
 
 TITLE = "Processes"
-HOST_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of the kernel
 _CAP_SYS_PTRACE = 19
 _READINGS = {
     "smaps_rollup": "real and private memory (PSS, USS)",

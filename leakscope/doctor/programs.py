@@ -27,7 +27,7 @@ _REPORT = ("pyarrow", "pandas", "numpy", "rich", "click")
 def checks(root: str) -> Iterator[Check]:
     yield from _interpreters()
     yield _packages()
-    yield _optional("matplotlib", "charts", "pip install 'leakscope-recorder[plots]'")
+    yield _charts()
     yield _gpu(root)
 
 
@@ -69,10 +69,11 @@ def _packages() -> Check:
     return ok("reports", f"{', '.join(_REPORT)} are installed")
 
 
-def _optional(package: str, name: str, remedy: str) -> Check:
-    if importlib.util.find_spec(package) is None:
-        return missing(name, f"{package} is not installed: nothing else needs it", remedy)
-    return ok(name, f"{package} is installed")
+def _charts() -> Check:
+    if importlib.util.find_spec("matplotlib") is None:
+        text = "matplotlib is not installed: nothing else needs it"
+        return missing("charts", text, "pip install 'leakscope-recorder[plots]'")
+    return ok("charts", "matplotlib is installed")
 
 
 def _gpu(root: str) -> Check:

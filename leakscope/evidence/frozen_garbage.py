@@ -32,7 +32,6 @@ class Frozen(NamedTuple):
 
     first_count: int
     last_count: int
-    rise_count: int
     unreached_count: int
 
     @property
@@ -50,7 +49,7 @@ def frozen_in(case: Case, process: ProcessGrowth, *, min_rises: int = 3) -> Froz
     takes = process.rows("takes")
     reached = without_last(takes, takes)["reached_count"].dropna()
     reached_more = max(0, int(reached.iloc[-1] - reached.iloc[0])) if len(reached) else 0
-    return Frozen(int(counts[0]), int(counts[-1]), rises, max(0, gained - reached_more))
+    return Frozen(int(counts[0]), int(counts[-1]), max(0, gained - reached_more))
 
 
 def frozen_finding(

@@ -73,23 +73,23 @@ def keeper(
     what it puts them into is the answer where no snapshot shows one, or what keeps the objects it puts one each into.
     """
     sources = case.sources
-    inventories = list(heaps(case.recording, process.pid, float(counted[0][0]), float(counted[0][-1])))
-    for inventory in inventories:
-        seen = _seen(inventory, types | _POOLS | _types_of(of_class, inventory), counted, sources)
+    known = list(heaps(case.recording, process.pid, float(counted[0][0]), float(counted[0][-1])))
+    for heap in known:
+        seen = _seen(heap, types | _POOLS | _types_of(of_class, heap), counted, sources)
         if seen is not None:
             return seen
     kept = kept_as(sources, opening) if opening is not None else None
     if kept is None:
         return NOBODY
-    for inventory in inventories if not kept.is_container else ():
-        seen = _seen(inventory, _types_of(kept.owner, inventory), counted, sources)
+    for heap in known if not kept.is_container else ():
+        seen = _seen(heap, _types_of(kept.owner, heap), counted, sources)
         if seen is not None and not seen.is_each:
             return seen
     return _by_source(kept)
 
 
-def _types_of(class_name: str | None, inventory: Heap) -> frozenset[str]:
-    return frozenset(place.type_name for place in inventory.places if tail(place.type_name) == class_name)
+def _types_of(class_name: str | None, heap: Heap) -> frozenset[str]:
+    return frozenset(place.type_name for place in heap.places if tail(place.type_name) == class_name)
 
 
 def opening_line(made: Sequence[Line], kept: Keeper) -> Line | None:
@@ -107,10 +107,10 @@ def opening_line(made: Sequence[Line], kept: Keeper) -> Line | None:
 
 def mapping_name(case: Case, process: ProcessGrowth, bytes: float, sources: Sequence[Source]) -> tuple[str, str] | None:
     """Name and variable of the one mapping, or container of such, large enough for ``bytes`` of changed pages."""
-    for inventory in heaps(case.recording, process.pid, float(process.time_s[0]), float(process.time_s[-1])):
+    for heap in heaps(case.recording, process.pid, float(process.time_s[0]), float(process.time_s[-1])):
         named = {
             holder_name(place): text_of(place.row, "variable")
-            for large in _outermost(inventory.places, MAPPINGS)
+            for large in _outermost(heap.places, MAPPINGS)
             if large.deep_bytes[-1] >= bytes
             for place in (named_in(sources, _container(large) or large)[0],)
             if place.is_user
@@ -122,16 +122,16 @@ def mapping_name(case: Case, process: ProcessGrowth, bytes: float, sources: Sequ
 
 
 def _seen(
-    inventory: Heap, types: frozenset[str], counted: tuple[Floats, Floats], sources: Sequence[Source]
+    heap: Heap, types: frozenset[str], counted: tuple[Floats, Floats], sources: Sequence[Source]
 ) -> Keeper | None:
     groups: dict[int, tuple[Place | None, list[Place]]] = {}
-    for place in _outermost(inventory.places, types):
+    for place in _outermost(heap.places, types):
         container = _container(place)
         groups.setdefault(id(container), (container, []))[1].append(place)
     for container, objects in sorted(groups.values(), key=lambda group: -_gained(group[1])):
         counts = _counts(objects)
         there = np.flatnonzero(counts)  # a few objects weigh too little to be told
-        if len(there) < 2 or not _rise_together(counts[there], inventory.time_s[there], counted, objects):
+        if len(there) < 2 or not _rise_together(counts[there], heap.time_s[there], counted, objects):
             continue
         most = max(objects, key=lambda place: _gained([place]))
         named, lines = named_in(sources, container or user_place(most))

@@ -17,7 +17,7 @@ from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import TreeGrowth
 from ..facts.heap.opaque import opaque_holders
 from ..facts.series.arithmetic import level_at
-from ..facts.tables import int_of, without_last
+from ..facts.tables import int_of, series, without_last
 from ..findings import Evidence, Finding
 from ..units import format_bytes, format_count, format_duration
 from .library_calls import calls_of
@@ -96,11 +96,10 @@ def _seen(rows: pd.DataFrame) -> list[Evidence]:
 
 def _small_objects(sentinels: pd.DataFrame, takes: pd.DataFrame, growth: TreeGrowth, left: int) -> Evidence | None:
     """Whether the growth is one of small untracked objects, which no container that grows could hold."""
-    known = sentinels[sentinels["allocated_blocks"].notna()]
+    time_s, blocks = series(sentinels, "allocated_blocks")
     tracked = takes[takes["gc_object_count"].notna() & ~takes["truncated"].fillna(False).astype(bool)]
-    if len(known) < 2 or len(tracked) < 2:
+    if time_s.size < 2 or len(tracked) < 2:
         return None
-    time_s, blocks = (known[name].to_numpy(dtype=np.float64) for name in ("time_s", "allocated_blocks"))
     first_s, last_s = (float(tracked["time_s"].iloc[i]) for i in (0, -1))
     passed_s = last_s - first_s
     if passed_s <= 0:

@@ -72,7 +72,7 @@ def kernel_cache(case: Case, process: ProcessGrowth) -> Cache | None:
         return None
     if not _computed_by_onednn(process.rows("weights")):
         return None
-    seen = {"inventories": len(largest), "distinct_shapes": int(largest.nunique())}
+    seen = {"takes": len(largest), "distinct_shapes": int(largest.nunique())}
     text = f"{len(largest)} snapshots saw inputs of {largest.nunique()} shapes, and oneDNN keeps kernels for each shape"
     remedy = ["set ONEDNN_PRIMITIVE_CACHE_CAPACITY (1,024 by default) to a few, or pad inputs to a few sizes"]
     return Cache("oneDNN's kernel cache", "torch", Evidence(text, seen), remedy, True, leaves_free=True)

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..facts.code.adding import adding_lines
 from ..facts.endings.members import Member
-from ..facts.heap.paths import Accumulation, accumulations, heaps, user_place
+from ..facts.heap.paths import NAMING_EDGES, Accumulation, accumulations, heaps, user_place
 from ..facts.heap.place import Place
 from ..facts.subject import definition_of, subject_of
 from ..facts.tables import text_of
@@ -24,7 +24,6 @@ from ..units import MiB, format_bytes, format_duration
 if TYPE_CHECKING:
     from ..facts.case import Case
 
-_NAMING_EDGES = frozenset(("local", "global", "attribute", "class-attribute", "cell", "default", "cache"))
 _LEAST_SHARE = 0.1  # of what the process held: less did not kill it
 _LEAST_BYTES = 1 * MiB
 _MOST_OF_IT = 0.5
@@ -83,10 +82,10 @@ def _name(holder: str) -> str:
 def _grew_most(case: Case, hog: Member, held: int) -> Culprit | None:
     """What was filling up when it was killed, where the run was too short to call that a leak."""
     best: tuple[float, Accumulation] | None = None
-    for inventory in heaps(case.recording, hog.pid, hog.born_s, hog.died_s):
-        for grown in accumulations(inventory.roots, max(_LEAST_SHARE * held, _LEAST_BYTES)):
+    for heap in heaps(case.recording, hog.pid, hog.born_s, hog.died_s):
+        for grown in accumulations(heap.roots, max(_LEAST_SHARE * held, _LEAST_BYTES)):
             if grown.place is not None and (best is None or grown.growth_bytes > best[1].growth_bytes):
-                best = float(inventory.time_s[-1] - inventory.time_s[0]), grown
+                best = float(heap.time_s[-1] - heap.time_s[0]), grown
     if best is None or best[1].place is None:
         return None
     seconds, place = best[0], best[1].place
@@ -108,7 +107,7 @@ def _held_most(case: Case, hog: Member, held: int) -> Culprit | None:
     last = takes.sort_values("take").iloc[-1]
     rows = case.rows("holders")
     rows = rows[(rows["pid"] == hog.pid) & (rows["take"] == last["take"])]
-    rows = rows[rows["is_user"].fillna(False).astype(bool) & rows["edge_kind"].isin(_NAMING_EDGES)]
+    rows = rows[rows["is_user"].fillna(False).astype(bool) & rows["edge_kind"].isin(NAMING_EDGES)]
     rows = rows[rows["deep_bytes"].fillna(0) >= _MOST_OF_IT * held]
     if not len(rows):
         return None

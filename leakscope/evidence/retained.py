@@ -57,12 +57,12 @@ def _all(case: Case, min_share: float, min_bytes: int, min_process_share: float)
     found: list[Finding] | None = None
     for process in case.carriers(min_bytes=min_bytes, min_share=min_process_share):
         looks = [
-            look_at(inventory, process, growth, min_share, min_bytes)
-            for inventory in heaps(case.recording, process.pid, growth.start_s, growth.end_s)
+            look_at(heap, process, growth, min_share, min_bytes)
+            for heap in heaps(case.recording, process.pid, growth.start_s, growth.end_s)
         ]
         if looks:
             look = max(looks, key=lambda look: look.explained_share)  # the first of equals
-            if looks[-1].inventory.is_exact and look is not looks[-1]:
+            if looks[-1].heap.is_exact and look is not looks[-1]:
                 look = with_missed(look, looks[-1])
             found = found or []
             package = _package(growth, process, sources) if look.explained_share < 0.5 else None

@@ -25,7 +25,7 @@ _MAIN_SHARE = 0.25  # of what came into use: the holder of most, and of so much,
 def finding_of(case: Case, holder: Accumulation, rank: int, look: Look, process: ProcessGrowth) -> Finding:
     """``rank``: 0 for the holder of its process that gained most."""
     found = retained(holder, look, process, case.growth, case.sources)
-    time_s, place = _rounded(look.inventory.time_s), found.place
+    time_s, place = _rounded(look.heap.time_s), found.place
     series = [Series(f"bytes held by {found.name}", time_s, _rounded(place.deep_bytes, 0))]
     if place.has_length:
         series.append(Series("members", time_s, _rounded(place.length, 0), y_unit="count"))

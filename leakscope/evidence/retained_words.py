@@ -70,7 +70,7 @@ def _weighed(found: Retained) -> Iterator[Evidence]:
     place, look = found.place, found.look
     weighed, steps = found.weighed_bytes, look.steps
     begin = place.first_seen
-    count, time_s = len(look.inventory.takes) - begin, look.inventory.time_s
+    count, time_s = len(look.heap.takes) - begin, look.heap.time_s
     lasted_s = look.seconds if not begin else float(time_s[-1] - time_s[begin])
     figures: dict[str, Any] = {
         "start_bytes": int(place.deep_bytes[begin]),
@@ -127,7 +127,7 @@ def _weighed(found: Retained) -> Iterator[Evidence]:
 
 
 def doubts(found: Retained) -> Iterator[str]:
-    inventory = found.look.inventory
+    heap = found.look.heap
     if found.untouched:
         yield "most of what it holds was never written to: that costs address space, and memory only once it is used"
     if found.limit is not None:
@@ -138,9 +138,9 @@ def doubts(found: Retained) -> Iterator[str]:
         yield "what its members hold outside Python cannot be measured: it grew in step with their number"
     elif found.share < 0.5:
         yield f"what can be seen in it explains only {found.share:.0%} of the growth"
-    if len(inventory.takes) < 4:
-        yield f"only {len(inventory.takes)} snapshots: a cache that is still filling would look the same"
-    if inventory.truncated:
+    if len(heap.takes) < 4:
+        yield f"only {len(heap.takes)} snapshots: a cache that is still filling would look the same"
+    if heap.truncated:
         yield "a snapshot was cut short by its time budget: figures are lower bounds"
     if found.line is None:
         yield "no line of the recorded sources adds to it"

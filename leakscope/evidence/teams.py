@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..facts.growth.processes import ProcessGrowth
-from ..facts.growth.tree import TreeGrowth, severity_of
+from ..facts.growth.tree import TreeGrowth
 from ..facts.processes.forked_copies import Copies
-from ..facts.processes.table import DATALOADER_WORKER, series
+from ..facts.processes.table import DATALOADER_WORKER
 from ..facts.processes.teams import Team
 from ..facts.series.arithmetic import level_at
+from ..facts.tables import series
 from ..findings import Evidence, Finding, Series, Subject
 from ..units import MiB, format_bytes
 from .suspects import Suspect
@@ -51,17 +52,15 @@ def growing(case: Case, kind: str, team: Team, suspect: Suspect, confidence: flo
     title = f"{_each(team, most, count)} {verb}: {format_bytes(gained, signed=True)} in all"
     if suspect.name is not None:
         title += f", {'most likely' if team.is_copying else 'likely in'} {suspect.name}"
-    return Finding(
-        kind=kind,
-        title=title,
-        severity=severity_of(growth, gained),
+    return case.finding(
+        kind,
+        title,
         confidence=_confidence(team, share) if confidence is None else confidence,
         bytes=gained,
         subject=_subject(team, suspect, most, count),
-        bytes_per_hour=round(gained / max(growth.end_s - growth.start_s, 1e-9) * 3600, 1),
-        evidence=list(_evidence(growth, team, suspect, share)),
-        doubts=list(_doubts(team, suspect)),
-        remedy=list(_remedy(suspect, gained / max(1, count), count, is_copying=team.is_copying)),
+        evidence=_evidence(growth, team, suspect, share),
+        doubts=_doubts(team, suspect),
+        remedy=_remedy(suspect, gained / max(1, count), count, is_copying=team.is_copying),
         series=_curves(team.alive),
     )
 
@@ -75,9 +74,9 @@ def has_copied(case: Case, kind: str, team: Team, suspect: Suspect) -> Finding:
     most = max(zip(copies.bytes_each, copies.workers), key=lambda pair: pair[0])[1]
     figures = {"worker_count": count, "copied_bytes": copied, "data_bytes": data}
     shared = f"{format_bytes(copied)} that the workers shared with their parent at their start are now copies"
-    return Finding(
-        kind=kind,
-        title=f"{_each(team, most, count)} has copied {format_bytes(each)} of what it inherited, most likely {name}",
+    return case.finding(
+        kind,
+        f"{_each(team, most, count)} has copied {format_bytes(each)} of what it inherited, most likely {name}",
         severity="warning",
         confidence=0.8,
         bytes=copied,
@@ -88,7 +87,7 @@ def has_copied(case: Case, kind: str, team: Team, suspect: Suspect) -> Finding:
             *_line_evidence(suspect),
         ],
         doubts=["part of it is the interpreter's own and would be copied by any worker"],
-        remedy=list(_remedy(suspect, each, count, is_copying=True)),
+        remedy=_remedy(suspect, each, count, is_copying=True),
         series=_curves(copies.workers),
         wasted=True,
     )

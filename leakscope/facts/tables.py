@@ -1,4 +1,4 @@
-"""Reading the recording's tables: cells that may be null, what a process is called, takes that count."""
+"""Reading the recording's tables: cells that may be null, series, what a process is called, snapshots that count."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, Union
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 _LOOK_S = 0.5  # the recorder looks no sooner than after 2 s
 Row = Union["pd.Series[Any]", Mapping[str, Any]]
+Floats = NDArray[np.float64]
 
 
 def text_of(row: Row | None, column: str) -> str | None:
@@ -40,8 +43,14 @@ def process_name(row: Row | None) -> str:
     return text_of(row, "comm") or (words[0].rsplit("/", 1)[-1] if words else "process")
 
 
+def series(rows: pd.DataFrame, column: str) -> tuple[Floats, Floats]:
+    """Times and values of a column where it was read."""
+    rows = rows[rows[column].notna()]
+    return rows["time_s"].to_numpy(dtype=np.float64), rows[column].to_numpy(dtype=np.float64)
+
+
 def without_last(rows: pd.DataFrame, takes: pd.DataFrame) -> pd.DataFrame:
-    """Rows of takes that saw the program at work: at its end the locals of main() are gone, which is no decline."""
+    """Rows of snapshots that saw the program at work: at its end the locals of main() are gone, which is no decline."""
     at_end = takes.loc[takes["reason"].isin(["exit", "exception"]), "take"]
     return rows[~rows["take"].isin(at_end)]
 

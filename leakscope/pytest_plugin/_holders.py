@@ -46,21 +46,21 @@ Row = dict[str, Any]
 
 def find_holders(run: Callable[[], object], repeats: int, growth_bytes: float, item: pytest.Function) -> list[str]:
     """A line or two for each holder, largest first; or the sentence that says none was seen."""
-    before = _inventory(item)
+    before = _snapshot(item)
     try:
         for _ in range(repeats):
             run()
     except (Exception, pytest.fail.Exception, pytest.skip.Exception) as error:
         return [f"Who holds it is not known: a further run raised {type(error).__name__}."]
     gc.collect()
-    after = _inventory(item)
+    after = _snapshot(item)
     with TemporaryDirectory(prefix="leakscope-") as folder:
         recording = _as_recording(Path(folder), (before, after))
         found = sorted(_growing(recording, growth_bytes * repeats), reverse=True)
     return [f"{text} (+{format_bytes(size / repeats)} a run)" for size, text in found[:_SHOWN]] or [_UNSEEN]
 
 
-def _inventory(item: pytest.Function) -> list[Row]:
+def _snapshot(item: pytest.Function) -> list[Row]:
     """Rows of the table ``holders``. The collector waits meanwhile, as in a take of the agent."""
     collecting = gc.isenabled()
     gc.disable()
@@ -95,8 +95,8 @@ def _is_users(suspended: Any) -> bool:
     return any(code is not None and names.is_user_file(code.co_filename) for code in codes)
 
 
-def _as_recording(folder: Path, inventories: tuple[list[Row], ...]) -> Recording:
-    """The snapshots as takes, a second apart, and the sources of the user's modules."""
+def _as_recording(folder: Path, snapshots: tuple[list[Row], ...]) -> Recording:
+    """The snapshots, a second apart, and the sources of the user's modules."""
     from ..storage import open_recording
 
     output = folder / "run.parquet"
@@ -106,7 +106,7 @@ def _as_recording(folder: Path, inventories: tuple[list[Row], ...]) -> Recording
     (journal_folder / "meta.json").write_text(json.dumps(meta), encoding="utf-8")
     journal = Journal(str(journal_folder), "pytest")
     process = {"pid": os.getpid(), "start_ticks": 0}
-    for number, rows in enumerate(inventories, start=1):
+    for number, rows in enumerate(snapshots, start=1):
         take = {**process, "time_mono_ns": number * 10**9, "take": number}
         journal.add("takes", {**take, "reason": "user", "truncated": False})
         for row in rows:
@@ -136,15 +136,15 @@ def _user_files() -> list[tuple[str, str]]:
 def _growing(recording: Recording, growth_bytes: float) -> Iterator[tuple[float, str]]:
     """(bytes gained between the snapshots, who and where)."""
     from ..facts.code.adding import adding_lines
-    from ..facts.heap.paths import accumulations, heap, user_place
+    from ..facts.heap.paths import accumulations, heap_of, user_place
     from ..facts.where.holders import holder_name, holder_of
     from ..facts.where.sources import sources_of
 
-    inventory = heap(recording, os.getpid(), 0.0, 10.0)
-    if inventory is None:
+    heap = heap_of(recording, os.getpid(), 0.0, 10.0)
+    if heap is None:
         return
     sources = sources_of(recording)
-    for holder in accumulations(inventory.roots, _MIN_SHARE * growth_bytes):
+    for holder in accumulations(heap.roots, _MIN_SHARE * growth_bytes):
         if holder.place is None:
             continue
         place = user_place(holder.place)

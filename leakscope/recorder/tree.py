@@ -98,7 +98,6 @@ class Tree:
         self.pss_period_s = pss_period_s
         self.now_s = 0.0
         self.living: dict[int, Process] = {}
-        self.seen_count = 0
         self.sigkill_count = 0  # processes that SIGKILL ended, as far as that is known
         self.cgroups: dict[str, None] = {}  # of all processes so far: their counters tell of a kill only afterwards
         self._recorder_pid = recorder_pid
@@ -174,7 +173,6 @@ class Tree:
         return rows
 
     def _add(self, process: Process, now_ns: int) -> list[Row]:
-        self.seen_count += 1
         self.living[process.pid] = process
         status = proc.read(f"/proc/{process.pid}/status") or b""
         process.ns_pid = int((proc.text_of(status, b"NSpid") or str(process.pid)).split()[-1])

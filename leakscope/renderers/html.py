@@ -97,7 +97,7 @@ def _budgets(rows: Sequence[BudgetRow]) -> Iterator[tuple[str, list[str], list[t
 
 
 def _tree(view: HeapView) -> list[dict[str, Any]]:
-    """The holders as nodes with their members, the largest at the last take first; a label leaves out the way to it."""
+    """The holders as nodes with their members, those largest at the last snapshot first; labels leave out the way."""
     nodes = [{"index": i, "holder": h, "label": h.path, "members": []} for i, h in enumerate(view.holders)]
     roots = []
     for node, holder in zip(nodes, view.holders):

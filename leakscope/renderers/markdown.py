@@ -77,7 +77,7 @@ def _finding(finding: Finding, number: int, excerpts: dict[tuple[str, int], Exce
     if finding.remedy:
         parts += ["**What to do**", _items(finding.remedy, _REMEDY)]
     excerpt = excerpts.get((finding.subject.file or "", finding.subject.line or 0))
-    details = [block(_numbered(excerpt), "python")] if excerpt else []
+    details = [block(_numbered(excerpt))] if excerpt else []
     details += [_items([e.text for e in finding.evidence], _EVIDENCE)] if finding.evidence else []
     details += ["**Doubts**", _items(finding.doubts, _DOUBTS)] if finding.doubts else []
     if details:

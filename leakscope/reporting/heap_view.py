@@ -1,4 +1,4 @@
-"""The heap by holder, to be clicked through: the largest paths of each process that was inventoried, at every take."""
+"""The heap by holder, to be clicked through: the largest paths of each process, at every snapshot."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..facts.heap.paths import heap
+from ..facts.heap.paths import heap_of
 from ..facts.heap.place import Place
 from ..facts.tables import int_of, text_of
 from ..findings import HeapHolder, HeapTake, HeapView
@@ -36,7 +36,7 @@ def heap_views(case: Case) -> list[HeapView]:
 
 
 def _view(case: Case, pid: int, label: str) -> HeapView | None:
-    seen = heap(case.recording, pid, 0.0, float("inf"))
+    seen = heap_of(case.recording, pid, 0.0, float("inf"))
     if seen is None or not seen.places:
         return None
     chosen = np.unique(np.linspace(0, len(seen.takes) - 1, _MOST_TAKES).round().astype(int))

@@ -1,4 +1,4 @@
-"""What happened in a run, to be marked on its timeline: phases with their ends, takes, alerts, deaths."""
+"""What happened in a run, to be marked on its timeline: phases with their ends, snapshots, alerts, deaths."""
 
 from __future__ import annotations
 

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from ..facts.accounts.ledger import TAKE_COLUMNS
 from ..facts.growth.processes import ProcessGrowth, alive_in, rounds_of, rows_of
 from ..facts.growth.tree import TreeGrowth
 from ..facts.series.arithmetic import Floats
-from ..facts.tables import without_last
+from ..facts.tables import series, without_last
 from ..findings import Band, Timeline
 from .moments import moments
 
@@ -26,12 +27,11 @@ if TYPE_CHECKING:
 _SHOWN_PROCESSES = 11  # with the rest as one more band; more layers cannot be told apart
 _TOTAL_BUCKETS = 400  # two points each, the lowest and the highest: about what a wide screen can show
 _BAND_BUCKETS = 40  # more points for the peaks of single bands, whatever the total does there
-_TAKE_COLUMNS = {"tensors": "tensor_bytes", "arrays": "array_bytes", "python-objects": "python_bytes"}
 _MALLOC_COLUMNS = ("malloc_in_use_bytes", "malloc_free_bytes", "pymalloc_bytes", "pymalloc_in_use_bytes")
 _PYTHON = "python-objects"
 _NATIVE, _REST, _FREE, _SHARED, _FILES = "native", "other", "allocator-free", "shared-memory", "mapped-files"
-_ACCOUNTS = (*_TAKE_COLUMNS, _NATIVE, _REST, _FREE, _SHARED, _FILES)  # as they are stacked, from the bottom
-_ESTIMATES = (*_TAKE_COLUMNS, _NATIVE)
+_ACCOUNTS = (*TAKE_COLUMNS, _NATIVE, _REST, _FREE, _SHARED, _FILES)  # as they are stacked, from the bottom
+_ESTIMATES = (*TAKE_COLUMNS, _NATIVE)
 
 
 def timeline(case: Case) -> Timeline | None:
@@ -72,7 +72,7 @@ def _accounts(case: Case, process: ProcessGrowth, time_s: Floats) -> dict[str, F
         return np.where(alive, np.interp(time_s, at_s, values), 0.0) if at_s.size else np.zeros_like(time_s)
 
     def from_birth(rows: pd.DataFrame, column: str) -> Floats:
-        at_s, values = _series(rows, column)
+        at_s, values = series(rows, column)
         if at_s.size:  # the process began with none of it
             at_s, values = np.insert(at_s, 0, min(process.time_s[0], at_s[0])), np.insert(values, 0, 0.0)
         return at_moments(at_s, values)
@@ -83,10 +83,10 @@ def _accounts(case: Case, process: ProcessGrowth, time_s: Floats) -> dict[str, F
     # malloc counts as free also what it gave back to the kernel: never more than the room there is.
     room = np.maximum(0.0, private - in_use - arenas)
     free = np.minimum(np.minimum(malloc_free, room) + np.maximum(0.0, arenas - small), private)
-    takes = _narrow(case, process, "takes", "take", "reason", *_TAKE_COLUMNS.values())
+    takes = _narrow(case, process, "takes", "take", "reason", *TAKE_COLUMNS.values())
     takes = without_last(takes, takes)
     there = private - free
-    estimates = {account: from_birth(takes, column) for account, column in _TAKE_COLUMNS.items()}
+    estimates = {account: from_birth(takes, column) for account, column in TAKE_COLUMNS.items()}
     if len(takes):
         _carry_on(estimates, takes, there, time_s, case.growth)
         estimates[_PYTHON] = np.maximum(estimates[_PYTHON], small)
@@ -115,8 +115,8 @@ def _carry_on(
         return
     gains = {
         account: max(0.0, float(values[-1] - values[0])) / (last_s - first_s)
-        for account, column in _TAKE_COLUMNS.items()
-        if (values := _series(takes, column)[1]).size > 1
+        for account, column in TAKE_COLUMNS.items()
+        if (values := series(takes, column)[1]).size > 1
     }
     after_s = np.clip(time_s[late], last_s, growth.end_s) - last_s
     hoped = sum(gains.values()) * after_s
@@ -129,11 +129,6 @@ def _carry_on(
 def _narrow(case: Case, process: ProcessGrowth, table: str, *columns: str) -> pd.DataFrame:
     """Some columns of a process's rows: a table of a day has forty, and copying them all is what takes time."""
     return rows_of(case.rows(table)[["pid", "start_ticks", "time_s", *columns]], process)
-
-
-def _series(rows: pd.DataFrame, column: str) -> tuple[Floats, Floats]:
-    rows = rows[rows[column].notna()]
-    return rows["time_s"].to_numpy(dtype=np.float64), rows[column].to_numpy(dtype=np.float64)
 
 
 def _visible(by_account: dict[str, Floats], high: float, *, min_share: float = 0.002) -> dict[str, Floats]:
@@ -177,8 +172,8 @@ def _whole(values: Floats) -> list[int]:
 
 def _steps(case: Case, processes: tuple[ProcessGrowth, ...], time_s: Floats) -> list[int | None]:
     """The step the process with most steps was in at each moment; empty where nobody counted any."""
-    counted = [_series(_narrow(case, process, "sentinels", "step"), "step") for process in processes]
-    at_s, steps = max(counted, key=lambda series: float(series[1].max(initial=-1.0)))
+    counted = [series(_narrow(case, process, "sentinels", "step"), "step") for process in processes]
+    at_s, steps = max(counted, key=lambda one: float(one[1].max(initial=-1.0)))
     if not at_s.size:
         return []
     last = np.searchsorted(at_s, time_s, side="right") - 1

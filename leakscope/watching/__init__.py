@@ -15,8 +15,9 @@ from pathlib import Path
 
 from ..errors import BadInput, LeakscopeError
 from ..recorder.console import status_text
+from ..recorder.output import JOURNAL_SUFFIX
 from . import screen
-from .feeds import JOURNAL_SUFFIX, Feed, JournalFeed, OutsideFeed, RecordingFeed, is_recording, journal_of
+from .feeds import Feed, JournalFeed, OutsideFeed, RecordingFeed, is_recording, journal_of
 from .frame import Line, frame
 from .scene import Scene
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..agent.journal import NotOurs, open_regular
 from ..errors import BadInput, UnreadableRecording
 from ..recorder import attach, proc
+from ..recorder.output import JOURNAL_SUFFIX
 from ..recorder.sources import cgroup_memory, gpu_memory, host_memory, limits, process_memory
 from ..recorder.tree import Tree
 from ..schema import SCHEMA_VERSION
@@ -27,7 +28,6 @@ from .past import rows_of
 if TYPE_CHECKING:
     from ..storage import Recording
 
-JOURNAL_SUFFIX = ".journal"
 _READ_ON_S = 0.5  # of a long run the whole journal must be read first: keys and the screen are not kept waiting
 _QUIET_S = 15.0  # without news, only then the lock is tried: who tries it stands in the way of others for an instant
 _SOURCES = (process_memory, host_memory, cgroup_memory, limits, gpu_memory)

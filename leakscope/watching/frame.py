@@ -133,10 +133,10 @@ def _process_row(width: int, role: str, program: str, members: Sequence[Member])
 
 
 def _holders(scene: Scene, age_s: float, width: int) -> _Section:
-    taken_s = scene.inventories.newest_s()
+    taken_s = scene.snapshots.newest_s()
     ago = "" if taken_s is None else f" {_clock(scene.now_s + age_s - taken_s)} ago"
     least_bytes = _LEAST_SHARE * scene.figures.last_bytes
-    holders = [holder for holder in scene.inventories.largest() if holder.bytes >= least_bytes]
+    holders = [holder for holder in scene.snapshots.largest() if holder.bytes >= least_bytes]
     are_of_many = len({holder.process for holder in holders}) > 1
     rows = []
     for holder in holders[:_MOST_HOLDERS]:

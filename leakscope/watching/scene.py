@@ -14,7 +14,7 @@ from ..recorder.limits import Limits
 from ..recorder.tree import Tree
 from .cursor import Row
 from .history import History
-from .inventories import Inventories, Process
+from .snapshots import Process, Snapshots
 
 _CPU_WINDOW_S = 2.0  # the kernel counts CPU time in ticks of 10 ms
 _PACE_WINDOW_S = 60.0
@@ -119,7 +119,7 @@ class Scene:
     figures: Figures = field(default_factory=Figures)
     limits: Limits = field(default_factory=Limits)
     history: History = field(default_factory=History)
-    inventories: Inventories = field(default_factory=Inventories)
+    snapshots: Snapshots = field(default_factory=Snapshots)
     _dead: deque[tuple[float, Process]] = field(default_factory=deque)
     _round: dict[str, list[Row]] = field(default_factory=dict)
     _round_keys: set[tuple[object, ...]] = field(default_factory=set)
@@ -173,9 +173,9 @@ class Scene:
                 self._close_round(end_s)  # in which it was still alive
             self._describe(process, row, now_s)
         elif table == "takes" and row.get("take") is not None:
-            self.inventories.add_take(process, row, now_s)
+            self.snapshots.add_take(process, row, now_s)
         elif table == "holders" and row.get("take") is not None:
-            self.inventories.add_holder(process, row)
+            self.snapshots.add_holder(process, row)
         elif table == "events":
             self._note(row, now_s)
         elif table == "crash_text":
@@ -218,7 +218,7 @@ class Scene:
             _, process = self._dead.popleft()
             self.members.pop(process, None)
             self.paces.pop(process, None)
-            self.inventories.forget(process)
+            self.snapshots.forget(process)
         if not found:
             return
         mapped_bytes = sum(row.get("file_bytes") or 0 for row in found.get("process_samples", ()))

@@ -13,7 +13,7 @@ import pytest
 
 from leakscope.agent.interpreter import names
 from leakscope.agent.probes import orphans
-from leakscope.agent.taking import pause
+from leakscope.agent.snapshots import pause
 from leakscope.agent.torch import autograd
 from leakscope.agent.walking import heap
 from leakscope.agent.walking.remembered import Remembered

@@ -155,7 +155,7 @@ while True: {waits}
     journal = stage(tmp_path)
     assert run(journal, "-c", program, LEAKSCOPE_STRESS="0.05").returncode == -11
     (text,) = faults(journal)
-    assert (agent_in_crash(text) or "").startswith("take.py:")
+    assert (agent_in_crash(text) or "").startswith("snapshot.py:")
 
 
 FAILURES = {

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from leakscope.agent.taking import pause, take
+from leakscope.agent.snapshots import pause, snapshot
 from leakscope.agent.walking.remembered import Remembered
 
 from .staging import rows, run, stage
@@ -97,7 +97,7 @@ def said_by(program: str, **environment: str) -> list[str]:
     """Whether a sweep is allowed within 100 ms where ``program`` has run, and whether objects were counted for that."""
     program += """
 import sys
-from leakscope.agent.taking import pause, take
+from leakscope.agent.snapshots import pause, snapshot
 pauses = pause.Pauses(0.1)
 pauses.begin(pauses.limit())
 print(pauses.allows_sweep())
@@ -110,7 +110,7 @@ print("counted" if pauses.tracked_at_most() < sys.getallocatedblocks() / 2 else 
 def test_growth_since_the_last_sweep_is_known_before_the_next() -> None:
     program = """
 import gc
-from leakscope.agent.taking import pause, take
+from leakscope.agent.snapshots import pause, snapshot
 pauses = pause.Pauses(0.02)
 def allows():
     pauses.begin(pauses.limit())
@@ -153,7 +153,7 @@ def test_what_two_hold_is_not_told_twice_where_nobody_counts(monkeypatch: pytest
     found = []
     for allows in (True, False):
         monkeypatch.setattr(pause.Pauses, "allows_sweep", lambda self, passes=1, allows=allows: allows)
-        one = take.Take(1, 5.0, memory, _thread.get_ident(), None, "pending-call", pauses=pause.unlimited())
+        one = snapshot.Snapshot(1, 5.0, memory, _thread.get_ident(), None, "pending-call", pauses=pause.unlimited())
         rows = [dict(row) for table, row in one.run() if table == "holders"]
         assert one.is_swept is allows
         places = {str(row["path"]).rpartition(" ")[2]: row["deep_bytes"] for row in rows}

@@ -22,13 +22,13 @@ ROOMS = {
     "interpreter": {"libraries"},  # the doors into our code, our thread, and how objects of the job are read
     "outbox": {"interpreter", "journal", "masking"},
     "native": {"interpreter", "journal", "plain_json"},  # malloc, the kernel, C code
-    "life": {"interpreter", "native", "journal"},  # what happens to a process between two takes
+    "life": {"interpreter", "native", "journal"},  # what happens to a process between two snapshots
     "graph": {"interpreter"},  # the whole heap, read in C
     "walking": {"interpreter", "libraries", "plain_json"},  # the Python heap
     "torch": {"interpreter", "walking"},
     "probes": {"interpreter", "libraries", "walking", "torch"},
-    "taking": {"interpreter", "outbox", "native", "life", "graph", "walking", "torch", "probes"},  # when and how
-    "main": {"config", "interpreter", "outbox", "native", "life", "probes", "taking"},
+    "snapshots": {"interpreter", "outbox", "native", "life", "graph", "walking", "torch", "probes"},  # when and how
+    "main": {"config", "interpreter", "outbox", "native", "life", "probes", "snapshots"},
     "__init__": {"native", "main"},
     "sitecustomize": set(),
 }

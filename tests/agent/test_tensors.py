@@ -18,7 +18,7 @@ SETUP = """
 import json, torch
 from torch import nn
 from leakscope.agent.life import sentinels
-from leakscope.agent.taking import peak, take
+from leakscope.agent.snapshots import peak, snapshot
 from leakscope.agent.torch import tensors
 from leakscope.agent.walking.remembered import Remembered
 import _thread
@@ -28,7 +28,7 @@ def in_use():
 
 def taken(memory=None, batch=()):
     memory = Remembered() if memory is None else memory
-    one = take.Take(1, 5.0, memory, _thread.get_ident(), None, "optimizer-step", batch)
+    one = snapshot.Snapshot(1, 5.0, memory, _thread.get_ident(), None, "optimizer-step", batch)
     return one.run(), one.summary
 
 def owners(rows):

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from leakscope.agent.interpreter import doors, names, reading
-from leakscope.agent.taking import take
+from leakscope.agent.snapshots import snapshot
 from leakscope.agent.torch.tensor_openers import Tensors
 from leakscope.agent.walking import beyond, openers, roots
 from leakscope.agent.walking import walk as w
@@ -222,7 +222,7 @@ class Refused(Exception):
 
 
 def _paths(ending: str) -> list[str]:
-    one = take.Take(1, 5.0, Remembered(), _thread.get_ident(), None, "pending-call")
+    one = snapshot.Snapshot(1, 5.0, Remembered(), _thread.get_ident(), None, "pending-call")
     return [str(row["path"]) for table, row in one.run() if table == "holders" and str(row["path"]).endswith(ending)]
 
 
@@ -587,7 +587,7 @@ def test_long_lists_weigh_no_less_while_libraries_are_searched_for_the_like() ->
     for is_hidden in (False, True):
         memory = Remembered()
         memory.is_growth_hidden, memory.module_count = is_hidden, len(sys.modules)
-        one = take.Take(1, 5.0, memory, _thread.get_ident(), None, "pending-call")
+        one = snapshot.Snapshot(1, 5.0, memory, _thread.get_ident(), None, "pending-call")
         held = [dict(row) for table, row in one.run() if table == "holders"]
         (place,) = [row for row in held if str(row["path"]).endswith(" orders")]
         weighed.append(place["deep_bytes"])

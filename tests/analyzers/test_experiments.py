@@ -7,6 +7,7 @@ import pytest
 from leakscope import analyze
 from leakscope.evidence.experiments import returned
 from leakscope.facts.case import Case
+from tests.sentences import says
 
 from .leaks import PID, trainer
 
@@ -35,30 +36,26 @@ def said(recording):
 
 def test_a_collection_that_freed_nothing_is_refuted_with_its_figures(tmp_path):
     (reason,) = said(tried(tmp_path, gc__collect=0))
-    assert reason == "gc.collect() at the end freed 0 B of 800 MiB (12 objects): calling it will not help"
+    assert says(reason, "gc.collect()", "0 B of 800 MiB", "12 objects", "will not help")
 
 
 def test_a_trim_that_gave_back_nothing_is_refuted(tmp_path):
     recording = tried(tmp_path, malloc_trim=-4096)
-    assert said(recording) == [
-        "malloc_trim() at the end returned 0 B of 800 MiB: trimming or fewer arenas will not help"
-    ]
+    (reason,) = said(recording)
+    assert says(reason, "malloc_trim()", "0 B of 800 MiB", "will not help")
     assert returned(Case(recording), PID, "malloc_trim") == 0
 
 
 def test_a_trim_that_gave_back_much_says_that_it_was_no_leak(tmp_path):
     recording = tried(tmp_path, in_use=100 * MiB, malloc_trim=600 * MiB)
     (reason,) = said(recording)
-    assert reason == (
-        "malloc_trim() at the end returned 600 MiB of 800 MiB: that memory was free inside malloc, not leaked; "
-        "trimming gives it back until it is needed again"
-    )
+    assert says(reason, "malloc_trim()", "600 MiB of 800 MiB", "not leaked")
     assert returned(Case(recording), PID, "malloc_trim") == 600 * MiB
 
 
 def test_fewer_arenas_are_advised_where_there_are_many(tmp_path):
     (reason,) = said(tried(tmp_path, in_use=100 * MiB, arenas=16, malloc_trim=600 * MiB))
-    assert reason.endswith(" again, MALLOC_ARENA_MAX=2 may keep less (there were 16 arenas)")
+    assert says(reason, "MALLOC_ARENA_MAX=2", "16 arenas")
 
 
 def test_what_the_end_of_the_program_freed_is_not_the_merit_of_a_trim(tmp_path):

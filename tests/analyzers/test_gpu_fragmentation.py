@@ -5,6 +5,7 @@ from __future__ import annotations
 from leakscope import analyze
 from leakscope.agent.torch.cuda import oom_text
 from leakscope.facts.accounts.gpu import all_ooms
+from tests.sentences import says
 
 from .gpus import PID, TOTAL, GiB, MiB, flat, runs_out, trainer
 
@@ -17,7 +18,7 @@ def looked(builder):
 def test_a_failure_with_more_unused_than_asked_for(tmp_path):
     builder = runs_out(trainer(tmp_path, flat()), 40.5, requested=2 * GiB, reserved=79 * GiB, allocated=70 * GiB)
     (finding,), _, _ = looked(builder)
-    assert finding.title == "cuda:0 ran out for 2.0 GiB with 9.0 GiB unused, in pieces"
+    assert says(finding.title, "cuda:0", "2.0 GiB", "9.0 GiB unused")
     assert finding.bytes == 9 * GiB
     assert finding.severity == "critical"
     assert (finding.subject.file, finding.subject.line, finding.subject.function) == (
@@ -32,14 +33,14 @@ def test_a_device_that_is_really_full(tmp_path):
     builder = runs_out(trainer(tmp_path, flat()), 40.5, requested=2 * GiB, reserved=79 * GiB, allocated=78 * GiB)
     findings, (ruled_out,), _ = looked(builder)
     assert not findings
-    assert ruled_out.reason.endswith("full when 2.0 GiB were asked for: 1.0 GiB of 79.0 GiB were unused")
+    assert says(ruled_out.reason, "full", "2.0 GiB", "1.0 GiB of 79.0 GiB") and "scraps" not in ruled_out.reason
 
 
 def test_scraps_that_add_up_to_a_small_request_are_no_fragmentation(tmp_path):
     builder = runs_out(trainer(tmp_path, flat()), 40.5, requested=9 * MiB, reserved=79 * GiB, allocated=78 * GiB)
     findings, (ruled_out,), _ = looked(builder)
     assert not findings
-    assert ruled_out.reason.endswith("full when 9.0 MiB were asked for: 1.0 GiB of 79.0 GiB were unused, in scraps")
+    assert says(ruled_out.reason, "full", "9.0 MiB", "1.0 GiB of 79.0 GiB", "scraps")
 
 
 def test_a_failure_without_figures_proves_nothing(tmp_path):
@@ -52,7 +53,7 @@ def test_a_failure_without_figures_proves_nothing(tmp_path):
 def test_flushes_of_a_cache_that_is_ever_more_cut_up(tmp_path):
     cut = {"inactive_split_bytes": [100 * MiB * s for s in range(40)], "alloc_retry_count": [s // 4 for s in range(40)]}
     (finding,), _, _ = looked(trainer(tmp_path, flat(), **cut))
-    assert finding.title == "cuda:0 is fragmented: torch flushed its cache 9 times to find space"
+    assert says(finding.title, "cuda:0", "fragmented", "9 times")
     assert finding.severity == "warning"
 
 
@@ -65,9 +66,7 @@ def test_flushes_alone_are_how_it_is_meant_to_work(tmp_path):
 def test_a_large_cache_is_ruled_out_with_its_figures(tmp_path):
     findings, (ruled_out,), _ = looked(trainer(tmp_path, flat(), reserved_bytes=[30 * GiB] * 40))
     assert not findings
-    assert ruled_out.reason.endswith(
-        "no allocation failed; 30.0 GiB reserved, 10.0 GiB of it allocated, the rest is cache"
-    )
+    assert says(ruled_out.reason, "30.0 GiB reserved", "10.0 GiB", "cache")
 
 
 def test_what_the_agent_writes_is_what_is_read(tmp_path):
@@ -82,4 +81,4 @@ def test_without_a_gpu_it_is_skipped(tmp_path):
     from tests.builders import RecordingBuilder
 
     _, _, (skipped,) = looked(RecordingBuilder(tmp_path).process(PID).samples(PID, [GiB] * 30))
-    assert skipped.reason == "no GPU in this recording"
+    assert says(skipped.reason, "no GPU")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from leakscope import analyze
+from tests.sentences import says
 
 from .gpus import OTHER_PID, PID, GiB, flat, gpu, runs_out, trainer
 
@@ -17,11 +18,12 @@ def looked(builder):
 def test_who_had_the_room_when_the_job_ran_out(tmp_path):
     builder = gpu(trainer(tmp_path, flat()), [35 * GiB] * SAMPLES, [40 * GiB] * SAMPLES)
     (finding,), _, _ = looked(runs_out(builder, 36.0, requested=6 * GiB, reserved=34 * GiB, allocated=34 * GiB))
-    assert finding.title == "Other processes hold 40.0 GiB of GPU 3 (NVIDIA X100)"
+    assert says(finding.title, "40.0 GiB", "GPU 3 (NVIDIA X100)")
     assert finding.severity == "critical"
     assert finding.subject.holder == f"pid {OTHER_PID}"
-    assert finding.remedy == [f"end pid {OTHER_PID} if it is not needed, or choose another GPU: frees about 40.0 GiB"]
-    assert any("6.0 GiB could not be allocated at /home/me/train.py:31" in e.text for e in finding.evidence)
+    (remedy,) = finding.remedy
+    assert says(remedy, f"end pid {OTHER_PID}", "another GPU", "40.0 GiB")
+    assert any(says(e.text, "6.0 GiB", "/home/me/train.py:31") for e in finding.evidence)
 
 
 def test_a_device_that_is_almost_full(tmp_path):
@@ -32,7 +34,7 @@ def test_a_device_that_is_almost_full(tmp_path):
 def test_others_do_not_matter_while_there_is_room(tmp_path):
     findings, (ruled_out,), _ = looked(gpu(trainer(tmp_path, flat()), [20 * GiB] * SAMPLES, [40 * GiB] * SAMPLES))
     assert not findings
-    assert ruled_out.reason == "GPU 3 (NVIDIA X100) never ran short: at most 60.5 GiB of 80.0 GiB were in use"
+    assert says(ruled_out.reason, "GPU 3 (NVIDIA X100)", "60.5 GiB of 80.0 GiB")
 
 
 def test_a_job_that_fills_the_device_itself(tmp_path):
@@ -41,7 +43,7 @@ def test_a_job_that_fills_the_device_itself(tmp_path):
         runs_out(builder, 36.0, requested=6 * GiB, reserved=76 * GiB, allocated=76 * GiB)
     )
     assert not findings
-    assert ruled_out.reason == "other processes held at most 1.0 GiB of GPU 3 (NVIDIA X100)"
+    assert says(ruled_out.reason, "other processes", "1.0 GiB", "GPU 3 (NVIDIA X100)")
 
 
 def test_others_that_had_left_before_it_ran_out(tmp_path):
@@ -70,11 +72,11 @@ def test_a_job_that_is_seen_by_nobody_inside_cannot_be_told_apart(tmp_path):
 
     builder = RecordingBuilder(tmp_path).process(PID).samples(PID, [GiB] * 30)
     _, _, (skipped,) = looked(gpu(builder, [35 * GiB] * SAMPLES, [40 * GiB] * SAMPLES, visible=False))
-    assert skipped.reason.startswith("processes on the GPU could not be identified")
+    assert says(skipped.reason, "could not be identified")
 
 
 def test_without_a_gpu_it_is_skipped(tmp_path):
     from tests.builders import RecordingBuilder
 
     _, _, (skipped,) = looked(RecordingBuilder(tmp_path).process(PID).samples(PID, [GiB] * 30))
-    assert skipped.reason == "no GPU in this recording"
+    assert says(skipped.reason, "no GPU")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leakscope import analyze
+from tests.sentences import says
 
 from .curves import INNOCENTS, LEAKS, sampled
 from .gpus import PID, GiB, MiB, flat, growing, trainer
@@ -40,7 +41,7 @@ def with_inventories(builder, share=1.0):
 
 def test_growth_is_found_and_its_holder_named(tmp_path):
     (finding,), _, _ = looked(with_inventories(trainer(tmp_path, growing())))
-    assert finding.title.startswith("main() losses (list) keeps tensors on cuda:0: +3.")
+    assert says(finding.title, "main() losses (list)", "cuda:0", "+3.")
     assert (finding.subject.device, finding.subject.variable) == ("cuda:0", "losses")
     assert (finding.subject.file, finding.subject.line) == ("/home/me/train.py", 6)
     assert finding.bytes_per_step == pytest.approx(10 * MiB, rel=0.1)
@@ -50,8 +51,8 @@ def test_growth_is_found_and_its_holder_named(tmp_path):
 
 def test_without_a_holder_no_remedy_is_made_up(tmp_path):
     (finding,), _, _ = looked(trainer(tmp_path, growing()))
-    assert finding.title.startswith("Memory allocated on cuda:0 keeps growing: +3.")
-    assert finding.doubts == ["the variable that holds the tensors was not found"]
+    assert says(finding.title, "cuda:0", "+3.")
+    assert any(says(doubt, "variable", "not found") for doubt in finding.doubts)
     assert finding.remedy == []
 
 
@@ -95,7 +96,7 @@ def test_without_a_gpu_it_is_skipped(tmp_path):
     from tests.builders import RecordingBuilder
 
     _, _, (skipped,) = looked(RecordingBuilder(tmp_path).process(PID).samples(PID, [GiB] * 30))
-    assert skipped.reason == "no GPU in this recording"
+    assert says(skipped.reason, "no GPU")
 
 
 def on_gpu(tmp_path, shape, seed):

@@ -1,19 +1,24 @@
-"""What each hand-set number buys: all of them made smaller and larger, one at a time, over the golden recordings.
+"""What each hand-set number buys: all of them made smaller, then larger, together, over the golden recordings.
 
-A number whose change makes no verdict and no first finding another is a number that nobody needs, or that no recording
-tries. ``sweep.json`` has what was found; a sweep goes on where the last one stopped, since it takes hours.
+Where a recording is judged otherwise, fewer and fewer of them are changed until the one that did it is left. That one
+matters and is not tried again. What is left in the end changes nothing, alone or with all the others like it: nobody
+needs it, or no recording tries it. ``sweep.json`` has what was found; a sweep that was stopped goes on from there.
 """
 
 from __future__ import annotations
 
+import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
 import json
 import multiprocessing
+import signal
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
@@ -24,71 +29,67 @@ from leakscope.storage import Recording, open_recording
 from tests.end_to_end.programs import Program
 
 from . import FOLDER, golden_programs, recording_of
-from .thresholds import JUDGING, PACKAGE, Threshold, changed, thresholds, uses
+from .thresholds import JUDGING, PACKAGE, Threshold, changed, thresholds
 
 RESULTS = FOLDER / "sweep.json"
 FACTORS = (0.8, 1.25)
-LONGEST_S = 1800.0  # of one number by one factor
+LONGEST_S = 60  # of one judging: a number may keep a loop going
 
 Outcome = tuple[Any, ...]
-Lines = dict[str, set[int]]  # that ran, by file
 
 _recordings: dict[str, Recording] = {}  # opened before all forks, so that each has their tables at hand
 
 
 def sweep(programs: Sequence[Program], of_file: str, minutes: float | None, at_once: int) -> None:
-    """Try all numbers that have no result yet (``of_file``: anew those of files whose path contains it).
+    """Find the numbers that matter to some recording (``of_file``: anew those of files whose path contains it).
 
-    What only some of the programs say is printed, but no result.
+    What is found of some of the programs, or in too little time, is written too: then no number is known to be idle.
     """
-    found = _results()
     present = {threshold.key: threshold for threshold in thresholds()}
-    found = {key: result for key, result in found.items() if key in present and result["text"] == present[key].text}
-    due = [t for t in present.values() if (of_file in t.file if of_file else t.key not in found)]
-    if not due:
-        print("every number has a result: python -m tests.golden --sweep FILE tries those of a file anew")
-        return
+    matters = {
+        key: row["matters"]
+        for key, row in _results().items()
+        if key in present and row["text"] == present[key].text and row["matters"] and not (of_file and of_file in key)
+    }
+    tried = [threshold for key, threshold in present.items() if not of_file or of_file in threshold.file]
     _open_all(programs)
     ends = time.monotonic() + (minutes or float("inf")) * 60
     context = multiprocessing.get_context("fork")  # each task in a process of its own: it loads other code
-    with context.Pool(at_once, maxtasksperchild=1) as pool:
-        base = dict(zip(_recordings, pool.imap(_looked_at, _recordings, chunksize=1)))
-        order = list(_recordings)
-        for threshold in due:
-            if time.monotonic() > ends:
-                break
-            concerned = _concerned(threshold, {name: lines for name, (_, lines) in base.items()}, order)
-            expected = {name: base[name][0] for name in concerned}
-            tried = [pool.apply_async(_tried, (threshold, factor, expected)) for factor in FACTORS]
-            differing = [_result(one) for one in tried]
-            found[threshold.key] = {
-                "file": threshold.file, "name": threshold.name, "text": threshold.text, "recordings": len(concerned),
-                **{f"x{factor:g}": difference for factor, difference in zip(FACTORS, differing)},
-            }  # fmt: skip
-            print(_line(found[threshold.key]), flush=True)
-            if len(programs) == len(golden_programs()):
-                write(found)
-            for difference in filter(None, differing):  # who differs once is likely to differ again
-                name = difference.partition(":")[0]
-                order.sort(key=lambda other, first=name: other != first)
-    idle = sum(not any(result[f"x{factor:g}"] for factor in FACTORS) for result in found.values())
-    print(f"{len(found)} of {len(present)} numbers tried, {idle} of them change nothing")
+    undone = []
+
+    def look(job: tuple[str, float]) -> None:
+        if time.monotonic() > ends:
+            undone.append(job)
+            return
+        left = [threshold for threshold in tried if threshold.key not in matters]
+        for key, difference in pool.apply(_search, (*job, left, ends)):
+            matters.setdefault(key, difference)
+            print(f"{key} = {present[key].text}: {difference}", flush=True)
+
+    with context.Pool(at_once, maxtasksperchild=1) as pool, ThreadPoolExecutor(at_once) as threads:
+        list(threads.map(look, [(name, factor) for name in _recordings for factor in FACTORS]))
+    is_whole = not undone and time.monotonic() <= ends and len(programs) == len(golden_programs())
+    write(present, matters, is_whole)
+    idle = [key for key in present if key not in matters]
+    print(f"{len(matters)} of {len(present)} numbers matter to some recording")
+    if is_whole:
+        print("\n  ".join(["the others change nothing:", *idle]))
 
 
-def write(found: dict[str, dict[str, Any]]) -> None:
-    rows = ",\n".join(json.dumps(found[key]) for key in sorted(found))  # a number a line
-    RESULTS.write_text(f"[\n{rows}\n]\n", encoding="utf-8")
+def write(present: dict[str, Threshold], matters: dict[str, str], is_whole: bool) -> None:
+    """``matters``: to which recording, and how; None: to none, empty: not known yet."""
+    unknown = None if is_whole else ""
+    rows = [
+        {"file": one.file, "name": one.name, "text": one.text, "matters": matters.get(key, unknown)}
+        for key, one in sorted(present.items())
+    ]
+    RESULTS.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n", encoding="utf-8")  # a number a line
 
 
 def _results() -> dict[str, dict[str, Any]]:
     if not RESULTS.exists():
         return {}
     return {f"{row['file']} {row['name']}": row for row in json.loads(RESULTS.read_text(encoding="utf-8"))}
-
-
-def _line(result: dict[str, Any]) -> str:
-    differing = "; ".join(f"x{f:g} {result[f'x{f:g}']}" for f in FACTORS if result[f"x{f:g}"])
-    return f"{result['file']} {result['name']} = {result['text']}: {differing or 'nothing'} ({result['recordings']})"
 
 
 def _open_all(programs: Sequence[Program]) -> None:
@@ -101,102 +102,87 @@ def _open_all(programs: Sequence[Program]) -> None:
             _recordings[program.name] = recording
 
 
-def _concerned(threshold: Threshold, ran: dict[str, Lines], order: Sequence[str]) -> list[str]:
-    """The recordings whose judging comes by a line that uses the number."""
-    used = uses(threshold)
-    if used is None:
-        return list(order)
-    return [
-        name
-        for name in order
-        if any(not lines.isdisjoint(r) for path, rs in used.items() if (lines := ran[name].get(str(path))) for r in rs)
-    ]
+def _search(name: str, factor: float, left: Sequence[Threshold], ends: float) -> list[tuple[str, str]]:
+    """The numbers that matter to a recording, each with ``name x0.8: was, now is``."""
+    same = _outcome(name, (), factor)
+    found = []
+    left = list(left)
+    known = 0  # so many of the first change nothing together
+    while time.monotonic() <= ends and _outcome(name, left, factor) != same:
+        most = len(left)
+        now = same
+        while most - known > 1:
+            middle = (known + most) // 2
+            outcome = _outcome(name, left[:middle], factor)
+            known, most, now = (middle, most, now) if outcome == same else (known, middle, outcome)
+        now = now if now != same else _outcome(name, left[:most], factor)
+        found.append((left.pop(most - 1).key, f"{name} x{factor:g}: {_short(same)}, now {_short(now)}"))
+    return found
 
 
-def _result(tried: Any) -> str | None:
+def _outcome(name: str, of: Sequence[Threshold], factor: float) -> Outcome:
+    """How a recording is judged with these numbers changed: the verdict, and each finding with its place."""
+    for module in [m for m in sys.modules if m.startswith(tuple(f"leakscope.{folder}" for folder in JUDGING))]:
+        del sys.modules[module]  # so that it is loaded anew, and nothing it remembers is left
+    finder = _Changed(of, factor)
+    sys.meta_path.insert(0, finder)
+    signal.signal(signal.SIGALRM, _too_long)
+    signal.alarm(LONGEST_S)
     try:
-        return tried.get(LONGEST_S)
-    except multiprocessing.TimeoutError:
-        return "all: takes too long"
-
-
-def _looked_at(name: str) -> tuple[Outcome, Lines]:
-    """What a recording is judged as, and the lines that ran for it."""
-    import coverage
-
-    _forget_judging()
-    watcher = coverage.Coverage(data_file=None, include=[str(PACKAGE / folder / "*") for folder in JUDGING])
-    reporting = importlib.import_module("leakscope.reporting")
-    watcher.start()
-    try:
-        outcome = _outcome(reporting, _recordings[name])
-    finally:
-        watcher.stop()
-    data = watcher.get_data()
-    return outcome, {file: set(data.lines(file) or ()) for file in data.measured_files()}
-
-
-def _tried(threshold: Threshold, factor: float, expected: dict[str, Outcome]) -> str | None:
-    """``name: was, now is`` of the first recording that is judged otherwise; None if none is."""
-    _forget_judging()
-    sys.meta_path.insert(0, _Changed(threshold, factor))
-    try:
-        reporting = importlib.import_module("leakscope.reporting")
+        reporting: ModuleType = importlib.import_module("leakscope.reporting")
+        report = reporting.analyze(_recordings[name])
     except Exception as error:
-        return f"all: {type(error).__name__}: {error}"
-    for name, outcome in expected.items():
-        try:
-            now = _outcome(reporting, _recordings[name])
-        except Exception as error:
-            return f"{name}: {type(error).__name__}: {error}"
-        if now != outcome:
-            return f"{name}: {_short(outcome)}, now {_short(now)}"
-    return None
-
-
-def _outcome(reporting: ModuleType, recording: Recording) -> Outcome:
-    """The verdict and the first finding: what a user acts on."""
-    report = reporting.analyze(recording)
-    first = report.findings[0] if report.findings else None
-    said = (first.kind, first.subject.variable, first.subject.line) if first else ()
+        return (None, None, f"{type(error).__name__}: {error}")
+    finally:
+        signal.alarm(0)
+        sys.meta_path.remove(finder)
+    found = ((f.kind, f.subject.variable, f.subject.line) for f in report.findings)
     failed = tuple(skip.reason for skip in report.skipped if skip.reason.startswith("failed"))
-    return (report.verdict.leaking, report.verdict.killed, *said, *failed)
+    return (report.verdict.leaking, report.verdict.killed, *found, *failed)
+
+
+def _too_long(*_: object) -> None:
+    raise TimeoutError(f"judging takes longer than {LONGEST_S} s")
 
 
 def _short(outcome: Outcome) -> str:
     leaking, _, *said = outcome
-    return " ".join([{True: "leaking", False: "not leaking", None: "cannot tell"}[leaking], *map(str, said)])
-
-
-def _forget_judging() -> None:
-    """So that it is loaded anew, and nothing it remembers is left."""
-    parts = tuple(f"leakscope.{folder}" for folder in JUDGING)
-    for name in [name for name in sys.modules if name.startswith(parts)]:
-        del sys.modules[name]
+    word = {True: "leaking", False: "not leaking", None: "cannot tell"}[leaking]
+    return " ".join([word, *(" ".join(map(str, one)) if isinstance(one, tuple) else str(one) for one in said[:2])])
 
 
 class _Changed(importlib.abc.MetaPathFinder):
-    """Loads one file of the package with one number changed."""
+    """Loads files of the package with some of their numbers changed."""
 
-    def __init__(self, threshold: Threshold, factor: float) -> None:
-        self.path = PACKAGE / threshold.file
-        self.module = ".".join(("leakscope", *Path(threshold.file).with_suffix("").parts)).removesuffix(".__init__")
-        self.source = changed(self.path.read_text(encoding="utf-8"), threshold, factor)
+    def __init__(self, of: Sequence[Threshold], factor: float) -> None:
+        self.factor = factor
+        self.files: dict[str, list[Threshold]] = {}
+        for threshold in of:
+            self.files.setdefault(_module(threshold.file), []).append(threshold)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
-        if name != self.module:
+        if name not in self.files:
             return None
-        folders = [str(self.path.parent)] if self.path.name == "__init__.py" else None
-        loader = _Loader(name, str(self.path), self.source)
-        return importlib.util.spec_from_file_location(
-            name, self.path, loader=loader, submodule_search_locations=folders
-        )
+        file = PACKAGE / self.files[name][0].file
+        folders = [str(file.parent)] if file.name == "__init__.py" else None
+        loader = _Loader(name, str(file), tuple(self.files[name]), self.factor)
+        return importlib.util.spec_from_file_location(name, file, loader=loader, submodule_search_locations=folders)
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
-    def __init__(self, name: str, path: str, source: str) -> None:
+    def __init__(self, name: str, path: str, of: tuple[Threshold, ...], factor: float) -> None:
         super().__init__(name, path)
-        self.source = source
+        self.changes = of, factor
 
     def get_code(self, fullname: str) -> CodeType:
-        return compile(self.source, self.path, "exec", dont_inherit=True)
+        return _compiled(self.path, *self.changes)
+
+
+@lru_cache(maxsize=1000)
+def _compiled(path: str, of: tuple[Threshold, ...], factor: float) -> CodeType:
+    source = Path(path).read_text(encoding="utf-8")
+    return compile(changed(source, of, factor), path, "exec", dont_inherit=True)
+
+
+def _module(file: str) -> str:
+    return ".".join(("leakscope", *Path(file).with_suffix("").parts)).removesuffix(".__init__")

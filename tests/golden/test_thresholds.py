@@ -1,4 +1,4 @@
-"""The sweep finds every hand-set number, changes one at a time, and knows where each is used."""
+"""The sweep finds every hand-set number, and changes some of them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_one_number_is_changed_and_whole_ones_stay_whole(monkeypatch, tmp_path):
     found = numbers(monkeypatch, tmp_path)
 
     def value(name: str, factor: float, read: str) -> object:
-        source = changed(SOURCE, found[name], factor).replace("from units import MiB", "MiB = 1 << 20")
+        source = changed(SOURCE, [found[name]], factor).replace("from units import MiB", "MiB = 1 << 20")
         ast.parse(source)
         scope: dict[str, object] = {}
         exec(source + f"\nresult = {read}", scope)
@@ -57,9 +57,10 @@ def test_one_number_is_changed_and_whole_ones_stay_whole(monkeypatch, tmp_path):
     assert value("judge(share)", 1.25, "judge([1.1, 1.3])") == [1.3]
 
 
-def test_lines_that_use_a_number_are_known(monkeypatch, tmp_path):
+def test_several_are_changed_at_once(monkeypatch, tmp_path):
     found = numbers(monkeypatch, tmp_path)
-    path = tmp_path / "facts" / "growth" / "trend.py"
-    assert thresholds.uses(found["judge(share)"]) == {path: [range(9, 11)]}
-    assert thresholds.uses(found["_LEAST"]) == {path: [range(9, 11)]}
-    assert thresholds.uses(found["_MOST"]) is None  # a default made of it: whoever calls
+    source = changed(SOURCE, [found["_LEAST"], found["_MOST"], found["_BINS[0]"], found["judge(share)"]], 1.25)
+    scope: dict[str, object] = {}
+    exec(source.replace("from units import MiB", "MiB = 1 << 20") + "\nresult = _LEAST, _MOST, _BINS", scope)
+    assert scope["result"] == (3, 80 << 20, (0.625, 0.9))
+    assert changed(SOURCE, [], 0.8) == SOURCE

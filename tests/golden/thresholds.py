@@ -1,4 +1,4 @@
-"""Every hand-set number of the code that judges: constants of modules, defaults of keywords, and where they are used.
+"""Every hand-set number of the code that judges: constants of modules, and defaults of keywords.
 
 Found in the sources, so that a move of code to another folder needs no word here.
 """
@@ -6,7 +6,7 @@ Found in the sources, so that a move of code to another folder needs no word her
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +17,6 @@ _SCALED = (
     "(lambda value: (__import__('math').floor if {factor} < 1 else __import__('math').ceil)(value * {factor})"
     " if isinstance(value, int) else value * {factor})({text})"
 )
-_COMPOUND = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.FunctionDef, ast.ClassDef)
 
 
 class Threshold(NamedTuple):
@@ -35,16 +34,6 @@ class Threshold(NamedTuple):
     def key(self) -> str:
         return f"{self.file} {self.name}"
 
-    @property
-    def word(self) -> str:
-        """What the code calls it."""
-        return self.name.partition("(")[2].rstrip(")") or self.name.partition("[")[0]
-
-    @property
-    def function(self) -> str | None:
-        """Whose keyword it is; None for a constant of the module."""
-        return self.name.partition("(")[0] if "(" in self.name else None
-
 
 def judging_files() -> list[Path]:
     return sorted(path for folder in JUDGING for path in (PACKAGE / folder).rglob("*.py"))
@@ -54,81 +43,16 @@ def thresholds() -> list[Threshold]:
     return [found for path in judging_files() for found in _of_file(path)]
 
 
-def changed(source: str, threshold: Threshold, factor: float) -> str:
-    """The source of the threshold's file with that number multiplied."""
+def changed(source: str, of: Sequence[Threshold], factor: float) -> str:
+    """The source of a file with some of its numbers multiplied."""
     lines = source.splitlines(keepends=True)
-    # ast counts bytes
-    head = lines[threshold.line - 1].encode()[: threshold.column].decode()
-    tail = lines[threshold.end_line - 1].encode()[threshold.end_column :].decode()
-    new = head + _SCALED.format(factor=factor, text=threshold.text.replace("\n", " ")) + tail
-    return "".join([*lines[: threshold.line - 1], new, *lines[threshold.end_line :]])
-
-
-def uses(threshold: Threshold) -> dict[Path, list[range]] | None:
-    """Lines of statements that use it, by file; None: whole modules are made with it.
-
-    Names are compared, not what they mean: another constant of the same name only adds uses.
-    """
-    found: dict[Path, list[range]] = {}
-    for path in judging_files():
-        if threshold.function and path != PACKAGE / threshold.file:
-            continue
-        lines = _used_in(ast.parse(path.read_text(encoding="utf-8")), threshold)
-        if lines is None:
-            return None
-        found[path] = lines
-    return {path: lines for path, lines in found.items() if lines}
-
-
-def _used_in(tree: ast.Module, threshold: Threshold) -> list[range] | None:
-    found: list[range] = []
-    functions = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
-    if threshold.function:
-        functions = [node for node in functions if node.name == threshold.function.rpartition(".")[2]]
-    for function in functions:
-        if not threshold.function and any(_names(part, threshold.word) for part in _outside(function)):
-            return None  # a default, made as the module is loaded
-        found += [_lines(node) for node in _statements(function) if _names_itself(node, threshold.word)]
-    inside = {id(node) for function in functions for node in ast.walk(function)}
-    loose = (node for node in ast.walk(tree) if id(node) not in inside)
-    if not threshold.function and any(_is_load(node, threshold.word) for node in loose):
-        return None
-    return found
-
-
-def _statements(function: ast.AST) -> Iterator[ast.stmt]:
-    yield from (node for node in ast.walk(function) if isinstance(node, ast.stmt) and node is not function)
-
-
-def _outside(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.AST]:
-    return [*function.decorator_list, function.args]
-
-
-def _names_itself(statement: ast.stmt, word: str) -> bool:
-    """Whether a statement uses the name beside the statements in it."""
-    parts: list[ast.AST] = [statement]
-    while parts:
-        node = parts.pop()
-        if _is_load(node, word):
-            return True
-        parts += [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.stmt)]
-    return False
-
-
-def _names(node: ast.AST, word: str) -> bool:
-    return any(_is_load(part, word) for part in ast.walk(node))
-
-
-def _is_load(node: ast.AST, word: str) -> bool:
-    if isinstance(node, ast.Name):
-        return node.id == word and isinstance(node.ctx, ast.Load)
-    return isinstance(node, ast.Attribute) and node.attr == word
-
-
-def _lines(statement: ast.stmt) -> range:
-    body = getattr(statement, "body", None)
-    last = body[0].lineno - 1 if isinstance(statement, _COMPOUND) and body else statement.end_lineno or 0
-    return range(statement.lineno, max(last, statement.lineno) + 1)
+    for threshold in sorted(of, key=lambda one: (one.line, one.column), reverse=True):
+        # ast counts bytes
+        head = lines[threshold.line - 1].encode()[: threshold.column].decode()
+        tail = lines[threshold.end_line - 1].encode()[threshold.end_column :].decode()
+        new = head + _SCALED.format(factor=factor, text=threshold.text.replace("\n", " ")) + tail
+        lines[threshold.line - 1 : threshold.end_line] = [new]
+    return "".join(lines)
 
 
 def _of_file(path: Path) -> Iterator[Threshold]:

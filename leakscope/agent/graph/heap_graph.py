@@ -88,7 +88,7 @@ class HeapGraph:
         self.recorder: int | None = None  # the state of the agent's thread
         self.weighs_tensors = False
         self._object_s = OBJECT_S
-        # At most one: a graph, the number of its take, what reading it took, whether storages were weighed.
+        # At most one: a graph, the number of its snapshot, what reading it took, whether storages were weighed.
         self._read: list[tuple[Any, int, float, bool]] = []
         self._is_at_work = False
         self._past: int | None = None

@@ -588,7 +588,8 @@ static size_t characters(const object *text, char *to, size_t most)
 /* ---- reading */
 
 /* A node for each object that the collector knows. The lists are walked as gc.get_objects() does. */
-static const uint64_t OF_GENERATION[] = {0, 24, 48, 80}; /* the last: what was frozen */
+static const uint64_t OF_GENERATION[] = {0, 24, 48, 80};
+enum { FROZEN = 3 }; /* by gc.freeze() */
 
 static uint64_t count_objects(void)
 {
@@ -601,9 +602,9 @@ static uint64_t count_objects(void)
     return count;
 }
 
-static int list_objects(struct graph *g)
+static int list_objects(struct graph *g, int first, int end)
 {
-    for (int i = 0; i < 4; i++) {
+    for (int i = first; i < end; i++) {
         uint64_t head = L.generations + OF_GENERATION[i];
         for (uint64_t at = word_at((void *)head, 0) & ~TAGS; at && at != head; at = word_at((void *)at, 0) & ~TAGS) {
             __builtin_prefetch((void *)(word_at((void *)at, 0) & ~TAGS));
@@ -811,9 +812,11 @@ EXPORT struct graph *graph_take(object *modules, void *recorder, uint64_t most_b
             goto failed;
     }
     ARRAY(g, begin, uint32_t)[FROM_C] = ARRAY(g, begin, uint32_t)[UNREACHABLE] = (uint32_t)g->edges;
-    if (!list_objects(g))
+    if (!list_objects(g, 0, FROZEN))
         goto failed;
-    uint32_t listed = (uint32_t)g->nodes;
+    uint32_t listed = (uint32_t)g->nodes; /* what gc.get_objects() lists */
+    if (!list_objects(g, FROZEN, FROZEN + 1))
+        goto failed;
     for (uint32_t node = GROUPS;; node++) {
         if (node + 8 < g->nodes) {
             uintptr_t later = ARRAY(g, address, uintptr_t)[node + 8];

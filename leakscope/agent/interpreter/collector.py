@@ -129,7 +129,7 @@ _before = [0]
 def let_go() -> None:
     """Also in a fork made meanwhile.
 
-    What was freed meanwhile is not taken off a count below zero: all that an inventory ever made would stand in it, and
+    What was freed meanwhile is not taken off a count below zero: all that a snapshot ever made would stand in it, and
     the job's next object would begin a collection. So it is what it was.
     """
     if _count is not None and _count.value < -_HELD_BACK // 2:  # else somebody has collected meanwhile

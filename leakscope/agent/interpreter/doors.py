@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _TOOL_IDS = range(6)  # of sys.monitoring
 _SCANNED_BYTES = 256  # of a thread's state: who traces it is said before that in every CPython from 3.8 to 3.14
-LEAST_CALLS = 100  # one in the other that are left until Python's limit: an inventory takes some 60
+LEAST_CALLS = 100  # one in the other that are left until Python's limit: a snapshot takes some 60
 _call = methodcaller("__call__")
 _libc = ctypes.PyDLL(None)  # whose functions keep other threads waiting
 thread_state = ctypes.pythonapi.PyThreadState_Get

@@ -1,7 +1,7 @@
 """Keep torch from looking at what we do. Runs in the job.
 
 Our code may run in the middle of the job's: in an optimizer step that Dynamo compiles, in a function that is being
-traced. Dynamo would then compile a take (it raised ``InternalTorchDynamoError`` into the job), and torch.jit would
+traced. Dynamo would then compile a snapshot (it raised ``InternalTorchDynamoError`` into the job), and torch.jit would
 record the sizes we read as operations of the trace.
 """
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from _thread import LockType
     from collections.abc import Callable
 
-END_S = 1.0  # how long to wait for its last rows, or for the end of an inventory that it makes
+END_S = 1.0  # how long to wait for its last rows, or for the end of a snapshot that it makes
 AT_FORK, AT_EXIT = "fork", "exit"  # why it is to end
 FIRST_TICK_S = 0.05
 BEGINS_S = 0.1  # a new thread begins in 0.1 ms, on a busy machine in a few
@@ -126,7 +126,7 @@ class Thread:
         )
 
     def end(self, is_busy: bool) -> None:
-        """``is_busy``: an inventory is made, which may be on that thread."""
+        """``is_busy``: a snapshot is made, which may be on that thread."""
         ident, self.ident = self.ident, None
         if ident is None:
             return

@@ -35,9 +35,6 @@ class Phases:
 
     def __init__(self, mark: Callable[[str], None]) -> None:
         self.current = START_UP
-        self.batches = 0
-        self.epochs = 0
-        self.last_batch_at = 0.0
         self.batch_storages: tuple[int, ...] = ()
         self._mark = mark
         self._marked_at = 0.0
@@ -140,17 +137,13 @@ class Phases:
 
         def __next__(self_: Any) -> Any:
             batch = original(self_)
-            self._got(self_, batch)
+            self._got(batch)
             return batch
 
         hooks.replace(cls, "__next__", original, _made_alike(__next__, original))
 
-    def _got(self, iterator: Any, batch: Any) -> None:
+    def _got(self, batch: Any) -> None:
         try:
-            self.batches += 1
-            self.last_batch_at = monotonic()
-            if (reading.attributes_of(iterator) or {}).get("_num_yielded") == 1:
-                self.epochs += 1
             self.batch_storages = _storages(batch)
         except Exception as error:
             if names.is_foreign(error):

@@ -1,6 +1,6 @@
 """``record --native``: for some seconds memray watches every allocation of this process. Runs in the job, if asked for.
 
-It opens once, when takes have shown that malloc hands out more and more and no object, array or tensor explains it. It
+It opens once, when snapshots have shown that malloc hands out ever more and no object, array or tensor explains it. It
 is the only thing here that imports another's package, slows the job down (allocations cost several times as much while
 it is open) and sets a profile function; all three are what the user asked for. The file is read after the job's end,
 by the recorder and in another process: resolving symbols takes time and memory.
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 WINDOW_S = 10.0
-RISES = 3  # takes in a row between which memory in use rose: two may be a warm-up
-LEAST_GROWTH_BYTES = 8 << 20  # over these takes: less is no case for a microscope
+RISES = 3  # snapshots in a row between which memory in use rose: two may be a warm-up
+LEAST_GROWTH_BYTES = 8 << 20  # over these snapshots: less is no case for a microscope
 MOST_EXPLAINED = 0.5  # of that growth, by Python objects, arrays and tensors
 
 
@@ -35,13 +35,13 @@ class NativeWindow:
 
         self._folder = folder
         self._note = note
-        self._seen: list[tuple[int, float]] = []  # [(in use, explained), ...] of the last takes
+        self._seen: list[tuple[int, float]] = []  # [(in use, explained), ...] of the last snapshots
         self._tracker: Any = None
         self._closes_at = 0.0
         self._is_done = False
 
     def look(self, in_use: int | None, explained: float, name: str) -> None:
-        """After each take, on its thread: ``explained`` are the bytes of objects, arrays and tensors on the host."""
+        """After each snapshot, on its thread: ``explained`` are bytes of objects, arrays and tensors on the host."""
         if self._is_done or in_use is None:
             return
         self._seen = self._seen[-RISES:] + [(in_use, explained)]

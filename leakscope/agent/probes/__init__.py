@@ -1,4 +1,4 @@
-"""What a take writes down, a file for each kind of rows: ``TABLE`` and ``rows(take)``. A file put here is found."""
+"""What a snapshot writes down, a file for each kind of rows: ``TABLE`` and ``rows(snapshot)``. A file here is found."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
         TABLE: str
 
-        def rows(self, take: Any) -> Iterable[dict[str, Any]]: ...
+        def rows(self, snapshot: Any) -> Iterable[dict[str, Any]]: ...
 
     class Sweeps(Protocol):
         def allows_sweep(self, passes: float = 1) -> bool: ...
 
     class Snapshot(Protocol):
-        """What a probe may know of the take."""
+        """What a probe may know of the snapshot."""
 
         walk: Walk
         is_swept: bool  # False: what the walk sees is all

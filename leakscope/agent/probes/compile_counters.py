@@ -25,7 +25,7 @@ _MOST_REASON_CHARACTERS = 300
 _RESUMED = "torch_dynamo_resume_in_"  # what dynamo calls the rest of a function after a graph break
 
 
-def rows(take: Snapshot | None) -> Iterator[dict[str, Any]]:
+def rows(snapshot: Snapshot | None) -> Iterator[dict[str, Any]]:
     """One row, or none where dynamo never looked at a frame. **Cost** 40 us: a dict, and 64 entries of history."""
     try:
         row = _row()

@@ -18,12 +18,12 @@ TABLE = "data_forms"
 MOST = 50  # of the largest: half a millisecond each at the worst
 
 
-def rows(take: Snapshot) -> Iterator[dict[str, Any]]:
+def rows(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
     """Of the large containers the walk came to, {node: container}, those that hold sketch.LEAST_BYTES or more.
 
     They are let go here: whoever asks for referrers after us must not meet the dict that they were kept in.
     """
-    large = take.walk.large
+    large = snapshot.walk.large
     try:
         nodes = [node for node in large if node.deep >= sketch.LEAST_BYTES]
         for node in sorted(nodes, key=lambda node: -node.deep)[:MOST]:

@@ -25,16 +25,16 @@ MOST_CLASSES = 2000
 MOST_ROWS = 10
 
 
-def rows(take: Snapshot) -> Iterator[dict[str, Any]]:
+def rows(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
     """Those of most instances. **Cost** 1 us a global of the user's modules, and nothing while little is frozen."""
-    if (take.frozen_count or 0) < LEAST_FROZEN or not take.is_swept or take.walk.is_cut_short():
+    if (snapshot.frozen_count or 0) < LEAST_FROZEN or not snapshot.is_swept or snapshot.walk.is_cut_short():
         return
     hidden = []
     for cls in _user_classes():
         count = sys.getrefcount(cls)
-        reached = int(take.reached.get(cls, 0))
+        reached = int(snapshot.reached.get(cls, 0))
         # More than the census lists: the others are frozen. A class has a few references besides, not hundreds.
-        if count - max(reached, take.census.get(cls, 0)) >= LEAST_UNREACHED:
+        if count - max(reached, snapshot.census.get(cls, 0)) >= LEAST_UNREACHED:
             hidden.append((count - reached, count, reached, cls))
     hidden.sort(key=lambda found: -found[0])
     for _, count, reached, cls in hidden[:MOST_ROWS]:

@@ -26,9 +26,9 @@ MAX_ROWS = 1500
 MAX_OPAQUE = 40
 
 
-def rows(take: Snapshot) -> Iterator[dict[str, Any]]:
+def rows(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
     """Nodes over the thresholds, and those above them on their paths. **Cost** about 4 us a row."""
-    nodes = take.walk.nodes
+    nodes = snapshot.walk.nodes
     chosen = [n for n in nodes if n.deep >= MIN_BYTES or (n.length is not None and n.length >= MIN_LENGTH)]
     if len(chosen) > MAX_ROWS:
         chosen.sort(key=lambda n: n.deep, reverse=True)

@@ -30,12 +30,12 @@ AFTER = ("data_forms",)  # which holds containers: here references are counted
 MIN_UNREACHED = 300
 MIN_RARE = 16
 MIN_HIDDEN = 24  # of a class of the user's, while memory grows that no way leads to: each may hold much
-MIN_GROWTH_FRACTION = 0.2  # of the unreached count since the take before
+MIN_GROWTH_FRACTION = 0.2  # of the unreached count since the snapshot before
 MAX_TYPES = 3
 SAMPLES = 3
 SAMPLES_OF_GRAPH_NODES = 40  # in a row, from each place: see _why
 NEIGHBOURHOOD = 1000
-CLIMB_S = 0.1  # what a take may spend on naming the holders of its orphans
+CLIMB_S = 0.1  # what a snapshot may spend on naming the holders of its orphans
 GARBAGE, HELD, HELD_IN_C, OUTSIDE = "garbage-cycle", "held", "held-in-c", "no-python-holder"
 _BORING = names.ids_of(
     types.FunctionType, types.CodeType, types.BuiltinFunctionType, types.MethodType, type, types.ModuleType,
@@ -43,22 +43,22 @@ _BORING = names.ids_of(
 )  # fmt: skip
 
 
-def rows(take: Snapshot) -> Iterator[dict[str, Any]]:
-    """Suspect types now, against what ``take.memory`` keeps of the take before. **Cost** 10 to 250 ms, if any grew."""
-    if not take.is_swept:
-        take.memory.unreached = []  # what comes next would be compared with long ago
+def rows(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+    """Suspect types now, against what ``memory`` keeps of the snapshot before. **Cost** 10 to 250 ms, if any grew."""
+    if not snapshot.is_swept:
+        snapshot.memory.unreached = []  # what comes next would be compared with long ago
         return
     unreached = names.ByClass()
-    for cls, count in take.census.items():
-        missing = count - int(take.reached.get(cls, 0))
-        if missing >= MIN_HIDDEN and id(cls) not in _BORING and missing >= _least(take, cls):
+    for cls, count in snapshot.census.items():
+        missing = count - int(snapshot.reached.get(cls, 0))
+        if missing >= MIN_HIDDEN and id(cls) not in _BORING and missing >= _least(snapshot, cls):
             unreached.set(cls, missing)
-    history = take.memory.unreached
-    history.append({names.type_name(cls): (count, take.census.get(cls)) for cls, count in unreached.items()})
+    history = snapshot.memory.unreached
+    history.append({names.type_name(cls): (count, snapshot.census.get(cls)) for cls, count in unreached.items()})
     if len(history) < 3:
         return
     older, before = history.pop(0), history[0]
-    if take.walk.truncated:
+    if snapshot.walk.truncated:
         return
     grown: list[Any] = []
     for cls, count in unreached.items():
@@ -68,53 +68,53 @@ def rows(take: Snapshot) -> Iterator[dict[str, Any]]:
         growth = count - missing_older
         # Twice in a row, since an import grows once. Of a type that is held everywhere (dict, list) the sampled part is
         # an estimate: its error is no growth.
-        least = _least(take, cls)
+        least = _least(snapshot, cls)
         if (
             min(count - missing_before, missing_before - missing_older) >= least / 4
             and growth >= max(least, MIN_GROWTH_FRACTION * count)
-            and count - missing_before >= 0.5 * (take.census.get(cls) - count_before)
+            and count - missing_before >= 0.5 * (snapshot.census.get(cls) - count_before)
         ):
             grown.append((names.is_written_in_c(cls), -growth, len(grown), cls))
     # A class tells more than dict or tuple: instances lead to a name, and their dicts come with them.
     suspects = [suspect[-1] for suspect in sorted(grown)[:MAX_TYPES]]
-    if not suspects or not take.pauses.allows_sweep():
+    if not suspects or not snapshot.pauses.allows_sweep():
         return
-    suspects += _rare_nodes(take, suspects)
-    # Where there was no time for all at the last take, now is the turn of those that were left out.
-    climbed = take.memory.climbed
+    suspects += _rare_nodes(snapshot, suspects)
+    # Where there was no time for all at the last snapshot, now is the turn of those that were left out.
+    climbed = snapshot.memory.climbed
     suspects.sort(key=lambda cls: names.type_name(cls) in climbed)
-    picked = _pick(take.walk.seen, suspects)
-    climbs_end = min(thread_time() + CLIMB_S, take.deadline)  # none where the walk needed all of the pause
+    picked = _pick(snapshot.walk.seen, suspects)
+    climbs_end = min(thread_time() + CLIMB_S, snapshot.deadline)  # none where the walk needed all of the pause
     for which, cls in enumerate(suspects):
         if picked[which]:
             sampled_count = len(picked[which])
             size = names.safe_size(picked[which][0])
-            verdict, chain = _why(take, picked, which, cls, climbs_end)
+            verdict, chain = _why(snapshot, picked, which, cls, climbs_end)
             file, line = names.definition(autograd.written_half(cls))
             if verdict == OUTSIDE and file is not None and names.is_user_file(file):
-                take.memory.outside[names.module_of(cls), names.type_name(cls)] = (file, line)
+                snapshot.memory.outside[names.module_of(cls), names.type_name(cls)] = (file, line)
             yield {
                 "type_name": names.type_name(cls),
-                "object_count": take.census.get(cls),
-                "reached_count": int(take.reached.get(cls, 0)),
+                "object_count": snapshot.census.get(cls),
+                "reached_count": int(snapshot.reached.get(cls, 0)),
                 "orphan_verdict": verdict,
                 "sampled_count": sampled_count,
                 "chain": chain,
                 "owner_file": file,
                 "owner_line": line,
-                "deep_bytes": (take.census.get(cls) - int(take.reached.get(cls, 0))) * size,
+                "deep_bytes": (snapshot.census.get(cls) - int(snapshot.reached.get(cls, 0))) * size,
             }
         picked[which] = []
 
 
-def _least(take: Snapshot, cls: type) -> int:
-    if not take.memory.is_growth_hidden:
+def _least(snapshot: Snapshot, cls: type) -> int:
+    if not snapshot.memory.is_growth_hidden:
         return MIN_UNREACHED
     file, _ = names.definition(cls)
     return MIN_HIDDEN if file is not None and names.is_user_file(file) else MIN_UNREACHED
 
 
-def _rare_nodes(take: Snapshot, suspects: list[type]) -> list[type]:
+def _rare_nodes(snapshot: Snapshot, suspects: list[type]) -> list[type]:
     """Functions that somebody wrote and that come once a step, where those that come often pile up with them.
 
     A graph is kept as a whole: one node in a cycle with its own output keeps all the others, which only C++ holds.
@@ -122,8 +122,8 @@ def _rare_nodes(take: Snapshot, suspects: list[type]) -> list[type]:
     if not any(map(autograd.is_node, suspects)):
         return []
     rare = [
-        cls for cls, count in take.census.items()
-        if count - int(take.reached.get(cls, 0)) >= MIN_RARE and id(cls) not in names.ids_of(*suspects)
+        cls for cls, count in snapshot.census.items()
+        if count - int(snapshot.reached.get(cls, 0)) >= MIN_RARE and id(cls) not in names.ids_of(*suspects)
         and autograd.is_node(cls) and autograd.written_half(cls) is not cls
     ]  # fmt: skip
     return rare[:MAX_TYPES]
@@ -141,7 +141,7 @@ def _pick(seen: Collection[int], suspects: list[type]) -> list[list[Any]]:
     return picked
 
 
-def _why(take: Snapshot, picked: list[list[Any]], which: int, cls: type, climbs_end: float) -> tuple[str, str]:
+def _why(snapshot: Snapshot, picked: list[list[Any]], which: int, cls: type, climbs_end: float) -> tuple[str, str]:
     """Most of the sample decides. Of the nodes of a graph only the newest can be judged: the others are held by it, in
     C++, where nobody can see by how many. So where one in a row is garbage, those that only C++ holds are, too.
     """
@@ -155,9 +155,9 @@ def _why(take: Snapshot, picked: list[list[Any]], which: int, cls: type, climbs_
     held_in_c = sum(verdict == HELD_IN_C for verdict, _ in results)
     if garbage and (len(garbage) + held_in_c) * 2 > len(results):
         return GARBAGE, garbage[0]
-    if take.memory.is_growth_named or not take.memory.is_growth_hidden:
+    if snapshot.memory.is_growth_named or not snapshot.memory.is_growth_hidden:
         return "unknown", names.type_name(cls)  # no need to know: a pass over the heap costs 60 ms per million objects
-    return _climb(take, picked, which, cls, climbs_end)
+    return _climb(snapshot, picked, which, cls, climbs_end)
 
 
 def _neighbourhood(objects: list[Any], which: int, mine: dict[int, int]) -> tuple[str, str]:
@@ -223,16 +223,16 @@ def _attribute_to(group: list[Any], positions: list[int]) -> tuple[str, int]:
     return "", positions[0]
 
 
-def _climb(take: Snapshot, picked: list[list[Any]], which: int, cls: type, climbs_end: float) -> tuple[str, str]:
-    """Name what holds an object of the type; the next take walks down from the container nearest to the root."""
-    take.memory.climbed.add(names.type_name(cls))
+def _climb(snapshot: Snapshot, picked: list[list[Any]], which: int, cls: type, climbs_end: float) -> tuple[str, str]:
+    """Name what holds an object of the type; the next snapshot walks down from the container nearest to the root."""
+    snapshot.memory.climbed.add(names.type_name(cls))
     own = {id(objects) for objects in picked}
     own.add(id(picked))
-    chain = referrers.chain_to(picked[which][-1], take.memory, own, climbs_end)
+    chain = referrers.chain_to(picked[which][-1], snapshot.memory, own, climbs_end)
     if chain is None:
         return OUTSIDE, names.type_name(cls)
     if chain.named is None:
         return "unknown", names.type_name(cls)
-    if chain.holder_id is not None and chain.holder_id not in take.walk.seen:
-        take.memory.library_names[chain.holder_id] = (chain.holder_label or "", chain.holder_named)
+    if chain.holder_id is not None and chain.holder_id not in snapshot.walk.seen:
+        snapshot.memory.library_names[chain.holder_id] = (chain.holder_label or "", chain.holder_named)
     return "held", chain.label

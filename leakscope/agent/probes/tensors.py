@@ -19,12 +19,12 @@ MOST_PLACES = 12
 LEAST_PLACE_BYTES = 256 * 1024
 
 
-def rows(take: Snapshot) -> Iterator[dict[str, Any]]:
+def rows(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
     """One row an owner, device and type; then the largest places of users' tensors, with their path."""
-    inventory = take.inventory
+    inventory = snapshot.inventory
     if inventory is None:
         return
-    places = _places(inventory.storages, take.walk.storages)
+    places = _places(inventory.storages, snapshot.walk.storages)
     held: dict[tuple[str, str], float] = {}
     for (_holder, device, dtype), (_node, _storage, _count, size) in places.items():
         held[device, dtype] = held.get((device, dtype), 0.0) + size

@@ -12,6 +12,6 @@ if TYPE_CHECKING:
 TABLE = "threads"
 
 
-def rows(take: Snapshot) -> Iterator[dict[str, Any]]:
-    for (function, file, line, waits), count in sorted(take.threads.items(), key=lambda item: -item[1])[:50]:
+def rows(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+    for (function, file, line, waits), count in sorted(snapshot.threads.items(), key=lambda item: -item[1])[:50]:
         yield {"function": function, "owner_file": file, "owner_line": line, "object_count": count, "text": waits}

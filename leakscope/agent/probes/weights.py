@@ -1,4 +1,4 @@
-"""Fingerprints of weights and the model, optimizer or container each belongs to, in takes that have a round of them."""
+"""Fingerprints of weights and the model, optimizer or container each belongs to, in snapshots with a round of them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 TABLE = "weights"
 
 
-def rows(take: Snapshot) -> Iterator[dict[str, Any]]:
-    inventory = take.inventory
+def rows(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+    inventory = snapshot.inventory
     if inventory is None:
         return
     for address, storage in inventory.storages.items():
@@ -26,9 +26,9 @@ def rows(take: Snapshot) -> Iterator[dict[str, Any]]:
         name = storage.name
         training = None
         if storage.root is not None:
-            weight_set, training = label_of(take, storage.root), inventory.roots[storage.root][2]
+            weight_set, training = label_of(snapshot, storage.root), inventory.roots[storage.root][2]
         else:
-            node = take.walk.storages.get(address)
+            node = snapshot.walk.storages.get(address)
             if node is None:
                 weight_set = None
             else:
@@ -50,13 +50,13 @@ def rows(take: Snapshot) -> Iterator[dict[str, Any]]:
         }
 
 
-def label_of(take: Any, root: int) -> str:
+def label_of(snapshot: Any, root: int) -> str:
     """The path of a model or optimizer, or its type where no name leads to it; members of one list are numbered."""
-    labels = take.labels
+    labels = snapshot.labels
     known = labels.get(root)
     if known is None:
-        node = take.walk.landmarks.get(root)
-        label = take.inventory.roots[root][0].rsplit(".", 1)[-1] if node is None else node.path()
+        node = snapshot.walk.landmarks.get(root)
+        label = snapshot.inventory.roots[root][0].rsplit(".", 1)[-1] if node is None else node.path()
         alike = sum(1 for other in labels.values() if other.split(" #")[0] == label)
         known = labels[root] = label if not alike else f"{label} #{alike + 1}"
     return known

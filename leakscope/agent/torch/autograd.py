@@ -10,7 +10,7 @@ oldest, counts upwards from there, and extrapolates to the number of the newest 
 Looking leaves a trace. In torch 2.13 a node that Python has seen keeps its Python object for as long as it lives, and
 torch frees such nodes one inside the other instead of in a row: 190 bytes of stack each, measured. A chain of 45,000
 of them overflows 8 MiB and ends the job by a segmentation fault when it lets go of it. So only a part of the stack's
-worth of them may exist at a time, from all inventories together.
+worth of them may exist at a time, from all snapshots together.
 """
 
 from __future__ import annotations

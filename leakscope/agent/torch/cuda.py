@@ -32,7 +32,7 @@ _attach_tried = False
 
 
 def rows_if_due(step: int | None) -> list[dict[str, Any]]:
-    """``rows`` at most once a second: after each optimizer step, for a curve. Takes are too rare for one."""
+    """``rows`` at most once a second: after each optimizer step, for a curve. Snapshots are too rare for one."""
     global _next_s
     now_s = monotonic()
     if now_s < _next_s:

@@ -1,4 +1,4 @@
-"""How far a framework says it is: its own step and epoch, read from its state object in a take. Runs in the job.
+"""How far a framework says it is: its own step and epoch, read from its state object in a snapshot. Runs in the job.
 
 Optimizer steps are counted by ourselves and agree with these (accumulation included); after a resumed checkpoint the
 framework's number goes on where it was, ours begins at 0.

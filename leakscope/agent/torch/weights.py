@@ -36,7 +36,7 @@ _memory_at = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_ssize
 def fingerprint(tensor: Any, storage_bytes: int | None = None) -> bytes | None:
     """128 bytes, or None for what cannot be read safely. The caller has torch functions disabled.
 
-    Host memory is read as it lies there, without any operation of torch: a take may interrupt tracing, a fake or
+    Host memory is read as it lies there, without any operation of torch: a snapshot may interrupt tracing, a fake or
     functional mode, or a compilation. A copy-on-write tensor is left alone, since asking for its address would copy it.
     ``storage_bytes``: size of its storage, where the caller knows it; asking torch leaves a small Python object behind.
     **Cost** 10 us; reads of 32 places.

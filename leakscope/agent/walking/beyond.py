@@ -1,7 +1,7 @@
 """What no name of the user's leads to, and grows all the same: the containers and caches of libraries, and what only C
-code holds. Looked for where memory grows that the walk from the user's names does not explain; runs in a take.
+code holds. Looked for where memory grows that the walk from the user's names does not explain; runs in a snapshot.
 
-``memory`` is what is remembered from take to take: numbers and names, never an object.
+``memory`` is what is remembered from one snapshot to the next: numbers and names, never an object.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from .remembered import Remembered
     from .walk import Walk
 
-LARGE_LENGTH = 1000  # a container of a library this long is remembered, so that its growth is seen at the next take
-LIBRARY_GROWTH = 16  # members that a library's container gained since the last take, or a fifth of what it had
+LARGE_LENGTH = 1000  # a container of a library this long is remembered, so that its growth is seen at the next snapshot
+LIBRARY_GROWTH = 16  # members that a library's container gained since the last snapshot, or a fifth of what it had
 HIDDEN_FRACTION = 0.5  # of the growth of resident memory: when the walk explains less, libraries are looked into
 HIDDEN_MIN_BYTES = 8 * 1024 * 1024
-IMPORTING = 1.03  # more modules than that times those at the last take: the program is still starting up
-MOST_LARGE = 5  # containers of a library whose name is asked for in one take
+IMPORTING = 1.03  # more modules than that times those at the last snapshot: the program is still starting up
+MOST_LARGE = 5  # containers of a library whose name is asked for in one snapshot
 _LRU_CACHE = _lru_cache_wrapper
 
 
 class Beyond:
-    """Of one take: ``types`` and ``least_length`` say what the sweep should pick, ``keep`` gets it."""
+    """Of one snapshot: ``types`` and ``least_length`` say what the sweep should pick, ``keep`` gets it."""
 
     def __init__(self, memory: Remembered) -> None:
         self.memory = memory
@@ -83,7 +83,7 @@ class Beyond:
         walk.run()
 
     def _library_containers(self, walk: Walk) -> None:
-        """Those with a name in a library that grew since the last take: walked then, and at every take after."""
+        """Those with a name in a library that grew since the last snapshot: walked then, and at each snapshot after."""
         memory = self.memory
         if not memory.is_growth_hidden:
             return
@@ -133,7 +133,7 @@ class Beyond:
 
 
 def note_growth(memory: Remembered, rss: int | None, explained: float) -> None:
-    """Does memory grow that the walks do not see? Then the next take also looks into libraries.
+    """Does memory grow that the walks do not see? Then the next snapshot also looks into libraries.
 
     ``rss`` is of the moment when the walk began, whose sum is ``explained``: both of one instant, or what grew in
     between would look hidden.
@@ -159,7 +159,7 @@ def _note_imports(memory: Remembered) -> None:
 
 
 def _classes_held_outside(memory: Remembered) -> ByClass:
-    """{class: (file, line)} of the user's, whose objects the take before found held by nothing in Python."""
+    """{class: (file, line)} of the user's, whose objects the snapshot before found held by nothing in Python."""
     found = names.ByClass()
     for (module, name), place in list(memory.outside.items()):
         cls = names.getattr_plain(sys.modules.get(module or ""), name.rsplit(".", 1)[-1])

@@ -2,7 +2,7 @@
 
 While a list of all objects exists, only C code runs, which the interpreter does not interrupt. Otherwise another thread
 could drop an object that is in the list: it would live on until the list is gone, and be finalized on this thread. (In
-four inventories of a program with two threads that make half a million objects a second, that were 200 of them.)
+four snapshots of a program with two threads that make half a million objects a second, that were 200 of them.)
 """
 
 from __future__ import annotations

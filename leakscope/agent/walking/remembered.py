@@ -1,4 +1,4 @@
-"""What the takes of a process leave to each other: numbers and names, never an object of the job. Runs in the job."""
+"""What snapshots of a process leave to each other: numbers and names, never an object of the job. Runs in the job."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Remembered:
         self.has_forked = False  # what it looks at is shared with others
 
         # Growth that the walk from users' names does not explain (beyond.py): resident memory and what the walk
-        # explained of it, at the first take and at the last.
+        # explained of it, at the first snapshot and at the last.
         self.first: tuple[int, float] | None = None
         self.last: tuple[int, float] | None = None
         self.is_growth_hidden = False
@@ -34,7 +34,7 @@ class Remembered:
         self.passes = 0
         self.pass_s = 0.0
 
-        # Objects by type that no path reached: of the last takes {type name: (unreached, all)}; types asked about.
+        # Objects by type that no path reached: of the last snapshots {type name: (unreached, all)}; types asked about.
         self.unreached: list[dict[str, tuple[int, int]]] = []
         self.climbed: set[str] = set()
 

@@ -3,7 +3,7 @@
 1. globals, classes and functions of the user's modules; 2. locals of the running functions, outermost first, the main
 thread before others; 3. generators and coroutines that nothing above reached, those that run now like those that wait.
 Each root is walked to its end before the next, so an object's name does not depend on which inner function happens to
-run during the take.
+run during the snapshot.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ def _suspended(walk: Walk, obj: Any, code: CodeType) -> None:
 
 
 def _registries(walk: Walk, lengths: dict[str, int]) -> None:
-    """Looked into at every take: their members are few and large, and no user's name leads to them.
+    """Looked into at every snapshot: their members are few and large, and no user's name leads to them.
 
     Thoroughly once they have gained some: torch alone registers 180 finalizers, with 6,000 objects behind them (80 ms).
     """

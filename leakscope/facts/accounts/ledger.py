@@ -16,14 +16,14 @@ from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from ..growth.views import in_use_of
 from ..series.arithmetic import Floats, level_at
-from ..tables import without_last
+from ..tables import series, without_last
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 _ESTIMATES = ("tensors", "arrays", "python-objects", "native")
-_TAKE_COLUMNS = {"tensors": "tensor_bytes", "arrays": "array_bytes", "python-objects": "python_bytes"}
+TAKE_COLUMNS = {"tensors": "tensor_bytes", "arrays": "array_bytes", "python-objects": "python_bytes"}
 _SHOWN_PROCESSES = 8
 _UNEXPLAINED = "unexplained"
 _LAST_MOMENTS = 0.15  # of the window: what a job lets go of there, and never did before, was held all the time
@@ -88,7 +88,7 @@ def _levels(time_s: Floats, value_bytes: Floats, window: tuple[float, float]) ->
 def _inside(
     process: ProcessGrowth, window: tuple[float, float], private: tuple[float, float]
 ) -> dict[str, tuple[float, float]]:
-    """Accounts only the process itself can tell: start and end of each; empty without its sentinels and takes."""
+    """Accounts only the process itself can tell: start and end of each; empty without its sentinels and snapshots."""
     sentinels = _before_letting_go(process.rows("sentinels"), window)
     in_use = _at_ends(sentinels, "malloc_in_use_bytes", window)
     free = _at_ends(sentinels, "malloc_free_bytes", window)
@@ -151,19 +151,14 @@ def _before_letting_go(sentinels: pd.DataFrame, window: tuple[float, float]) -> 
 
 
 def _within(estimates: dict[str, tuple[float, float]], private: tuple[float, float]) -> dict[str, tuple[float, float]]:
-    """Estimates cut down to the memory there was: a take at the peak of a saw-tooth says too much for its foot."""
+    """Estimates cut down to the memory there was: a snapshot at the peak of a saw-tooth says too much for its foot."""
     sums = [sum(level[i] for level in estimates.values()) for i in (0, 1)]
     start, end = (min(1.0, there / said) if said > 0 else 1.0 for said, there in zip(sums, private))
     return {account: (level[0] * start, level[1] * end) for account, level in estimates.items()}
 
 
-def _series(rows: pd.DataFrame, column: str) -> tuple[Floats, Floats]:
-    rows = rows[rows[column].notna()]
-    return rows["time_s"].to_numpy(dtype=np.float64), rows[column].to_numpy(dtype=np.float64)
-
-
 def _at_ends(rows: pd.DataFrame, column: str, window: tuple[float, float]) -> tuple[float, float] | None:
-    time_s, values = _series(rows, column)
+    time_s, values = series(rows, column)
     if time_s.size < 2:
         return None
     return tuple(float(np.median(values[np.argsort(np.abs(time_s - at), kind="stable")[:3]])) for at in window)  # type: ignore[return-value]
@@ -171,18 +166,18 @@ def _at_ends(rows: pd.DataFrame, column: str, window: tuple[float, float]) -> tu
 
 def _between(rows: pd.DataFrame, column: str, window: tuple[float, float]) -> tuple[float, float] | None:
     """As above for what is read seldom: a straight line between two readings."""
-    time_s, values = _series(rows, column)
+    time_s, values = series(rows, column)
     if time_s.size < 2:
         return None
     return float(np.interp(window[0], time_s, values)), float(np.interp(window[1], time_s, values))
 
 
 def _estimates(takes: pd.DataFrame, window: tuple[float, float], gained: float) -> dict[str, tuple[float, float]]:
-    """What the takes say, carried on in a straight line to the ends of the window, but never beyond what was gained."""
+    """What snapshots say, carried on in a straight line to the ends of the window, never beyond what was gained."""
     measured: dict[str, tuple[float, float]] = {}
     carried: dict[str, tuple[float, float]] = {}
-    for account, column in _TAKE_COLUMNS.items():
-        time_s, values = _series(takes, column)
+    for account, column in TAKE_COLUMNS.items():
+        time_s, values = series(takes, column)
         if time_s.size < 2 or time_s[-1] <= time_s[0]:
             continue
         start, end = (float(np.interp(at, time_s, values)) for at in window)

@@ -15,7 +15,7 @@ import numpy as np
 from ...units import format_bytes, format_count, format_duration
 from ..growth.tree import TreeGrowth
 from ..series.arithmetic import Floats, level_at
-from ..series.trend import GROWING, Trend, judge
+from ..series.trend import GROWING, LEAST_STEPS, Trend, judge
 from ..tables import int_of, process_name
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 HOST, CGROUP, RLIMIT, DEV_SHM = "host", "cgroup", "rlimit", "dev-shm"
 _OF_MEMORY = (HOST, CGROUP)
 _RLIMITS = {"rlimit-as": "RLIMIT_AS", "rlimit-data": "RLIMIT_DATA"}
-_LEAST_STEPS = 20  # fewer are too coarse a clock
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +145,7 @@ def _step_in(growth: TreeGrowth, seconds: float) -> int | None:
         return None
     first, last = rows.iloc[0], rows.iloc[-1]
     steps, passed_s = int(last["step"] - first["step"]), float(last["time_s"] - first["time_s"])
-    if steps < _LEAST_STEPS or passed_s <= 0:
+    if steps < LEAST_STEPS or passed_s <= 0:
         return None
     return round(float(last["step"]) + seconds * steps / passed_s)
 

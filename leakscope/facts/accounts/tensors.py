@@ -54,10 +54,10 @@ def _of_process(recording: Recording, growth: TreeGrowth, pid: int, rows: pd.Dat
         return []
     takes = process.rows("takes")
     at_work = without_last(takes, takes)["take"]
-    inventories = rows[(rows["moment"] == "take") & rows["take"].isin(at_work)]
+    snapshots = rows[(rows["moment"] == "take") & rows["take"].isin(at_work)]
     found = []
-    if len(inventories):
-        last = inventories[inventories["take"] == inventories["take"].max()]
+    if len(snapshots):
+        last = snapshots[snapshots["take"] == snapshots["take"].max()]
         found += _rows(recording, process.label, pid, last, _END)
     peak = rows[rows["moment"] == "backward"]
     found += _rows(recording, process.label, pid, peak, _PEAK)

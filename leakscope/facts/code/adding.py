@@ -1,6 +1,6 @@
 """The line a user would edit: found in the recorded sources by the name of what holds the memory.
 
-An inventory names a holder (``Trainer.history``); where it was filled is not in the heap. So the sources are searched
+A snapshot names a holder (``Trainer.history``); where it was filled is not in the heap. So the sources are searched
 for statements that add to that name, also where the object goes by another one: an alias, a parameter, an attribute.
 Pure functions: text in, lines out, best first.
 """

@@ -1,4 +1,4 @@
-"""What a process that takes no inventory keeps, read from the sources: containers that the code it runs adds to.
+"""What a process that takes no snapshot keeps, read from the sources: containers that the code it runs adds to.
 
 Which code that is, stacks tell that were seen while its memory grew. What that code calls is followed as far as the
 user's own sources go. Containers that some line empties again, or that were made with a limit, are left out.

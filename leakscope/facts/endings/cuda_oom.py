@@ -24,7 +24,6 @@ _PATTERNS = {
     "requested_bytes": rf"Tried to allocate {_SIZE}",
     "total_bytes": rf"(?:{_SIZE} total capacity|total capac?i?ty of {_SIZE})",
     "free_bytes": rf"(?:{_SIZE} free;|of which {_SIZE} is free)",
-    "process_bytes": rf"this process has {_SIZE} memory in use",
     "allowed_bytes": rf"{_SIZE} allowed;",
     "allocated_bytes": rf"(?:{_SIZE} already allocated|{_SIZE} is allocated by PyTorch)",
     "unallocated_bytes": rf"(?:{_SIZE} is reserved by PyTorch but unallocated|{_SIZE} cached)",
@@ -45,7 +44,6 @@ class CudaOom:
     requested_bytes: int | None
     total_bytes: int | None
     free_bytes: int | None
-    process_bytes: int | None
     allowed_bytes: int | None
     allocated_bytes: int | None
     unallocated_bytes: int | None

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from ...units import format_bytes, format_count
-from ..heap.paths import accumulations, heap, user_place
+from ..heap.paths import accumulations, heap_of, user_place
 from ..heap.place import Place
 from ..series.arithmetic import Floats
 from ..series.trend import DRIFT_BYTES
@@ -42,17 +42,17 @@ def filling_up(
     min_share: float = 0.5,  # of the growth of its process
 ) -> str | None:
     """Which container explains so much of a process's growth in a window, and how full it is; None without one."""
-    inventory = heap(recording, pid, *window_s)
-    if inventory is None:
+    heap = heap_of(recording, pid, *window_s)
+    if heap is None:
         return None
-    seconds = float(inventory.time_s[-1] - inventory.time_s[0])
+    seconds = float(heap.time_s[-1] - heap.time_s[0])
     gained = growth_bytes * seconds / max(window_s[1] - window_s[0], 1e-9)
     least = min_share * gained
-    for found in accumulations(inventory.roots, least):
+    for found in accumulations(heap.roots, least):
         place = found.place
         if place is None or found.growth_bytes < least:
             continue
-        if _is_filling(place, inventory.time_s, window_s, min_filled):
+        if _is_filling(place, heap.time_s, window_s, min_filled):
             name = user_place(place).row["variable"] or place.path
             lengths = f"{format_count(place.length[-1])} of {format_count(place.row['length_limit'])} items"
             return f"{name} is a bounded container, {lengths} full: a longer run would tell whether growth ends there"
@@ -109,7 +109,7 @@ def rising(
     process: ProcessGrowth,
     run_s: tuple[float, float],
     *,
-    min_inventories: int = 4,  # of fewer that vary by chance one in six, or two, would rise all the time
+    min_snapshots: int = 4,  # of fewer that vary by chance one in six, or two, would rise all the time
     min_span: float = 0.4,  # of the run: between the first and the last of them
     min_growth_bytes: int = 4 * DRIFT_BYTES,  # twice what a trend of resident memory needs: it is not seen in that
     min_share: float = 0.5,  # of the holder's growth: resident memory rose by, too, from the first to the last
@@ -121,20 +121,20 @@ def rising(
     little to be believed as a leak, too much to be called none.
     """
     lasted_s = run_s[1] - run_s[0]
-    inventory = heap(recording, process.pid, run_s[0] + _SETTLED * lasted_s, run_s[1])
-    if inventory is None or len(inventory.takes) < min_inventories:
+    heap = heap_of(recording, process.pid, run_s[0] + _SETTLED * lasted_s, run_s[1])
+    if heap is None or len(heap.takes) < min_snapshots:
         return None
-    if inventory.time_s[-1] - inventory.time_s[0] < min_span * lasted_s:
+    if heap.time_s[-1] - heap.time_s[0] < min_span * lasted_s:
         return None
-    held = np.interp(inventory.time_s[[0, -1]], process.time_s, process.held_bytes)
+    held = np.interp(heap.time_s[[0, -1]], process.time_s, process.held_bytes)
     found = [
         (one.growth_bytes, user_place(one.place))
-        for one in accumulations(inventory.roots, min_growth_bytes)
+        for one in accumulations(heap.roots, min_growth_bytes)
         if one.place is not None
         and one.growth_bytes >= min_growth_bytes
         and held[1] - held[0] >= min_share * one.growth_bytes
         and not one.place.first_seen  # a straight line of ours is no evidence
-        and _rises_steadily(inventory.time_s, user_place(one.place).deep_bytes, min_late_pace)
+        and _rises_steadily(heap.time_s, user_place(one.place).deep_bytes, min_late_pace)
     ]
     if not found:
         return None
@@ -142,7 +142,7 @@ def rising(
     first, last = (format_bytes(float(place.deep_bytes[i])) for i in (0, -1))
     return (
         f"memory goes up and down by more than it gains, but {place.path} was larger in each of "
-        f"{len(inventory.takes)} snapshots, {first} in the first and {last} in the last: a longer run would tell"
+        f"{len(heap.takes)} snapshots, {first} in the first and {last} in the last: a longer run would tell"
     )
 
 

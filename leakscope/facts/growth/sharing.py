@@ -48,7 +48,7 @@ def families(processes: pd.DataFrame, samples: pd.DataFrame) -> dict[str, Family
 
 
 class Copied(NamedTuple):
-    """Pages that an inventory of ours copied, as forked children share them; until one of those ends."""
+    """Pages that a snapshot of ours copied, as forked children share them; until one of those ends."""
 
     from_s: float
     until_s: float

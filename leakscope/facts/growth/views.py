@@ -13,12 +13,11 @@ import numpy as np
 import pandas as pd
 
 from ..series.arithmetic import Floats
-from ..series.trend import DRIFT_BYTES, FLAT, GROWING, Trend, judge
+from ..series.trend import DRIFT_BYTES, FLAT, GROWING, LEAST_STEPS, Trend, judge
 from .doubts import Doubt, bounded, settling
 from .job import Job
 from .processes import ProcessGrowth
 
-_LEAST_STEPS = 20  # fewer are too coarse a clock
 _LIKE_BEFORE = 0.35  # of what a step leaked before: levels of three stretches are no better known than that
 _STRETCHES = ((0.0, 0.15), (0.55, 0.75), (0.85, 1.0))  # of the samples: wide enough that one tooth is not the level
 
@@ -93,7 +92,7 @@ def _by_step(
     time_s, held = job.time_s[inside], job.held_bytes[inside]
     steps = np.interp(time_s, at_s, step)
     slow = max_pace if plain.trend.verdict == FLAT else max_pace_undecided
-    if steps[-1] - steps[0] < _LEAST_STEPS or not _slowed_down(time_s, at_s, step, slow):
+    if steps[-1] - steps[0] < LEAST_STEPS or not _slowed_down(time_s, at_s, step, slow):
         return
     if not _goes_on(time_s, held, steps):
         return

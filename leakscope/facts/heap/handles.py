@@ -30,16 +30,14 @@ class _Candidate(NamedTuple):
         return float(self.place.length[-1] - self.place.length[0])
 
 
-def handles(
-    inventory: Heap, known: Sequence[Accumulation], missing_bytes: float, package: str | None
-) -> list[Accumulation]:
+def handles(heap: Heap, known: Sequence[Accumulation], missing_bytes: float, package: str | None) -> list[Accumulation]:
     """The container that gained most such members; those in step with memory come first.
 
     Members are handles if they are, or hold, objects that Python cannot see into; or objects of ``package``, under
     whose calls memory grew outside Python, as long as that was in step with their number.
     """
     taken = {id(h.place) for h in known}
-    candidates = [c for p in inventory.places if id(p) not in taken and (c := _candidate(inventory, p, package))]
+    candidates = [c for p in heap.places if id(p) not in taken and (c := _candidate(heap, p, package))]
     if not candidates:
         return []
     best = max(candidates, key=lambda c: (c.bytes_each is not None, c.gained))
@@ -48,22 +46,22 @@ def handles(
     return [Accumulation(best.place, gained_bytes, (), is_guess=True, handle=best.handle, bytes_each=best.bytes_each)]
 
 
-def _candidate(inventory: Heap, place: Place, package: str | None) -> _Candidate | None:
+def _candidate(heap: Heap, place: Place, package: str | None) -> _Candidate | None:
     if not place.has_length or not keeps_growing(place.length, min_persistence=0.9):
         return None
     if place.length[-1] - place.length[0] < _MIN_MEMBERS or not user_place(place).is_user:
         return None  # the lengths of what libraries hold are estimates from a few of them
-    bytes_each = _bytes_each(inventory, place)
+    bytes_each = _bytes_each(heap, place)
     handle = _below(place, lambda p: bool(p.row["opaque"]))
     if handle is None and package and bytes_each is not None:
         handle = _below(place, lambda p: p.type_name.split(".", 1)[0] == package)
     return None if handle is None else _Candidate(place, handle, bytes_each)
 
 
-def _bytes_each(inventory: Heap, place: Place) -> float | None:
+def _bytes_each(heap: Heap, place: Place) -> float | None:
     """What came into use for each member that was added; None if that differs too much between the snapshots."""
     members = np.diff(place.length)
-    in_use = np.diff(inventory.rss_bytes - inventory.free_bytes)
+    in_use = np.diff(heap.rss_bytes - heap.free_bytes)
     if members.size < 2 or not (members > 0).all():
         return None
     each = float(in_use.sum() / members.sum())

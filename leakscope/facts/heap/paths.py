@@ -1,4 +1,4 @@
-"""The snapshots of one process laid over each other: for each path from a root, its figures at every take.
+"""The snapshots of one process laid over each other: for each path from a root, its figures at every snapshot.
 
 A *growing* path is one whose bytes kept rising; the holder of a leak is the last path on the way down that is itself
 stable while its contents multiply (the accumulation point): ``trainer.history``, not its ten thousand members.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ...storage import Recording
 
-# At the end of a run the locals of main() are gone: what such a take shows is no decline.
+# At the end of a run the locals of main() are gone: what such a snapshot shows is no decline.
 _LAST_REASONS = ("exit", "exception")
 _LOOKED_FOR_LATER = ("library", OUTSIDE)
 GRAPH_TYPE = "torch autograd graph"  # as agent/torch/autograd.py names it
@@ -31,7 +31,7 @@ GRAPH_TYPE = "torch autograd graph"  # as agent/torch/autograd.py names it
 
 @dataclass(frozen=True, eq=False)
 class Heap:
-    """The snapshots of one process. ``time_s``, ``rss_bytes``, ``free_bytes``, ``step``: one value a take.
+    """The snapshots of one process. ``time_s``, ``rss_bytes``, ``free_bytes``, ``step``: one value a snapshot.
 
     ``free_bytes`` is what malloc keeps free; zeros where nobody read it.
     """
@@ -71,7 +71,7 @@ def _since_training_began(takes: pd.DataFrame, end_s: float) -> pd.DataFrame:
     return trained if len(regular) >= 2 else takes
 
 
-def heap(recording: Recording, pid: int, start_s: float, end_s: float) -> Heap | None:
+def heap_of(recording: Recording, pid: int, start_s: float, end_s: float) -> Heap | None:
     """The set of snapshots to be believed first; None where no two can be compared."""
     return next(heaps(recording, pid, start_s, end_s), None)
 
@@ -128,7 +128,7 @@ def _of_graphs(recording: Recording, takes: pd.DataFrame, start_s: float, end_s:
 def _takes(takes: pd.DataFrame, start_s: float, end_s: float) -> pd.DataFrame:
     """Those in the window, with one before it as their base where they are few.
 
-    A process that ended by an exception is also judged on the take made then, since its frames still stood.
+    A process that ended by an exception is also judged on the snapshot made then, since its frames still stood.
     """
     takes = takes.sort_values("take")
     regular = takes[~takes["reason"].isin(_LAST_REASONS)]

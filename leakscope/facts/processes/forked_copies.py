@@ -15,7 +15,8 @@ import numpy as np
 from ..growth.processes import ProcessGrowth
 from ..growth.sharing import Copied
 from ..series.arithmetic import Floats, level_at
-from .table import Process, alive_counts, series
+from ..tables import series
+from .table import Process, alive_counts
 
 
 class Copies(NamedTuple):

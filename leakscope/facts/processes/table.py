@@ -18,7 +18,7 @@ from ...findings import ProcessRow
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from ..series.arithmetic import Floats, level_at
-from ..tables import int_of, process_name, text_of
+from ..tables import int_of, process_name, series, text_of
 
 if TYPE_CHECKING:
     from ...storage import Recording
@@ -84,12 +84,6 @@ class Process:
 
     def is_idle(self, start_s: float, end_s: float) -> bool:
         return self.busy_share(start_s, end_s) < _IDLE_SHARE
-
-
-def series(rows: pd.DataFrame, column: str) -> tuple[Floats, Floats]:
-    """Times and values of a column where it was read."""
-    rows = rows[rows[column].notna()]
-    return rows["time_s"].to_numpy(dtype=np.float64), rows[column].to_numpy(dtype=np.float64)
 
 
 def alive_counts(some: Iterable[Process], time_s: Floats) -> Floats:

@@ -35,7 +35,7 @@ class Code:
         known = tail(dataset_type) if dataset_type else ""
         if known in self._index.classes:
             return [known]
-        entered = {scope.within.name for scope in self._methods(_ENTRIES) if scope.within is not None}
+        entered = {scope.within.name for scope in self._all_entries() if scope.within is not None}
         return [
             name for name, scopes in self._index.classes.items()
             if name in entered and any(
@@ -71,12 +71,12 @@ class Code:
                     found.setdefault((owner, value.attr), holder)
         return list(found.values())
 
-    def _methods(self, names: Sequence[str]) -> Iterator[Scope]:
-        return (scope for name in names for scope in self._index.functions.get(name, []) if scope.is_method)
+    def _all_entries(self) -> Iterator[Scope]:
+        return (scope for name in _ENTRIES for scope in self._index.functions.get(name, []) if scope.is_method)
 
     def _entries(self, dataset: str) -> Iterator[Scope]:
         family = {dataset} | self._index.ancestors(dataset)
-        return (s for s in self._methods(_ENTRIES) if s.within is not None and s.within.name in family)
+        return (s for s in self._all_entries() if s.within is not None and s.within.name in family)
 
     def _hooks(self) -> Iterator[Scope]:
         for scope in self._index.scopes:

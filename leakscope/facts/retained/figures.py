@@ -75,12 +75,12 @@ class Retained:
     @property
     def confidence(self) -> float:
         """How sure we are that this is what ate the memory. Each term is something a person would ask for."""
-        inventory, place = self.look.inventory, self.place
+        heap, place = self.look.heap, self.place
         sure = 0.45 + 0.3 * min(1.0, self.share / 0.7)
-        sure += 0.1 if len(inventory.takes) >= 4 else 0.0
+        sure += 0.1 if len(heap.takes) >= 4 else 0.0
         sure += 0.07 if place.has_length and keeps_growing(place.length, min_persistence=0.9) else 0.0
         sure += 0.05 if self.line is not None and self.line.kind == "adds" else 0.0
-        sure -= 0.15 if inventory.truncated else 0.0
+        sure -= 0.15 if heap.truncated else 0.0
         sure -= 0.3 if self.limit is not None else 0.0
         sure -= 0.1 if self.holder.handle is not None else 0.0  # nobody has weighed what its members stand for
         return round(min(max(sure, 0.05), 0.97), 2)
@@ -97,7 +97,7 @@ def retained(
     # Of what lies between all that is held, its part: where nothing else came into use, that is all of it.
     pinning_ratio = 1.0 + look.pinned_bytes / max(look.in_use_bytes, holder.growth_bytes, 1.0)
     rate = holder.growth_bytes * pinning_ratio / max(look.seconds, 1e-9)
-    untouched = _is_untouched(place, look.inventory, process)
+    untouched = _is_untouched(place, look.heap, process)
     most = process.growth_bytes if untouched else max(process.growth_bytes, holder.growth_bytes)
     return Retained(
         holder=holder,
@@ -134,7 +134,7 @@ def _of_chain(lines: Sequence[Line], sources: Sequence[Source], link: Place) -> 
     return [*ordered[:1], *(line for line in tied if line not in ordered[:1]), *ordered[1:]]
 
 
-def _is_untouched(place: Place, inventory: Heap, process: ProcessGrowth) -> bool:
+def _is_untouched(place: Place, heap: Heap, process: ProcessGrowth) -> bool:
     """It holds more than there was in memory and swap: zeros and empty tensors that nobody has written to yet."""
-    there = level_at(process.time_s, process.held_bytes, float(inventory.time_s[-1]))
-    return bool(place.deep_bytes[-1] > _RESIDENT * max(there, float(inventory.rss_bytes[-1])))
+    there = level_at(process.time_s, process.held_bytes, float(heap.time_s[-1]))
+    return bool(place.deep_bytes[-1] > _RESIDENT * max(there, float(heap.rss_bytes[-1])))

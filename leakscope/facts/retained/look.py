@@ -26,19 +26,19 @@ class Look:
     ``in_use_bytes``: of ``gained_bytes``, what malloc did not get back.
     """
 
-    inventory: Heap
+    heap: Heap
     holders: list[Accumulation]
     gained_bytes: float
     in_use_bytes: float
 
     @property
     def seconds(self) -> float:
-        return _seconds(self.inventory)
+        return _seconds(self.heap)
 
     @property
     def steps(self) -> float:
         """Training steps between the snapshots; 0 where they are not known."""
-        steps = self.inventory.step[np.isfinite(self.inventory.step)]
+        steps = self.heap.step[np.isfinite(self.heap.step)]
         return float(steps[-1] - steps[0]) if len(steps) >= 2 and steps[-1] > steps[0] else 0.0
 
     @property
@@ -58,15 +58,15 @@ class Look:
         return self.gained_bytes - self.in_use_bytes if self.explained_share >= 0.5 else 0.0
 
 
-def look_at(inventory: Heap, process: ProcessGrowth, growth: TreeGrowth, min_share: float, min_bytes: int) -> Look:
+def look_at(heap: Heap, process: ProcessGrowth, growth: TreeGrowth, min_share: float, min_bytes: int) -> Look:
     """**Units** ``min_share`` of what is in use and ``min_bytes``: less, and a holder is not what ate the memory."""
-    gained = float(inventory.rss_bytes[-1] - inventory.rss_bytes[0])
+    gained = float(heap.rss_bytes[-1] - heap.rss_bytes[0])
     if process.is_hidden or not gained > 0:
-        gained = process.growth_bytes * _seconds(inventory) / max(growth.end_s - growth.start_s, 1e-9)
-    freed = 0.0 if process.is_hidden else float(inventory.free_bytes[-1] - inventory.free_bytes[0])
+        gained = process.growth_bytes * _seconds(heap) / max(growth.end_s - growth.start_s, 1e-9)
+    freed = 0.0 if process.is_hidden else float(heap.free_bytes[-1] - heap.free_bytes[0])
     free = min(max(freed, 0.0), gained)
     threshold = max(float(min_bytes), min_share * (gained - free), _MIN_PINNING_SHARE * gained)
-    return Look(inventory, list(accumulations(inventory.roots, threshold)), gained, gained - free)
+    return Look(heap, list(accumulations(heap.roots, threshold)), gained, gained - free)
 
 
 def with_missed(look: Look, exact: Look) -> Look:
@@ -106,13 +106,13 @@ def holders_of(look: Look, package: str | None = None, *, max_count: int = 6) ->
     holders = list(look.holders)
     if look.explained_share < 0.5:
         missing = look.in_use_bytes - look.explained_bytes
-        endless = _endless_graph(look.inventory, holders, missing)
-        holders += endless or handles(look.inventory, holders, missing, package)
+        endless = _endless_graph(look.heap, holders, missing)
+        holders += endless or handles(look.heap, holders, missing, package)
     return sorted(_by_user_place(holders), key=lambda h: -h.growth_bytes)[:max_count]
 
 
-def _seconds(inventory: Heap) -> float:
-    return float(inventory.time_s[-1] - inventory.time_s[0])
+def _seconds(heap: Heap) -> float:
+    return float(heap.time_s[-1] - heap.time_s[0])
 
 
 def _by_user_place(holders: Sequence[Accumulation]) -> list[Accumulation]:
@@ -134,23 +134,23 @@ def _by_user_place(holders: Sequence[Accumulation]) -> list[Accumulation]:
     return merged
 
 
-def _endless_graph(inventory: Heap, known: Sequence[Accumulation], missing_bytes: float) -> list[Accumulation]:
+def _endless_graph(heap: Heap, known: Sequence[Accumulation], missing_bytes: float) -> list[Accumulation]:
     """The graph that was longer than a snapshot follows: how much is added to it cannot be seen any more.
 
     Named only when the visible holders do not explain the growth; 60 % of what is missing is put down to it, since
     there is no other place where that much could hide.
     """
     taken = {id(h.place) for h in known}
-    endless = [p for p in inventory.places if _is_endless(p, inventory) and id(p) not in taken]
+    endless = [p for p in heap.places if _is_endless(p, heap) and id(p) not in taken]
     if not endless:
         return []
     longest = max(endless, key=lambda p: p.most_nodes)
     return [Accumulation(longest, 0.6 * missing_bytes, (longest,), is_guess=True)]
 
 
-def _is_endless(place: Place, inventory: Heap, *, min_nodes: int = 4000) -> bool:
+def _is_endless(place: Place, heap: Heap, *, min_nodes: int = 4000) -> bool:
     """``min_nodes``: five times what a 12-layer transformer needs for a step; the agent follows a little more at first.
 
     Later it follows less, since it may not leave traces in too many nodes of one graph.
     """
-    return place.type_name == GRAPH_TYPE and inventory.truncated and place.most_nodes >= min_nodes
+    return place.type_name == GRAPH_TYPE and heap.truncated and place.most_nodes >= min_nodes

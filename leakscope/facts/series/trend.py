@@ -26,10 +26,16 @@ from .arithmetic import Floats, bucket_medians, evenly, gained, retained, slope_
 from .teeth import Teeth, cut_at_last_trough
 
 GROWING, FLAT, CANNOT_TELL = "growing", "flat", "cannot-tell"
+LEAST_STEPS = 20  # of training: fewer are too coarse a clock
 DRIFT_BYTES = 5 * MiB  # of a clean process in a run, as far as was seen: of several it adds up
 _BUCKETS = 24  # enough to see thirds, gaps and steps; few enough that neighbours are nearly independent
 _STEEPER = 2.0  # than the whole rise: seven samples with one step among them give 2.3
 _LEAST_BUCKETS = 8
+_LEAST_S = 9.0  # of work: in less a slow start cannot be told from a leak
+_WARM_UP = 0.15  # of the run: imports, first batches, optimizer state
+_FIRST_WORK_S = 1.5  # the same, after the work is known to have begun
+_NOISE = 4.0  # growth below so many widths of the noise is an accident of where the window ends
+_WALK = 2.3  # and below so many widths of a driftless walk, what chance alone brings about
 _LEAST_AT_WORK = 0.3  # of the run: a job that only begins to work towards its end is judged on all of it
 _GOES_ON = 0.35  # of the pace before: growth that is less than that afterwards has come to an end
 _MUCH = 3.0  # times what counts as growth at all, beside a step
@@ -57,7 +63,6 @@ class Trend:
     slope_per_s: float = 0.0
     slope_low: float = 0.0
     slope_high: float = 0.0
-    noise_bytes: int = 0
 
 
 def judge(
@@ -65,24 +70,18 @@ def judge(
     value_bytes: Floats,
     *,
     started_s: float | None = None,  # when the work began, where somebody knows: all before it is start-up
-    min_window_s: float = 9.0,  # shorter than this and a slow start cannot be told from a leak
     min_samples: int = 16,  # two for each of the eight buckets
-    warm_up_fraction: float = 0.15,  # imports, first batches, optimizer state
-    min_warm_up_s: float = 1.5,
     min_growth_bytes: int = 2 * DRIFT_BYTES,
     min_growth_fraction: float = 0.02,  # of the level: a 10 GiB job does not leak by gaining 20 MiB
-    noise_factor: float = 4.0,  # growth below this many widths of the noise is an accident of where the window ends
-    walk_factor: float = 2.3,  # and below this many widths of a driftless walk, what chance alone brings about
 ) -> Trend:
     """The verdict on one series. **Shape** two arrays of equal length, any order, NaN allowed (left out)."""
     t, y = _tidy(time_s, value_bytes)
     if not t.size:
         return Trend(CANNOT_TELL, "no memory samples")
     duration_s = float(t[-1] - t[0])
-    warm_up_s = max(min_warm_up_s, warm_up_fraction * duration_s)
-    if started_s is not None and t[-1] - started_s - min_warm_up_s >= max(min_window_s, _LEAST_AT_WORK * duration_s):
-        warm_up_s = max(warm_up_s, started_s - float(t[0]) + min_warm_up_s)
-    needed_s = max(min_window_s / (1 - warm_up_fraction), min_window_s + min_warm_up_s)
+    warm_up_s, needed_s = _WARM_UP * duration_s, _LEAST_S / (1 - _WARM_UP)
+    if started_s is not None and t[-1] - started_s - _FIRST_WORK_S >= max(_LEAST_S, _LEAST_AT_WORK * duration_s):
+        warm_up_s = max(warm_up_s, started_s - float(t[0]) + _FIRST_WORK_S)
     use = t >= min(t[0] + warm_up_s, float(t[-1]))  # at least the last one, whatever rounding does
     t, y = t[use], y[use]
     window = Trend(CANNOT_TELL, "", float(t[0]), float(t[-1]), int(max(0.0, gained(y))))
@@ -106,8 +105,8 @@ def judge(
         steps.append(f"{format_bytes(step)} at {t[at]:.0f} s")
         ends_with_step |= bool(t[-1] - t[at] < _STAYS * (t[-1] - t[0]))
         y = np.concatenate([y[: at - 1], [y[at - 2]] * 2, y[at + 1 :] - step])
-    trend = _judge_window(t, y, least, noise_factor, walk_factor, teeth)
-    if trend.verdict == GROWING and started_s is not None and _was_start_up(t, y, started_s + min_warm_up_s):
+    trend = _judge_window(t, y, least, teeth)
+    if trend.verdict == GROWING and started_s is not None and _was_start_up(t, y, started_s + _FIRST_WORK_S):
         reason = f"grew while it started up, for {started_s - t[0]:.0f} s: a longer run would tell what work adds"
         return replace(trend, verdict=CANNOT_TELL, reason=reason)
     if not steps or trend.verdict == GROWING or (trend.verdict == CANNOT_TELL and trend.growth_bytes >= _MUCH * least):
@@ -120,7 +119,7 @@ def judge(
     return replace(trend, verdict=FLAT, reason=f"{seen}; beside, {trend.reason}")
 
 
-def _judge_window(t: Floats, y: Floats, least: float, noise_factor: float, walk_factor: float, teeth: Teeth) -> Trend:
+def _judge_window(t: Floats, y: Floats, least: float, teeth: Teeth) -> Trend:
     """Questions 5 and 6 of the module's list, on a window without warm-up, last tooth and steps."""
     count = int(np.clip(t.size // 2, _LEAST_BUCKETS, _BUCKETS))
     bucket_t, bucket_y = bucket_medians(t, y, count)
@@ -132,7 +131,7 @@ def _judge_window(t: Floats, y: Floats, least: float, noise_factor: float, walk_
     to_end = max(growth, float(retained(y)[-1] - retained(y)[0]))
 
     def verdict(word: str, reason: str) -> Trend:
-        return Trend(word, reason, float(t[0]), float(t[-1]), int(to_end), slope, low, high, int(noise))
+        return Trend(word, reason, float(t[0]), float(t[-1]), int(to_end), slope, low, high)
 
     if growth < least:
         return verdict(FLAT, teeth.text() or f"varies around {format_bytes(float(np.median(y)))}")
@@ -158,7 +157,7 @@ def _judge_window(t: Floats, y: Floats, least: float, noise_factor: float, walk_
     if pace < (0.2 if lumpy else _GOES_ON):
         return verdict(FLAT, _FADES)
     walk = 0.0 if _hardly_falls(bucket_y) else _walk(kept if teeth.outgrown else bucket_y)
-    if low <= 0 or growth < max(noise_factor * noise, walk_factor * walk):
+    if low <= 0 or growth < max(_NOISE * noise, _WALK * walk):
         return verdict(CANNOT_TELL, f"moves up and down by {format_bytes(2 * noise)}: a longer run would tell")
     if pace < 0.5 and not lumpy:
         return verdict(CANNOT_TELL, "the growth slows down: a longer run would tell whether it ends")

@@ -45,7 +45,7 @@ class Pair:
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """What is known of one process. ``steps``: optimizer steps made by each take; ``lines``: line that makes a set."""
+    """What is known of one process. ``steps``: optimizer steps by each snapshot; ``lines``: line that makes a set."""
 
     rounds: list[Round]
     steps: Mapping[int, int | None]

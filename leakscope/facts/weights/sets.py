@@ -48,7 +48,6 @@ class WeightSet:
     is_model: bool  # held by modules, not by a dict or list
     is_master: bool  # known to an optimizer only
     trained_share: float  # of its tensors, those that require gradients
-    is_training: bool | None
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -156,7 +155,6 @@ def _weight_set(path: str, rows: pd.DataFrame) -> WeightSet:
             storages[address] = (size, keys[number])
             devices[device] += size
     owners = rows["tensor_owner"]
-    training = rows["is_training"].dropna()
     return WeightSet(
         path,
         values,
@@ -167,7 +165,6 @@ def _weight_set(path: str, rows: pd.DataFrame) -> WeightSet:
         is_model=bool(owners.isin(_OF_MODELS).any()),
         is_master=bool((owners == "master-weight").any()),
         trained_share=float(rows["requires_grad"].fillna(False).astype(bool).mean()) if len(rows) else 0.0,
-        is_training=bool(training.any()) if len(training) else None,
     )
 
 

@@ -62,7 +62,7 @@ def inherited(
 
 
 def object_bytes(recording: Recording, pid: int) -> dict[tuple[str, str], float]:
-    """{(class, attribute): the most Python objects that any inventory of a process saw below it}. **Units** bytes."""
+    """{(class, attribute): the most Python objects that any snapshot of a process saw below it}. **Units** bytes."""
     rows = recording.tables["holders"]
     rows = rows[(rows["pid"] == pid) & rows["edge_kind"].eq("attribute").fillna(False)]
     most = _object_bytes(rows).groupby([rows["owner"], rows["variable"]]).max()

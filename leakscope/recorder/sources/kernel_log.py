@@ -111,7 +111,7 @@ class _Log:
             except BlockingIOError:
                 return
             except BrokenPipeError:  # the next read goes on with the oldest record there is
-                yield _remark("kmsg", "lines are missing here: the kernel overwrote them before they were read")
+                yield _remark("lines are missing here: the kernel overwrote them before they were read")
                 continue
             except OSError as error:
                 self._descriptor, self._why_not = None, error.strerror or str(error)
@@ -150,7 +150,7 @@ class _Log:
             yield from (_journal_row(entry) for entry in found.entries if self._reports.keeps(entry.line))
             if not self._reports.kill_count and self._why_not:
                 text = f"the kernel's log could not be read: {_DEVICE}: {self._why_not}; {found.why_not}"
-                yield _remark("kmsg", text)
+                yield _remark(text)
         yield from map(_journal_row, journal.earlier_kills(self._began_unix_s))
 
 
@@ -200,5 +200,5 @@ def _journal_row(entry: _kernel_journal.Entry) -> Row:
     return {**_row("journal", entry.line), **row}
 
 
-def _remark(source: str, text: str) -> Row:
-    return {"log_source": source, "kernel_time_s": None, "text": text}
+def _remark(text: str) -> Row:
+    return {"log_source": "kmsg", "kernel_time_s": None, "text": text}

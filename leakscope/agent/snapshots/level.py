@@ -1,4 +1,4 @@
-"""Does memory stand where it stood after the last take? Then another would find the same. Runs in the job."""
+"""Does memory stand where it stood after the last snapshot? Then another would find the same. Runs in the job."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ SPREAD = 0.25  # of the highest of them less the lowest: a saw-tooth met by chan
 
 
 class Level:
-    """Memory resident and in use, looked at now and then since the last take."""
+    """Memory resident and in use, looked at now and then since the last snapshot."""
 
     def __init__(self) -> None:
         self.asked = False  # for a look after the next optimizer step: batch and activations are gone then
         self.begin()
 
     def begin(self) -> None:
-        """A take has just been made."""
+        """A snapshot has just been made."""
         self._count = 0
         self._last: list[tuple[int, int]] = []
-        self._lowest: tuple[int, ...] = ()  # since then: what the take itself left to be written is soon gone
+        self._lowest: tuple[int, ...] = ()  # since then: what the snapshot itself left to be written is soon gone
 
     def look(self) -> None:
         """**Cost** 10 us."""

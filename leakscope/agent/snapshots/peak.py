@@ -71,7 +71,7 @@ class Peak:
 
 
 def rows(batch_storages: Iterable[int] = ()) -> list[dict[str, Any]]:
-    """Rows of table ``tensors`` as of now, without the walk: who holds a user's tensor is the takes' business."""
+    """Rows of table ``tensors`` as of now, without the walk: who holds a user's tensor is the snapshots' business."""
     kinds = {name: tensors.types_of(name) for name in ("Tensor", "Module", "Optimizer")}
     with collector.HeldBack():
         wanted = frozenset().union(*kinds.values())

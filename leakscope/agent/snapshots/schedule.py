@@ -1,4 +1,4 @@
-"""When a take is due, and why. Runs in the job."""
+"""When a snapshot is due, and why. Runs in the job."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-GROWTH_FRACTION = 0.3  # of resident memory since the last take: a take is due early
+GROWTH_FRACTION = 0.3  # of resident memory since the last snapshot: a snapshot is due early
 GROWTH_MIN_BYTES = 64 * 1024 * 1024
-GROWTH_LEAST_S = 1.0  # since the last take
+GROWTH_LEAST_S = 1.0  # since the last snapshot
 IMPORTS_S = 20.0  # a job that still imports then is looked into all the same
-FAILED_S = 0.25  # what a take that failed is taken to have cost
+FAILED_S = 0.25  # what a snapshot that failed is taken to have cost
 
 
 class Schedule:
-    """Of one process. ``stress_s``: for tests of ours, a take so often, whatever it costs; else None."""
+    """Of one process. ``stress_s``: for tests of ours, a snapshot so often, whatever it costs; else None."""
 
     def __init__(self, folder: str, options: dict[str, Any], stress_s: float | None) -> None:
         self._folder = folder
@@ -49,7 +49,7 @@ class Schedule:
         return monotonic() - self._began
 
     def allows(self) -> bool:
-        """Whether a take can be paid for now."""
+        """Whether a snapshot can be paid for now."""
         return self.budget.allows(self.elapsed_s())
 
     def left_s(self) -> float:
@@ -57,7 +57,7 @@ class Schedule:
         return self.budget.left_s(self.elapsed_s())
 
     def reason(self, note: Callable[[str, str], None]) -> str | None:
-        """Why a take is due; None: none is, and ``note(kind, text)`` is told what one waits for."""
+        """Why a snapshot is due; None: none is, and ``note(kind, text)`` is told what one waits for."""
         elapsed_s = self.elapsed_s()
         modules, self._module_count = self._module_count, len(sys.modules)
         if self._module_count > modules and elapsed_s < IMPORTS_S and self._stress_s is None:
@@ -80,7 +80,7 @@ class Schedule:
         return None
 
     def taken(self, cost_s: float) -> int | None:
-        """A take has been made. Returns resident memory."""
+        """A snapshot has been made. Returns resident memory."""
         self._spend(cost_s)
         self.level.begin()
         self._rss_at_take = rss_bytes()
@@ -109,12 +109,12 @@ class Schedule:
             self.level.look()
 
     def _is_flat(self) -> bool:
-        """Nothing is known of what grows on a device: there takes come as if it did."""
+        """Nothing is known of what grows on a device: there snapshots come as if it did."""
         return self.level.is_flat() and not cuda.is_used()
 
 
 def request_stamp(folder: str) -> int | None:
-    """Modification time of the recorder's request for a take; None without one. **Cost** 3 us."""
+    """Modification time of the recorder's request for a snapshot; None without one. **Cost** 3 us."""
     try:
         return os.stat(os.path.join(folder, "request-take")).st_mtime_ns
     except OSError:

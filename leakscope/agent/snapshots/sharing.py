@@ -1,4 +1,4 @@
-"""Pages shared between a process and its forks: what a take would copy of them, and when that is bearable.
+"""Pages shared between a process and its forks: what a snapshot would copy of them, and when that is bearable.
 
 Looking at an object writes to its page (its reference count), of which the other processes then keep a copy of their
 own. Runs in the job.
@@ -15,7 +15,7 @@ ASK_AGAIN = 1.5  # times what it had gained at the last answer: the answer costs
 
 
 class Fork:
-    """In a forked child: has it memory of its own that is worth a take, and what would the take copy?
+    """In a forked child: has it memory of its own that is worth a snapshot, and what would the snapshot copy?
 
     A server of ``multiprocessing.Manager`` or a worker of a pool lives for long and leaks like any other process. A
     fork that only reads what its parent has gains nothing: pages it copies by that were in its resident memory before.
@@ -53,7 +53,7 @@ def parent_allows(shared_bytes: int | None) -> bool:
 
 
 def shared_dirty_bytes() -> int | None:
-    """Pages shared with other processes that a write would copy; 120 ms for 6 GB, so only before a take."""
+    """Pages shared with other processes that a write would copy; 120 ms for 6 GB, so only before a snapshot."""
     return _kib_line("/proc/self/smaps_rollup", b"Shared_Dirty:")
 
 

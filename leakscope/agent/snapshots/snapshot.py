@@ -1,6 +1,6 @@
-"""One take: an inventory of the Python heap. Runs at a safe point, on the thread that owns it.
+"""One snapshot of the Python heap. Runs at a safe point, on the thread that owns it.
 
-A take pauses its thread and holds the collector back in between (its own allocations must not decide when the job's
+A snapshot pauses its thread and holds the collector back in between (its own allocations must not decide when the job's
 garbage is collected). When it returns it holds no object of the job: only rows of numbers and strings remain.
 """
 
@@ -34,8 +34,8 @@ MOST_FACTORS = 200
 _TORCH = ("Tensor", "Module", "Optimizer", "Iterator")
 
 
-class Take:
-    """``run`` gives (table, row) pairs; ``memory`` is what takes leave to each other."""
+class Snapshot:
+    """``run`` gives (table, row) pairs; ``memory`` is what snapshots leave to each other."""
 
     def __init__(
         self,
@@ -190,7 +190,7 @@ class Take:
         )
 
     def _factors(self) -> dict[tuple[str, str], float]:
-        """What the census said of places whose objects others hold too, for an inventory that is made without one."""
+        """What the census said of places whose objects others hold too, for a snapshot that is made without one."""
         shared = [n for n in self.walk.nodes if n.factor < 1.0]
         return {(n.path(), names.type_name(n.cls)): n.factor for n in shared[:MOST_FACTORS]}
 

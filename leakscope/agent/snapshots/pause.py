@@ -3,7 +3,7 @@
 A walk looks at the clock and can be cut. A sweep (``heap.sweep``) is a few calls of C code, in which no other thread
 runs and which nobody can interrupt: a service with millions of objects would answer nobody meanwhile. So its cost is
 estimated first. The interpreter does not tell how many objects it tracks; each is a block of its allocator's at least,
-and those are counted. Where even that many would take too long no sweep is made, and the inventory is what the walk
+and those are counted. Where even that many would take too long no sweep is made, and the snapshot is what the walk
 from the names sees: holders and sizes, but no census of types, no tensors, nothing of what nobody refers to.
 
 Times are CPU time: on a crowded machine the pause lasts longer, and so does everything else.
@@ -40,7 +40,7 @@ BYTES_EACH = 100  # of an object at least, where Python runs on malloc and count
 
 
 class Pauses:
-    """Of one process. ``asked_s``: the user's limit, or None. Only the thread that takes calls it."""
+    """Of one process. ``asked_s``: the user's limit, or None. Only the thread that takes snapshots calls it."""
 
     def __init__(self, asked_s: float | None = None) -> None:
         self._asked_s = asked_s
@@ -85,7 +85,7 @@ class Pauses:
 
     def _is_worth_a_count(self) -> bool:
         """Most blocks may be numbers and text. All of them listed must fit, too; if a sweep does not after that, the
-        next inventory knows."""
+        next snapshot knows."""
         blocks = self._blocks_now
         is_new = self._blocks is None or blocks >= COUNT_AGAIN * self._blocks
         return is_new and thread_time() + blocks * COUNT_S <= self._began + COUNT_SHARE * self.limit_s

@@ -1,8 +1,8 @@
-"""Makes takes: waits for a safe point of the job's, and asks first what it may cost there. Runs in the job.
+"""Takes snapshots: waits for a safe point of the job's, and asks first what it may cost there. Runs in the job.
 
-The agent's thread decides that a take is due; the take itself runs where the job's objects hold still: in torch's
+The agent's thread decides that a snapshot is due; it is made where the job's objects hold still: in torch's
 optimizer-step hook on the training thread, or on the main thread between two bytecodes (a pending call). Only if
-neither comes within some seconds (the main thread waits for others) a reduced take runs on the agent's thread.
+neither comes within some seconds (the main thread waits for others) a reduced snapshot runs on the agent's thread.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..outbox import stamps
 from ..torch import cuda, gradients
 from ..walking.remembered import Remembered
 from . import pause, peak, sharing
-from .take import Take
+from .snapshot import Snapshot
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from .schedule import Schedule
     from .steps import Steps
 
-PATIENCE_S = 5.0  # how long a due take waits for its safe point
+PATIENCE_S = 5.0  # how long a due snapshot waits for its safe point
 STEPPING_S = 5.0  # a job whose last optimizer step is younger is taken at the next one
 ASKS, ASK_AGAIN_S = 5, 0.002
 GRAPH_WAITS = 1000  # times ASK_AGAIN_S
-LEAST_RUN_S = 2.0  # a shorter one has no take at its end
-MOST_FAILED = 5  # takes; then none any more
+LEAST_RUN_S = 2.0  # a shorter one has no snapshot at its end
+MOST_FAILED = 5  # snapshots; then none any more
 # Helpers of the standard library and of tools: they hold nothing of the user's and come in numbers.
 _NO_TAKES = ("multiprocessing.resource_tracker", "torch/_inductor/compile_worker", "torch._inductor.compile_worker")
 _WITH_STEP = frozenset(("marks", "gradients", "compile_counters"))
@@ -48,9 +48,9 @@ _EXPLAINED = ("python_bytes", "array_bytes", "tensor_bytes")
 
 
 class Taker:
-    """Of one process: what is ``wanted`` and why, and what the takes leave to each other.
+    """Of one process: what is ``wanted`` and why, and what the snapshots leave to each other.
 
-    ``thread``: the agent's. ``stress_s``: for tests of ours, whatever a take costs and finds; else None.
+    ``thread``: the agent's. ``stress_s``: for tests of ours, whatever a snapshot costs and finds; else None.
     """
 
     def __init__(
@@ -76,11 +76,11 @@ class Taker:
         self._stress_s = stress_s
         self.main_thread = get_ident()
         self.may_take = self.takes = bool(options["takes"]) and not _is_helper()
-        self.fork: sharing.Fork | None = None  # in a forked child: whether it is worth a take
+        self.fork: sharing.Fork | None = None  # in a forked child: whether it is worth a snapshot
         self.pauses = pause.Pauses(options["max_pause_s"])
         self.peak = peak.Peak(self._look_at_peak)
         self.pending = pending.PendingCall(self._on_main_thread)
-        self.wanted: str | None = None  # the reason of a take that is due and waits for its safe point
+        self.wanted: str | None = None  # the reason of a snapshot that is due and waits for its safe point
         self.wanted_at = 0.0
         self.is_taking = False
         self.is_watched = False  # by a tracer, profiler or debugger
@@ -128,7 +128,7 @@ class Taker:
         self._schedule.look_at_level(self._is_stepping(now))
 
     def consider(self, now: float) -> None:
-        """Is a take due, and has it waited too long for its safe point?"""
+        """Is a snapshot due, and has it waited too long for its safe point?"""
         if not self.takes:
             if self.fork is not None:
                 self.takes = self.fork.is_worth_a_take()
@@ -143,7 +143,7 @@ class Taker:
             self._prepare_graph()
         if self._is_stepping(now):
             return  # the next optimizer step is near: it takes what is wanted
-        # A main thread that has not come by since the take before is not waited for once more.
+        # A main thread that has not come by since the snapshot before is not waited for once more.
         waits_since = min(self.wanted_at, self.pending.asked_at or self.wanted_at)
         if now - waits_since > PATIENCE_S:
             self._take_here()
@@ -214,7 +214,7 @@ class Taker:
             self._outbox.note("cuda-observer", refused)
 
     def _on_cuda_oom(self, device: int, requested_bytes: int, total_bytes: int, free_bytes: int, frames: str) -> None:
-        """Torch is about to raise: the frames that asked still stand, so this is the moment for an inventory."""
+        """Torch is about to raise: the frames that asked still stand, so this is the moment for a snapshot."""
         self._outbox.note("cuda-oom", cuda.oom_text(device, requested_bytes, total_bytes, free_bytes, frames))
         row = cuda.device_row(device, self._steps.current())
         if row is not None:
@@ -253,7 +253,7 @@ class Taker:
         else:
             self._outbox.note("throttled", f"none at the end: {self._schedule.budget.why()}")
 
-    # ---- the take
+    # ---- the snapshot
 
     def take(self, safe_point: str) -> None:
         """Make what is wanted, here and now."""
@@ -289,7 +289,7 @@ class Taker:
         self.number += 1
         outbox.with_sources = True
         self._before_take()
-        take = Take(
+        snapshot = Snapshot(
             self.number, self._options["take_pause_s"], self.memory,
             self.main_thread, self._thread.ident, safe_point, self._phases.batch_storages,
             with_torch=self.fork is None,  # a fork must not compute with threads that only its parent has
@@ -298,13 +298,13 @@ class Taker:
         )  # fmt: skip
         moment = stamps()
         self.pauses.begin(self._longest_pause_s())
-        rows = take.run()
+        rows = snapshot.run()
         self._graph_moment = moment
-        self._say_what_was_left_out(take.is_swept)
-        rss_bytes = self._schedule.taken(take.summary["take_cpu_s"])
+        self._say_what_was_left_out(snapshot.is_swept)
+        rss_bytes = self._schedule.taken(snapshot.summary["take_cpu_s"])
         in_use = allocators.malloc_figures()[0]
         summary = dict(
-            take.summary, take=self.number, reason=reason, safe_point=safe_point, step=step(),
+            snapshot.summary, take=self.number, reason=reason, safe_point=safe_point, step=step(),
             rss_bytes=rss_bytes, malloc_in_use_bytes=in_use,
             copied_bytes=max(0, shared_bytes - (self._shared_bytes() or 0)) if shared_bytes else None,
         )  # fmt: skip
@@ -320,7 +320,7 @@ class Taker:
             self._native_window.look(in_use, explained, f"{outbox.pid}-{outbox.start_ticks}")
 
     def _longest_pause_s(self) -> float:
-        """What a take may hold up the job now. As it ends nobody waits for an answer: there only the budget counts."""
+        """What a snapshot may hold up the job now. At its end nobody waits for an answer: only the budget counts."""
         if self._stress_s is not None:
             return float("inf")
         limit_s = self.pauses.limit(is_training=self._steps.count is not None)

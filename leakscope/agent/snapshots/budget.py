@@ -1,4 +1,4 @@
-"""What takes may cost, and how often that lets one come. Runs in the job."""
+"""What snapshots may cost, and how often that lets one come. Runs in the job."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 FIRST_TAKE_S = 1.5
-EARLY_S = 60.0  # short runs are common: in the first minute takes are denser than later
+EARLY_S = 60.0  # short runs are common: in the first minute snapshots are denser than later
 EARLY_INTERVAL_S = 2.0
-CREDIT_S = 120.0  # the share of this time may be spent in advance (1.2 s at 1 %): a run of 20 seconds gets its takes
-LATE_FACTOR = 2.0  # of its usual interval: a take that costs put off by more than that is worth a word
-EARLY_STRETCH = 0.35  # of the time since the first: 1.5, 3.5, 5.5, … 10, 14, 18, 25, 34, 45 s for a cheap take
+CREDIT_S = 120.0  # the share of this time may be spent in advance (1.2 s at 1 %): a run of 20 seconds gets some too
+LATE_FACTOR = 2.0  # of its usual interval: a snapshot that costs put off by more than that is worth a word
+EARLY_STRETCH = 0.35  # of the time since the first: 1.5, 3.5, 5.5, … 10, 14, 18, 25, 34, 45 s for a cheap snapshot
 FIRST_TAKES = 3  # as often as any: what is wasted from the start is told from weights at several moments
-FLAT_FACTOR = 8.0  # of the usual interval: the next take where memory stands still, which then finds the same
+FLAT_FACTOR = 8.0  # of the usual interval: the next snapshot where memory stands still, which then finds the same
 
 
 class Budget:
-    """What takes may cost: ``fraction`` of the time elapsed, and of ``CREDIT_S`` in advance.
+    """What snapshots may cost: ``fraction`` of the time elapsed, and of ``CREDIT_S`` in advance.
 
-    Costs are CPU time: on a crowded machine a take lasts longer, but so does everything else.
+    Costs are CPU time: on a crowded machine a snapshot lasts longer, but so does everything else.
     """
 
     def __init__(self, fraction: float, interval_s: float) -> None:
@@ -39,13 +39,13 @@ class Budget:
         return self._fraction * (elapsed_s + CREDIT_S) - self.spent_s
 
     def is_due(self, elapsed_s: float, is_flat: Callable[[], bool] = bool) -> bool:
-        """``is_flat()`` tells whether memory stands where it stood after the last take."""
+        """``is_flat()`` tells whether memory stands where it stood after the last snapshot."""
         if elapsed_s < self._next_s or not self.allows(elapsed_s):
             return False
         return self._count < FIRST_TAKES or elapsed_s >= self._flat_s or not is_flat()
 
     def charge(self, cost_s: float) -> None:
-        """Pay for what is no take of its own."""
+        """Pay for what is no snapshot of its own."""
         self.spent_s += cost_s
 
     def spend(self, cost_s: float, elapsed_s: float) -> None:
@@ -54,10 +54,10 @@ class Budget:
         self.last_cost_s = cost_s
         if self._first_s is None:
             self._first_s = elapsed_s
-        # The early takes are as dense for a job that imported for ten seconds before the first.
+        # The early snapshots are as dense for a job that imported for ten seconds before the first.
         early_s = elapsed_s - self._first_s + FIRST_TAKE_S
         usual_s = self._interval_s if elapsed_s > EARLY_S else max(EARLY_INTERVAL_S, EARLY_STRETCH * early_s)
-        # So long that the take is paid for; less in the first minute, so that a run of 20 seconds gets three.
+        # So long that the snapshot is paid for; less in the first minute, so that a run of 20 seconds gets three.
         fair_s = cost_s / self._fraction
         fair_s = fair_s if elapsed_s > EARLY_S else min(fair_s, 1.0 + 0.75 * early_s)
         self._next_s = elapsed_s + max(usual_s, fair_s)
@@ -65,20 +65,20 @@ class Budget:
         self._late_s = elapsed_s + LATE_FACTOR * usual_s
 
     def holds_back(self, elapsed_s: float) -> str | None:
-        """Why a take that would be due long since has to wait for its money; said once for each, else None."""
+        """Why a snapshot that would be due long since has to wait for its money; said once for each, else None."""
         if elapsed_s < self._late_s or self.is_due(elapsed_s):
             return None
         self._late_s = float("inf")
         return self.why()
 
     def why(self) -> str:
-        """What speaks against a take now."""
+        """What speaks against a snapshot now."""
         costs = f"a snapshot costs {self.last_cost_s:.2g} s of CPU, {self.spent_s:.2g} s are spent"
         return f"{costs}, and {100.0 * self._fraction:.3g}% of the time is allowed"
 
 
 class Stress(Budget):
-    """For tests of ours (``LEAKSCOPE_STRESS``): a take every ``interval_s``, whatever it costs and finds."""
+    """For tests of ours (``LEAKSCOPE_STRESS``): a snapshot every ``interval_s``, whatever it costs and finds."""
 
     def __init__(self, interval_s: float) -> None:
         super().__init__(1.0, interval_s)

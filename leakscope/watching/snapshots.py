@@ -25,7 +25,7 @@ class Holder(NamedTuple):
     growth_bytes: int | None
 
 
-class _Take:
+class _Snapshot:
     """One snapshot: the user's named places in it, and what each of them hangs below."""
 
     def __init__(self, process: Process, number: int) -> None:
@@ -74,11 +74,11 @@ class _Take:
         return parent if parent not in seen else None
 
 
-class Inventories:
+class Snapshots:
     """The first and the last snapshots of each process."""
 
     def __init__(self) -> None:
-        self._takes: dict[Process, dict[int, _Take]] = {}
+        self._takes: dict[Process, dict[int, _Snapshot]] = {}
         self._at_the_end: set[tuple[Process, int]] = set()
 
     def add_take(self, process: Process, row: Row, time_s: float) -> None:
@@ -114,22 +114,22 @@ class Inventories:
         ]
         return sorted((holder for holder in found if holder.bytes), key=lambda holder: -holder.bytes)
 
-    def _pairs(self) -> Iterator[tuple[_Take, _Take]]:
+    def _pairs(self) -> Iterator[tuple[_Snapshot, _Snapshot]]:
         for process, takes in self._takes.items():
             numbers = sorted(n for n in takes if (process, n) not in self._at_the_end)
             if numbers:
                 yield takes[numbers[0]], takes[numbers[-1]]
 
-    def _take(self, process: Process, number: int) -> _Take:
+    def _take(self, process: Process, number: int) -> _Snapshot:
         takes = self._takes.setdefault(process, {})
         if number not in takes:
-            takes[number] = _Take(process, number)
+            takes[number] = _Snapshot(process, number)
             for middle in sorted(takes)[1:-2]:  # of the last two one may be that of the end
                 del takes[middle]
-        return takes.get(number) or _Take(process, number)
+        return takes.get(number) or _Snapshot(process, number)
 
 
-def _growth(path: str, first: _Take, last: _Take) -> int | None:
+def _growth(path: str, first: _Snapshot, last: _Snapshot) -> int | None:
     if first is last or (path not in first.bytes and first.truncated):
         return None
     return last.bytes[path] - first.bytes.get(path, 0)
