@@ -231,6 +231,35 @@ def oom(log: str, format_name: str) -> None:
 
 
 @cli.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("-p", "--pid", type=int, metavar="PID", help="Process; the one with the largest heap by default.")
+@click.option("--at", "at_s", type=float, metavar="SECONDS", help="The snapshot nearest to this moment, not the last.")
+@click.option("--since", "since_s", type=float, metavar="SECONDS", help="Growth since the one nearest to this moment.")
+@click.option("--diff", "by_growth", is_flag=True, help="Sort by growth, and show what grew only.")
+@click.option("--path", "wanted", metavar="TEXT", help="Who holds the objects with this in their type or name.")
+@click.option("--depth", type=click.IntRange(0), default=12, show_default=True, help="Levels to show.")
+def heap(
+    run: Path,
+    pid: int | None,
+    at_s: float | None,
+    since_s: float | None,
+    by_growth: bool,
+    wanted: str | None,
+    depth: int,
+) -> None:
+    """Show the Python heap of a process by who holds it: exact sizes, at any snapshot."""
+    from . import browsing
+    from .storage import open_recording
+
+    recording = open_recording(run)
+    if wanted is not None:
+        click.echo(browsing.ways(recording, wanted, pid=pid), nl=False)
+    else:
+        shown = browsing.show(recording, pid=pid, at_s=at_s, since_s=since_s, by_growth=by_growth, depth=depth)
+        click.echo(shown, nl=False)
+
+
+@cli.command()
 @click.argument("before", type=click.Path(path_type=Path))
 @click.argument("after", type=click.Path(path_type=Path))
 @click.option(

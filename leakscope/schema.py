@@ -123,6 +123,7 @@ _EDGE_KIND = _c(
     "heap_nodes: attribute, key, index, local, namespace (a __dict__), contents, member, item",
 )  # fmt: skip
 _OWNER = _c("owner", "str", "", "what the name belongs to, or the code is of: function, class or module", "name")
+_LENGTH = _c("length", "float", "", "members of these containers, added up; null for what has no length")
 _OWNER_FILE = _c("owner_file", "str", "", "source file of the owner, where known", "file")
 _OWNER_LINE = _c("owner_line", "int", "", "first line of the owning function or class, where known")
 _FUNCTION = _c(
@@ -320,6 +321,7 @@ TABLES: dict[str, Table] = {
             _c("was_there", "bool", "", "also in the process's snapshot before (wrongly so for 1 new object in 70)"),
             _SHALLOW_BYTES,
             _RETAINED_BYTES,
+            _LENGTH,
             _c("child_count", "int", "", "objects it dominates immediately"),
             _c("new_child_count", "int", "", "of these: not in the snapshot before"),
             _c("reference_count", "int", "", "references to it that Python counts; null = it lives for ever"),
@@ -356,7 +358,7 @@ TABLES: dict[str, Table] = {
             _TYPE_NAME,
             _c("member_type", "str", "", "type of a typical member of these containers", "name"),
             _OBJECT_COUNT,
-            _c("length", "float", "", "members of these containers, added up; null for what has no length"),
+            _LENGTH,
             _c("length_limit", "int", "", "maxlen of a deque, maxsize of an lru_cache; null = none"),
             _SHALLOW_BYTES,
             _DEEP_BYTES,
@@ -557,7 +559,7 @@ TABLES: dict[str, Table] = {
         )),
         Table("agent_notes", "agent", "What the agent did, or did not do and why", (
             *_PROCESS,
-            _c("note", "str", "", "loaded, take-deferred, take-skipped, reduced-take, forked, throttled, failed, ..."),
+            _c("note", "str", "", "loaded, take-skipped, reduced-take, no-heap-graph, forked, throttled, failed, ..."),
             _TEXT,
         )),
         Table("sources", "agent", "Source of a user's module as it was loaded, so that a report can name lines later", (

@@ -26,6 +26,7 @@ _REPORT = ("pyarrow", "pandas", "numpy", "rich", "click")
 
 def checks(root: str) -> Iterator[Check]:
     yield from _interpreters()
+    yield _heap_graph()
     yield _packages()
     yield _charts()
     yield _gpu(root)
@@ -39,6 +40,17 @@ def _interpreters() -> Iterator[Check]:
             file.write(f"import sys; sys.{_MARK} = True\n")
         checks = [_interpreter(path, folder) for path in dict.fromkeys(found)]
     yield from dict.fromkeys(checks)  # several names, shims among them, often stand for one interpreter
+
+
+def _heap_graph() -> Check:
+    """Asked of this interpreter: the library is the same for all."""
+    from ..agent.graph.heap_graph import HeapGraph
+
+    refusal = HeapGraph().refusal
+    if refusal is None:
+        return ok("heap graph", "who holds what is read exactly, in all Pythons from 3.8 to 3.13")
+    remedy = "install gcc, then leakscope anew" if "compiler" in refusal else None
+    return limited("heap graph", f"{refusal}: who holds what is estimated from samples", remedy)
 
 
 def _interpreter(path: str, folder: str) -> Check:

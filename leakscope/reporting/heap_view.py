@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..facts.heap.paths import heap_of
+from ..facts.heap.paths import heap_of, heaps
 from ..facts.heap.place import Place
 from ..facts.tables import int_of, text_of
 from ..findings import HeapHolder, HeapTake, HeapView
@@ -23,7 +23,7 @@ _MOST_PATHS = 200
 
 def heap_views(case: Case) -> list[HeapView]:
     """The processes that gained most first; those with fewer than two snapshots are left out."""
-    if not len(case.rows("holders")):
+    if not len(case.rows("holders")) and not len(case.rows("heap_nodes")):
         return []
     views = []
     for process in case.growth.processes:
@@ -36,7 +36,8 @@ def heap_views(case: Case) -> list[HeapView]:
 
 
 def _view(case: Case, pid: int, label: str) -> HeapView | None:
-    seen = heap_of(case.recording, pid, 0.0, float("inf"))
+    exact = [heap for heap in heaps(case.recording, pid, 0.0, float("inf")) if heap.is_exact]
+    seen = exact[0] if exact else heap_of(case.recording, pid, 0.0, float("inf"))
     if seen is None or not seen.places:
         return None
     chosen = np.unique(np.linspace(0, len(seen.takes) - 1, _MOST_TAKES).round().astype(int))

@@ -46,7 +46,7 @@ def _structure(name: str, **fields: Any) -> Any:
 
 
 _Row = _structure(
-    "Row", c_uint64="address own_bytes retained_bytes",
+    "Row", c_uint64="address own_bytes retained_bytes length",
     c_uint32="node path_row dominator_row type references edges_in children new_children label label_kind owner is_old "
     "is_seen",
 )  # fmt: skip
@@ -251,6 +251,7 @@ class HeapGraph:
                     "was_there": bool(row.is_old),
                     "shallow_bytes": row.own_bytes,
                     "retained_bytes": row.retained_bytes,
+                    "length": row.length - 1 if row.length else None,
                     "child_count": row.children,
                     "new_child_count": row.new_children,
                     "reference_count": row.references if is_object and row.references != _LIVES_FOR_EVER else None,

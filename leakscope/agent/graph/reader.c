@@ -167,7 +167,7 @@ enum { PLAIN, DICT, LIST, TUPLE, TEXT, BYTES, INTEGER, SET, BYTE_ARRAY, DEQUE, O
        GENERATOR };
 
 struct row { /* a node that matters, as the agent gets it */
-    uint64_t address, own_bytes, retained_bytes;
+    uint64_t address, own_bytes, retained_bytes, length; /* length: members of a container + 1, where it was seen */
     uint32_t node, path_row, dominator_row, type, references, edges_in, children, new_children;
     uint32_t label, label_kind, owner; /* among the texts; of what has code of its own: file, line, name; of a class: its name */
     uint32_t is_old, is_seen; /* there at the snapshot before; reached again for its label */
@@ -905,9 +905,10 @@ static uint32_t least_above(struct work *w, uint32_t one, uint32_t linked, uint3
 
 /* Immediate dominators by semidominators and nearest common ancestors (Georgiadis, 2005).
  *
- * What is reached by a name is held by it, whoever else refers to it: the recorder, C code, garbage. So references from
- * a group of ``later`` (their first numbers, rising) to what was reached before it do not count. */
-static void dominate(struct work *w, uint32_t count, const uint32_t later[3])
+ * What is reached by a name of a module is held by it, whoever else refers to it: a frame, which lets go when it ends,
+ * the recorder, C code, garbage. So references from a group of ``later`` (their first numbers, rising) to what was
+ * reached before it do not count. */
+static void dominate(struct work *w, uint32_t count, const uint32_t later[4])
 {
     uint32_t *number = w->number.at, *vertex = w->vertex.at, *parent = w->parent.at, *above = w->above.at;
     uint32_t *semi = w->semi.at, *label = w->label.at, *dominator = w->dominator.at;
@@ -918,7 +919,9 @@ static void dominate(struct work *w, uint32_t count, const uint32_t later[3])
     }
     for (uint32_t i = count; i-- > 1;) {
         uint32_t node = vertex[i], least = parent[i];
-        uint32_t end = i < later[0] ? later[0] : i < later[1] ? later[1] : i < later[2] ? later[2] : count;
+        uint32_t end = count;
+        for (int group = 4; group-- > 0;)
+            end = i < later[group] ? later[group] : end;
         for (uint32_t k = from_begin[node]; k < from_begin[node + 1]; k++) {
             if (number[from[k]] >= end)
                 continue;
@@ -1145,7 +1148,7 @@ EXPORT int graph_analyse(struct graph *g, const struct past *past, uint64_t leas
     for (size_t i = 0; i < sizeof by_number / sizeof *by_number; i++)
         if (!grow(b, by_number[i], count * 4ul))
             goto end;
-    dominate(w, count, (uint32_t[]){number[RECORDER], number[FROM_C], number[UNREACHABLE]});
+    dominate(w, count, (uint32_t[]){number[THREADS], number[RECORDER], number[FROM_C], number[UNREACHABLE]});
     struct array *no_more[] = {&w->from, &w->from_begin, &w->above, &w->semi, &w->label, &w->cursor};
     for (size_t i = 0; i < sizeof no_more / sizeof *no_more; i++)
         drop(b, no_more[i]);
@@ -1409,8 +1412,6 @@ static void look_below(struct graph *g, uint32_t number)
     object *one = (object *)row->address;
     const uint32_t *begin = g->begin.at;
     uint32_t members = begin[row->node + 1] - begin[row->node];
-    if (members > MOST_MEMBERS)
-        return; /* too long to look through while the job waits */
     if (row->type == TYPE_FRAME) {
         const char *frame = (const char *)one;
         const object *code = (object *)(word_at(frame, L.frame_code));
@@ -1428,6 +1429,14 @@ static void look_below(struct graph *g, uint32_t number)
         return;
     const struct kind kind = ((struct kind *)g->kind.at)[row->type];
     const type *cls = kind.type;
+    if (kind.base == DICT || kind.base == ORDERED_DICT)
+        row->length = word_at(one, 16) + 1;
+    else if (kind.base == SET)
+        row->length = word_at(one, 24) + 1;
+    else if (kind.base == LIST || kind.base == TUPLE || kind.base == DEQUE)
+        row->length = (uint64_t)one->size + 1;
+    if (members > MOST_MEMBERS)
+        return; /* too long to look through while the job waits */
     if (kind.base == TENSOR) {
         uint32_t found = row_at(g, (uintptr_t)storage_of(one));
         if (is_below(&search, found))

@@ -34,6 +34,7 @@ class _Node:
     row: dict[str, Any]
     retained: Floats
     children: Floats
+    length: Floats
     own: Floats
     by_type: dict[str, tuple[Floats, Floats]] = field(default_factory=dict)  # counts, bytes
 
@@ -73,11 +74,12 @@ def _nodes(rows: pd.DataFrame, position: Mapping[int, int]) -> dict[int, _Node]:
         number, at = int(row["node"]), position[int(row["take"])]
         node = nodes.get(number)
         if node is None:
-            node = nodes[number] = _Node(number, {}, *np.zeros((3, len(position))))
+            node = nodes[number] = _Node(number, {}, *np.zeros((4, len(position))))
         if not node.row or row["is_named"] or not node.row["is_named"]:
             node.row = {str(column): value for column, value in row.items()}
         node.retained[at] = row["retained_bytes"]
         node.children[at] = row["child_count"]
+        node.length[at] = 0.0 if row["length"] is None or row["length"] != row["length"] else row["length"]
         node.own[at] = row["shallow_bytes"]
     return nodes
 
@@ -98,7 +100,8 @@ def _places(
         taken.add(path)
         places[node.number] = Place(
             path, row["type_name"], row | {"path": path}, node.retained, np.zeros(count), np.zeros(count),
-            (node.retained > 0).astype(np.float64), node.children, has_length=bool(row["length"]),
+            (node.retained > 0).astype(np.float64), np.where(node.length > 0, node.length, node.children),
+            has_length=bool(row["length"]),
         )  # fmt: skip
     for number, place in places.items():
         above = places.get(_number(nodes[number].row["dominator_node"]))
@@ -148,10 +151,10 @@ class _Names:
         is_container = type_name in _CONTAINERS or node.children.max() >= _LEAST_CHILDREN
         root = node.row["root_kind"]
         return {
-            "path": self.path(node.number),
+            "path": self.path(node.number) + (".__dict__" if node.row["edge_kind"] == "namespace" else ""),
             "parent_path": None,
             "root_kind": {"thread": "frame", "outside": OUTSIDE}.get(root, root),
-            "edge_kind": edge,
+            "edge_kind": "namespace" if node.row["edge_kind"] == "namespace" else edge,
             "variable": variable,
             "owner": owner,
             "owner_module": module,
@@ -184,7 +187,7 @@ class _Names:
         if before is None:  # a root
             if isinstance(node.row["owner"], str):
                 return f"{node.row['owner']}()"
-            return "" if node.row["root_kind"] == "module" else _short(node)
+            return "sys.modules" if node.row["root_kind"] == "module" else f"{_short(node)} of C code"
         if kind == "namespace":
             return above
         if self._is_modules(before) and name is not None:

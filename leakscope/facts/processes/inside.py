@@ -29,7 +29,14 @@ def _left_undone(recording: Recording) -> list[str]:
     notes = recording.tables["agent_notes"]
     notes = notes[notes["note"].isin(["take-skipped", "failed", "take-interrupted"])]
     sentences = [f"a snapshot is missing: {text}" for text in notes["text"].dropna().drop_duplicates()]
-    return [*sentences[:_MOST_NOTES], *_reduced(recording)]
+    return [*sentences[:_MOST_NOTES], *_reduced(recording), *_without_graph(recording)]
+
+
+def _without_graph(recording: Recording) -> list[str]:
+    """Why the heap could not be read as a whole, each reason once."""
+    notes = recording.tables["agent_notes"]
+    why = notes[notes["note"] == "no-heap-graph"]["text"].dropna().drop_duplicates()
+    return [f"holders and sizes are estimates, the heap was not read as a whole: {text}" for text in why][:_MOST_NOTES]
 
 
 def _reduced(recording: Recording) -> list[str]:

@@ -1,0 +1,148 @@
+"""`leakscope heap`: the objects of a process by who holds them, as `du` shows folders: exact sizes, at any snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..errors import BadInput
+from ..facts.heap.place import Place
+from ..facts.heap.tree import HeapTree, heap_trees, steps_of
+from ..facts.tables import process_name
+from ..units import format_bytes, format_count, format_duration
+from ..words import printable
+
+if TYPE_CHECKING:
+    from ..storage import Recording
+
+__all__ = ["show", "ways"]
+
+_LEAST_SHARE = 0.005  # of the heap, or of its growth: less is no line of its own
+_MOST_LINES = 60
+_NO_GRAPH = (
+    "no snapshot in it has the whole heap: it was recorded without snapshots, by an older leakscope, "
+    "or where the heap graph cannot be read (`leakscope doctor`)"
+)
+
+
+def show(
+    recording: Recording,
+    *,
+    pid: int | None = None,
+    at_s: float | None = None,
+    since_s: float | None = None,
+    by_growth: bool = False,
+    depth: int = 12,
+) -> str:
+    """The dominator tree as text. ``at_s``, ``since_s``: seconds since the recording began; the last and first snapshot
+    unless given.
+
+    **Errors** BadInput where no process, or not the one asked for, has a graph.
+    """
+    tree = _tree_of(recording, pid)
+    last, first = _nearest(tree, at_s, len(tree.takes) - 1), _nearest(tree, since_s, 0)
+    lines = list(_head(recording, tree, first, last))
+    shown = list(_below(tree.roots, tree, first, last, by_growth, (), depth))
+    lines += ["", f"{'retained':>10}  {'growth':>10}  holder", *shown[:_MOST_LINES]]
+    if len(shown) > _MOST_LINES:
+        lines.append(f"{'':24}… {len(shown) - _MOST_LINES} more lines")
+    if not shown:
+        lines.append(f"{'':24}nothing retains as much as {_LEAST_SHARE:.1%} of the heap")
+    return "\n".join(map(printable, lines)) + "\n"
+
+
+def ways(recording: Recording, wanted: str, *, pid: int | None = None) -> str:
+    """The ways from the roots to the objects whose type or name contains ``wanted``, the largest first.
+
+    **Errors** BadInput where there is none.
+    """
+    tree = _tree_of(recording, pid)
+    last = len(tree.takes) - 1
+    found = [p for p in tree.places if wanted in p.type_name or wanted in p.path]
+    found = [p for p in found if p.deep_bytes[last] > 0 and p.count[last] > 0]
+    if not found:
+        raise BadInput(f"{wanted}: no object that retains much has this in its type or name")
+    within = {id(place) for place in found}
+    found = [place for place in found if id(place.parent) not in within]
+    lines: list[str] = []
+    for place in sorted(found, key=lambda p: -p.deep_bytes[last])[:10]:
+        lines += [f"{format_bytes(place.deep_bytes[last])}  {place.path}  ({_kind(place, last)})"]
+        above = place.parent
+        while above is not None:
+            if above.row["edge_kind"] != "namespace":
+                lines.append(f"    held by {above.path}  ({above.type_name})")
+            above = above.parent
+        lines.append("")
+    return "\n".join(map(printable, lines))
+
+
+def _tree_of(recording: Recording, pid: int | None) -> HeapTree:
+    trees = list(heap_trees(recording))
+    if not trees:
+        raise BadInput(f"{recording.path}: {_NO_GRAPH}")
+    for tree in trees:
+        if pid is None or tree.pid == pid:
+            return tree
+    raise BadInput(f"process {pid}: has no heap graph; those that have: {', '.join(str(tree.pid) for tree in trees)}")
+
+
+def _nearest(tree: HeapTree, time_s: float | None, otherwise: int) -> int:
+    return otherwise if time_s is None else int(np.abs(tree.time_s - time_s).argmin())
+
+
+def _head(recording: Recording, tree: HeapTree, first: int, last: int) -> Iterator[str]:
+    known = recording.tables["processes"]
+    known = known[known["pid"] == tree.pid]
+    name = process_name(known.iloc[-1] if len(known) else None)
+    yield (
+        f"{name}[{tree.pid}] at {format_duration(tree.time_s[last])}: {format_bytes(tree.total_bytes[last])} "
+        f"in {format_count(int(tree.node_count[last]))} Python objects"
+    )
+    if first != last:
+        gained = format_bytes(tree.total_bytes[last] - tree.total_bytes[first], signed=True)
+        yield f"{gained} since {format_duration(tree.time_s[first])} ({len(tree.takes)} snapshots)"
+    others = (
+        ("held by C code alone", tree.outside_bytes),
+        ("garbage not collected yet", tree.unreached_bytes),
+    )
+    for what, bytes in others:
+        if bytes[last] >= _LEAST_SHARE * tree.total_bytes[last]:
+            yield f"{format_bytes(bytes[last])} {what}"
+
+
+def _below(
+    places: Sequence[Place], tree: HeapTree, first: int, last: int, by_growth: bool, above: Sequence[str], depth: int
+) -> Iterator[str]:
+    """``above``: the names of the lines that these are below."""
+    least = _LEAST_SHARE * (
+        max(tree.total_bytes[last] - tree.total_bytes[first], 1.0) if by_growth else tree.total_bytes[last]
+    )
+
+    def figure(place: Place) -> float:
+        return float(place.deep_bytes[last] - (place.deep_bytes[first] if by_growth else 0.0))
+
+    for place in sorted(places, key=lambda p: -figure(p)):
+        if figure(place) < least:
+            break
+        place = steps_of(place, last)
+        growth = format_bytes(place.deep_bytes[last] - place.deep_bytes[first], signed=True)
+        name = _shorter(place.path, above[-1]) if above else place.path
+        figures = f"{format_bytes(place.deep_bytes[last]):>10}  {growth:>10}"
+        yield f"{figures}  {'  ' * len(above)}{name}  ({_kind(place, last)})"
+        if len(above) < depth:
+            yield from _below(place.children, tree, first, last, by_growth, (*above, place.path), depth)
+
+
+def _kind(place: Place, at: int) -> str:
+    if place.count[at] > 1:
+        return f"{format_count(int(place.count[at]))} {place.type_name}"
+    if place.has_length and place.length[at] >= 2:
+        return f"{place.type_name} holding {format_count(int(place.length[at]))}"
+    return place.type_name
+
+
+def _shorter(path: str, above: str) -> str:
+    """Below what it hangs from, as far as it is told by it."""
+    return path[len(above) :] if path.startswith(above) and len(path) > len(above) else path

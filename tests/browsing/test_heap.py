@@ -1,0 +1,94 @@
+"""`leakscope heap` on a program whose holders and sizes are known."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from leakscope.agent.graph.heap_graph import HeapGraph
+from leakscope.cli import main
+
+from ..recorder.runs import record
+
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.skipif(HeapGraph().refusal is not None, reason="no heap graph"),
+]
+
+PROGRAM = """
+import time
+
+class Store:
+    def __init__(self):
+        self.entries = {}
+
+store = Store()
+
+def work():
+    kept = []
+    for number in range(8000):
+        store.entries[number] = bytes(1000)
+        kept.append(bytes(200))
+        time.sleep(0.001)
+
+work()
+"""
+_MIB = {"KiB": 1 / 1024, "MiB": 1.0}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("heap")
+    (folder / "shop.py").write_text(PROGRAM)
+    done = record(folder, "-q", "-o", "run.parquet", "--", "python3", "shop.py", finalize=True)
+    assert done.returncode == 0, done.stderr
+    return folder / "run.parquet"
+
+
+def _retained(text: str, name: str) -> float:
+    """MiB on the line of a holder."""
+    found = re.search(rf"^ *([\d.]+) (KiB|MiB) .* {re.escape(name)}  \(", text, re.MULTILINE)
+    assert found, text
+    return float(found[1]) * _MIB[found[2]]
+
+
+def test_the_tree_shows_who_holds_how_much(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["heap", str(run)]) == 0
+    text = capsys.readouterr().out
+    assert 8000 * 1033 / 2**20 < _retained(text, "shop.store.entries") < 1.2 * 8000 * 1080 / 2**20
+    assert "dict holding 8,000" in text
+
+
+def test_growth_alone(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["heap", str(run), "--diff"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    grown = [line for line in lines if re.search(r"\+[\d.]+ MiB", line)]
+    assert any("shop.store.entries" in line for line in grown)
+
+
+def test_an_earlier_snapshot(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["heap", str(run), "--at", "3"]) == 0
+    text = capsys.readouterr().out
+    assert _retained(text, "shop.store.entries") < 6
+    assert "work() kept" in text  # the function still ran then
+
+
+def test_the_way_to_an_object(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["heap", str(run), "--path", "entries"]) == 0
+    assert re.search(r"held by shop\.store  \(__main__\.Store\)", capsys.readouterr().out)
+
+
+def test_what_is_not_there_is_said(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["heap", str(run), "--path", "nobody_has_this_name"]) == 2
+    assert "nobody_has_this_name" in capsys.readouterr().err
+    assert main(["heap", str(run), "--pid", "1"]) == 2
+    assert "process 1" in capsys.readouterr().err
+
+
+def test_a_recording_without_snapshots(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    done = record(tmp_path, "-q", "-o", "run.parquet", "--agent", "off", "--", "true", finalize=True)
+    assert done.returncode == 0, done.stderr
+    assert main(["heap", str(tmp_path / "run.parquet")]) == 2
+    assert "run.parquet" in capsys.readouterr().err
