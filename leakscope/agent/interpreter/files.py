@@ -21,7 +21,7 @@ _libc = ctypes.PyDLL(None)  # whose functions keep other threads waiting
 
 
 def open_high(path: str, flags: int) -> int:
-    """A descriptor; an ``opener`` for ``open``. **Cost** 10 us. **Errors** OSError, ValueError."""
+    """A descriptor; an ``opener`` for ``open``. **Cost** 20 us. **Errors** OSError, ValueError."""
     try:
         os.lstat(path)  # a file system that keeps its callers waiting does so here, where other threads run on
     except OSError:
