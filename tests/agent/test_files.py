@@ -76,11 +76,17 @@ def test_figures_of_the_kernel(seen: Callable[[], int]) -> None:
     assert seen() == 0
 
 
-def test_a_file_that_is_read(tmp_path: Path, seen: Callable[[], int]) -> None:
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """Written before anybody looks."""
     file = tmp_path / "source.py"
     file.write_text("import this\n")
+    return file
+
+
+def test_a_file_that_is_read(source: Path, seen: Callable[[], int]) -> None:
     for _ in range(OFTEN):
-        with open(file, opener=files.open_high) as stream:
+        with open(source, opener=files.open_high) as stream:
             assert stream.fileno() >= LEAST_FD
             assert not os.get_inheritable(stream.fileno())
             assert stream.read() == "import this\n"
