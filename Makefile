@@ -114,6 +114,7 @@ foreign-tests: $(VENV)/installed-test
 	@$(RUN) -m tests.foreign $(FOREIGN)
 
 fuzz-objects: $(VENV)/installed-test
+	@$(PIP) --editable '.[objects]'
 	@LEAKSCOPE_OBJECTS=$(SEEDS) LEAKSCOPE_PYTHONS=$(PYTHONS) $(RUN) -m pytest -q $(AT_ONCE) tests/harm/test_objects.py
 
 docs: $(VENV)/installed-test

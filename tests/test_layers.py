@@ -21,7 +21,8 @@ ROOMS = {
     "recorder": FOUNDATION | {"agent", "options", "alerts"},
     "oom": FOUNDATION,  # reads logs, with or without a recording
     "alerts": {"errors", "units"},  # the rules a user writes
-    "doctor": FOUNDATION | {"recorder"},
+    "doctor": FOUNDATION | {"agent", "recorder"},
+    "browsing": FOUNDATION | {"facts", "storage", "words"},
     "watching": FOUNDATION | {"agent", "recorder", "storage"},
     "storage": FOUNDATION | {"agent"},
     # Data flows one way: recording, facts, evidence, diagnoses, report.

@@ -25,11 +25,12 @@ from .masking import Masker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Callable, Generator, Sequence
     from typing import Any
 
 HEADER = struct.Struct("<II")
 SEGMENT_BYTES = 8 * 1024 * 1024  # a new file is begun above this, so that a damaged one costs little
+NEW_FILE = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW  # only ever a new one
 LEAST_FD = 200  # the job's own files keep the low numbers that they would have
 MAX_FRAME_BYTES = 64 * 1024 * 1024  # a longer length field is damage, not data
 MAX_BLOCK_BYTES = 256 * 1024 * 1024  # what a frame may swell to: zlib shrinks zeros a thousandfold
@@ -111,9 +112,13 @@ class NotOurs(OSError):
     """What lies where a file of a recording is expected is none, or somebody else's."""
 
 
-def create(path: str | os.PathLike[str], flags: int = os.O_WRONLY | os.O_APPEND) -> int:
+def create(path: str | os.PathLike[str], flags: int = NEW_FILE) -> int:
     """A descriptor of a new file that only its owner can read; what is there already stays. **Errors** OSError."""
     return os.open(path, flags | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
+def create_high(path: str) -> int:
+    return high(create(path))
 
 
 def open_regular(path: str | os.PathLike[str]) -> int:
@@ -184,12 +189,16 @@ class Journal:
     **Errors** OSError from ``flush`` when the disk is full or the folder is gone: the rows of that flush are dropped,
     the file is cut back to its last whole frame, and the caller decides what to tell whom.
 
-    No secret enters: ``masker`` cleans every row as it is flushed. None: one with a salt of its own.
+    No secret enters: ``masker`` cleans every row as it is flushed. None: one with a salt of its own. ``create(path)``
+    gives the descriptor of a new file.
     """
 
-    def __init__(self, folder: str, stem: str, masker: Masker | None = None) -> None:
+    def __init__(
+        self, folder: str, stem: str, masker: Masker | None = None, create: Callable[[str], int] = create_high
+    ) -> None:
         self._folder = folder
         self._stem = stem
+        self._create = create
         self._masker = Masker() if masker is None else masker
         self._segment = 0
         self._path = ""
@@ -275,9 +284,9 @@ class Journal:
             self._segment += 1
             self._path = os.path.join(self._folder, f"{self._stem}-{self._segment:06d}.jnl")
             try:
-                descriptor = create(self._path)
+                descriptor = self._create(self._path)
             except FileExistsError:
                 pass  # of the program that this process was before it called exec
-        self._fd = high(descriptor)
+        self._fd = descriptor
         self._file = identity(self._fd)
         self._size = 0

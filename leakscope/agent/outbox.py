@@ -9,7 +9,7 @@ from _thread import allocate_lock
 from time import clock_gettime_ns, time_ns
 
 from . import journal, masking
-from .interpreter import doors, names
+from .interpreter import doors, files, names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,7 +43,9 @@ class Outbox:
     def _identify(self) -> None:
         self.pid = os.getpid()
         self.start_ticks = _start_ticks()
-        self._journal = journal.Journal(self._folder, f"agent-{self.pid}-{self.start_ticks}", self._masker)
+        self._journal = journal.Journal(
+            self._folder, f"agent-{self.pid}-{self.start_ticks}", self._masker, files.create
+        )
 
     def abandon(self) -> None:
         """In a forked child, first: all this is the parent's."""
@@ -132,7 +134,7 @@ class Outbox:
                 continue
             self._sources_written.add(file)
             try:
-                with open(file, "rb") as stream:
+                with open(file, "rb", opener=files.open_high) as stream:
                     text = stream.read(_SOURCE_BYTES).decode("utf-8", "replace")
             except OSError:
                 continue
@@ -155,7 +157,7 @@ def _version(pid: int) -> str:
 
 def _start_ticks() -> int:
     try:
-        with open("/proc/self/stat", "rb") as stream:
+        with open("/proc/self/stat", "rb", opener=files.open_high) as stream:
             return int(stream.read().rsplit(b")", 1)[1].split()[19])
     except (OSError, IndexError, ValueError):
         return 0

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from ..errors import BadInput
 from ..facts.heap.place import Place
 from ..facts.heap.tree import HeapTree, heap_trees, steps_of
@@ -89,7 +87,7 @@ def _tree_of(recording: Recording, pid: int | None) -> HeapTree:
 
 
 def _nearest(tree: HeapTree, time_s: float | None, otherwise: int) -> int:
-    return otherwise if time_s is None else int(np.abs(tree.time_s - time_s).argmin())
+    return otherwise if time_s is None else int(abs(tree.time_s - time_s).argmin())
 
 
 def _head(recording: Recording, tree: HeapTree, first: int, last: int) -> Iterator[str]:

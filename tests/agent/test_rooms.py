@@ -19,7 +19,7 @@ ROOMS = {
     "libraries": set(),  # what is known of libraries: the one table that is read afterwards, too
     "journal": {"plain_json", "masking"},
     "config": {"plain_json", "journal"},
-    "interpreter": {"libraries"},  # the doors into our code, our thread, and how objects of the job are read
+    "interpreter": {"libraries", "journal"},  # the doors into our code, our thread, and how objects of the job are read
     "outbox": {"interpreter", "journal", "masking"},
     "native": {"interpreter", "journal", "plain_json"},  # malloc, the kernel, C code
     "life": {"interpreter", "native", "journal"},  # what happens to a process between two snapshots

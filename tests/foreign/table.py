@@ -23,9 +23,14 @@ def rows(path: Path) -> list[dict[str, Any]]:
 
 
 def write(results: list[dict[str, Any]]) -> None:
-    """Renew the committed sums: a newer result of a file replaces the older one, whatever the commit."""
+    """Renew the committed sums: a newer result of a file replaces the older one, whatever the commit.
+
+    Of a suite on an interpreter that has no results here the committed sum stays, with its date.
+    """
     latest = {(r["python"], r["suite"], r["file"]): r for r in results}
-    sums: dict[tuple[str, str], dict[str, Any]] = {}
+    ran = {(r["suite"], r["python"]) for r in results}
+    committed = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else []
+    sums = {key: one for one in committed if (key := (one["suite"], one["python"])) not in ran}
     for (python, suite, file), r in sorted(latest.items()):
         one = sums.setdefault(
             (suite, python), {"suite": suite, "python": python, "files": 0, "tests": 0, "snapshots": 0}

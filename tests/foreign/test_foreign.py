@@ -136,6 +136,17 @@ def test_the_page_tells_differences_with_their_explanations(tmp_path, monkeypatc
     assert "slow" not in page
 
 
+def test_a_part_leaves_what_is_known_of_the_others(tmp_path, monkeypatch):
+    monkeypatch.setattr(table, "RESULTS", tmp_path / "results.json")
+    one = {"date": "2026-01-02", "suite": "s", "file": "f", "tests": 5, "snapshots": 1, "differences": []}
+    table.write([{**one, "python": "3.8.18"}, {**one, "python": "3.12.1"}])
+    table.write([{**one, "python": "3.12.1", "date": "2026-01-03", "tests": 6}])
+    sums = json.loads((tmp_path / "results.json").read_text())
+    assert {(one["python"], one["date"], one["tests"]) for one in sums} == {
+        ("3.12.1", "2026-01-03", 6), ("3.8.18", "2026-01-02", 5)
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(("ended", "said"), [("2", ["t"]), ("SIGSEGV", [EXIT, "t"]), (HUNG, [EXIT, "t"])])
 def test_only_a_plain_exit_status_is_left_to_the_test_it_follows_from(tmp_path, monkeypatch, ended, said):
     monkeypatch.setattr(table, "RESULTS", tmp_path / "results.json")

@@ -183,6 +183,7 @@ PROCESSES_AND_LIMITS = [
     of("traced-by-parent", "traced_by_parent"),
     of("becomes-daemon", "becomes_daemon"),
     of("closes-all", "closes_all"),
+    of("low-numbers", "low_numbers"),
     of("closes-all-traced", "closes_all", "traced", traced=AT_TIMES),
     of("closes-all-monitored", "closes_all", "monitored", traced=AT_TIMES, since=(3, 12)),
     of("streams-closed", "streams_closed"),

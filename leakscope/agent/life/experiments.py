@@ -15,7 +15,7 @@ import os
 import sys
 from time import monotonic
 
-from ..interpreter import doors, names
+from ..interpreter import doors, files, names
 from ..native.memory import rss_bytes
 
 TYPE_CHECKING = False
@@ -116,7 +116,7 @@ def _has_children() -> bool:
     """A collection writes to every container: living forked children would then hold copies of those pages."""
     try:
         for thread in os.listdir("/proc/self/task"):
-            with open(f"/proc/self/task/{thread}/children", "rb") as stream:
+            with open(f"/proc/self/task/{thread}/children", "rb", opener=files.open_high) as stream:
                 if stream.read(1):
                     return True
     except OSError:  # a kernel that does not say, or a thread that has just ended

@@ -18,7 +18,7 @@ import sys
 import types
 
 from .. import journal
-from ..interpreter import doors
+from ..interpreter import doors, files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class FatalSignals:
             os.unlink(path)  # of the program that this process was before it called exec
         except FileNotFoundError:
             pass
-        self._fd = journal.high(journal.create(path))
+        self._fd = files.create(path)
         self._file = journal.identity(self._fd)
         # Since 3.14 it can walk the C stack too, by functions that may wait for a lock the crashed code holds.
         more = {"c_stack": False} if sys.version_info >= (3, 14) else {}

@@ -16,7 +16,7 @@ import sys
 import types
 from gc import get_referents
 
-from ..interpreter import names, reading
+from ..interpreter import files, names, reading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def _read_lines(file: str) -> list[bytes]:
     try:
         if file.startswith("<") or not os.path.isfile(file) or os.path.getsize(file) > _MAX_SOURCE_BYTES:
             return []
-        with open(file, "rb") as stream:
+        with open(file, "rb", opener=files.open_high) as stream:
             return stream.read().splitlines()
     except (OSError, ValueError, MemoryError):
         return []

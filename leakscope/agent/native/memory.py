@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from .. import journal
+from ..interpreter import files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,6 +41,6 @@ def _descriptor() -> int:
         return descriptor
     if is_ours:
         journal.close(descriptor, file)  # of the parent of a fork
-    descriptor = journal.high(os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC))
+    descriptor = files.open_high("/proc/self/statm", os.O_RDONLY)
     _open[:] = descriptor, journal.identity(descriptor), os.getpid()
     return descriptor

@@ -6,6 +6,8 @@ the process, its address space.
 
 from __future__ import annotations
 
+from ..interpreter import files
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +27,7 @@ def left_bytes() -> int:
 
 def _read(path: str) -> bytes:
     try:
-        with open(path, "rb") as stream:
+        with open(path, "rb", opener=files.open_high) as stream:
             return stream.read(65536)
     except OSError:
         return b""

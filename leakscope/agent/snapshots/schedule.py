@@ -19,6 +19,7 @@ GROWTH_FRACTION = 0.3  # of resident memory since the last snapshot: a snapshot 
 GROWTH_MIN_BYTES = 64 * 1024 * 1024
 GROWTH_LEAST_S = 1.0  # since the last snapshot
 IMPORTS_S = 20.0  # a job that still imports then is looked into all the same
+IMPORTS_NOTED_S = 10.0  # a snapshot that imports have put off for so long is worth a word
 FAILED_S = 0.25  # what a snapshot that failed is taken to have cost
 
 
@@ -39,6 +40,7 @@ class Schedule:
         """Now, at the start of the process: a forked child begins anew."""
         self._began = monotonic()
         self._rss_at_take: int | None = None
+        self._put_off_at_s: float | None = None  # since when a take is due that imports put off
         self.budget = (
             budget.Budget(self._options["take_fraction"], self._options["take_interval_s"])
             if self._stress_s is None
@@ -61,7 +63,9 @@ class Schedule:
         elapsed_s = self.elapsed_s()
         modules, self._module_count = self._module_count, len(sys.modules)
         if self._module_count > modules and elapsed_s < IMPORTS_S and self._stress_s is None:
+            self._say_if_put_off_for_long(elapsed_s, note)
             return None  # imports go on: all that grows now is code
+        self._put_off_at_s = None
         stamp = request_stamp(self._folder)
         if stamp is not None and stamp != self._request:
             self._request = stamp
@@ -78,6 +82,14 @@ class Schedule:
         if held_back is not None:
             note("throttled", held_back)
         return None
+
+    def _say_if_put_off_for_long(self, elapsed_s: float, note: Callable[[str, str], None]) -> None:
+        if self._put_off_at_s is None:
+            self._put_off_at_s = elapsed_s if self.budget.is_due(elapsed_s) else None
+        elif elapsed_s - self._put_off_at_s > IMPORTS_NOTED_S:
+            self._put_off_at_s = float("inf")  # said
+            while_imports = f"none is made in the first {IMPORTS_S:.0f} s while modules are imported"
+            note("take-skipped", f"{while_imports}, and that took more than {IMPORTS_NOTED_S:.0f} s")
 
     def taken(self, cost_s: float) -> int | None:
         """A snapshot has been made. Returns resident memory."""

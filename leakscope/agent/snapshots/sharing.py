@@ -6,6 +6,7 @@ own. Runs in the job.
 
 from __future__ import annotations
 
+from ..interpreter import files
 from ..native.memory import anonymous_bytes
 
 # A fork that has gained less than this by itself is no suspect, and most live too short for a look.
@@ -63,7 +64,7 @@ def available_bytes() -> int | None:
 
 def _kib_line(path: str, label: bytes) -> int | None:
     try:
-        with open(path, "rb") as stream:
+        with open(path, "rb", opener=files.open_high) as stream:
             for line in stream:
                 if line.startswith(label):
                     return int(line.split()[1]) * 1024

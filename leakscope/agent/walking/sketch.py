@@ -17,7 +17,7 @@ from itertools import islice
 from zlib import crc32
 
 from .. import plain_json
-from ..interpreter import names, reading
+from ..interpreter import files, names, reading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def _address(part: Any) -> int:
 
 def _is_mapped(address: int) -> bool:
     """Data of a memory-mapped file is page cache, not memory of the process. **Cost** 1 ms: reads the maps."""
-    with open("/proc/self/maps", encoding="utf-8", errors="replace") as stream:
+    with open("/proc/self/maps", encoding="utf-8", errors="replace", opener=files.open_high) as stream:
         for line in stream:
             start, _, end = line.split(" ", 1)[0].partition("-")
             if int(start, 16) <= address < int(end, 16):

@@ -23,7 +23,7 @@ _made = {"here": 0, "beside": 0, "between": 0}
 # What the agent calls itself: functions of the standard library that get strings and numbers of ours.
 # A finder of modules asks those behind it, as the import system would; what is written is masked by expressions.
 _LIBRARY = re.compile(
-    r".* in hooks\.py (_find|_answer)$|.*, in masking\.py "
+    r".* in life/hooks\.py (_find|_answer)$|.*, in masking\.py "
     r"|<frozen |.*/(json|encodings|importlib|ctypes)/"
     r"|.*/(posixpath|genericpath|os|codecs|struct|abc)\.py "
 )

@@ -10,19 +10,16 @@ import json
 import os
 import subprocess
 import sys
+import sysconfig
 import warnings
 
 import look
 
-STANDARD = """
-_ast _asyncio _bisect _blake2 _bz2 _codecs _collections _contextvars _csv _ctypes _curses _datetime _dbm _decimal
-_elementtree _functools _gdbm _hashlib _heapq _io _json _lsprof _lzma _md5 _multibytecodec _multiprocessing _opcode
-_operator _osx_support _pickle _posixsubprocess _queue _random _sha1 _sha256 _sha3 _sha512 _signal _socket _sqlite3
-_sre _ssl _stat _statistics _string _struct _symtable _thread _tkinter _tokenize _tracemalloc _typing _uuid _warnings
-_weakref _zoneinfo array asyncio atexit binascii cmath collections concurrent.futures contextvars csv ctypes datetime
-decimal email enum faulthandler fractions functools gc hashlib io itertools json logging math mmap multiprocessing
-operator pickle posix pyexpat queue random re readline select selectors socket sqlite3 ssl struct symtable syslog
-termios threading time tokenize types typing unicodedata uuid weakref xml.etree.ElementTree zlib zoneinfo
+# Modules of Python whose types lean on C, beside every module of C that this interpreter has.
+PACKAGES = """
+asyncio collections concurrent.futures contextvars csv ctypes datetime decimal email enum fractions functools hashlib io
+json logging multiprocessing operator pickle queue random re selectors socket sqlite3 ssl struct threading tokenize
+types typing uuid weakref xml.etree.ElementTree zoneinfo
 """.split()
 EXTENSIONS = """
 numpy numpy.random pandas lxml.etree lxml.objectify pyarrow pyarrow.compute pyarrow.dataset PIL._imaging PIL.Image
@@ -39,13 +36,19 @@ moduledef EncodingMap PyCapsule hamt hamt_array_node hamt_bitmap_node hamt_colli
 ndarray recarray memmap matrix chararray MaskedArray MaskedConstant mvoid
 Context Token ContextVar managedbuffer memoryview ReferenceType ProxyType CallableProxyType
 """.split()
-CHUNK = 40  # types that are tried at once; where one ends the process, one by one
 allocate = ctypes.pythonapi.PyType_GenericAlloc
 allocate.restype = ctypes.py_object
 allocate.argtypes = (ctypes.py_object, ctypes.c_ssize_t)
 keep = ctypes.pythonapi.Py_IncRef
 keep.argtypes = (ctypes.py_object,)
 HAS_COLLECTOR = 1 << 14
+
+
+def modules_of_c():
+    """Those that are built in, and those of shared libraries, also if they are there only for CPython's own tests."""
+    folder = os.path.join(sysconfig.get_path("platstdlib"), "lib-dynload")
+    libraries = os.listdir(folder) if os.path.isdir(folder) else []
+    return sorted({*sys.builtin_module_names, *(file.partition(".")[0] for file in libraries)})
 
 
 def import_all(names):
@@ -95,39 +98,42 @@ def make_derived_allocated(cls):
     return make_allocated(derived)
 
 
+MADE = "made"
 WAYS = [make_new, make_allocated, make_derived, make_derived_allocated]
 
 
 def try_out(chosen):
-    """In a process of its own: those that are made, and gone through as the collector does, without its end."""
+    """In a process of its own: each is said, made, gone through as the collector does, and said to be made."""
     gc.disable()
     found = types_of_c()
     for name, way in json.loads(chosen):
+        say([name, way])
         try:
             one = WAYS[way](found[name])
         except BaseException:
             continue
         gc.get_referents(one)
         keep(one)
-        sys.stdout.write(json.dumps([name, way]) + "\n")
-        sys.stdout.flush()
-    sys.stdout.write("[]\n")
+        say(MADE)
+    os._exit(0)  # without its end
+
+
+def say(what):
+    sys.stdout.write(json.dumps(what) + "\n")
     sys.stdout.flush()
-    os._exit(0)
 
 
 def survivors(chosen):
-    """Those of [[name, way], ...] that a process without us lives through."""
+    """Those of [[name, way], ...] that a process without us makes and lives through, one after the other."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("LEAKSCOPE", "PYTHONPATH"))}
-    words = [sys.executable, sys.argv[0], sys.argv[1], "try", json.dumps(chosen)]
-    done = subprocess.run(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=120)
-    lines = [json.loads(line) for line in done.stdout.decode().splitlines()]
-    if lines and lines[-1] == []:
-        return lines[:-1]
-    if len(chosen) == 1:
-        return []
-    middle = len(chosen) // 2
-    return survivors(chosen[:middle]) + survivors(chosen[middle:])
+    while True:
+        words = [sys.executable, sys.argv[0], sys.argv[1], "try", json.dumps(chosen)]
+        done = subprocess.run(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=120)
+        lines = [json.loads(line) for line in done.stdout.decode().splitlines() if line.startswith(("[", '"'))]
+        if done.returncode == 0:
+            return [one for one, then in zip(lines, lines[1:]) if one != MADE and then == MADE]
+        ended = [one for one in lines if one != MADE][-1]
+        chosen = [one for one in chosen if one != ended]
 
 
 def chosen_types():
@@ -139,9 +145,7 @@ def chosen_types():
     every = [[name, way] for name in types_of_c() for way in range(len(WAYS))]
     look.choose.shuffle(every)
     every = every[:MOST]
-    found = []
-    for start in range(0, len(every), 200):
-        found += survivors(every[start : start + 200])
+    found = survivors(every)
     with open(file, "w") as stream:
         json.dump(found, stream)
     return found
@@ -151,7 +155,7 @@ MOST = int(os.environ.get("OBJECTS_MOST", "300"))
 
 
 def main(which):
-    import_all(STANDARD if which == "standard" else EXTENSIONS)
+    import_all([*modules_of_c(), *PACKAGES] if which == "standard" else EXTENSIONS)
     if sys.argv[2:3] == ["try"]:
         try_out(sys.argv[3])
     global held
