@@ -935,8 +935,32 @@ static void dominate(struct work *w, uint32_t count, const uint32_t later[4])
             dominator[i] = dominator[dominator[i]];
 }
 
-/* The shortest way to each node, from names of modules first. */
-static uint32_t find_paths(struct graph *g, struct work *w)
+enum { NEAR_MODULES = 4, NEAR_FRAMES = 5 };
+
+/* Breadth first from what stands in the queue at ``from``, so many steps far. */
+static uint32_t walk(const struct graph *g, struct work *w, uint32_t from, uint32_t count, uint32_t steps)
+{
+    uint32_t *path = w->path.at, *queue = w->queue.at, level_ends = count;
+    const uint32_t *begin = g->begin.at, *edge = g->edge.at;
+    for (; from < count; from++) {
+        if (from == level_ends) {
+            if (--steps == 0)
+                break;
+            level_ends = count;
+        }
+        uint32_t node = queue[from];
+        for (uint32_t k = begin[node]; k < begin[node + 1]; k++)
+            if (path[edge[k]] == NONE) {
+                path[edge[k]] = node;
+                queue[count++] = edge[k];
+            }
+    }
+    return count;
+}
+
+/* A short way to each node by names that a person knows: what modules name, then what the variables of functions do,
+ * those that began first before those they called; what lies farther off then has the shortest way from any. */
+static uint32_t find_paths(const struct graph *g, struct work *w)
 {
     uint32_t *path = w->path.at, *queue = w->queue.at, count = 0;
     const uint32_t *begin = g->begin.at, *edge = g->edge.at, *number = w->number.at, *vertex = w->vertex.at;
@@ -944,29 +968,25 @@ static uint32_t find_paths(struct graph *g, struct work *w)
     memset(path, 0xff, g->nodes * 4);
     for (uint32_t group = ROOT; group < GROUPS; group++)
         path[group] = ROOT;
-    uint32_t done = 0;
-    for (uint32_t group = MODULES; group < GROUPS; group++) {
-        queue[count++] = group;
-        uint32_t level_ends = count;
-        for (int level = 0; done < count; done++) {
-            if (done == level_ends) {
-                level_ends = count;
-                if (group == MODULES && ++level == 3)
-                    break; /* modules and what they name; then what frames name is as near */
-            }
-            uint32_t node = queue[done];
-            for (uint32_t k = begin[node]; k < begin[node + 1]; k++)
-                if (path[edge[k]] == NONE) {
-                    path[edge[k]] = node;
-                    queue[count++] = edge[k];
-                }
-            if (node == FROM_C || node == UNREACHABLE)
-                for (uint32_t i = 1; i < g->reached; i++)
-                    if (parent[i] == number[node] && path[vertex[i]] == NONE) {
-                        path[vertex[i]] = node;
-                        queue[count++] = vertex[i];
-                    }
+    queue[count++] = MODULES;
+    count = walk(g, w, 0, count, NEAR_MODULES);
+    queue[count++] = THREADS;
+    for (uint32_t k = begin[THREADS + 1]; k-- > begin[THREADS];)
+        if (path[edge[k]] == NONE) {
+            path[edge[k]] = THREADS;
+            queue[count] = edge[k];
+            count = walk(g, w, count, count + 1, NEAR_FRAMES);
         }
+    count = walk(g, w, 0, count, NONE);
+    for (uint32_t group = RECORDER; group < GROUPS; group++) {
+        uint32_t first = count;
+        queue[count++] = group;
+        for (uint32_t i = 1; i < g->reached; i++)
+            if (parent[i] == number[group] && path[vertex[i]] == NONE) {
+                path[vertex[i]] = group;
+                queue[count++] = vertex[i];
+            }
+        count = walk(g, w, first, count, NONE);
     }
     return count;
 }
