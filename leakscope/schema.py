@@ -123,6 +123,10 @@ _EDGE_KIND = _c(
     "heap_nodes: attribute, key, index, local, namespace (a __dict__), contents, member, item",
 )  # fmt: skip
 _OWNER = _c("owner", "str", "", "what the name belongs to, or the code is of: function, class or module", "name")
+_ARRAY_BYTES = _c(
+    "array_bytes", "int", "bytes",
+    "estimate of reached arrays, images, buffers (numpy, PIL, Arrow, mmap); heap_graphs: arrays of numpy, exactly",
+)  # fmt: skip
 _LENGTH = _c("length", "float", "", "members of these containers, added up; null for what has no length")
 _OWNER_FILE = _c("owner_file", "str", "", "source file of the owner, where known", "file")
 _OWNER_LINE = _c("owner_line", "int", "", "first line of the owning function or class, where known")
@@ -282,7 +286,7 @@ TABLES: dict[str, Table] = {
             _REACHED_COUNT,
             _c("truncated", "bool", "", "the walk ran out of its budget: figures are lower bounds"),
             _c("python_bytes", "int", "bytes", "estimate of reached Python objects, without arrays and tensors"),
-            _c("array_bytes", "int", "bytes", "estimate of reached arrays, images, buffers (numpy, PIL, Arrow, mmap)"),
+            _ARRAY_BYTES,
             _c("tensor_bytes", "int", "bytes", "host storages of live tensors, each once; null = not measured"),
             _c("tensor_device_bytes", "int", "bytes", "device storages of live tensors; null = not measured"),
             _MALLOC_IN_USE_BYTES,
@@ -298,6 +302,8 @@ TABLES: dict[str, Table] = {
             _c("outside_bytes", "int", "bytes", "what these retain"),
             _c("unreached_count", "int", "", "objects nothing leads to: garbage that waits to be collected"),
             _c("unreached_bytes", "int", "bytes", "what these retain"),
+            _ARRAY_BYTES,
+            _STORAGE_BYTES,
             _c("small_object_bytes", "int", "bytes", "objects of at most 512 bytes, which pymalloc serves"),
             _c("weighs_tensors", "bool", "", "storages of tensors are in it; False: none were known yet"),
             _TAKE_CPU_S,
@@ -313,7 +319,7 @@ TABLES: dict[str, Table] = {
             _ROOT_KIND,
             _TYPE_NAME,
             _EDGE_KIND,
-            _c("edge_name", "str", "", "name of the attribute or variable, key, index; null: it says nothing", "way"),
+            _c("edge_name", "str", "", "attribute, variable, ['key'] or index; null: none that says anything", "way"),
             _OWNER,
             _OWNER_FILE,
             _OWNER_LINE,

@@ -23,12 +23,13 @@ from ..facts.code.adding import Holder, Line, adding_lines
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import no_growth
 from ..facts.heap.opaque import opaque_holders
+from ..facts.heap.tree import Outside, outside_growth
 from ..facts.subject import definition_of, subject_of
-from ..facts.tables import text_of
+from ..facts.tables import text_of, without_last
 from ..facts.where.stacks import growth_lines
 from ..findings import Evidence, Finding, LedgerRow, RuledOut, Skipped, Subject
 from ..kinds import ASIDE
-from ..units import format_bytes
+from ..units import MiB, format_bytes, format_count
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,6 +49,7 @@ _ACCOUNTS = {
     "shared-memory": "shared memory",
     "unexplained": "memory that no account covers",
 }
+_MOSTLY = 0.5  # of what is not explained
 _OUT_OF_SIGHT = ("native", "unexplained")  # where what an opaque object holds shows up
 
 
@@ -100,10 +102,13 @@ def _finding(case: Case, process: ProcessGrowth, bytes: int) -> Finding:
     seen = _named_where_it_grew(case, process, suspects)
     suspects = [seen] if seen is not None else suspects
     first = suspects[0] if suspects else None
+    outside = [] if suspects else _outside(process)
     line = _fed_by(case, first)
     title = f"{process.name} gained {format_bytes(bytes)} in {_ACCOUNTS[account]}"
     if first is not None:
         title += f", {'most likely' if len(suspects) == 1 else 'perhaps'} held by {_name(first)}"
+    elif sum(one.bytes for one in outside) >= _MOSTLY * bytes:
+        title += f": {format_count(outside[0].count)} {outside[0].type_name} that C code alone holds"
     else:
         title += ", and its holder is unknown"
     return case.finding(
@@ -113,10 +118,22 @@ def _finding(case: Case, process: ProcessGrowth, bytes: int) -> Finding:
         confidence=0.75 if seen is not None else (0.6 if len(suspects) == 1 else (0.4 if suspects else 0.3)),
         bytes=bytes,
         subject=_subject(process, first, line),
-        evidence=_evidence(rows, suspects, inside, line),
+        evidence=[*_evidence(rows, suspects, inside, line), *map(_of_outside, outside[:3])],
         doubts=_doubts(suspects, inside, process),
         remedy=[f"check what is added to {_name(first)} and never removed"] if first is not None else [],
     )
+
+
+def _outside(process: ProcessGrowth) -> list[Outside]:
+    """Objects that no name leads to: of them only C code knows who put them where."""
+    takes = without_last(process.rows("takes"), process.rows("takes"))
+    found = outside_growth(process.rows("heap_nodes"), process.rows("heap_children"), takes)
+    return [one for one in found if one.bytes >= MiB]
+
+
+def _of_outside(one: Outside) -> Evidence:
+    what = f"{format_count(one.count)} more {one.type_name} that no Python object refers to"
+    return Evidence(f"{what} retain {format_bytes(one.bytes)}", {"bytes": one.bytes, "count": one.count})
 
 
 def _named_where_it_grew(

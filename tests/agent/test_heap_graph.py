@@ -241,7 +241,7 @@ def test_every_holder_is_named_and_its_growth_counted(interpreter: Interpreter, 
     assert sorted(end.rpartition("|")[2] for end in ends) == [
         "attribute:entries", "attribute:store", "index:1", "local:history", "local:waiting",
     ] or sorted(end.rpartition("|")[2] for end in ends) == [
-        "attribute:store", "index:1", "key:entries", "local:history", "local:waiting",
+        "attribute:store", "index:1", "key:['entries']", "local:history", "local:waiting",
     ], ends  # fmt: skip
     for text, row in gained.items():
         # 5,000 were added since the snapshot before; the place of one that was freed may be another's.

@@ -149,7 +149,7 @@ import ctypes, sys
 from time import sleep
 main = sys.modules["_leakscope_agent"]._kept[0]
 main.taker.PATIENCE_S = 0.1
-main.taker.peak.heap.sweep = lambda *_: ctypes.string_at(0)
+main.taker.peak.heap.chosen_by = lambda *_: ctypes.string_at(0)
 while True: {waits}
 """
     journal = stage(tmp_path)

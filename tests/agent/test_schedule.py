@@ -7,9 +7,9 @@ import types
 from pathlib import Path
 
 import pytest
-from leakscope.agent.taking import schedule
 
 from leakscope.agent import config
+from leakscope.agent.snapshots import schedule
 from leakscope.facts.processes.inside import not_looked_at
 
 from ..builders import RecordingBuilder

@@ -72,7 +72,8 @@ class _Graph(ctypes.Structure):
         (name, ctypes.c_uint64)
         for name in (
             "nodes", "edges", "reached", "total_bytes", "unreachable_count", "unreachable_bytes", "from_c_count",
-            "from_c_bytes", "small_bytes", "row_count", "share_count", "text_bytes", "type_count", "is_partial",
+            "from_c_bytes", "small_bytes", "array_bytes", "storage_bytes", "row_count", "share_count", "text_bytes",
+            "type_count", "is_partial",
         )
     ] + [
         ("rows", ctypes.POINTER(_Row)), ("shares", ctypes.POINTER(_Share)), ("texts", ctypes.c_void_p),
@@ -104,8 +105,11 @@ class HeapGraph:
         except OSError as error:
             return str(error)
         found = layout.find()
-        held.graph_begin.argtypes = (ctypes.c_void_p, ctypes.c_uint64)
-        if found is None or not held.graph_begin(ctypes.addressof(found), ctypes.sizeof(found)):
+        sizes = (ctypes.c_uint64 * 5)(*map(ctypes.sizeof, (layout.Layout, _Row, _Share, _Graph, _Sweep)))
+        if not hasattr(held, "graph_sizes_fit") or not held.graph_sizes_fit(sizes):
+            return "its library is of another leakscope: install it anew"
+        held.graph_begin.argtypes = (ctypes.c_void_p,)
+        if found is None or not held.graph_begin(ctypes.addressof(found)):
             return "objects do not lie in memory as in the Pythons that are known"
         pointer, word = ctypes.c_void_p, ctypes.c_uint64
         self._find_tensors = held.graph_tensors
@@ -289,20 +293,26 @@ def _summary(graph: Any, number: int, took_s: float, analysed_s: float) -> dict[
         "unreached_count": graph.unreachable_count,
         "unreached_bytes": graph.unreachable_bytes,
         "small_object_bytes": graph.small_bytes,
+        "array_bytes": graph.array_bytes,
+        "storage_bytes": graph.storage_bytes,
         "take_cpu_s": took_s,
         "analysis_cpu_s": analysed_s,
     }
 
 
 def _edge_name(graph: Any, row: Any) -> str | None:
-    """Names of variables and attributes; of keys those that look like names, since others may be anybody's data."""
+    """Names of variables and attributes; of keys those that look like names, since others may be anybody's data.
+
+    A key is written as in a way (``['name']``): there the outbox masks what looks like a secret.
+    """
     if row.label_kind not in _NAMED:
         return None
     text = _text(graph, row.label)
-    if row.label_kind != _KEY or text.isidentifier():
+    if row.label_kind != _KEY:
         return text
     of_modules = graph.rows[graph.rows[row.path_row].path_row].node == _MODULES
-    return text if of_modules and all(part.isidentifier() for part in text.split(".")) else None
+    is_name = text.isidentifier() or (of_modules and all(part.isidentifier() for part in text.split(".")))
+    return f"['{text}']" if is_name else None
 
 
 def _owner(graph: Any, row: Any) -> tuple[str | None, str | None, int | None]:

@@ -189,7 +189,7 @@ struct past {
 struct graph {
     /* read by the agent */
     uint64_t nodes, edges, reached, total_bytes, unreachable_count, unreachable_bytes, from_c_count, from_c_bytes;
-    uint64_t small_bytes, row_count, share_count, text_bytes, type_count, is_partial;
+    uint64_t small_bytes, array_bytes, storage_bytes, row_count, share_count, text_bytes, type_count, is_partial;
     struct row *rows;
     struct share *shares;
     char *texts;
@@ -1187,8 +1187,12 @@ EXPORT int graph_analyse(struct graph *g, const struct past *past, uint64_t leas
     g->unreachable_bytes = retained[number[UNREACHABLE]];
     g->from_c_count = number[UNREACHABLE] - number[FROM_C] - 1;
     g->unreachable_count = count - number[UNREACHABLE] - 1;
-    for (uint32_t node = GROUPS; node < n; node++)
+    const struct kind *kinds = g->kind.at;
+    for (uint32_t node = GROUPS; node < n; node++) {
+        g->array_bytes += kinds[types[node]].base == NDARRAY ? own[node] : 0;
+        g->storage_bytes += types[node] == TYPE_STORAGE ? own[node] : 0;
         g->small_bytes += own[node] <= 512 && types[node] >= FIRST_TYPE ? own[node] : 0;
+    }
     uint32_t queued = find_paths(g, w);
     uint64_t threshold;
     choose(retained, count, least_bytes, most_rows, &threshold);
@@ -1573,11 +1577,17 @@ EXPORT int graph_label(struct graph *g, object *modules, void *recorder)
     return 1;
 }
 
-/* Before all others. 0: what layout.py was written for is not what this is, or the collector's lists are no lists. */
-EXPORT int graph_begin(const struct layout *layout, uint64_t bytes)
+/* Whether heap_graph.py was written for this: the bytes of its structures. */
+EXPORT int graph_sizes_fit(const uint64_t sizes[5])
 {
-    if (bytes != sizeof L)
-        return 0;
+    const uint64_t own[] = {sizeof(struct layout), sizeof(struct row), sizeof(struct share), offsetof(struct graph, budget),
+                            sizeof(struct sweep)};
+    return !memcmp(sizes, own, sizeof own);
+}
+
+/* Before all that reads. 0: the collector's lists are no lists. */
+EXPORT int graph_begin(const struct layout *layout)
+{
     L = *layout;
     for (int i = 0; L.generations && i < 4; i++) {
         uint64_t at = L.generations + OF_GENERATION[i], next = word_at((void *)at, 0) & ~TAGS;

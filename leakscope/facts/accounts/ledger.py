@@ -92,7 +92,7 @@ def _inside(
     sentinels = _before_letting_go(process.rows("sentinels"), window)
     in_use = _at_ends(sentinels, "malloc_in_use_bytes", window)
     free = _at_ends(sentinels, "malloc_free_bytes", window)
-    takes = process.rows("takes")
+    takes = _exact(process.rows("takes"), process.rows("heap_graphs"))
     takes = without_last(takes, takes)
     gained = private[1] - private[0]
     levels: dict[str, tuple[float, float]] = {}
@@ -129,6 +129,15 @@ def _inside(
         start = max(0.0, min(in_use[0], private[0]) - (explained_start - in_arenas))
         levels["native"] = (start, start + native)
     return levels
+
+
+def _exact(takes: pd.DataFrame, graphs: pd.DataFrame) -> pd.DataFrame:
+    """With what Python objects take from the graphs of the heap, where there are two: then nothing is estimated."""
+    graphs = graphs[graphs["retained_bytes"].notna()].drop_duplicates("take", keep="last").set_index("take")
+    if len(without_last(takes, takes[takes["take"].isin(graphs.index)])) < 2:
+        return takes
+    objects = graphs["retained_bytes"] - graphs["array_bytes"].fillna(0) - graphs["storage_bytes"].fillna(0)
+    return takes.assign(python_bytes=takes["take"].map(objects))
 
 
 def _before_letting_go(sentinels: pd.DataFrame, window: tuple[float, float]) -> pd.DataFrame:

@@ -181,7 +181,7 @@ class _Names:
 
     def _path(self, node: _Node) -> str:
         above = self.path(_number(node.row["path_node"]))
-        name = node.row["edge_name"] if isinstance(node.row["edge_name"], str) else None
+        name = _edge_name(node)
         kind = node.row["edge_kind"]
         before = self._above(node)
         if before is None:  # a root
@@ -204,7 +204,7 @@ class _Names:
 
     def _edge(self, node: _Node) -> tuple[str, str | None, str | None, str | None, str | None, int | None]:
         """(edge_kind, variable, owner, owner_module, owner_file, owner_line) of the reference that holds it."""
-        name = node.row["edge_name"] if isinstance(node.row["edge_name"], str) else None
+        name = _edge_name(node)
         kind = node.row["edge_kind"]
         before = self._above(node)
         if before is None or name is None or self._is_modules(before):
@@ -220,7 +220,7 @@ class _Names:
             return "item", None, None, None, None, None
         type_name = holder.row["type_name"] or ""
         if type_name == "module":
-            module = str(holder.row["edge_name"])
+            module = _edge_name(holder) or ""
             return "global", name, module, module, self._user_modules.get(module), None
         if isinstance(holder.row["owner"], str) and not isinstance(holder.row["owner_file"], str):  # a class
             module, _, owner = holder.row["owner"].rpartition(".")
@@ -242,6 +242,12 @@ class _Names:
 
     def _is_modules(self, node: _Node) -> bool:
         return _number(node.row["path_node"]) == 1
+
+
+def _edge_name(node: _Node) -> str | None:
+    """Without what says that it is a key."""
+    name = node.row["edge_name"]
+    return name[2:-2] if isinstance(name, str) and name.startswith("['") else name if isinstance(name, str) else None
 
 
 def _short(node: _Node) -> str:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .graph import graph_places, takes_with_graph
 from .place import Floats, Place
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from ...storage import Recording
 
+_OUTSIDE = 4  # the group of roots that only C code refers to
 _PASSES_ON = 0.98  # of its bytes: who has only one child of that share is a step on the way to it
 
 
@@ -50,6 +53,38 @@ def heap_trees(recording: Recording) -> Iterator[HeapTree]:
             pid, tuple(takes), values("time_s"), values("retained_bytes"), values("node_count"),
             values("outside_bytes"), values("unreached_bytes"), tuple(graph_places(recording, pid, takes)),
         )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Outside:
+    """What C code alone came to hold between two snapshots, of one type."""
+
+    type_name: str
+    count: int
+    bytes: int
+
+
+def outside_growth(nodes: pd.DataFrame, children: pd.DataFrame, takes: pd.DataFrame) -> list[Outside]:
+    """Objects that no name leads to and C code holds (a table of an extension, exit handlers), most bytes first.
+
+    ``nodes`` and ``children``: rows of one process of the tables heap_nodes and heap_children. Between the first and
+    the last of ``takes`` that have a graph; none where there are no two.
+    """
+    numbers = [take for take in takes["take"] if (nodes["take"] == take).any()]
+    if len(numbers) < 2:
+        return []
+    of_group = children[children["node"] == _OUTSIDE].set_index(["take", "type_name"])
+    found = []
+    for type_name in dict.fromkeys(of_group.index.get_level_values("type_name")):
+        counts, bytes = ([_at(of_group, (take, type_name), column) for take in (numbers[0], numbers[-1])]
+                         for column in ("object_count", "retained_bytes"))  # fmt: skip
+        if bytes[1] > bytes[0]:
+            found.append(Outside(str(type_name), round(counts[1] - counts[0]), round(bytes[1] - bytes[0])))
+    return sorted(found, key=lambda one: -one.bytes)
+
+
+def _at(rows: pd.DataFrame, key: tuple[Any, Any], column: str) -> float:
+    return float(rows[column].get(key, 0.0)) if key in rows.index else 0.0
 
 
 def steps_of(place: Place, at: int) -> Place:
