@@ -14,6 +14,7 @@ from .runs import PYTHON, recorded, spent_by
 OBJECTS = (10_000, 100_000, 1_000_000, 5_000_000)
 TENSORS = (100, 1_000, 10_000, 100_000)
 MILLION_MS = 250.0  # no pause is longer, up to a million objects
+GRAPH_MILLION_MS = 150.0  # for each million of nodes: objects, and what they refer to
 _OBJECTS = "kept = [[i] for i in range(int(sys.argv[1]))]"
 _TENSORS = "import torch; kept = [torch.zeros(4) for _ in range(int(sys.argv[1]))]"
 _LIVE = "\nends = time.monotonic() + 4.0\nwhile time.monotonic() < ends: time.sleep(0.01)"
@@ -28,13 +29,18 @@ def measure(folder: Path, skipped: list[str]) -> Iterator[Figure]:
 
 
 def _curve(name: str, make: str, counts: tuple[int, ...], per: str, folder: Path) -> Iterator[Figure]:
-    cpu, pause = [], []
+    cpu, pause, graph = [], [], []
     for count in counts:
         output = folder / "takes.parquet"
         program = [PYTHON, "-c", f"import sys, time\n{make}{_LIVE}", str(count)]
         spent_by(recorded(program, output, "--max-overhead", "50%", "--max-pause", "1h"))
-        takes = open_recording(output).tables.takes
+        tables = open_recording(output).tables
+        takes, graphs = tables.takes, tables.heap_graphs
         budget = MILLION_MS if count <= 1_000_000 else None
         cpu.append(Figure(f"{name}: CPU time", float(takes.take_cpu_s.median()) * 1e3, "ms", None, count, per))
         pause.append(Figure(f"{name}: pause", float(takes.duration_s.median()) * 1e3, "ms", budget, count, per))
-    yield from cpu + pause
+        if len(graphs):
+            read_ms = float(graphs.take_cpu_s.median()) * 1e3
+            budget = GRAPH_MILLION_MS * float(graphs.node_count.median()) / 1e6
+            graph.append(Figure(f"{name}: of it, the graph of the heap", read_ms, "ms", budget, count, per))
+    yield from cpu + pause + graph
