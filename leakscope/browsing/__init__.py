@@ -35,8 +35,8 @@ def show(
 
     **Errors** BadInput where no process, or not the one asked for, has a graph.
     """
-    tree = heap_tree(recording, pid)
-    last, first = tree.nearest(at_s, len(tree.takes) - 1), tree.nearest(since_s, 0)
+    tree = heap_tree(recording, pid, at_s)
+    last, first = len(tree.takes) - 1, tree.nearest(since_s)
     lines = list(_head(recording, tree, first, last))
     shown = list(_below(tree.roots, tree, first, last, by_growth, (), depth))
     lines += ["", f"{'retained':>10}  {'growth':>10}  holder", *shown[:_MOST_LINES]]

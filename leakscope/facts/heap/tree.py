@@ -42,40 +42,39 @@ class HeapTree:
     def roots(self) -> list[Place]:
         return [place for place in self.places if place.parent is None]
 
-    def nearest(self, time_s: float | None, otherwise: int) -> int:
-        """Position of the snapshot nearest to a moment."""
-        return otherwise if time_s is None else int(abs(self.time_s - time_s).argmin())
+    def nearest(self, time_s: float | None) -> int:
+        """Position of the snapshot nearest to a moment; the first unless given."""
+        return 0 if time_s is None else int(abs(self.time_s - time_s).argmin())
 
 
-def heap_tree(recording: Recording, pid: int | None = None) -> HeapTree:
-    """Of the process with the largest heap, or of ``pid``. **Errors** BadInput where it has no graph."""
-    trees = list(heap_trees(recording))
-    if not trees:
-        raise BadInput(f"{recording.path}: {_NO_GRAPH}")
-    for tree in trees:
-        if pid is None or tree.pid == pid:
-            return tree
-    raise BadInput(f"process {pid}: has no heap graph; those that have: {', '.join(str(tree.pid) for tree in trees)}")
+def heap_tree(recording: Recording, pid: int | None = None, at_s: float | None = None) -> HeapTree:
+    """Of one process, the one with the largest heap unless given, up to the snapshot nearest to ``at_s``, or the last.
 
-
-def heap_trees(recording: Recording) -> Iterator[HeapTree]:
-    """One for each process that has graphs, by its last size, the largest first."""
+    Who held what is told as it was then. **Errors** BadInput: no process, or not this one, has a graph.
+    """
     graphs = recording.tables["heap_graphs"]
     graphs = graphs[graphs["take"].notna() & graphs["pid"].notna()].sort_values("take")
     last = graphs.groupby("pid")["retained_bytes"].last().sort_values(ascending=False)
-    for pid in map(int, last.index):
-        takes = takes_with_graph(recording, pid)
-        own = graphs[(graphs["pid"] == pid) & graphs["take"].isin(takes)]
+    pids = [int(one) for one in last.index]
+    if not pids:
+        raise BadInput(f"{recording.path}: {_NO_GRAPH}")
+    pid = pids[0] if pid is None else pid
+    if pid not in pids:
+        raise BadInput(f"process {pid}: has no heap graph; those that have: {', '.join(map(str, pids))}")
+    takes = takes_with_graph(recording, pid)
+    own = graphs[(graphs["pid"] == pid) & graphs["take"].isin(takes)]
+    if at_s is not None:
+        own = own.head(int((own["time_s"] - at_s).abs().to_numpy().argmin()) + 1)
+        takes = takes[: len(own)]
 
-        def values(column: str, own: object = own) -> Floats:
-            found: Floats = own[column].to_numpy(dtype="float64", na_value=0.0)  # type: ignore[index]
-            return found
+    def values(column: str) -> Floats:
+        found: Floats = own[column].to_numpy(dtype="float64", na_value=0.0)
+        return found
 
-        places = as_people_see_it(graph_places(recording, pid, takes))
-        yield HeapTree(
-            pid, tuple(takes), values("time_s"), values("retained_bytes"), values("node_count"),
-            values("outside_bytes"), values("unreached_bytes"), tuple(places),
-        )  # fmt: skip
+    return HeapTree(
+        pid, tuple(takes), values("time_s"), values("retained_bytes"), values("node_count"), values("outside_bytes"),
+        values("unreached_bytes"), tuple(as_people_see_it(graph_places(recording, pid, takes))),
+    )  # fmt: skip
 
 
 def as_people_see_it(places: Sequence[Place]) -> list[Place]:
