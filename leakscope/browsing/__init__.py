@@ -47,12 +47,12 @@ def show(
     return "\n".join(map(printable, lines)) + "\n"
 
 
-def ways(recording: Recording, wanted: str, *, pid: int | None = None) -> str:
+def ways(recording: Recording, wanted: str, *, pid: int | None = None, at_s: float | None = None) -> str:
     """The ways from the roots to the objects whose type or name contains ``wanted``, the largest first.
 
     **Errors** BadInput where there is none.
     """
-    tree = heap_tree(recording, pid)
+    tree = heap_tree(recording, pid, at_s)
     last = len(tree.takes) - 1
     found = [p for p in tree.places if wanted in p.type_name or wanted in p.path]
     found = [p for p in found if p.deep_bytes[last] > 0 and p.count[last] > 0]
