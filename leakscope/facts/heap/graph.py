@@ -46,9 +46,10 @@ def graph_places(recording: Recording, pid: int, takes: Sequence[int]) -> list[P
     """The places of a process in those of its snapshots that have a graph; none where there are no two."""
     rows = recording.tables["heap_nodes"]
     rows = rows[rows["pid"] == pid]
-    rows = rows[rows["take"].isin(takes)]
+    is_asked_for = rows["take"].isin(takes)
     position = {take: i for i, take in enumerate(takes)}
-    nodes = _nodes(rows, position)
+    nodes = _nodes(rows[is_asked_for], position)
+    _name_by_others(nodes, rows[~is_asked_for])
     children = recording.tables["heap_children"]
     children = children[(children["pid"] == pid) & children["take"].isin(takes)]
     for row in children.to_dict("records"):
@@ -85,6 +86,26 @@ def _nodes(rows: pd.DataFrame, position: Mapping[int, int]) -> dict[int, _Node]:
         node.length[at] = 0.0 if row["length"] is None or row["length"] != row["length"] else row["length"]
         node.own[at] = row["shallow_bytes"]
     return nodes
+
+
+def _name_by_others(nodes: Mapping[int, _Node], rows: pd.DataFrame) -> None:
+    """A name that was gone before it could be looked up, from other snapshots that saw the same object held there.
+
+    An object may have got a ``__dict__`` since.
+    """
+    of_owner: dict[int, int] = {}
+    for row in rows.to_dict("records"):
+        above = _number(row["path_node"])
+        if row["edge_kind"] == "namespace":
+            of_owner[int(row["node"])] = above
+        node = nodes.get(int(row["node"]))
+        if node is None or isinstance(node.row["edge_name"], str) or not isinstance(row["edge_name"], str):
+            continue
+        before = _number(node.row["path_node"])
+        if above == before:
+            node.row |= {"edge_kind": row["edge_kind"], "edge_name": row["edge_name"]}
+        elif of_owner.get(above) == before:
+            node.row |= {"edge_kind": "attribute", "edge_name": row["edge_name"]}
 
 
 def _places(
