@@ -253,7 +253,7 @@ def heap(
 
     recording = open_recording(run)
     if wanted is not None:
-        click.echo(browsing.ways(recording, wanted, pid=pid), nl=False)
+        click.echo(browsing.ways(recording, wanted, pid=pid, at_s=at_s), nl=False)
     else:
         shown = browsing.show(recording, pid=pid, at_s=at_s, since_s=since_s, by_growth=by_growth, depth=depth)
         click.echo(shown, nl=False)

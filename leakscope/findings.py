@@ -219,12 +219,16 @@ class HeapHolder:
 
 @dataclass(frozen=True)
 class HeapView:
-    """The heap of one process by holder; parents stand before their members. ``left_out_count`` paths were smaller."""
+    """The heap of one process by holder; parents stand before their members. ``left_out_count`` paths were smaller.
+
+    ``exact``: from the graph of all objects. Then bytes are what could be freed with a holder.
+    """
 
     process: str
     takes: Sequence[HeapTake]
     holders: Sequence[HeapHolder]
     left_out_count: int = 0
+    exact: bool = False
 
 
 @dataclass(frozen=True)

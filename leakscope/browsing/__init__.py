@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import BadInput
 from ..facts.heap.place import Place
-from ..facts.heap.tree import HeapTree, heap_trees, steps_of
+from ..facts.heap.tree import HeapTree, heap_tree, steps_of
 from ..facts.tables import process_name
 from ..units import format_bytes, format_count, format_duration
 from ..words import printable
@@ -19,10 +19,6 @@ __all__ = ["show", "ways"]
 
 _LEAST_SHARE = 0.005  # of the heap, or of its growth: less is no line of its own
 _MOST_LINES = 60
-_NO_GRAPH = (
-    "no snapshot in it has the whole heap: it was recorded without snapshots, by an older leakscope, "
-    "or where the heap graph cannot be read (`leakscope doctor`)"
-)
 
 
 def show(
@@ -39,8 +35,8 @@ def show(
 
     **Errors** BadInput where no process, or not the one asked for, has a graph.
     """
-    tree = _tree_of(recording, pid)
-    last, first = _nearest(tree, at_s, len(tree.takes) - 1), _nearest(tree, since_s, 0)
+    tree = heap_tree(recording, pid, at_s)
+    last, first = len(tree.takes) - 1, tree.nearest(since_s)
     lines = list(_head(recording, tree, first, last))
     shown = list(_below(tree.roots, tree, first, last, by_growth, (), depth))
     lines += ["", f"{'retained':>10}  {'growth':>10}  holder", *shown[:_MOST_LINES]]
@@ -51,12 +47,12 @@ def show(
     return "\n".join(map(printable, lines)) + "\n"
 
 
-def ways(recording: Recording, wanted: str, *, pid: int | None = None) -> str:
+def ways(recording: Recording, wanted: str, *, pid: int | None = None, at_s: float | None = None) -> str:
     """The ways from the roots to the objects whose type or name contains ``wanted``, the largest first.
 
     **Errors** BadInput where there is none.
     """
-    tree = _tree_of(recording, pid)
+    tree = heap_tree(recording, pid, at_s)
     last = len(tree.takes) - 1
     found = [p for p in tree.places if wanted in p.type_name or wanted in p.path]
     found = [p for p in found if p.deep_bytes[last] > 0 and p.count[last] > 0]
@@ -69,25 +65,10 @@ def ways(recording: Recording, wanted: str, *, pid: int | None = None) -> str:
         lines += [f"{format_bytes(place.deep_bytes[last])}  {place.path}  ({_kind(place, last)})"]
         above = place.parent
         while above is not None:
-            if above.row["edge_kind"] != "namespace":
-                lines.append(f"    held by {above.path}  ({above.type_name})")
+            lines.append(f"    held by {above.path}  ({above.type_name})")
             above = above.parent
         lines.append("")
     return "\n".join(map(printable, lines))
-
-
-def _tree_of(recording: Recording, pid: int | None) -> HeapTree:
-    trees = list(heap_trees(recording))
-    if not trees:
-        raise BadInput(f"{recording.path}: {_NO_GRAPH}")
-    for tree in trees:
-        if pid is None or tree.pid == pid:
-            return tree
-    raise BadInput(f"process {pid}: has no heap graph; those that have: {', '.join(str(tree.pid) for tree in trees)}")
-
-
-def _nearest(tree: HeapTree, time_s: float | None, otherwise: int) -> int:
-    return otherwise if time_s is None else int(abs(tree.time_s - time_s).argmin())
 
 
 def _head(recording: Recording, tree: HeapTree, first: int, last: int) -> Iterator[str]:
@@ -130,7 +111,8 @@ def _below(
         figures = f"{format_bytes(place.deep_bytes[last]):>10}  {growth:>10}"
         yield f"{figures}  {'  ' * len(above)}{name}  ({_kind(place, last)})"
         if len(above) < depth:
-            yield from _below(place.children, tree, first, last, by_growth, (*above, place.path), depth)
+            told = "" if place.type_name == "module" else place.path  # of a module's own the whole name is shown
+            yield from _below(place.children, tree, first, last, by_growth, (*above, told), depth)
 
 
 def _kind(place: Place, at: int) -> str:

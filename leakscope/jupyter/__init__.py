@@ -4,6 +4,7 @@
     rec                                   # what was recorded
     rec.report()                          # the diagnosis
     rec.plot.timeline()
+    rec.heap.top()                        # who holds how much
     rec.between(step=(100, 200)).tables.process_samples
 
 ``%load_ext leakscope`` adds ``%%leakscope``: what a cell leaves behind.
@@ -22,6 +23,7 @@ from .. import schema, storage
 from ..findings import Report as PlainReport
 from ..reporting import analyze
 from ..units import format_bytes
+from ._heap import Heap
 from ._html import recording_html, report_html
 
 if TYPE_CHECKING:
@@ -73,6 +75,14 @@ class Recording(PlainRecording):
     def plot(self) -> Plots:
         """Pictures: ``rec.plot.timeline()`` and others, each on matplotlib axes that it returns."""
         return Plots(self)
+
+    @property
+    def heap(self) -> Heap:
+        """Who holds how much, exactly: ``rec.heap.top()`` and others, each a DataFrame."""
+        known: Heap | None = self.__dict__.get("_heap")
+        if known is None:
+            known = self.__dict__["_heap"] = Heap(self)
+        return known
 
 
 class Plots:

@@ -22,7 +22,7 @@ def holders(views: Sequence[HeapView], ax: Axes | None = None, *, process: str |
         of = f" of {process}" if process else ""
         return nothing(ax, "What the holders held", f"there are no two snapshots{of} to compare")
     view = max(views, key=lambda v: max((abs(h.bytes[-1] - h.bytes[0]) for h in v.holders), default=0))
-    ax = axes(ax, f"What the holders held in {view.process} (estimate)")
+    ax = axes(ax, f"What the holders held in {view.process}{'' if view.exact else ' (estimate)'}")
     for number, index in enumerate(_accumulating(view)[:most]):
         holder = view.holders[index]
         ax.plot([take.time_s for take in view.takes], holder.bytes, label=short(holder.path), **line_style(number))

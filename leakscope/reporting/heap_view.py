@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..facts.heap.paths import heap_of, heaps
 from ..facts.heap.place import Place
+from ..facts.heap.tree import as_people_see_it, steps_of
 from ..facts.tables import int_of, text_of
 from ..findings import HeapHolder, HeapTake, HeapView
 
@@ -40,10 +42,11 @@ def _view(case: Case, pid: int, label: str) -> HeapView | None:
     seen = exact[0] if exact else heap_of(case.recording, pid, 0.0, float("inf"))
     if seen is None or not seen.places:
         return None
+    places = _without_steps(as_people_see_it(seen.places)) if seen.is_exact else list(seen.places)
     chosen = np.unique(np.linspace(0, len(seen.takes) - 1, _MOST_TAKES).round().astype(int))
     rows = case.rows("takes")
     rows = rows[rows["pid"] == pid].drop_duplicates("take", keep="last").set_index("take")
-    largest = sorted(seen.places, key=lambda p: (-float(p.deep_bytes[chosen].max()), p.path, p.type_name))[:_MOST_PATHS]
+    largest = sorted(places, key=lambda p: (-float(p.deep_bytes[chosen].max()), p.path, p.type_name))[:_MOST_PATHS]
     position: dict[int, int] = {}
     holders: list[HeapHolder] = []
     for place in sorted(largest, key=lambda p: (_depth(p), -float(p.deep_bytes[-1]), p.path)):
@@ -58,7 +61,18 @@ def _view(case: Case, pid: int, label: str) -> HeapView | None:
             )
         )
     takes = [_take(rows.loc[seen.takes[i]], seen.takes[i]) for i in chosen]
-    return HeapView(label, takes, holders, len(seen.places) - len(largest))
+    return HeapView(label, takes, holders, len(places) - len(largest), seen.is_exact)
+
+
+def _without_steps(places: Sequence[Place]) -> list[Place]:
+    """One that has nothing but one other, which retains as much, is a step on the way to it."""
+    left = []
+    for place in places:
+        if len(place.children) == 1 and steps_of(place, -1) is not place:
+            place.children[0].parent = place.parent
+        else:
+            left.append(place)
+    return left
 
 
 def _take(row: pd.Series[Any], number: int) -> HeapTake:

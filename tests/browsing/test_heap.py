@@ -20,6 +20,14 @@ pytestmark = [
 PROGRAM = """
 import time
 
+class Link:
+    def __init__(self, before):
+        self.before = before
+        self.load = bytes(500)
+
+class Chain:
+    last = None
+
 class Store:
     def __init__(self):
         self.entries = {}
@@ -31,6 +39,7 @@ def work():
     for number in range(8000):
         store.entries[number] = bytes(1000)
         kept.append(bytes(200))
+        Chain.last = Link(Chain.last)
         time.sleep(0.001)
 
 work()
@@ -66,6 +75,20 @@ def test_growth_alone(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = capsys.readouterr().out.splitlines()
     grown = [line for line in lines if re.search(r"\+[\d.]+ MiB", line)]
     assert any("shop.store.entries" in line for line in grown)
+
+
+def test_any_number_of_links_is_one_holder(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["heap", str(run)]) == 0
+    text = capsys.readouterr().out
+    assert 8000 * 533 / 2**20 < _retained(text, "shop.Chain.last") < 8000 * 1200 / 2**20
+    assert text.count("__main__.Link)") == 1
+
+
+def test_what_is_only_pythons_way_is_not_shown(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["heap", str(run)]) == 0
+    text = capsys.readouterr().out
+    for ours_or_pythons in ("sys.modules", "__dict__", "_leakscope_agent"):
+        assert ours_or_pythons not in text
 
 
 def test_an_earlier_snapshot(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -95,6 +95,14 @@ def hostile() -> Report:
     )
 
 
+def test_holders_two_hundred_deep_are_shown():
+    holders = [HeapHolder("x" + ".a" * n, n - 1 if n else None, "Part", [1, 2], [1, 1]) for n in range(200)]
+    takes = [HeapTake(n, float(n), None, "schedule", False) for n in (1, 2)]
+    page = render(dataclasses.replace(FULL, heap=[HeapView("a", takes, holders, exact=True)]), "html")
+    assert page.count("data-holder=") == 200
+    assert "could be freed with it" in page
+
+
 def wave(count: int, processes: int) -> Report:
     """A long day: every band a noisy curve of its own."""
 

@@ -1034,15 +1034,34 @@ EXPORT struct past *graph_past(struct graph *g)
     return past;
 }
 
-static uint32_t choose(const uint64_t *retained, uint64_t count, uint64_t least_bytes, uint64_t most, uint64_t *threshold)
+enum { LONGEST_CHAIN = 32, LONGEST_WAY = 256 };
+
+static void choose(const uint64_t *retained, const uint32_t *links, uint64_t count, uint64_t least_bytes, uint64_t most, uint64_t *threshold)
 {
-    uint32_t chosen = 0;
     for (*threshold = least_bytes;; *threshold = *threshold * 5 / 4 + 1) {
-        chosen = 0;
+        uint64_t chosen = 0;
         for (uint64_t i = 1; i < count; i++)
-            chosen += retained[i] >= *threshold;
+            chosen += retained[i] >= *threshold && links[i] < LONGEST_CHAIN;
         if (chosen <= most)
-            return chosen;
+            return;
+    }
+}
+
+/* For each node by number: how many of its type come before it on the way of its dominators, each of which has nearly
+ * nothing but the next. In a list of links they all retain much, and would leave room for nobody else. */
+static void count_links(const struct work *w, const uint32_t *types, uint64_t count, uint32_t *links)
+{
+    const uint32_t *dominator = w->dominator.at, *vertex = w->vertex.at;
+    const uint64_t *retained = w->retained.at;
+    links[0] = 0;
+    for (uint32_t i = 1; i < count; i++) {
+        links[i] = 0;
+        uint32_t above = dominator[i];
+        for (int step = 0; step < 3 && vertex[above] >= GROUPS; step++, above = dominator[above])
+            if (types[vertex[above]] == types[vertex[i]]) { /* a dict may lie between */
+                links[i] = retained[i] >= retained[above] / 16 * 15 ? links[above] + 1 : 0;
+                break;
+            }
     }
 }
 
@@ -1194,15 +1213,21 @@ EXPORT int graph_analyse(struct graph *g, const struct past *past, uint64_t leas
         g->small_bytes += own[node] <= 512 && types[node] >= FIRST_TYPE ? own[node] : 0;
     }
     uint32_t queued = find_paths(g, w);
+    uint32_t *links = w->parent.at; /* which has served */
+    count_links(w, types, count, links);
     uint64_t threshold;
-    choose(retained, count, least_bytes, most_rows, &threshold);
+    choose(retained, links, count, least_bytes, most_rows, &threshold);
     uint32_t *row_of = g->row_of.at, *path = w->path.at, *queue = w->queue.at;
     memset(row_of, 0xff, n * 4);
     row_of[ROOT] = 0;
     for (uint32_t i = 1; i < count; i++)
-        if (retained[i] >= threshold || vertex[i] < GROUPS)
-            for (uint32_t node = vertex[i]; node != NONE && row_of[node] == NONE; node = path[node])
+        if ((retained[i] >= threshold && links[i] < LONGEST_CHAIN) || vertex[i] < GROUPS) {
+            uint32_t steps = 0;
+            for (uint32_t node = vertex[i]; steps < LONGEST_WAY && node != NONE && row_of[node] == NONE; node = path[node])
+                steps++;
+            for (uint32_t node = vertex[i]; steps < LONGEST_WAY && node != NONE && row_of[node] == NONE; node = path[node])
                 row_of[node] = 0;
+        }
     uint64_t rows = 1;
     for (uint32_t i = 0; i < queued; i++)
         rows += row_of[queue[i]] != NONE;

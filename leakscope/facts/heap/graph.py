@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 _GROUPS = 6  # the first numbers: roots, and no objects
 _LEFT_OUT = ("recorder", "unreached")  # what is ours, and garbage: other diagnoses tell of it
 _LEAST_CHILDREN = 8
+_LINKS = 16  # of one type, each of which has nearly nothing but the next: a chain, and one place
+_PASSES_ON = 15 / 16
+_REPEATS = 4  # of one step in a path: more of it are dots
 _CONTAINERS = ("dict", "list", "set", "tuple", "frozenset", "collections.deque", "collections.OrderedDict")
 
 
@@ -43,9 +46,10 @@ def graph_places(recording: Recording, pid: int, takes: Sequence[int]) -> list[P
     """The places of a process in those of its snapshots that have a graph; none where there are no two."""
     rows = recording.tables["heap_nodes"]
     rows = rows[rows["pid"] == pid]
-    rows = rows[rows["take"].isin(takes)]
+    is_asked_for = rows["take"].isin(takes)
     position = {take: i for i, take in enumerate(takes)}
-    nodes = _nodes(rows, position)
+    nodes = _nodes(rows[is_asked_for], position)
+    _name_by_others(nodes, rows[~is_asked_for])
     children = recording.tables["heap_children"]
     children = children[(children["pid"] == pid) & children["take"].isin(takes)]
     for row in children.to_dict("records"):
@@ -84,14 +88,35 @@ def _nodes(rows: pd.DataFrame, position: Mapping[int, int]) -> dict[int, _Node]:
     return nodes
 
 
+def _name_by_others(nodes: Mapping[int, _Node], rows: pd.DataFrame) -> None:
+    """A name that was gone before it could be looked up, from other snapshots that saw the same object held there.
+
+    An object may have got a ``__dict__`` since.
+    """
+    of_owner: dict[int, int] = {}
+    for row in rows.to_dict("records"):
+        above = _number(row["path_node"])
+        if row["edge_kind"] == "namespace":
+            of_owner[int(row["node"])] = above
+        node = nodes.get(int(row["node"]))
+        if node is None or isinstance(node.row["edge_name"], str) or not isinstance(row["edge_name"], str):
+            continue
+        before = _number(node.row["path_node"])
+        if above == before:
+            node.row |= {"edge_kind": row["edge_kind"], "edge_name": row["edge_name"]}
+        elif of_owner.get(above) == before:
+            node.row |= {"edge_kind": "attribute", "edge_name": row["edge_name"]}
+
+
 def _places(
     nodes: Mapping[int, _Node], user_files: frozenset[Any], user_modules: Mapping[Any, Any], count: int
 ) -> Iterator[Place]:
     names = _Names(nodes, user_files, user_modules)
+    first_of_chain = _chains(nodes)
     places: dict[int, Place] = {}
     taken: set[str] = set()
     for node in nodes.values():
-        if node.number < _GROUPS or node.row["root_kind"] in _LEFT_OUT:
+        if node.number < _GROUPS or node.row["root_kind"] in _LEFT_OUT or node.number in first_of_chain:
             continue
         row = names.row(node)
         path = row["path"]
@@ -104,14 +129,64 @@ def _places(
             has_length=bool(row["length"]),
         )  # fmt: skip
     for number, place in places.items():
-        above = places.get(_number(nodes[number].row["dominator_node"]))
-        if above is not None:
+        dominator = _number(nodes[number].row["dominator_node"])
+        above = places.get(first_of_chain.get(dominator, dominator))
+        if above is not None and above is not place:
             place.parent = above
             above.children.append(place)
             place.row["parent_path"] = above.path
     for number, place in list(places.items()):
         yield place
         yield from _others(place, nodes[number], list(place.children), count)
+
+
+def _chains(nodes: Mapping[int, _Node]) -> dict[int, int]:
+    """For the links of long chains, but for the first: the number of the first.
+
+    Each link retains nearly what the one before does, so that they all look like holders.
+    """
+    firsts: dict[int, int] = {}
+    before = {number: above for number, node in nodes.items() if (above := _link_before(node, nodes)) is not None}
+    chains: dict[int, list[int]] = {}
+    for number in nodes:
+        way = [number]
+        while way[-1] in before and before[way[-1]] not in way:
+            way.append(before[way[-1]])
+        chains.setdefault(way[-1], []).append(len(way))
+        firsts[number] = way[-1]
+    long = {number: first for number, first in firsts.items() if max(chains[first]) > _LINKS}
+    newest: dict[tuple[int, str], _Node] = {}
+    for first in sorted(set(long.values()), key=lambda one: (-int(np.flatnonzero(nodes[one].retained).max()), one)):
+        node = nodes[first]
+        known = newest.setdefault((_number(node.row["dominator_node"]), str(node.row["type_name"])), node)
+        if known is not node and not np.any((known.retained > 0) & (node.retained > 0)):
+            _continue(known, node)
+            long = {number: known.number if of == first else of for number, of in long.items()}
+    return {number: first for number, first in long.items() if number != first}
+
+
+def _continue(newest: _Node, before: _Node) -> None:
+    """A chain that grows at its beginning has another first link each time."""
+    newest.retained += before.retained
+    newest.children += before.children
+    newest.length += before.length
+    newest.own += before.own
+    if not isinstance(newest.row["edge_name"], str):  # it was another's by the time it was asked for
+        newest.row |= {column: before.row[column] for column in ("path_node", "edge_kind", "edge_name")}
+
+
+def _link_before(node: _Node, nodes: Mapping[int, _Node]) -> int | None:
+    """The object of the same type on which it hangs, if that has nearly nothing else; a dict may lie between."""
+    at = int(np.flatnonzero(node.retained)[-1]) if node.retained.any() else 0
+    above = node
+    for _ in range(2):
+        found = nodes.get(_number(above.row["dominator_node"]))
+        if found is None or found.number < _GROUPS:
+            return None
+        above = found
+        if above.row["type_name"] == node.row["type_name"]:
+            return above.number if node.retained[at] >= _PASSES_ON * above.retained[at] else None
+    return None
 
 
 def _others(place: Place, node: _Node, known: Sequence[Place], count: int) -> Iterator[Place]:
@@ -124,7 +199,7 @@ def _others(place: Place, node: _Node, known: Sequence[Place], count: int) -> It
             continue
         row = dict(
             place.row, path=f"{place.path}[*]", parent_path=place.path, edge_kind="item", type_name=type_name,
-            variable=None, owner=None, member_type=None, length=None,
+            variable=None, owner=None, member_type=None, length=None, node=None,
         )  # fmt: skip
         members = Place(
             row["path"], type_name, row, np.maximum(bytes, 0.0), np.zeros(count), np.zeros(count),
@@ -151,6 +226,8 @@ class _Names:
         is_container = type_name in _CONTAINERS or node.children.max() >= _LEAST_CHILDREN
         root = node.row["root_kind"]
         return {
+            "node": node.number,
+            "path_node": _number(node.row["path_node"]),
             "path": self.path(node.number) + (".__dict__" if node.row["edge_kind"] == "namespace" else ""),
             "parent_path": None,
             "root_kind": {"thread": "frame", "outside": OUTSIDE}.get(root, root),
@@ -171,16 +248,19 @@ class _Names:
 
     def path(self, number: int) -> str:
         """``services.CACHE.entries``, ``main() history``: from a module or a frame down to the object."""
-        known = self._paths.get(number)
-        if known is not None:
-            return known
-        self._paths[number] = "…"  # should they lead round in a circle
-        node = self._nodes.get(number)
-        self._paths[number] = "" if node is None or number < _GROUPS else self._path(node)
-        return self._paths[number]
+        way: list[int] = []  # up to what is named already, or to a root
+        while number not in self._paths:
+            way.append(number)
+            self._paths[number] = "…"  # should they lead round in a circle
+            node = self._nodes.get(number)
+            number = 0 if node is None or number < _GROUPS else _number(node.row["path_node"])
+        for one in reversed(way):
+            node = self._nodes.get(one)
+            self._paths[one] = "" if node is None or one < _GROUPS else self._path(node)
+        return self._paths[way[0] if way else number]
 
     def _path(self, node: _Node) -> str:
-        above = self.path(_number(node.row["path_node"]))
+        above = self._paths[_number(node.row["path_node"])]
         name = _edge_name(node)
         kind = node.row["edge_kind"]
         before = self._above(node)
@@ -195,12 +275,12 @@ class _Names:
         if kind == "local":
             return f"{above} {name}"
         if kind == "attribute" or (kind == "key" and before.row["edge_kind"] == "namespace" and name is not None):
-            return f"{above}.{name}"
+            return _longer(above, f".{name}")
         if kind == "key":
-            return f"{above}['{name}']" if name is not None else f"{above}[*]"
+            return _longer(above, f"['{name}']" if name is not None else "[*]")
         if kind == "index":
-            return f"{above}[{name}]"
-        return f"{above}[*]" if kind in ("member",) else f"{above}.<{_short(node)}>"
+            return _longer(above, f"[{name}]")
+        return _longer(above, "[*]" if kind == "member" else f".<{_short(node)}>")
 
     def _edge(self, node: _Node) -> tuple[str, str | None, str | None, str | None, str | None, int | None]:
         """(edge_kind, variable, owner, owner_module, owner_file, owner_line) of the reference that holds it."""
@@ -248,6 +328,13 @@ def _edge_name(node: _Node) -> str | None:
     """Without what says that it is a key."""
     name = node.row["edge_name"]
     return name[2:-2] if isinstance(name, str) and name.startswith("['") else name if isinstance(name, str) else None
+
+
+def _longer(path: str, step: str) -> str:
+    """``head.next…`` for any number of links."""
+    if path.endswith(f"{step}…"):
+        return path
+    return f"{path[: -len(step) * (_REPEATS - 1)]}…" if path.endswith(step * _REPEATS) else path + step
 
 
 def _short(node: _Node) -> str:

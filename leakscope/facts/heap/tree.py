@@ -1,13 +1,17 @@
-"""The dominator tree of one process: who holds how much, exactly, at each snapshot that read the whole graph."""
+"""The dominator tree of one process: who holds how much, exactly, at each snapshot that read the whole graph.
+
+It is shown as a person thinks of it: an object has its attributes, whatever dict they lie in; modules stand at the top.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ...errors import BadInput
 from .graph import graph_places, takes_with_graph
-from .place import Floats, Place
+from .place import OUTSIDE, Floats, Place
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -15,6 +19,12 @@ if TYPE_CHECKING:
     from ...storage import Recording
 
 _OUTSIDE = 4  # the group of roots that only C code refers to
+_NO_GRAPH = (
+    "no snapshot in it has the whole heap: it was recorded without snapshots, by an older leakscope, "
+    "or where the heap graph cannot be read (`leakscope doctor`)"
+)
+_MODULES = "sys.modules"
+_OURS = "_leakscope_agent"
 _PASSES_ON = 0.98  # of its bytes: who has only one child of that share is a step on the way to it
 
 
@@ -35,24 +45,102 @@ class HeapTree:
     def roots(self) -> list[Place]:
         return [place for place in self.places if place.parent is None]
 
+    def nearest(self, time_s: float | None) -> int:
+        """Position of the snapshot nearest to a moment; the first unless given."""
+        return 0 if time_s is None else int(abs(self.time_s - time_s).argmin())
 
-def heap_trees(recording: Recording) -> Iterator[HeapTree]:
-    """One for each process that has graphs, by its last size, the largest first."""
+
+def heap_tree(recording: Recording, pid: int | None = None, at_s: float | None = None) -> HeapTree:
+    """Of one process, the one with the largest heap unless given, up to the snapshot nearest to ``at_s``, or the last.
+
+    Who held what is told as it was then. **Errors** BadInput: no process, or not this one, has a graph.
+    """
     graphs = recording.tables["heap_graphs"]
     graphs = graphs[graphs["take"].notna() & graphs["pid"].notna()].sort_values("take")
     last = graphs.groupby("pid")["retained_bytes"].last().sort_values(ascending=False)
-    for pid in map(int, last.index):
-        takes = takes_with_graph(recording, pid)
-        own = graphs[(graphs["pid"] == pid) & graphs["take"].isin(takes)]
+    pids = [int(one) for one in last.index]
+    if not pids:
+        raise BadInput(f"{recording.path}: {_NO_GRAPH}")
+    pid = pids[0] if pid is None else pid
+    if pid not in pids:
+        raise BadInput(f"process {pid}: has no heap graph; those that have: {', '.join(map(str, pids))}")
+    takes = takes_with_graph(recording, pid)
+    own = graphs[(graphs["pid"] == pid) & graphs["take"].isin(takes)]
+    if at_s is not None:
+        own = own.head(int((own["time_s"] - at_s).abs().to_numpy().argmin()) + 1)
+        takes = takes[: len(own)]
 
-        def values(column: str, own: object = own) -> Floats:
-            found: Floats = own[column].to_numpy(dtype="float64", na_value=0.0)  # type: ignore[index]
-            return found
+    def values(column: str) -> Floats:
+        found: Floats = own[column].to_numpy(dtype="float64", na_value=0.0)
+        return found
 
-        yield HeapTree(
-            pid, tuple(takes), values("time_s"), values("retained_bytes"), values("node_count"),
-            values("outside_bytes"), values("unreached_bytes"), tuple(graph_places(recording, pid, takes)),
-        )  # fmt: skip
+    return HeapTree(
+        pid, tuple(takes), values("time_s"), values("retained_bytes"), values("node_count"), values("outside_bytes"),
+        values("unreached_bytes"), tuple(as_people_see_it(graph_places(recording, pid, takes))),
+    )  # fmt: skip
+
+
+def as_people_see_it(places: Sequence[Place]) -> list[Place]:
+    """The places without those that are only Python's way to keep others, and without leakscope's own.
+
+    Changes what it is given.
+    """
+    numbered = {place.row["node"]: place for place in places if place.row["node"] is not None}
+    for place in numbered.values():
+        owner = numbered.get(place.row["path_node"])
+        if place.row["edge_kind"] == "namespace" and owner is not None:
+            _give_to_owner(place, owner)
+    roots = [place for place in places if place.parent is None and place.type_name]
+    for place in [root for root in roots if root.row["root_kind"] == OUTSIDE]:
+        _rename(place, place.path, "held by C code alone")
+    for place in [root for root in roots if root.path == _MODULES]:
+        roots.remove(place)
+        roots += place.children
+        for child in place.children:
+            child.parent = None
+            if child.row["node"] is None:
+                child.path = "smaller modules" if child.type_name == "module" else "several modules together"
+    return list(_seen(roots))
+
+
+def _give_to_owner(names: Place, owner: Place) -> None:
+    """What a ``__dict__`` has is its owner's: of an object that alone refers to it, or of a module."""
+    if names.parent is not owner:
+        if names.parent is not owner.parent:
+            return
+        owner.deep_bytes = owner.deep_bytes + names.deep_bytes
+    if names.parent is not None:
+        names.parent.children.remove(names)
+    for child in names.children:
+        child.parent = owner
+        if child.row["node"] is not None:
+            owner.children.append(child)
+            continue
+        child.path = f"{owner.path}[*]"
+        alike = [other for other in owner.children if other.path == child.path and other.type_name == child.type_name]
+        for other in alike:
+            other.deep_bytes = other.deep_bytes + child.deep_bytes
+            other.count = other.count + child.count
+        if not alike:
+            owner.children.append(child)
+    names.parent, names.children, names.type_name = None, [], ""
+
+
+def _rename(place: Place, before: str, name: str) -> None:
+    if place.path.startswith(before):
+        place.path = name + place.path[len(before) :]
+    for child in place.children:
+        _rename(child, before, name)
+
+
+def _seen(places: Sequence[Place]) -> Iterator[Place]:
+    for place in places:
+        if place.path.partition(".")[0] == _OURS or place.type_name.startswith(_OURS):
+            if place.parent is not None:
+                place.parent.children.remove(place)
+        else:
+            yield place
+            yield from _seen(list(place.children))
 
 
 @dataclass(frozen=True)
