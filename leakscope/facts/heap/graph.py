@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from ...storage import Recording
 
+MODULES = "sys.modules"  # the path of the dict that has all modules
 _GROUPS = 6  # the first numbers: roots, and no objects
 _LEFT_OUT = ("recorder", "unreached")  # what is ours, and garbage: other diagnoses tell of it
 _LEAST_CHILDREN = 8
@@ -267,7 +268,7 @@ class _Names:
         if before is None:  # a root
             if isinstance(node.row["owner"], str):
                 return f"{node.row['owner']}()"
-            return "sys.modules" if node.row["root_kind"] == "module" else f"{_short(node)} of C code"
+            return MODULES if node.row["root_kind"] == "module" else f"{_short(node)} of C code"
         if kind == "namespace":
             return above
         if self._is_modules(before) and name is not None:

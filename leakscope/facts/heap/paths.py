@@ -7,14 +7,14 @@ stable while its contents multiply (the accumulation point): ``trainer.history``
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .graph import graph_places, takes_with_graph
+from .graph import MODULES, graph_places, takes_with_graph
 from .one_name import under_one_name
 from .place import OUTSIDE, Floats, Place
 
@@ -119,10 +119,19 @@ def _of_graphs(recording: Recording, takes: pd.DataFrame, start_s: float, end_s:
         step=takes["step"].to_numpy(dtype=np.float64, na_value=np.nan),
         takes=tuple(numbers),
         truncated=False,
-        roots=tuple(p for p in places if p.parent is None),
+        roots=tuple(_without_modules(places)),
         places=tuple(places),
         is_exact=True,
     )
+
+
+def _without_modules(places: Sequence[Place]) -> Iterator[Place]:
+    """The roots; each module for the dict that has all: it grows by imports, and holds nothing that piles up."""
+    for place in places:
+        if place.parent is None and place.path == MODULES:
+            yield from (child for child in place.children if child.row["node"] is not None)
+        elif place.parent is None:
+            yield place
 
 
 def _takes(takes: pd.DataFrame, start_s: float, end_s: float) -> pd.DataFrame:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...errors import BadInput
-from .graph import graph_places, takes_with_graph
+from .graph import MODULES, graph_places, takes_with_graph
 from .place import OUTSIDE, Floats, Place
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ _NO_GRAPH = (
     "no snapshot in it has the whole heap: it was recorded without snapshots, by an older leakscope, "
     "or where the heap graph cannot be read (`leakscope doctor`)"
 )
-_MODULES = "sys.modules"
 _OURS = "_leakscope_agent"
 _PASSES_ON = 0.98  # of its bytes: who has only one child of that share is a step on the way to it
 
@@ -93,7 +92,7 @@ def as_people_see_it(places: Sequence[Place]) -> list[Place]:
     roots = [place for place in places if place.parent is None and place.type_name]
     for place in [root for root in roots if root.row["root_kind"] == OUTSIDE]:
         _rename(place, place.path, "held by C code alone")
-    for place in [root for root in roots if root.path == _MODULES]:
+    for place in [root for root in roots if root.path == MODULES]:
         roots.remove(place)
         roots += place.children
         for child in place.children:
