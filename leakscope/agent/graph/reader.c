@@ -906,11 +906,12 @@ static int sweep_nodes(struct graph *g, struct sweep *sweep, uint32_t end)
         if (types[node] < FIRST_TYPE)
             continue;
         object *one = (object *)address[node];
+        if (one == sweep->picked || one == sweep->large || one == sweep->types)
+            continue; /* they would hold each other, and all that is in them */
         if (counts[types[node]])
             is_done = !L.list_append(sweep->picked, one);
         if (is_done && sweep->least_length && kinds[types[node]].base != PLAIN &&
-            length_of(one, &kinds[types[node]]) >= sweep->least_length && one != sweep->picked &&
-            one != sweep->large && one != sweep->types)
+            length_of(one, &kinds[types[node]]) >= sweep->least_length)
             is_done = !L.list_append(sweep->large, one);
     }
     drop(&g->budget, &counted);

@@ -181,6 +181,30 @@ def go_on(made, make):
         made.extend(make()[:count])
 
 
+def of_type(base):
+    cls = type("Odd", (base,), {"__slots__": ()})
+    found = [base.__new__(cls) for _ in range(MANY)]
+    for one in found:
+        if base is dict:
+            one["a"] = 1
+        elif base is list:
+            one += [1, 2]
+    return cls, found
+
+
+def types_at_one_place():
+    """Freed and made at once, often where the one before was, with objects of as many bytes at the places of those."""
+    held["one"] = [None] * MANY
+    for base in [dict, list] * 8 + [bytearray, types.SimpleNamespace, list, object] * 2:
+        cls, found = of_type(base)
+        held["one"][:] = found
+        del found, cls
+        look.here()
+        held["one"][:] = [None] * MANY
+        gc.collect()
+    del held["one"]
+
+
 def deep():
     chain = ()
     for _ in range(CHAIN):
@@ -263,6 +287,7 @@ for number in range(3):
     in_frames(20 + number)
     in_other_frames(20)
 sorting()
+types_at_one_place()
 threads()
 look.between()
 look.beside()
