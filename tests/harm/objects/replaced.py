@@ -256,7 +256,7 @@ def busy(is_over, number):
 
 def look_like_work(number):
     cls = type("Busy%d" % number, (Plain,), {})
-    return [cls(), {"a": [number]}, generate(number), [str(n) for n in range(30)]]
+    return [cls(), {"a": [number]}, {number}, [str(n) for n in range(30)]]
 
 
 def threads():
