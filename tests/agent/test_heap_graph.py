@@ -251,3 +251,108 @@ def test_every_holder_is_named_and_its_growth_counted(interpreter: Interpreter, 
         row for table, row in rows if table == "heap_children" and row["node"] in {r["node"] for r in gained.values()}
     ]
     assert {row["type_name"] for row in children if row["object_count"] >= 15_000} <= {"list", "tuple"}
+
+
+EDGES = """
+import asyncio, collections, ctypes, functools, gc, io, json, random, sys, threading, types
+sys.path.insert(0, {folder!r})
+from agent.graph import heap_graph
+
+class Words(ctypes.Structure):
+    _fields_ = [("at", ctypes.POINTER(ctypes.c_uint32)), ("bytes", ctypes.c_size_t)]
+
+class Long(ctypes.Structure):
+    _fields_ = [("at", ctypes.POINTER(ctypes.c_uint64)), ("bytes", ctypes.c_size_t)]
+
+class Whole(heap_graph._Graph):
+    _fields_ = [
+        ("left", ctypes.c_size_t), ("is_spent", ctypes.c_size_t), ("address", Long), ("own", Long), ("type", Words),
+        ("references", Words), ("begin", Words), ("edge", Words),
+    ]
+
+Pointer = ctypes.POINTER(Whole)
+
+class Plain:
+    def __init__(self):
+        self.first = self.second = [1]
+
+def generate():
+    local = [1]
+    yield local
+
+held = [Plain(), Plain(), generate(), generate(), {{}}, [[]], collections.deque([[1]]), collections.OrderedDict(a=[1])]
+held += [functools.partial(len, [1]), types.SimpleNamespace(a=[1]), iter([[1]]), lambda: held, Plain().__init__]
+next(held[2])
+held[1].__dict__
+graph = heap_graph.HeapGraph()
+for number in range(3):
+    gc.collect()
+    gc.disable()
+    tracked = gc.get_objects()
+    sample = held + random.Random(number).sample(tracked, 4000)
+    del tracked
+    # A stream has its buffer besides; what this program itself changes is no example.
+    mine = (id(sys.modules), id(globals()), id(held), id(sample), id(graph), id(graph.__dict__))
+    sample = [one for one in sample if not isinstance(one, (io.BytesIO, types.FrameType)) and id(one) not in mine]
+    graph.read(number, 1, 1 << 40)
+    read = graph._read.pop()[0]
+    whole = ctypes.cast(read, Pointer).contents
+    nodes = {{whole.address.at[node]: node for node in range(6, whole.nodes)}}
+    wrong, edges = [], 0
+    for one in sample:
+        node = nodes[id(one)]
+        said = sorted(whole.address.at[whole.edge.at[k]] for k in range(whole.begin.at[node], whole.begin.at[node + 1]))
+        edges += len(said)
+        if said != sorted(map(id, gc.get_referents(one))):
+            wrong.append(str(type(one)))
+    graph._free(read)
+    print(json.dumps([len(sample), edges, wrong]))
+"""
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("interpreter", interpreters(), ids=str)
+def test_references_are_those_that_the_collector_follows(interpreter: Interpreter, tmp_path: Path) -> None:
+    folder = stage(tmp_path)
+    (tmp_path / "program.py").write_text(EDGES.format(folder=str(folder)))
+    done = subprocess.run(
+        [interpreter.path, str(tmp_path / "program.py")], capture_output=True, text=True, timeout=120, check=True
+    )
+    for line in done.stdout.splitlines():
+        objects, edges, wrong = json.loads(line)
+        assert wrong == []
+        assert objects > 3_900 and edges > 10_000
+
+
+FORK = """
+import os, sys
+sys.path.insert(0, {folder!r})
+from agent.graph.heap_graph import HeapGraph
+
+held = [[n] for n in range(200_000)]
+graph = HeapGraph()
+graph.read(1, 1, 1 << 40)
+graph.rows()
+graph.read(2, 1, 1 << 40)
+child = os.fork()
+if not child:
+    if {forgets}:
+        graph.forget()
+    first = len(graph.rows())  # of the parent's
+    graph.read(3, 1, 1 << 40)
+    os._exit(0 if not first and graph.rows() else 1)
+status = os.waitpid(child, 0)[1]
+print(status, len(graph.rows()) > 0)
+"""
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("forgets", [True, False])
+@pytest.mark.parametrize("interpreter", interpreters(), ids=str)
+def test_a_forked_child_reads_its_own(interpreter: Interpreter, forgets: bool, tmp_path: Path) -> None:
+    folder = stage(tmp_path)
+    (tmp_path / "program.py").write_text(FORK.format(folder=str(folder), forgets=forgets))
+    done = subprocess.run(
+        [interpreter.path, str(tmp_path / "program.py")], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert done.stdout == "0 True\n", done.stderr

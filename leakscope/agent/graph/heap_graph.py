@@ -91,7 +91,7 @@ class HeapGraph:
         self._object_s = OBJECT_S
         # At most one: a graph, the number of its snapshot, what reading it took, whether storages were weighed.
         self._read: list[tuple[Any, int, float, bool]] = []
-        self._is_at_work = False
+        self._at_work: list[None] = []  # one for each thread that is
         self._past: int | None = None
         self._serials: dict[tuple[int, int], int] = {}  # (address, type): number of what was written down last time
         self._last_serial = len(_GROUPS) - 1
@@ -126,6 +126,8 @@ class HeapGraph:
 
     def weigh_tensors(self, base: int, implementation: int, storage: int, bytes: int, device: int) -> None:
         """From now on: the address of torch's base class, and offsets (``memory_layout`` of torch/tensors.py)."""
+        if self.is_busy:
+            return  # the next time: what was read without is not looked at again with it
         self._find_tensors(base, implementation, storage, bytes, device)
         self.weighs_tensors = True
 
@@ -177,22 +179,23 @@ class HeapGraph:
 
     @property
     def is_busy(self) -> bool:
-        return bool(self._read) or self._is_at_work
+        return bool(self._read) or bool(self._at_work)
 
     def forget(self) -> None:
-        """In a forked child: it is the parent's, which may just be at work on it."""
-        self._read, self._is_at_work, self._past = [], False, None
+        """In a forked child: it is the parent's, which may just be at work on it, and most of it is not here."""
+        self._read, self._at_work, self._past = [], [], None
         self._serials = {}
 
     # ---- afterwards
 
     def rows(self) -> list[tuple[str, dict[str, Any]]]:
         """[(table, row), ...] of what was read last. On the agent's thread, or as the process ends."""
-        self._is_at_work = True  # before it is nobody's: another thread may come by
+        at_work = self._at_work  # a fork has another
+        at_work.append(None)  # before it is nobody's: another thread may come by
         try:
             graph, number, took_s, weighed = self._read.pop()
         except IndexError:
-            self._is_at_work = False
+            at_work.pop()
             return []
         began = thread_time()
         found: list[tuple[str, dict[str, Any]]] = []
@@ -207,7 +210,7 @@ class HeapGraph:
                 found.append(("heap_graphs", dict(summary, weighs_tensors=weighed)))
         finally:
             self._free(graph)
-            self._is_at_work = False
+            at_work.pop()
         return found
 
     def _rows(self, graph: Any, number: int) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import ctypes
 import sys
 import types
-from _collections import deque
+from _collections import OrderedDict, deque
+from _io import BytesIO
 
 from ..interpreter import collector, names
 
@@ -20,12 +21,19 @@ if TYPE_CHECKING:
 
 _WORD = ctypes.c_uint64
 _BYTES = 8
-_CONTAINERS = ("type", "dict", "list", "tuple", "text", "bytes", "integer", "set", "frozen_set", "byte_array")
-_TYPES = (type, dict, list, tuple, str, bytes, int, set, frozenset, bytearray)
+# Known by their addresses: whoever likes may call a class ``generator``, and Cython does.
+_TYPES: dict[str, type] = {
+    "type": type, "dict": dict, "list": list, "tuple": tuple, "text": str, "bytes": bytes, "integer": int, "set": set,
+    "frozen_set": frozenset, "byte_array": bytearray, "deque": deque, "ordered_dict": OrderedDict, "bytes_io": BytesIO,
+    "generator": types.GeneratorType, "coroutine": types.CoroutineType, "async_generator": types.AsyncGeneratorType,
+    "module": types.ModuleType, "code": types.CodeType, "frame": types.FrameType, "function": types.FunctionType,
+}  # fmt: skip
 _FUNCTIONS = (
     "PyDict_Next", "PyList_Append", "PyInterpreterState_Main", "PyInterpreterState_ThreadHead", "PyThreadState_Next",
 )  # fmt: skip
 _SCANNED_WORDS = 64  # of a thread's state
+_TYPE_BYTES = 344 + 56  # of what every type has, up to 3.8: no class has its name before
+_CLEARED = 4  # the state of a generator that came to its end
 _NAMES_OF_CODE = 96  # of all variables in one tuple, since 3.11
 
 
@@ -35,11 +43,11 @@ class Layout(ctypes.Structure):
     _fields_ = [
         (name, _WORD)
         for name in (
-            "version", *_CONTAINERS, "module", "code", "frame", "function", *_FUNCTIONS, "generations", "text_bytes",
-            "wide_text_bytes", "thread_frame", "thread_indirect", "frame_slots", "frame_code", "frame_before",
-            "frame_locals", "frame_function", "frame_globals", "frame_owner", "code_names", "code_file",
-            "code_name", "code_line", "function_code", "frame_back", "generator_frame", "heap_type_keys", "tensor_base",
-            "tensor_storage", "storage_bytes", "storage_device",
+            "version", *_TYPES, *_FUNCTIONS, "generations", "text_bytes", "wide_text_bytes", "thread_frame",
+            "thread_indirect", "frame_slots", "frame_code", "frame_before", "frame_locals", "frame_function",
+            "frame_globals", "frame_owner", "code_names", "code_file", "code_name", "code_line", "function_code",
+            "frame_back", "generator_frame", "generator_state", "heap_type_name", "heap_type_keys", "python_deallocate",
+            "tensor_base", "tensor_storage", "storage_bytes", "storage_device",
         )
     ]  # fmt: skip
 
@@ -63,25 +71,26 @@ def refusal() -> str | None:
 
 def find() -> Layout | None:
     """None where types do not lie where they do in every Python that this is for."""
-    if not all(map(_is_type, (*_TYPES, types.ModuleType, types.FrameType, deque, _Known))):
+    if not all(map(_is_type, (*_TYPES.values(), _Known))):
         return None
     layout = Layout(version=sys.hexversion >> 16)
-    for name, cls in zip(_CONTAINERS, _TYPES):
+    for name, cls in _TYPES.items():
         setattr(layout, name, id(cls))
-    layout.module, layout.code, layout.frame = id(types.ModuleType), id(types.CodeType), id(types.FrameType)
-    layout.function = id(types.FunctionType)
     python: Any = ctypes.pythonapi
     for name in _FUNCTIONS:
         setattr(layout, name, ctypes.cast(getattr(python, name), ctypes.c_void_p).value)
     layout.text_bytes = _after("leakscope knows this".encode(), "leakscope knows this")
     layout.wide_text_bytes = _after("leakscope knows thi\xdf".encode("latin-1"), "leakscope knows thi\xdf")
-    if not layout.text_bytes or not layout.wide_text_bytes:
+    layout.heap_type_name = _find_name()
+    layout.python_deallocate = _word(id(_Known) + 48)
+    is_made_alike = layout.python_deallocate == _word(id(_Other) + 48) != _word(id(deque) + 48)
+    if not layout.text_bytes or not layout.wide_text_bytes or not layout.heap_type_name or not is_made_alike:
         return None
     layout.generations = collector.generations() or 0
     _find_frames(layout)
     _find_code(layout)
     if sys.version_info >= (3, 11):
-        layout.heap_type_keys = _find_keys()
+        layout.heap_type_keys = _find_keys(layout.heap_type_name)
     return layout
 
 
@@ -117,20 +126,28 @@ class _Known:
         self.leakscope_two: object = 2
 
 
-def _find_keys() -> int:
+class _Other(Exception):
+    """Made by Python code as well, of another kind."""
+
+
+def _find_name() -> int:
+    """Where a class that Python code made has its name; two words behind it is its qualified name."""
+    words = (_WORD * (names.basicsize_of(type) // _BYTES)).from_address(id(_Known))
+    name, qualified = id(type.__dict__["__name__"].__get__(_Known)), id(names.qualname_of(_Known))
+    for at in range(_TYPE_BYTES // _BYTES, len(words) - 2):
+        if (words[at], words[at + 2]) == (name, qualified):
+            return at * _BYTES
+    return 0
+
+
+def _find_keys(name: int) -> int:
     """Since 3.11: where a class has the names that its instances share. Three words behind its own name."""
     known = _Known()
-    words = (_WORD * (names.basicsize_of(type) // _BYTES)).from_address(id(_Known))
-    name = id(names.qualname_of(_Known))
-    for at in range(408 // _BYTES, len(words) - 3):
-        if words[at] == name or words[at + 2] == name:
-            keys = words[at + 3]
-            if not keys or keys % _BYTES:
-                continue
-            first = keys + 32 + (1 << ctypes.c_uint8.from_address(keys + 9).value)
-            wanted = [id(sys.intern("leakscope_one")), id(sys.intern("leakscope_two"))]
-            if [_word(first), _word(first + 16)] == wanted:
-                return (at + 3) * _BYTES
+    keys = _word(id(_Known) + name + 3 * _BYTES)
+    if keys and not keys % _BYTES:
+        first = keys + 32 + (1 << ctypes.c_uint8.from_address(keys + 9).value)
+        if [_word(first), _word(first + 16)] == [id(sys.intern("leakscope_one")), id(sys.intern("leakscope_two"))]:
+            return name + 3 * _BYTES
     del known
     return 0
 
@@ -150,7 +167,7 @@ def _find_frames(layout: Layout) -> None:
         layout.frame_back, layout.frame_code = 24, 32
         layout.frame_slots = types.FrameType.__basicsize__ - _BYTES
         if _word(id(frame) + 24) == id(frame.f_back) and _names_are_right(frame.f_code):
-            layout.thread_frame = found
+            layout.thread_frame = found  # nothing of frames is read without it
         return
     here = _word(id(frame) + 24)
     if sys.version_info >= (3, 13):
@@ -177,8 +194,6 @@ def _find_frames(layout: Layout) -> None:
             break
     if sys.version_info >= (3, 12):
         layout.frame_owner = layout.frame_slots - 2
-    waiting: Any = (one for one in "")
-    layout.generator_frame = _word(id(waiting.gi_frame) + 24) - id(waiting)
     is_right = (
         _word(here + code) == id(frame.f_code)
         and _word(here + global_names) == id(frame.f_globals)
@@ -186,7 +201,23 @@ def _find_frames(layout: Layout) -> None:
         and layout.frame_slots
         and _all_names(frame) == frame.f_code.co_varnames
     )
-    layout.thread_frame = found if is_right else 0
+    if not is_right:
+        return
+    _find_generators(layout)
+    if sys.version_info >= (3, 11, 2):  # before, a frame that is being cleared could still be seen
+        layout.thread_frame = found
+
+
+def _find_generators(layout: Layout) -> None:
+    """Since 3.11 the frame is a part of it; right before is a byte that says how far it is."""
+    waiting: Any = (one for one in "")
+    frame = _word(id(waiting.gi_frame) + 24) - id(waiting)
+    state = ctypes.c_int8.from_address(id(waiting) + frame - 5)
+    before = state.value
+    for _ in waiting:
+        pass
+    if before < 0 and state.value == _CLEARED:
+        layout.generator_frame, layout.generator_state = frame, frame - 5
 
 
 def _find_code(layout: Layout) -> None:

@@ -12,11 +12,14 @@
  * and only as much as the caller allows.
  */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <stddef.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -33,7 +36,8 @@ typedef struct type {
     intptr_t size;
     const char *name;
     intptr_t basic_size, item_size;
-    void *unused_1[15];
+    void *deallocate;
+    void *unused_1[14];
     unsigned long flags;
     const char *doc;
     traverse_function traverse;
@@ -70,8 +74,8 @@ struct object {
 /* What layout.py has found; 0: not there, and nothing is read that would need it. */
 struct layout {
     uint64_t version; /* sys.hexversion >> 16 */
-    type *type_type, *dict, *list, *tuple, *text, *bytes, *integer, *set, *frozen_set, *byte_array, *module, *code, *frame,
-        *function;
+    type *type_type, *dict, *list, *tuple, *text, *bytes, *integer, *set, *frozen_set, *byte_array, *deque, *ordered_dict,
+        *bytes_io, *generator, *coroutine, *async_generator, *module, *code, *frame, *function;
     next_of_dict dict_next;
     int (*list_append)(object *, object *);
     void *(*main_interpreter)(void);
@@ -85,8 +89,9 @@ struct layout {
     uint64_t code_names, code_file, code_name, code_line; /* code_names: of locals */
     uint64_t function_code;
     uint64_t frame_back; /* in a frame object, up to 3.10 */
-    uint64_t generator_frame; /* in a generator or coroutine, since 3.11 */
-    uint64_t heap_type_keys; /* names of attributes that instances share */
+    uint64_t generator_frame, generator_state; /* in a generator or coroutine, since 3.11 */
+    uint64_t heap_type_name, heap_type_keys; /* of a class: a string; names of attributes that instances share */
+    void *python_deallocate; /* what frees the objects of classes that Python code made */
     uint64_t tensor_base, tensor_storage, storage_bytes, storage_device; /* torch: from object to its memory */
 };
 
@@ -108,7 +113,11 @@ EXPORT void graph_tensors(uint64_t base, uint64_t implementation, uint64_t stora
     L.storage_device = device;
 }
 
-/* ---- arrays that grow, within what the caller allows */
+/* ---- arrays that grow, within what the caller allows
+ *
+ * A forked child does not get them: it would keep what its parent frees. It gets what Python code of ours may just be
+ * looking at, as the fork happens: that is what grow_copied is for.
+ */
 
 struct array {
     void *at;
@@ -120,33 +129,77 @@ struct budget {
     int is_spent;
 };
 
+#ifdef __SANITIZE_ADDRESS__ /* the tests' build: of malloc, and at first no byte more, so that each access beyond is seen */
+static void *resize(void *at, size_t before, size_t *wanted)
+{
+    *wanted += before / 2;
+    char *to = realloc(at, *wanted);
+    if (!to)
+        return MAP_FAILED;
+    memset(to + before, 0, *wanted - before);
+    return to;
+}
+
+static void release(void *at, size_t bytes)
+{
+    memset(at, 0xee, bytes);
+    free(at);
+}
+#else
+static void *resize(void *at, size_t before, size_t *wanted)
+{
+    *wanted = (*wanted + 4095) & ~(size_t)4095;
+    if (at)
+        return mremap(at, before, *wanted, MREMAP_MAYMOVE);
+    at = mmap(NULL, *wanted, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at != MAP_FAILED)
+        madvise(at, *wanted, MADV_DONTFORK);
+    return at;
+}
+
+static void release(void *at, size_t bytes)
+{
+    munmap(at, (bytes + 4095) & ~(size_t)4095);
+}
+#endif
+
 static int grow(struct budget *budget, struct array *array, size_t bytes)
 {
     if (bytes <= array->bytes)
         return 1;
-    size_t wanted = (bytes + 4095) & ~(size_t)4095;
-    if (wanted - array->bytes > budget->left) {
+    if (bytes - array->bytes + 4096 > budget->left) {
         budget->is_spent = 1;
         return 0;
     }
-    void *at = array->at ? mremap(array->at, array->bytes, wanted, MREMAP_MAYMOVE)
-                         : mmap(NULL, wanted, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    size_t wanted = bytes;
+    void *at = resize(array->at, array->bytes, &wanted);
     if (at == MAP_FAILED) {
         budget->is_spent = 1;
         return 0;
     }
     if (wanted >= 4 << 20)
         madvise(at, wanted, MADV_HUGEPAGE);
-    budget->left -= wanted - array->bytes;
+    size_t more = wanted - array->bytes;
+    budget->left -= more < budget->left ? more : budget->left;
     array->at = at;
     array->bytes = wanted;
+    return 1;
+}
+
+static int grow_copied(struct budget *budget, struct array *array, size_t bytes)
+{
+    int is_first = !array->at;
+    if (!grow(budget, array, bytes))
+        return 0;
+    if (is_first && array->at)
+        madvise(array->at, array->bytes, MADV_DOFORK);
     return 1;
 }
 
 static void drop(struct budget *budget, struct array *array)
 {
     if (array->at) {
-        munmap(array->at, array->bytes);
+        release(array->at, array->bytes);
         budget->left += array->bytes;
     }
     array->at = NULL;
@@ -184,6 +237,7 @@ enum { NO_LABEL, ATTRIBUTE, KEY, INDEX, LOCAL, NAMESPACE, CONTENTS, MEMBER, OTHE
 struct past {
     uint64_t bits;
     struct array map;
+    pid_t process;
 };
 
 struct graph {
@@ -196,10 +250,12 @@ struct graph {
     struct kind *kinds;
     /* our own */
     struct budget budget;
-    struct array address, own, type, references, begin, edge, table, kind, kind_table, text;
-    struct array row, share, row_of, row_table;
+    struct array address, own, type, references, begin, edge, table, kind_table, row_of, row_table;
+    struct array kind, text, row, share; /* a forked child has them too */
+    pid_t process; /* whose heap it is: the child of a fork has the names of it, and nothing behind them */
     uint32_t table_mask, kind_mask, row_mask;
     uint32_t waiting;
+    uint64_t members_left; /* to look through for names */
     uintptr_t wait[64];
     uint8_t wait_special[64];
 };
@@ -299,6 +355,8 @@ static int refer(struct graph *g, uintptr_t address, uint32_t special)
 {
     if (!address)
         return 1;
+    if (g->waiting == 64)
+        return 0; /* no room for them any more, and a tp_traverse that goes on nevertheless */
     g->wait[g->waiting] = address;
     g->wait_special[g->waiting++] = (uint8_t)special;
     return g->waiting < 64 || settle(g);
@@ -313,7 +371,7 @@ static int visit_edge(object *to, void *graph)
 
 static uint32_t put_text(struct graph *g, const char *from, size_t length)
 {
-    if (!grow(&g->budget, &g->text, g->text_bytes + length + 1))
+    if (!grow_copied(&g->budget, &g->text, g->text_bytes + length + 1))
         return 0;
     uint32_t at = (uint32_t)g->text_bytes;
     char *to = (char *)g->text.at + at;
@@ -323,6 +381,48 @@ static uint32_t put_text(struct graph *g, const char *from, size_t length)
     return at;
 }
 
+static size_t characters(const object *text, char *to, size_t most);
+static int is_text(const object *one);
+static const char *pointer_at(const void *address, size_t offset);
+
+enum { LONGEST_NAME = 256 };
+
+/* "module.name" of a type, without an end. What Python code made, or the specification of one, has its module in its
+ * dict, mostly first; its tp_name may be freed memory up to 3.10, so its name is taken from the string it owns. */
+static size_t name_of(const type *cls, char *to)
+{
+    size_t length = 0;
+    if (!(cls->flags & HEAP_TYPE)) {
+        length = cls->name ? strnlen(cls->name, LONGEST_NAME) : 0;
+        if (length)
+            memcpy(to, cls->name, length);
+        return length;
+    }
+    if (cls->dict && L.dict_next && cls->dict->type == L.dict) {
+        intptr_t at = 0;
+        object *key, *value;
+        for (int looked = 0; looked < 64 && L.dict_next(cls->dict, &at, &key, &value); looked++) {
+            char word[16];
+            if (is_text(key) && characters(key, word, sizeof word) == 10 && !memcmp(word, "__module__", 10)) {
+                if (is_text(value))
+                    length = characters(value, to, 160);
+                break;
+            }
+        }
+        if (length)
+            to[length++] = '.';
+    }
+    const object *name = (object *)pointer_at(cls, L.heap_type_name);
+    return length + (is_text(name) ? characters(name, to + length, LONGEST_NAME - length) : 0);
+}
+
+static int is_called(const type *cls, const char *wanted, intptr_t least_bytes)
+{
+    char name[LONGEST_NAME];
+    return cls->basic_size >= least_bytes && name_of(cls, name) == strlen(wanted) && !memcmp(name, wanted, strlen(wanted));
+}
+
+/* Others may call theirs as they like: names count only of what C code made, and only where nothing better tells. */
 static uint8_t base_of(const type *cls)
 {
     unsigned long flags = cls->flags;
@@ -331,53 +431,36 @@ static uint8_t base_of(const type *cls)
             return SET;
         if (above == L.byte_array)
             return BYTE_ARRAY;
+        if (above == L.deque)
+            return DEQUE;
+        if (above == L.ordered_dict)
+            return ORDERED_DICT;
+        if (above == L.bytes_io)
+            return BYTES_IO;
+        if (above == L.generator || above == L.coroutine || above == L.async_generator)
+            return GENERATOR;
         if (L.tensor_storage && (uintptr_t)above == L.tensor_base)
             return TENSOR;
-        const char *name = above->name;
-        if (name && (!strcmp(name, "generator") || !strcmp(name, "coroutine") || !strcmp(name, "async_generator")))
-            return GENERATOR;
-        if (!name || (name[0] != 'c' && name[0] != 'a' && name[0] != 'n' && name[0] != '_'))
+        if (above->deallocate == L.python_deallocate)
             continue;
-        if (!strcmp(name, "collections.deque"))
-            return DEQUE;
-        if (!strcmp(name, "collections.OrderedDict"))
-            return ORDERED_DICT;
-        if (!strcmp(name, "array.array"))
+        if (above->basic_size == 64 && is_called(above, "array.array", 64))
             return ARRAY;
-        if (!strcmp(name, "numpy.ndarray"))
+        if (!(above->flags & HEAP_TYPE) && is_called(above, "numpy.ndarray", 80))
             return NDARRAY;
-        if (!strcmp(name, "_io.BytesIO"))
-            return BYTES_IO;
     }
     return flags & IS_DICT ? DICT : flags & IS_LIST ? LIST : flags & IS_TUPLE ? TUPLE : flags & IS_TEXT ? TEXT
            : flags & IS_BYTES ? BYTES : flags & IS_INTEGER ? INTEGER : PLAIN;
 }
 
-static size_t characters(const object *text, char *to, size_t most);
-static int is_text(const object *one);
-
-/* "module.name" of a type; of one that Python code made the module is in its dict, mostly first. */
-static uint32_t name_of(struct graph *g, const type *cls)
+static uint32_t put_name(struct graph *g, const type *cls)
 {
-    char text[256];
-    size_t length = 0;
-    if (cls->flags & HEAP_TYPE && cls->dict && L.dict_next && cls->dict->type == L.dict) {
-        intptr_t at = 0;
-        object *key, *value;
-        for (int looked = 0; looked < 64 && L.dict_next(cls->dict, &at, &key, &value); looked++) {
-            char word[16];
-            if (is_text(key) && characters(key, word, sizeof word) == 10 && !memcmp(word, "__module__", 10)) {
-                if (is_text(value))
-                    length = characters(value, text, 160);
-                break;
-            }
-        }
-        if (length)
-            text[length++] = '.';
-    }
-    size_t more = cls->name ? strnlen(cls->name, 255 - length) : 0;
-    memcpy(text + length, cls->name, more);
-    return put_text(g, text, length + more);
+    char name[LONGEST_NAME];
+    return put_text(g, name, name_of(cls, name));
+}
+
+static int is_collected(const type *cls)
+{
+    return cls->traverse && cls->flags & HAS_GC;
 }
 
 static uint32_t type_of(struct graph *g, type *cls)
@@ -406,10 +489,10 @@ static uint32_t type_of(struct graph *g, type *cls)
         while (table[slot] != NONE)
             slot = (slot + 1) & g->kind_mask;
     }
-    if (!grow(&g->budget, &g->kind, (number + 1) * sizeof *kinds))
+    if (!grow_copied(&g->budget, &g->kind, (number + 1) * sizeof *kinds))
         return TYPE_NONE;
     kinds = g->kind.at;
-    kinds[number] = (struct kind){cls, name_of(g, cls), base_of(cls), cls->traverse && cls->flags & HAS_GC};
+    kinds[number] = (struct kind){cls, put_name(g, cls), base_of(cls), (uint8_t)is_collected(cls)};
     table[slot] = number;
     g->type_count++;
     return number;
@@ -495,14 +578,15 @@ static uint64_t bytes_of_array(const object *array)
         if (length == 0)
             return 0;
         if (length > 1 || count == 1) {
-            uint64_t bytes = (uint64_t)(length * (stride < 0 ? -stride : stride));
+            uint64_t bytes = (uint64_t)length * (stride < 0 ? -(uint64_t)stride : (uint64_t)stride);
             most = bytes > most ? bytes : most;
         }
     }
     return most;
 }
 
-static uint64_t own_bytes(const object *one, const struct kind *kind)
+/* What it says of itself; C code that is not done may have left there what it likes. */
+static uint64_t said_bytes(const object *one, const struct kind *kind)
 {
     const type *cls = kind->type;
     uint64_t bytes = (uint64_t)cls->basic_size + (cls->flags & HAS_GC ? 16 : 0);
@@ -535,16 +619,24 @@ static uint64_t own_bytes(const object *one, const struct kind *kind)
         return bytes + bytes_of_array(one);
     case INTEGER: {
         uint64_t size = (uint64_t)one->size;
-        uint64_t digits = L.version >= VERSION(3, 12) ? size >> 3 : (uint64_t)(one->size < 0 ? -one->size : one->size);
+        uint64_t digits = L.version >= VERSION(3, 12) ? size >> 3 : one->size < 0 ? -size : size;
         return bytes + 4 * (digits ? digits : 1);
     }
     case TUPLE:
     case BYTES:
-        return bytes + (uint64_t)(cls->item_size * one->size);
+        return bytes + (uint64_t)cls->item_size * (uint64_t)one->size;
     }
     if (cls->item_size > 0 && one->size > 0 && (uint64_t)one->size < (uint64_t)1 << 40)
         bytes += (uint64_t)cls->item_size * (uint64_t)one->size;
     return bytes;
+}
+
+enum { MOST_BITS = 46 }; /* of a size: more memory no process has */
+
+static uint64_t own_bytes(const object *one, const struct kind *kind)
+{
+    uint64_t bytes = said_bytes(one, kind);
+    return bytes >> MOST_BITS ? 0 : bytes;
 }
 
 /* ---- text */
@@ -615,6 +707,19 @@ static int list_objects(struct graph *g, int first, int end)
     return 1;
 }
 
+static int is_frame_of_c(const char *frame) /* C code called; there is hardly more than a code object, if that */
+{
+    return L.frame_owner && frame[L.frame_owner] >= 3;
+}
+
+/* The names of its variables, a tuple; NULL where that is no frame of Python code. */
+static const object *names_of_locals(const char *frame)
+{
+    const object *code = (object *)(word_at(frame, L.frame_code));
+    const object *names = code && code->type == L.code ? (object *)pointer_at(code, L.code_names) : NULL;
+    return names && names->type == L.tuple ? names : NULL;
+}
+
 /* The running frames of a thread, innermost first. Up to 3.10 frames are objects; since, what an object stands for. */
 static int list_frames(struct graph *g, void *thread)
 {
@@ -629,8 +734,7 @@ static int list_frames(struct graph *g, void *thread)
                 return 0;
             at = pointer_at(at, L.frame_back);
         } else {
-            int is_of_c = L.frame_owner && at[L.frame_owner] >= 3; /* C code called; there is hardly more than a code object */
-            if (!is_of_c && !refer(g, (uintptr_t)at, TYPE_FRAME))
+            if (!is_frame_of_c(at) && !refer(g, (uintptr_t)at, TYPE_FRAME))
                 return 0;
             at = pointer_at(at, L.frame_before);
         }
@@ -640,9 +744,8 @@ static int list_frames(struct graph *g, void *thread)
 
 static int read_frame(struct graph *g, const char *frame)
 {
-    const object *code = (object *)(word_at(frame, L.frame_code));
-    const object *names = (object *)pointer_at(code, L.code_names);
-    if (!names || names->type != L.tuple)
+    const object *names = names_of_locals(frame);
+    if (!names)
         return 1;
     uint64_t first[] = {L.frame_function, L.frame_globals, L.frame_locals, L.frame_code};
     for (int i = 0; i < 4; i++)
@@ -670,12 +773,11 @@ static int read_node(struct graph *g, uint32_t node)
     *references = 0;
     if (special == TYPE_FRAME)
         return read_frame(g, (const char *)address);
-    if (special == TYPE_STORAGE) {
-        int on_device = L.storage_device && *((const char *)address + L.storage_device) != 0;
-        *own = on_device ? 0 : word_at((void *)address, L.storage_bytes);
+    if (special == TYPE_STORAGE)
         return 1;
-    }
     object *one = (object *)address;
+    if (!one->type)
+        return 1;
     uint32_t number = type_of(g, one->type);
     if (number == TYPE_NONE)
         return 0;
@@ -698,14 +800,55 @@ static int read_node(struct graph *g, uint32_t node)
     return !cls->traverse(one, visit_edge, g);
 }
 
+/* How large storages are. Torch's own threads may free one of a tensor that is still there, GIL or not: the kernel reads
+ * them, for which what is no memory is an error and no crash. */
+static void weigh_storages(struct graph *g)
+{
+    enum { AT_ONCE = 64, LARGEST = 256 };
+    size_t each = L.storage_bytes + 8 > L.storage_device + 1 ? L.storage_bytes + 8 : L.storage_device + 1;
+    if (!L.tensor_storage || each > LARGEST)
+        return;
+    static char copy[AT_ONCE * LARGEST];
+    struct iovec from[AT_ONCE];
+    uint32_t nodes[AT_ONCE];
+    const uint32_t *types = g->type.at;
+    const uintptr_t *address = g->address.at;
+    size_t waiting = 0;
+    for (uint64_t node = GROUPS; node < g->nodes || waiting;) {
+        for (; waiting < AT_ONCE && node < g->nodes; node++)
+            if (types[node] == TYPE_STORAGE) {
+                from[waiting] = (struct iovec){(void *)address[node], each};
+                nodes[waiting++] = (uint32_t)node;
+            }
+        if (!waiting)
+            break;
+        struct iovec to = {copy, each * waiting};
+        ssize_t got = process_vm_readv(g->process, &to, 1, from, waiting, 0);
+        size_t read = got > 0 ? (size_t)got / each : 0;
+        if (got < 0 && errno != EFAULT) /* forbidden here */
+            for (read = 0; read < waiting; read++)
+                memcpy(copy + read * each, from[read].iov_base, each);
+        for (size_t i = 0; i < read; i++) {
+            int on_device = L.storage_device && copy[i * each + L.storage_device] != 0;
+            uint64_t bytes = word_at(copy + i * each, L.storage_bytes);
+            ARRAY(g, own, uint64_t)[nodes[i]] = on_device || bytes >> MOST_BITS ? 0 : bytes;
+        }
+        read += read < waiting; /* without the one that is gone */
+        waiting -= read;
+        memmove(from, from + read, waiting * sizeof *from);
+        memmove(nodes, nodes + read, waiting * sizeof *nodes);
+    }
+}
+
 EXPORT void graph_free(struct graph *g)
 {
     if (!g)
         return;
-    struct budget *b = &g->budget;
-    for (struct array *one = &g->address; one <= &g->row_table; one++)
-        drop(b, one);
-    munmap(g, (sizeof *g + 4095) & ~(size_t)4095);
+    struct budget budget = g->budget;
+    struct array self = {g, sizeof *g};
+    for (struct array *one = g->process == getpid() ? &g->address : &g->kind; one <= &g->share; one++)
+        drop(&budget, one);
+    drop(&budget, &self);
 }
 
 /* What the agent wants to have of all objects while it has the GIL: lists of Python's, which it fills. */
@@ -764,10 +907,12 @@ static int sweep_nodes(struct graph *g, struct sweep *sweep, uint32_t end)
         if (types[node] < FIRST_TYPE)
             continue;
         object *one = (object *)address[node];
+        if (one == sweep->picked || one == sweep->large || one == sweep->types)
+            continue; /* they would hold each other, and all that is in them */
         if (counts[types[node]])
             is_done = !L.list_append(sweep->picked, one);
         if (is_done && sweep->least_length && kinds[types[node]].base != PLAIN &&
-            length_of(one, &kinds[types[node]]) >= sweep->least_length && one != sweep->picked && one != sweep->large)
+            length_of(one, &kinds[types[node]]) >= sweep->least_length)
             is_done = !L.list_append(sweep->large, one);
     }
     drop(&g->budget, &counted);
@@ -780,15 +925,16 @@ EXPORT struct graph *graph_take(object *modules, void *recorder, uint64_t most_b
 {
     struct budget budget = {most_bytes, 0};
     struct array self = {0};
-    if (!L.generations || !grow(&budget, &self, sizeof(struct graph)))
+    if (!L.generations || !grow_copied(&budget, &self, sizeof(struct graph)))
         return NULL;
     struct graph *g = self.at;
     g->budget = budget;
+    g->process = getpid();
     uint64_t count = count_objects();
     g->kind_mask = 4095;
     g->type_count = FIRST_TYPE;
-    if (!grow(&g->budget, &g->kind_table, 4096 * 4) || !grow(&g->budget, &g->kind, FIRST_TYPE * sizeof(struct kind)) ||
-        !begin_table(g, count * 2 + GROUPS) || !more_nodes(g, count * 2 + 4096))
+    if (!grow(&g->budget, &g->kind_table, 4096 * 4) || !grow_copied(&g->budget, &g->text, 4096) ||
+        !grow_copied(&g->budget, &g->kind, FIRST_TYPE * sizeof(struct kind)) || !begin_table(g, count * 2 + GROUPS) || !more_nodes(g, count * 2 + 4096))
         goto failed;
     memset(g->kind_table.at, 0xff, 4096 * 4);
     put_text(g, "", 0);
@@ -831,6 +977,7 @@ EXPORT struct graph *graph_take(object *modules, void *recorder, uint64_t most_b
             goto failed;
     }
     ARRAY(g, begin, uint32_t)[g->nodes] = (uint32_t)g->edges;
+    weigh_storages(g);
     if (sweep && !sweep_nodes(g, sweep, listed))
         goto failed;
     return g;
@@ -1009,8 +1156,9 @@ EXPORT void past_free(struct past *past)
 {
     struct budget budget = {0, 0};
     if (past) {
-        struct array self = {past, 4096};
-        drop(&budget, &past->map);
+        struct array self = {past, sizeof *past};
+        if (past->process == getpid())
+            drop(&budget, &past->map);
         drop(&budget, &self);
     }
 }
@@ -1020,10 +1168,15 @@ EXPORT struct past *graph_past(struct graph *g)
 {
     struct array self = {0}, map = {0};
     uint64_t bits = g->nodes * 16;
-    if (!grow(&g->budget, &self, sizeof(struct past)) || !grow(&g->budget, &map, bits / 8 + 1))
+    if (g->process != getpid() || !grow_copied(&g->budget, &self, sizeof(struct past)))
         return NULL;
+    if (!grow(&g->budget, &map, bits / 8 + 1)) {
+        drop(&g->budget, &self);
+        return NULL;
+    }
     struct past *past = self.at;
     past->bits = bits;
+    past->process = g->process;
     past->map = map;
     uint8_t *to = map.at;
     for (uint32_t node = GROUPS; node < g->nodes; node++) {
@@ -1042,7 +1195,7 @@ static void choose(const uint64_t *retained, const uint32_t *links, uint64_t cou
         uint64_t chosen = 0;
         for (uint64_t i = 1; i < count; i++)
             chosen += retained[i] >= *threshold && links[i] < LONGEST_CHAIN;
-        if (chosen <= most)
+        if (chosen <= most || *threshold >> 60)
             return;
     }
 }
@@ -1081,8 +1234,8 @@ static int share_out(struct graph *g, struct work *w, const struct past *past, u
     struct row *rows = g->row.at;
     struct array table = {0};
     uint64_t size = 1 << 14, count = 0;
-    if (!grow(&g->budget, &table, size * 4) || !grow(&g->budget, &g->share, size / 2 * sizeof(struct share)))
-        return 0;
+    if (!grow(&g->budget, &table, size * 4) || !grow_copied(&g->budget, &g->share, size / 2 * sizeof(struct share)))
+        goto failed;
     uint32_t *slots = table.at;
     memset(slots, 0xff, size * 4);
     for (uint32_t i = 1; i < g->reached; i++) {
@@ -1101,8 +1254,8 @@ static int share_out(struct graph *g, struct work *w, const struct past *past, u
             if (count + 1 >= size / 2) { /* twice the table: all found so far find their places anew */
                 size *= 2;
                 drop(&g->budget, &table);
-                if (!grow(&g->budget, &table, size * 4) || !grow(&g->budget, &g->share, size / 2 * sizeof(struct share)))
-                    return 0;
+                if (!grow(&g->budget, &table, size * 4) || !grow_copied(&g->budget, &g->share, size / 2 * sizeof(struct share)))
+                    goto failed;
                 slots = table.at;
                 shares = g->share.at;
                 memset(slots, 0xff, size * 4);
@@ -1137,12 +1290,19 @@ static int share_out(struct graph *g, struct work *w, const struct past *past, u
     g->share_count = kept;
     g->shares = shares;
     return 1;
+failed:
+    drop(&g->budget, &table);
+    return 0;
 }
 
 /* Without the GIL. ``past``: of the snapshot before, or NULL. Rows: nodes that retain ``least_bytes``, at most
  * ``most_rows`` of them and those above them. Returns 0 where memory does not suffice. */
 EXPORT int graph_analyse(struct graph *g, const struct past *past, uint64_t least_bytes, uint64_t most_rows, uint32_t most_types)
 {
+    if (g->process != getpid())
+        return 0;
+    if (past && past->process != g->process)
+        past = NULL;
     struct work work;
     struct work *w = &work;
     memset(w, 0, sizeof work);
@@ -1231,7 +1391,7 @@ EXPORT int graph_analyse(struct graph *g, const struct past *past, uint64_t leas
     uint64_t rows = 1;
     for (uint32_t i = 0; i < queued; i++)
         rows += row_of[queue[i]] != NONE;
-    if (!grow(b, &g->row, rows * sizeof(struct row)))
+    if (!grow_copied(b, &g->row, rows * sizeof(struct row)))
         goto end;
     struct row *row = g->row.at;
     rows = 0;
@@ -1286,15 +1446,22 @@ static int is_below(const struct search *search, uint32_t row)
     return row != NONE && row != search->row && search->g->rows[row].path_row == search->row;
 }
 
+/* Whether an object that is alive is of the type that was at its address. Of that one nothing is known but what was
+ * written down: it may be freed, and another one lie there that is read otherwise. */
+static int is_same(const struct graph *g, const struct row *row, const object *one)
+{
+    if (row->type < FIRST_TYPE)
+        return 0;
+    const struct kind *kind = (struct kind *)g->kind.at + row->type;
+    return kind->type == one->type && kind->base == base_of(one->type) && kind->is_gc == is_collected(one->type);
+}
+
 static int visit_row(object *to, void *arg)
 {
     struct search *search = arg;
     uint32_t found = to ? row_at(search->g, (uintptr_t)to) : NONE;
-    if (is_below(search, found)) {
-        struct row *row = &search->g->rows[found];
-        row->is_seen = row->type == TYPE_FRAME || row->type == TYPE_STORAGE ||
-                       ((struct kind *)search->g->kind.at)[row->type].type == to->type;
-    }
+    if (is_below(search, found) && !search->g->rows[found].is_seen)
+        search->g->rows[found].is_seen = (uint32_t)is_same(search->g, &search->g->rows[found], to);
     return 0;
 }
 
@@ -1322,7 +1489,7 @@ static void label_number(struct search *search, uintptr_t child, int kind, int64
     label(search, child, kind, at, (size_t)(digits + sizeof digits - at));
 }
 
-enum { LONGEST_LABEL = 120, MOST_MEMBERS = 300000 };
+enum { LONGEST_LABEL = 120, MOST_MEMBERS = 300000, MOST_OF_ALL = 3000000 }; /* of all: some 30 ms */
 
 static void label_text(struct search *search, uintptr_t child, int kind, const object *text)
 {
@@ -1361,19 +1528,21 @@ static void label_values(struct search *search, const object *one, const type *c
     if (!L.heap_type_keys || !(cls->flags & HEAP_TYPE) || !(cls->flags & MANAGED_DICT))
         return;
     const char *shared = pointer_at(cls, L.heap_type_keys), *values = NULL;
+    uint64_t capacity = UINT64_MAX;
     if (L.version < VERSION(3, 12))
         values = pointer_at((const char *)one - 32, 0);
     else if (L.version < VERSION(3, 13)) {
         uint64_t word = word_at((const char *)one - 24, 0);
         values = word & 1 ? (const char *)(uintptr_t)(word + 1) : NULL;
     } else if (cls->flags & INLINE_VALUES) {
-        const char *at = (const char *)one + cls->basic_size;
-        values = at[3] ? at + 8 : NULL; /* valid: not yet taken over by a dict */
+        const unsigned char *at = (const unsigned char *)one + cls->basic_size;
+        values = at[3] ? (const char *)at + 8 : NULL; /* valid: not yet taken over by a dict */
+        capacity = at[0];
     }
     if (!shared || !values)
         return;
     struct keys keys = keys_at(shared);
-    if (!keys.is_text || keys.entries > keys.usable)
+    if (!keys.is_text || keys.entries > keys.usable || keys.entries > capacity)
         return;
     for (uint64_t i = 0; i < keys.entries; i++) {
         const object *name = (object *)pointer_at(keys.first, 16 * i);
@@ -1395,11 +1564,8 @@ static void label_slots(struct search *search, const object *one, const type *cl
 
 static void label_locals(struct search *search, const char *frame)
 {
-    const object *code = (object *)(word_at(frame, L.frame_code));
-    const object *names = code && code->type == L.code ? (object *)pointer_at(code, L.code_names) : NULL;
-    if (!names || names->type != L.tuple)
-        return;
-    for (intptr_t i = 0; i < names->size; i++) {
+    const object *names = names_of_locals(frame);
+    for (intptr_t i = 0; names && i < names->size; i++) {
         const object *name = (object *)pointer_at(names, 24 + 8ul * i);
         if (is_text(name))
             label_text(search, word_at(frame, L.frame_slots + 8ul * i), LOCAL, name);
@@ -1412,6 +1578,8 @@ static void label_locals_of_object(struct search *search, const object *frame)
     static const size_t OF_CODE[] = {72, 88, 80}; /* co_varnames, co_cellvars, co_freevars: checked by layout.py */
     const object *code = (object *)pointer_at(frame, L.frame_code);
     size_t slot = L.frame_slots;
+    if (!L.thread_frame || !code || code->type != L.code)
+        return;
     for (int i = 0; i < 3; i++) {
         const object *names = (object *)pointer_at(code, OF_CODE[i]);
         if (!names || names->type != L.tuple)
@@ -1463,29 +1631,30 @@ static void look_below(struct graph *g, uint32_t number)
     uint32_t members = begin[row->node + 1] - begin[row->node];
     if (row->type == TYPE_FRAME) {
         const char *frame = (const char *)one;
-        const object *code = (object *)(word_at(frame, L.frame_code));
-        const object *names = (object *)pointer_at(code, L.code_names);
+        const object *names = names_of_locals(frame);
         uint64_t others[] = {L.frame_function, L.frame_globals, L.frame_locals, L.frame_code};
-        for (int i = 0; i < 4; i++)
+        for (int i = 0; names && i < 4; i++)
             visit_row((object *)(word_at(frame, others[i])), &search);
         for (intptr_t i = 0; names && i < names->size; i++)
             visit_row((object *)(word_at(frame, L.frame_slots + 8ul * i)), &search);
         label_locals(&search, frame);
-        row->owner = owner_of(g, code);
+        row->owner = owner_of(g, (object *)(word_at(frame, L.frame_code)));
         return;
     }
     if (row->type < FIRST_TYPE)
         return;
     const struct kind kind = ((struct kind *)g->kind.at)[row->type];
-    const type *cls = kind.type;
+    const type *cls = one->type; /* the same: see is_same */
     if (kind.base == DICT || kind.base == ORDERED_DICT)
         row->length = word_at(one, 16) + 1;
     else if (kind.base == SET)
         row->length = word_at(one, 24) + 1;
     else if (kind.base == LIST || kind.base == TUPLE || kind.base == DEQUE)
         row->length = (uint64_t)one->size + 1;
-    if (members > MOST_MEMBERS)
+    uint64_t most = g->members_left < MOST_MEMBERS ? g->members_left : MOST_MEMBERS;
+    if (members > most || row->length > most)
         return; /* too long to look through while the job waits */
+    g->members_left -= members > row->length ? members : row->length;
     if (kind.base == TENSOR) {
         uint32_t found = row_at(g, (uintptr_t)storage_of(one));
         if (is_below(&search, found))
@@ -1501,7 +1670,7 @@ static void look_below(struct graph *g, uint32_t number)
             label_items(&search, one);
         break;
     case LIST:
-        if (word_at(one, 24))
+        if (word_at(one, 24)) /* NULL while it is being sorted */
             label_members(&search, word_at(one, 24), one->size);
         break;
     case TUPLE:
@@ -1515,7 +1684,8 @@ static void look_below(struct graph *g, uint32_t number)
         label_locals_of_object(&search, one);
         row->owner = owner_of(g, (object *)pointer_at(one, L.frame_code));
     }
-    if (kind.base == GENERATOR && L.generator_frame) {
+    /* At its end its frame is cleared, and what it was of may be freed; before its beginning it may not be written. */
+    if (kind.base == GENERATOR && L.generator_frame && *((const signed char *)one + L.generator_state) <= 0) {
         label_locals(&search, (const char *)one + L.generator_frame);
         row->owner = owner_of(g, (object *)(word_at((const char *)one + L.generator_frame, L.frame_code)));
     }
@@ -1523,7 +1693,7 @@ static void look_below(struct graph *g, uint32_t number)
         row->owner = owner_of(g, (object *)pointer_at(one, L.function_code));
     int is_class = cls == L.type_type || (kind.is_gc && cls->flags & 1ul << 31);
     if (is_class)
-        row->owner = name_of(g, (type *)one);
+        row->owner = put_name(g, (type *)one);
     if (cls == L.module)
         label(&search, word_at(one, 16), NAMESPACE, "", 0);
     else if (is_class)
@@ -1541,14 +1711,14 @@ static void look_below(struct graph *g, uint32_t number)
 }
 
 /* Frames that run, and objects that only C refers to. */
-static void is_alive(struct graph *g, uintptr_t address, uint32_t group)
+static void is_alive(struct graph *g, uintptr_t address, uint32_t group, int is_frame)
 {
     uint32_t found = row_at(g, address);
     if (found == NONE)
         return;
     struct row *row = &g->rows[found];
-    if (g->rows[row->path_row].node == group)
-        row->is_seen = row->type < FIRST_TYPE || ((struct kind *)g->kind.at)[row->type].type == ((object *)address)->type;
+    if (row->node >= GROUPS && g->rows[row->path_row].node == group)
+        row->is_seen = is_frame ? row->type == TYPE_FRAME : (uint32_t)is_same(g, row, (object *)address);
 }
 
 static void look_at_threads(struct graph *g, void *recorder)
@@ -1558,7 +1728,8 @@ static void look_at_threads(struct graph *g, void *recorder)
         if (at && L.thread_indirect)
             at = pointer_at(at, L.thread_indirect - 1);
         for (int depth = 0; at && depth < 5000; depth++) {
-            is_alive(g, (uintptr_t)at, thread == recorder ? RECORDER : THREADS);
+            if (!is_frame_of_c(at))
+                is_alive(g, (uintptr_t)at, thread == recorder ? RECORDER : THREADS, L.version >= VERSION(3, 11));
             at = pointer_at(at, L.version < VERSION(3, 11) ? L.frame_back : L.frame_before);
         }
     }
@@ -1567,6 +1738,8 @@ static void look_at_threads(struct graph *g, void *recorder)
 /* With the GIL: by what name each row is held. What cannot be reached any more may be freed, and is not looked at. */
 EXPORT int graph_label(struct graph *g, object *modules, void *recorder)
 {
+    if (g->process != getpid())
+        return 0;
     uint64_t size = 256;
     while (size < g->row_count * 2)
         size *= 2;
@@ -1575,6 +1748,7 @@ EXPORT int graph_label(struct graph *g, object *modules, void *recorder)
     uint32_t *table = g->row_table.at;
     memset(table, 0xff, size * 4);
     g->row_mask = (uint32_t)size - 1;
+    g->members_left = MOST_OF_ALL;
     int only_c = 0; /* something is held by C alone: is it still there? */
     for (uint32_t i = 0; i < g->row_count; i++) {
         struct row *row = &g->rows[i];
@@ -1588,12 +1762,12 @@ EXPORT int graph_label(struct graph *g, object *modules, void *recorder)
             slot = (slot + 1) & g->row_mask;
         table[slot] = i;
     }
-    is_alive(g, (uintptr_t)modules, MODULES);
+    is_alive(g, (uintptr_t)modules, MODULES, 0);
     look_at_threads(g, recorder);
     for (int i = 0; only_c && i < 4; i++) {
         uint64_t head = L.generations + OF_GENERATION[i];
         for (uint64_t at = word_at((void *)head, 0) & ~TAGS; at && at != head; at = word_at((void *)at, 0) & ~TAGS)
-            is_alive(g, at + 16, FROM_C);
+            is_alive(g, at + 16, FROM_C, 0);
     }
     for (uint32_t i = 0; i < g->row_count; i++)
         if (g->rows[i].node >= GROUPS && g->rows[i].is_seen)

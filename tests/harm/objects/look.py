@@ -19,6 +19,7 @@ _calls = collections.Counter()
 _main = getattr(sys.modules.get("_leakscope_agent"), "main", None)
 _taker = getattr(getattr(_main, "_agent", None), "taker", None)
 _watch = None
+_reader = None  # by itself, in place of the agent: see again.py
 _made = {"here": 0, "beside": 0, "between": 0}
 # What the agent calls itself: functions of the standard library that get strings and numbers of ours.
 # A finder of modules asks those behind it, as the import system would; what is written is masked by expressions.
@@ -51,6 +52,8 @@ def count():
 
 def here(beyond=False):
     """A snapshot on this thread, at this very moment, wherever that is."""
+    if _reader is not None:
+        _reader.look()
     if _taker is None or (_taker.is_taking and _is_looked_at()):
         return
     while _taker.is_taking:
@@ -84,6 +87,8 @@ def beside():
 
 
 def _wait(how, rest):
+    if _reader is not None:
+        _reader.look()
     if _taker is None:
         return
     patience = sys.modules["_leakscope_agent"].main.taker
@@ -98,7 +103,12 @@ def _wait(how, rest):
 
 def begin():
     """Once the program's modules are there: from here on every function that our code calls is told."""
-    global _watch
+    global _watch, _reader
+    folder = os.environ.get("OBJECTS_READER")
+    if folder:
+        from again import Reader
+
+        _reader = Reader(folder, SEED)
     library = os.environ.get("OBJECTS_WATCH")
     if _taker is not None and library:
         _watch = ctypes.PyDLL(library)
@@ -118,6 +128,10 @@ def end(*said):
             if not _LIBRARY.match(line):
                 print("began", line)
         assert _watch.how_many_began() > 100 * _made["here"], "nothing was watched"
+    if _reader is not None:
+        _reader.look()
+        with open(os.environ["OBJECTS_LOOKED"], "w") as stream:
+            stream.write("%d %d %d" % (_reader.taken, _reader.labelled, _reader.short))
     if _taker is not None:
         with open(os.environ["OBJECTS_LOOKED"], "w") as stream:
             stream.write("%(here)d %(between)d %(beside)d" % _made)

@@ -1,0 +1,89 @@
+"""The reader of the heap by itself, without the agent around it.
+
+What it has read is looked up again only at the next look, when the program has gone on: what was there may be freed,
+changed, or another's place by then.
+"""
+
+import ctypes
+import random
+import sys
+import threading
+
+ENOUGH_BYTES = 1 << 40
+ALL = 1 << 31
+
+
+def of_tensors(torch):
+    """The address of the class of all tensors; where they have what is behind them, that its storage, that its size."""
+    base = getattr(torch._C, "TensorBase", None) or torch._C._TensorBase
+    tensors = [torch.zeros(1000 + 100 * n) for n in range(5)]
+    ways = [
+        [(id(t), t._cdata), (t._cdata, s._cdata), (s._cdata, s.nbytes())]
+        for t in tensors
+        for s in [t.untyped_storage()]
+    ]
+    places = []
+    for hops in zip(*ways):
+        found = [{at for at in range(0, 80, 8) if ctypes.c_uint64.from_address(a + at).value == b} for a, b in hops]
+        places.append(min(set.intersection(*found)))
+    return (id(base), *places, places[2] - 8)
+
+
+class Reader(object):
+    """``look`` as often as you like, from any thread."""
+
+    def __init__(self, folder, seed):
+        sys.path.insert(0, folder)
+        from agent.graph.heap_graph import HeapGraph
+
+        sys.path.remove(folder)
+        self.graph = HeapGraph()
+        assert self.graph.refusal is None, self.graph.refusal
+        if "torch" in sys.modules:
+            self.graph.weigh_tensors(*of_tensors(sys.modules["torch"]))
+        self.choose = random.Random(seed)
+        self.lock = threading.Lock()
+        self.waits = None  # (what was read, whether all of it has a row)
+        self.past = None
+        self.taken = self.labelled = self.short = 0  # short: of memory
+
+    def look(self):
+        if not self.lock.acquire(False):
+            return  # a finalizer of the job's, or another thread
+        try:
+            self._look_up()
+            self._read()
+            if self.choose.random() < 0.5:
+                self._look_up()
+        finally:
+            self.lock.release()
+
+    def _read(self):
+        left = self.choose.choice([ENOUGH_BYTES] * 9 + [self.choose.randrange(1 << 28)])
+        swept = self.graph.read(self.taken, 1, left, [id(list), id(tuple), id(object)], 100)
+        if swept is None:
+            self.short += 1
+            return
+        del swept
+        self.taken += 1
+        read = self.graph._read.pop()[0]
+        has_all = self.choose.random() < 0.5
+        limits = (0, ALL, 3) if has_all else (1024, 250, 3)
+        if self.graph._analyse(read, self.past, *limits):
+            self.waits = read, has_all
+        else:
+            self.short += 1
+            self.graph._free(read)
+
+    def _look_up(self):
+        if self.waits is None:
+            return
+        (read, has_all), self.waits = self.waits, None
+        if self.graph._label(read, id(sys.modules), self.graph.recorder):
+            self.labelled += 1
+            past, self.past = self.past, self.graph._make_past(read)
+            if past:
+                self.graph._free_past(past)
+            if not has_all:
+                assert list(self.graph._rows(read.contents, self.taken))
+        self.graph._free(read)
