@@ -168,7 +168,7 @@ WHAT_IT_SEES_OF_ITSELF = [
 SIGNALS_AND_THREADS = [
     of("signals-raise", "signals", "raises"),
     of("signals-interrupt", "signals", "interrupts"),
-    of("signals-waited-for", "signals", "waits"),
+    of("signals-waited-for", "signals", "waits", works_s=5.0),
     of("signal-looks", "signal_looks", known=BENEATH),
     of("faults-later", "faults_later", known=LISTED),
     of("switches-often", "switches", "1e-6"),

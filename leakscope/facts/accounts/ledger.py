@@ -134,7 +134,7 @@ def _inside(
 def _exact(takes: pd.DataFrame, graphs: pd.DataFrame) -> pd.DataFrame:
     """With what Python objects take from the graphs of the heap, where there are two: then nothing is estimated."""
     graphs = graphs[graphs["retained_bytes"].notna()].drop_duplicates("take", keep="last").set_index("take")
-    if len(without_last(takes, takes[takes["take"].isin(graphs.index)])) < 2:
+    if len(without_last(takes[takes["take"].isin(graphs.index)], takes)) < 2:
         return takes
     objects = graphs["retained_bytes"] - graphs["array_bytes"].fillna(0) - graphs["storage_bytes"].fillna(0)
     return takes.assign(python_bytes=takes["take"].map(objects))
