@@ -33,7 +33,7 @@ SAFETY = 1.25
 MEANINGFUL = 50000  # objects
 MEMORY_SHARE = 8  # one part in so many of the memory that is left
 BYTES_AN_OBJECT = 100  # while it is read and worked out: 60 to 90 were measured
-_ROOT, _GROUPS = 0, ("", "module", "thread", "recorder", "outside", "unreached")
+_GROUPS = ("", "module", "thread", "recorder", "outside", "unreached")
 _EDGES = (None, "attribute", "key", "index", "local", "namespace", "contents", "member", "item")
 _MODULES, _KEY, _NAMED = 1, 2, (1, 2, 3, 4)
 _LIVES_FOR_EVER = 0xFFFFFFFF
@@ -73,7 +73,7 @@ class _Graph(ctypes.Structure):
         for name in (
             "nodes", "edges", "reached", "total_bytes", "unreachable_count", "unreachable_bytes", "from_c_count",
             "from_c_bytes", "small_bytes", "array_bytes", "storage_bytes", "row_count", "share_count", "text_bytes",
-            "type_count", "is_partial",
+            "type_count",
         )
     ] + [
         ("rows", ctypes.POINTER(_Row)), ("shares", ctypes.POINTER(_Share)), ("texts", ctypes.c_void_p),

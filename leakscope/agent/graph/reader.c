@@ -243,7 +243,7 @@ struct past {
 struct graph {
     /* read by the agent */
     uint64_t nodes, edges, reached, total_bytes, unreachable_count, unreachable_bytes, from_c_count, from_c_bytes;
-    uint64_t small_bytes, array_bytes, storage_bytes, row_count, share_count, text_bytes, type_count, is_partial;
+    uint64_t small_bytes, array_bytes, storage_bytes, row_count, share_count, text_bytes, type_count;
     struct row *rows;
     struct share *shares;
     char *texts;

@@ -73,7 +73,7 @@ class Pauses:
         cost_s = self.tracked_at_most() * self._object_s * passes
         if cost_s > left_s and self._is_worth_a_count():
             count = _count()
-            self._note_count(count)
+            self.counted(count)
             left_s = self._began + SWEEP_SHARE * self.limit_s - thread_time()
             cost_s = count * self._object_s * passes
         self.refused_s = cost_s if cost_s > left_s else None
@@ -96,11 +96,11 @@ class Pauses:
 
     def counted(self, count: int) -> None:
         """So many objects the collector tracks."""
-        self._note_count(count)
+        self._tracked, self._blocks = count, self._blocks_now
 
     def swept(self, count: int, cost_s: float, passes: float = 1) -> None:
         """What a sweep has cost, and found."""
-        self._note_count(count)
+        self.counted(count)
         if count >= MEANINGFUL:
             self._object_s = max(PASS_S, SAFETY * cost_s / count / passes)
 
@@ -133,9 +133,6 @@ class Pauses:
         text += f"would stop this process for up to {1e3 * self.refused_s:.0f} ms: "
         text += "what no name leads to was not searched for" if is_swept else "only what names lead to was looked at"
         return text + f" (--max-pause {1.05 * needs_s:.2g}s allows more)"
-
-    def _note_count(self, count: int) -> None:
-        self._tracked, self._blocks = count, self._blocks_now
 
 
 def unlimited() -> Pauses:

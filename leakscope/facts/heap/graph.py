@@ -39,7 +39,6 @@ class _Node:
     retained: Floats
     children: Floats
     length: Floats
-    own: Floats
     by_type: dict[str, tuple[Floats, Floats]] = field(default_factory=dict)  # counts, bytes
 
 
@@ -79,13 +78,12 @@ def _nodes(rows: pd.DataFrame, position: Mapping[int, int]) -> dict[int, _Node]:
         number, at = int(row["node"]), position[int(row["take"])]
         node = nodes.get(number)
         if node is None:
-            node = nodes[number] = _Node(number, {}, *np.zeros((4, len(position))))
+            node = nodes[number] = _Node(number, {}, *np.zeros((3, len(position))))
         if not node.row or row["is_named"] or not node.row["is_named"]:
             node.row = {str(column): value for column, value in row.items()}
         node.retained[at] = row["retained_bytes"]
         node.children[at] = row["child_count"]
         node.length[at] = 0.0 if row["length"] is None or row["length"] != row["length"] else row["length"]
-        node.own[at] = row["shallow_bytes"]
     return nodes
 
 
@@ -171,7 +169,6 @@ def _continue(newest: _Node, before: _Node) -> None:
     newest.retained += before.retained
     newest.children += before.children
     newest.length += before.length
-    newest.own += before.own
     if not isinstance(newest.row["edge_name"], str):  # it was another's by the time it was asked for
         newest.row |= {column: before.row[column] for column in ("path_node", "edge_kind", "edge_name")}
 

@@ -7,7 +7,7 @@ stable while its contents multiply (the accumulation point): ``trainer.history``
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -85,19 +85,9 @@ def _heap(recording: Recording, takes: pd.DataFrame, pid: int) -> Iterator[Heap]
     truncated = takes["truncated"].fillna(False).to_numpy(dtype=bool)
     places = _places(rows[rows["take"].isin(numbers)], numbers)
     _measure_graphs(places, rows[rows["type_name"] == GRAPH_TYPE])
-    time_s = takes["time_s"].to_numpy(dtype=np.float64)
-    _fill_unseen(places, time_s, truncated)
-    yield Heap(
-        pid=pid,
-        time_s=time_s,
-        rss_bytes=takes["rss_bytes"].to_numpy(dtype=np.float64, na_value=np.nan),
-        free_bytes=_free_bytes(recording.tables["sentinels"], pid, time_s),
-        step=takes["step"].to_numpy(dtype=np.float64, na_value=np.nan),
-        takes=tuple(numbers),
-        truncated=bool(truncated.any()),
-        roots=tuple(p for p in places if p.parent is None),
-        places=tuple(places),
-    )
+    _fill_unseen(places, takes["time_s"].to_numpy(dtype=np.float64), truncated)
+    roots = [place for place in places if place.parent is None]
+    yield _laid_over(recording, takes, pid, places, roots, is_truncated=bool(truncated.any()), is_exact=False)
 
 
 def _of_graphs(recording: Recording, takes: pd.DataFrame, start_s: float, end_s: float) -> Iterator[Heap]:
@@ -110,18 +100,31 @@ def _of_graphs(recording: Recording, takes: pd.DataFrame, start_s: float, end_s:
     if len(numbers) < 2:
         return
     places = graph_places(recording, pid, numbers)
+    yield _laid_over(recording, takes, pid, places, _without_modules(places), is_truncated=False, is_exact=True)
+
+
+def _laid_over(
+    recording: Recording,
+    takes: pd.DataFrame,
+    pid: int,
+    places: Iterable[Place],
+    roots: Iterable[Place],
+    *,
+    is_truncated: bool,
+    is_exact: bool,
+) -> Heap:
     time_s = takes["time_s"].to_numpy(dtype=np.float64)
-    yield Heap(
+    return Heap(
         pid=pid,
         time_s=time_s,
         rss_bytes=takes["rss_bytes"].to_numpy(dtype=np.float64, na_value=np.nan),
         free_bytes=_free_bytes(recording.tables["sentinels"], pid, time_s),
         step=takes["step"].to_numpy(dtype=np.float64, na_value=np.nan),
-        takes=tuple(numbers),
-        truncated=False,
-        roots=tuple(_without_modules(places)),
+        takes=tuple(int(n) for n in takes["take"]),
+        truncated=is_truncated,
+        roots=tuple(roots),
         places=tuple(places),
-        is_exact=True,
+        is_exact=is_exact,
     )
 
 
