@@ -282,7 +282,7 @@ TABLES: dict[str, Table] = {
             _RSS_BYTES,
             _c("gc_object_count", "int", "", "objects the collector tracks; null = not counted (--max-pause)"),
             _GC_FROZEN_COUNT,
-            _c("visited_count", "int", "", "objects the walk looked at"),
+            _c("visited_count", "int", "", "objects the walk looked at; null = none was made: the graph tells"),
             _REACHED_COUNT,
             _c("truncated", "bool", "", "the walk ran out of its budget: figures are lower bounds"),
             _c("python_bytes", "int", "bytes", "estimate of reached Python objects, without arrays and tensors"),
@@ -341,6 +341,14 @@ TABLES: dict[str, Table] = {
             _RETAINED_BYTES,
             _c("new_count", "int", "", "of these: not in the snapshot before"),
             _c("new_bytes", "int", "bytes", "what the new ones retain"),
+        )),
+        Table("heap_shared", "agent", "Objects of one type that a node refers to, and that others hold as well", (
+            *_PROCESS, *_TAKE,
+            _NODE,
+            _c("dominator_node", "int", "", "nearest node that all ways to these objects pass"),
+            _TYPE_NAME,
+            _OBJECT_COUNT,
+            _RETAINED_BYTES,
         )),
         Table("object_types", "agent", "Objects of one type the collector tracks, in one snapshot", (
             *_PROCESS, *_TAKE,
@@ -469,6 +477,7 @@ TABLES: dict[str, Table] = {
         Table("data_forms", "agent", "A large container of records and a sketch of what is in it, to find copies", (
             *_PROCESS, *_TAKE,
             _PATH,
+            _NODE,
             _TYPE_NAME,
             _c("row_count", "int", "", "records"),
             _DEEP_BYTES,

@@ -20,6 +20,7 @@ from .endings.kills import Kills, kills
 from .endings.members import Member, members
 from .growth.processes import ProcessGrowth
 from .growth.tree import TreeGrowth, severity_of, tree_growth
+from .heap.holders import with_exact_holders
 from .processes.table import Process, processes
 from .processes.teams import Team, teams
 from .subject import About, Spot, Whose, subject_of
@@ -40,7 +41,7 @@ class Case:
     """What is known of one recording. **Units** bytes, and seconds since the recording began."""
 
     def __init__(self, recording: Recording) -> None:
-        self.recording = recording
+        self.recording = with_exact_holders(recording)
         self._answers: dict[object, Any] = {}
 
     def rows(self, table: str) -> pd.DataFrame:

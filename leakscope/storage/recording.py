@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,12 +59,23 @@ class Tables(Mapping[str, pd.DataFrame]):
         self._window = window
         self._frames: dict[str, pd.DataFrame] = {}
         self._groups = _rows_by_table(file, where)
+        self._makers: Mapping[str, Callable[[], pd.DataFrame]] = {}
+
+    def deriving(self, makers: Mapping[str, Callable[[], pd.DataFrame]]) -> Tables:
+        """The same, but for some tables, each made by a function when it is asked for first."""
+        derived = copy.copy(self)
+        derived._frames = {name: frame for name, frame in self._frames.items() if name not in makers}
+        derived._makers = {**self._makers, **makers}
+        return derived
 
     def __getitem__(self, name: str) -> pd.DataFrame:
         if name not in self:
             raise KeyError(f"no table {name!r}; there are {', '.join(self)}")
         if name not in self._frames:
-            self._frames[name] = self._read(name) if name in self._groups else self._without_rows(name)
+            if name in self._makers:
+                self._frames[name] = self._makers[name]()
+            else:
+                self._frames[name] = self._read(name) if name in self._groups else self._without_rows(name)
         return self._frames[name]
 
     def __getattr__(self, name: str) -> pd.DataFrame:
@@ -211,6 +223,15 @@ class Recording:
     def of(cls, other: Recording) -> Self:
         """The same recording, as one of a class that can do more with it."""
         return cls(other.path, other._file, other.meta, other._added_notes, other._window)
+
+    def deriving(self, makers: Mapping[str, Callable[[], pd.DataFrame]]) -> Self:
+        """The same recording with some tables made by functions out of others: ``self`` has them as they were written.
+
+        **Errors** none; a function is called when its table is asked for first.
+        """
+        derived = copy.copy(self)
+        derived.tables = self.tables.deriving(makers)
+        return derived
 
     def __repr__(self) -> str:
         return f"<Recording {self.path}: {', '.join(self.names()) or 'no rows'}>"

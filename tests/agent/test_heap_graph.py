@@ -37,7 +37,7 @@ class Node:
 def nodes(with_labels: bool = False) -> dict[int, Node]:
     """{address: node} of every object of this process."""
     graph = HeapGraph()
-    graph.read(1, 100_000, 1 << 36)
+    graph.read(1, 1 << 40, 1 << 36)
     read = graph._read[0][0]
     assert graph._analyse(read, None, 0, 1 << 31, 1)
     if with_labels:
@@ -162,7 +162,7 @@ def test_no_count_of_references_is_changed_and_nothing_is_kept() -> None:
     dies = weakref.ref(held[5])
     graph = HeapGraph()
     for number in range(3):
-        graph.read(number, 100_000, 1 << 36)
+        graph.read(number, 1 << 40, 1 << 36)
         graph.rows()
     assert [sys.getrefcount(one) for one in held] == before
     held.clear()
@@ -172,7 +172,7 @@ def test_no_count_of_references_is_changed_and_nothing_is_kept() -> None:
 def test_too_little_memory_is_no_error() -> None:
     graph = HeapGraph()
     for most in (0, 1000, 100_000, 1_000_000, 5_000_000):
-        graph.read(1, 1, most * heap_graph.MEMORY_SHARE)
+        graph.read(1, 1 << 40, most * heap_graph.MEMORY_SHARE)
         assert graph.rows() == [] or most >= 1_000_000
 
 
@@ -208,7 +208,7 @@ def work(history):
             table[1].append([i])
             history.append([i])
         next(steps)
-        graph.read(number, 100000, 1 << 36)
+        graph.read(number, 1 << 40, 1 << 36)
         seen = graph.rows()
     return seen
 
@@ -294,7 +294,7 @@ for number in range(3):
     # A stream has its buffer besides; what this program itself changes is no example.
     mine = (id(sys.modules), id(globals()), id(held), id(sample), id(graph), id(graph.__dict__))
     sample = [one for one in sample if not isinstance(one, (io.BytesIO, types.FrameType)) and id(one) not in mine]
-    graph.read(number, 1, 1 << 40)
+    graph.read(number, 1 << 40, 1 << 40)
     read = graph._read.pop()[0]
     whole = ctypes.cast(read, Pointer).contents
     nodes = {{whole.address.at[node]: node for node in range(6, whole.nodes)}}
@@ -331,15 +331,15 @@ from agent.graph.heap_graph import HeapGraph
 
 held = [[n] for n in range(200_000)]
 graph = HeapGraph()
-graph.read(1, 1, 1 << 40)
+graph.read(1, 1 << 40, 1 << 40)
 graph.rows()
-graph.read(2, 1, 1 << 40)
+graph.read(2, 1 << 40, 1 << 40)
 child = os.fork()
 if not child:
     if {forgets}:
         graph.forget()
     first = len(graph.rows())  # of the parent's
-    graph.read(3, 1, 1 << 40)
+    graph.read(3, 1 << 40, 1 << 40)
     os._exit(0 if not first and graph.rows() else 1)
 status = os.waitpid(child, 0)[1]
 print(status, len(graph.rows()) > 0)

@@ -11,11 +11,12 @@ import os
 import sys
 from time import thread_time
 
+from ..interpreter import doors
 from . import layout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
 
     Swept = tuple[list[tuple[type, int]], list[Any], list[Any]]
@@ -37,6 +38,8 @@ _GROUPS = ("", "module", "thread", "recorder", "outside", "unreached")
 _EDGES = (None, "attribute", "key", "index", "local", "namespace", "contents", "member", "item")
 _MODULES, _KEY, _NAMED = 1, 2, (1, 2, 3, 4)
 _LIVES_FOR_EVER = 0xFFFFFFFF
+_MANY = 1 << 62
+_WAITS = 0xFFFFFFFF  # before what waits to be called
 
 
 def _structure(name: str, **fields: Any) -> Any:
@@ -51,7 +54,18 @@ _Row = _structure(
     "is_seen",
 )  # fmt: skip
 _Share = _structure("Share", c_uint32="row type", c_uint64="count bytes new_count new_bytes")
-_Kind = _structure("Kind", c_void_p="type", c_uint32="text", c_uint8="base is_gc")
+_Sharer = _structure("Sharer", c_uint32="row dominator_row type", c_uint64="count bytes")
+_Kind = _structure("Kind", c_void_p="type", c_uint64="listed listed_bytes unreached", c_uint32="text", c_uint8="base is_gc")
+_Bounds = _structure("Bounds", c_uint64="bytes bytes_each objects count is_collecting")
+
+
+class _Largest(ctypes.Structure):
+    """``struct largest`` of reader.c: objects for a look at what is in them."""
+
+    _fields_ = [
+        ("least_bytes", ctypes.c_uint64), ("objects", ctypes.c_void_p), ("rows", ctypes.c_uint32 * 64),
+        ("count", ctypes.c_uint32),
+    ]  # fmt: skip
 
 
 class _Sweep(ctypes.Structure):
@@ -73,12 +87,39 @@ class _Graph(ctypes.Structure):
         for name in (
             "nodes", "edges", "reached", "total_bytes", "unreachable_count", "unreachable_bytes", "from_c_count",
             "from_c_bytes", "small_bytes", "array_bytes", "storage_bytes", "row_count", "share_count", "text_bytes",
-            "type_count",
+            "type_count", "listed_count", "frozen_count", "stack_count", "sharer_count",
         )
     ] + [
         ("rows", ctypes.POINTER(_Row)), ("shares", ctypes.POINTER(_Share)), ("texts", ctypes.c_void_p),
-        ("kinds", ctypes.POINTER(_Kind)),
+        ("kinds", ctypes.POINTER(_Kind)), ("stacks", ctypes.POINTER(ctypes.c_uint32)), ("sharers", ctypes.POINTER(_Sharer)),
     ]  # fmt: skip
+
+
+class Found:
+    """What a graph says: rows for the recording, and figures of the process as a whole.
+
+    ``types``: [(name, objects that the collector lists, those of them that something leads to, their own bytes), ...].
+    ``stacks``: of threads but the main one and ours, [(function, file, line), ...] innermost first; where what waits to
+    be called was seen it comes as (None, type of the thread, (function, file, line)) before the function that will.
+    """
+
+    def __init__(
+        self,
+        rows: list[tuple[str, dict[str, Any]]],
+        listed_count: int,
+        frozen_count: int,
+        python_bytes: int,
+        array_bytes: int,
+        types: list[tuple[str, int, int, int]],
+        stacks: list[list[Any]],
+    ) -> None:
+        self.rows = rows
+        self.listed_count = listed_count
+        self.frozen_count = frozen_count
+        self.python_bytes = python_bytes
+        self.array_bytes = array_bytes
+        self.types = types
+        self.stacks = stacks
 
 
 class HeapGraph:
@@ -89,6 +130,7 @@ class HeapGraph:
         self.recorder: int | None = None  # the state of the agent's thread
         self.weighs_tensors = False
         self._object_s = OBJECT_S
+        self.counted = 0  # objects that the collector tracked when it was to be read last, at least
         # At most one: a graph, the number of its snapshot, what reading it took, whether storages were weighed.
         self._read: list[tuple[Any, int, float, bool]] = []
         self._at_work: list[None] = []  # one for each thread that is
@@ -105,7 +147,8 @@ class HeapGraph:
         except OSError as error:
             return str(error)
         found = layout.find()
-        sizes = (ctypes.c_uint64 * 5)(*map(ctypes.sizeof, (layout.Layout, _Row, _Share, _Graph, _Sweep)))
+        structures = (layout.Layout, _Row, _Share, _Graph, _Sweep, _Bounds, _Kind, _Largest, _Sharer)
+        sizes = (ctypes.c_uint64 * len(structures))(*map(ctypes.sizeof, structures))
         if not hasattr(held, "graph_sizes_fit") or not held.graph_sizes_fit(sizes):
             return "its library is of another leakscope: install it anew"
         held.graph_begin.argtypes = (ctypes.c_void_p,)
@@ -116,8 +159,8 @@ class HeapGraph:
         self._find_tensors.restype, self._find_tensors.argtypes = None, (word,) * 5
         self._take, self._label, self._free = held.graph_take, held.graph_label, held.graph_free
         self._analyse, self._make_past, self._free_past = free.graph_analyse, free.graph_past, free.past_free
-        self._take.restype, self._take.argtypes = ctypes.POINTER(_Graph), (pointer, pointer, word, pointer)
-        self._label.argtypes = (pointer, pointer, pointer)
+        self._take.restype, self._take.argtypes = ctypes.POINTER(_Graph), (pointer,) * 5
+        self._label.argtypes = (pointer,) * 4
         self._analyse.argtypes = (pointer, pointer, word, word, ctypes.c_uint32)
         self._make_past.restype, self._make_past.argtypes = pointer, (pointer,)
         self._free.restype, self._free.argtypes = None, (pointer,)
@@ -133,47 +176,55 @@ class HeapGraph:
 
     # ---- where objects hold still
 
-    def costs_s(self, tracked: int) -> float:
-        """CPU seconds. ``tracked``: objects that the collector tracks, at most."""
-        return tracked * self._object_s
+    @property
+    def object_s(self) -> float:
+        """CPU seconds that reading costs for each object that the collector tracks."""
+        return self._object_s
 
     def read(
         self,
         number: int,
-        tracked: int,
+        most_objects: float,
         left_bytes: int,
-        wanted: Iterable[int] = (),
+        wanted: Iterable[int] | None = None,
         least_length: int | None = None,
     ) -> Swept | None:
         """For snapshot ``number``; nothing while the one before is still being worked out.
 
-        ``tracked``: objects that the collector tracks, at most. ``left_bytes``: memory the process may still have.
+        ``most_objects``: that the collector may track; more, and nothing is read. ``left_bytes``: memory the process
+        may still have. ``counted`` says how many there are, at least.
 
         Returns what else is wanted of all objects that the collector tracks: ([(class, count), ...], those of the types
-        at the addresses ``wanted``, the containers of ``least_length`` or more members); None: nothing was read.
+        at the addresses ``wanted``, the containers of ``least_length`` or more members), all empty unless something is
+        wanted; None: nothing was read.
         """
+        self.counted = 0
         if self.is_busy:
             return None
-        most_bytes = left_bytes // MEMORY_SHARE
-        if tracked * BYTES_AN_OBJECT > most_bytes:
-            return None
-        addresses = sorted(wanted)
+        bounds = _Bounds(
+            bytes=left_bytes // MEMORY_SHARE, bytes_each=BYTES_AN_OBJECT, objects=int(min(most_objects, _MANY))
+        )
         picked: list[Any] = []
         large: list[Any] = []
         types: list[Any] = []
-        counts = (ctypes.c_uint64 * MOST_TYPES_COUNTED)()
-        sweep = _Sweep(
-            wanted=(ctypes.c_uint64 * len(addresses))(*addresses), wanted_count=len(addresses),
-            least_length=least_length or 0, picked=id(picked), large=id(large), types=id(types), counts=counts,
-            most_types=MOST_TYPES_COUNTED,
-        )  # fmt: skip
+        counts: Any = ()
+        sweep = None
+        if wanted is not None:
+            addresses = sorted(wanted)
+            counts = (ctypes.c_uint64 * MOST_TYPES_COUNTED)()
+            sweep = ctypes.byref(_Sweep(
+                wanted=(ctypes.c_uint64 * len(addresses))(*addresses), wanted_count=len(addresses),
+                least_length=least_length or 0, picked=id(picked), large=id(large), types=id(types), counts=counts,
+                most_types=MOST_TYPES_COUNTED,
+            ))  # fmt: skip
         began = thread_time()
-        graph = self._take(id(sys.modules), self.recorder, most_bytes, ctypes.byref(sweep))
+        graph = self._take(id(sys.modules), self.recorder, doors.main_state(), ctypes.byref(bounds), sweep)
         took_s = thread_time() - began
+        self.counted = bounds.count
         if graph:
             self._read.append((graph, number, took_s, self.weighs_tensors))
-            if tracked > MEANINGFUL:
-                self._object_s = max(OBJECT_S, SAFETY * took_s / tracked)
+            if self.counted > MEANINGFUL:
+                self._object_s = max(OBJECT_S, SAFETY * took_s / self.counted)
             return list(zip(types, counts)), picked, large
         return None
 
@@ -189,42 +240,65 @@ class HeapGraph:
     # ---- afterwards
 
     def rows(self) -> list[tuple[str, dict[str, Any]]]:
-        """[(table, row), ...] of what was read last. On the agent's thread, or as the process ends."""
+        """[(table, row), ...] of what was read last, for a snapshot that knows all else."""
+        found = self.work_out()
+        return [] if found is None else found.rows
+
+    def work_out(
+        self, look: Callable[[Any], dict[str, Any] | None] | None = None, least_bytes: int = 0
+    ) -> Found | None:
+        """What was read last says. On the agent's thread, or as the process ends. None: nothing was, or too much.
+
+        ``look(object)``, columns of a data form or None, is asked about what retains ``least_bytes`` and may keep none.
+        """
         at_work = self._at_work  # a fork has another
         at_work.append(None)  # before it is nobody's: another thread may come by
         try:
             graph, number, took_s, weighed = self._read.pop()
         except IndexError:
             at_work.pop()
-            return []
+            return None
         began = thread_time()
-        found: list[tuple[str, dict[str, Any]]] = []
+        objects: list[Any] = []
+        largest = _Largest(least_bytes=least_bytes, objects=id(objects))
         try:
             is_done = self._analyse(graph, self._past, LEAST_BYTES, MOST_NODES, MOST_TYPES)
-            if is_done and self._label(graph, id(sys.modules), self.recorder):
-                past, self._past = self._past, self._make_past(graph)
-                if past is not None:
-                    self._free_past(past)
-                found += self._rows(graph.contents, number)
-                summary = _summary(graph.contents, number, took_s, thread_time() - began)
-                found.append(("heap_graphs", dict(summary, weighs_tensors=weighed)))
+            wanted = None if look is None else ctypes.byref(largest)
+            if not is_done or not self._label(graph, id(sys.modules), self.recorder, wanted):
+                return None
+            seen = []
+            while objects:  # the last first: none is kept longer than we look at it
+                seen.append((look(objects.pop()), largest.rows[len(objects)]))  # type: ignore[misc]
+            past, self._past = self._past, self._make_past(graph)
+            if past is not None:
+                self._free_past(past)
+            contents = graph.contents
+            numbers = self._number(contents)
+            rows = list(self._rows(contents, number, numbers))
+            for columns, at in seen:
+                if columns is not None:
+                    rows.append(("data_forms", _data_form(contents, number, numbers, at, columns)))
+            summary = _summary(contents, number, took_s, thread_time() - began)
+            rows.append(("heap_graphs", dict(summary, weighs_tensors=weighed)))
+            return Found(
+                rows, contents.listed_count, contents.frozen_count,
+                contents.total_bytes - contents.array_bytes - contents.storage_bytes, contents.array_bytes,
+                list(_types(contents)), list(_stacks(contents)),
+            )  # fmt: skip
         finally:
+            del objects[:]
             self._free(graph)
             at_work.pop()
-        return found
 
-    def _rows(self, graph: Any, number: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    def _number(self, graph: Any) -> list[int]:
+        """A number for each row: the one that the object had before."""
         rows, kinds = graph.rows, graph.kinds
-        count = graph.row_count
-        names = [""] * graph.type_count
         serials: dict[tuple[int, int], int] = {}
         numbers = []
-        roots = []
-        for at in range(count):
+        for at in range(graph.row_count):
             row = rows[at]
             if row.node < len(_GROUPS):
                 numbers.append(row.node)
-                roots.append(_GROUPS[row.node])
                 continue
             key = (row.address, kinds[row.type].type or row.type)
             serial = self._serials.get(key)
@@ -232,8 +306,17 @@ class HeapGraph:
                 self._last_serial = serial = self._last_serial + 1
             serials[key] = serial
             numbers.append(serial)
-            roots.append(roots[row.path_row])
         self._serials = serials
+        return numbers
+
+    def _rows(self, graph: Any, number: int, numbers: Sequence[int]) -> Iterator[tuple[str, dict[str, Any]]]:
+        rows = graph.rows
+        count = graph.row_count
+        names = [""] * graph.type_count
+        roots: list[str] = []
+        for at in range(count):
+            row = rows[at]
+            roots.append(_GROUPS[row.node] if row.node < len(_GROUPS) else roots[row.path_row])
         for at in range(count):
             row = rows[at]
             is_object = row.node >= len(_GROUPS)
@@ -283,6 +366,57 @@ class HeapGraph:
                     "new_bytes": share.new_bytes,
                 },
             )
+        for at in range(graph.sharer_count):
+            sharer = graph.sharers[at]
+            if not sharer.type or sharer.count < LEAST_CHILDREN:
+                continue
+            if not names[sharer.type]:
+                names[sharer.type] = _type_name(graph, sharer.type)
+            yield (
+                "heap_shared",
+                {
+                    "take": number,
+                    "node": numbers[sharer.row],
+                    "dominator_node": numbers[sharer.dominator_row],
+                    "type_name": names[sharer.type],
+                    "object_count": sharer.count,
+                    "retained_bytes": sharer.bytes,
+                },
+            )
+
+
+def _data_form(
+    graph: Any, number: int, numbers: Sequence[int], at: int, columns: dict[str, Any]
+) -> dict[str, Any]:
+    row = graph.rows[at]
+    own = {"take": number, "node": numbers[at], "deep_bytes": row.retained_bytes}
+    return dict(columns, type_name=_type_name(graph, row.type), **own)
+
+
+def _types(graph: Any) -> Iterator[tuple[str, int, int, int]]:
+    """(name, objects that the collector lists, those of them that something leads to, their own bytes) of each type."""
+    for at in range(graph.type_count):
+        kind = graph.kinds[at]
+        if kind.listed:
+            yield _type_name(graph, at), kind.listed, kind.listed - kind.unreached, kind.listed_bytes
+
+
+def _stacks(graph: Any) -> Iterator[list[Any]]:
+    stack: list[Any] = []
+    texts = iter(graph.stacks[: graph.stack_count] if graph.stack_count else ())
+    for at in texts:
+        if not at:
+            yield stack
+            stack = []
+        elif at == _WAITS:
+            stack.append((None, _text(graph, next(texts)), _definition(graph, next(texts))))
+        else:
+            stack.append(_definition(graph, at))
+
+
+def _definition(graph: Any, at: int) -> tuple[str, str, int]:
+    file, line, name = _text(graph, at).split("\n")
+    return name, file, int(line)
 
 
 def _summary(graph: Any, number: int, took_s: float, analysed_s: float) -> dict[str, Any]:

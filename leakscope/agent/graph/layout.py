@@ -47,7 +47,7 @@ class Layout(ctypes.Structure):
             "thread_indirect", "frame_slots", "frame_code", "frame_before", "frame_locals", "frame_function",
             "frame_globals", "frame_owner", "code_names", "code_file", "code_name", "code_line", "function_code",
             "frame_back", "generator_frame", "generator_state", "heap_type_name", "heap_type_keys", "python_deallocate",
-            "tensor_base", "tensor_storage", "storage_bytes", "storage_device",
+            "tensor_base", "tensor_storage", "storage_bytes", "storage_device", "is_collecting",
         )
     ]  # fmt: skip
 
@@ -87,6 +87,7 @@ def find() -> Layout | None:
     if not layout.text_bytes or not layout.wide_text_bytes or not layout.heap_type_name or not is_made_alike:
         return None
     layout.generations = collector.generations() or 0
+    layout.is_collecting = collector.going_on() or 0
     _find_frames(layout)
     _find_code(layout)
     if sys.version_info >= (3, 11):

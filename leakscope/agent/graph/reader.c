@@ -93,6 +93,7 @@ struct layout {
     uint64_t heap_type_name, heap_type_keys; /* of a class: a string; names of attributes that instances share */
     void *python_deallocate; /* what frees the objects of classes that Python code made */
     uint64_t tensor_base, tensor_storage, storage_bytes, storage_device; /* torch: from object to its memory */
+    const int *is_collecting; /* whether a collection goes on, in any thread */
 };
 
 static struct layout L;
@@ -213,6 +214,7 @@ enum { TYPE_NONE, TYPE_STORAGE, TYPE_FRAME, FIRST_TYPE };
 
 struct kind { /* of a type: how its objects are read */
     type *type;
+    uint64_t listed, listed_bytes, unreached; /* of its objects: those that the collector lists, and that nothing leads to */
     uint32_t text; /* where its name is among the texts */
     uint8_t base, is_gc;
 };
@@ -231,6 +233,11 @@ struct share { /* of what a node dominates: all objects of one type directly bel
     uint64_t count, bytes, new_count, new_bytes;
 };
 
+struct sharer { /* what a row refers to, and another dominates: of those objects it is one of several holders */
+    uint32_t row, dominator_row, type;
+    uint64_t count, bytes;
+};
+
 enum { NO_LABEL, ATTRIBUTE, KEY, INDEX, LOCAL, NAMESPACE, CONTENTS, MEMBER, OTHER_KEY };
 
 /* What was there at the snapshot before, nearly: two bits of 16 for each object say so, wrongly of 1 in 70 that was not. */
@@ -244,14 +251,17 @@ struct graph {
     /* read by the agent */
     uint64_t nodes, edges, reached, total_bytes, unreachable_count, unreachable_bytes, from_c_count, from_c_bytes;
     uint64_t small_bytes, array_bytes, storage_bytes, row_count, share_count, text_bytes, type_count;
+    uint64_t listed_count, frozen_count, stack_count, sharer_count;
     struct row *rows;
     struct share *shares;
     char *texts;
     struct kind *kinds;
+    uint32_t *stacks;
+    struct sharer *sharers;
     /* our own */
     struct budget budget;
     struct array address, own, type, references, begin, edge, table, kind_table, row_of, row_table;
-    struct array kind, text, row, share; /* a forked child has them too */
+    struct array kind, text, row, share, stack, sharer; /* a forked child has them too */
     pid_t process; /* whose heap it is: the child of a fork has the names of it, and nothing behind them */
     uint32_t table_mask, kind_mask, row_mask;
     uint32_t waiting;
@@ -385,7 +395,7 @@ static size_t characters(const object *text, char *to, size_t most);
 static int is_text(const object *one);
 static const char *pointer_at(const void *address, size_t offset);
 
-enum { LONGEST_NAME = 256 };
+enum { LONGEST_NAME = 256, LONGEST_LABEL = 120 };
 
 /* "module.name" of a type, without an end. What Python code made, or the specification of one, has its module in its
  * dict, mostly first; its tp_name may be freed memory up to 3.10, so its name is taken from the string it owns. */
@@ -492,7 +502,7 @@ static uint32_t type_of(struct graph *g, type *cls)
     if (!grow_copied(&g->budget, &g->kind, (number + 1) * sizeof *kinds))
         return TYPE_NONE;
     kinds = g->kind.at;
-    kinds[number] = (struct kind){cls, put_name(g, cls), base_of(cls), (uint8_t)is_collected(cls)};
+    kinds[number] = (struct kind){.type = cls, .text = put_name(g, cls), .base = base_of(cls), .is_gc = (uint8_t)is_collected(cls)};
     table[slot] = number;
     g->type_count++;
     return number;
@@ -683,12 +693,14 @@ static size_t characters(const object *text, char *to, size_t most)
 static const uint64_t OF_GENERATION[] = {0, 24, 48, 80};
 enum { FROZEN = 3 }; /* by gc.freeze() */
 
-static uint64_t count_objects(void)
+/* Not much further than ``most``. */
+static uint64_t count_objects(uint64_t most)
 {
     uint64_t count = 0;
     for (int i = 0; i < 4; i++) {
         uint64_t head = L.generations + OF_GENERATION[i];
-        for (uint64_t at = word_at((void *)head, 0) & ~TAGS; at && at != head; at = word_at((void *)at, 0) & ~TAGS)
+        for (uint64_t at = word_at((void *)head, 0) & ~TAGS; at && at != head && count <= most;
+             at = word_at((void *)at, 0) & ~TAGS)
             count++;
     }
     return count;
@@ -846,9 +858,153 @@ EXPORT void graph_free(struct graph *g)
         return;
     struct budget budget = g->budget;
     struct array self = {g, sizeof *g};
-    for (struct array *one = g->process == getpid() ? &g->address : &g->kind; one <= &g->share; one++)
+    for (struct array *one = g->process == getpid() ? &g->address : &g->kind; one <= &g->sharer; one++)
         drop(&budget, one);
     drop(&budget, &self);
+}
+
+/* Attributes that lie in the object itself, or behind it: since 3.11, as long as nobody asks for its __dict__. */
+struct values {
+    const char *names, *first;
+    uint64_t count;
+};
+
+static struct values values_of(const object *one, const type *cls)
+{
+    struct values none = {0};
+    if (!L.heap_type_keys || !(cls->flags & HEAP_TYPE) || !(cls->flags & MANAGED_DICT))
+        return none;
+    const char *shared = pointer_at(cls, L.heap_type_keys), *values = NULL;
+    uint64_t capacity = UINT64_MAX;
+    if (L.version < VERSION(3, 12))
+        values = pointer_at((const char *)one - 32, 0);
+    else if (L.version < VERSION(3, 13)) {
+        uint64_t word = word_at((const char *)one - 24, 0);
+        values = word & 1 ? (const char *)(uintptr_t)(word + 1) : NULL;
+    } else if (cls->flags & INLINE_VALUES) {
+        const unsigned char *at = (const unsigned char *)one + cls->basic_size;
+        values = at[3] ? (const char *)at + 8 : NULL; /* valid: not yet taken over by a dict */
+        capacity = at[0];
+    }
+    if (!shared || !values)
+        return none;
+    struct keys keys = keys_at(shared);
+    if (!keys.is_text || keys.entries > keys.usable || keys.entries > capacity)
+        return none;
+    return (struct values){keys.first, values, keys.entries};
+}
+
+static const object *name_at(struct values values, uint64_t i)
+{
+    return (object *)pointer_at(values.names, 16 * i);
+}
+
+/* "file\nline\nname" of what a code object stands for. */
+static uint32_t owner_of(struct graph *g, const object *code)
+{
+    char text[640];
+    if (!code || code->type != L.code || !L.code_file)
+        return 0;
+    const object *file = (object *)pointer_at(code, L.code_file), *name = (object *)pointer_at(code, L.code_name);
+    if (!is_text(file) || !is_text(name))
+        return 0;
+    size_t length = characters(file, text, 480);
+    text[length++] = '\n';
+    char digits[16], *at = digits + sizeof digits;
+    uint32_t rest = (uint32_t)half_at(code, L.code_line);
+    do
+        *--at = (char)('0' + rest % 10);
+    while (rest /= 10);
+    memcpy(text + length, at, (size_t)(digits + sizeof digits - at));
+    length += (size_t)(digits + sizeof digits - at);
+    text[length++] = '\n';
+    length += characters(name, text + length, LONGEST_LABEL);
+    return put_text(g, text, length);
+}
+
+/* ---- what threads run */
+
+static int is_word(const object *text, const char *word)
+{
+    char to[32];
+    size_t length = strlen(word);
+    return is_text(text) && characters(text, to, sizeof to) == length && !memcmp(to, word, length);
+}
+
+/* The attribute of an object; NULL where it has none of that name, or its class keeps them elsewhere. */
+static const object *attribute_of(const object *one, const char *word)
+{
+    const type *cls = one->type;
+    struct values values = values_of(one, cls);
+    for (uint64_t i = 0; i < values.count; i++)
+        if (is_word(name_at(values, i), word))
+            return (object *)pointer_at(values.first, 8 * i);
+    const object *dict = NULL;
+    if (cls->dict_offset > 0)
+        dict = (object *)pointer_at(one, (size_t)cls->dict_offset);
+    else if (L.version >= VERSION(3, 11) && cls->flags & MANAGED_DICT && !(word_at((const char *)one - 24, 0) & 1))
+        dict = (object *)pointer_at((const char *)one - 24, 0);
+    intptr_t at = 0;
+    object *key, *value;
+    if (dict && dict->type == L.dict)
+        while (L.dict_next((object *)dict, &at, &key, &value))
+            if (is_word(key, word))
+                return value;
+    return NULL;
+}
+
+static int put_stack(struct graph *g, uint32_t text)
+{
+    if (!grow_copied(&g->budget, &g->stack, (g->stack_count + 1) * 4))
+        return 0;
+    ARRAY(g, stack, uint32_t)[g->stack_count++] = text;
+    return 1;
+}
+
+/* Of a threading.Timer, and of a thread that has just begun: the function that it will call. ``frame``: of its run(). */
+static int put_what_waits(struct graph *g, const object *thread)
+{
+    if (!thread || !thread->type || !(thread->type->flags & HEAP_TYPE))
+        return 1;
+    const object *function = attribute_of(thread, "function");
+    if (!function)
+        function = attribute_of(thread, "_target");
+    if (function && function->type != L.function && is_called(function->type, "method", 40))
+        function = (object *)pointer_at(function, 16);
+    if (!function || function->type != L.function || !L.function_code)
+        return 1;
+    uint32_t owner = owner_of(g, (object *)pointer_at(function, L.function_code));
+    return !owner || (put_stack(g, NONE) && put_stack(g, put_name(g, thread->type)) && put_stack(g, owner));
+}
+
+/* The frames of a thread as texts, innermost first, and behind them 0. Before each run() of threading's what waits. */
+static int put_frames(struct graph *g, void *thread)
+{
+    enum { DEEPEST = 200, LAST = 40 }; /* those that began first say what a thread is for */
+    const char *frames[LAST];
+    int count = 0;
+    const char *at = L.thread_frame ? pointer_at(thread, L.thread_frame) : NULL;
+    if (at && L.thread_indirect)
+        at = pointer_at(at, L.thread_indirect - 1);
+    for (int depth = 0; at && depth < DEEPEST; depth++) {
+        if (!is_frame_of_c(at))
+            frames[count++ % LAST] = at;
+        at = pointer_at(at, L.version < VERSION(3, 11) ? L.frame_back : L.frame_before);
+    }
+    for (int i = count > LAST ? count - LAST : 0; i < count; i++) {
+        const char *frame = frames[i % LAST];
+        const object *code = (object *)pointer_at(frame, L.frame_code);
+        uint32_t owner = owner_of(g, code);
+        if (!owner)
+            continue;
+        const char *text = (char *)g->text.at + owner, *file = strstr(text, "threading.py\n"), *name = strrchr(text, '.');
+        name = name && strchr(text, '\n') < name ? name + 1 : strrchr(text, '\n') + 1;
+        if (file && !strcmp(name, "run") && !put_what_waits(g, (object *)pointer_at(frame, L.frame_slots)))
+            return 0;
+        if (!put_stack(g, owner))
+            return 0;
+    }
+    return put_stack(g, 0);
 }
 
 /* What the agent wants to have of all objects while it has the GIL: lists of Python's, which it fills. */
@@ -859,6 +1015,14 @@ struct sweep {
     object *picked, *large, *types; /* objects of types wanted, long containers, types of all objects */
     uint64_t *counts; /* by type, in the order of ``types``, as many as there is room for */
     uint64_t most_types, type_count;
+};
+
+/* How much may be read, and what was found. */
+struct bounds {
+    uint64_t bytes, bytes_each; /* in all, and at most for each object while it is worked out */
+    uint64_t objects; /* that the collector tracks */
+    uint64_t count; /* of them; above ``objects``: at least so many, and nothing was read */
+    uint64_t is_collecting; /* nothing was read: the heap is being taken apart */
 };
 
 static int is_wanted(const struct sweep *sweep, uint64_t type)
@@ -886,51 +1050,54 @@ static uint64_t length_of(const object *one, const struct kind *kind)
 /* Of the nodes that the collector listed, which end at ``end``. 0 where Python has no memory for the lists. */
 static int sweep_nodes(struct graph *g, struct sweep *sweep, uint32_t end)
 {
-    struct array counted = {0};
-    if (!grow(&g->budget, &counted, g->type_count * 8))
+    struct array picked = {0};
+    if (!grow(&g->budget, &picked, g->type_count))
         return 1; /* nothing is said of types, then */
-    uint64_t *counts = counted.at;
+    uint8_t *picks = picked.at;
     const uint32_t *types = g->type.at;
     const struct kind *kinds = g->kind.at;
     const uintptr_t *address = g->address.at;
     int is_done = 1;
-    for (uint32_t node = GROUPS; node < end; node++)
-        counts[types[node]]++;
     for (uint32_t type = FIRST_TYPE; is_done && type < g->type_count; type++)
-        if (counts[type] && sweep->type_count < sweep->most_types) {
-            sweep->counts[sweep->type_count++] = counts[type];
+        if (kinds[type].listed && sweep->type_count < sweep->most_types) {
+            sweep->counts[sweep->type_count++] = kinds[type].listed;
             is_done = !L.list_append(sweep->types, (object *)kinds[type].type);
-            counts[type] = is_wanted(sweep, (uintptr_t)kinds[type].type);
-        } else
-            counts[type] = 0;
+            picks[type] = is_wanted(sweep, (uintptr_t)kinds[type].type);
+        }
     for (uint32_t node = GROUPS; is_done && node < end; node++) {
         if (types[node] < FIRST_TYPE)
             continue;
         object *one = (object *)address[node];
         if (one == sweep->picked || one == sweep->large || one == sweep->types)
             continue; /* they would hold each other, and all that is in them */
-        if (counts[types[node]])
+        if (picks[types[node]])
             is_done = !L.list_append(sweep->picked, one);
         if (is_done && sweep->least_length && kinds[types[node]].base != PLAIN &&
             length_of(one, &kinds[types[node]]) >= sweep->least_length)
             is_done = !L.list_append(sweep->large, one);
     }
-    drop(&g->budget, &counted);
+    drop(&g->budget, &picked);
     return is_done;
 }
 
-/* With the GIL. ``modules``: the dict of all modules. ``recorder``: the state of the agent's thread, or NULL.
- * ``sweep``: may be NULL. NULL where there is not so much memory, or Python is not as it was found. */
-EXPORT struct graph *graph_take(object *modules, void *recorder, uint64_t most_bytes, struct sweep *sweep)
+/* With the GIL. ``modules``: the dict of all modules. ``recorder``, ``main``: states of the agent's thread, or NULL, and
+ * of the main one.
+ * ``sweep``: may be NULL. NULL where the bounds do not allow it, or Python is not as it was found. */
+EXPORT struct graph *graph_take(object *modules, void *recorder, void *main, struct bounds *bounds, struct sweep *sweep)
 {
-    struct budget budget = {most_bytes, 0};
+    struct budget budget = {bounds->bytes, 0};
     struct array self = {0};
-    if (!L.generations || !grow_copied(&budget, &self, sizeof(struct graph)))
+    bounds->is_collecting = L.is_collecting && *L.is_collecting;
+    if (!L.generations || bounds->is_collecting)
+        return NULL;
+    uint64_t count = bounds->count = count_objects(bounds->objects);
+    if (count > bounds->objects || count > bounds->bytes / bounds->bytes_each)
+        return NULL;
+    if (!grow_copied(&budget, &self, sizeof(struct graph)))
         return NULL;
     struct graph *g = self.at;
     g->budget = budget;
     g->process = getpid();
-    uint64_t count = count_objects();
     g->kind_mask = 4095;
     g->type_count = FIRST_TYPE;
     if (!grow(&g->budget, &g->kind_table, 4096 * 4) || !grow_copied(&g->budget, &g->text, 4096) ||
@@ -963,6 +1130,8 @@ EXPORT struct graph *graph_take(object *modules, void *recorder, uint64_t most_b
     uint32_t listed = (uint32_t)g->nodes; /* what gc.get_objects() lists */
     if (!list_objects(g, FROZEN, FROZEN + 1))
         goto failed;
+    g->listed_count = listed - GROUPS;
+    g->frozen_count = g->nodes - listed;
     for (uint32_t node = GROUPS;; node++) {
         if (node + 8 < g->nodes) {
             uintptr_t later = ARRAY(g, address, uintptr_t)[node + 8];
@@ -978,6 +1147,16 @@ EXPORT struct graph *graph_take(object *modules, void *recorder, uint64_t most_b
     }
     ARRAY(g, begin, uint32_t)[g->nodes] = (uint32_t)g->edges;
     weigh_storages(g);
+    enum { MOST_THREADS = 500 };
+    int threads = 0;
+    for (void *thread = L.first_thread(interpreter); thread && threads < MOST_THREADS; thread = L.next_thread(thread), threads++)
+        if (thread != recorder && thread != main && !put_frames(g, thread))
+            goto failed;
+    for (uint32_t node = GROUPS; node < listed; node++) {
+        struct kind *kind = &ARRAY(g, kind, struct kind)[ARRAY(g, type, uint32_t)[node]];
+        kind->listed++;
+        kind->listed_bytes += ARRAY(g, own, uint64_t)[node];
+    }
     if (sweep && !sweep_nodes(g, sweep, listed))
         goto failed;
     return g;
@@ -1295,6 +1474,53 @@ failed:
     return 0;
 }
 
+enum { MOST_SHARERS = 1 << 16 };
+
+static struct sharer *sharer_at(struct sharer *table, uint32_t row, uint32_t dominator_row, uint32_t type)
+{
+    uint32_t slot = (row * 0x9E3779B1u ^ dominator_row * 0x85EBCA6Bu ^ type * 0xC2B2AE35u) & (MOST_SHARERS - 1);
+    while (table[slot].count && (table[slot].row != row || table[slot].dominator_row != dominator_row || table[slot].type != type))
+        slot = (slot + 1) & (MOST_SHARERS - 1);
+    return &table[slot];
+}
+
+/* Objects with several holders hang below what dominates these, which may be a whole module: who are they? */
+static int find_sharers(struct graph *g, struct work *w, uint64_t least_bytes)
+{
+    const uint32_t *dominator = w->dominator.at, *vertex = w->vertex.at, *number = w->number.at, *types = g->type.at;
+    const uint32_t *row_of = g->row_of.at, *begin = g->begin.at, *edge = g->edge.at;
+    const uint64_t *retained = w->retained.at;
+    uint32_t *owner = w->queue.at; /* which has served: of each number the row of itself, or of the nearest above it */
+    struct array table = {0};
+    if (!grow(&g->budget, &table, MOST_SHARERS * sizeof(struct sharer)))
+        return 1; /* nothing is said of them, then */
+    memset(table.at, 0, MOST_SHARERS * sizeof(struct sharer));
+    struct sharer *sharers = table.at;
+    uint64_t used = 0, kept = 0;
+    for (uint32_t i = 0; i < g->reached; i++)
+        owner[i] = i && row_of[vertex[i]] == NONE ? owner[dominator[i]] : row_of[vertex[i]];
+    for (uint32_t i = 0; i < g->reached && used < MOST_SHARERS / 2; i++) {
+        uint32_t node = vertex[i];
+        for (uint32_t k = begin[node]; node >= GROUPS && k < begin[node + 1]; k++) {
+            uint32_t to = number[edge[k]];
+            if (row_of[edge[k]] != NONE || owner[to] == owner[i] || vertex[dominator[to]] == node)
+                continue;
+            struct sharer *sharer = sharer_at(sharers, owner[i], owner[to], types[edge[k]]);
+            used += !sharer->count;
+            *sharer = (struct sharer){owner[i], owner[to], types[edge[k]], sharer->count + 1, sharer->bytes + retained[to]};
+        }
+    }
+    for (uint32_t i = 0; i < MOST_SHARERS; i++)
+        kept += sharers[i].bytes >= least_bytes;
+    int is_done = grow_copied(&g->budget, &g->sharer, (kept + 1) * sizeof(struct sharer));
+    g->sharers = g->sharer.at;
+    for (uint32_t i = 0; is_done && i < MOST_SHARERS; i++)
+        if (sharers[i].bytes >= least_bytes)
+            g->sharers[g->sharer_count++] = sharers[i];
+    drop(&g->budget, &table);
+    return is_done;
+}
+
 /* Without the GIL. ``past``: of the snapshot before, or NULL. Rows: nodes that retain ``least_bytes``, at most
  * ``most_rows`` of them and those above them. Returns 0 where memory does not suffice. */
 EXPORT int graph_analyse(struct graph *g, const struct past *past, uint64_t least_bytes, uint64_t most_rows, uint32_t most_types)
@@ -1366,7 +1592,9 @@ EXPORT int graph_analyse(struct graph *g, const struct past *past, uint64_t leas
     g->unreachable_bytes = retained[number[UNREACHABLE]];
     g->from_c_count = number[UNREACHABLE] - number[FROM_C] - 1;
     g->unreachable_count = count - number[UNREACHABLE] - 1;
-    const struct kind *kinds = g->kind.at;
+    struct kind *kinds = g->kind.at;
+    for (uint32_t i = number[UNREACHABLE] + 1; i < count; i++)
+        kinds[types[vertex[i]]].unreached += vertex[i] < GROUPS + g->listed_count;
     for (uint32_t node = GROUPS; node < n; node++) {
         g->array_bytes += kinds[types[node]].base == NDARRAY ? own[node] : 0;
         g->storage_bytes += types[node] == TYPE_STORAGE ? own[node] : 0;
@@ -1416,9 +1644,10 @@ EXPORT int graph_analyse(struct graph *g, const struct past *past, uint64_t leas
     }
     g->rows = row;
     g->row_count = rows;
-    is_done = share_out(g, w, past, most_types);
+    is_done = share_out(g, w, past, most_types) && find_sharers(g, w, least_bytes);
     g->kinds = g->kind.at;
     g->texts = g->text.at;
+    g->stacks = g->stack.at;
 end:
     drop_work(g, w);
     return is_done;
@@ -1489,7 +1718,7 @@ static void label_number(struct search *search, uintptr_t child, int kind, int64
     label(search, child, kind, at, (size_t)(digits + sizeof digits - at));
 }
 
-enum { LONGEST_LABEL = 120, MOST_MEMBERS = 300000, MOST_OF_ALL = 3000000 }; /* of all: some 30 ms */
+enum { MOST_MEMBERS = 300000, MOST_OF_ALL = 3000000 }; /* of all: some 30 ms */
 
 static void label_text(struct search *search, uintptr_t child, int kind, const object *text)
 {
@@ -1522,33 +1751,12 @@ static void label_items(struct search *search, object *dict)
     }
 }
 
-/* Attributes that lie in the object itself, or behind it: since 3.11, as long as nobody asks for its __dict__. */
 static void label_values(struct search *search, const object *one, const type *cls)
 {
-    if (!L.heap_type_keys || !(cls->flags & HEAP_TYPE) || !(cls->flags & MANAGED_DICT))
-        return;
-    const char *shared = pointer_at(cls, L.heap_type_keys), *values = NULL;
-    uint64_t capacity = UINT64_MAX;
-    if (L.version < VERSION(3, 12))
-        values = pointer_at((const char *)one - 32, 0);
-    else if (L.version < VERSION(3, 13)) {
-        uint64_t word = word_at((const char *)one - 24, 0);
-        values = word & 1 ? (const char *)(uintptr_t)(word + 1) : NULL;
-    } else if (cls->flags & INLINE_VALUES) {
-        const unsigned char *at = (const unsigned char *)one + cls->basic_size;
-        values = at[3] ? (const char *)at + 8 : NULL; /* valid: not yet taken over by a dict */
-        capacity = at[0];
-    }
-    if (!shared || !values)
-        return;
-    struct keys keys = keys_at(shared);
-    if (!keys.is_text || keys.entries > keys.usable || keys.entries > capacity)
-        return;
-    for (uint64_t i = 0; i < keys.entries; i++) {
-        const object *name = (object *)pointer_at(keys.first, 16 * i);
-        if (is_text(name))
-            label_text(search, word_at(values, 8 * i), ATTRIBUTE, name);
-    }
+    struct values values = values_of(one, cls);
+    for (uint64_t i = 0; i < values.count; i++)
+        if (is_text(name_at(values, i)))
+            label_text(search, word_at(values.first, 8 * i), ATTRIBUTE, name_at(values, i));
 }
 
 static void label_slots(struct search *search, const object *one, const type *cls)
@@ -1596,29 +1804,6 @@ static void label_members(struct search *search, uintptr_t items, int64_t count)
 {
     for (int64_t i = 0; i < count; i++)
         label_number(search, word_at((void *)items, 8ul * i), INDEX, i);
-}
-
-/* "file\nline\nname" of what a code object stands for. */
-static uint32_t owner_of(struct graph *g, const object *code)
-{
-    char text[640];
-    if (!code || code->type != L.code || !L.code_file)
-        return 0;
-    const object *file = (object *)pointer_at(code, L.code_file), *name = (object *)pointer_at(code, L.code_name);
-    if (!is_text(file) || !is_text(name))
-        return 0;
-    size_t length = characters(file, text, 480);
-    text[length++] = '\n';
-    char digits[16], *at = digits + sizeof digits;
-    uint32_t rest = (uint32_t)half_at(code, L.code_line);
-    do
-        *--at = (char)('0' + rest % 10);
-    while (rest /= 10);
-    memcpy(text + length, at, (size_t)(digits + sizeof digits - at));
-    length += (size_t)(digits + sizeof digits - at);
-    text[length++] = '\n';
-    length += characters(name, text + length, LONGEST_LABEL);
-    return put_text(g, text, length);
 }
 
 /* Which rows below an object it still refers to, and how. */
@@ -1735,8 +1920,29 @@ static void look_at_threads(struct graph *g, void *recorder)
     }
 }
 
-/* With the GIL: by what name each row is held. What cannot be reached any more may be freed, and is not looked at. */
-EXPORT int graph_label(struct graph *g, object *modules, void *recorder)
+/* Objects that retain a lot, for a look at what is in them: a list of Python's, and the rows that they are. */
+struct largest {
+    uint64_t least_bytes;
+    object *objects;
+    uint32_t rows[64], count;
+};
+
+static int list_largest(struct graph *g, struct largest *largest)
+{
+    for (uint32_t i = 0; i < g->row_count && largest->count < sizeof largest->rows / sizeof *largest->rows; i++) {
+        const struct row *row = &g->rows[i];
+        if (row->type < FIRST_TYPE || !row->is_seen || row->retained_bytes < largest->least_bytes)
+            continue;
+        if (L.list_append(largest->objects, (object *)row->address))
+            return 0;
+        largest->rows[largest->count++] = i;
+    }
+    return 1;
+}
+
+/* With the GIL: by what name each row is held. What cannot be reached any more may be freed, and is not looked at.
+ * ``largest``: may be NULL. */
+EXPORT int graph_label(struct graph *g, object *modules, void *recorder, struct largest *largest)
 {
     if (g->process != getpid())
         return 0;
@@ -1773,14 +1979,14 @@ EXPORT int graph_label(struct graph *g, object *modules, void *recorder)
         if (g->rows[i].node >= GROUPS && g->rows[i].is_seen)
             look_below(g, i);
     g->texts = g->text.at;
-    return 1;
+    return !largest || list_largest(g, largest);
 }
 
 /* Whether heap_graph.py was written for this: the bytes of its structures. */
-EXPORT int graph_sizes_fit(const uint64_t sizes[5])
+EXPORT int graph_sizes_fit(const uint64_t sizes[9])
 {
     const uint64_t own[] = {sizeof(struct layout), sizeof(struct row), sizeof(struct share), offsetof(struct graph, budget),
-                            sizeof(struct sweep)};
+                            sizeof(struct sweep), sizeof(struct bounds), sizeof(struct kind), sizeof(struct largest), sizeof(struct sharer)};
     return !memcmp(sizes, own, sizeof own);
 }
 

@@ -103,6 +103,11 @@ def generations() -> int | None:
     return None if _count is None or _goes_on is None else ctypes.addressof(_count) - _GENERATION.size + 4
 
 
+def going_on() -> int | None:
+    """Address of the number that says whether a collection goes on; None where nobody can tell."""
+    return None if _goes_on is None else ctypes.addressof(_goes_on)
+
+
 def goes_on() -> bool:
     """Whether a collection does, in any thread: its finalizers and callbacks run while the heap is taken apart."""
     return _goes_on is not None and _goes_on.value != 0

@@ -129,6 +129,11 @@ _has_room = again(map, ge, _left_in(again(map, _call, (thread_state,))), repeat(
 main_is_deep = partial(any, again(map, not_, again(map, ge, _left_in(_main_state), repeat(LEAST_CALLS))))
 
 
+def main_state() -> int | None:
+    """Address of the main thread's state."""
+    return _main_state[0]
+
+
 def this_is_the_main_thread() -> None:
     """In a forked child: it may have been another's."""
     _main_state[:] = [thread_state()]

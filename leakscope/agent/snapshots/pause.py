@@ -79,9 +79,9 @@ class Pauses:
         self.refused_s = cost_s if cost_s > left_s else None
         return self.refused_s is None
 
-    def allows(self, cost_s: float) -> bool:
-        """Whether so much CPU time fits into what is left of the sweeps' share."""
-        return thread_time() + cost_s <= self._began + SWEEP_SHARE * self.limit_s
+    def most_objects(self, object_s: float) -> float:
+        """How many objects may be read that cost ``object_s`` each."""
+        return max(0.0, self._began + SWEEP_SHARE * self.limit_s - thread_time()) / object_s
 
     def _is_worth_a_count(self) -> bool:
         """Most blocks may be numbers and text. All of them listed must fit, too; if a sweep does not after that, the

@@ -180,14 +180,15 @@ class Snapshot:
         self, wanted: frozenset[int], is_wanted: Callable[[type], bool] | None, further: beyond.Beyond
     ) -> Any:
         """Where it fits into the pause: what the sweep finds, for little more, and the graph of all objects."""
-        graph, tracked = self.graph, self.pauses.tracked_at_most()
-        if graph is None or not self.pauses.allows(graph.costs_s(tracked)):
+        graph = self.graph
+        if graph is None:
             return None
         if self.memory.tensor_layout is not None and not graph.weighs_tensors:
             graph.weigh_tensors(*self.memory.tensor_layout)
         return graph.read(
-            self.number, tracked, room.left_bytes(), heap.chosen_by(is_wanted, wanted), further.least_length
-        )
+            self.number, self.pauses.most_objects(graph.object_s), room.left_bytes(),
+            heap.chosen_by(is_wanted, wanted), further.least_length,
+        )  # fmt: skip
 
     def _factors(self) -> dict[tuple[str, str], float]:
         """What the census said of places whose objects others hold too, for a snapshot that is made without one."""

@@ -1,6 +1,7 @@
-"""Takes snapshots: waits for a safe point of the job's, and asks first what it may cost there. Runs in the job.
+"""Takes snapshots: asks first what one may cost, and waits for a safe point where it needs one. Runs in the job.
 
-The agent's thread decides that a snapshot is due; it is made where the job's objects hold still: in torch's
+The agent's thread decides that a snapshot is due. Where torch is not loaded and the graph of all objects can be read,
+it reads that, and is done (exact.py). Else the snapshot is made where the job's objects hold still: in torch's
 optimizer-step hook on the training thread, or on the main thread between two bytecodes (a pending call). Only if
 neither comes within some seconds (the main thread waits for others) a reduced snapshot runs on the agent's thread.
 """
@@ -21,6 +22,7 @@ from ..outbox import stamps
 from ..torch import cuda, gradients
 from ..walking.remembered import Remembered
 from . import pause, peak, sharing
+from .exact import ExactSnapshot
 from .snapshot import Snapshot
 
 TYPE_CHECKING = False
@@ -91,6 +93,7 @@ class Taker:
         self._graph_moment: dict[str, int | None] = {}
         self._failed = 0
         self._has_said_refusal = False
+        self._is_exact = False  # what is wanted can be had from the graph alone
 
     # ---- forks
 
@@ -141,6 +144,9 @@ class Taker:
                 return
             self.wanted_at = now
             self._prepare_graph()
+        if self._is_exact:
+            self.take("agent-thread")
+            return
         if self._is_stepping(now):
             return  # the next optimizer step is near: it takes what is wanted
         # A main thread that has not come by since the snapshot before is not waited for once more.
@@ -160,6 +166,11 @@ class Taker:
             if self._graph.refusal is not None:
                 self._outbox.note("no-heap-graph", self._graph.refusal)
         self._graph.recorder = doors.thread_state()
+        self._is_exact = self._can_be_exact()
+
+    def _can_be_exact(self) -> bool:
+        """Of torch more is read than the graph has: on its own thread, between two steps."""
+        return self._graph is not None and self._graph.refusal is None and "torch" not in sys.modules
 
     def work_out(self) -> None:
         """What the last take read of the heap as a whole."""
@@ -248,6 +259,7 @@ class Taker:
             return
         if self._schedule.allows():
             self.wanted = "exception" if hasattr(sys, "last_traceback") else "exit"
+            self._is_exact = self._can_be_exact()
             self.take("exit")
             self.work_out()
         else:
@@ -266,11 +278,8 @@ class Taker:
         self.is_taking = True
         hidden = quiet.hide()
         try:
-            shared_bytes = self._shared_bytes()
-            if self._sharing_allows(shared_bytes):
-                self._take(reason, safe_point, shared_bytes)
-            else:
-                self._schedule.put_off()
+            if not (self._is_exact and self._take_exact(reason, safe_point)):
+                self._take_if_sharing_allows(reason, safe_point)
         except BaseException as error:
             self._schedule.failed()
             if names.is_foreign(error):
@@ -284,10 +293,41 @@ class Taker:
             self.is_taking = False
             self._thread.wake_up()
 
-    def _take(self, reason: str | None, safe_point: str, shared_bytes: int | None) -> None:
-        outbox, step = self._outbox, self._steps.current
+    def _take_exact(self, reason: str | None, safe_point: str) -> bool:
+        """False: the graph does not fit. To read it writes to no page: it costs forks nothing."""
+        assert self._graph is not None
+        snapshot = ExactSnapshot(self.number + 1, self._graph, self.pauses)
+        moment = stamps()
+        self.pauses.begin(self._longest_pause_s())
+        if not snapshot.read():
+            # Perhaps a collection goes on; else what can be had without is made where it may be.
+            self._is_exact, self.wanted = not self._graph.counted, None if self.is_exiting else reason
+            return not self.is_exiting
         self.number += 1
-        outbox.with_sources = True
+        self._outbox.with_sources = True
+        self._before_take()
+        rows = snapshot.run()
+        if not rows:
+            self._schedule.failed()
+            self._outbox.note("reduced-take", "there was too little memory to work out who holds what")
+            return True
+        held_s = (clock_gettime_ns(CLOCK_MONOTONIC) - (moment["time_mono_ns"] or 0)) / 1e9
+        for table, row in rows:
+            if table == "heap_graphs":
+                row["held_s"] = held_s
+        self._write(rows, snapshot.summary, moment, reason, safe_point, None)
+        return True
+
+    def _take_if_sharing_allows(self, reason: str | None, safe_point: str) -> None:
+        shared_bytes = self._shared_bytes()
+        if self._sharing_allows(shared_bytes):
+            self._take(reason, safe_point, shared_bytes)
+        else:
+            self._schedule.put_off()
+
+    def _take(self, reason: str | None, safe_point: str, shared_bytes: int | None) -> None:
+        self.number += 1
+        self._outbox.with_sources = True
         self._before_take()
         snapshot = Snapshot(
             self.number, self._options["take_pause_s"], self.memory,
@@ -301,10 +341,22 @@ class Taker:
         rows = snapshot.run()
         self._graph_moment = moment
         self._say_what_was_left_out(snapshot.is_swept)
-        rss_bytes = self._schedule.taken(snapshot.summary["take_cpu_s"])
+        self._write(rows, snapshot.summary, moment, reason, safe_point, shared_bytes)
+
+    def _write(
+        self,
+        rows: list[tuple[str, dict[str, Any]]],
+        summary: dict[str, Any],
+        moment: dict[str, int | None],
+        reason: str | None,
+        safe_point: str,
+        shared_bytes: int | None,
+    ) -> None:
+        outbox, step = self._outbox, self._steps.current
+        rss_bytes = self._schedule.taken(summary["take_cpu_s"])
         in_use = allocators.malloc_figures()[0]
         summary = dict(
-            snapshot.summary, take=self.number, reason=reason, safe_point=safe_point, step=step(),
+            summary, take=self.number, reason=reason, safe_point=safe_point, step=step(),
             rss_bytes=rss_bytes, malloc_in_use_bytes=in_use,
             copied_bytes=max(0, shared_bytes - (self._shared_bytes() or 0)) if shared_bytes else None,
         )  # fmt: skip

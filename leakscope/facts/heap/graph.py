@@ -27,6 +27,9 @@ _LEAST_CHILDREN = 8
 _LINKS = 16  # of one type, each of which has nearly nothing but the next: a chain, and one place
 _PASSES_ON = 15 / 16
 _REPEATS = 4  # of one step in a path: more of it are dots
+_ARRAYS = ("numpy.ndarray", "numpy.memmap", "array.array", "bytearray", "mmap.mmap")
+_STORAGE = "torch storage"
+_MOST_OF_IT = 0.5
 _CONTAINERS = ("dict", "list", "set", "tuple", "frozenset", "collections.deque", "collections.OrderedDict")
 
 
@@ -61,7 +64,18 @@ def graph_places(recording: Recording, pid: int, takes: Sequence[int]) -> list[P
             bytes[position[int(row["take"])]] = row["retained_bytes"]
     user_files = frozenset(recording.tables["sources"]["file"].dropna())
     user_modules = dict(zip(recording.tables["sources"]["module"], recording.tables["sources"]["file"]))
-    return list(_places(nodes, user_files, user_modules, len(takes)))
+    shared = recording.tables["heap_shared"]
+    shared = shared[(shared["pid"] == pid) & shared["take"].isin(takes)]
+    return list(_places(nodes, user_files, user_modules, _sharers(shared), len(takes)))
+
+
+def _sharers(rows: pd.DataFrame) -> dict[tuple[int, str], dict[int, float]]:
+    """{(number of a node, type): {number of one that refers to such objects below it: most bytes of them}}."""
+    found: dict[tuple[int, str], dict[int, float]] = {}
+    most = rows.groupby(["dominator_node", "type_name", "node"])["retained_bytes"].max()
+    for (dominator, type_name, node), bytes in most.items():
+        found.setdefault((int(dominator), str(type_name)), {})[int(node)] = float(bytes)
+    return found
 
 
 def takes_with_graph(recording: Recording, pid: int) -> list[int]:
@@ -108,7 +122,11 @@ def _name_by_others(nodes: Mapping[int, _Node], rows: pd.DataFrame) -> None:
 
 
 def _places(
-    nodes: Mapping[int, _Node], user_files: frozenset[Any], user_modules: Mapping[Any, Any], count: int
+    nodes: Mapping[int, _Node],
+    user_files: frozenset[Any],
+    user_modules: Mapping[Any, Any],
+    sharers: Mapping[tuple[int, str], Mapping[int, float]],
+    count: int,
 ) -> Iterator[Place]:
     names = _Names(nodes, user_files, user_modules)
     first_of_chain = _chains(nodes)
@@ -134,9 +152,66 @@ def _places(
             place.parent = above
             above.children.append(place)
             place.row["parent_path"] = above.path
+    roots = [place for place in places.values() if place.parent is None]
+    found: list[Place] = []
     for number, place in list(places.items()):
-        yield place
-        yield from _others(place, nodes[number], list(place.children), count)
+        found += [place, *_others(place, nodes[number], list(place.children), count)]
+    for place in found:
+        dominator = place.parent.row["node"] if place.row["node"] is None and place.parent is not None else None
+        if dominator is not None:
+            _give_to_holder(place, sharers.get((dominator, place.type_name), {}), places)
+    for place in roots:
+        _weigh_arrays(place, nodes)
+    yield from found
+
+
+def _give_to_holder(members: Place, sharers: Mapping[int, float], places: Mapping[int, Place]) -> None:
+    """What several hold at once is told at one of them, which holds most of it; the others are named there."""
+    above = members.parent
+    holders = [
+        places[number] for number, bytes in sorted(sharers.items(), key=lambda one: -one[1])
+        if number in places and bytes >= _MOST_OF_IT * members.deep_bytes.max() and _is_below(places[number], above)
+    ]  # fmt: skip
+    if above is None or not holders:
+        return
+    above.children.remove(members)
+    holder, *members.also_held_by = holders
+    members.path = members.row["path"] = f"{holder.path}[*]"
+    members.parent, members.row["parent_path"] = holder, holder.path
+    holder.children.append(members)
+    holder.row["member_type"] = holder.row["member_type"] or members.type_name
+    while holder is not above:
+        holder.deep_bytes = holder.deep_bytes + members.deep_bytes
+        assert holder.parent is not None
+        holder = holder.parent
+
+
+def _is_below(place: Place, above: Place | None) -> bool:
+    at: Place | None = place.parent
+    while at is not None and at is not above:
+        at = at.parent
+    return at is above is not None
+
+
+def _weigh_arrays(root: Place, nodes: Mapping[int, _Node]) -> None:
+    """How much of what each place retains are arrays, and storages of tensors: from below, as far as places go."""
+    below = [root]
+    for place in below:
+        below += place.children
+    for place in reversed(below):
+        own = place.deep_bytes if place.row["node"] is None else np.minimum(_own_bytes(place, nodes), place.deep_bytes)
+        if place.type_name in _ARRAYS:
+            place.array_bytes += own
+        elif place.type_name == _STORAGE:
+            place.tensor_bytes += own
+        if place.parent is not None:
+            place.parent.array_bytes += place.array_bytes
+            place.parent.tensor_bytes += place.tensor_bytes
+
+
+def _own_bytes(place: Place, nodes: Mapping[int, _Node]) -> Floats:
+    """Of one object; where it is gone, nothing."""
+    return np.where(place.deep_bytes > 0, float(nodes[place.row["node"]].row["shallow_bytes"] or 0), 0.0)
 
 
 def _chains(nodes: Mapping[int, _Node]) -> dict[int, int]:
@@ -299,7 +374,7 @@ class _Names:
         type_name = holder.row["type_name"] or ""
         if type_name == "module":
             module = _edge_name(holder) or ""
-            return "global", name, module, module, self._user_modules.get(module), None
+            return "global", name, self._module_name(module), module, self._user_modules.get(module), None
         if isinstance(holder.row["owner"], str) and not isinstance(holder.row["owner_file"], str):  # a class
             module, _, owner = holder.row["owner"].rpartition(".")
             return "class-attribute", name, owner, module, self._user_modules.get(module), None

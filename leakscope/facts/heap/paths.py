@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .graph import MODULES, graph_places, takes_with_graph
+from .holders import exact_takes
 from .one_name import under_one_name
 from .place import OUTSIDE, Floats, Place
 
@@ -56,11 +57,12 @@ def heaps(recording: Recording, pid: int, start_s: float, end_s: float) -> Itera
     """
     takes = recording.tables["takes"]
     takes = _since_training_began(takes[takes["pid"] == pid], end_s)
-    whole = takes[~takes["truncated"].fillna(False).astype(bool)]
+    walked = takes.drop(exact_takes(takes, recording.tables["heap_graphs"]).index)
+    whole = walked[~walked["truncated"].fillna(False).astype(bool)]
     inside = whole[(whole["time_s"] >= start_s) & (whole["time_s"] <= end_s + 1)]
-    if 2 <= len(inside[~inside["reason"].isin(_LAST_REASONS)]) < len(takes):
+    if 2 <= len(inside[~inside["reason"].isin(_LAST_REASONS)]) < len(walked):
         yield from _heap(recording, _takes(whole, start_s, end_s), pid)
-    yield from _heap(recording, _takes(takes, start_s, end_s), pid)
+    yield from _heap(recording, _takes(walked, start_s, end_s), pid)
     yield from _of_graphs(recording, takes, start_s, end_s)
 
 

@@ -30,6 +30,7 @@ class Place:
     most_nodes: float = 0.0  # of an autograd graph, in any take of the run: later ones follow less of it
     parent: Place | None = None
     children: list[Place] = field(default_factory=list)
+    also_held_by: list[Place] = field(default_factory=list)  # what was put here hangs on each of these as well
 
     @property
     def growth_bytes(self) -> float:

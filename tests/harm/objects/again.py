@@ -60,7 +60,7 @@ class Reader(object):
 
     def _read(self):
         left = self.choose.choice([ENOUGH_BYTES] * 9 + [self.choose.randrange(1 << 28)])
-        swept = self.graph.read(self.taken, 1, left, [id(list), id(tuple), id(object)], 100)
+        swept = self.graph.read(self.taken, 1 << 40, left, [id(list), id(tuple), id(object)], 100)
         if swept is None:
             self.short += 1
             return
