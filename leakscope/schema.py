@@ -120,7 +120,7 @@ _ROOT_KIND = _c(
 _EDGE_KIND = _c(
     "edge_kind", "str", "",
     "how it is held: local, global, attribute, class-attribute, item, key, cell, default, base, cache, reference; "
-    "heap_nodes: attribute, key, index, local, namespace (a __dict__), contents, member, item",
+    "heap_nodes: attribute, key, index, local, cell, default, namespace (a __dict__), contents, member, item",
 )  # fmt: skip
 _OWNER = _c("owner", "str", "", "what the name belongs to, or the code is of: function, class or module", "name")
 _ARRAY_BYTES = _c(
@@ -128,6 +128,8 @@ _ARRAY_BYTES = _c(
     "estimate of reached arrays, images, buffers (numpy, PIL, Arrow, mmap); heap_graphs: arrays of numpy, exactly",
 )  # fmt: skip
 _LENGTH = _c("length", "float", "", "members of these containers, added up; null for what has no length")
+_OPAQUE = _c("opaque", "bool", "", "a C object whose contents cannot be seen (database, pickler, parser)")
+_LENGTH_LIMIT = _c("length_limit", "int", "", "maxlen of a deque, maxsize of an lru_cache; null = none")
 _OWNER_FILE = _c("owner_file", "str", "", "source file of the owner, where known", "file")
 _OWNER_LINE = _c("owner_line", "int", "", "first line of the owning function or class, where known")
 _FUNCTION = _c(
@@ -324,10 +326,12 @@ TABLES: dict[str, Table] = {
             _OWNER_FILE,
             _OWNER_LINE,
             _c("is_named", "bool", "", "still there, on the same way, when names were looked up"),
+            _OPAQUE,
             _c("was_there", "bool", "", "also in the process's snapshot before (wrongly so for 1 new object in 70)"),
             _SHALLOW_BYTES,
             _RETAINED_BYTES,
             _LENGTH,
+            _LENGTH_LIMIT,
             _c("child_count", "int", "", "objects it dominates immediately"),
             _c("new_child_count", "int", "", "of these: not in the snapshot before"),
             _c("reference_count", "int", "", "references to it that Python counts; null = it lives for ever"),
@@ -373,12 +377,12 @@ TABLES: dict[str, Table] = {
             _c("member_type", "str", "", "type of a typical member of these containers", "name"),
             _OBJECT_COUNT,
             _LENGTH,
-            _c("length_limit", "int", "", "maxlen of a deque, maxsize of an lru_cache; null = none"),
+            _LENGTH_LIMIT,
             _SHALLOW_BYTES,
             _DEEP_BYTES,
             _c("array_deep_bytes", "int", "bytes", "of deep_bytes: arrays, images, buffers"),
             _c("tensor_deep_bytes", "int", "bytes", "of deep_bytes: tensor storages"),
-            _c("opaque", "bool", "", "a C object whose contents cannot be seen (database, pickler, parser)"),
+            _OPAQUE,
             _c("chained", "bool", "", "a chain of like objects (node.next.next), all in this one row"),
         )),
         Table("orphans", "agent", "Objects of a growing type that no path from a root reached, and why they live", (

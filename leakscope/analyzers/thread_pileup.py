@@ -23,6 +23,7 @@ from ..facts.code.index import tail
 from ..facts.code.starts import calls
 from ..facts.growth.counts import up_to_the_end
 from ..facts.growth.processes import ProcessGrowth
+from ..facts.heap.paths import THREADS_ALIVE
 from ..facts.subject import definition_of
 from ..facts.tables import int_of, series, text_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
@@ -132,7 +133,8 @@ def _bytes(case: Case, process: ProcessGrowth, started: int) -> int:
     if not case.growth.leaking:
         return 0
     holders = process.rows("holders")
-    roots = holders[(holders["root_kind"] == "thread") & holders["parent_path"].isna()]
+    is_root = (holders["root_kind"] == "thread") & holders["parent_path"].isna()
+    roots = holders[is_root | (holders["path"] == THREADS_ALIVE)]
     by_take = roots["deep_bytes"].astype("float64").groupby(roots["take"]).sum()
     held = float(by_take.iloc[-1] - by_take.iloc[0]) if len(by_take) > 1 else 0.0
     likely = max(0, process.growth_bytes)

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from ..agent import libraries
+from ..facts.heap.paths import user_place
 from ..facts.heap.place import OUTSIDE
 from ..facts.retained.figures import Retained
+from ..facts.where.holders import holder_name
 from ..facts.where.libraries import CALLABLES, is_hook_table
 from ..findings import Evidence
 from ..units import format_bytes, format_count, format_duration
@@ -63,6 +65,16 @@ def evidence(found: Retained) -> Iterator[Evidence]:
         )
     for line in found.lines[:3]:
         yield Evidence(f"{line.file}:{line.line} {line.kind}: {line.text}", {"line": line.line})
+    others = _also_held_by(found)
+    if others:
+        text = f"{' and '.join(others)} {'refers' if len(others) == 1 else 'refer'} to the same objects"
+        yield Evidence(f"{text}: they are freed once all of these let go", {"other_holders": len(others)})
+
+
+def _also_held_by(found: Retained) -> list[str]:
+    """Names of the other holders of what multiplies there, at most two."""
+    below = [child for child in found.place.children if child.growth_bytes >= 0.5 * found.place.growth_bytes > 0]
+    return list(dict.fromkeys(holder_name(user_place(other)) for child in below for other in child.also_held_by))[:2]
 
 
 def _weighed(found: Retained) -> Iterator[Evidence]:

@@ -11,7 +11,8 @@ import os
 import sys
 from time import thread_time
 
-from ..interpreter import doors
+from .. import libraries
+from ..interpreter import doors, names
 from . import layout
 
 TYPE_CHECKING = False
@@ -35,10 +36,11 @@ MEANINGFUL = 50000  # objects
 MEMORY_SHARE = 8  # one part in so many of the memory that is left
 BYTES_AN_OBJECT = 100  # while it is read and worked out: 60 to 90 were measured
 _GROUPS = ("", "module", "thread", "recorder", "outside", "unreached")
-_EDGES = (None, "attribute", "key", "index", "local", "namespace", "contents", "member", "item")
-_MODULES, _KEY, _NAMED = 1, 2, (1, 2, 3, 4)
+_EDGES = (None, "attribute", "key", "index", "local", "namespace", "contents", "member", "item", "cell", "default")
+_MODULES, _KEY, _NAMED = 1, 2, (1, 2, 3, 4, 9, 10)
 _LIVES_FOR_EVER = 0xFFFFFFFF
 _MANY = 1 << 62
+_FILLED_IN_C = libraries.names_of(libraries.FILLED_IN_C)
 _WAITS = 0xFFFFFFFF  # before what waits to be called
 
 
@@ -49,13 +51,19 @@ def _structure(name: str, **fields: Any) -> Any:
 
 
 _Row = _structure(
-    "Row", c_uint64="address own_bytes retained_bytes length",
+    "Row", c_uint64="address own_bytes retained_bytes length limit",
     c_uint32="node path_row dominator_row type references edges_in children new_children label label_kind owner is_old "
-    "is_seen",
+    "is_seen is_main is_wanted",
 )  # fmt: skip
 _Share = _structure("Share", c_uint32="row type", c_uint64="count bytes new_count new_bytes")
 _Sharer = _structure("Sharer", c_uint32="row dominator_row type", c_uint64="count bytes")
-_Kind = _structure("Kind", c_void_p="type", c_uint64="listed listed_bytes unreached", c_uint32="text", c_uint8="base is_gc")
+_Kind = _structure(
+    "Kind",
+    c_void_p="type",
+    c_uint64="listed listed_bytes unreached",
+    c_uint32="text",
+    c_uint8="base is_gc is_made_in_c is_wanted",
+)
 _Bounds = _structure("Bounds", c_uint64="bytes bytes_each objects count is_collecting")
 
 
@@ -91,7 +99,8 @@ class _Graph(ctypes.Structure):
         )
     ] + [
         ("rows", ctypes.POINTER(_Row)), ("shares", ctypes.POINTER(_Share)), ("texts", ctypes.c_void_p),
-        ("kinds", ctypes.POINTER(_Kind)), ("stacks", ctypes.POINTER(ctypes.c_uint32)), ("sharers", ctypes.POINTER(_Sharer)),
+        ("kinds", ctypes.POINTER(_Kind)), ("stacks", ctypes.POINTER(ctypes.c_uint32)),
+        ("sharers", ctypes.POINTER(_Sharer)),
     ]  # fmt: skip
 
 
@@ -137,6 +146,7 @@ class HeapGraph:
         self._past: int | None = None
         self._serials: dict[tuple[int, int], int] = {}  # (address, type): number of what was written down last time
         self._last_serial = len(_GROUPS) - 1
+        self._is_wanted: dict[tuple[int, int], bool] = {}  # types by address
 
     def _load(self) -> str | None:
         path = os.path.join(os.path.dirname(os.path.abspath(__file__)), LIBRARY)
@@ -262,6 +272,7 @@ class HeapGraph:
         objects: list[Any] = []
         largest = _Largest(least_bytes=least_bytes, objects=id(objects))
         try:
+            self._choose_types(graph.contents)
             is_done = self._analyse(graph, self._past, LEAST_BYTES, MOST_NODES, MOST_TYPES)
             wanted = None if look is None else ctypes.byref(largest)
             if not is_done or not self._label(graph, id(sys.modules), self.recorder, wanted):
@@ -290,6 +301,18 @@ class HeapGraph:
             self._free(graph)
             at_work.pop()
 
+    def _choose_types(self, graph: Any) -> None:
+        """Those of which one wants to know who holds them, however little they retain."""
+        for at in range(graph.type_count):
+            kind = graph.kinds[at]
+            if kind.base or not kind.is_made_in_c or not kind.type:
+                continue
+            key = kind.type, kind.is_gc
+            is_wanted = self._is_wanted.get(key)
+            if is_wanted is None:
+                is_wanted = self._is_wanted[key] = _is_opaque(_type_name(graph, at), kind.is_gc)
+            kind.is_wanted = is_wanted
+
     def _number(self, graph: Any) -> list[int]:
         """A number for each row: the one that the object had before."""
         rows, kinds = graph.rows, graph.kinds
@@ -312,17 +335,18 @@ class HeapGraph:
     def _rows(self, graph: Any, number: int, numbers: Sequence[int]) -> Iterator[tuple[str, dict[str, Any]]]:
         rows = graph.rows
         count = graph.row_count
-        names = [""] * graph.type_count
+        type_names = [""] * graph.type_count
         roots: list[str] = []
         for at in range(count):
             row = rows[at]
-            roots.append(_GROUPS[row.node] if row.node < len(_GROUPS) else roots[row.path_row])
+            root = _GROUPS[row.node] if row.node < len(_GROUPS) else roots[row.path_row]
+            roots.append("frame" if row.is_main and root == "thread" else root)
         for at in range(count):
             row = rows[at]
             is_object = row.node >= len(_GROUPS)
             owner, file, line = _owner(graph, row)
-            if is_object and not names[row.type]:
-                names[row.type] = _type_name(graph, row.type)
+            if is_object and not type_names[row.type]:
+                type_names[row.type] = _type_name(graph, row.type)
             yield (
                 "heap_nodes",
                 {
@@ -331,17 +355,19 @@ class HeapGraph:
                     "path_node": numbers[row.path_row] if at else None,
                     "dominator_node": numbers[row.dominator_row] if at else None,
                     "root_kind": roots[at] or None,
-                    "type_name": names[row.type] if is_object else None,
+                    "type_name": type_names[row.type] if is_object else None,
                     "edge_kind": _EDGES[row.label_kind],
                     "edge_name": _edge_name(graph, row),
                     "owner": owner,
                     "owner_file": file,
                     "owner_line": line,
                     "is_named": bool(row.is_seen),
+                    "opaque": bool(row.is_wanted),
                     "was_there": bool(row.is_old),
                     "shallow_bytes": row.own_bytes,
                     "retained_bytes": row.retained_bytes,
                     "length": row.length - 1 if row.length else None,
+                    "length_limit": row.limit - 1 if row.limit else None,
                     "child_count": row.children,
                     "new_child_count": row.new_children,
                     "reference_count": row.references if is_object and row.references != _LIVES_FOR_EVER else None,
@@ -352,14 +378,14 @@ class HeapGraph:
             share = graph.shares[at]
             if rows[share.row].children < LEAST_CHILDREN or not share.type:
                 continue
-            if not names[share.type]:
-                names[share.type] = _type_name(graph, share.type)
+            if not type_names[share.type]:
+                type_names[share.type] = _type_name(graph, share.type)
             yield (
                 "heap_children",
                 {
                     "take": number,
                     "node": numbers[share.row],
-                    "type_name": names[share.type],
+                    "type_name": type_names[share.type],
                     "object_count": share.count,
                     "retained_bytes": share.bytes,
                     "new_count": share.new_count,
@@ -370,24 +396,22 @@ class HeapGraph:
             sharer = graph.sharers[at]
             if not sharer.type or sharer.count < LEAST_CHILDREN:
                 continue
-            if not names[sharer.type]:
-                names[sharer.type] = _type_name(graph, sharer.type)
+            if not type_names[sharer.type]:
+                type_names[sharer.type] = _type_name(graph, sharer.type)
             yield (
                 "heap_shared",
                 {
                     "take": number,
                     "node": numbers[sharer.row],
                     "dominator_node": numbers[sharer.dominator_row],
-                    "type_name": names[sharer.type],
+                    "type_name": type_names[sharer.type],
                     "object_count": sharer.count,
                     "retained_bytes": sharer.bytes,
                 },
             )
 
 
-def _data_form(
-    graph: Any, number: int, numbers: Sequence[int], at: int, columns: dict[str, Any]
-) -> dict[str, Any]:
+def _data_form(graph: Any, number: int, numbers: Sequence[int], at: int, columns: dict[str, Any]) -> dict[str, Any]:
     row = graph.rows[at]
     own = {"take": number, "node": numbers[at], "deep_bytes": row.retained_bytes}
     return dict(columns, type_name=_type_name(graph, row.type), **own)
@@ -462,6 +486,15 @@ def _owner(graph: Any, row: Any) -> tuple[str | None, str | None, int | None]:
 
 def _text(graph: Any, at: int) -> str:
     return ctypes.string_at(graph.texts + at).decode("utf-8", "replace")
+
+
+def _is_opaque(type_name: str, is_collected: int) -> bool:
+    """Of a type made in C: whether its objects may hold what Python does not see. A database, a parser, a model."""
+    module, _, name = type_name.rpartition(".")
+    if not module or libraries.is_harmless(type_name) or not name:
+        return False
+    file = names.module_file(module)
+    return not is_collected or type_name in _FILLED_IN_C or (file is not None and file.endswith((".so", ".pyd")))
 
 
 def _type_name(graph: Any, number: int) -> str:

@@ -10,6 +10,7 @@ import ctypes
 import sys
 import types
 from _collections import OrderedDict, deque
+from _functools import _lru_cache_wrapper
 from _io import BytesIO
 
 from ..interpreter import collector, names
@@ -33,6 +34,7 @@ _FUNCTIONS = (
 )  # fmt: skip
 _SCANNED_WORDS = 64  # of a thread's state
 _TYPE_BYTES = 344 + 56  # of what every type has, up to 3.8: no class has its name before
+_LIMITS = (123456, 654321)
 _CLEARED = 4  # the state of a generator that came to its end
 _NAMES_OF_CODE = 96  # of all variables in one tuple, since 3.11
 
@@ -46,6 +48,7 @@ class Layout(ctypes.Structure):
             "version", *_TYPES, *_FUNCTIONS, "generations", "text_bytes", "wide_text_bytes", "thread_frame",
             "thread_indirect", "frame_slots", "frame_code", "frame_before", "frame_locals", "frame_function",
             "frame_globals", "frame_owner", "code_names", "code_file", "code_name", "code_line", "function_code",
+            "function_defaults", "function_closure", "code_arguments", "results", "results_limit", "deque_limit",
             "frame_back", "generator_frame", "generator_state", "heap_type_name", "heap_type_keys", "python_deallocate",
             "tensor_base", "tensor_storage", "storage_bytes", "storage_device", "is_collecting",
         )
@@ -90,6 +93,7 @@ def find() -> Layout | None:
     layout.is_collecting = collector.going_on() or 0
     _find_frames(layout)
     _find_code(layout)
+    _find_limits(layout)
     if sys.version_info >= (3, 11):
         layout.heap_type_keys = _find_keys(layout.heap_type_name)
     return layout
@@ -231,9 +235,42 @@ def _find_code(layout: Layout) -> None:
     has_texts = (_word(at + file), _word(at + name)) == (id(code.co_filename), id(said))
     if has_texts and ctypes.c_int.from_address(at + line).value == code.co_firstlineno:
         layout.code_file, layout.code_name, layout.code_line = file, name, line
-    of_function = 16 if sys.version_info < (3, 11) else 48
+    of_function, defaults, closure = (16, 32, 48) if sys.version_info < (3, 11) else (48, 56, 72)
     if _word(id(find) + of_function) == at:
         layout.function_code = of_function
+
+    def known(one: object = 1) -> object:
+        return layout if one else None
+
+    if _word(id(known) + defaults) == id(known.__defaults__):
+        layout.function_defaults = defaults
+    if _word(id(known) + closure) == id(known.__closure__):
+        layout.function_closure = closure
+    codes: Any = (code, known.__code__, _Known.__init__.__code__, _same_places.__code__)
+    counted = [_same_places(one, one.co_argcount, names.basicsize_of(types.CodeType) // 8 * 8, 4) for one in codes]
+    places = set.intersection(*counted)
+    if len(places) == 1:
+        layout.code_arguments = places.pop()
+
+
+def _find_limits(layout: Layout) -> None:
+    """Where containers say how many members they may have."""
+    layout.results = id(_lru_cache_wrapper)
+    for name, made in (
+        ("results_limit", [_lru_cache_wrapper(len, limit, False, max) for limit in _LIMITS]),
+        ("deque_limit", [deque((), limit) for limit in _LIMITS]),
+    ):
+        found = [_same_places(one, n, names.basicsize_of(type(one)), _BYTES) for one, n in zip(made, _LIMITS)]
+        places = set.intersection(*found)
+        if len(places) == 1:
+            setattr(layout, name, places.pop())
+
+
+def _same_places(one: object, number: int, end: int, bytes: int) -> set[int]:
+    """Offsets at which a number of so many bytes stands in the memory of an object."""
+    memory = ctypes.string_at(id(one), end)
+    wanted = number.to_bytes(bytes, sys.byteorder)
+    return {at for at in range(16, end, bytes) if memory[at : at + bytes] == wanted}
 
 
 def _all_names(frame: FrameType) -> Any:

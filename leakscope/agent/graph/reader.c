@@ -87,7 +87,10 @@ struct layout {
     uint64_t thread_indirect; /* it is behind one pointer, at this offset + 1 */
     uint64_t frame_slots, frame_code, frame_before, frame_locals, frame_function, frame_globals, frame_owner;
     uint64_t code_names, code_file, code_name, code_line; /* code_names: of locals */
-    uint64_t function_code;
+    uint64_t function_code, function_defaults, function_closure;
+    uint64_t code_arguments; /* how many may come by position */
+    type *results; /* of functools.lru_cache */
+    uint64_t results_limit, deque_limit; /* where each says how many members it may have */
     uint64_t frame_back; /* in a frame object, up to 3.10 */
     uint64_t generator_frame, generator_state; /* in a generator or coroutine, since 3.11 */
     uint64_t heap_type_name, heap_type_keys; /* of a class: a string; names of attributes that instances share */
@@ -216,16 +219,18 @@ struct kind { /* of a type: how its objects are read */
     type *type;
     uint64_t listed, listed_bytes, unreached; /* of its objects: those that the collector lists, and that nothing leads to */
     uint32_t text; /* where its name is among the texts */
-    uint8_t base, is_gc;
+    uint8_t base, is_gc, is_made_in_c;
+    uint8_t is_wanted; /* the agent wants to know where its objects are held, however little they retain */
 };
 enum { PLAIN, DICT, LIST, TUPLE, TEXT, BYTES, INTEGER, SET, BYTE_ARRAY, DEQUE, ORDERED_DICT, ARRAY, NDARRAY, TENSOR, BYTES_IO,
        GENERATOR };
 
 struct row { /* a node that matters, as the agent gets it */
-    uint64_t address, own_bytes, retained_bytes, length; /* length: members of a container + 1, where it was seen */
+    uint64_t address, own_bytes, retained_bytes, length, limit; /* length: members of a container, or links of a chain, + 1 */
     uint32_t node, path_row, dominator_row, type, references, edges_in, children, new_children;
     uint32_t label, label_kind, owner; /* among the texts; of what has code of its own: file, line, name; of a class: its name */
     uint32_t is_old, is_seen; /* there at the snapshot before; reached again for its label */
+    uint32_t is_main, is_wanted; /* a frame of the main thread; one of several that it stands for */
 };
 
 struct share { /* of what a node dominates: all objects of one type directly below it */
@@ -238,7 +243,7 @@ struct sharer { /* what a row refers to, and another dominates: of those objects
     uint64_t count, bytes;
 };
 
-enum { NO_LABEL, ATTRIBUTE, KEY, INDEX, LOCAL, NAMESPACE, CONTENTS, MEMBER, OTHER_KEY };
+enum { NO_LABEL, ATTRIBUTE, KEY, INDEX, LOCAL, NAMESPACE, CONTENTS, MEMBER, OTHER_KEY, CELL, DEFAULT };
 
 /* What was there at the snapshot before, nearly: two bits of 16 for each object say so, wrongly of 1 in 70 that was not. */
 struct past {
@@ -265,6 +270,7 @@ struct graph {
     pid_t process; /* whose heap it is: the child of a fork has the names of it, and nothing behind them */
     uint32_t table_mask, kind_mask, row_mask;
     uint32_t waiting;
+    uint64_t main_begin, main_end; /* edges to the frames of the main thread */
     uint64_t members_left; /* to look through for names */
     uintptr_t wait[64];
     uint8_t wait_special[64];
@@ -502,7 +508,8 @@ static uint32_t type_of(struct graph *g, type *cls)
     if (!grow_copied(&g->budget, &g->kind, (number + 1) * sizeof *kinds))
         return TYPE_NONE;
     kinds = g->kind.at;
-    kinds[number] = (struct kind){.type = cls, .text = put_name(g, cls), .base = base_of(cls), .is_gc = (uint8_t)is_collected(cls)};
+    kinds[number] = (struct kind){.type = cls, .text = put_name(g, cls), .base = base_of(cls), .is_gc = (uint8_t)is_collected(cls),
+                                  .is_made_in_c = cls->deallocate != L.python_deallocate};
     table[slot] = number;
     g->type_count++;
     return number;
@@ -1119,8 +1126,14 @@ EXPORT struct graph *graph_take(object *modules, void *recorder, void *main, str
         if (own)
             ARRAY(g, begin, uint32_t)[RECORDER] = (uint32_t)g->edges;
         for (void *thread = L.first_thread(interpreter); thread; thread = L.next_thread(thread))
-            if ((thread == recorder) == own && !list_frames(g, thread))
-                goto failed;
+            if ((thread == recorder) == own) {
+                if (thread == main && !settle(g))
+                    goto failed;
+                g->main_begin = thread == main ? g->edges : g->main_begin;
+                if (!list_frames(g, thread) || (thread == main && !settle(g)))
+                    goto failed;
+                g->main_end = thread == main ? g->edges : g->main_end;
+            }
         if (!settle(g))
             goto failed;
     }
@@ -1159,6 +1172,8 @@ EXPORT struct graph *graph_take(object *modules, void *recorder, void *main, str
     }
     if (sweep && !sweep_nodes(g, sweep, listed))
         goto failed;
+    g->kinds = g->kind.at;
+    g->texts = g->text.at;
     return g;
 failed:
     graph_free(g);
@@ -1170,12 +1185,12 @@ failed:
 /* While it is worked out; by node, or by the number that a node got as it was first reached. */
 struct work {
     struct array number, vertex, parent, above, semi, label, cursor, dominator, edges_in, from, from_begin, retained, path, queue,
-        children;
+        children, first, chain;
 };
 
 static void drop_work(struct graph *g, struct work *w)
 {
-    for (struct array *one = &w->number; one <= &w->children; one++)
+    for (struct array *one = &w->number; one <= &w->chain; one++)
         drop(&g->budget, one);
 }
 
@@ -1380,18 +1395,23 @@ static void choose(const uint64_t *retained, const uint32_t *links, uint64_t cou
 }
 
 /* For each node by number: how many of its type come before it on the way of its dominators, each of which has nearly
- * nothing but the next. In a list of links they all retain much, and would leave room for nobody else. */
-static void count_links(const struct work *w, const uint32_t *types, uint64_t count, uint32_t *links)
+ * nothing but the next. In a list of links they all retain much, and would leave room for nobody else. ``first``: of
+ * each link the first of its chain; ``chain``: of that, how many there are. */
+static void count_links(const struct work *w, const uint32_t *types, uint64_t count, uint32_t *links, uint32_t *first,
+                        uint32_t *chain)
 {
     const uint32_t *dominator = w->dominator.at, *vertex = w->vertex.at;
     const uint64_t *retained = w->retained.at;
     links[0] = 0;
     for (uint32_t i = 1; i < count; i++) {
         links[i] = 0;
+        first[i] = i;
         uint32_t above = dominator[i];
         for (int step = 0; step < 3 && vertex[above] >= GROUPS; step++, above = dominator[above])
             if (types[vertex[above]] == types[vertex[i]]) { /* a dict may lie between */
                 links[i] = retained[i] >= retained[above] / 16 * 15 ? links[above] + 1 : 0;
+                first[i] = links[i] ? first[above] : i;
+                chain[first[i]] += links[i] != 0;
                 break;
             }
     }
@@ -1521,6 +1541,79 @@ static int find_sharers(struct graph *g, struct work *w, uint64_t least_bytes)
     return is_done;
 }
 
+static void mark_way(const struct graph *g, const struct work *w, uint32_t node)
+{
+    const uint32_t *path = w->path.at;
+    uint32_t *row_of = g->row_of.at, steps = 0;
+    for (uint32_t at = node; steps < LONGEST_WAY && at != NONE && row_of[at] == NONE; at = path[at])
+        steps++;
+    for (uint32_t at = node; steps < LONGEST_WAY && at != NONE && row_of[at] == NONE; at = path[at])
+        row_of[at] = 0;
+}
+
+/* What only C refers to may be many and small: the largest of the types that retain most, and what it is made of. */
+static void mark_outside(struct graph *g, struct work *w, uint32_t count, uint64_t least_bytes)
+{
+    enum { MOST_TYPES_OUTSIDE = 3, DEPTH = 4 };
+    struct of_type {
+        uint64_t bytes;
+        uint32_t largest;
+    };
+    const uint32_t *dominator = w->dominator.at, *vertex = w->vertex.at, *types = g->type.at;
+    const uint64_t *retained = w->retained.at;
+    uint32_t group = ((uint32_t *)w->number.at)[FROM_C];
+    struct array table = {0};
+    if (!grow(&g->budget, &table, g->type_count * sizeof(struct of_type)))
+        return;
+    struct of_type *of = table.at;
+    memset(of, 0, g->type_count * sizeof *of);
+    for (uint32_t i = group + 1; i < count; i++)
+        if (dominator[i] == group && vertex[i] >= GROUPS) {
+            struct of_type *one = &of[types[vertex[i]]];
+            one->bytes += retained[i];
+            if (!one->largest || retained[i] > retained[one->largest])
+                one->largest = i;
+        }
+    for (int k = 0; k < MOST_TYPES_OUTSIDE; k++) {
+        uint32_t most = 0;
+        for (uint32_t type = FIRST_TYPE; type < g->type_count; type++)
+            most = of[type].bytes > of[most].bytes ? type : most;
+        if (of[most].bytes < least_bytes)
+            break;
+        of[most].bytes = 0;
+        uint32_t at = of[most].largest;
+        for (int depth = 0; at && depth < DEPTH; depth++) {
+            mark_way(g, w, vertex[at]);
+            uint32_t below = 0;
+            for (uint32_t i = at + 1; i < count; i++)
+                if (dominator[i] == at && (!below || retained[i] > retained[below]))
+                    below = i;
+            at = below;
+        }
+    }
+    drop(&g->budget, &table);
+}
+
+/* Objects of types that are asked for: the nearest to a root, and of those that one object holds the first of a type. */
+static void mark_wanted(struct graph *g, struct work *w, uint32_t queued)
+{
+    enum { MOST_WANTED = 150 };
+    const uint32_t *queue = w->queue.at, *path = w->path.at, *types = g->type.at;
+    const struct kind *kinds = g->kind.at;
+    uint32_t *last = w->first.at, marked = 0; /* which has served: of each node the type of the last one marked below it */
+    if (w->first.bytes < g->nodes * 4)
+        return;
+    memset(last, 0, g->nodes * 4);
+    for (uint32_t i = 0; i < queued && marked < MOST_WANTED; i++) {
+        uint32_t node = queue[i], type = node < GROUPS ? TYPE_NONE : types[node];
+        if (type < FIRST_TYPE || !kinds[type].is_wanted || last[path[node]] == type)
+            continue;
+        last[path[node]] = type;
+        mark_way(g, w, node);
+        marked++;
+    }
+}
+
 /* Without the GIL. ``past``: of the snapshot before, or NULL. Rows: nodes that retain ``least_bytes``, at most
  * ``most_rows`` of them and those above them. Returns 0 where memory does not suffice. */
 EXPORT int graph_analyse(struct graph *g, const struct past *past, uint64_t least_bytes, uint64_t most_rows, uint32_t most_types)
@@ -1602,20 +1695,21 @@ EXPORT int graph_analyse(struct graph *g, const struct past *past, uint64_t leas
     }
     uint32_t queued = find_paths(g, w);
     uint32_t *links = w->parent.at; /* which has served */
-    count_links(w, types, count, links);
+    if (!grow(b, &w->first, n * 4) || !grow(b, &w->chain, count * 4ul))
+        goto end;
+    uint32_t *chain = w->chain.at;
+    memset(chain, 0, count * 4ul);
+    count_links(w, types, count, links, w->first.at, chain);
     uint64_t threshold;
     choose(retained, links, count, least_bytes, most_rows, &threshold);
     uint32_t *row_of = g->row_of.at, *path = w->path.at, *queue = w->queue.at;
     memset(row_of, 0xff, n * 4);
     row_of[ROOT] = 0;
     for (uint32_t i = 1; i < count; i++)
-        if ((retained[i] >= threshold && links[i] < LONGEST_CHAIN) || vertex[i] < GROUPS) {
-            uint32_t steps = 0;
-            for (uint32_t node = vertex[i]; steps < LONGEST_WAY && node != NONE && row_of[node] == NONE; node = path[node])
-                steps++;
-            for (uint32_t node = vertex[i]; steps < LONGEST_WAY && node != NONE && row_of[node] == NONE; node = path[node])
-                row_of[node] = 0;
-        }
+        if ((retained[i] >= threshold && links[i] < LONGEST_CHAIN) || vertex[i] < GROUPS)
+            mark_way(g, w, vertex[i]);
+    mark_wanted(g, w, queued);
+    mark_outside(g, w, count, least_bytes);
     uint64_t rows = 1;
     for (uint32_t i = 0; i < queued; i++)
         rows += row_of[queue[i]] != NONE;
@@ -1633,6 +1727,8 @@ EXPORT int graph_analyse(struct graph *g, const struct past *past, uint64_t leas
             .address = ((uint64_t *)g->address.at)[node], .own_bytes = own[node], .retained_bytes = retained[number[node]],
             .node = node, .path_row = row_of[path[node]], .dominator_row = node, .type = node < GROUPS ? 0 : types[node],
             .references = references[node], .edges_in = edges_in[node], .is_old = is_old,
+            .is_wanted = node >= GROUPS && types[node] >= FIRST_TYPE && kinds[types[node]].is_wanted,
+            .length = chain[number[node]] >= LONGEST_CHAIN / 2 ? chain[number[node]] + 2ul : 0,
         };
     }
     for (uint64_t i = 0; i < rows; i++) { /* the nearest above that has a row: a way has more nodes than dominators */
@@ -1642,6 +1738,9 @@ EXPORT int graph_analyse(struct graph *g, const struct past *past, uint64_t leas
         while (row_of[vertex[at]] == NONE);
         row[i].dominator_row = row_of[vertex[at]];
     }
+    for (uint64_t k = g->main_begin; k < g->main_end; k++)
+        if (row_of[edge[k]] != NONE)
+            row[row_of[edge[k]]].is_main = 1;
     g->rows = row;
     g->row_count = rows;
     is_done = share_out(g, w, past, most_types) && find_sharers(g, w, least_bytes);
@@ -1668,6 +1767,8 @@ static uint32_t row_at(const struct graph *g, uintptr_t address)
 struct search { /* among what an object refers to, for rows whose way leads through it */
     struct graph *g;
     uint32_t row;
+    int is_owner; /* what it names are variables and attributes */
+    uint32_t lost_count, lost[8]; /* rows that it does not refer to any more */
 };
 
 static int is_below(const struct search *search, uint32_t row)
@@ -1694,11 +1795,36 @@ static int visit_row(object *to, void *arg)
     return 0;
 }
 
+/* The name by which something else of the same type is held now: a link that has become another one's next. */
+static void label_lost(struct search *search, const object *one, int kind, const char *text, size_t length)
+{
+    for (uint32_t i = 0; i < search->lost_count; i++) {
+        struct row *row = &search->g->rows[search->lost[i]];
+        if (!row->label_kind && row->type >= FIRST_TYPE && ((struct kind *)search->g->kind.at)[row->type].type == one->type) {
+            row->label = put_text(search->g, text, length);
+            row->label_kind = (uint32_t)kind;
+            return;
+        }
+    }
+}
+
+static void find_lost(struct search *search)
+{
+    enum { MOST_ROWS = 1500 };
+    struct graph *g = search->g;
+    for (uint32_t i = search->row + 1; i < g->row_count && g->row_count <= MOST_ROWS; i++)
+        if (g->rows[i].path_row == search->row && !g->rows[i].is_seen && search->lost_count < 8)
+            search->lost[search->lost_count++] = i;
+}
+
 static void label(struct search *search, uintptr_t child, int kind, const char *text, size_t length)
 {
     uint32_t found = child ? row_at(search->g, child) : NONE;
-    if (!is_below(search, found) || !search->g->rows[found].is_seen)
+    if (!is_below(search, found) || !search->g->rows[found].is_seen) {
+        if (child && found == NONE && search->lost_count && (kind == ATTRIBUTE || kind == LOCAL || (kind == KEY && search->is_owner)))
+            label_lost(search, (object *)child, kind, text, length);
         return;
+    }
     struct row *row = &search->g->rows[found];
     if (row->label_kind && row->label_kind <= (uint32_t)kind)
         return;
@@ -1732,7 +1858,7 @@ static void label_items(struct search *search, object *dict)
     object *key, *value;
     while (L.dict_next(dict, &at, &key, &value)) {
         uint32_t found = row_at(search->g, (uintptr_t)value);
-        if (is_below(search, found)) {
+        if (is_below(search, found) || (search->is_owner && search->lost_count)) {
             if (is_text(key))
                 label_text(search, (uintptr_t)value, KEY, key);
             else if (key->type == L.integer) {
@@ -1806,11 +1932,36 @@ static void label_members(struct search *search, uintptr_t items, int64_t count)
         label_number(search, word_at((void *)items, 8ul * i), INDEX, i);
 }
 
+/* The variables that a function brought from where it was made, or the defaults of its parameters, are in a tuple each. */
+static int label_of_function(struct search *search, const object *tuple)
+{
+    const struct row *above = &search->g->rows[search->g->rows[search->row].path_row];
+    const object *function = (object *)above->address;
+    if (above->type < FIRST_TYPE || !above->is_seen || function->type != L.function || !L.function_code)
+        return 0;
+    const object *code = (object *)pointer_at(function, L.function_code);
+    int is_closure = L.function_closure && pointer_at(function, L.function_closure) == (const char *)tuple;
+    int is_defaults = L.function_defaults && L.code_arguments && pointer_at(function, L.function_defaults) == (const char *)tuple;
+    if (!code || code->type != L.code || !(is_closure || is_defaults))
+        return 0;
+    int is_old = L.version < VERSION(3, 11);
+    const object *names = (object *)pointer_at(code, !is_old ? L.code_names : is_closure ? 80 : 72);
+    intptr_t end = names && names->type == L.tuple ? names->size : 0;
+    if (is_defaults)
+        end = half_at(code, L.code_arguments) < end ? half_at(code, L.code_arguments) : end;
+    for (intptr_t i = 0; i < tuple->size && end >= tuple->size; i++) {
+        const object *name = (object *)pointer_at(names, 24 + 8ul * (size_t)(end - tuple->size + i));
+        if (is_text(name))
+            label_text(search, word_at(tuple, 24 + 8ul * (size_t)i), is_closure ? CELL : DEFAULT, name);
+    }
+    return 1;
+}
+
 /* Which rows below an object it still refers to, and how. */
 static void look_below(struct graph *g, uint32_t number)
 {
-    struct search search = {g, number};
     struct row *row = &g->rows[number];
+    struct search search = {.g = g, .row = number, .is_owner = row->label_kind == NAMESPACE};
     object *one = (object *)row->address;
     const uint32_t *begin = g->begin.at;
     uint32_t members = begin[row->node + 1] - begin[row->node];
@@ -1822,6 +1973,7 @@ static void look_below(struct graph *g, uint32_t number)
             visit_row((object *)(word_at(frame, others[i])), &search);
         for (intptr_t i = 0; names && i < names->size; i++)
             visit_row((object *)(word_at(frame, L.frame_slots + 8ul * i)), &search);
+        find_lost(&search);
         label_locals(&search, frame);
         row->owner = owner_of(g, (object *)(word_at(frame, L.frame_code)));
         return;
@@ -1848,6 +2000,7 @@ static void look_below(struct graph *g, uint32_t number)
         visit_row((object *)pointer_at(one, 16), &search);
     if (kind.is_gc && (!cls->is_gc || cls->is_gc(one)))
         cls->traverse(one, visit_row, &search);
+    find_lost(&search);
     switch (kind.base) {
     case DICT:
     case ORDERED_DICT:
@@ -1859,6 +2012,8 @@ static void look_below(struct graph *g, uint32_t number)
             label_members(&search, word_at(one, 24), one->size);
         break;
     case TUPLE:
+        if (label_of_function(&search, one))
+            break;
         label_members(&search, (uintptr_t)one + 24, one->size);
         break;
     case SET:
@@ -1876,6 +2031,14 @@ static void look_below(struct graph *g, uint32_t number)
     }
     if (cls == L.function && L.function_code)
         row->owner = owner_of(g, (object *)pointer_at(one, L.function_code));
+    if (cls == L.results && L.function_code) {
+        const object *function = attribute_of(one, "__wrapped__");
+        if (function && function->type == L.function)
+            row->owner = owner_of(g, (object *)pointer_at(function, L.function_code));
+    }
+    uint64_t at_limit = cls == L.results ? L.results_limit : kind.base == DEQUE ? L.deque_limit : 0;
+    if (at_limit && !(word_at(one, at_limit) >> 62)) /* -1: none */
+        row->limit = word_at(one, at_limit) + 1;
     int is_class = cls == L.type_type || (kind.is_gc && cls->flags & 1ul << 31);
     if (is_class)
         row->owner = put_name(g, (type *)one);

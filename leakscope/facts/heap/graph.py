@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ...storage import Recording
 
 MODULES = "sys.modules"  # the path of the dict that has all modules
+_OUTSIDE_GROUP = 4
 _GROUPS = 6  # the first numbers: roots, and no objects
 _LEFT_OUT = ("recorder", "unreached")  # what is ours, and garbage: other diagnoses tell of it
 _LEAST_CHILDREN = 8
@@ -29,6 +30,9 @@ _PASSES_ON = 15 / 16
 _REPEATS = 4  # of one step in a path: more of it are dots
 _ARRAYS = ("numpy.ndarray", "numpy.memmap", "array.array", "bytearray", "mmap.mmap")
 _STORAGE = "torch storage"
+_NAMESPACES = ("_thread._local", "types.SimpleNamespace", "argparse.Namespace")
+_STEPS_OF_LOCALS = 3
+_RESULTS = "functools._lru_cache_wrapper"
 _MOST_OF_IT = 0.5
 _CONTAINERS = ("dict", "list", "set", "tuple", "frozenset", "collections.deque", "collections.OrderedDict")
 
@@ -45,8 +49,11 @@ class _Node:
     by_type: dict[str, tuple[Floats, Floats]] = field(default_factory=dict)  # counts, bytes
 
 
-def graph_places(recording: Recording, pid: int, takes: Sequence[int]) -> list[Place]:
-    """The places of a process in those of its snapshots that have a graph; none where there are no two."""
+def graph_places(recording: Recording, pid: int, takes: Sequence[int], *, by_holder: bool = False) -> list[Place]:
+    """The places of a process in those of its snapshots that have a graph; none where there are no two.
+
+    ``by_holder``: what several hold is told at the one that holds most of it, instead of at what dominates them all.
+    """
     rows = recording.tables["heap_nodes"]
     rows = rows[rows["pid"] == pid]
     is_asked_for = rows["take"].isin(takes)
@@ -65,16 +72,17 @@ def graph_places(recording: Recording, pid: int, takes: Sequence[int]) -> list[P
     user_files = frozenset(recording.tables["sources"]["file"].dropna())
     user_modules = dict(zip(recording.tables["sources"]["module"], recording.tables["sources"]["file"]))
     shared = recording.tables["heap_shared"]
-    shared = shared[(shared["pid"] == pid) & shared["take"].isin(takes)]
+    shared = shared[by_holder & (shared["pid"] == pid) & shared["take"].isin(takes)]
     return list(_places(nodes, user_files, user_modules, _sharers(shared), len(takes)))
 
 
 def _sharers(rows: pd.DataFrame) -> dict[tuple[int, str], dict[int, float]]:
     """{(number of a node, type): {number of one that refers to such objects below it: most bytes of them}}."""
     found: dict[tuple[int, str], dict[int, float]] = {}
-    most = rows.groupby(["dominator_node", "type_name", "node"])["retained_bytes"].max()
-    for (dominator, type_name, node), bytes in most.items():
-        found.setdefault((int(dominator), str(type_name)), {})[int(node)] = float(bytes)
+    for row in rows.to_dict("records"):
+        of_type = found.setdefault((int(row["dominator_node"]), str(row["type_name"])), {})
+        number = int(row["node"])
+        of_type[number] = max(of_type.get(number, 0.0), float(row["retained_bytes"]))
     return found
 
 
@@ -154,15 +162,77 @@ def _places(
             place.row["parent_path"] = above.path
     roots = [place for place in places.values() if place.parent is None]
     found: list[Place] = []
+    links: dict[int, _Node] = {}
+    for number, first in first_of_chain.items():
+        if first not in links or _is_named_by_its_like(nodes[number], nodes):
+            links[first] = nodes[number]
     for number, place in list(places.items()):
         found += [place, *_others(place, nodes[number], list(place.children), count)]
+        if number in links:
+            found.append(_chain(place, nodes[number], names.row(links[number])))
+    if _OUTSIDE_GROUP in nodes:
+        found += _outside(nodes, names, places, count)
     for place in found:
-        dominator = place.parent.row["node"] if place.row["node"] is None and place.parent is not None else None
-        if dominator is not None:
-            _give_to_holder(place, sharers.get((dominator, place.type_name), {}), places)
+        above = place.parent
+        if place.row["node"] is None and above is not None and above.row["node"] is not None:
+            _give_to_holder(place, sharers.get((above.row["node"], place.type_name), {}), places)
     for place in roots:
         _weigh_arrays(place, nodes)
     yield from found
+
+
+def _outside(nodes: Mapping[int, _Node], names: _Names, places: Mapping[int, Place], count: int) -> Iterator[Place]:
+    """What only C code refers to, a place for each type: named by the user's class that it is made of."""
+    members = Place("", "", {"node": None, "member_type": None}, *np.zeros((5, count)))
+    for place in list(_others(members, nodes[_OUTSIDE_GROUP], (), count)):
+        known = [p for n, p in places.items() if p.type_name == place.type_name and _is_directly(nodes[n])]
+        made_of = place.type_name
+        for example in known:
+            level = [example]
+            for below in level:
+                level += below.children
+            made_of = next((p.type_name for p in level if names.is_users(p.type_name)), made_of)
+        module, _, name = made_of.rpartition(".")
+        path = f"{name} objects outside Python"
+        place.path, place.parent = path, None
+        place.row = names.row(nodes[_OUTSIDE_GROUP]) | {
+            "path": path, "parent_path": None, "root_kind": OUTSIDE, "edge_kind": "global", "variable": name,
+            "owner_module": module, "type_name": place.type_name, "node": None, "is_user": names.is_users(made_of),
+        }  # fmt: skip
+        for example in known:
+            example.row["root_kind"] = "recorder"  # told here
+        yield place
+
+
+def _is_directly(node: _Node) -> bool:
+    return _number(node.row["dominator_node"]) == _OUTSIDE_GROUP
+
+
+def _is_named_by_its_like(link: _Node, nodes: Mapping[int, _Node]) -> bool:
+    """Whether the object that it hangs on is of the same type, so that its name is that of each link."""
+    above = nodes.get(_number(link.row["path_node"]))
+    return above is not None and above.row["type_name"] == link.row["type_name"] and _edge_name(link) is not None
+
+
+def _chain(first: Place, node: _Node, link: dict[str, Any]) -> Place:
+    """All links below the first as one place. ``link``: the row of one of them, for the name by which each has it."""
+    name = link["variable"] if link["edge_kind"] == "attribute" else None
+    own = np.where(node.retained > 0, float(node.row["shallow_bytes"] or 0), 0.0)
+    count = np.maximum(np.where(node.length > 0, node.length, node.children), first.count)
+    row = link | {
+        "path": f"{first.path}.{name}…" if name else f"{first.path}…", "parent_path": first.path, "chained": True,
+        "type_name": first.type_name, "node": None, "length": None,
+    }  # fmt: skip
+    links = Place(
+        row["path"], first.type_name, row, np.maximum(first.deep_bytes - own, 0.0), np.zeros(len(own)),
+        np.zeros(len(own)), count, count.copy(), has_length=True, parent=first,
+    )  # fmt: skip
+    first.length, first.has_length = np.zeros(len(own)), False
+    for child in first.children:
+        child.parent = links
+        links.children.append(child)
+    first.children = [links]
+    return links
 
 
 def _give_to_holder(members: Place, sharers: Mapping[int, float], places: Mapping[int, Place]) -> None:
@@ -179,6 +249,7 @@ def _give_to_holder(members: Place, sharers: Mapping[int, float], places: Mappin
     members.path = members.row["path"] = f"{holder.path}[*]"
     members.parent, members.row["parent_path"] = holder, holder.path
     holder.children.append(members)
+    holder.length = np.where(holder.length > 0, holder.length, members.count)  # where it was too small to be told of
     holder.row["member_type"] = holder.row["member_type"] or members.type_name
     while holder is not above:
         holder.deep_bytes = holder.deep_bytes + members.deep_bytes
@@ -298,12 +369,13 @@ class _Names:
         type_name = node.row["type_name"] if isinstance(node.row["type_name"], str) else "object"
         is_container = type_name in _CONTAINERS or node.children.max() >= _LEAST_CHILDREN
         root = node.row["root_kind"]
+        suffix = ".__dict__" if node.row["edge_kind"] == "namespace" else " (cell)" if _is_cell(node) else ""
         return {
             "node": node.number,
             "path_node": _number(node.row["path_node"]),
-            "path": self.path(node.number) + (".__dict__" if node.row["edge_kind"] == "namespace" else ""),
+            "path": self.path(node.number) + suffix,
             "parent_path": None,
-            "root_kind": {"thread": "frame", "outside": OUTSIDE}.get(root, root),
+            "root_kind": root,
             "edge_kind": "namespace" if node.row["edge_kind"] == "namespace" else edge,
             "variable": variable,
             "owner": owner,
@@ -314,10 +386,13 @@ class _Names:
             "type_name": type_name,
             "member_type": None,
             "length": 1.0 if is_container else None,
-            "length_limit": None,
-            "opaque": False,
+            "length_limit": self._limit(node),
+            "opaque": node.row["opaque"] is True,
             "chained": False,
         }
+
+    def is_users(self, type_name: str) -> bool:
+        return type_name.rpartition(".")[0] in self._user_modules
 
     def path(self, number: int) -> str:
         """``services.CACHE.entries``, ``main() history``: from a module or a frame down to the object."""
@@ -341,14 +416,18 @@ class _Names:
             if isinstance(node.row["owner"], str):
                 return f"{node.row['owner']}()"
             return MODULES if node.row["root_kind"] == "module" else f"{_short(node)} of C code"
-        if kind == "namespace":
+        if kind == "namespace" or _is_cell(before):
             return above
+        if kind in ("cell", "default"):
+            return f"{above.removesuffix('.<tuple>')} {'closure' if kind == 'cell' else kind} {name}"
         if self._is_modules(before) and name is not None:
             return self._module_name(name)
         if kind == "local":
             return f"{above} {name}"
         if kind == "attribute" or (kind == "key" and before.row["edge_kind"] == "namespace" and name is not None):
             return _longer(above, f".{name}")
+        if kind == "key" and name is not None and (local := self._local(before)) is not None:
+            return f"{self._paths[local.number]}.{name}"
         if kind == "key":
             return _longer(above, f"['{name}']" if name is not None else "[*]")
         if kind == "index":
@@ -360,6 +439,14 @@ class _Names:
         name = _edge_name(node)
         kind = node.row["edge_kind"]
         before = self._above(node)
+        if before is not None and _is_cell(before) and kind not in ("cell", "default"):
+            return self._edge(before)
+        if node.row["type_name"] == _RESULTS and isinstance(node.row["owner_file"], str):
+            own_name, qualified, module, file, line = self._function(node)
+            return "cache", own_name, qualified, module, file, line
+        if before is not None and kind in ("cell", "default"):  # in a tuple of a function's
+            _, qualified, module, file, line = self._function(self._above(before) or before)
+            return kind, name, qualified, module, file, line
         if before is None or name is None or self._is_modules(before):
             return "reference" if kind not in ("key", "index", "member") else "item", None, None, None, None, None
         if kind == "local":
@@ -367,10 +454,12 @@ class _Names:
             return "local", name, before.row["owner"], self._module_of(file), file, _line(before)
         holder = before
         if before.row["edge_kind"] == "namespace" and kind == "key":
-            above = self._above(before)
-            holder = before if above is None else above
+            holder = self._above(before) or before
         elif kind != "attribute":
-            return "item", None, None, None, None, None
+            local = self._local(before) if kind == "key" else None
+            if local is None:
+                return "item", None, None, None, None, None
+            holder = local
         type_name = holder.row["type_name"] or ""
         if type_name == "module":
             module = _edge_name(holder) or ""
@@ -378,8 +467,34 @@ class _Names:
         if isinstance(holder.row["owner"], str) and not isinstance(holder.row["owner_file"], str):  # a class
             module, _, owner = holder.row["owner"].rpartition(".")
             return "class-attribute", name, owner, module, self._user_modules.get(module), None
+        if type_name in _NAMESPACES:  # whoever names the object names what is in it
+            _, variable, _, module, file, line = self._edge(holder)
+            return "attribute", name, variable, module, file, line
         module, _, owner = type_name.rpartition(".")
         return "attribute", name, owner, module, self._user_modules.get(module), None
+
+    def _local(self, node: _Node) -> _Node | None:
+        """The ``threading.local`` whose dict of one thread this is."""
+        above: _Node | None = node
+        for _ in range(_STEPS_OF_LOCALS):
+            above = None if above is None else self._above(above)
+            if above is not None and above.row["type_name"] == _NAMESPACES[0]:
+                return above
+        return None
+
+    def _function(self, node: _Node) -> tuple[str, str | None, str | None, str | None, int | None]:
+        """(name, qualified name, module, file, line) of a function, or of what was made of one."""
+        owner, file = node.row["owner"], node.row["owner_file"]
+        qualified = owner if isinstance(owner, str) else None
+        name = (qualified or "function").rpartition(".")[2]
+        return name, qualified, self._module_of(file), file if isinstance(file, str) else None, _line(node)
+
+    def _limit(self, node: _Node) -> int | None:
+        """How many members it may have; the dict of an lru_cache as many as that."""
+        limit, above = node.row["length_limit"], self._above(node)
+        if limit is None or limit != limit:
+            limit = above.row["length_limit"] if above is not None and above.row["type_name"] == _RESULTS else None
+        return None if limit is None or limit != limit else int(limit)
 
     def _module_of(self, file: Any) -> str | None:
         return next((module for module, known in self._user_modules.items() if known == file), None)
@@ -408,6 +523,11 @@ def _longer(path: str, step: str) -> str:
     if path.endswith(f"{step}…"):
         return path
     return f"{path[: -len(step) * (_REPEATS - 1)]}…" if path.endswith(step * _REPEATS) else path + step
+
+
+def _is_cell(node: _Node) -> bool:
+    """Between a variable that inner functions use and what it is."""
+    return bool(node.row["type_name"] == "cell")
 
 
 def _short(node: _Node) -> str:

@@ -41,9 +41,11 @@ def with_exact_holders(recording: Recording) -> Recording:
 
 
 def _rows(recording: Recording, takes: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    for pid, own in takes.groupby("pid", sort=False):
+    for pid in takes["pid"].unique():
+        own = takes[takes["pid"] == pid]
+        moments: list[dict[str, Any]]
         moments = own[[column for column in _CLOCKS if column in own]].to_dict("records")
-        for place in graph_places(recording, int(pid), [int(take) for take in own["take"]]):
+        for place in graph_places(recording, int(pid), [int(take) for take in own["take"]], by_holder=True):
             for at, moment in enumerate(moments):
                 if place.count[at] > 0:
                     yield {**place.row, **moment, **_figures(place, at)}
@@ -63,8 +65,9 @@ def _figures(place: Place, at: int) -> dict[str, Any]:
 def _data_forms(recording: Recording, takes: pd.DataFrame) -> pd.DataFrame:
     """With the path of the object that was looked into."""
     rows = recording.tables["data_forms"].copy()
-    for pid, own in takes.groupby("pid", sort=False):
-        places = graph_places(recording, int(pid), [int(take) for take in own["take"]])
+    for pid in takes["pid"].unique():
+        own = takes[takes["pid"] == pid]
+        places = graph_places(recording, int(pid), [int(take) for take in own["take"]], by_holder=True)
         paths = {place.row["node"]: place.path for place in places if place.row["node"] is not None}
         is_own = (rows["pid"] == pid) & rows["node"].notna()
         rows.loc[is_own, "path"] = rows.loc[is_own, "node"].map(paths)

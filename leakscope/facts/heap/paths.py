@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 # At the end of a run the locals of main() are gone: what such a snapshot shows is no decline.
 _LAST_REASONS = ("exit", "exception")
 _LOOKED_FOR_LATER = ("library", OUTSIDE)
+THREADS_ALIVE = "threading._active"
 GRAPH_TYPE = "torch autograd graph"  # as agent/torch/autograd.py names it
 
 
@@ -101,7 +102,7 @@ def _of_graphs(recording: Recording, takes: pd.DataFrame, start_s: float, end_s:
     numbers = [int(n) for n in takes["take"]]
     if len(numbers) < 2:
         return
-    places = graph_places(recording, pid, numbers)
+    places = graph_places(recording, pid, numbers, by_holder=True)
     yield _laid_over(recording, takes, pid, places, _without_modules(places), is_truncated=False, is_exact=True)
 
 
@@ -322,7 +323,16 @@ class Accumulation:
 
 
 def accumulations(roots: tuple[Place, ...], threshold_bytes: float) -> Iterator[Accumulation]:
-    """Every accumulation point with at least ``threshold_bytes`` of lasting growth, in no order."""
+    """Every accumulation point with at least ``threshold_bytes`` of lasting growth, in no order.
+
+    Not where Python itself lists the threads that run: what piles up there are threads.
+    """
+    for place in _accumulations(roots, threshold_bytes):
+        if place.place is None or place.place.path != THREADS_ALIVE:
+            yield place
+
+
+def _accumulations(roots: tuple[Place, ...], threshold_bytes: float) -> Iterator[Accumulation]:
     for root in roots:
         if root.growth_bytes >= threshold_bytes and keeps_growing(root.deep_bytes):
             if multiplies(root) and root.root_kind == "thread":
