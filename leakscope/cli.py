@@ -234,6 +234,7 @@ def oom(log: str, format_name: str) -> None:
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("-p", "--pid", type=int, metavar="PID", help="Process; the one with the largest heap by default.")
 @click.option("--at", "at_s", type=float, metavar="SECONDS", help="The snapshot nearest to this moment, not the last.")
+@click.option("--at-end", is_flag=True, help="The snapshot made as it ended, not the last one at work.")
 @click.option("--since", "since_s", type=float, metavar="SECONDS", help="Growth since the one nearest to this moment.")
 @click.option("--diff", "by_growth", is_flag=True, help="Sort by growth, and show what grew only.")
 @click.option("--path", "wanted", metavar="TEXT", help="Who holds the objects with this in their type or name.")
@@ -242,21 +243,29 @@ def heap(
     run: Path,
     pid: int | None,
     at_s: float | None,
+    at_end: bool,
     since_s: float | None,
     by_growth: bool,
     wanted: str | None,
     depth: int,
 ) -> None:
-    """Show the Python heap of a process by who holds it: exact sizes, at any snapshot."""
+    """Show the Python heap of a process by who holds it: exact sizes, at any snapshot.
+
+    That is the last one which saw it at work: as a program ends, the variables of its functions are gone.
+    """
     from . import browsing
     from .storage import open_recording
 
+    if at_end and at_s is not None:
+        raise BadInput("--at and --at-end name two snapshots: choose one")
     recording = open_recording(run)
     if wanted is not None:
-        click.echo(browsing.ways(recording, wanted, pid=pid, at_s=at_s), nl=False)
+        shown = browsing.ways(recording, wanted, pid=pid, at_s=at_s, at_end=at_end)
     else:
-        shown = browsing.show(recording, pid=pid, at_s=at_s, since_s=since_s, by_growth=by_growth, depth=depth)
-        click.echo(shown, nl=False)
+        shown = browsing.show(
+            recording, pid=pid, at_s=at_s, since_s=since_s, at_end=at_end, by_growth=by_growth, depth=depth
+        )
+    click.echo(shown, nl=False)
 
 
 @cli.command()
