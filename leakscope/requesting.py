@@ -58,8 +58,8 @@ def take_one(pid: int, output: str, *, wait_s: float = WAIT_S) -> Taken:
         raise NoWayIn(f"no way into process {pid}: it is no Python")
     if not attach.can_enter():
         raise NoWayIn(
-            f"no way into process {pid}: it is not being recorded, and before Python 3.14 no interpreter lets others "
-            "in later. Start it with `leakscope record`; from then on this works at any moment"
+            f"no way into process {pid}: leakscope's agent is not inside, and before Python 3.14 no interpreter lets "
+            "others in later. Start it with `leakscope record`; from then on this works at any moment"
         )
     return _of_stranger(pid, stat.start_ticks, output, wait_s)
 
@@ -78,12 +78,15 @@ class _Agent:
     def snapshot(self, wait_s: float) -> int:
         """Ask for one and wait for it; its number. **Errors** NoWayIn, OSError."""
         asked_ns = time.monotonic_ns()
-        request(self._request, "leakscope snapshot")
+        self._ask()
         try:
             return self._wait(asked_ns, wait_s)
         finally:
             with suppress(OSError):
                 os.unlink(self._request)
+
+    def _ask(self) -> None:
+        request(self._request, "leakscope snapshot")
 
     def rows(self, number: int) -> Iterator[tuple[str, Row]]:
         """Those of a snapshot, and what helps to read them."""
@@ -103,6 +106,8 @@ class _Agent:
             never = self._never()
             if take is None and never is not None:
                 raise NoWayIn(f"no snapshot of process {self.pid}: {never}")
+            if take is None and not os.path.lexists(self._request):
+                self._ask()  # another who asked has its answer, and took the request away
             if time.monotonic_ns() - asked_ns > wait_s * 1e9:
                 raise NoWayIn(self._why_not(wait_s))
             time.sleep(LOOK_S)

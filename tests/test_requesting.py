@@ -6,12 +6,14 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from leakscope import requesting
 from leakscope.agent.graph.heap_graph import HeapGraph
 from leakscope.cli import main
 from leakscope.recorder import attach
@@ -94,6 +96,23 @@ def test_an_earlier_snapshot_of_that_name_is_kept(tmp_path: Path) -> None:
         for _ in range(2):
             assert main(["snapshot", "-q", "-p", str(pid), "-o", str(tmp_path / "heap.parquet")]) == 0
     assert len(list(tmp_path.glob("heap*.parquet"))) == 2
+
+
+def test_a_request_that_somebody_else_takes_away_is_made_again(tmp_path: Path) -> None:
+    """Who asks at the same moment removes the file once they have their answer."""
+    none_by_itself = "--max-overhead", "0.01%"
+    with started(tmp_path, *recorded(tmp_path, PROGRAM, *none_by_itself)) as (_, pid):
+        journal = tmp_path / "run.parquet.journal"
+
+        def take_away() -> None:
+            (file,) = until(lambda: list(journal.glob(f"request-take-{pid}-*")))
+            file.unlink()
+
+        other = threading.Thread(target=take_away)
+        other.start()
+        taken = requesting.take_one(pid, str(tmp_path / "heap.parquet"), wait_s=10)
+        other.join()
+    assert len(open_recording(taken.path).tables["takes"]) == 1
 
 
 FORKS = """
