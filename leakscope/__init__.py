@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .renderers import render
     from .reporting import analyze
 
-__all__ = ["__version__", "analyze", "mark", "open_recording", "render"]
+__all__ = ["__version__", "analyze", "mark", "open_recording", "render", "snapshot"]
 
 _HOMES = {"analyze": ".reporting", "open_recording": ".jupyter", "render": ".renderers"}
 
@@ -32,6 +32,18 @@ def mark(step: int | None = None, phase: str | None = None, label: str | None = 
         return
     with suppress(Exception):  # a training run must not end because of a note about it
         agent.mark(step, phase, label)
+
+
+def snapshot() -> None:
+    """Ask for a snapshot of this process's objects now: it is made within a second, at the next moment that allows it.
+
+    Does nothing outside ``leakscope record``, and never raises: it may stay in a program for good.
+    """
+    agent = sys.modules.get("_leakscope_agent")
+    if agent is None:
+        return
+    with suppress(Exception):
+        agent.snapshot()
 
 
 def load_ipython_extension(ipython: Any) -> None:

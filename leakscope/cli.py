@@ -1,6 +1,7 @@
 """The command line: parse, call one function, print, exit status. Runs afterwards; ``record`` passes it by.
 
-Exit status: 0 ok, 1 findings (only with ``--exit-code``), 2 wrong use, 3 input that cannot be read.
+Exit status: 0 ok, 1 findings (only with ``--exit-code``), 2 wrong use, 3 input that cannot be read, 4 nobody can tell,
+5 a process that cannot be looked into.
 """
 
 from __future__ import annotations
@@ -234,6 +235,7 @@ def oom(log: str, format_name: str) -> None:
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("-p", "--pid", type=int, metavar="PID", help="Process; the one with the largest heap by default.")
 @click.option("--at", "at_s", type=float, metavar="SECONDS", help="The snapshot nearest to this moment, not the last.")
+@click.option("--at-end", is_flag=True, help="The snapshot made as it ended, not the last one at work.")
 @click.option("--since", "since_s", type=float, metavar="SECONDS", help="Growth since the one nearest to this moment.")
 @click.option("--diff", "by_growth", is_flag=True, help="Sort by growth, and show what grew only.")
 @click.option("--path", "wanted", metavar="TEXT", help="Who holds the objects with this in their type or name.")
@@ -242,21 +244,53 @@ def heap(
     run: Path,
     pid: int | None,
     at_s: float | None,
+    at_end: bool,
     since_s: float | None,
     by_growth: bool,
     wanted: str | None,
     depth: int,
 ) -> None:
-    """Show the Python heap of a process by who holds it: exact sizes, at any snapshot."""
+    """Show the Python heap of a process by who holds it: exact sizes, at any snapshot.
+
+    That is the last one which saw it at work: as a program ends, the variables of its functions are gone.
+    """
     from . import browsing
     from .storage import open_recording
 
+    if at_end and at_s is not None:
+        raise BadInput("--at and --at-end name two snapshots: choose one")
     recording = open_recording(run)
     if wanted is not None:
-        click.echo(browsing.ways(recording, wanted, pid=pid, at_s=at_s), nl=False)
+        shown = browsing.ways(recording, wanted, pid=pid, at_s=at_s, at_end=at_end)
     else:
-        shown = browsing.show(recording, pid=pid, at_s=at_s, since_s=since_s, by_growth=by_growth, depth=depth)
-        click.echo(shown, nl=False)
+        shown = browsing.show(
+            recording, pid=pid, at_s=at_s, since_s=since_s, at_end=at_end, by_growth=by_growth, depth=depth
+        )
+    click.echo(shown, nl=False)
+
+
+@cli.command()
+@click.option("-p", "--pid", type=int, metavar="PID", required=True, help="A running Python process.")
+@click.option("-o", "--output", default="heap.parquet", show_default=True, metavar="FILE", help="File to write.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing unless it fails.")
+def snapshot(pid: int, output: str, quiet: bool) -> None:
+    """Take one snapshot of a running Python process: who holds its memory now.
+
+    Of a process that `leakscope record` started, and from Python 3.14 on of any other of the same version. FILE is a
+    recording with nothing else in it: see it by `leakscope heap FILE`. Exits with 5 if the process cannot be looked
+    into.
+    """
+    from . import requesting
+    from .recorder.naming import shown
+    from .units import format_bytes
+
+    taken = requesting.take_one(pid, output)
+    if taken.without_graph is not None:
+        click.echo(f"leakscope: the snapshot has no heap graph: {taken.without_graph}", err=True)
+    if not quiet:
+        size, see = format_bytes(os.stat(taken.path).st_size), "report" if taken.without_graph else "heap"
+        path = shown(taken.path)
+        click.echo(f"leakscope: snapshot of process {pid} in {path} ({size}): leakscope {see} {path}", err=True)
 
 
 @cli.command()

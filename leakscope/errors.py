@@ -19,3 +19,9 @@ class UnreadableRecording(LeakscopeError):
     """A recording that is missing, empty, truncated, foreign or of a newer format (exit status 3)."""
 
     exit_status = 3
+
+
+class NoWayIn(LeakscopeError):
+    """A process that nobody can look into from here (exit status 5)."""
+
+    exit_status = 5

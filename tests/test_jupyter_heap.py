@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import pytest
 import leakscope
 from leakscope.agent.graph.heap_graph import HeapGraph
 from leakscope.errors import BadInput
+from leakscope.facts.case import Case
 from leakscope.jupyter import Recording
+from leakscope.reporting.heap_view import heap_views
 from tests.builders import RecordingBuilder
 
 from .recorder.runs import record
@@ -30,9 +33,9 @@ def _node(number: int, above: int | None, kind: str | None, name: str | None, of
     }  # fmt: skip
 
 
-def _heap(builder: RecordingBuilder, pid: int, take: int, at_s: float, sessions: int) -> None:
+def _heap(builder: RecordingBuilder, pid: int, take: int, at_s: float, sessions: int, reason: str = "schedule") -> None:
     """A module ``shop`` with a Store, in whose ``__dict__`` there is a dict of sessions, a KiB each."""
-    builder.take(pid, take, at_s)
+    builder.take(pid, take, at_s, reason=reason)
     held = sessions * KiB
     for node in (
         _node(0, None, None, None, ""),
@@ -106,6 +109,37 @@ def test_growth_between_moments(shop: Recording) -> None:
     assert not len(shop.heap.diff(since_s=30)), "nothing grew since the last snapshot"
 
 
+def test_unless_asked_the_process_is_shown_at_work(tmp_path: Path) -> None:
+    builder = RecordingBuilder(tmp_path).process(7).samples(7, [10**8 + second * KiB for second in range(40)])
+    for take, (sessions, reason) in enumerate(((100, "schedule"), (500, "growth"), (20, "exit")), start=1):
+        _heap(builder, 7, take, 10.0 * take, sessions, reason)
+    builder.ends(at_s=40.0, exit_code=0).open()
+    heap = leakscope.open_recording(builder.path).heap
+    assert heap.top()["retained_bytes"][0] == 500 * KiB + 100
+    assert heap.diff()["growth_bytes"][0] == 400 * KiB
+    assert heap.top(at_s=math.inf)["retained_bytes"][0] == 20 * KiB + 100
+    assert heap.top(at_s=29)["retained_bytes"][0] == 20 * KiB + 100
+    (view,) = heap_views(Case(builder.open()))
+    assert [take.reason for take in view.takes] == ["schedule", "growth"]
+
+
+def test_the_end_by_an_exception_is_work(tmp_path: Path) -> None:
+    builder = RecordingBuilder(tmp_path).process(7).samples(7, [10**8 + second * KiB for second in range(40)])
+    for take, (sessions, reason) in enumerate(((100, "schedule"), (500, "growth"), (900, "exception")), start=1):
+        _heap(builder, 7, take, 10.0 * take, sessions, reason)
+    builder.ends(at_s=40.0, exit_code=1).open()
+    assert leakscope.open_recording(builder.path).heap.top()["retained_bytes"][0] == 900 * KiB + 100
+    (view,) = heap_views(Case(builder.open()))
+    assert [take.reason for take in view.takes] == ["schedule", "growth", "exception"]
+
+
+def test_who_was_seen_only_as_it_ended_is_shown_so(tmp_path: Path) -> None:
+    builder = RecordingBuilder(tmp_path).process(7)
+    _heap(builder, 7, 1, 3.0, 100, "exit")
+    builder.ends(at_s=4.0, exit_code=0).open()
+    assert leakscope.open_recording(builder.path).heap.top()["retained_bytes"][0] == 100 * KiB + 100
+
+
 def test_what_cannot_be_is_said_in_a_line(shop: Recording, tmp_path: Path) -> None:
     for ask, says in (
         (lambda: shop.heap.path(4711), "node 4711"),
@@ -153,13 +187,16 @@ def test_a_real_program(tmp_path: Path) -> None:
     done = record(tmp_path, "-q", "-o", "run.parquet", "--", "python3", "shop.py", finalize=True)
     assert done.returncode == 0, done.stderr
     heap = leakscope.open_recording(tmp_path / "run.parquet").heap
-    (first, *_) = heap.diff().to_dict("records")
+    (at_work, *_) = heap.diff().to_dict("records")
+    (first, *_) = heap.diff(at_s=math.inf).to_dict("records")
+    assert at_work["node"] == first["node"]
+    assert 0 < at_work["length"] < first["length"], "work() still ran"
     assert first["name"] == "shop.STORE.entries"
     assert first["retained_bytes"] >= first["length"] * 1033
     assert Path(first["file"]).name == "shop.py"
     assert "self.entries[key] = " in PROGRAM.splitlines()[first["line"] - 1]
-    assert list(heap.path(first["node"])["name"]) == ["shop", "shop.STORE", "shop.STORE.entries"]
-    (members, *_) = heap.children(first["node"]).to_dict("records")
+    assert list(heap.path(first["node"], at_s=math.inf)["name"]) == ["shop", "shop.STORE", "shop.STORE.entries"]
+    (members, *_) = heap.children(first["node"], at_s=math.inf).to_dict("records")
     assert members["type"] == "bytes"
     assert members["object_count"] == pytest.approx(first["length"], abs=8)
     node = pd.Series(first)["node"]

@@ -24,6 +24,7 @@ ROOMS = {
     "doctor": FOUNDATION | {"agent", "recorder"},
     "browsing": FOUNDATION | {"facts", "storage", "words"},
     "watching": FOUNDATION | {"agent", "recorder", "storage"},
+    "requesting": FOUNDATION | {"agent", "recorder", "storage"},
     "storage": FOUNDATION | {"agent"},
     # Data flows one way: recording, facts, evidence, diagnoses, report.
     "facts": FOUNDATION | {"agent", "storage", "oom"},

@@ -55,3 +55,9 @@ def mark(step: object = None, phase: object = None, label: object = None) -> Non
     """A step, phase or label of the user's own; called by ``leakscope.mark``."""
     for main in _kept:
         main.mark(step, phase, label)
+
+
+def snapshot() -> None:
+    """A snapshot soon; called by ``leakscope.snapshot``."""
+    for main in _kept:
+        main.snapshot()

@@ -35,6 +35,7 @@ DEFAULTS = {
     "start_mono_ns": None,  # CLOCK_MONOTONIC at the start of the recording
 }
 
+SWITCHED_OFF = "snapshots are switched off"
 
 STRESS = "LEAKSCOPE_STRESS"  # in the job's environment: seconds between snapshots, whatever one costs (CONTRIBUTING)
 

@@ -53,6 +53,12 @@ def mark(step: object = None, phase: object = None, label: object = None) -> Non
         _agent.mark(step, phase, label)
 
 
+def snapshot() -> None:
+    """One as soon as it can be; called by ``leakscope.snapshot``."""
+    if _agent is not None:
+        _agent.taker.is_asked = True
+
+
 class Agent:
     """Its thread reads sentinels, decides when snapshots are due, and alone writes the journal."""
 
@@ -82,7 +88,7 @@ class Agent:
         outbox = self.outbox
         outbox.note_loaded()
         if not self._options["takes"]:
-            outbox.note("take-skipped", "snapshots are switched off")
+            outbox.note("take-skipped", config.SWITCHED_OFF)
         elif not self.taker.takes:
             outbox.note("helper", "holds nothing of the user's: sentinels only")
         try:

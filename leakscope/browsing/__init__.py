@@ -27,15 +27,16 @@ def show(
     pid: int | None = None,
     at_s: float | None = None,
     since_s: float | None = None,
+    at_end: bool = False,
     by_growth: bool = False,
     depth: int = 12,
 ) -> str:
-    """The dominator tree as text. ``at_s``, ``since_s``: seconds since the recording began; the last and first snapshot
-    unless given.
+    """The dominator tree as text. ``at_s``, ``since_s``: seconds since the recording began; the last snapshot at work
+    and the first unless given. ``at_end``: as the process ended.
 
     **Errors** BadInput where no process, or not the one asked for, has a graph.
     """
-    tree = heap_tree(recording, pid, at_s)
+    tree = heap_tree(recording, pid, at_s, at_end=at_end)
     last, first = len(tree.takes) - 1, tree.nearest(since_s)
     lines = list(_head(recording, tree, first, last))
     shown = list(_below(tree.roots, tree, first, last, by_growth, (), depth))
@@ -47,20 +48,23 @@ def show(
     return "\n".join(map(printable, lines)) + "\n"
 
 
-def ways(recording: Recording, wanted: str, *, pid: int | None = None, at_s: float | None = None) -> str:
+def ways(
+    recording: Recording, wanted: str, *, pid: int | None = None, at_s: float | None = None, at_end: bool = False
+) -> str:
     """The ways from the roots to the objects whose type or name contains ``wanted``, the largest first.
 
     **Errors** BadInput where there is none.
     """
-    tree = heap_tree(recording, pid, at_s)
+    tree = heap_tree(recording, pid, at_s, at_end=at_end)
     last = len(tree.takes) - 1
     found = [p for p in tree.places if wanted in p.type_name or wanted in p.path]
     found = [p for p in found if p.deep_bytes[last] > 0 and p.count[last] > 0]
     if not found:
-        raise BadInput(f"{wanted}: no object that retains much has this in its type or name")
+        later = f" at {_moment(tree, last)}" if tree.exit_s is not None else ""
+        raise BadInput(f"{wanted}: no object that retains much has this in its type or name{later}")
     within = {id(place) for place in found}
     found = [place for place in found if id(place.parent) not in within]
-    lines: list[str] = []
+    lines = [f"at {_moment(tree, last)}", ""] if tree.exit_s is not None else []
     for place in sorted(found, key=lambda p: -p.deep_bytes[last])[:10]:
         lines += [f"{format_bytes(place.deep_bytes[last])}  {place.path}  ({_kind(place, last)})"]
         above = place.parent
@@ -76,7 +80,7 @@ def _head(recording: Recording, tree: HeapTree, first: int, last: int) -> Iterat
     known = known[known["pid"] == tree.pid]
     name = process_name(known.iloc[-1] if len(known) else None)
     yield (
-        f"{name}[{tree.pid}] at {format_duration(tree.time_s[last])}: {format_bytes(tree.total_bytes[last])} "
+        f"{name}[{tree.pid}] at {_moment(tree, last)}: {format_bytes(tree.total_bytes[last])} "
         f"in {format_count(int(tree.node_count[last]))} Python objects"
     )
     if first != last:
@@ -89,6 +93,14 @@ def _head(recording: Recording, tree: HeapTree, first: int, last: int) -> Iterat
     for what, bytes in others:
         if bytes[last] >= _LEAST_SHARE * tree.total_bytes[last]:
             yield f"{format_bytes(bytes[last])} {what}"
+
+
+def _moment(tree: HeapTree, last: int) -> str:
+    """When, and where a later snapshot is left out since the process was ending."""
+    moment = format_duration(tree.time_s[last])
+    if tree.exit_s is None:
+        return moment
+    return f"{moment}, the last snapshot at work (as it ended, at {format_duration(tree.exit_s)}: --at-end)"
 
 
 def _below(

@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 _LOOK_S = 0.5  # the recorder looks no sooner than after 2 s
+AT_EXIT = "exit"  # why a snapshot was made: the process was ending in order, and the locals of main() were gone
 Row = Union["pd.Series[Any]", Mapping[str, Any]]
 Floats = NDArray[np.float64]
 
@@ -51,7 +52,7 @@ def series(rows: pd.DataFrame, column: str) -> tuple[Floats, Floats]:
 
 def without_last(rows: pd.DataFrame, takes: pd.DataFrame) -> pd.DataFrame:
     """Rows of snapshots that saw the program at work: at its end the locals of main() are gone, which is no decline."""
-    at_end = takes.loc[takes["reason"].isin(["exit", "exception"]), "take"]
+    at_end = takes.loc[takes["reason"].isin([AT_EXIT, "exception"]), "take"]
     return rows[~rows["take"].isin(at_end)]
 
 

@@ -42,7 +42,9 @@ class Heap:
     - ``object_count``: 1, or the number of such members
     - ``file``, ``line``: of the user's sources, where one adds to it; else of the function it belongs to, where known
 
-    Moments are seconds since the recording began; the snapshot nearest to one is taken. **Source**: the tables
+    Moments are seconds since the recording began; the snapshot nearest to one is taken. Unless given it is the last one
+    that saw the process at work; ``at_s=math.inf`` is the one made as it ended, when the variables of its functions
+    were gone, or the last there is. **Source**: the tables
     heap_graphs, heap_nodes and heap_children.
     """
 
@@ -54,7 +56,7 @@ class Heap:
         return f"<heap of {self._recording.path}: top, children, path, diff>"
 
     def top(self, n: int = 20, at_s: float | None = None, pid: int | None = None) -> pd.DataFrame:
-        """The ``n`` holders that retain most at a moment (the last snapshot), the largest first.
+        """The ``n`` holders that retain most at a moment (the last snapshot at work), the largest first.
 
         Who only leads to another holder, and retains little besides, is left out. Growth is since the first snapshot.
         ``pid``: of the process with the largest heap unless given.
@@ -89,7 +91,7 @@ class Heap:
     def diff(
         self, since_s: float | None = None, at_s: float | None = None, n: int = 20, pid: int | None = None
     ) -> pd.DataFrame:
-        """The ``n`` holders that gained most between two moments (the first and the last snapshot), most first.
+        """The ``n`` holders that gained most between two moments (the first snapshot and the last at work), most first.
 
         **Shape** at most n rows. **Errors** BadInput: no snapshot has a graph; ``since_s`` comes after ``at_s``.
         """

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from ..agent.journal import Journal, create, open_regular
+from ..agent.journal import REQUEST_TAKE, Journal, create, open_regular
 from ..agent.masking import Masker, new_salt
 from ..errors import BadInput, LeakscopeError
 from . import earlier, naming, proc, staging
@@ -22,7 +22,6 @@ from .naming import shown
 from .staging import Staged, make_folder, remove_folder
 
 JOURNAL_SUFFIX = ".journal"
-REQUEST_TAKE = "request-take"
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _ATTEMPTS = 20
 
@@ -144,11 +143,7 @@ class Output:
 
     def request_take(self, reason: str) -> None:
         """Ask the agents for a snapshot now; they watch for this file. **Errors** OSError."""
-        path = os.path.join(self.journal_path, REQUEST_TAKE)
-        temporary = _hidden(path)
-        with os.fdopen(create(temporary), "w", encoding="utf-8") as stream:
-            stream.write(reason)
-        os.rename(temporary, path)
+        request(os.path.join(self.journal_path, REQUEST_TAKE), reason)
 
     def written_bytes(self) -> int:
         """Bytes of all journal files, the agents' too."""
@@ -175,6 +170,14 @@ class Output:
         remove_folder(self.journal_path)
         with suppress(OSError):
             os.unlink(self.path)
+
+
+def request(path: str, reason: str) -> None:
+    """Write a request for a snapshot, which agents know by its modification time. **Errors** OSError."""
+    temporary = _hidden(path)
+    with os.fdopen(create(temporary), "w", encoding="utf-8") as stream:
+        stream.write(reason)
+    os.rename(temporary, path)
 
 
 def _check(path: str, force: bool) -> None:

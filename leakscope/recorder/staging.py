@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import Any
 
 from ..agent import config
-from ..agent.journal import create, open_regular
+from ..agent.journal import create, is_there, open_regular
 from . import proc
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -68,6 +68,35 @@ def sweep() -> None:
                 for name in os.listdir(base):
                     if name.startswith(_RUN):
                         _remove_if_left(os.path.join(base, name))
+
+
+def journal_of_agent(pid: int, start_ticks: int) -> str | None:
+    """The journal folder to which the agent inside a process writes; None: there is no agent in it.
+
+    Its run's folder stands in the environment that the process was started with, or, if it was entered later, among
+    those of this user.
+    """
+    for folder in dict.fromkeys([*_started_from(pid), *_all_runs()]):
+        with suppress(OSError, ValueError):
+            journal = config.read(folder)["journal"]
+            if isinstance(journal, str) and is_there(journal):
+                writer = f"agent-{pid}-{start_ticks}-"
+                if any(name.startswith(writer) for name in os.listdir(journal)):
+                    return journal
+    return None
+
+
+def _started_from(pid: int) -> Iterator[str]:
+    for variable in (proc.read(f"/proc/{pid}/environ") or b"").split(b"\0"):
+        name, _, value = os.fsdecode(variable).partition("=")
+        if name == "PYTHONPATH":
+            yield from (os.path.dirname(part) for part in value.split(os.pathsep) if f"/{_RUN}" in part)
+
+
+def _all_runs() -> Iterator[str]:
+    for base in _bases():
+        with suppress(OSError):
+            yield from (os.path.join(base, name) for name in os.listdir(base) if name.startswith(_RUN))
 
 
 def make_folder(path: str) -> None:

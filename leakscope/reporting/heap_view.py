@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..facts.heap.paths import heap_of, heaps
+from ..errors import BadInput
+from ..facts.heap.paths import Heap, heap_of
 from ..facts.heap.place import Place
-from ..facts.heap.tree import as_people_see_it, steps_of
+from ..facts.heap.tree import HeapTree, heap_tree, steps_of
 from ..facts.tables import int_of, text_of
 from ..findings import HeapHolder, HeapTake, HeapView
 
@@ -38,14 +39,16 @@ def heap_views(case: Case) -> list[HeapView]:
 
 
 def _view(case: Case, pid: int, label: str) -> HeapView | None:
-    exact = [heap for heap in heaps(case.recording, pid, 0.0, float("inf")) if heap.is_exact]
-    seen = exact[0] if exact else heap_of(case.recording, pid, 0.0, float("inf"))
-    if seen is None or not seen.places:
-        return None
-    places = _without_steps(as_people_see_it(seen.places)) if seen.is_exact else list(seen.places)
-    chosen = np.unique(np.linspace(0, len(seen.takes) - 1, _MOST_TAKES).round().astype(int))
     rows = case.rows("takes")
     rows = rows[rows["pid"] == pid].drop_duplicates("take", keep="last").set_index("take")
+    exact = _exact(case, pid)
+    if exact is not None and rows.index.isin(exact.takes).sum() != len(exact.takes):
+        exact = None  # rows were lost
+    seen: HeapTree | Heap | None = exact or heap_of(case.recording, pid, 0.0, float("inf"))
+    if seen is None or not seen.places:
+        return None
+    places = _without_steps(seen.places) if exact is not None else list(seen.places)
+    chosen = np.unique(np.linspace(0, len(seen.takes) - 1, _MOST_TAKES).round().astype(int))
     largest = sorted(places, key=lambda p: (-float(p.deep_bytes[chosen].max()), p.path, p.type_name))[:_MOST_PATHS]
     position: dict[int, int] = {}
     holders: list[HeapHolder] = []
@@ -61,7 +64,16 @@ def _view(case: Case, pid: int, label: str) -> HeapView | None:
             )
         )
     takes = [_take(rows.loc[seen.takes[i]], seen.takes[i]) for i in chosen]
-    return HeapView(label, takes, holders, len(places) - len(largest), seen.is_exact)
+    return HeapView(label, takes, holders, len(places) - len(largest), exact is not None)
+
+
+def _exact(case: Case, pid: int) -> HeapTree | None:
+    """As it was while the process was at work, also as an exception ended it; None where no two can be compared."""
+    try:
+        tree = heap_tree(case.recording, pid)
+    except BadInput:
+        return None
+    return tree if len(tree.takes) > 1 else None
 
 
 def _without_steps(places: Sequence[Place]) -> list[Place]:

@@ -27,7 +27,8 @@ ROOMS = {
     "walking": {"interpreter", "libraries", "plain_json"},  # the Python heap
     "torch": {"interpreter", "walking"},
     "probes": {"interpreter", "libraries", "walking", "torch"},
-    "snapshots": {"interpreter", "outbox", "native", "life", "graph", "walking", "torch", "probes"},  # when and how
+    # When and how.
+    "snapshots": {"interpreter", "journal", "outbox", "native", "life", "graph", "walking", "torch", "probes"},
     "main": {"config", "interpreter", "outbox", "native", "life", "probes", "snapshots"},
     "__init__": {"native", "main"},
     "sitecustomize": set(),

@@ -1,7 +1,9 @@
 """``python -m tests.bench [--only PART] [--seconds N]``: measure, print, and after a whole run renew what shows it.
 
 Default settings, takes included. A whole run takes a quarter of an hour and writes results.json beside this file and
-docs/bench.svg; `make docs` then puts the table into docs/costs.md. Run it on a machine that does nothing else.
+docs/bench.svg; `make docs` then puts the table into docs/costs.md. The part `heap` has a file of its own,
+heap_graph.json, which also `--only heap` renews, and its table is in docs/heap.md. Run it on a machine that does
+nothing else.
 """
 
 from __future__ import annotations
@@ -15,11 +17,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from . import jobs, picture, recorders, recordings, service, takes
+from . import heap, jobs, picture, recorders, recordings, service, takes
 from .figures import RESULTS, Figure, Results, as_text
 from .runs import ROOT
 
-PARTS = ("jobs", "recorder", "recordings", "takes", "service")
+PARTS = ("jobs", "recorder", "recordings", "takes", "heap", "service")
 
 
 def main() -> None:
@@ -34,10 +36,20 @@ def main() -> None:
     results = measure(options.only or PARTS, options.seconds, options.repeats)
     print(as_text(results))
     output = options.output or (None if options.only else RESULTS)
+    if options.output is None:
+        results = _kept_apart(results)
     if output is not None:
         results.save(output)
     if output == RESULTS:
         picture.draw(results)
+
+
+def _kept_apart(results: Results) -> Results:
+    """Without the figures of the heap's graph, which a page of its own shows."""
+    figures = {what: [f for f in results.figures if (f.per == heap.PER) is what] for what in (True, False)}
+    if figures[True]:
+        results._replace(figures=figures[True], skipped=()).save(heap.RESULTS)
+    return results._replace(figures=figures[False])
 
 
 def measure(parts: list[str] | tuple[str, ...], seconds: float, repeats: int) -> Results:
@@ -51,6 +63,7 @@ def measure(parts: list[str] | tuple[str, ...], seconds: float, repeats: int) ->
             "recorder": lambda: recorders.measure(folder, seconds / 5),
             "recordings": lambda: recordings.measure(folder),
             "takes": lambda: takes.measure(folder, skipped),
+            "heap": heap.measure,
             "service": lambda: service.measure(folder),
         }
         for part in PARTS:

@@ -63,8 +63,33 @@ def _retained(text: str, name: str) -> float:
     return float(found[1]) * _MIB[found[2]]
 
 
-def test_the_tree_shows_who_holds_how_much(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_program_is_shown_at_work_not_as_it_ended(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["heap", str(run)]) == 0
+    text = capsys.readouterr().out
+    (count,) = re.findall(r"shop\.store\.entries  \(dict holding ([\d,]+)\)", text)
+    count = int(count.replace(",", ""))
+    assert 0 < count < 8000
+    assert 1033 / 2**20 < _retained(text, "shop.store.entries") / count < 1.2 * 1080 / 2**20
+    assert 233 / 2**20 < _retained(text, "work() kept") / count < 2 * 250 / 2**20
+    first = text.splitlines()[0]
+    (at_s, end_s) = re.findall(r"([\d.]+) s\b", first)
+    assert "at work" in first
+    assert "--at-end" in first
+    assert main(["heap", str(run), "--at", end_s]) == 0
+    ended = capsys.readouterr().out
+    assert float(at_s) < float(end_s)
+    assert "dict holding 8,000" in ended
+    assert "--at-end" not in ended
+    assert "work() kept" not in ended, "the function had returned"
+
+
+def test_one_snapshot_is_asked_for(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["heap", str(run), "--at-end", "--at", "3"]) == 2
+    assert "--at-end" in capsys.readouterr().err
+
+
+def test_the_tree_shows_who_holds_how_much(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["heap", str(run), "--at-end"]) == 0
     text = capsys.readouterr().out
     assert 8000 * 1033 / 2**20 < _retained(text, "shop.store.entries") < 1.2 * 8000 * 1080 / 2**20
     assert "dict holding 8,000" in text
@@ -78,7 +103,7 @@ def test_growth_alone(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_any_number_of_links_is_one_holder(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["heap", str(run)]) == 0
+    assert main(["heap", str(run), "--at-end"]) == 0
     text = capsys.readouterr().out
     assert 8000 * 533 / 2**20 < _retained(text, "shop.Chain.last") < 8000 * 1200 / 2**20
     assert text.count("__main__.Link)") == 1
@@ -100,7 +125,21 @@ def test_an_earlier_snapshot(run: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 def test_the_way_to_an_object(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["heap", str(run), "--path", "entries"]) == 0
-    assert re.search(r"held by shop\.store  \(__main__\.Store\)", capsys.readouterr().out)
+    text = capsys.readouterr().out
+    assert re.search(r"held by shop\.store  \(__main__\.Store\)", text)
+    assert "--at-end" in text.splitlines()[0]
+
+
+def test_after_an_exception_the_frames_still_stand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program = PROGRAM.replace("0.001)\n", "0.0005)\n    raise KeyError(number)\n")
+    (tmp_path / "shop.py").write_text(program)
+    done = record(tmp_path, "-q", "-o", "run.parquet", "--", "python3", "shop.py", finalize=True)
+    assert done.returncode == 1, done.stderr
+    assert main(["heap", str(tmp_path / "run.parquet")]) == 0
+    text = capsys.readouterr().out
+    assert "--at-end" not in text.splitlines()[0]
+    assert "dict holding 8,000" in text
+    assert re.search(r"last_traceback.*\(list holding 8,000\)", text), "what work() kept"
 
 
 def test_what_is_not_there_is_said(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ import os
 import sys
 from time import monotonic
 
+from ..journal import REQUEST_TAKE, request_name
 from ..native.memory import rss_bytes
 from ..torch import cuda
 from . import budget, level
@@ -83,6 +84,10 @@ class Schedule:
             note("throttled", held_back)
         return None
 
+    def request_to(self, pid: int, start_ticks: int) -> int | None:
+        """Stamp of a request that means this process alone, from ``leakscope snapshot``; None without one."""
+        return request_stamp(self._folder, request_name(pid, start_ticks))
+
     def _say_if_put_off_for_long(self, elapsed_s: float, note: Callable[[str, str], None]) -> None:
         if self._put_off_at_s is None:
             self._put_off_at_s = elapsed_s if self.budget.is_due(elapsed_s) else None
@@ -125,9 +130,9 @@ class Schedule:
         return self.level.is_flat() and not cuda.is_used()
 
 
-def request_stamp(folder: str) -> int | None:
-    """Modification time of the recorder's request for a snapshot; None without one. **Cost** 3 us."""
+def request_stamp(folder: str, name: str = REQUEST_TAKE) -> int | None:
+    """Modification time of a request for a snapshot; None without one. **Cost** 3 us."""
     try:
-        return os.stat(os.path.join(folder, "request-take")).st_mtime_ns
+        return os.stat(os.path.join(folder, name)).st_mtime_ns
     except OSError:
         return None

@@ -94,6 +94,8 @@ class Taker:
         self._failed = 0
         self._has_said_refusal = False
         self._is_exact = False  # what is wanted can be had from the graph alone
+        self.is_asked = False  # by the program itself: leakscope.snapshot()
+        self._answered: int | None = None  # the stamp of the last request from outside
 
     # ---- forks
 
@@ -139,7 +141,7 @@ class Taker:
         if self.is_taking or self.is_watched:
             return  # what it costs decides when the next is due
         if self.wanted is None:
-            self.wanted = self._schedule.reason(self._outbox.note)
+            self.wanted = self._asked() or self._schedule.reason(self._outbox.note)
             if self.wanted is None:
                 return
             self.wanted_at = now
@@ -158,6 +160,13 @@ class Taker:
             if self.pending.ask():
                 return
             sleep(ASK_AGAIN_S)
+
+    def _asked(self) -> str | None:
+        """Whether a person wants one now. It is made whatever others cost, and its own cost puts off the next."""
+        stamp = self._schedule.request_to(self._outbox.pid, self._outbox.start_ticks)
+        is_new, self._answered = stamp is not None and stamp != self._answered, stamp or self._answered
+        is_asked, self.is_asked = self.is_asked, False
+        return "user" if is_new or is_asked else None
 
     def _prepare_graph(self) -> None:
         """Loads the library while nothing of the job's waits for us; from another thread a graph can then be read."""

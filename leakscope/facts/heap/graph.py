@@ -6,7 +6,7 @@ which it is held. What an object dominates beside those that matter themselves i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -86,10 +86,10 @@ def _sharers(rows: pd.DataFrame) -> dict[tuple[int, str], dict[int, float]]:
     return found
 
 
-def takes_with_graph(recording: Recording, pid: int) -> list[int]:
-    """Numbers of the snapshots of a process that have one, and weighed tensors if the last did."""
+def takes_with_graph(recording: Recording, pid: int, but: Collection[int] = ()) -> list[int]:
+    """Numbers of the snapshots of a process that have one, and weighed tensors if the last did. ``but``: not these."""
     rows = recording.tables["heap_graphs"]
-    rows = rows[(rows["pid"] == pid) & rows["take"].notna()].sort_values("take")
+    rows = rows[(rows["pid"] == pid) & rows["take"].notna() & ~rows["take"].isin(list(but))].sort_values("take")
     weighed = rows["weighs_tensors"].fillna(False).astype(bool)
     return [int(take) for take in rows["take"][weighed == weighed.iloc[-1]]] if len(rows) else []
 

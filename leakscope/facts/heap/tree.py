@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...errors import BadInput
+from ..tables import AT_EXIT
 from .graph import MODULES, graph_places, takes_with_graph
 from .place import OUTSIDE, Floats, Place
 
@@ -29,7 +30,10 @@ _PASSES_ON = 0.98  # of its bytes: who has only one child of that share is a ste
 
 @dataclass(frozen=True, eq=False)
 class HeapTree:
-    """``time_s``, ``total_bytes``, ``node_count``, ``outside_bytes``, ``unreached_bytes``: one value a snapshot."""
+    """``time_s``, ``total_bytes``, ``node_count``, ``outside_bytes``, ``unreached_bytes``: one value a snapshot.
+
+    ``exit_s``: when the snapshot was made that is left out since the process was ending; None where none is.
+    """
 
     pid: int
     takes: tuple[int, ...]
@@ -39,6 +43,7 @@ class HeapTree:
     outside_bytes: Floats
     unreached_bytes: Floats
     places: tuple[Place, ...]
+    exit_s: float | None = None
 
     @property
     def roots(self) -> list[Place]:
@@ -46,28 +51,37 @@ class HeapTree:
 
     def nearest(self, time_s: float | None) -> int:
         """Position of the snapshot nearest to a moment; the first unless given."""
-        return 0 if time_s is None else int(abs(self.time_s - time_s).argmin())
+        return 0 if time_s is None else _nearest(self.time_s, time_s)
 
 
-def heap_tree(recording: Recording, pid: int | None = None, at_s: float | None = None) -> HeapTree:
-    """Of one process, the one with the largest heap unless given, up to the snapshot nearest to ``at_s``, or the last.
+def heap_tree(
+    recording: Recording, pid: int | None = None, at_s: float | None = None, *, at_end: bool = False
+) -> HeapTree:
+    """Of one process, the one with the largest heap unless given, up to the snapshot nearest to ``at_s``.
 
-    Who held what is told as it was then. **Errors** BadInput: no process, or not this one, has a graph.
+    Unless given, up to the last that saw the process at work: as it ends the locals of main() are gone. ``at_end``: up
+    to the very last. Who held what is told as it was then. **Errors** BadInput: no process, or not this one, has a
+    graph.
     """
     graphs = recording.tables["heap_graphs"]
     graphs = graphs[graphs["take"].notna() & graphs["pid"].notna()].sort_values("take")
-    last = graphs.groupby("pid")["retained_bytes"].last().sort_values(ascending=False)
+    at_exit = _made_at_exit(recording, graphs)
+    shown = graphs if at_end or at_s is not None else graphs[~at_exit]
+    # A process whose only snapshot is that of its end is shown as it ended.
+    shown = graphs[graphs.index.isin(shown.index) | ~graphs["pid"].isin(shown["pid"])]
+    last = shown.groupby("pid")["retained_bytes"].last().sort_values(ascending=False)
     pids = [int(one) for one in last.index]
     if not pids:
         raise BadInput(f"{recording.path}: {_NO_GRAPH}")
     pid = pids[0] if pid is None else pid
     if pid not in pids:
         raise BadInput(f"process {pid}: has no heap graph; those that have: {', '.join(map(str, pids))}")
-    takes = takes_with_graph(recording, pid)
-    own = graphs[(graphs["pid"] == pid) & graphs["take"].isin(takes)]
+    left_out = graphs[(graphs["pid"] == pid) & ~graphs.index.isin(shown.index)]
+    takes = takes_with_graph(recording, pid, but=left_out["take"])
+    own = shown[(shown["pid"] == pid) & shown["take"].isin(takes)]
     if at_s is not None:
-        own = own.head(int((own["time_s"] - at_s).abs().to_numpy().argmin()) + 1)
-        takes = takes[: len(own)]
+        own = own.head(_nearest(own["time_s"].to_numpy(dtype="float64"), at_s) + 1)
+    takes = takes[: len(own)]
 
     def values(column: str) -> Floats:
         found: Floats = own[column].to_numpy(dtype="float64", na_value=0.0)
@@ -76,7 +90,21 @@ def heap_tree(recording: Recording, pid: int | None = None, at_s: float | None =
     return HeapTree(
         pid, tuple(takes), values("time_s"), values("retained_bytes"), values("node_count"), values("outside_bytes"),
         values("unreached_bytes"), tuple(as_people_see_it(graph_places(recording, pid, takes))),
+        float(left_out["time_s"].iloc[-1]) if len(left_out) else None,
     )  # fmt: skip
+
+
+def _made_at_exit(recording: Recording, graphs: pd.DataFrame) -> pd.Series[bool]:
+    """Of each graph, whether its snapshot was made as the process ended in order: after an exception frames stand."""
+    takes = recording.tables["takes"]
+    takes = takes[takes["reason"].eq(AT_EXIT).fillna(False)]
+    at_exit = set(zip(takes["pid"], takes["take"]))
+    return graphs.apply(lambda row: (row["pid"], row["take"]) in at_exit, axis=1).astype(bool)
+
+
+def _nearest(times_s: Floats, time_s: float) -> int:
+    """Position of the moment nearest to another, which may be infinite."""
+    return int(abs(times_s - min(max(time_s, times_s[0]), times_s[-1])).argmin())
 
 
 def as_people_see_it(places: Sequence[Place]) -> list[Place]:
