@@ -1767,8 +1767,6 @@ static uint32_t row_at(const struct graph *g, uintptr_t address)
 struct search { /* among what an object refers to, for rows whose way leads through it */
     struct graph *g;
     uint32_t row;
-    int is_owner; /* what it names are variables and attributes */
-    uint32_t lost_count, lost[8]; /* rows that it does not refer to any more */
 };
 
 static int is_below(const struct search *search, uint32_t row)
@@ -1795,36 +1793,11 @@ static int visit_row(object *to, void *arg)
     return 0;
 }
 
-/* The name by which something else of the same type is held now: a link that has become another one's next. */
-static void label_lost(struct search *search, const object *one, int kind, const char *text, size_t length)
-{
-    for (uint32_t i = 0; i < search->lost_count; i++) {
-        struct row *row = &search->g->rows[search->lost[i]];
-        if (!row->label_kind && row->type >= FIRST_TYPE && ((struct kind *)search->g->kind.at)[row->type].type == one->type) {
-            row->label = put_text(search->g, text, length);
-            row->label_kind = (uint32_t)kind;
-            return;
-        }
-    }
-}
-
-static void find_lost(struct search *search)
-{
-    enum { MOST_ROWS = 1500 };
-    struct graph *g = search->g;
-    for (uint32_t i = search->row + 1; i < g->row_count && g->row_count <= MOST_ROWS; i++)
-        if (g->rows[i].path_row == search->row && !g->rows[i].is_seen && search->lost_count < 8)
-            search->lost[search->lost_count++] = i;
-}
-
 static void label(struct search *search, uintptr_t child, int kind, const char *text, size_t length)
 {
     uint32_t found = child ? row_at(search->g, child) : NONE;
-    if (!is_below(search, found) || !search->g->rows[found].is_seen) {
-        if (child && found == NONE && search->lost_count && (kind == ATTRIBUTE || kind == LOCAL || (kind == KEY && search->is_owner)))
-            label_lost(search, (object *)child, kind, text, length);
+    if (!is_below(search, found) || !search->g->rows[found].is_seen)
         return;
-    }
     struct row *row = &search->g->rows[found];
     if (row->label_kind && row->label_kind <= (uint32_t)kind)
         return;
@@ -1858,7 +1831,7 @@ static void label_items(struct search *search, object *dict)
     object *key, *value;
     while (L.dict_next(dict, &at, &key, &value)) {
         uint32_t found = row_at(search->g, (uintptr_t)value);
-        if (is_below(search, found) || (search->is_owner && search->lost_count)) {
+        if (is_below(search, found)) {
             if (is_text(key))
                 label_text(search, (uintptr_t)value, KEY, key);
             else if (key->type == L.integer) {
@@ -1961,7 +1934,7 @@ static int label_of_function(struct search *search, const object *tuple)
 static void look_below(struct graph *g, uint32_t number)
 {
     struct row *row = &g->rows[number];
-    struct search search = {.g = g, .row = number, .is_owner = row->label_kind == NAMESPACE};
+    struct search search = {.g = g, .row = number};
     object *one = (object *)row->address;
     const uint32_t *begin = g->begin.at;
     uint32_t members = begin[row->node + 1] - begin[row->node];
@@ -1973,8 +1946,7 @@ static void look_below(struct graph *g, uint32_t number)
             visit_row((object *)(word_at(frame, others[i])), &search);
         for (intptr_t i = 0; names && i < names->size; i++)
             visit_row((object *)(word_at(frame, L.frame_slots + 8ul * i)), &search);
-        find_lost(&search);
-        label_locals(&search, frame);
+            label_locals(&search, frame);
         row->owner = owner_of(g, (object *)(word_at(frame, L.frame_code)));
         return;
     }
@@ -2000,7 +1972,6 @@ static void look_below(struct graph *g, uint32_t number)
         visit_row((object *)pointer_at(one, 16), &search);
     if (kind.is_gc && (!cls->is_gc || cls->is_gc(one)))
         cls->traverse(one, visit_row, &search);
-    find_lost(&search);
     switch (kind.base) {
     case DICT:
     case ORDERED_DICT:
