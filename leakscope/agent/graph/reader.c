@@ -75,7 +75,7 @@ struct object {
 struct layout {
     uint64_t version; /* sys.hexversion >> 16 */
     type *type_type, *dict, *list, *tuple, *text, *bytes, *integer, *set, *frozen_set, *byte_array, *deque, *ordered_dict,
-        *bytes_io, *generator, *coroutine, *async_generator, *module, *code, *frame, *function;
+        *bytes_io, *string_io, *generator, *coroutine, *async_generator, *module, *code, *frame, *function;
     next_of_dict dict_next;
     int (*list_append)(object *, object *);
     void *(*main_interpreter)(void);
@@ -91,6 +91,7 @@ struct layout {
     uint64_t frame_back; /* in a frame object, up to 3.10 */
     uint64_t generator_frame, generator_state; /* in a generator or coroutine, since 3.11 */
     uint64_t heap_type_name, heap_type_keys; /* of a class: a string; names of attributes that instances share */
+    uint64_t stream_text; /* in a StringIO that is only written to: its text so far, or a list of parts of it */
     void *python_deallocate; /* what frees the objects of classes that Python code made */
     uint64_t tensor_base, tensor_storage, storage_bytes, storage_device; /* torch: from object to its memory */
 };
@@ -217,7 +218,7 @@ struct kind { /* of a type: how its objects are read */
     uint8_t base, is_gc;
 };
 enum { PLAIN, DICT, LIST, TUPLE, TEXT, BYTES, INTEGER, SET, BYTE_ARRAY, DEQUE, ORDERED_DICT, ARRAY, NDARRAY, TENSOR, BYTES_IO,
-       GENERATOR };
+       STRING_IO, GENERATOR };
 
 struct row { /* a node that matters, as the agent gets it */
     uint64_t address, own_bytes, retained_bytes, length; /* length: members of a container + 1, where it was seen */
@@ -437,6 +438,8 @@ static uint8_t base_of(const type *cls)
             return ORDERED_DICT;
         if (above == L.bytes_io)
             return BYTES_IO;
+        if (above == L.string_io)
+            return STRING_IO;
         if (above == L.generator || above == L.coroutine || above == L.async_generator)
             return GENERATOR;
         if (L.tensor_storage && (uintptr_t)above == L.tensor_base)
@@ -617,6 +620,8 @@ static uint64_t said_bytes(const object *one, const struct kind *kind)
     }
     case NDARRAY:
         return bytes + bytes_of_array(one);
+    case STRING_IO:
+        return bytes + (L.stream_text && word_at(one, 16) ? 4 * word_at(one, 40) : 0);
     case INTEGER: {
         uint64_t size = (uint64_t)one->size;
         uint64_t digits = L.version >= VERSION(3, 12) ? size >> 3 : one->size < 0 ? -size : size;
@@ -763,6 +768,31 @@ static const char *storage_of(const object *tensor)
     return memory ? pointer_at(memory, L.tensor_storage >> 16) : NULL;
 }
 
+/* What objects of C code hold without a word to the collector: a stream its text, an array whose memory it shows, or
+ * objects. Numpy clears the place of an object before anybody can see it. */
+static int visit_hidden(const object *one, uint8_t base, visit_function visit, void *arg)
+{
+    if (base == BYTES_IO)
+        return visit((object *)pointer_at(one, 16), arg);
+    if (base == STRING_IO) {
+        if (!L.stream_text || half_at(one, 48) != 2) /* its text lies in its own memory */
+            return 0;
+        if (L.version < VERSION(3, 12) && visit((object *)pointer_at(one, L.stream_text - 8), arg))
+            return 1;
+        return visit((object *)pointer_at(one, L.stream_text), arg);
+    }
+    if (base != NDARRAY)
+        return 0;
+    if (visit((object *)pointer_at(one, 48), arg))
+        return 1;
+    const char *kind = pointer_at(one, 56), *items = pointer_at(one, 16);
+    uint64_t bytes = kind && kind[24] == 'O' && (half_at(one, 64) & 3) ? bytes_of_array(one) : 0; /* 3: without gaps */
+    for (uint64_t at = 0; at + 8 <= bytes; at += 8)
+        if (visit((object *)pointer_at(items, at), arg))
+            return 1;
+    return 0;
+}
+
 static int read_node(struct graph *g, uint32_t node)
 {
     uintptr_t address = ARRAY(g, address, uintptr_t)[node];
@@ -792,7 +822,7 @@ static int read_node(struct graph *g, uint32_t node)
         const char *storage = storage_of(one);
         if (!refer(g, (uintptr_t)storage, TYPE_STORAGE))
             return 0;
-    } else if (base == BYTES_IO && !refer(g, word_at(one, 16), TYPE_NONE))
+    } else if (visit_hidden(one, base, visit_edge, g))
         return 0;
     type *cls = one->type;
     if (!is_gc || (cls->is_gc && !cls->is_gc(one)))
@@ -1659,8 +1689,8 @@ static void look_below(struct graph *g, uint32_t number)
         uint32_t found = row_at(g, (uintptr_t)storage_of(one));
         if (is_below(&search, found))
             g->rows[found].is_seen = 1;
-    } else if (kind.base == BYTES_IO)
-        visit_row((object *)pointer_at(one, 16), &search);
+    } else
+        visit_hidden(one, kind.base, visit_row, &search);
     if (kind.is_gc && (!cls->is_gc || cls->is_gc(one)))
         cls->traverse(one, visit_row, &search);
     switch (kind.base) {
