@@ -131,7 +131,10 @@ def test_memory_outside_of_objects_is_theirs() -> None:
     view = owner[:50]
     stream = io.BytesIO(b"x" * 500_000)
     line = collections.deque(range(64 * 100))
+    buffer, number = ctypes.create_string_buffer(300_000), ctypes.c_int(5)
     found = nodes()
+    assert 300_000 <= found[id(buffer)].own_bytes <= 301_000
+    assert found[id(number)].own_bytes < 1_000
     assert 800_000 <= found[id(owner)].own_bytes <= 800_300
     assert found[id(view)].own_bytes < 300
     assert 500_000 <= found[id(stream)].retained_bytes <= 500_400
@@ -342,6 +345,58 @@ def test_references_are_those_that_the_collector_follows(interpreter: Interprete
         objects, edges, wrong = json.loads(line)
         assert wrong == []
         assert objects > 3_900 and edges > 10_000
+
+
+REPLACED = """
+import json, sys
+sys.path.insert(0, {folder!r})
+from agent.graph.heap_graph import HeapGraph
+
+class Account:
+    def __init__(self):
+        self.name, self.note, self.tags = "x", None, [[]]
+
+account = Account()
+graph = HeapGraph()
+
+def begin(history):
+    middle(history)
+
+def middle(history):
+    graph.read(1, 100000, 1 << 36)
+
+def other(passed):
+    account.balances = [[i] for i in range(20000)]  # what was there is gone
+    account.tags.append([])
+    return graph.rows()
+
+def main():
+    account.balances = [[i] for i in range(20000)]
+    begin([[i] for i in range(20000)])
+    return other([])
+
+print(json.dumps(main()))
+"""
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("interpreter", interpreters(), ids=str)
+def test_what_is_gone_when_names_are_asked_for_has_its_own(interpreter: Interpreter, tmp_path: Path) -> None:
+    """Where a function was that has ended, another lies; an attribute that has a new value had another."""
+    folder = stage(tmp_path)
+    (tmp_path / "program.py").write_text(REPLACED.format(folder=str(folder)))
+    done = subprocess.run(
+        [interpreter.path, str(tmp_path / "program.py")], capture_output=True, text=True, timeout=60, check=True
+    )
+    found = {row["node"]: row for table, row in json.loads(done.stdout) if table == "heap_nodes"}
+    held = [row for row in found.values() if row["child_count"] >= 20_000 and row["type_name"] == "list"]
+    names = sorted(str(row["edge_name"]) for row in held)
+    if interpreter.version >= (3, 11):
+        assert names in (["balances", "history"], ["['balances']", "history"])
+        (history,) = (row for row in held if row["edge_name"] == "history")
+        assert found[history["path_node"]]["owner"] in ("begin", "middle")
+    else:
+        assert "['balances']" in names
 
 
 FORK = """

@@ -93,7 +93,7 @@ class HeapGraph:
         self._read: list[tuple[Any, int, float, bool]] = []
         self._at_work: list[None] = []  # one for each thread that is
         self._past: int | None = None
-        self._serials: dict[tuple[int, int], int] = {}  # (address, type): number of what was written down last time
+        self._serials: dict[tuple[int, Any], int] = {}  # (address, type): number of what was written down last time
         self._last_serial = len(_GROUPS) - 1
 
     def _load(self) -> str | None:
@@ -217,7 +217,7 @@ class HeapGraph:
         rows, kinds = graph.rows, graph.kinds
         count = graph.row_count
         names = [""] * graph.type_count
-        serials: dict[tuple[int, int], int] = {}
+        serials: dict[tuple[int, Any], int] = {}
         numbers = []
         roots = []
         for at in range(count):
@@ -226,7 +226,7 @@ class HeapGraph:
                 numbers.append(row.node)
                 roots.append(_GROUPS[row.node])
                 continue
-            key = (row.address, kinds[row.type].type or row.type)
+            key = (row.address, kinds[row.type].type or _owner(graph, row))  # a frame is told by what it is of
             serial = self._serials.get(key)
             if serial is None:
                 self._last_serial = serial = self._last_serial + 1

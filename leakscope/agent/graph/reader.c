@@ -218,7 +218,7 @@ struct kind { /* of a type: how its objects are read */
     uint8_t base, is_gc;
 };
 enum { PLAIN, DICT, LIST, TUPLE, TEXT, BYTES, INTEGER, SET, BYTE_ARRAY, DEQUE, ORDERED_DICT, ARRAY, NDARRAY, TENSOR, BYTES_IO,
-       STRING_IO, GENERATOR };
+       STRING_IO, C_DATA, GENERATOR };
 
 struct row { /* a node that matters, as the agent gets it */
     uint64_t address, own_bytes, retained_bytes, length; /* length: members of a container + 1, where it was seen */
@@ -241,6 +241,12 @@ struct past {
     pid_t process;
 };
 
+/* A variable of a running function: its frame may be gone, and another's lie there, when names are asked for. */
+struct local {
+    uint64_t holds;
+    uint32_t frame, name; /* node; among the texts */
+};
+
 struct graph {
     /* read by the agent */
     uint64_t nodes, edges, reached, total_bytes, unreachable_count, unreachable_bytes, from_c_count, from_c_bytes;
@@ -252,10 +258,11 @@ struct graph {
     /* our own */
     struct budget budget;
     struct array address, own, type, references, begin, edge, table, kind_table, row_of, row_table;
+    struct array local;
     struct array kind, text, row, share; /* a forked child has them too */
     pid_t process; /* whose heap it is: the child of a fork has the names of it, and nothing behind them */
     uint32_t table_mask, kind_mask, row_mask;
-    uint32_t waiting;
+    uint32_t waiting, local_count;
     uint64_t members_left; /* to look through for names */
     uintptr_t wait[64];
     uint8_t wait_special[64];
@@ -386,7 +393,7 @@ static size_t characters(const object *text, char *to, size_t most);
 static int is_text(const object *one);
 static const char *pointer_at(const void *address, size_t offset);
 
-enum { LONGEST_NAME = 256 };
+enum { LONGEST_NAME = 256, LONGEST_LABEL = 120 };
 
 /* "module.name" of a type, without an end. What Python code made, or the specification of one, has its module in its
  * dict, mostly first; its tp_name may be freed memory up to 3.10, so its name is taken from the string it owns. */
@@ -448,6 +455,8 @@ static uint8_t base_of(const type *cls)
             continue;
         if (above->basic_size == 64 && is_called(above, "array.array", 64))
             return ARRAY;
+        if (is_called(above, "_ctypes._CData", 72))
+            return C_DATA;
         if (!(above->flags & HEAP_TYPE) && is_called(above, "numpy.ndarray", 80))
             return NDARRAY;
     }
@@ -620,6 +629,8 @@ static uint64_t said_bytes(const object *one, const struct kind *kind)
     }
     case NDARRAY:
         return bytes + bytes_of_array(one);
+    case C_DATA: /* of ctypes; what is small lies within it */
+        return bytes + (half_at(one, 24) == 1 && word_at(one, 16) - (uintptr_t)one >= (uint64_t)cls->basic_size ? word_at(one, 40) : 0);
     case STRING_IO:
         return bytes + (L.stream_text && word_at(one, 16) ? 4 * word_at(one, 40) : 0);
     case INTEGER: {
@@ -747,7 +758,43 @@ static int list_frames(struct graph *g, void *thread)
     return 1;
 }
 
-static int read_frame(struct graph *g, const char *frame)
+/* "file\nline\nname" of what a code object stands for. */
+static uint32_t owner_of(struct graph *g, const object *code)
+{
+    char text[640];
+    if (!code || code->type != L.code || !L.code_file)
+        return 0;
+    const object *file = (object *)pointer_at(code, L.code_file), *name = (object *)pointer_at(code, L.code_name);
+    if (!is_text(file) || !is_text(name))
+        return 0;
+    size_t length = characters(file, text, 480);
+    text[length++] = '\n';
+    char digits[16], *at = digits + sizeof digits;
+    uint32_t rest = (uint32_t)half_at(code, L.code_line);
+    do
+        *--at = (char)('0' + rest % 10);
+    while (rest /= 10);
+    memcpy(text + length, at, (size_t)(digits + sizeof digits - at));
+    length += (size_t)(digits + sizeof digits - at);
+    text[length++] = '\n';
+    length += characters(name, text + length, LONGEST_LABEL);
+    return put_text(g, text, length);
+}
+
+enum { MOST_LOCALS = 1 << 14 };
+
+static void note_local(struct graph *g, uint32_t frame, uint64_t holds, const object *name)
+{
+    char text[LONGEST_LABEL];
+    if (!holds || !is_text(name) || g->local_count == MOST_LOCALS ||
+        !grow(&g->budget, &g->local, (g->local_count + 1) * sizeof(struct local)))
+        return;
+    uint32_t at = put_text(g, text, characters(name, text, sizeof text));
+    ARRAY(g, local, struct local)[g->local_count++] = (struct local){holds, frame, at};
+}
+
+/* ``owner``: what it is of. */
+static int read_frame(struct graph *g, uint32_t node, const char *frame, uint32_t *owner)
 {
     const object *names = names_of_locals(frame);
     if (!names)
@@ -756,9 +803,13 @@ static int read_frame(struct graph *g, const char *frame)
     for (int i = 0; i < 4; i++)
         if (!refer(g, word_at(frame, first[i]), TYPE_NONE))
             return 0;
-    for (intptr_t i = 0; i < names->size; i++)
-        if (!refer(g, word_at(frame, L.frame_slots + 8ul * i), TYPE_NONE))
+    for (intptr_t i = 0; i < names->size; i++) {
+        uint64_t holds = word_at(frame, L.frame_slots + 8ul * i);
+        if (!refer(g, holds, TYPE_NONE))
             return 0;
+        note_local(g, node, holds, (object *)pointer_at(names, 24 + 8ul * i));
+    }
+    *owner = owner_of(g, (object *)(word_at(frame, L.frame_code)));
     return 1;
 }
 
@@ -802,7 +853,7 @@ static int read_node(struct graph *g, uint32_t node)
     *own = 0;
     *references = 0;
     if (special == TYPE_FRAME)
-        return read_frame(g, (const char *)address);
+        return read_frame(g, node, (const char *)address, references);
     if (special == TYPE_STORAGE)
         return 1;
     object *one = (object *)address;
@@ -1436,6 +1487,23 @@ EXPORT int graph_analyse(struct graph *g, const struct past *past, uint64_t leas
             .node = node, .path_row = row_of[path[node]], .dominator_row = node, .type = node < GROUPS ? 0 : types[node],
             .references = references[node], .edges_in = edges_in[node], .is_old = is_old,
         };
+        if (node >= GROUPS && types[node] == TYPE_FRAME) {
+            row[rows - 1].owner = references[node];
+            row[rows - 1].references = NONE;
+        }
+    }
+    const struct local *locals = g->local.at;
+    for (uint32_t i = 0; i < g->local_count; i++) {
+        if (row_of[locals[i].frame] == NONE)
+            continue;
+        for (uint32_t k = begin[locals[i].frame]; k < begin[locals[i].frame + 1]; k++) {
+            uint32_t found = row_of[edge[k]];
+            if (found != NONE && row[found].address == locals[i].holds && row[found].path_row == row_of[locals[i].frame] &&
+                !row[found].label_kind) {
+                row[found].label = locals[i].name;
+                row[found].label_kind = LOCAL;
+            }
+        }
     }
     for (uint64_t i = 0; i < rows; i++) { /* the nearest above that has a row: a way has more nodes than dominators */
         uint32_t at = number[row[i].node];
@@ -1469,6 +1537,9 @@ static uint32_t row_at(const struct graph *g, uintptr_t address)
 struct search { /* among what an object refers to, for rows whose way leads through it */
     struct graph *g;
     uint32_t row;
+    /* Or for an attribute that has an object of this type now, where there was another: how many, and the first. */
+    const type *successor;
+    uint32_t found, label, label_kind;
 };
 
 static int is_below(const struct search *search, uint32_t row)
@@ -1495,8 +1566,25 @@ static int visit_row(object *to, void *arg)
     return 0;
 }
 
+static int was_below(const struct graph *g, uint32_t row, uintptr_t child)
+{
+    const uint32_t *begin = g->begin.at, *edge = g->edge.at, node = g->rows[row].node;
+    for (uint32_t k = begin[node]; k < begin[node + 1]; k++)
+        if (((uintptr_t *)g->address.at)[edge[k]] == child)
+            return 1;
+    return 0;
+}
+
 static void label(struct search *search, uintptr_t child, int kind, const char *text, size_t length)
 {
+    if (search->successor) {
+        if (child && ((object *)child)->type == search->successor && !was_below(search->g, search->row, child) &&
+            search->found++ == 0) {
+            search->label = put_text(search->g, text, length);
+            search->label_kind = (uint32_t)kind;
+        }
+        return;
+    }
     uint32_t found = child ? row_at(search->g, child) : NONE;
     if (!is_below(search, found) || !search->g->rows[found].is_seen)
         return;
@@ -1519,7 +1607,7 @@ static void label_number(struct search *search, uintptr_t child, int kind, int64
     label(search, child, kind, at, (size_t)(digits + sizeof digits - at));
 }
 
-enum { LONGEST_LABEL = 120, MOST_MEMBERS = 300000, MOST_OF_ALL = 3000000 }; /* of all: some 30 ms */
+enum { MOST_MEMBERS = 300000, MOST_OF_ALL = 3000000 }; /* of all: some 30 ms */
 
 static void label_text(struct search *search, uintptr_t child, int kind, const object *text)
 {
@@ -1533,6 +1621,11 @@ static void label_items(struct search *search, object *dict)
     object *key, *value;
     while (L.dict_next(dict, &at, &key, &value)) {
         uint32_t found = row_at(search->g, (uintptr_t)value);
+        if (search->successor) {
+            if (is_text(key))
+                label_text(search, (uintptr_t)value, KEY, key);
+            continue;
+        }
         if (is_below(search, found)) {
             if (is_text(key))
                 label_text(search, (uintptr_t)value, KEY, key);
@@ -1628,33 +1721,39 @@ static void label_members(struct search *search, uintptr_t items, int64_t count)
         label_number(search, word_at((void *)items, 8ul * i), INDEX, i);
 }
 
-/* "file\nline\nname" of what a code object stands for. */
-static uint32_t owner_of(struct graph *g, const object *code)
+enum { MOST_ATTRIBUTES = 200 };
+
+/* An attribute may have got a new value since. What it had has its name, if no other got one of that type. */
+static void label_replaced(struct graph *g, uint32_t number)
 {
-    char text[640];
-    if (!code || code->type != L.code || !L.code_file)
-        return 0;
-    const object *file = (object *)pointer_at(code, L.code_file), *name = (object *)pointer_at(code, L.code_name);
-    if (!is_text(file) || !is_text(name))
-        return 0;
-    size_t length = characters(file, text, 480);
-    text[length++] = '\n';
-    char digits[16], *at = digits + sizeof digits;
-    uint32_t rest = (uint32_t)half_at(code, L.code_line);
-    do
-        *--at = (char)('0' + rest % 10);
-    while (rest /= 10);
-    memcpy(text + length, at, (size_t)(digits + sizeof digits - at));
-    length += (size_t)(digits + sizeof digits - at);
-    text[length++] = '\n';
-    length += characters(name, text + length, LONGEST_LABEL);
-    return put_text(g, text, length);
+    const struct row *above = &g->rows[number];
+    const object *one = (object *)above->address;
+    const type *cls = one->type;
+    int is_namespace = above->label_kind == NAMESPACE && cls == L.dict;
+    if ((is_namespace && (!L.dict_next || above->length > MOST_ATTRIBUTES)) || (!is_namespace && !(cls->flags & HEAP_TYPE)))
+        return;
+    for (uint32_t i = number + 1; i < g->row_count; i++) { /* ways to them are longer */
+        struct row *row = &g->rows[i];
+        if (row->path_row != number || row->is_seen || row->label_kind || row->type < FIRST_TYPE)
+            continue;
+        struct search search = {.g = g, .row = number, .successor = ((struct kind *)g->kind.at + row->type)->type};
+        if (is_namespace)
+            label_items(&search, (object *)above->address);
+        else {
+            label_values(&search, one, cls);
+            label_slots(&search, one, cls);
+        }
+        if (search.found == 1) {
+            row->label = search.label;
+            row->label_kind = search.label_kind;
+        }
+    }
 }
 
 /* Which rows below an object it still refers to, and how. */
 static void look_below(struct graph *g, uint32_t number)
 {
-    struct search search = {g, number};
+    struct search search = {.g = g, .row = number};
     struct row *row = &g->rows[number];
     object *one = (object *)row->address;
     const uint32_t *begin = g->begin.at;
@@ -1668,7 +1767,6 @@ static void look_below(struct graph *g, uint32_t number)
         for (intptr_t i = 0; names && i < names->size; i++)
             visit_row((object *)(word_at(frame, L.frame_slots + 8ul * i)), &search);
         label_locals(&search, frame);
-        row->owner = owner_of(g, (object *)(word_at(frame, L.frame_code)));
         return;
     }
     if (row->type < FIRST_TYPE)
@@ -1738,6 +1836,17 @@ static void look_below(struct graph *g, uint32_t number)
     }
     if (cls->flags & HEAP_TYPE)
         label_slots(&search, one, cls);
+    label_replaced(g, number);
+}
+
+/* Whether a frame is of the code that it was of: they lie on a stack, one where another did. */
+static int is_same_frame(struct graph *g, const struct row *row, const char *frame)
+{
+    if (row->type != TYPE_FRAME || !row->owner || !names_of_locals(frame))
+        return 0;
+    uint32_t before = row->owner, now = owner_of(g, (object *)(word_at(frame, L.frame_code)));
+    const char *texts = g->text.at;
+    return now && !strcmp(texts + now, texts + before);
 }
 
 /* Frames that run, and objects that only C refers to. */
@@ -1748,7 +1857,7 @@ static void is_alive(struct graph *g, uintptr_t address, uint32_t group, int is_
         return;
     struct row *row = &g->rows[found];
     if (row->node >= GROUPS && g->rows[row->path_row].node == group)
-        row->is_seen = is_frame ? row->type == TYPE_FRAME : (uint32_t)is_same(g, row, (object *)address);
+        row->is_seen = is_frame ? (uint32_t)is_same_frame(g, row, (const char *)address) : (uint32_t)is_same(g, row, (object *)address);
 }
 
 static void look_at_threads(struct graph *g, void *recorder)
