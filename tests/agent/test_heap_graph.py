@@ -41,7 +41,7 @@ def nodes(with_labels: bool = False) -> dict[int, Node]:
     read = graph._read[0][0]
     assert graph._analyse(read, None, 0, 1 << 31, 1)
     if with_labels:
-        assert graph._label(read, id(sys.modules), None)
+        assert graph._label(read, id(sys.modules), None, None)
     rows = read.contents.rows
     found = {
         rows[at].address: Node(rows[at], rows[rows[at].dominator_row].address) for at in range(read.contents.row_count)
@@ -131,11 +131,33 @@ def test_memory_outside_of_objects_is_theirs() -> None:
     view = owner[:50]
     stream = io.BytesIO(b"x" * 500_000)
     line = collections.deque(range(64 * 100))
+    buffer, number = ctypes.create_string_buffer(300_000), ctypes.c_int(5)
     found = nodes()
+    assert 300_000 <= found[id(buffer)].own_bytes <= 301_000
+    assert found[id(number)].own_bytes < 1_000
     assert 800_000 <= found[id(owner)].own_bytes <= 800_300
     assert found[id(view)].own_bytes < 300
     assert 500_000 <= found[id(stream)].retained_bytes <= 500_400
     assert abs(found[id(line)].own_bytes - sys.getsizeof(line)) <= 2 * 528
+
+
+def test_what_c_code_keeps_from_the_collector_has_its_holder() -> None:
+    """An array keeps objects, or the array it shows a part of; a stream what was written to it."""
+    rows = [numpy.zeros((100, 1000))[0]]
+    words = numpy.array([["a list", number] for number in range(10)] + [None], dtype=object)[:-1]
+    cells = numpy.full(1000, None, dtype=object)
+    for number in range(1000):
+        cells[number] = f"{number:04}" * 250
+    stream = io.StringIO()
+    for number in range(1000):
+        stream.write(f"{number:04}" * 250)
+    found = nodes()
+    assert found[id(rows)].retained_bytes >= 800_000
+    assert found[id(words)].retained_bytes - found[id(words)].own_bytes >= 10 * sys.getsizeof(["a list", 1])
+    assert found[id(cells)].retained_bytes >= 1_000_000
+    assert found[id(stream)].retained_bytes >= 900_000
+    stream.getvalue()
+    assert nodes()[id(stream)].retained_bytes >= 1_000_000
 
 
 def test_what_was_allocated_by_halves_is_read_as_the_collector_reads_it() -> None:
@@ -291,9 +313,10 @@ for number in range(3):
     tracked = gc.get_objects()
     sample = held + random.Random(number).sample(tracked, 4000)
     del tracked
-    # A stream has its buffer besides; what this program itself changes is no example.
+    # Streams have their buffers besides; what this program itself changes is no example.
     mine = (id(sys.modules), id(globals()), id(held), id(sample), id(graph), id(graph.__dict__))
-    sample = [one for one in sample if not isinstance(one, (io.BytesIO, types.FrameType)) and id(one) not in mine]
+    aside = (io.BytesIO, io.StringIO, types.FrameType)
+    sample = [one for one in sample if not isinstance(one, aside) and id(one) not in mine]
     graph.read(number, 1 << 40, 1 << 40)
     read = graph._read.pop()[0]
     whole = ctypes.cast(read, Pointer).contents
@@ -322,6 +345,58 @@ def test_references_are_those_that_the_collector_follows(interpreter: Interprete
         objects, edges, wrong = json.loads(line)
         assert wrong == []
         assert objects > 3_900 and edges > 10_000
+
+
+REPLACED = """
+import json, sys
+sys.path.insert(0, {folder!r})
+from agent.graph.heap_graph import HeapGraph
+
+class Account:
+    def __init__(self):
+        self.name, self.note, self.tags = "x", None, [[]]
+
+account = Account()
+graph = HeapGraph()
+
+def begin(history):
+    middle(history)
+
+def middle(history):
+    graph.read(1, 100000, 1 << 36)
+
+def other(passed):
+    account.balances = [[i] for i in range(20000)]  # what was there is gone
+    account.tags.append([])
+    return graph.rows()
+
+def main():
+    account.balances = [[i] for i in range(20000)]
+    begin([[i] for i in range(20000)])
+    return other([])
+
+print(json.dumps(main()))
+"""
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("interpreter", interpreters(), ids=str)
+def test_what_is_gone_when_names_are_asked_for_has_its_own(interpreter: Interpreter, tmp_path: Path) -> None:
+    """Where a function was that has ended, another lies; an attribute that has a new value had another."""
+    folder = stage(tmp_path)
+    (tmp_path / "program.py").write_text(REPLACED.format(folder=str(folder)))
+    done = subprocess.run(
+        [interpreter.path, str(tmp_path / "program.py")], capture_output=True, text=True, timeout=60, check=True
+    )
+    found = {row["node"]: row for table, row in json.loads(done.stdout) if table == "heap_nodes"}
+    held = [row for row in found.values() if row["child_count"] >= 20_000 and row["type_name"] == "list"]
+    names = sorted(str(row["edge_name"]) for row in held)
+    if interpreter.version >= (3, 11):
+        assert names in (["balances", "history"], ["['balances']", "history"])
+        (history,) = (row for row in held if row["edge_name"] == "history")
+        assert found[history["path_node"]]["owner"] in ("begin", "middle")
+    else:
+        assert "['balances']" in names
 
 
 FORK = """

@@ -144,7 +144,7 @@ class HeapGraph:
         self._read: list[tuple[Any, int, float, bool]] = []
         self._at_work: list[None] = []  # one for each thread that is
         self._past: int | None = None
-        self._serials: dict[tuple[int, int], int] = {}  # (address, type): number of what was written down last time
+        self._serials: dict[tuple[int, Any], int] = {}  # (address, type): number of what was written down last time
         self._last_serial = len(_GROUPS) - 1
         self._is_wanted: dict[tuple[int, int], bool] = {}  # types by address
 
@@ -316,14 +316,14 @@ class HeapGraph:
     def _number(self, graph: Any) -> list[int]:
         """A number for each row: the one that the object had before."""
         rows, kinds = graph.rows, graph.kinds
-        serials: dict[tuple[int, int], int] = {}
+        serials: dict[tuple[int, Any], int] = {}
         numbers = []
         for at in range(graph.row_count):
             row = rows[at]
             if row.node < len(_GROUPS):
                 numbers.append(row.node)
                 continue
-            key = (row.address, kinds[row.type].type or row.type)
+            key = (row.address, kinds[row.type].type or _owner(graph, row))  # a frame is told by what it is of
             serial = self._serials.get(key)
             if serial is None:
                 self._last_serial = serial = self._last_serial + 1

@@ -75,7 +75,7 @@ struct object {
 struct layout {
     uint64_t version; /* sys.hexversion >> 16 */
     type *type_type, *dict, *list, *tuple, *text, *bytes, *integer, *set, *frozen_set, *byte_array, *deque, *ordered_dict,
-        *bytes_io, *generator, *coroutine, *async_generator, *module, *code, *frame, *function;
+        *bytes_io, *string_io, *generator, *coroutine, *async_generator, *module, *code, *frame, *function;
     next_of_dict dict_next;
     int (*list_append)(object *, object *);
     void *(*main_interpreter)(void);
@@ -94,6 +94,7 @@ struct layout {
     uint64_t frame_back; /* in a frame object, up to 3.10 */
     uint64_t generator_frame, generator_state; /* in a generator or coroutine, since 3.11 */
     uint64_t heap_type_name, heap_type_keys; /* of a class: a string; names of attributes that instances share */
+    uint64_t stream_text; /* in a StringIO that is only written to: its text so far, or a list of parts of it */
     void *python_deallocate; /* what frees the objects of classes that Python code made */
     uint64_t tensor_base, tensor_storage, storage_bytes, storage_device; /* torch: from object to its memory */
     const int *is_collecting; /* whether a collection goes on, in any thread */
@@ -223,7 +224,7 @@ struct kind { /* of a type: how its objects are read */
     uint8_t is_wanted; /* the agent wants to know where its objects are held, however little they retain */
 };
 enum { PLAIN, DICT, LIST, TUPLE, TEXT, BYTES, INTEGER, SET, BYTE_ARRAY, DEQUE, ORDERED_DICT, ARRAY, NDARRAY, TENSOR, BYTES_IO,
-       GENERATOR };
+       STRING_IO, C_DATA, GENERATOR };
 
 struct row { /* a node that matters, as the agent gets it */
     uint64_t address, own_bytes, retained_bytes, length, limit; /* length: members of a container, or links of a chain, + 1 */
@@ -252,6 +253,12 @@ struct past {
     pid_t process;
 };
 
+/* A variable of a running function: its frame may be gone, and another's lie there, when names are asked for. */
+struct local {
+    uint64_t holds;
+    uint32_t frame, name; /* node; among the texts */
+};
+
 struct graph {
     /* read by the agent */
     uint64_t nodes, edges, reached, total_bytes, unreachable_count, unreachable_bytes, from_c_count, from_c_bytes;
@@ -266,10 +273,11 @@ struct graph {
     /* our own */
     struct budget budget;
     struct array address, own, type, references, begin, edge, table, kind_table, row_of, row_table;
+    struct array local;
     struct array kind, text, row, share, stack, sharer; /* a forked child has them too */
     pid_t process; /* whose heap it is: the child of a fork has the names of it, and nothing behind them */
     uint32_t table_mask, kind_mask, row_mask;
-    uint32_t waiting;
+    uint32_t waiting, local_count;
     uint64_t main_begin, main_end; /* edges to the frames of the main thread */
     uint64_t members_left; /* to look through for names */
     uintptr_t wait[64];
@@ -453,6 +461,8 @@ static uint8_t base_of(const type *cls)
             return ORDERED_DICT;
         if (above == L.bytes_io)
             return BYTES_IO;
+        if (above == L.string_io)
+            return STRING_IO;
         if (above == L.generator || above == L.coroutine || above == L.async_generator)
             return GENERATOR;
         if (L.tensor_storage && (uintptr_t)above == L.tensor_base)
@@ -461,6 +471,8 @@ static uint8_t base_of(const type *cls)
             continue;
         if (above->basic_size == 64 && is_called(above, "array.array", 64))
             return ARRAY;
+        if (is_called(above, "_ctypes._CData", 72))
+            return C_DATA;
         if (!(above->flags & HEAP_TYPE) && is_called(above, "numpy.ndarray", 80))
             return NDARRAY;
     }
@@ -634,6 +646,10 @@ static uint64_t said_bytes(const object *one, const struct kind *kind)
     }
     case NDARRAY:
         return bytes + bytes_of_array(one);
+    case C_DATA: /* of ctypes; what is small lies within it */
+        return bytes + (half_at(one, 24) == 1 && word_at(one, 16) - (uintptr_t)one >= (uint64_t)cls->basic_size ? word_at(one, 40) : 0);
+    case STRING_IO:
+        return bytes + (L.stream_text && word_at(one, 16) ? 4 * word_at(one, 40) : 0);
     case INTEGER: {
         uint64_t size = (uint64_t)one->size;
         uint64_t digits = L.version >= VERSION(3, 12) ? size >> 3 : one->size < 0 ? -size : size;
@@ -761,7 +777,43 @@ static int list_frames(struct graph *g, void *thread)
     return 1;
 }
 
-static int read_frame(struct graph *g, const char *frame)
+/* "file\nline\nname" of what a code object stands for. */
+static uint32_t owner_of(struct graph *g, const object *code)
+{
+    char text[640];
+    if (!code || code->type != L.code || !L.code_file)
+        return 0;
+    const object *file = (object *)pointer_at(code, L.code_file), *name = (object *)pointer_at(code, L.code_name);
+    if (!is_text(file) || !is_text(name))
+        return 0;
+    size_t length = characters(file, text, 480);
+    text[length++] = '\n';
+    char digits[16], *at = digits + sizeof digits;
+    uint32_t rest = (uint32_t)half_at(code, L.code_line);
+    do
+        *--at = (char)('0' + rest % 10);
+    while (rest /= 10);
+    memcpy(text + length, at, (size_t)(digits + sizeof digits - at));
+    length += (size_t)(digits + sizeof digits - at);
+    text[length++] = '\n';
+    length += characters(name, text + length, LONGEST_LABEL);
+    return put_text(g, text, length);
+}
+
+enum { MOST_LOCALS = 1 << 14 };
+
+static void note_local(struct graph *g, uint32_t frame, uint64_t holds, const object *name)
+{
+    char text[LONGEST_LABEL];
+    if (!holds || !is_text(name) || g->local_count == MOST_LOCALS ||
+        !grow(&g->budget, &g->local, (g->local_count + 1) * sizeof(struct local)))
+        return;
+    uint32_t at = put_text(g, text, characters(name, text, sizeof text));
+    ARRAY(g, local, struct local)[g->local_count++] = (struct local){holds, frame, at};
+}
+
+/* ``owner``: what it is of. */
+static int read_frame(struct graph *g, uint32_t node, const char *frame, uint32_t *owner)
 {
     const object *names = names_of_locals(frame);
     if (!names)
@@ -770,9 +822,13 @@ static int read_frame(struct graph *g, const char *frame)
     for (int i = 0; i < 4; i++)
         if (!refer(g, word_at(frame, first[i]), TYPE_NONE))
             return 0;
-    for (intptr_t i = 0; i < names->size; i++)
-        if (!refer(g, word_at(frame, L.frame_slots + 8ul * i), TYPE_NONE))
+    for (intptr_t i = 0; i < names->size; i++) {
+        uint64_t holds = word_at(frame, L.frame_slots + 8ul * i);
+        if (!refer(g, holds, TYPE_NONE))
             return 0;
+        note_local(g, node, holds, (object *)pointer_at(names, 24 + 8ul * i));
+    }
+    *owner = owner_of(g, (object *)(word_at(frame, L.frame_code)));
     return 1;
 }
 
@@ -780,6 +836,31 @@ static const char *storage_of(const object *tensor)
 {
     const char *memory = pointer_at(tensor, L.tensor_storage & 0xffff);
     return memory ? pointer_at(memory, L.tensor_storage >> 16) : NULL;
+}
+
+/* What objects of C code hold without a word to the collector: a stream its text, an array whose memory it shows, or
+ * objects. Numpy clears the place of an object before anybody can see it. */
+static int visit_hidden(const object *one, uint8_t base, visit_function visit, void *arg)
+{
+    if (base == BYTES_IO)
+        return visit((object *)pointer_at(one, 16), arg);
+    if (base == STRING_IO) {
+        if (!L.stream_text || half_at(one, 48) != 2) /* its text lies in its own memory */
+            return 0;
+        if (L.version < VERSION(3, 12) && visit((object *)pointer_at(one, L.stream_text - 8), arg))
+            return 1;
+        return visit((object *)pointer_at(one, L.stream_text), arg);
+    }
+    if (base != NDARRAY)
+        return 0;
+    if (visit((object *)pointer_at(one, 48), arg))
+        return 1;
+    const char *kind = pointer_at(one, 56), *items = pointer_at(one, 16);
+    uint64_t bytes = kind && kind[24] == 'O' && (half_at(one, 64) & 3) ? bytes_of_array(one) : 0; /* 3: without gaps */
+    for (uint64_t at = 0; at + 8 <= bytes; at += 8)
+        if (visit((object *)pointer_at(items, at), arg))
+            return 1;
+    return 0;
 }
 
 static int read_node(struct graph *g, uint32_t node)
@@ -791,7 +872,7 @@ static int read_node(struct graph *g, uint32_t node)
     *own = 0;
     *references = 0;
     if (special == TYPE_FRAME)
-        return read_frame(g, (const char *)address);
+        return read_frame(g, node, (const char *)address, references);
     if (special == TYPE_STORAGE)
         return 1;
     object *one = (object *)address;
@@ -811,7 +892,7 @@ static int read_node(struct graph *g, uint32_t node)
         const char *storage = storage_of(one);
         if (!refer(g, (uintptr_t)storage, TYPE_STORAGE))
             return 0;
-    } else if (base == BYTES_IO && !refer(g, word_at(one, 16), TYPE_NONE))
+    } else if (visit_hidden(one, base, visit_edge, g))
         return 0;
     type *cls = one->type;
     if (!is_gc || (cls->is_gc && !cls->is_gc(one)))
@@ -904,29 +985,6 @@ static struct values values_of(const object *one, const type *cls)
 static const object *name_at(struct values values, uint64_t i)
 {
     return (object *)pointer_at(values.names, 16 * i);
-}
-
-/* "file\nline\nname" of what a code object stands for. */
-static uint32_t owner_of(struct graph *g, const object *code)
-{
-    char text[640];
-    if (!code || code->type != L.code || !L.code_file)
-        return 0;
-    const object *file = (object *)pointer_at(code, L.code_file), *name = (object *)pointer_at(code, L.code_name);
-    if (!is_text(file) || !is_text(name))
-        return 0;
-    size_t length = characters(file, text, 480);
-    text[length++] = '\n';
-    char digits[16], *at = digits + sizeof digits;
-    uint32_t rest = (uint32_t)half_at(code, L.code_line);
-    do
-        *--at = (char)('0' + rest % 10);
-    while (rest /= 10);
-    memcpy(text + length, at, (size_t)(digits + sizeof digits - at));
-    length += (size_t)(digits + sizeof digits - at);
-    text[length++] = '\n';
-    length += characters(name, text + length, LONGEST_LABEL);
-    return put_text(g, text, length);
 }
 
 /* ---- what threads run */
@@ -1730,6 +1788,23 @@ EXPORT int graph_analyse(struct graph *g, const struct past *past, uint64_t leas
             .is_wanted = node >= GROUPS && types[node] >= FIRST_TYPE && kinds[types[node]].is_wanted,
             .length = chain[number[node]] >= LONGEST_CHAIN / 2 ? chain[number[node]] + 2ul : 0,
         };
+        if (node >= GROUPS && types[node] == TYPE_FRAME) {
+            row[rows - 1].owner = references[node];
+            row[rows - 1].references = NONE;
+        }
+    }
+    const struct local *locals = g->local.at;
+    for (uint32_t i = 0; i < g->local_count; i++) {
+        if (row_of[locals[i].frame] == NONE)
+            continue;
+        for (uint32_t k = begin[locals[i].frame]; k < begin[locals[i].frame + 1]; k++) {
+            uint32_t found = row_of[edge[k]];
+            if (found != NONE && row[found].address == locals[i].holds && row[found].path_row == row_of[locals[i].frame] &&
+                !row[found].label_kind) {
+                row[found].label = locals[i].name;
+                row[found].label_kind = LOCAL;
+            }
+        }
     }
     for (uint64_t i = 0; i < rows; i++) { /* the nearest above that has a row: a way has more nodes than dominators */
         uint32_t at = number[row[i].node];
@@ -1767,6 +1842,9 @@ static uint32_t row_at(const struct graph *g, uintptr_t address)
 struct search { /* among what an object refers to, for rows whose way leads through it */
     struct graph *g;
     uint32_t row;
+    /* Or for an attribute that has an object of this type now, where there was another: how many, and the first. */
+    const type *successor;
+    uint32_t found, label, label_kind;
 };
 
 static int is_below(const struct search *search, uint32_t row)
@@ -1793,8 +1871,25 @@ static int visit_row(object *to, void *arg)
     return 0;
 }
 
+static int was_below(const struct graph *g, uint32_t row, uintptr_t child)
+{
+    const uint32_t *begin = g->begin.at, *edge = g->edge.at, node = g->rows[row].node;
+    for (uint32_t k = begin[node]; k < begin[node + 1]; k++)
+        if (((uintptr_t *)g->address.at)[edge[k]] == child)
+            return 1;
+    return 0;
+}
+
 static void label(struct search *search, uintptr_t child, int kind, const char *text, size_t length)
 {
+    if (search->successor) {
+        if (child && ((object *)child)->type == search->successor && !was_below(search->g, search->row, child) &&
+            search->found++ == 0) {
+            search->label = put_text(search->g, text, length);
+            search->label_kind = (uint32_t)kind;
+        }
+        return;
+    }
     uint32_t found = child ? row_at(search->g, child) : NONE;
     if (!is_below(search, found) || !search->g->rows[found].is_seen)
         return;
@@ -1831,6 +1926,11 @@ static void label_items(struct search *search, object *dict)
     object *key, *value;
     while (L.dict_next(dict, &at, &key, &value)) {
         uint32_t found = row_at(search->g, (uintptr_t)value);
+        if (search->successor) {
+            if (is_text(key))
+                label_text(search, (uintptr_t)value, KEY, key);
+            continue;
+        }
         if (is_below(search, found)) {
             if (is_text(key))
                 label_text(search, (uintptr_t)value, KEY, key);
@@ -1930,6 +2030,35 @@ static int label_of_function(struct search *search, const object *tuple)
     return 1;
 }
 
+enum { MOST_ATTRIBUTES = 200 };
+
+/* An attribute may have got a new value since. What it had has its name, if no other got one of that type. */
+static void label_replaced(struct graph *g, uint32_t number)
+{
+    const struct row *above = &g->rows[number];
+    const object *one = (object *)above->address;
+    const type *cls = one->type;
+    int is_namespace = above->label_kind == NAMESPACE && cls == L.dict;
+    if ((is_namespace && (!L.dict_next || above->length > MOST_ATTRIBUTES)) || (!is_namespace && !(cls->flags & HEAP_TYPE)))
+        return;
+    for (uint32_t i = number + 1; i < g->row_count; i++) { /* ways to them are longer */
+        struct row *row = &g->rows[i];
+        if (row->path_row != number || row->is_seen || row->label_kind || row->type < FIRST_TYPE)
+            continue;
+        struct search search = {.g = g, .row = number, .successor = ((struct kind *)g->kind.at + row->type)->type};
+        if (is_namespace)
+            label_items(&search, (object *)above->address);
+        else {
+            label_values(&search, one, cls);
+            label_slots(&search, one, cls);
+        }
+        if (search.found == 1) {
+            row->label = search.label;
+            row->label_kind = search.label_kind;
+        }
+    }
+}
+
 /* Which rows below an object it still refers to, and how. */
 static void look_below(struct graph *g, uint32_t number)
 {
@@ -1946,8 +2075,7 @@ static void look_below(struct graph *g, uint32_t number)
             visit_row((object *)(word_at(frame, others[i])), &search);
         for (intptr_t i = 0; names && i < names->size; i++)
             visit_row((object *)(word_at(frame, L.frame_slots + 8ul * i)), &search);
-            label_locals(&search, frame);
-        row->owner = owner_of(g, (object *)(word_at(frame, L.frame_code)));
+        label_locals(&search, frame);
         return;
     }
     if (row->type < FIRST_TYPE)
@@ -1968,8 +2096,8 @@ static void look_below(struct graph *g, uint32_t number)
         uint32_t found = row_at(g, (uintptr_t)storage_of(one));
         if (is_below(&search, found))
             g->rows[found].is_seen = 1;
-    } else if (kind.base == BYTES_IO)
-        visit_row((object *)pointer_at(one, 16), &search);
+    } else
+        visit_hidden(one, kind.base, visit_row, &search);
     if (kind.is_gc && (!cls->is_gc || cls->is_gc(one)))
         cls->traverse(one, visit_row, &search);
     switch (kind.base) {
@@ -2027,6 +2155,17 @@ static void look_below(struct graph *g, uint32_t number)
     }
     if (cls->flags & HEAP_TYPE)
         label_slots(&search, one, cls);
+    label_replaced(g, number);
+}
+
+/* Whether a frame is of the code that it was of: they lie on a stack, one where another did. */
+static int is_same_frame(struct graph *g, const struct row *row, const char *frame)
+{
+    if (row->type != TYPE_FRAME || !row->owner || !names_of_locals(frame))
+        return 0;
+    uint32_t before = row->owner, now = owner_of(g, (object *)(word_at(frame, L.frame_code)));
+    const char *texts = g->text.at;
+    return now && !strcmp(texts + now, texts + before);
 }
 
 /* Frames that run, and objects that only C refers to. */
@@ -2037,7 +2176,7 @@ static void is_alive(struct graph *g, uintptr_t address, uint32_t group, int is_
         return;
     struct row *row = &g->rows[found];
     if (row->node >= GROUPS && g->rows[row->path_row].node == group)
-        row->is_seen = is_frame ? row->type == TYPE_FRAME : (uint32_t)is_same(g, row, (object *)address);
+        row->is_seen = is_frame ? (uint32_t)is_same_frame(g, row, (const char *)address) : (uint32_t)is_same(g, row, (object *)address);
 }
 
 static void look_at_threads(struct graph *g, void *recorder)
