@@ -211,7 +211,8 @@ RECORD_OPTIONS: tuple[Option, ...] = (
            "runs may use two minutes' worth at once.", _percent),
     Option(("--max-pause",), "max_pause_s", "TIME", "100ms",
            "Longest pause that a snapshot may cause. A larger heap is read only in part, and the report says so. The "
-           "default is 250ms where torch is loaded and 1s where an optimizer steps.", _pause),
+           "default is 250ms where nothing that serves others (asyncio, socketserver, gevent, ...) is loaded, or torch "
+           "is, and 1s where an optimizer steps.", _pause),
     Option(("--flush",), "flush_s", "TIME", "5s",
            "Write samples to disk this often; a kill loses at most this much.", _period),
     Option(("--fsync",), "fsync_s", "TIME|never|always", "30s",

@@ -19,10 +19,14 @@ from ..interpreter import doors
 from ..interpreter.frozen import FROZEN_S
 from ..native.allocators import malloc_in_use_bytes
 
-# Unless the user says so. A plain process may be a service, in which somebody waits for an answer. Where torch is
-# loaded an answer takes its time anyway; and sweeps, which find the tensors, are the half of what can be told there.
-# Where an optimizer steps nobody waits at all: one step comes later, and the share of time is bounded elsewhere.
-PLAIN_S, TORCH_S, TRAINING_S = 0.1, 0.25, 1.0
+# Unless the user says so. In a service somebody waits for an answer; a script that loads nothing to serve with ends a
+# little later. Where torch is loaded an answer takes its time anyway; and sweeps, which find the tensors, are the half of
+# what can be told there. Where an optimizer steps nobody waits at all: one step comes later, and the share of time is
+# bounded elsewhere.
+SERVICE_S, PLAIN_S, TRAINING_S = 0.1, 0.25, 1.0
+SERVES = (
+    "asyncio", "socketserver", "gevent", "eventlet", "tornado", "twisted", "grpc", "zmq", "tkinter", "PyQt5", "PySide6",
+)  # fmt: skip
 # Measured (2 cores of a server of 2023, Python 3.11, a million objects): a pass 100 to 150 ns an object, one more for
 # long containers as much again, a list of all objects 16 to 35 ns, a pass of gc.get_referrers 60 to 120 ns.
 PASS_S = 150e-9
@@ -49,7 +53,7 @@ class Pauses:
         self._object_s = PASS_S  # of a pass, for each object
         self._began = 0.0
         self._blocks_now = 0
-        self.limit_s = PLAIN_S
+        self.limit_s = SERVICE_S
         self.refused_s: float | None = None  # what a sweep that was left out would have taken
 
     def limit(self, is_training: bool = False) -> float:
@@ -58,7 +62,8 @@ class Pauses:
             return self._asked_s
         if is_training:
             return TRAINING_S
-        return TORCH_S if "torch" in sys.modules else PLAIN_S
+        is_service = "torch" not in sys.modules and any(map(sys.modules.__contains__, SERVES))
+        return SERVICE_S if is_service else PLAIN_S
 
     def begin(self, limit_s: float) -> None:
         """A piece of work begins now, on this thread."""
