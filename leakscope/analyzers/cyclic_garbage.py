@@ -41,6 +41,7 @@ AFTER = ()
 _KIND = "cyclic-garbage"
 _PYTHON = "python-objects"
 _REACHED = ("tensors", "arrays", _PYTHON)  # what the snapshots found by a way from a root: no garbage
+_TENSORS = ("torch.Tensor", "torch.nn.parameter.Parameter")
 # Tensors that the sweep over all objects found: no way led to the first; to the others one may, with their history.
 _NOBODY = ("other", "activation")
 
@@ -84,7 +85,8 @@ def findings(
     *,
     min_objects: int = 500,  # fewer are found waiting in any healthy program
     min_share: float = 0.5,  # of the growth that has to be out of reach, where no cycle was seen itself
-    min_garbage_share: float = 0.2,  # of the growth, where garbage is measured: what C++ holds of it has no size
+    min_garbage_share: float = 0.2,  # of the growth, where garbage is measured
+    min_unweighed: int = 16,  # cycles with tensors, where the graph has no sizes of those: each may hold much
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding for the process that grew most, or why it is not garbage."""
     growth = case.growth
@@ -98,7 +100,7 @@ def findings(
         return
     strays = strays_of(process, growth.start_s, growth.end_s)
     if strays is not None:
-        yield _by_graph(case, process, collector, strays, min_objects, min_share, min_garbage_share)
+        yield _by_graph(case, process, collector, strays, min_objects, min_unweighed, min_share, min_garbage_share)
         return
     cycles = _cycles(process.rows("orphans"))
     unreached = collector.may_have_missed(_unreached(process.rows("object_types")))
@@ -122,6 +124,7 @@ def _by_graph(
     collector: _Collector,
     strays: Strays,
     min_objects: int,
+    min_unweighed: int,
     min_share: float,
     min_garbage_share: float,
 ) -> Finding | RuledOut:
@@ -133,13 +136,24 @@ def _by_graph(
     # What waits for a collector that works comes and goes: two or three snapshots do not show that it piles up.
     enough = len(strays.time_s) > (3 if collector.state == "works" else 1)
     is_much = garbage_bytes >= min_garbage_share * process.growth_bytes and piles_up(strays.unreached_bytes)
-    is_node = cycles is not None and is_graph_node(cycles["row"]["type_name"]) and cycles["grown"] >= min_objects
-    if cycles is None or not enough or not (is_much or (is_node and out_of_reach >= min_share * process.growth_bytes)):
-        return _ruled_out(collector)
-    if garbage_bytes < min_share * out_of_reach and not is_node:
+    is_unweighed = cycles is not None and cycles["grown"] >= min_unweighed and _has_no_size(strays, cycles)
+    if is_unweighed:
+        out_of_reach = min(out_of_reach, _out_of_reach(case, process))
+        is_much |= out_of_reach >= min_share * process.growth_bytes
+    elif garbage_bytes < min_share * out_of_reach:
         out_of_reach = round(garbage_bytes)  # the rest may be anybody's
+    if cycles is None or not enough or not is_much:
+        return _ruled_out(collector)
     hidden = frozen_finding(case, process, out_of_reach, strays=strays, min_objects=min_objects)
     return hidden or _finding(case, process, collector, cycles, 0.0, out_of_reach)
+
+
+def _has_no_size(strays: Strays, cycles: dict[str, Any]) -> bool:
+    """What hangs on the cycles is C++'s: a graph of autograd, or tensors whose storages the heap's graph has not."""
+    if is_graph_node(cycles["row"]["type_name"]):
+        return True
+    tensors = (stray for stray in strays.types if stray.type_name in _TENSORS)
+    return not strays.weighs_tensors and any(piles_up(stray.unreached_count) for stray in tensors)
 
 
 def _cycles_of_graph(case: Case, strays: Strays) -> dict[str, Any] | None:

@@ -847,11 +847,11 @@ static int read_node(struct graph *g, uint32_t node)
             return 0;
     } else if (base == BYTES_IO && !refer(g, word_at(one, 16), TYPE_NONE))
         return 0;
-    else if (base == DICT && !read_keys(g, one)) /* an OrderedDict tells of its keys */
-        return 0;
     type *cls = one->type;
     if (!is_gc || (cls->is_gc && !cls->is_gc(one)))
         return 1;
+    if (base == DICT && !read_keys(g, one)) /* an OrderedDict tells of its keys */
+        return 0;
     return !cls->traverse(one, visit_edge, g);
 }
 
@@ -1609,7 +1609,7 @@ failed:
 
 /* ---- what no name leads to, and what keeps memory from being given back */
 
-enum { EACH_MEASURE = 8, MOST_STRAYS = 5 * EACH_MEASURE, CYCLES = 6, TRIES = 3, LEAST_GARBAGE = 16, LONGEST_CYCLE = 10, CYCLE_NODES = 4096 };
+enum { EACH_MEASURE = 8, MOST_STRAYS = 5 * EACH_MEASURE, CYCLES = 10, TRIES = 3, LEAST_GARBAGE = 16, LONGEST_CYCLE = 10, CYCLE_NODES = 4096 };
 enum { MOST_PINS = 16 };
 
 static uint64_t measure_of(const struct stray *one, int measure)
@@ -1668,10 +1668,10 @@ static int find_cycles(struct graph *g, struct work *w, struct stray *strays, ui
     uint32_t samples[CYCLES][TRIES] = {{0}}, seen[CYCLES] = {0};
     const struct kind *kinds = g->kind.at;
     const uint32_t *types = g->type.at, *number = w->number.at;
-    for (; chosen < CYCLES; chosen++) {
+    for (; chosen < CYCLES; chosen++) { /* tuples and such say little, and hang on others */
         uint64_t most = LEAST_GARBAGE - 1, found = NONE;
         for (uint64_t i = 0; i < count; i++) {
-            int is_taken = !kinds[strays[i].type].is_gc;
+            int is_taken = !kinds[strays[i].type].is_gc || kinds[strays[i].type].base == TUPLE;
             for (uint32_t k = 0; k < chosen; k++)
                 is_taken |= of_type[k] == i;
             if (!is_taken && strays[i].unreached_count > most) {
@@ -2296,6 +2296,7 @@ static void look_at_threads(struct graph *g, void *recorder)
 static void label_cycles(struct graph *g)
 {
     enum { SLOTS = 256 };
+    _Static_assert(CYCLES * LONGEST_CYCLE < SLOTS / 2, "there must be empty slots");
     uint32_t table[SLOTS], missing = g->link_count;
     memset(table, 0xff, sizeof table);
     for (uint32_t i = 0; i < g->link_count; i++) {

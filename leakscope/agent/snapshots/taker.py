@@ -135,12 +135,14 @@ class Taker:
             return
         if self.is_taking or self.is_watched:
             return  # what it costs decides when the next is due
+        if self._graph is None and self._steps.installed:
+            self._prepare_graph()  # the first step takes a snapshot, without asking here
         if self.wanted is None:
-            self.wanted = self._schedule.reason(self._outbox.note)
-            if self.wanted is None:
+            reason = self._schedule.reason(self._outbox.note)
+            if reason is None:
                 return
-            self.wanted_at = now
-            self._prepare_graph()
+            self._prepare_graph()  # before it is wanted: an optimizer step may come by at once
+            self.wanted, self.wanted_at = reason, now
         if self._is_stepping(now):
             return  # the next optimizer step is near: it takes what is wanted
         # A main thread that has not come by since the snapshot before is not waited for once more.

@@ -45,6 +45,7 @@ class Strays:
     unreached_bytes: Floats
     reached_bytes: Floats
     knows_pools: bool
+    weighs_tensors: bool
     types: tuple[Stray, ...]
 
     @property
@@ -80,6 +81,7 @@ def strays_of(process: ProcessGrowth, start_s: float, end_s: float) -> Strays | 
         unreached_bytes=unreached,
         reached_bytes=held - unreached,
         knows_pools=bool(graphs["arena_bytes"].notna().all()),
+        weighs_tensors=bool(graphs["weighs_tensors"].fillna(False).astype(bool).all()),
         types=tuple(types),
     )
 
