@@ -55,7 +55,7 @@ def leaked(
     growth, takes = case.growth, process.rows("takes")
     orphans = _most_orphaned(without_last(process.rows("orphans"), takes))
     window_s = growth.end_s - growth.start_s
-    strays = strays_of(process, growth.start_s, growth.end_s)
+    strays = strays_of(process, growth.start_s, growth.end_s, to_the_end=True)
     alone = _most_alone(strays, window_s) if strays is not None else None
     if strays is not None and alone is not None and alone.bytes >= min_own_share * left:
         confidence = 0.7 if alone.is_exact else 0.65

@@ -217,3 +217,18 @@ def test_who_holds_the_survivors_in_pinned_pools_is_named(tmp_path):
 def test_survivors_that_pin_little_are_not_named_for_it(tmp_path):
     finding = pinned(tmp_path, 0.05)
     assert finding.subject.holder is None and "survivors" not in finding.title
+
+
+def test_the_end_of_the_program_shows_what_c_code_keeps(tmp_path):
+    """Snapshots between were too dear for the graph: of the first there is one, and of the last."""
+    builder = trainer(tmp_path).sentinels(
+        PID, refcount_none=[5000] * 20, allocated_blocks=[10_000 * s for s in range(20)]
+    )
+    row = {
+        "type_name": "list",
+        "outside_count": lambda s: 9000 * s,
+        "outside_bytes": lambda s: LEAK_BYTES_PER_S // 2 * s,
+    }
+    reason = {"reason": lambda s: "schedule" if s < 10 else "exit"}
+    (finding,), _ = looked(with_graphs(builder, [row], at_s=(2, 20), **reason), "refcount-drift")
+    assert finding.subject.type == "list"

@@ -62,14 +62,21 @@ class Strays:
         return float(values[-1] - values[0]) / self.passed_s * window_s
 
 
-def strays_of(process: ProcessGrowth, start_s: float, end_s: float) -> Strays | None:
-    """None where no two snapshots of the window, with one before it, tell of them: an older recording, or no graph."""
+def strays_of(process: ProcessGrowth, start_s: float, end_s: float, *, to_the_end: bool = False) -> Strays | None:
+    """None where no two snapshots of the window, with one before it, tell of them: an older recording, or no graph.
+
+    ``to_the_end``: with the snapshot at the end of the program. What C code alone refers to is still there, while the
+    cycles that variables of main() held are garbage only then.
+    """
     graphs, rows, takes = (process.rows(name) for name in ("heap_graphs", "heap_strays", "takes"))
     graphs = graphs[graphs["take"].notna()].drop_duplicates("take", keep="last")
     if not len(rows) or not len(graphs):
         return None
-    graphs = without_last(graphs[graphs["take"].isin(rows["take"])], takes)
-    graphs = _of_window(graphs, start_s, end_s)
+    graphs = graphs[graphs["take"].isin(rows["take"])]
+    if to_the_end:
+        graphs = _of_window(graphs, start_s, float("inf"))
+    else:
+        graphs = _of_window(without_last(graphs, takes), start_s, end_s)
     if len(graphs) < 2 or graphs["time_s"].iloc[-1] <= graphs["time_s"].iloc[0]:
         return None
     numbers = [int(take) for take in graphs["take"]]
