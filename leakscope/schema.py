@@ -127,6 +127,11 @@ _ARRAY_BYTES = _c(
     "array_bytes", "int", "bytes",
     "estimate of reached arrays, images, buffers (numpy, PIL, Arrow, mmap); heap_graphs: arrays of numpy, exactly",
 )  # fmt: skip
+_OUTSIDE_COUNT = _c("outside_count", "int", "", "objects that no name leads to, held by C code alone")
+_OUTSIDE_BYTES = _c("outside_bytes", "int", "bytes", "what these retain")
+_UNREACHED_COUNT = _c("unreached_count", "int", "", "objects nothing leads to: garbage that waits to be collected")
+_UNREACHED_BYTES = _c("unreached_bytes", "int", "bytes", "what these retain; heap_strays: their own bytes")
+_CHAIN = _c("chain", "str", "", "types and names from the object up to what holds it, or round the cycle", "way")
 _LENGTH = _c("length", "float", "", "members of these containers, added up; null for what has no length")
 _OPAQUE = _c("opaque", "bool", "", "a C object whose contents cannot be seen (database, pickler, parser)")
 _LENGTH_LIMIT = _c("length_limit", "int", "", "maxlen of a deque, maxsize of an lru_cache; null = none")
@@ -300,13 +305,19 @@ TABLES: dict[str, Table] = {
             _c("node_count", "int", "", "objects: those the collector tracks and all they refer to"),
             _EDGE_COUNT,
             _RETAINED_BYTES,
-            _c("outside_count", "int", "", "objects that no name leads to, held by C code alone"),
-            _c("outside_bytes", "int", "bytes", "what these retain"),
-            _c("unreached_count", "int", "", "objects nothing leads to: garbage that waits to be collected"),
-            _c("unreached_bytes", "int", "bytes", "what these retain"),
+            _OUTSIDE_COUNT,
+            _OUTSIDE_BYTES,
+            _UNREACHED_COUNT,
+            _UNREACHED_BYTES,
             _ARRAY_BYTES,
             _STORAGE_BYTES,
             _c("small_object_bytes", "int", "bytes", "objects of at most 512 bytes, which pymalloc serves"),
+            _c("arena_bytes", "int", "bytes", "arenas of pymalloc; null, like the next five: not found"),
+            _c("pool_bytes", "int", "bytes", "of these, pools in which something is in use"),
+            _c("block_bytes", "int", "bytes", "of these, what is in use: objects, and tables of objects"),
+            _c("held_arena_count", "int", "", "arenas in which an object of the graph lies"),
+            _c("held_pool_count", "int", "", "pools in which an object of the graph lies"),
+            _c("held_bytes", "int", "bytes", "of block_bytes, objects of the graph"),
             _c("weighs_tensors", "bool", "", "storages of tensors are in it; False: none were known yet"),
             _TAKE_CPU_S,
             _c("analysis_cpu_s", "float", "s", "CPU time afterwards, on the agent's thread"),
@@ -354,6 +365,28 @@ TABLES: dict[str, Table] = {
             _OBJECT_COUNT,
             _RETAINED_BYTES,
         )),
+        Table("heap_strays", "agent", "Objects of one type that no name leads to, in one snapshot: up to 40 types", (
+            *_PROCESS, *_TAKE,
+            _TYPE_NAME,
+            _OBJECT_COUNT,
+            _UNREACHED_COUNT,
+            _UNREACHED_BYTES,
+            _c("frozen_count", "int", "", "of unreached_count: gc.freeze() hides them from the collector"),
+            _OUTSIDE_COUNT,
+            _OUTSIDE_BYTES,
+            _c("extra_reference_count", "int", "", "references to these that no Python object accounts for"),
+            _c("loose_count", "int", "",
+               "estimate from a sample of pools: small objects that no object refers to, unknown to the collector"),
+            _c("loose_bytes", "int", "bytes", "the blocks of these; null where pools are not known"),
+            _CHAIN,
+        )),
+        Table("heap_pins", "agent", "Objects one node holds in pools or arenas that are mostly free, in one snapshot", (
+            *_PROCESS, *_TAKE,
+            _NODE,
+            _OBJECT_COUNT,
+            _SHALLOW_BYTES,
+            _c("pinned_bytes", "int", "bytes", "free memory beside them: of each block in use there its share"),
+        )),
         Table("object_types", "agent", "Objects of one type the collector tracks, in one snapshot", (
             *_PROCESS, *_TAKE,
             _TYPE_NAME,
@@ -392,7 +425,7 @@ TABLES: dict[str, Table] = {
             _REACHED_COUNT,
             _c("orphan_verdict", "str", "", "garbage-cycle, no-python-holder, held, unknown, frozen"),
             _c("sampled_count", "int", "", "objects the verdict was tested on"),
-            _c("chain", "str", "", "types and names from the object up to what holds it, or round the cycle", "way"),
+            _CHAIN,
             _OWNER_FILE,
             _OWNER_LINE,
             _DEEP_BYTES,

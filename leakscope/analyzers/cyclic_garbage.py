@@ -2,7 +2,8 @@
 
 Looks for:     objects of a growing type that only a cycle of their own keeps alive.
 Why:           objects that refer to each other are freed by the collector alone; switched off, it frees none of them.
-Decides by:    cycles found by the snapshots, min_objects more of them at the end; else a collector that did not run
+Decides by:    the graph of the heap: unreachable objects whose bytes rise by min_garbage_share of the growth. Where no
+               snapshot has one: cycles found, min_objects more of them at the end; else a collector that did not run
                while min_objects unreachable objects piled up and most of the growth is in nothing that can be reached;
                else ever more objects that gc.freeze() hides and that no snapshot reached.
 Mistaken when: a very rare full collection was due just after the recording ended.
@@ -15,22 +16,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from ..evidence.frozen_garbage import frozen_finding
 from ..evidence.sentences import at_line
 from ..facts.accounts.ledger import growth_of
 from ..facts.code.adding import Line, Source, find_calls
 from ..facts.growth.processes import ProcessGrowth
+from ..facts.growth.strays import Strays, piles_up, strays_of
 from ..facts.growth.tree import TreeGrowth, no_growth
 from ..facts.subject import Definition, definition_of
 from ..facts.tables import int_of, series, text_of, without_last
-from ..facts.where.cycles import breaking, cycle_line, is_graph_node
+from ..facts.where.cycles import breaking, class_place, cycle_line, is_graph_node
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH
 from ..units import format_bytes, format_count
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from ..facts.case import Case
 
 NEEDS = ("process_samples", "sentinels")
@@ -39,6 +41,7 @@ AFTER = ()
 _KIND = "cyclic-garbage"
 _PYTHON = "python-objects"
 _REACHED = ("tensors", "arrays", _PYTHON)  # what the snapshots found by a way from a root: no garbage
+_TENSORS = ("torch.Tensor", "torch.nn.parameter.Parameter")
 # Tensors that the sweep over all objects found: no way led to the first; to the others one may, with their history.
 _NOBODY = ("other", "activation")
 
@@ -82,6 +85,8 @@ def findings(
     *,
     min_objects: int = 500,  # fewer are found waiting in any healthy program
     min_share: float = 0.5,  # of the growth that has to be out of reach, where no cycle was seen itself
+    min_garbage_share: float = 0.2,  # of the growth, where garbage is measured
+    min_unweighed: int = 16,  # cycles with tensors, where the graph has no sizes of those: each may hold much
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding for the process that grew most, or why it is not garbage."""
     growth = case.growth
@@ -92,6 +97,10 @@ def findings(
     collector = _collector(process.rows("sentinels"), growth)
     if collector is None:
         yield Skipped(_KIND, f"{process.label}, which grows, has no agent inside")
+        return
+    strays = strays_of(process, growth.start_s, growth.end_s)
+    if strays is not None:
+        yield _by_graph(case, process, collector, strays, min_objects, min_unweighed, min_share, min_garbage_share)
         return
     cycles = _cycles(process.rows("orphans"))
     unreached = collector.may_have_missed(_unreached(process.rows("object_types")))
@@ -107,6 +116,68 @@ def findings(
         yield _finding(case, process, collector, cycles, unreached, out_of_reach)
     else:
         yield _ruled_out(collector)
+
+
+def _by_graph(
+    case: Case,
+    process: ProcessGrowth,
+    collector: _Collector,
+    strays: Strays,
+    min_objects: int,
+    min_unweighed: int,
+    min_share: float,
+    min_garbage_share: float,
+) -> Finding | RuledOut:
+    """What the graph says is exact: nothing leads to these objects."""
+    window_s = case.growth.end_s - case.growth.start_s
+    garbage_bytes = max(0.0, strays.gained(strays.unreached_bytes, window_s))
+    out_of_reach = max(0, process.growth_bytes - round(max(0.0, strays.gained(strays.reached_bytes, window_s))))
+    cycles = _cycles_of_graph(case, strays)
+    # What waits for a collector that works comes and goes: two or three snapshots do not show that it piles up.
+    enough = len(strays.time_s) > (3 if collector.state == "works" else 1)
+    is_much = garbage_bytes >= min_garbage_share * process.growth_bytes and piles_up(strays.unreached_bytes)
+    is_unweighed = cycles is not None and cycles["grown"] >= min_unweighed and _has_no_size(strays, cycles)
+    if is_unweighed:
+        out_of_reach = min(out_of_reach, _out_of_reach(case, process))
+        is_much |= out_of_reach >= min_share * process.growth_bytes
+    elif garbage_bytes < min_share * out_of_reach:
+        out_of_reach = round(garbage_bytes)  # the rest may be anybody's
+    if cycles is None or not enough or not is_much:
+        return _ruled_out(collector)
+    hidden = frozen_finding(case, process, out_of_reach, strays=strays, min_objects=min_objects)
+    return hidden or _finding(case, process, collector, cycles, 0.0, out_of_reach)
+
+
+def _has_no_size(strays: Strays, cycles: dict[str, Any]) -> bool:
+    """What hangs on the cycles is C++'s: a graph of autograd, or tensors whose storages the heap's graph has not."""
+    if is_graph_node(cycles["row"]["type_name"]):
+        return True
+    tensors = (stray for stray in strays.types if stray.type_name in _TENSORS)
+    return not strays.weighs_tensors and any(piles_up(stray.unreached_count) for stray in tensors)
+
+
+def _cycles_of_graph(case: Case, strays: Strays) -> dict[str, Any] | None:
+    """As ``_cycles``, from types of which ever more objects have nothing that leads to them."""
+    best: dict[str, Any] | None = None
+    for stray in strays.types:
+        alone = stray.unreached_count
+        if not piles_up(alone):
+            continue
+        if is_graph_node(stray.type_name):
+            alone = alone + stray.outside_count  # the others are held by its graph, in C++
+        place = class_place(case.sources, stray.type_name)
+        row = {
+            "type_name": stray.type_name,
+            "chain": stray.chain,
+            "owner_file": place[0] if place else None,
+            "owner_line": place[1] if place else None,
+            "deep_bytes": float("inf"),
+            "sampled_count": None,
+        }
+        rank = (place is not None, stray.chain is not None, float(stray.unreached_bytes[-1]))
+        if best is None or rank > best["rank"]:
+            best = {"row": row, "grown": float(alone[-1] - alone[0]), "count": float(alone[-1]), "rank": rank}
+    return best
 
 
 def _collector(sentinels: pd.DataFrame, growth: TreeGrowth) -> _Collector | None:
@@ -225,7 +296,8 @@ def _finding(
         text.replace("__main__.", "") if text else None for text in (text_of(row, "chain"), text_of(row, "type_name"))
     )
     # The snapshots count an object's own bytes only; what hangs on a cycle shows as growth that nobody reaches.
-    bytes = out_of_reach if idle else min(out_of_reach, int_of(row, "deep_bytes") or 0)
+    seen_bytes = row["deep_bytes"] if row is not None and not pd.isna(row["deep_bytes"]) else 0
+    bytes = out_of_reach if idle else int(min(out_of_reach, seen_bytes))
     evidence = [
         Evidence(collector.text(), {"gc_collections": collector.collections, "gc_threshold": collector.threshold})
     ]

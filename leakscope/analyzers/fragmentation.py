@@ -4,7 +4,8 @@ Looks for:     growth in what malloc, or Python's allocator of small objects, ke
 Why:           a page, or a pool of 16 KiB, goes back only when nothing in it is in use any more: one survivor in each
                is enough to keep all of it.
 Decides by:    the ledger: min_free_share of what a process gained is free inside allocators, and what is in use is not;
-               a container whose length keeps growing meanwhile is named as what pins it, if there is only one of size.
+               of Python's allocator, which object holds what lies in its pools that are mostly free, by the graph of
+               the heap; else a container whose length keeps growing meanwhile is named as what pins it.
 Mistaken when: the process is about to use the memory again; or freed memory was trimmed but still counts as free.
 Do:            keep what lives long apart from what does not: copy the survivors after the rest is freed.
 """
@@ -12,7 +13,7 @@ Do:            keep what lives long apart from what does not: copy the survivors
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..evidence.explained import explained_bytes
 from ..evidence.sentences import at_line
@@ -20,7 +21,7 @@ from ..facts.accounts.ledger import growth_of
 from ..facts.code.adding import Line
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import no_growth
-from ..facts.heap.paths import heap_of, keeps_growing, user_place
+from ..facts.heap.paths import heap_of, heaps, keeps_growing, user_place
 from ..facts.heap.place import Place
 from ..facts.where.holders import holder_name, named_in
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
@@ -73,7 +74,8 @@ def _finding(case: Case, process: ProcessGrowth, free: int, min_pinning_count: i
     in_arenas = case.gained(process, "pymalloc_bytes", "pymalloc_in_use_bytes")
     of_python = in_arenas is not None and in_arenas > 0.5 * free
     who = "Python's allocator of small objects" if of_python else "malloc"
-    pin = _pinning(case, process, min_pinning_count)
+    survivors = _survivors(case, process, free) if of_python else None
+    pin = survivors.place if survivors is not None else _pinning(case, process, min_pinning_count)
     owner, found = named_in(case.sources, pin) if pin is not None else (None, [])
     line = found[0] if found else None
     name = holder_name(owner) if owner is not None else None
@@ -82,9 +84,9 @@ def _finding(case: Case, process: ProcessGrowth, free: int, min_pinning_count: i
     return case.finding(
         _KIND,
         f"Freed memory is not given back: {who} keeps {format_bytes(bytes)} that nothing uses"
-        + (f", pinned perhaps by what {name} holds" if name else ""),
+        + _pinned_by(survivors, name),
         # Python's allocator counts what it keeps, malloc also what it gave back; a holder was seen, not where it lies.
-        confidence=0.8 if of_python and pin is not None else (0.7 if of_python or pin is not None else 0.6),
+        confidence=0.9 if survivors else (0.8 if of_python and pin else (0.7 if of_python or pin else 0.6)),
         bytes=bytes,
         process=process,
         line=line,
@@ -92,11 +94,62 @@ def _finding(case: Case, process: ProcessGrowth, free: int, min_pinning_count: i
         variable=owner.row["variable"] if owner is not None else None,
         path=pin.path if pin is not None else None,
         library="CPython" if of_python else "malloc",
-        evidence=_evidence(case, process, who, free, pin, line),
-        doubts=_doubts(of_python, pin),
+        evidence=_evidence(case, process, who, free, pin, survivors, line),
+        doubts=_doubts(of_python, None if survivors else pin),
         remedy=[copied] if of_python and pin is not None else [],
         series=_series(case, process, of_python),
     )
+
+
+class _Survivors(NamedTuple):
+    """What one place holds in pools and arenas that are mostly free, in the last snapshot that says so."""
+
+    place: Place
+    objects: float
+    bytes: float
+    pinned_bytes: float
+    gained_bytes: float  # of pinned_bytes, between the snapshots
+
+    def evidence(self) -> Evidence:
+        figures = {"survivors": self.objects, "survivor_bytes": self.bytes, "pinned_bytes": self.pinned_bytes}
+        return Evidence(
+            f"{format_count(self.objects)} objects of {format_bytes(self.bytes)} that {holder_name(self.place)} holds "
+            f"lie in pools and arenas that are mostly free, and pin {format_bytes(self.pinned_bytes)} of free memory",
+            figures,
+        )
+
+
+def _pinned_by(survivors: _Survivors | None, name: str | None) -> str:
+    if survivors is not None and name:
+        return f", pinned by {format_count(survivors.objects)} survivors that {name} holds"
+    return f", pinned perhaps by what {name} holds" if name else ""
+
+
+def _survivors(case: Case, process: ProcessGrowth, free: int, *, min_share: float = 0.25) -> _Survivors | None:
+    """The object whose survivors came to pin most; ``min_share``: of the free memory that was gained."""
+    growth = case.growth
+    found = heaps(case.recording, process.pid, growth.start_s, growth.end_s)
+    heap = next((heap for heap in found if heap.is_exact), None)
+    pins = process.rows("heap_pins")
+    takes = [take for take in heap.takes if (pins["take"] == take).any()] if heap is not None else []
+    if heap is None or len(takes) < 2:
+        return None
+    places = {place.row["node"]: place for place in heap.places}
+    best: _Survivors | None = None
+    for node, rows in pins[pins["take"].isin((takes[0], takes[-1]))].groupby("node"):
+        place, last = places.get(int(str(node))), rows.iloc[-1]
+        if place is None or int(last["take"]) != takes[-1]:
+            continue
+        before = float(rows["pinned_bytes"].iloc[0]) if len(rows) > 1 else 0.0
+        pinned = float(last["pinned_bytes"])
+        one = _Survivors(place, float(last["object_count"]), float(last["shallow_bytes"]), pinned, pinned - before)
+        if best is None or one.gained_bytes > best.gained_bytes:
+            best = one
+    window_s = growth.end_s - growth.start_s
+    passed_s = float(heap.time_s[heap.takes.index(takes[-1])] - heap.time_s[heap.takes.index(takes[0])])
+    if best is None or best.gained_bytes * window_s < min_share * free * max(passed_s, 1e-9):
+        return None
+    return best
 
 
 def _pinning(case: Case, process: ProcessGrowth, min_count: int) -> Place | None:
@@ -118,6 +171,7 @@ def _evidence(
     who: str,
     free: int,
     pin: Place | None,
+    survivors: _Survivors | None,
     line: Line | None,
 ) -> list[Evidence]:
     in_use = case.gained(process, "malloc_in_use_bytes") or 0.0
@@ -129,7 +183,9 @@ def _evidence(
     }
     used = format_bytes(in_use + small, signed=True)
     evidence = [Evidence(f"{who} keeps {format_bytes(free)} more without using it; what is in use: {used}", figures)]
-    if pin is not None:
+    if survivors is not None:
+        evidence.append(survivors.evidence())
+    elif pin is not None:
         counts = {"first_length": float(pin.length[0]), "last_length": float(pin.length[-1])}
         text = f"{holder_name(pin)} went from {format_count(pin.length[0])} to {format_count(pin.length[-1])} members"
         evidence.append(Evidence(f"{text}: each can keep the memory around it from being given back", counts))

@@ -14,10 +14,12 @@ import pandas as pd
 
 from ..facts.code.adding import find_calls
 from ..facts.growth.processes import ProcessGrowth
+from ..facts.growth.strays import Strays
 from ..facts.heap.paths import keeps_growing
 from ..facts.series.arithmetic import Floats
 from ..facts.subject import definition_of
-from ..facts.tables import int_of, text_of, without_last
+from ..facts.tables import Row, int_of, text_of, without_last
+from ..facts.where.cycles import class_place
 from ..findings import Evidence, Finding
 from ..units import format_bytes, format_count
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 _KIND = "cyclic-garbage"
+_INFERRED = "Python does not list frozen objects: cycles are inferred from objects that outlive their last variable"
 
 
 class Frozen(NamedTuple):
@@ -57,6 +60,7 @@ def frozen_finding(
     process: ProcessGrowth,
     out_of_reach_bytes: int,
     *,
+    strays: Strays | None = None,
     min_objects: int = 500,
     min_share: float = 0.5,  # of the growth that has to be out of reach, and of the frozen objects
     max_object_bytes: int = 16 * 1024,  # with the strings and buffers on it: larger, and it is no matter of objects
@@ -66,11 +70,15 @@ def frozen_finding(
     if frozen is None or out_of_reach_bytes < min_share * process.growth_bytes:
         return None
     unreached = frozen.unreached_count
+    if strays is not None:
+        unreached = round(strays.gained(strays.frozen_count, case.growth.end_s - case.growth.start_s))
     if unreached < max(min_objects, min_share * frozen.gained_count):
         return None
-    if out_of_reach_bytes > max_object_bytes * unreached:
+    if strays is None and out_of_reach_bytes > max_object_bytes * unreached:
         return None
-    row = _most_hidden(process.rows("orphans"), min_objects)
+    row: Row | None = _most_frozen(case, strays) if strays is not None else None
+    if strays is None:
+        row = _most_hidden(process.rows("orphans"), min_objects)
     kind = (text_of(row, "type_name") or "").replace("__main__.", "") or None
     calls = find_calls(case.sources, "gc.freeze")
     place = calls[-1] if calls else None
@@ -82,7 +90,12 @@ def frozen_finding(
     )
     figures = {"frozen_count": frozen.last_count, "unreached_count": unreached}
     evidence = [Evidence(f"gc.freeze() was called again and again: {text}", figures)]
-    if row is not None and kind:
+    if row is not None and kind and strays is not None:
+        text = (
+            f"{format_count(row['object_count'])} frozen {kind} objects are unreachable: nothing refers to their cycles"
+        )
+        evidence.append(Evidence(text, {"object_count": float(row["object_count"])}))
+    elif row is not None and kind:
         count, reached = int_of(row, "object_count") or 0, int_of(row, "reached_count") or 0
         text = f"{format_count(count)} {kind} objects exist; {format_count(reached)} are reachable from a variable"
         evidence.append(Evidence(text, {"object_count": count, "reached_count": reached}))
@@ -92,7 +105,8 @@ def frozen_finding(
     return case.finding(
         _KIND,
         f"Cycles of {what} pile up: gc.freeze(){where} hides them from the collector",
-        confidence=0.85 if row is not None else 0.65,  # Python lists no frozen object; a class that piles up says whose
+        # Python lists no frozen object; a class that piles up says whose. The graph has each of them.
+        confidence=0.95 if strays is not None else (0.85 if row is not None else 0.65),
         bytes=out_of_reach_bytes,
         process=process,
         line=place or definition_of(row),
@@ -100,15 +114,30 @@ def frozen_finding(
         type=kind,
         library="gc",
         evidence=evidence,
-        doubts=[
-            "Python does not list frozen objects: cycles are inferred from objects that outlive their last variable"
-        ],
+        doubts=[_INFERRED] if strays is None else [],
         remedy=[
             f"call gc.freeze() once, before the work begins, or gc.unfreeze() and gc.collect() once the fork is made"
             f"{where}: {frees}",
             "or make one reference of the cycle a weakref.ref: then nothing has to be collected at all",
         ],
     )
+
+
+def _most_frozen(case: Case, strays: Strays) -> dict[str, Any] | None:
+    """The type of which most became frozen garbage, a class of the user's before others."""
+    best: tuple[tuple[bool, float], dict[str, Any]] | None = None
+    for stray in strays.types:
+        grown = float(stray.frozen_count[-1] - stray.frozen_count[0])
+        place = class_place(case.sources, stray.type_name)
+        if grown > 0 and (best is None or (place is not None, grown) > best[0]):
+            row = {
+                "type_name": stray.type_name,
+                "object_count": float(stray.frozen_count[-1]),
+                "owner_file": place[0] if place else None,
+                "owner_line": place[1] if place else None,
+            }
+            best = (place is not None, grown), row
+    return best[1] if best is not None else None
 
 
 def _counts(case: Case, process: ProcessGrowth) -> Floats:

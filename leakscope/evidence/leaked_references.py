@@ -1,19 +1,22 @@
 """Objects that pile up and that nobody refers to: what is left when an extension forgets to drop its references.
 
-Two signs, the first the stronger: the snapshots looked at some of the objects and found no referrer; or small objects
-the collector does not track (strings, numbers, bytes) grow in number while nothing that could hold them does.
+The graph of the heap has all objects that the collector knows, and those that only C code refers to among them; of the
+others (strings, numbers, bytes) a sample of the allocator's pools shows those that no object refers to. Where no
+snapshot has a graph there are two signs, the first the stronger: the snapshots looked at some of the objects and found
+no referrer; or small objects the collector does not track grow in number while nothing that could hold them does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ..facts.code.imports import only_package
 from ..facts.code.index import index_of
 from ..facts.growth.processes import ProcessGrowth
+from ..facts.growth.strays import Strays, piles_up, strays_of
 from ..facts.growth.tree import TreeGrowth
 from ..facts.heap.opaque import opaque_holders
 from ..facts.series.arithmetic import level_at
@@ -52,6 +55,14 @@ def leaked(
     growth, takes = case.growth, process.rows("takes")
     orphans = _most_orphaned(without_last(process.rows("orphans"), takes))
     window_s = growth.end_s - growth.start_s
+    strays = strays_of(process, growth.start_s, growth.end_s, to_the_end=True)
+    alone = _most_alone(strays, window_s) if strays is not None else None
+    if strays is not None and alone is not None and alone.bytes >= min_own_share * left:
+        confidence = 0.7 if alone.is_exact else 0.65
+        yield _finding(case, process, left, kind, alone.type_name, confidence, [alone.evidence(strays.passed_s)])
+        return
+    if strays is not None and strays.knows_pools:
+        return  # what nobody refers to was counted
     if orphans is not None and _own_bytes_per_s(orphans) * window_s >= min_own_share * left:
         type_name = str(orphans["type_name"].iloc[0])
         yield _finding(case, process, left, kind, type_name, 0.65, _seen(orphans))  # looked into, some of them
@@ -61,6 +72,40 @@ def leaked(
     small = _small_objects(process.rows("sentinels"), without_last(takes, takes), growth, left)
     if small is not None:
         yield _finding(case, process, left, kind, None, 0.5, [small])  # by numbers alone
+
+
+class _Alone(NamedTuple):
+    """Objects of one type that only C code refers to. ``bytes``: gained in the judged window."""
+
+    bytes: float
+    type_name: str
+    counts: tuple[float, float]
+    is_exact: bool  # else: from a sample of pools
+
+    def evidence(self, passed_s: float) -> Evidence:
+        first, last = map(format_count, self.counts)
+        how = "" if self.is_exact else ", by a sample of the memory that small objects lie in"
+        return Evidence(
+            f"objects of type {self.type_name} that no object refers to and no cycle keeps alive: {first} → {last} in "
+            f"{format_duration(passed_s)}{how}",
+            {"first_count": self.counts[0], "last_count": self.counts[1], "own_bytes": round(self.bytes)},
+        )
+
+
+def _most_alone(strays: Strays, window_s: float) -> _Alone | None:
+    """The type of which C code alone came to hold most. Torch's own hold each other in C++."""
+    found = []
+    for stray in strays.types:
+        if stray.type_name.split(".", 1)[0] == "torch":
+            continue
+        for count, bytes, is_exact in (
+            (stray.outside_count, stray.outside_bytes, True),
+            (stray.loose_count, stray.loose_bytes, False),
+        ):
+            if piles_up(count) and piles_up(bytes):
+                counts = float(count[0]), float(count[-1])
+                found.append(_Alone(strays.gained(bytes, window_s), stray.type_name, counts, is_exact))
+    return max(found, key=lambda one: one.bytes, default=None)
 
 
 def _most_orphaned(orphans: pd.DataFrame) -> pd.DataFrame | None:

@@ -141,7 +141,7 @@ def test_a_cycle_that_comes_once_a_step_answers_for_the_nodes_that_pile_up_with_
         memory=Remembered(), reached={}, walk=types.SimpleNamespace(seen=set(), truncated=False)
     )
     take.deadline = time.thread_time() + 30.0
-    take.is_swept, take.pauses = True, pause.unlimited()
+    take.is_swept, take.graph_read, take.pauses = True, False, pause.unlimited()
     rows: list[dict[str, Any]] = []
     weight = torch.zeros(4, requires_grad=True)
     gc.collect()

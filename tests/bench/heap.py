@@ -37,7 +37,7 @@ with open("/proc/self/clear_refs", "w") as stream:
     stream.write("5")  # what the peak was until now is forgotten
 before = peak_bytes()
 began, began_cpu = time.perf_counter(), time.thread_time()
-read = graph.read(1, count, 1 << 40)
+read = graph.read(1, 1 << 40, 1 << 40, ())
 pause, pause_cpu = time.perf_counter() - began, time.thread_time() - began_cpu
 assert read is not None
 began_cpu = time.thread_time()

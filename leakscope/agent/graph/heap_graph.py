@@ -29,7 +29,8 @@ MOST_NODES = 250  # and those on their ways to the root
 MOST_TYPES_COUNTED = 20000
 MOST_TYPES = 3  # of what a node dominates
 LEAST_CHILDREN = 8  # to be told by type
-# For each object that the collector tracks: 90 to 220 ns were measured as they lie near or far; then what this heap took.
+LEAST_STRAYS = 16  # of one type
+# For each object that the collector tracks: 90 to 220 ns as they lie near or far; then what this heap took.
 OBJECT_S, LEAST_OBJECT_S = 150e-9, 50e-9
 SAFETY = 1.25
 MEANINGFUL = 50000  # objects
@@ -38,6 +39,7 @@ BYTES_AN_OBJECT = 100  # while it is read and worked out: 60 to 90 were measured
 _GROUPS = ("", "module", "thread", "recorder", "outside", "unreached")
 _EDGES = (None, "attribute", "key", "index", "local", "namespace", "contents", "member", "item", "cell", "default")
 _MODULES, _KEY, _NAMED = 1, 2, (1, 2, 3, 4, 9, 10)
+_ATTRIBUTE, _NAMESPACE = 1, 5
 _LIVES_FOR_EVER = 0xFFFFFFFF
 _MANY = 1 << 62
 _FILLED_IN_C = libraries.names_of(libraries.FILLED_IN_C)
@@ -65,6 +67,15 @@ _Kind = _structure(
     c_uint8="base is_gc is_made_in_c is_wanted",
 )
 _Bounds = _structure("Bounds", c_uint64="bytes bytes_each objects count is_collecting")
+
+_Stray = _structure(
+    "Stray",
+    c_uint64="count unreached_count unreached_bytes frozen_count outside_count outside_bytes extra_references "
+    "loose_count loose_bytes",
+    c_uint32="type first_link links unused",
+)
+_Link = _structure("Link", c_uint64="address", c_uint32="node type label label_kind is_alive unused")
+_Pin = _structure("Pin", c_uint64="count bytes pinned_bytes", c_uint32="row unused")
 
 
 class _Largest(ctypes.Structure):
@@ -101,6 +112,14 @@ class _Graph(ctypes.Structure):
         ("rows", ctypes.POINTER(_Row)), ("shares", ctypes.POINTER(_Share)), ("texts", ctypes.c_void_p),
         ("kinds", ctypes.POINTER(_Kind)), ("stacks", ctypes.POINTER(ctypes.c_uint32)),
         ("sharers", ctypes.POINTER(_Sharer)),
+    ] + [
+        (name, ctypes.c_uint64)
+        for name in (
+            "stray_count", "pin_count", "arena_count", "arena_bytes", "pool_bytes", "pool_count", "block_bytes",
+            "held_arena_count", "held_pool_count", "held_bytes",
+        )
+    ] + [
+        ("strays", ctypes.POINTER(_Stray)), ("links", ctypes.POINTER(_Link)), ("pins", ctypes.POINTER(_Pin)),
     ]  # fmt: skip
 
 
@@ -131,6 +150,16 @@ class Found:
         self.stacks = stacks
 
 
+def _find_arenas(find: Any) -> bool:
+    """Whether the library knows now where the arenas of Python's small objects are."""
+    begin, end = layout.variables()
+    known = [bytes(size) for size in range(0, 400, 16)]
+    addresses = (ctypes.c_uint64 * len(known))(*map(id, known))
+    word = ctypes.c_uint64
+    find.argtypes = (word, word, ctypes.POINTER(word), word)
+    return bool(find(begin, end, addresses, len(known)))
+
+
 class HeapGraph:
     """Of one process. **Errors** ``refusal`` says why there is none: then nothing else may be called."""
 
@@ -157,7 +186,20 @@ class HeapGraph:
         except OSError as error:
             return str(error)
         found = layout.find()
-        structures = (layout.Layout, _Row, _Share, _Graph, _Sweep, _Bounds, _Kind, _Largest, _Sharer)
+        structures = (
+            layout.Layout,
+            _Row,
+            _Share,
+            _Graph,
+            _Sweep,
+            _Bounds,
+            _Kind,
+            _Largest,
+            _Sharer,
+            _Stray,
+            _Link,
+            _Pin,
+        )
         sizes = (ctypes.c_uint64 * len(structures))(*map(ctypes.sizeof, structures))
         if not hasattr(held, "graph_sizes_fit") or not held.graph_sizes_fit(sizes):
             return "its library is of another leakscope: install it anew"
@@ -175,6 +217,7 @@ class HeapGraph:
         self._make_past.restype, self._make_past.argtypes = pointer, (pointer,)
         self._free.restype, self._free.argtypes = None, (pointer,)
         self._free_past.restype, self._free_past.argtypes = None, (pointer,)
+        self.knows_arenas = _find_arenas(free.graph_find_arenas)
         return None
 
     def weigh_tensors(self, base: int, implementation: int, storage: int, bytes: int, device: int) -> None:
@@ -374,6 +417,19 @@ class HeapGraph:
                     "edge_count": row.edges_in if is_object else None,
                 },
             )
+        yield from _strays(graph, number, type_names)
+        for at in range(graph.pin_count):
+            pin = graph.pins[at]
+            yield (
+                "heap_pins",
+                {
+                    "take": number,
+                    "node": numbers[pin.row],
+                    "object_count": pin.count,
+                    "shallow_bytes": pin.bytes,
+                    "pinned_bytes": pin.pinned_bytes,
+                },
+            )
         for at in range(graph.share_count):
             share = graph.shares[at]
             if rows[share.row].children < LEAST_CHILDREN or not share.type:
@@ -443,6 +499,47 @@ def _definition(graph: Any, at: int) -> tuple[str, str, int]:
     return name, file, int(line)
 
 
+def _strays(graph: Any, number: int, names: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Types of which there are objects that no name leads to."""
+    for at in range(graph.stray_count):
+        stray = graph.strays[at]
+        if max(stray.unreached_count, stray.outside_count, stray.loose_count, stray.extra_references) < LEAST_STRAYS:
+            continue
+        if not names[stray.type]:
+            names[stray.type] = _type_name(graph, stray.type)
+        yield (
+            "heap_strays",
+            {
+                "take": number,
+                "type_name": names[stray.type],
+                "object_count": stray.count,
+                "unreached_count": stray.unreached_count,
+                "unreached_bytes": stray.unreached_bytes,
+                "frozen_count": stray.frozen_count,
+                "outside_count": stray.outside_count,
+                "outside_bytes": stray.outside_bytes,
+                "extra_reference_count": stray.extra_references,
+                "loose_count": stray.loose_count if graph.arena_count else None,
+                "loose_bytes": stray.loose_bytes if graph.arena_count else None,
+                "chain": _cycle(graph, stray) if stray.links else None,
+            },
+        )
+
+
+def _cycle(graph: Any, stray: Any) -> str:
+    """``Node.parent -> Child -> Node``; the dict of an object's attributes is part of the object."""
+    text = ""
+    links = [graph.links[stray.first_link + at] for at in range(stray.links)]
+    for at, link in enumerate(links):
+        is_namespace = at > 0 and links[at - 1].label_kind == _NAMESPACE
+        if not is_namespace:
+            text += (" -> " if at else "") + _type_name(graph, link.type)
+        name = _text(graph, link.label) if link.label_kind in _NAMED[:2] else ""
+        if name.isidentifier() and (is_namespace or link.label_kind == _ATTRIBUTE):
+            text += "." + name
+    return f"{text} -> {_type_name(graph, stray.type)}"
+
+
 def _summary(graph: Any, number: int, took_s: float, analysed_s: float) -> dict[str, Any]:
     return {
         "take": number,
@@ -456,8 +553,20 @@ def _summary(graph: Any, number: int, took_s: float, analysed_s: float) -> dict[
         "small_object_bytes": graph.small_bytes,
         "array_bytes": graph.array_bytes,
         "storage_bytes": graph.storage_bytes,
+        **(_pools(graph) if graph.arena_count else {}),
         "take_cpu_s": took_s,
         "analysis_cpu_s": analysed_s,
+    }
+
+
+def _pools(graph: Any) -> dict[str, int]:
+    return {
+        "arena_bytes": graph.arena_bytes,
+        "pool_bytes": graph.pool_count * graph.pool_bytes,
+        "block_bytes": graph.block_bytes,
+        "held_arena_count": graph.held_arena_count,
+        "held_pool_count": graph.held_pool_count,
+        "held_bytes": graph.held_bytes,
     }
 
 

@@ -13,7 +13,7 @@ from _collections import OrderedDict, deque
 from _functools import _lru_cache_wrapper
 from _io import BytesIO, StringIO
 
-from ..interpreter import collector, names
+from ..interpreter import collector, files, names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ class Layout(ctypes.Structure):
             "function_defaults", "function_closure", "code_arguments", "results", "results_limit", "deque_limit",
             "frame_back", "generator_frame", "generator_state", "heap_type_name", "heap_type_keys", "stream_text",
             "python_deallocate", "tensor_base", "tensor_storage", "storage_bytes", "storage_device", "is_collecting",
+            "any_lookup",
         )
     ]  # fmt: skip
 
@@ -98,7 +99,31 @@ def find() -> Layout | None:
     layout.stream_text = _find_text_of_stream()
     if sys.version_info >= (3, 11):
         layout.heap_type_keys = _find_keys(layout.heap_type_name)
+    else:
+        layout.any_lookup = _find_lookup()
     return layout
+
+
+def variables() -> tuple[int, int]:
+    """Where Python's own variables lie in memory: (begin, end); (0, 0) where nobody can tell. **Cost** 1 ms."""
+    try:
+        at = ctypes.addressof(ctypes.c_char.in_dll(ctypes.pythonapi, "_PyRuntime"))
+        with open("/proc/self/maps", "rb", opener=files.open_high) as stream:
+            lines = stream.read().splitlines()
+    except (OSError, ValueError):
+        return 0, 0
+    first = last = 0
+    for line in lines:
+        parts = line.split(None, 5)
+        begin, end = (int(part, 16) for part in parts[0].split(b"-"))
+        if parts[1][:2] != b"rw" or parts[-1] == b"[heap]":
+            continue
+        if begin != last:
+            if first <= at < last:
+                break
+            first = begin
+        last = end
+    return (first, last) if first <= at < last else (0, 0)
 
 
 def _word(address: int) -> int:
@@ -145,6 +170,13 @@ def _find_name() -> int:
         if (words[at], words[at + 2]) == (name, qualified):
             return at * _BYTES
     return 0
+
+
+def _find_lookup() -> int:
+    """Up to 3.10: what dicts with keys of any type have, and dicts with strings alone have not."""
+    numbers, texts = {1: 2}, {"one": 2}
+    any_lookup, other = (_word(_word(id(one) + 32) + 16) for one in (numbers, texts))
+    return any_lookup if any_lookup != other and _word(_word(id({2.5: 1}) + 32) + 16) == any_lookup else 0
 
 
 def _find_keys(name: int) -> int:

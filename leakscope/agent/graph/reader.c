@@ -98,6 +98,7 @@ struct layout {
     void *python_deallocate; /* what frees the objects of classes that Python code made */
     uint64_t tensor_base, tensor_storage, storage_bytes, storage_device; /* torch: from object to its memory */
     const int *is_collecting; /* whether a collection goes on, in any thread */
+    uint64_t any_lookup; /* up to 3.10: what looks up keys of all types, in the keys of a dict */
 };
 
 static struct layout L;
@@ -244,6 +245,27 @@ struct sharer { /* what a row refers to, and another dominates: of those objects
     uint64_t count, bytes;
 };
 
+struct stray { /* all objects of one type: what of them no name leads to */
+    uint64_t count, unreached_count, unreached_bytes, frozen_count, outside_count, outside_bytes, extra_references, loose_count,
+        loose_bytes;
+    uint32_t type, first_link, links, unused;
+};
+
+struct link { /* of a cycle that nothing leads to: an object, and by what name it holds the next */
+    uint64_t address;
+    uint32_t node, type, label, label_kind, is_alive, unused;
+};
+
+struct pin { /* what lies in pools that are mostly free, by what holds it */
+    uint64_t count, bytes, pinned_bytes;
+    uint32_t row, unused;
+};
+
+struct pool { /* of Python's allocator of small objects */
+    uint64_t address;
+    uint32_t arena, blocks, block_bytes, objects; /* blocks: in use; objects: of the graph, of these */
+};
+
 enum { NO_LABEL, ATTRIBUTE, KEY, INDEX, LOCAL, NAMESPACE, CONTENTS, MEMBER, OTHER_KEY, CELL, DEFAULT };
 
 /* What was there at the snapshot before, nearly: two bits of 16 for each object say so, wrongly of 1 in 70 that was not. */
@@ -270,11 +292,18 @@ struct graph {
     struct kind *kinds;
     uint32_t *stacks;
     struct sharer *sharers;
+    uint64_t stray_count, pin_count, arena_count, arena_bytes, pool_bytes, pool_count, block_bytes, held_arena_count, held_pool_count;
+    uint64_t held_bytes;
+    struct stray *strays;
+    struct link *links;
+    struct pin *pins;
     /* our own */
     struct budget budget;
     struct array address, own, type, references, begin, edge, table, kind_table, row_of, row_table;
-    struct array local;
-    struct array kind, text, row, share, stack, sharer; /* a forked child has them too */
+    struct array local, pool, arena, loose;
+    struct array kind, text, row, share, stack, sharer, stray, link, pin; /* a forked child has them too */
+    uint32_t frozen_begin, frozen_end; /* nodes that gc.freeze() hides */
+    uint32_t link_count;
     pid_t process; /* whose heap it is: the child of a fork has the names of it, and nothing behind them */
     uint32_t table_mask, kind_mask, row_mask;
     uint32_t waiting, local_count;
@@ -863,6 +892,29 @@ static int visit_hidden(const object *one, uint8_t base, visit_function visit, v
     return 0;
 }
 
+/* A dict that has only strings for keys does not tell the collector of them. Its values come with the others; interned
+ * strings are names, which everybody has. */
+static int read_keys(struct graph *g, const object *dict)
+{
+    const char *at = pointer_at(dict, 32);
+    if (!at || word_at(dict, 40)) /* keys are shared */
+        return 1;
+    struct keys keys = keys_at(at);
+    if (L.version < VERSION(3, 11) ? !L.any_lookup || word_at(at, 16) == L.any_lookup : !keys.is_text)
+        return 1;
+    if (keys.entries > keys.usable)
+        return 1;
+    const char *key_at = keys.first + (L.version < VERSION(3, 11) ? 8 : 0);
+    for (uint64_t i = 0; i < keys.entries; i++) {
+        if (i + 8 < keys.entries)
+            __builtin_prefetch(pointer_at(key_at, (i + 8) * keys.entry_bytes) + 32);
+        const object *key = (object *)pointer_at(key_at, i * keys.entry_bytes);
+        if (is_text(key) && !(word_at(key, 32) & 3) && !refer(g, (uintptr_t)key, TYPE_NONE))
+            return 0;
+    }
+    return 1;
+}
+
 static int read_node(struct graph *g, uint32_t node)
 {
     uintptr_t address = ARRAY(g, address, uintptr_t)[node];
@@ -897,6 +949,8 @@ static int read_node(struct graph *g, uint32_t node)
     type *cls = one->type;
     if (!is_gc || (cls->is_gc && !cls->is_gc(one)))
         return 1;
+    if (base == DICT && !read_keys(g, one)) /* an OrderedDict tells of its keys */
+        return 0;
     return !cls->traverse(one, visit_edge, g);
 }
 
@@ -940,13 +994,267 @@ static void weigh_storages(struct graph *g)
     }
 }
 
+/* ---- Python's allocator of small objects
+ *
+ * It divides arenas into pools of blocks of one size each. Where it keeps the list of its arenas nobody tells; but in each
+ * pool stands which one of the list it is in, so the list is known when it is found.
+ */
+
+struct pool_header { /* as in Objects/obmalloc.c, of every CPython that this is for */
+    uint32_t blocks, unused; /* in use */
+    uint64_t free_block, next, before;
+    uint32_t arena, size_class, next_offset, last_offset;
+};
+
+struct arena_of_python {
+    uint64_t address, next_pool;
+    uint32_t free_pools, all_pools;
+    uint64_t unused[3];
+};
+
+_Static_assert(sizeof(struct pool_header) == 48 && sizeof(struct arena_of_python) == 48, "as in Objects/obmalloc.c");
+
+enum { MOST_PLACES = 8, LEAST_ARENAS = 16, SIZE_CLASSES = 32, POOLS_ASKED = 48, LOOSE_BYTES = 2 << 20 };
+
+static uint64_t places_of_list[MOST_PLACES]; /* where a pointer to the list of arenas stands: one of these */
+static int place_count;
+static uint32_t arena_limit = LEAST_ARENAS; /* so long the list is: twice as long each time that it grew */
+
+static uint64_t pool_size(void)
+{
+    return L.version < VERSION(3, 10) ? 4096 : 16384;
+}
+
+static uint64_t arena_size(void)
+{
+    return L.version < VERSION(3, 10) ? 256 << 10 : 1 << 20;
+}
+
+/* By the kernel, for which what is no memory is an error and no crash. */
+static int copy_from(uint64_t address, void *to, size_t bytes)
+{
+    struct iovec from = {(void *)address, bytes}, into = {to, bytes};
+    return process_vm_readv(getpid(), &into, 1, &from, 1, 0) == (ssize_t)bytes;
+}
+
+/* The pool that an object lies in, if that looks like one. */
+static int pool_around(uint64_t address, struct pool_header *pool)
+{
+    if (!copy_from(address & ~(pool_size() - 1), pool, sizeof *pool) || pool->size_class >= SIZE_CLASSES)
+        return 0;
+    uint32_t block = (pool->size_class + 1) * 16;
+    return pool->last_offset == pool_size() - block && pool->blocks && pool->blocks <= (pool_size() - 48) / block &&
+           pool->arena < 1 << 24;
+}
+
+static int is_arena(const struct arena_of_python *arena)
+{
+    return arena->address && arena->next_pool >= arena->address && arena->next_pool <= arena->address + arena_size() &&
+           arena->free_pools <= arena->all_pools && arena->all_pools <= arena_size() / pool_size() &&
+           arena->all_pools + 1 >= arena_size() / pool_size();
+}
+
+static int is_list_for(uint64_t list, uint32_t number, uint64_t object_address)
+{
+    struct arena_of_python arena;
+    return copy_from(list + number * sizeof arena, &arena, sizeof arena) && is_arena(&arena) &&
+           object_address - arena.address < arena_size();
+}
+
+/* Without the GIL, once. Looks for the list of arenas in memory from ``begin`` to ``end``, Python's own variables. ``known``:
+ * addresses of some small objects. How many places hold a pointer to it. */
+EXPORT int graph_find_arenas(uint64_t begin, uint64_t end, const uint64_t *known, uint64_t count)
+{
+    enum { AT_ONCE = 512 };
+    uint64_t words[AT_ONCE], first_of = 0;
+    uint32_t numbers[64];
+    uint64_t pools = 0, addresses[64];
+    for (uint64_t i = 0; i < count && pools < 64; i++) {
+        struct pool_header pool;
+        if (pool_around(known[i], &pool)) {
+            addresses[pools] = known[i];
+            numbers[pools++] = pool.arena;
+        }
+    }
+    place_count = 0;
+    if (pools * 2 <= count)
+        return 0; /* Python takes them from elsewhere */
+    for (uint64_t at = begin; at < end; at += sizeof words) {
+        size_t bytes = end - at < sizeof words ? end - at : sizeof words;
+        if (!copy_from(at, words, bytes))
+            continue;
+        for (size_t i = 0; i < bytes / 8 && place_count < MOST_PLACES; i++) {
+            uint64_t list = words[i];
+            if (list < 4096 || list & 7 || list >> 47 || (list >= begin && list < end))
+                continue;
+            int is_right = list == first_of || is_list_for(list, numbers[0], addresses[0]);
+            for (uint64_t k = 1; is_right && k < pools; k++)
+                is_right = is_list_for(list, numbers[k], addresses[k]);
+            if (is_right) {
+                first_of = list;
+                places_of_list[place_count++] = at + i * 8;
+            }
+        }
+    }
+    return place_count;
+}
+
+/* Whether the list goes on from ``arena_limit`` to twice that: an arena there has pools that say so. Memory behind the list
+ * has none: of an older, shorter list they would have other numbers. */
+static int has_more(uint64_t list)
+{
+    struct arena_of_python arena;
+    for (uint32_t i = arena_limit; i < arena_limit * 2; i++) {
+        struct pool_header pool;
+        if (!copy_from(list + i * sizeof arena, &arena, sizeof arena))
+            return 0;
+        if (is_arena(&arena) && copy_from((arena.address + pool_size() - 1) & ~(pool_size() - 1), &pool, sizeof pool) &&
+            pool.arena == i && pool.size_class < SIZE_CLASSES)
+            return 1;
+    }
+    return 0;
+}
+
+/* The list, tried on objects of the graph; 0 where none is known. */
+static uint64_t list_of_arenas(const struct graph *g)
+{
+    const uintptr_t *address = g->address.at;
+    const uint64_t *own = g->own.at;
+    const uint32_t *types = g->type.at;
+    uint64_t asked[POOLS_ASKED];
+    uint32_t numbers[POOLS_ASKED], pools = 0;
+    for (uint64_t i = 0; place_count && i < POOLS_ASKED; i++) {
+        struct pool_header pool;
+        uint64_t node = GROUPS + (g->nodes - GROUPS) * i / POOLS_ASKED;
+        if (types[node] < FIRST_TYPE || own[node] > 400 || !pool_around(address[node], &pool))
+            continue;
+        asked[pools] = address[node];
+        numbers[pools++] = pool.arena;
+    }
+    for (int i = 0; pools && i < place_count; i++) {
+        uint64_t list = word_at((void *)places_of_list[i], 0);
+        uint32_t right = 0;
+        for (uint32_t k = 0; k < pools; k++)
+            right += (uint32_t)is_list_for(list, numbers[k], asked[k]);
+        if (right < pools)
+            continue;
+        while (arena_limit < 1u << 20 && has_more(list))
+            arena_limit *= 2;
+        return list;
+    }
+    return 0;
+}
+
+static uint32_t type_known(const struct graph *g, const type *cls)
+{
+    const struct kind *kinds = g->kind.at;
+    const uint32_t *table = g->kind_table.at;
+    for (uint32_t slot = hash((uintptr_t)cls) & g->kind_mask; table[slot] != NONE; slot = (slot + 1) & g->kind_mask)
+        if (kinds[table[slot]].type == cls)
+            return table[slot];
+    return NONE;
+}
+
+static int is_node(const struct graph *g, uintptr_t address)
+{
+    const uint64_t *table = g->table.at;
+    for (uint32_t slot = hash(address) & g->table_mask; table[slot]; slot = (slot + 1) & g->table_mask)
+        if (ARRAY(g, address, uintptr_t)[(uint32_t)table[slot]] == address)
+            return 1;
+    return 0;
+}
+
+struct loose {
+    uint64_t count, bytes;
+};
+
+/* Objects in the blocks of a pool that nothing refers to and the collector does not know: strings, numbers, bytes. */
+static void find_loose(struct graph *g, const struct pool *pool, uint64_t times)
+{
+    struct pool_header header;
+    memcpy(&header, (void *)pool->address, sizeof header);
+    uint64_t is_free[1024 / 64] = {0};
+    uint32_t capacity = (uint32_t)(pool_size() - 48) / pool->block_bytes, freed = 0;
+    for (uint64_t at = header.free_block; at && freed <= capacity; freed++) {
+        uint64_t offset = at - pool->address - 48;
+        if (at < pool->address + 48 || offset % pool->block_bytes || offset / pool->block_bytes >= capacity)
+            return;
+        is_free[offset / pool->block_bytes / 64] |= (uint64_t)1 << offset / pool->block_bytes % 64;
+        at = word_at((void *)at, 0);
+    }
+    struct loose *loose = g->loose.at;
+    const struct kind *kinds = g->kind.at;
+    for (uint32_t i = 0; i < capacity; i++) {
+        uint64_t at = pool->address + 48 + (uint64_t)i * pool->block_bytes;
+        if (at - pool->address >= header.next_offset)
+            return; /* never used */
+        if (is_free[i / 64] >> i % 64 & 1 || pool->block_bytes < 16)
+            continue;
+        /* Of those that the collector knows also dicts and tuples that it has put aside: the word before them says so. */
+        int is_untracked = word_at((void *)at, 0) == 0 && pool->block_bytes >= 48;
+        const object *one = (object *)(is_untracked ? at + 16 : at);
+        uint64_t count = (uint64_t)one->reference_count;
+        if (!count || count >> 28)
+            continue;
+        uint32_t type = type_known(g, one->type);
+        if (type == NONE || kinds[type].is_gc != is_untracked || is_node(g, (uintptr_t)one) ||
+            (kinds[type].base == TEXT && word_at(one, 32) & 3))
+            continue;
+        loose[type].count += times;
+        loose[type].bytes += times * pool->block_bytes;
+    }
+}
+
+/* With the GIL: which pools are in use, and by how many blocks. */
+static void read_pools(struct graph *g)
+{
+    uint64_t list = list_of_arenas(g), count = 0;
+    if (!list || !grow(&g->budget, &g->loose, g->type_count * sizeof(struct loose)) ||
+        !grow(&g->budget, &g->arena, arena_limit * sizeof(struct arena_of_python)))
+        return;
+    struct arena_of_python *arenas = g->arena.at;
+    memcpy(arenas, (void *)list, arena_limit * sizeof *arenas);
+    for (uint32_t i = 0; i < arena_limit; i++) {
+        if (!is_arena(&arenas[i])) {
+            memset(&arenas[i], 0, sizeof *arenas);
+            continue;
+        }
+        g->arena_count++;
+        uint64_t first = (arenas[i].address + pool_size() - 1) & ~(pool_size() - 1);
+        if (!grow(&g->budget, &g->pool, (count + arena_size() / pool_size()) * sizeof(struct pool)))
+            return;
+        struct pool *pools = g->pool.at;
+        for (uint64_t at = first; at < arenas[i].next_pool; at += pool_size()) {
+            struct pool_header header;
+            __builtin_prefetch((void *)(at + 4 * pool_size()));
+            memcpy(&header, (void *)at, sizeof header);
+            if (!header.blocks || header.size_class >= SIZE_CLASSES || header.arena != i)
+                continue;
+            uint32_t block = (header.size_class + 1) * 16;
+            if (header.blocks > (pool_size() - 48) / block)
+                continue;
+            pools[count++] = (struct pool){at, i, header.blocks, block, 0};
+            g->block_bytes += header.blocks * block;
+        }
+    }
+    g->pool_count = count;
+    g->pool_bytes = pool_size();
+    g->arena_bytes = g->arena_count * arena_size();
+    uint64_t most = LOOSE_BYTES / pool_size(), times = count / most + 1;
+    struct pool *pools = g->pool.at;
+    for (uint64_t i = times / 2; i < count; i += times)
+        find_loose(g, &pools[i], times);
+}
+
+/* ---- the graph's beginning and end */
+
 EXPORT void graph_free(struct graph *g)
 {
     if (!g)
         return;
     struct budget budget = g->budget;
     struct array self = {g, sizeof *g};
-    for (struct array *one = g->process == getpid() ? &g->address : &g->kind; one <= &g->sharer; one++)
+    for (struct array *one = g->process == getpid() ? &g->address : &g->kind; one <= &g->pin; one++)
         drop(&budget, one);
     drop(&budget, &self);
 }
@@ -1199,10 +1507,12 @@ EXPORT struct graph *graph_take(object *modules, void *recorder, void *main, str
     if (!list_objects(g, 0, FROZEN))
         goto failed;
     uint32_t listed = (uint32_t)g->nodes; /* what gc.get_objects() lists */
+    g->frozen_begin = listed;
     if (!list_objects(g, FROZEN, FROZEN + 1))
         goto failed;
     g->listed_count = listed - GROUPS;
     g->frozen_count = g->nodes - listed;
+    g->frozen_end = (uint32_t)g->nodes;
     for (uint32_t node = GROUPS;; node++) {
         if (node + 8 < g->nodes) {
             uintptr_t later = ARRAY(g, address, uintptr_t)[node + 8];
@@ -1218,6 +1528,7 @@ EXPORT struct graph *graph_take(object *modules, void *recorder, void *main, str
     }
     ARRAY(g, begin, uint32_t)[g->nodes] = (uint32_t)g->edges;
     weigh_storages(g);
+    read_pools(g);
     enum { MOST_THREADS = 500 };
     int threads = 0;
     for (void *thread = L.first_thread(interpreter); thread && threads < MOST_THREADS; thread = L.next_thread(thread), threads++)
@@ -1672,6 +1983,250 @@ static void mark_wanted(struct graph *g, struct work *w, uint32_t queued)
     }
 }
 
+/* ---- what no name leads to, and what keeps memory from being given back */
+
+enum { EACH_MEASURE = 8, MOST_STRAYS = 5 * EACH_MEASURE, CYCLES = 10, TRIES = 3, LEAST_GARBAGE = 16, LONGEST_CYCLE = 10, CYCLE_NODES = 4096 };
+enum { MOST_PINS = 16 };
+
+static uint64_t measure_of(const struct stray *one, int measure)
+{
+    switch (measure) {
+    case 0:
+        return one->unreached_bytes;
+    case 1:
+        return one->unreached_count;
+    case 2:
+        return one->outside_bytes;
+    case 3:
+        return one->loose_bytes;
+    default:
+        return one->extra_references;
+    }
+}
+
+/* The shortest way from a node back to itself among what nothing leads to; its length, 0: none. */
+static uint32_t find_cycle(const struct graph *g, struct work *w, uint32_t start, uint32_t way[LONGEST_CYCLE])
+{
+    uint32_t *before = w->parent.at, *queue = w->queue.at, count = 0, length = 0;
+    const uint32_t *begin = g->begin.at, *edge = g->edge.at, *number = w->number.at;
+    queue[count++] = start;
+    before[start] = start;
+    for (uint32_t i = 0; i < count && !length && count < CYCLE_NODES; i++)
+        for (uint32_t k = begin[queue[i]]; k < begin[queue[i] + 1] && count < CYCLE_NODES; k++) {
+            uint32_t to = edge[k];
+            if (to == start) {
+                uint32_t node = queue[i];
+                for (length = 1; node != start; node = before[node])
+                    length++;
+                if (length > LONGEST_CYCLE) {
+                    length = 0;
+                    break;
+                }
+                node = queue[i];
+                for (uint32_t step = length; step-- > 0; node = before[node])
+                    way[step] = node;
+                break;
+            }
+            if (number[to] > number[UNREACHABLE] && before[to] == NONE) {
+                before[to] = queue[i];
+                queue[count++] = to;
+            }
+        }
+    for (uint32_t i = 0; i < count; i++)
+        before[queue[i]] = NONE;
+    return length;
+}
+
+/* An example of a cycle for each of the types of which most is garbage. */
+static int find_cycles(struct graph *g, struct work *w, struct stray *strays, uint64_t count)
+{
+    uint32_t of_type[CYCLES], chosen = 0;
+    uint32_t samples[CYCLES][TRIES] = {{0}}, seen[CYCLES] = {0};
+    const struct kind *kinds = g->kind.at;
+    const uint32_t *types = g->type.at, *number = w->number.at;
+    for (; chosen < CYCLES; chosen++) { /* tuples and such say little, and hang on others */
+        uint64_t most = LEAST_GARBAGE - 1, found = NONE;
+        for (uint64_t i = 0; i < count; i++) {
+            int is_taken = !kinds[strays[i].type].is_gc || kinds[strays[i].type].base == TUPLE;
+            for (uint32_t k = 0; k < chosen; k++)
+                is_taken |= of_type[k] == i;
+            if (!is_taken && strays[i].unreached_count > most) {
+                most = strays[i].unreached_count;
+                found = i;
+            }
+        }
+        if (found == NONE)
+            break;
+        of_type[chosen] = (uint32_t)found;
+    }
+    if (!chosen)
+        return 1;
+    if (!grow_copied(&g->budget, &g->link, CYCLES * LONGEST_CYCLE * sizeof(struct link)))
+        return 0;
+    for (uint32_t node = GROUPS; node < g->nodes; node++)
+        for (uint32_t k = 0; number[node] > number[UNREACHABLE] && k < chosen; k++)
+            if (types[node] == strays[of_type[k]].type) {
+                for (uint32_t i = 0; i < TRIES; i++)
+                    if (seen[k] == strays[of_type[k]].unreached_count * (2 * i + 1) / (2 * TRIES))
+                        samples[k][i] = node;
+                seen[k]++;
+            }
+    memset(w->parent.at, 0xff, g->nodes * 4);
+    struct link *links = g->link.at;
+    for (uint32_t k = 0; k < chosen; k++) {
+        uint32_t way[LONGEST_CYCLE], length = 0;
+        for (uint32_t i = 0; i < TRIES && !length; i++)
+            length = samples[k][i] ? find_cycle(g, w, samples[k][i], way) : 0;
+        strays[of_type[k]].first_link = g->link_count;
+        strays[of_type[k]].links = length;
+        for (uint32_t i = 0; i < length; i++)
+            links[g->link_count++] = (struct link){.address = ARRAY(g, address, uintptr_t)[way[i]], .node = way[i], .type = types[way[i]]};
+    }
+    g->links = links;
+    return 1;
+}
+
+/* By type: garbage, what C code alone refers to, references that no object has. */
+static int tell_strays(struct graph *g, struct work *w)
+{
+    struct array table = {0};
+    if (!grow(&g->budget, &table, g->type_count * sizeof(struct stray)) ||
+        !grow_copied(&g->budget, &g->stray, MOST_STRAYS * sizeof(struct stray)))
+        return 0;
+    struct stray *all = table.at, *strays = g->stray.at;
+    const uint32_t *types = g->type.at, *number = w->number.at, *references = g->references.at, *edges_in = w->edges_in.at;
+    const uint32_t *dominator = w->dominator.at;
+    const uint64_t *own = g->own.at, *retained = w->retained.at;
+    for (uint32_t node = GROUPS; node < g->nodes; node++) {
+        struct stray *one = &all[types[node]];
+        one->count++;
+        if (number[node] > number[UNREACHABLE]) {
+            one->unreached_count++;
+            one->unreached_bytes += own[node];
+            one->frozen_count += node >= g->frozen_begin && node < g->frozen_end;
+        }
+        if (references[node] == NONE)
+            continue;
+        if (dominator[number[node]] == number[FROM_C]) {
+            one->outside_count++;
+            one->outside_bytes += retained[number[node]];
+        }
+        if (references[node] < 1u << 29) /* what is built into Python 3.11 begins with 999,999,999 */
+            one->extra_references += references[node] > edges_in[node] ? references[node] - edges_in[node] : 0;
+    }
+    const struct loose *loose = g->loose.at;
+    for (uint32_t type = 0; type < g->type_count; type++) {
+        all[type].type = type;
+        all[type].loose_count = loose ? loose[type].count : 0;
+        all[type].loose_bytes = loose ? loose[type].bytes : 0;
+    }
+    uint64_t count = 0;
+    for (int measure = 0; measure < 5; measure++)
+        for (int rank = 0; rank < EACH_MEASURE; rank++) {
+            uint32_t best = NONE;
+            for (uint32_t type = FIRST_TYPE; type < g->type_count; type++)
+                if (all[type].type != NONE && measure_of(&all[type], measure) &&
+                    (best == NONE || measure_of(&all[type], measure) > measure_of(&all[best], measure)))
+                    best = type;
+            if (best == NONE)
+                break;
+            strays[count++] = all[best];
+            all[best].type = NONE; /* taken */
+        }
+    drop(&g->budget, &table);
+    g->strays = strays;
+    g->stray_count = count;
+    return find_cycles(g, w, strays, count);
+}
+
+/* Of what a pool has free: what each block in it keeps from being given back, if that is most of it. */
+static uint64_t kept_by_each(const struct pool *pool, const struct arena_of_python *arena, uint64_t blocks_of_arena)
+{
+    uint64_t free_bytes = pool_size() - 48 - (uint64_t)pool->blocks * pool->block_bytes, each = 0;
+    if (free_bytes >= pool_size() / 2)
+        each += free_bytes / pool->blocks;
+    if (arena->free_pools >= arena->all_pools / 2)
+        each += arena->free_pools * pool_size() / blocks_of_arena;
+    return each;
+}
+
+/* What lies in pools that are mostly free, by the row that holds it. */
+static int tell_pins(struct graph *g, struct work *w)
+{
+    if (!g->pool_count)
+        return 1;
+    struct array table = {0}, of_row = {0}, of_arena = {0};
+    uint64_t size = 1024;
+    int is_done = 0;
+    while (size < g->pool_count * 2)
+        size *= 2;
+    if (!grow(&g->budget, &table, size * 4) || !grow(&g->budget, &of_row, g->row_count * sizeof(struct pin)) ||
+        !grow(&g->budget, &of_arena, g->arena.bytes / sizeof(struct arena_of_python) * 16) ||
+        !grow_copied(&g->budget, &g->pin, MOST_PINS * sizeof(struct pin)))
+        goto end;
+    uint32_t *slots = table.at, mask = (uint32_t)size - 1;
+    struct pool *pools = g->pool.at;
+    const struct arena_of_python *arenas = g->arena.at;
+    uint64_t(*arena)[2] = of_arena.at; /* blocks in use, objects of the graph */
+    memset(slots, 0xff, size * 4);
+    for (uint32_t i = 0; i < g->pool_count; i++) {
+        uint32_t slot = hash(pools[i].address) & mask;
+        while (slots[slot] != NONE)
+            slot = (slot + 1) & mask;
+        slots[slot] = i;
+        arena[pools[i].arena][0] += pools[i].blocks;
+    }
+    /* For each node by number, the row that it hangs on: dominators have lower numbers. */
+    uint32_t *holder = w->path.at, *pool_of = w->queue.at;
+    const uint32_t *vertex = w->vertex.at, *dominator = w->dominator.at, *row_of = g->row_of.at, *types = g->type.at;
+    const uintptr_t *address = g->address.at;
+    for (uint32_t i = 0; i < g->reached; i++) {
+        uint32_t node = vertex[i], found = NONE;
+        holder[i] = row_of[node] != NONE ? row_of[node] : holder[dominator[i]];
+        uint64_t base = address[node] & ~(pool_size() - 1);
+        for (uint32_t slot = hash(base) & mask; node >= GROUPS && types[node] >= FIRST_TYPE && slots[slot] != NONE; slot = (slot + 1) & mask)
+            if (pools[slots[slot]].address == base) {
+                found = slots[slot];
+                break;
+            }
+        pool_of[i] = found;
+        if (found == NONE)
+            continue;
+        g->held_pool_count += !pools[found].objects++;
+        g->held_arena_count += !arena[pools[found].arena][1]++;
+        g->held_bytes += pools[found].block_bytes;
+    }
+    struct pin *all = of_row.at, *pins = g->pin.at;
+    for (uint32_t i = 0; i < g->reached; i++) {
+        if (pool_of[i] == NONE)
+            continue;
+        const struct pool *pool = &pools[pool_of[i]];
+        uint64_t kept = kept_by_each(pool, &arenas[pool->arena], arena[pool->arena][0]);
+        if (!kept)
+            continue;
+        all[holder[i]].count++;
+        all[holder[i]].bytes += pool->block_bytes;
+        all[holder[i]].pinned_bytes += kept;
+    }
+    for (g->pin_count = 0; g->pin_count < MOST_PINS; g->pin_count++) {
+        uint64_t best = 0;
+        for (uint64_t i = 1; i < g->row_count; i++)
+            best = all[i].pinned_bytes > all[best].pinned_bytes ? i : best;
+        if (!all[best].pinned_bytes)
+            break;
+        pins[g->pin_count] = all[best];
+        pins[g->pin_count].row = (uint32_t)best;
+        all[best].pinned_bytes = 0;
+    }
+    g->pins = pins;
+    is_done = 1;
+end:
+    drop(&g->budget, &table);
+    drop(&g->budget, &of_row);
+    drop(&g->budget, &of_arena);
+    return is_done;
+}
+
 /* Without the GIL. ``past``: of the snapshot before, or NULL. Rows: nodes that retain ``least_bytes``, at most
  * ``most_rows`` of them and those above them. Returns 0 where memory does not suffice. */
 EXPORT int graph_analyse(struct graph *g, const struct past *past, uint64_t least_bytes, uint64_t most_rows, uint32_t most_types)
@@ -1818,7 +2373,7 @@ EXPORT int graph_analyse(struct graph *g, const struct past *past, uint64_t leas
             row[row_of[edge[k]]].is_main = 1;
     g->rows = row;
     g->row_count = rows;
-    is_done = share_out(g, w, past, most_types) && find_sharers(g, w, least_bytes);
+    is_done = share_out(g, w, past, most_types) && tell_strays(g, w) && tell_pins(g, w) && find_sharers(g, w, least_bytes);
     g->kinds = g->kind.at;
     g->texts = g->text.at;
     g->stacks = g->stack.at;
@@ -2213,6 +2768,61 @@ static int list_largest(struct graph *g, struct largest *largest)
     return 1;
 }
 
+/* By what name each object of a cycle holds the next. Nothing leads to them: they are looked for in the collector's
+ * lists, since what is not there any more may be freed. */
+static void label_cycles(struct graph *g)
+{
+    enum { SLOTS = 256 };
+    _Static_assert(CYCLES * LONGEST_CYCLE < SLOTS / 2, "there must be empty slots");
+    uint32_t table[SLOTS], missing = g->link_count;
+    memset(table, 0xff, sizeof table);
+    for (uint32_t i = 0; i < g->link_count; i++) {
+        uint32_t slot = hash(g->links[i].address) & (SLOTS - 1);
+        while (table[slot] != NONE)
+            slot = (slot + 1) & (SLOTS - 1);
+        table[slot] = i;
+    }
+    for (int i = 3; i >= 0 && missing; i--) {
+        uint64_t head = L.generations + OF_GENERATION[i];
+        for (uint64_t at = word_at((void *)head, 0) & ~TAGS; missing && at && at != head; at = word_at((void *)at, 0) & ~TAGS)
+            for (uint32_t slot = hash(at + 16) & (SLOTS - 1); table[slot] != NONE; slot = (slot + 1) & (SLOTS - 1)) {
+                struct link *link = &g->links[table[slot]];
+                if (link->address == at + 16 && !link->is_alive) {
+                    const struct row row = {.type = link->type};
+                    link->is_alive = (uint32_t)is_same(g, &row, (object *)link->address);
+                    missing--;
+                }
+            }
+    }
+    for (uint64_t i = 0; i < g->stray_count; i++)
+        for (uint32_t k = 0; k < g->strays[i].links; k++) {
+            struct link *first = &g->links[g->strays[i].first_link], *one = &first[k], *next = &first[(k + 1) % g->strays[i].links];
+            if (!one->is_alive || !next->is_alive || one == next)
+                continue;
+            /* The same as for rows, of which there are two now. */
+            struct row rows[] = {
+                {.address = one->address, .node = one->node, .type = one->type, .is_seen = 1},
+                {.address = next->address, .node = next->node, .type = next->type},
+            };
+            uint32_t slots[4] = {NONE, NONE, NONE, NONE};
+            struct graph two = *g;
+            two.rows = rows;
+            two.row_count = 2;
+            two.row_table = (struct array){slots, sizeof slots};
+            two.row_mask = 3;
+            slots[hash(one->address) & 3] = 0;
+            uint32_t slot = hash(next->address) & 3;
+            slots[slots[slot] == NONE ? slot : (slot + 1) & 3] = 1;
+            look_below(&two, 0);
+            g->budget = two.budget;
+            g->text = two.text;
+            g->text_bytes = two.text_bytes;
+            g->members_left = two.members_left;
+            one->label = rows[1].label;
+            one->label_kind = rows[1].label_kind;
+        }
+}
+
 /* With the GIL: by what name each row is held. What cannot be reached any more may be freed, and is not looked at.
  * ``largest``: may be NULL. */
 EXPORT int graph_label(struct graph *g, object *modules, void *recorder, struct largest *largest)
@@ -2251,15 +2861,17 @@ EXPORT int graph_label(struct graph *g, object *modules, void *recorder, struct 
     for (uint32_t i = 0; i < g->row_count; i++)
         if (g->rows[i].node >= GROUPS && g->rows[i].is_seen)
             look_below(g, i);
+    label_cycles(g);
     g->texts = g->text.at;
     return !largest || list_largest(g, largest);
 }
 
 /* Whether heap_graph.py was written for this: the bytes of its structures. */
-EXPORT int graph_sizes_fit(const uint64_t sizes[9])
+EXPORT int graph_sizes_fit(const uint64_t sizes[12])
 {
     const uint64_t own[] = {sizeof(struct layout), sizeof(struct row), sizeof(struct share), offsetof(struct graph, budget),
-                            sizeof(struct sweep), sizeof(struct bounds), sizeof(struct kind), sizeof(struct largest), sizeof(struct sharer)};
+                            sizeof(struct sweep), sizeof(struct bounds), sizeof(struct kind), sizeof(struct largest),
+                            sizeof(struct sharer), sizeof(struct stray), sizeof(struct link), sizeof(struct pin)};
     return !memcmp(sizes, own, sizeof own);
 }
 

@@ -20,9 +20,9 @@ from ..interpreter.frozen import FROZEN_S
 from ..native.allocators import malloc_in_use_bytes
 
 # Unless the user says so. In a service somebody waits for an answer; a script that loads nothing to serve with ends a
-# little later. Where torch is loaded an answer takes its time anyway; and sweeps, which find the tensors, are the half of
-# what can be told there. Where an optimizer steps nobody waits at all: one step comes later, and the share of time is
-# bounded elsewhere.
+# little later. Where torch is loaded an answer takes its time anyway; and sweeps, which find the tensors, are the half
+# of what can be told there. Where an optimizer steps nobody waits at all: one step comes later, and the share of time
+# is bounded elsewhere.
 SERVICE_S, PLAIN_S, TRAINING_S = 0.1, 0.25, 1.0
 SERVES = (
     "asyncio", "socketserver", "gevent", "eventlet", "tornado", "twisted", "grpc", "zmq", "tkinter", "PyQt5", "PySide6",

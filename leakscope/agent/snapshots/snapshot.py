@@ -58,6 +58,7 @@ class Snapshot:
         self.safe_point = safe_point
         self.pause_s = pause_s
         self.pauses = pause.unlimited() if pauses is None else pauses
+        self.graph_read = False  # the graph of all objects: what nothing leads to is told by it
         self.is_swept = True  # False: what the walk sees is all
         self.batch_storages = batch_storages
         # Off the training thread nothing of torch is looked at.
@@ -161,6 +162,7 @@ class Snapshot:
             further.least_length = None
         read = self._read_graph(wanted, is_wanted, further)
         if read is not None:
+            self.graph_read = True
             self.census, picked, large = heap.swept(read, wanted, is_wanted)
             self.pauses.counted(sum(self.census.values()))
             return picked, large

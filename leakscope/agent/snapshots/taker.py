@@ -90,7 +90,7 @@ class Taker:
         self.number = 0
         self.memory = Remembered()
         self._graph: HeapGraph | None = None  # made once a take is due
-        self._graph_moment: dict[str, int | None] = {}
+        self._moments: dict[int, dict[str, int | None]] = {}  # of the snapshots whose graph may still be at work
         self._failed = 0
         self._has_said_refusal = False
         self._is_exact = False  # what is wanted can be had from the graph alone
@@ -140,12 +140,14 @@ class Taker:
             return
         if self.is_taking or self.is_watched:
             return  # what it costs decides when the next is due
+        if self._graph is None and self._steps.installed:
+            self._prepare_graph()  # the first step takes a snapshot, without asking here
         if self.wanted is None:
-            self.wanted = self._asked() or self._schedule.reason(self._outbox.note)
-            if self.wanted is None:
+            reason = self._asked() or self._schedule.reason(self._outbox.note)
+            if reason is None:
                 return
-            self.wanted_at = now
-            self._prepare_graph()
+            self._prepare_graph()  # before it is wanted: an optimizer step may come by at once
+            self.wanted, self.wanted_at = reason, now
         if self._is_exact:
             self.take("agent-thread")
             return
@@ -185,13 +187,12 @@ class Taker:
         """What the last take read of the heap as a whole."""
         if self._graph is None or not self._graph.is_busy:
             return
-        began_s, moment = thread_time(), self._graph_moment
-        rows = self._graph.rows()
-        held_s = (clock_gettime_ns(CLOCK_MONOTONIC) - (moment["time_mono_ns"] or 0)) / 1e9
-        for table, row in rows:
+        began_s = thread_time()
+        for table, row in self._graph.rows():
+            moment = self._moments.get(row["take"]) or stamps()
             row.update(moment)
             if table == "heap_graphs":
-                row["held_s"] = held_s
+                row["held_s"] = (clock_gettime_ns(CLOCK_MONOTONIC) - (moment["time_mono_ns"] or 0)) / 1e9
             self._outbox.add_stamped(table, row)
         self._schedule.budget.charge(thread_time() - began_s)
 
@@ -347,8 +348,9 @@ class Taker:
         )  # fmt: skip
         moment = stamps()
         self.pauses.begin(self._longest_pause_s())
+        self._moments[self.number] = moment  # before: the agent's thread may begin with the graph at once
+        self._moments.pop(self.number - 2, None)
         rows = snapshot.run()
-        self._graph_moment = moment
         self._say_what_was_left_out(snapshot.is_swept)
         self._write(rows, snapshot.summary, moment, reason, safe_point, shared_bytes)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..code.adding import Holder, Line, Source, adding_lines
+from ..code.index import index_of
 from ..tables import text_of
 
 _NODE_PREFIX = "torch.autograd.function."  # of the class that torch makes for each function written in Python
@@ -26,6 +27,17 @@ def cycle_line(sources: Sequence[Source], row: Any) -> Line | None:
     lines = adding_lines(sources, holder)
     inside = (line for line in lines if line.kind != "calls" and (line.function or "").startswith(owner + "."))
     return next(inside, None)
+
+
+def class_place(sources: Sequence[Source], type_name: str) -> tuple[str, int] | None:
+    """(file, line) where a class of the user's is defined."""
+    module, _, name = type_name.rpartition(".")
+    if is_graph_node(type_name):
+        module, name = "", _class_of(type_name)
+    for scope in index_of(sources, "class").scopes:
+        if scope.kind == "class" and scope.name == name and module in ("", scope.source.module):
+            return scope.source.file, int(getattr(scope.node, "lineno", 1))
+    return None
 
 
 def breaking(row: Any, line: Line | None) -> str:

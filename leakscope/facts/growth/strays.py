@@ -1,0 +1,118 @@
+"""What no name leads to, by type: garbage, and what C code alone refers to. From the graphs of the heap."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..heap.paths import keeps_growing
+from ..series.arithmetic import Floats
+from ..tables import without_last
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from .processes import ProcessGrowth
+
+_MEASURES = (
+    "unreached_count", "unreached_bytes", "frozen_count", "outside_count", "outside_bytes", "loose_count",
+    "loose_bytes",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Stray:
+    """Objects of one type. **Shape** every array has one value a snapshot; ``loose``: found in a sample of pools."""
+
+    type_name: str
+    chain: str | None  # an example of a cycle
+    unreached_count: Floats
+    unreached_bytes: Floats
+    frozen_count: Floats
+    outside_count: Floats
+    outside_bytes: Floats
+    loose_count: Floats
+    loose_bytes: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Strays:
+    """Of one process, in those of its snapshots that read the graph. ``reached_bytes``: what names, or C code, hold."""
+
+    time_s: Floats
+    unreached_bytes: Floats
+    reached_bytes: Floats
+    knows_pools: bool
+    weighs_tensors: bool
+    types: tuple[Stray, ...]
+
+    @property
+    def passed_s(self) -> float:
+        return float(self.time_s[-1] - self.time_s[0])
+
+    @property
+    def frozen_count(self) -> Floats:
+        """Garbage that gc.freeze() hides, of all types that are told."""
+        return sum((stray.frozen_count for stray in self.types), np.zeros(len(self.time_s)))
+
+    def gained(self, values: Floats, window_s: float) -> float:
+        """In a window of this length, if it went on as between the snapshots."""
+        return float(values[-1] - values[0]) / self.passed_s * window_s
+
+
+def strays_of(process: ProcessGrowth, start_s: float, end_s: float, *, to_the_end: bool = False) -> Strays | None:
+    """None where no two snapshots of the window, with one before it, tell of them: an older recording, or no graph.
+
+    ``to_the_end``: with the snapshot at the end of the program. What C code alone refers to is still there, while the
+    cycles that variables of main() held are garbage only then.
+    """
+    graphs, rows, takes = (process.rows(name) for name in ("heap_graphs", "heap_strays", "takes"))
+    graphs = graphs[graphs["take"].notna()].drop_duplicates("take", keep="last")
+    if not len(rows) or not len(graphs):
+        return None
+    graphs = graphs[graphs["take"].isin(rows["take"])]
+    if to_the_end:
+        graphs = _of_window(graphs, start_s, float("inf"))
+    else:
+        graphs = _of_window(without_last(graphs, takes), start_s, end_s)
+    if len(graphs) < 2 or graphs["time_s"].iloc[-1] <= graphs["time_s"].iloc[0]:
+        return None
+    numbers = [int(take) for take in graphs["take"]]
+    unreached = graphs["unreached_bytes"].to_numpy(dtype=np.float64, na_value=0.0)
+    held = graphs["retained_bytes"].to_numpy(dtype=np.float64, na_value=0.0)
+    types = (_stray(str(name), own, numbers) for name, own in rows.groupby("type_name", sort=False))
+    return Strays(
+        time_s=graphs["time_s"].to_numpy(dtype=np.float64),
+        unreached_bytes=unreached,
+        reached_bytes=held - unreached,
+        knows_pools=bool(graphs["arena_bytes"].notna().all()),
+        weighs_tensors=bool(graphs["weighs_tensors"].fillna(False).astype(bool).all()),
+        types=tuple(types),
+    )
+
+
+def _of_window(graphs: pd.DataFrame, start_s: float, end_s: float) -> pd.DataFrame:
+    """With one before it where they are few, as the places of the heap are compared."""
+    inside = graphs[(graphs["time_s"] >= start_s) & (graphs["time_s"] <= end_s + 1)]
+    if len(inside) >= 3:
+        return inside
+    before = graphs[graphs["time_s"] < start_s].tail(1)
+    return graphs[graphs["take"].isin([*before["take"], *inside["take"]])]
+
+
+def _stray(name: str, rows: pd.DataFrame, takes: list[int]) -> Stray:
+    """A type that is not among the rows of a snapshot had next to nothing then."""
+    by_take = rows.drop_duplicates("take", keep="last").set_index("take")
+    values: list[Floats] = []
+    for measure in _MEASURES:
+        known = by_take[measure].astype("float64").fillna(0.0).reindex(takes, fill_value=0.0)
+        values.append(np.asarray(known, dtype=np.float64))
+    chains = rows["chain"].dropna()
+    return Stray(name, str(chains.iloc[-1]) if len(chains) else None, *values)
+
+
+def piles_up(values: Floats) -> bool:
+    """Ever more of it, and not what waits at one time and is gone at another."""
+    return keeps_growing(values, min_persistence=0.8)

@@ -1,0 +1,234 @@
+"""Garbage, references that C leaked and pinned pools, judged by the graph of the heap where a recording has it."""
+
+from __future__ import annotations
+
+import pytest
+
+from leakscope import analyze
+
+from .leaks import LEAK_BYTES_PER_S, PID, RUN_S, MiB, sentinels, trainer
+
+TAKES_S = (2, 6, 10, 14, 18)
+OFF = {"gc_enabled": False, "gc_collections": 3, "gc_full_collections": 1, "gc_collected_count": 90}
+SOURCE = """\
+import gc
+gc.disable()
+
+class Leg:
+    def __init__(self):
+        self.knee = Knee(self)
+
+class Knee:
+    def __init__(self, leg):
+        self.leg = leg
+
+class Index:
+    def keep(self, token):
+        self.anchors.append(token)
+"""
+CYCLE = "__main__.Leg.knee -> __main__.Knee.leg -> __main__.Leg"
+LEG = {"type_name": "__main__.Leg", "chain": CYCLE}
+
+
+def with_graphs(builder, strays=(), *, unreached=0, pins=(), nodes=(), at_s=TAKES_S, knows_pools=True, **take):
+    """Snapshots that read the graph; figures that are functions get the second."""
+    for number, second in enumerate(at_s, 1):
+
+        def told(rows, second=second):
+            return [{k: v(second) if callable(v) else v for k, v in row.items()} for row in rows]
+
+        given = told([take])[0]
+        builder.take(PID, number, second, python_bytes=1, array_bytes=1, tensor_bytes=1, rss_bytes=second, **given)
+        (graph,) = told([{"unreached_bytes": unreached}])
+        held = {"retained_bytes": 20 * MiB + graph["unreached_bytes"], "unreached_count": 100, **graph}
+        arenas = {"arena_bytes": 50 * MiB} if knows_pools else {}
+        builder.row("heap_graphs", second, PID, take=number, node_count=10**5, **held, **arenas)
+        tables = ("heap_strays", strays), ("heap_pins", pins), ("heap_nodes", nodes)
+        for table, rows in tables:
+            for row in told(rows):
+                builder.row(table, second, PID, take=number, **row)
+        if not strays:
+            builder.row("heap_strays", second, PID, take=number, type_name="tuple", extra_reference_count=300)
+    return builder.source(PID, "/home/me/train.py", SOURCE)
+
+
+def looked(builder, kind):
+    report = analyze(builder.open(), only=[kind])
+    return report.findings, report.ruled_out
+
+
+def legs(per_s, **more):
+    """Legs of 1,000 bytes each with what hangs on them."""
+    return [{**LEG, "object_count": 9e9, "unreached_count": lambda s: per_s * s, "unreached_bytes": lambda s: 400 * s}
+            | more]  # fmt: skip
+
+
+def test_garbage_is_weighed_and_its_cycle_named(tmp_path):
+    builder = with_graphs(
+        sentinels(trainer(tmp_path), **OFF), legs(9000), unreached=lambda s: round(0.9 * LEAK_BYTES_PER_S * s)
+    )
+    (finding,), _ = looked(builder, "cyclic-garbage")
+    assert "Leg" in finding.title and "off" in finding.title
+    assert finding.subject.holder == CYCLE.replace("__main__.", "")
+    assert (finding.subject.line, finding.confidence >= 0.9) == (2, True)
+    assert any("self.knee = Knee(self)" in evidence.text for evidence in finding.evidence)
+    assert finding.bytes > 100 * MiB
+
+
+def test_few_large_cycles_are_found_too(tmp_path):
+    """What the samples never saw: two objects a second, each with 5 MiB."""
+    builder = with_graphs(
+        sentinels(trainer(tmp_path), **OFF), legs(2), unreached=lambda s: round(0.95 * LEAK_BYTES_PER_S * s)
+    )
+    (finding,), _ = looked(builder, "cyclic-garbage")
+    assert finding.bytes > 100 * MiB
+
+
+def test_what_garbage_does_not_weigh_is_not_put_down_to_it(tmp_path):
+    builder = with_graphs(
+        sentinels(trainer(tmp_path), **OFF), legs(9000), unreached=lambda s: round(0.3 * LEAK_BYTES_PER_S * s)
+    )
+    (finding,), _ = looked(builder, "cyclic-garbage")
+    assert finding.bytes == pytest.approx(0.3 * LEAK_BYTES_PER_S * RUN_S, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    "unreached",
+    [lambda s: 40 * MiB * (s % 4 == 2), lambda s: MiB + s, lambda s: 60 * MiB],
+    ids=["comes-and-goes", "little", "stays"],
+)
+def test_garbage_that_waits_for_its_collection_is_innocent(tmp_path, unreached):
+    """A type may grow steadily among it all the same: objects in use are reached by then."""
+    findings, ruled_out = looked(with_graphs(sentinels(trainer(tmp_path)), legs(50), unreached=unreached),
+                                 "cyclic-garbage")  # fmt: skip
+    assert not findings and ruled_out
+
+
+def test_the_graph_has_the_last_word_on_what_is_unreachable(tmp_path):
+    """The walk reached few of them: without the graph they would pass for garbage."""
+    types = [{"type_name": "dict", "object_count": 10_000.0 * number, "reached_count": 50} for number in range(6)]
+    builder = with_graphs(sentinels(trainer(tmp_path), **OFF))
+    for number, at_s in enumerate(TAKES_S, 1):
+        builder.row("object_types", at_s, PID, take=number, **types[number])
+    assert not looked(builder, "cyclic-garbage")[0]
+
+
+def test_frozen_garbage_is_counted_one_by_one(tmp_path):
+    frozen = {"gc_frozen_count": [5000 * s for s in range(int(RUN_S))]}
+    builder = with_graphs(
+        sentinels(trainer(tmp_path), **frozen),
+        [*legs(2500, frozen_count=lambda s: 2400 * s), {"type_name": "dict", "frozen_count": lambda s: 2400 * s}],
+        unreached=lambda s: LEAK_BYTES_PER_S * s,
+        gc_frozen_count=lambda s: 5000 * s,
+        reached_count=900,
+    ).source(PID, "/home/me/fork.py", "import gc\ndef fork():\n    gc.freeze()\n")
+    (finding,), _ = looked(builder, "cyclic-garbage")
+    assert "Leg" in finding.title and "gc.freeze()" in finding.title
+    assert finding.subject.line == 3 and not finding.doubts
+    assert any("43,200" in evidence.text and "Leg" in evidence.text for evidence in finding.evidence)
+
+
+def test_autograd_cycles_count_though_the_heap_has_no_size_of_them(tmp_path):
+    name = "torch.autograd.function.RoundBackward"
+    row = {"type_name": name, "chain": f"{name}.q -> torch.Tensor -> {name}"}
+    builder = with_graphs(
+        sentinels(trainer(tmp_path), **OFF), [{**row, "unreached_count": lambda s: 5 * s, "unreached_bytes": 1}],
+        unreached=lambda s: 600 * s,
+    )  # fmt: skip
+    (finding,), _ = looked(builder, "cyclic-garbage")
+    assert finding.subject.type == name and finding.bytes > 100 * MiB
+
+
+# ---- references that C code does not drop
+
+
+def c_keeps(builder, **columns):
+    builder.sentinels(PID, refcount_none=[5000] * 20, allocated_blocks=[10_000 * s for s in range(20)])
+    return with_graphs(builder, [{"type_name": "bytes", **columns}])
+
+
+@pytest.mark.parametrize("how", ["outside", "loose"])
+def test_objects_that_only_c_code_refers_to_are_told_with_their_number(tmp_path, how):
+    columns = {f"{how}_count": lambda s: 9000 * s, f"{how}_bytes": lambda s: LEAK_BYTES_PER_S // 2 * s}
+    (finding,), _ = looked(c_keeps(trainer(tmp_path), **columns), "refcount-drift")
+    assert finding.subject.type == "bytes" and finding.bytes > 100 * MiB
+    assert any("→ 162,000" in evidence.text for evidence in finding.evidence)
+    assert any("sample" in evidence.text for evidence in finding.evidence) == (how == "loose")
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"outside_count": lambda s: 9000 * s, "outside_bytes": lambda s: LEAK_BYTES_PER_S // 50 * s},
+        {"loose_count": lambda s: 9000 * (s % 4), "loose_bytes": lambda s: LEAK_BYTES_PER_S * 9 * (s % 4)},
+        {"extra_reference_count": lambda s: 9000 * s},
+    ],
+    ids=["few", "comes-and-goes", "only-references"],
+)
+def test_other_strays_are_not_blamed(tmp_path, columns):
+    assert not looked(c_keeps(trainer(tmp_path), **columns), "refcount-drift")[0]
+
+
+# ---- pinned pools
+
+GROWING = [4 * MiB + LEAK_BYTES_PER_S * s for s in range(int(RUN_S))]
+
+
+def node(number, above, kind, name, **more):
+    return {
+        "node": number, "path_node": above, "dominator_node": above, "root_kind": "module", "edge_kind": kind,
+        "edge_name": name, "is_named": True, "was_there": True, "shallow_bytes": 100, "child_count": 9, **more,
+    }  # fmt: skip
+
+
+ANCHORS = [
+    node(0, None, None, None, retained_bytes=9 * MiB, root_kind=None),
+    node(1, 0, None, None, retained_bytes=9 * MiB),
+    node(6, 1, None, None, type_name="dict", retained_bytes=9 * MiB),
+    node(7, 6, "key", "['__main__']", type_name="module", retained_bytes=8 * MiB),
+    node(8, 7, "namespace", None, type_name="dict", retained_bytes=8 * MiB),
+    node(9, 8, "key", "['index']", type_name="__main__.Index", retained_bytes=4 * MiB),
+    node(10, 9, "attribute", "anchors", type_name="list", retained_bytes=lambda s: s * MiB, length=lambda s: 900 * s),
+    node(11, 8, "key", "['large']", type_name="list", retained_bytes=lambda s: s * MiB, length=lambda s: 9000 * s),
+]  # fmt: skip
+
+
+def pinned(folder, share):
+    arenas = {"pymalloc_bytes": GROWING, "pymalloc_in_use_bytes": [3 * MiB] * int(RUN_S)}
+    pins = [
+        {"node": 10, "object_count": lambda s: 800.0 * s, "shallow_bytes": lambda s: 99 * s,
+         "pinned_bytes": lambda s: round(share * LEAK_BYTES_PER_S * s)},
+        {"node": 11, "object_count": 300.0, "shallow_bytes": 999, "pinned_bytes": 50 * MiB},
+    ]  # fmt: skip
+    builder = with_graphs(sentinels(trainer(folder), in_use=0, **arenas), pins=pins, nodes=ANCHORS)
+    (finding,), _ = looked(builder, "fragmentation")
+    return finding
+
+
+def test_who_holds_the_survivors_in_pinned_pools_is_named(tmp_path):
+    """Another container has more members; but where they lie little is free that was not before."""
+    finding = pinned(tmp_path, 0.9)
+    assert finding.subject.variable == "anchors" and finding.subject.line == 14
+    assert "14,400" in finding.title and "Index.anchors" in finding.title
+    assert finding.confidence >= 0.9 and not finding.doubts
+    assert any("162 MiB" in evidence.text for evidence in finding.evidence)
+
+
+def test_survivors_that_pin_little_are_not_named_for_it(tmp_path):
+    finding = pinned(tmp_path, 0.05)
+    assert finding.subject.holder is None and "survivors" not in finding.title
+
+
+def test_the_end_of_the_program_shows_what_c_code_keeps(tmp_path):
+    """Snapshots between were too dear for the graph: of the first there is one, and of the last."""
+    builder = trainer(tmp_path).sentinels(
+        PID, refcount_none=[5000] * 20, allocated_blocks=[10_000 * s for s in range(20)]
+    )
+    row = {
+        "type_name": "list",
+        "outside_count": lambda s: 9000 * s,
+        "outside_bytes": lambda s: LEAK_BYTES_PER_S // 2 * s,
+    }
+    reason = {"reason": lambda s: "schedule" if s < 10 else "exit"}
+    (finding,), _ = looked(with_graphs(builder, [row], at_s=(2, 20), **reason), "refcount-drift")
+    assert finding.subject.type == "list"
