@@ -145,8 +145,9 @@ def test_a_forked_child_has_a_text_of_its_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize("waits", ["sleep(60)", "sum(())"], ids=["agents-thread", "main-thread"])
 def test_where_our_own_fault_came_is_kept(tmp_path: Path, waits: str) -> None:
     program = f"""
-import ctypes, sys
+import ctypes, sys, types
 from time import sleep
+sys.modules["torch"] = types.ModuleType("torch")  # else no snapshot waits for the main thread
 main = sys.modules["_leakscope_agent"]._kept[0]
 main.taker.PATIENCE_S = 0.1
 main.taker.peak.heap.chosen_by = lambda *_: ctypes.string_at(0)
@@ -156,6 +157,19 @@ while True: {waits}
     assert run(journal, "-c", program, LEAKSCOPE_STRESS="0.05").returncode == -11
     (text,) = faults(journal)
     assert (agent_in_crash(text) or "").startswith("snapshot.py:")
+
+
+def test_where_our_own_fault_came_on_our_thread_is_kept(tmp_path: Path) -> None:
+    program = """
+import ctypes, sys
+from time import sleep
+sys.modules["_leakscope_agent"]._kept[0].taker.allocators.malloc_figures = lambda: ctypes.string_at(0)
+while True: sleep(1)
+"""
+    journal = stage(tmp_path)
+    assert run(journal, "-c", program, LEAKSCOPE_STRESS="0.05").returncode == -11
+    (text,) = faults(journal)
+    assert (agent_in_crash(text) or "").startswith("taker.py:")
 
 
 FAILURES = {
