@@ -7,10 +7,15 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pandas as pd
+
+from leakscope import schema
 from leakscope.agent import config
 from leakscope.agent.journal import read_blocks
+from leakscope.facts.heap.holders import exact_holders, exact_takes
 
 AGENT = Path(__file__).parents[2] / "leakscope" / "agent"
 
@@ -41,3 +46,16 @@ def rows(journal: Path) -> dict[str, list[dict[str, Any]]]:
         for table, block in read_blocks(str(file)):
             found.setdefault(table, []).extend(block)
     return found
+
+
+def holders(found: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Who held what in each snapshot: by the walk along names, or by the graph where there was no walk."""
+    tables = {name: _table(name, found.get(name, [])) for name in schema.TABLES}
+    takes = exact_takes(tables["takes"], tables["heap_graphs"])
+    recording: Any = SimpleNamespace(tables=tables)
+    return sorted([*found.get("holders", []), *exact_holders(recording, takes)], key=lambda row: row["take"])
+
+
+def _table(name: str, rows: list[dict[str, Any]]) -> pd.DataFrame:
+    columns = [column.name for column in (*schema.KEYS, *schema.TABLES[name].columns) if column.name != "table"]
+    return pd.DataFrame(rows).reindex(columns=list(dict.fromkeys(["time_s", *columns])))

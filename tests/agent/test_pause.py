@@ -18,7 +18,7 @@ pytestmark = pytest.mark.live
 
 # Says how long it stood still at most, while nothing of its own kept it from going on.
 SERVICE = """
-import gc, sys, time
+import gc, socketserver, sys, time
 class Session:
     def __init__(self, number): self.number, self.name = number, str(number)
 kept = [Session(n) for n in range(int(sys.argv[1]))]
@@ -51,7 +51,7 @@ def last_before_exit(found: dict[str, list[dict[str, object]]]) -> dict[str, obj
 @pytest.mark.slow
 def test_a_million_objects_are_not_swept_and_it_is_said(tmp_path: Path) -> None:
     longest_s, found = taken(tmp_path, "1000000")
-    assert longest_s < pause.PLAIN_S
+    assert longest_s < pause.SERVICE_S
     last = last_before_exit(found)
     assert last["gc_object_count"] is None
     (note,) = [note["text"] for note in found["agent_notes"] if note["note"] == "reduced-take"]

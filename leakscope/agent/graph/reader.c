@@ -2677,6 +2677,9 @@ static void look_below(struct graph *g, uint32_t number)
     if (cls == L.frame && L.version < VERSION(3, 11)) {
         label_locals_of_object(&search, one);
         row->owner = owner_of(g, (object *)pointer_at(one, L.frame_code));
+    } else if (cls == L.frame && L.frame_slots && pointer_at(one, 24)) { /* of a call that is over, kept by an exception */
+        label_locals(&search, pointer_at(one, 24));
+        row->owner = owner_of(g, (object *)pointer_at(pointer_at(one, 24), L.frame_code));
     }
     /* At its end its frame is cleared, and what it was of may be freed; before its beginning it may not be written. */
     if (kind.base == GENERATOR && L.generator_frame && *((const signed char *)one + L.generator_state) <= 0) {

@@ -418,6 +418,8 @@ class _Names:
             return MODULES if node.row["root_kind"] == "module" else f"{_short(node)} of C code"
         if kind == "namespace" or _is_cell(before):
             return above
+        if node.row["type_name"] == "frame" and isinstance(node.row["owner"], str) and above.startswith("sys.last_"):
+            return f"{node.row['owner']}()"  # after an unhandled exception
         if kind in ("cell", "default"):
             return f"{above.removesuffix('.<tuple>')} {'closure' if kind == 'cell' else kind} {name}"
         if self._is_modules(before) and name is not None:

@@ -33,14 +33,15 @@ def with_exact_holders(recording: Recording) -> Recording:
     def holders() -> pd.DataFrame:
         if not found:
             written = recording.tables["holders"]
-            rows = pd.DataFrame(list(_rows(recording, takes))).reindex(columns=written.columns).astype(written.dtypes)
+            rows = pd.DataFrame(list(exact_holders(recording, takes))).reindex(columns=written.columns).astype(written.dtypes)
             found.append(pd.concat([written, rows], ignore_index=True) if len(written) else rows)
         return found[0]
 
     return recording.deriving({"holders": holders, "data_forms": lambda: _data_forms(recording, takes)})
 
 
-def _rows(recording: Recording, takes: pd.DataFrame) -> Iterator[dict[str, Any]]:
+def exact_holders(recording: Recording, takes: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Rows as in the table ``holders`` of snapshots whose graph says all there is."""
     for pid in takes["pid"].unique():
         own = takes[takes["pid"] == pid]
         moments: list[dict[str, Any]]
