@@ -1,12 +1,18 @@
-"""What a snapshot writes down, a file for each kind of rows: ``TABLE`` and ``rows(snapshot)``. A file here is found."""
+"""What a snapshot writes down, a file for each kind of rows: ``TABLE`` and ``rows(snapshot)``. A file here is found.
+
+One that says ``NEEDS_WALK = True`` is asked only in snapshots that walk along names; in the others ``snapshot.walk`` is
+None.
+"""
 
 from __future__ import annotations
 
 import os
 
+from ..interpreter import names
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from typing import Any, Protocol
 
     from ..interpreter.names import ByClass
@@ -42,11 +48,29 @@ if TYPE_CHECKING:
         deadline: float
 
 
+def rows_of(asked: Iterable[Probe], snapshot: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(table, row) of each. What one cannot tell must not cost what the others can."""
+    for probe in asked:
+        try:
+            rows = [(probe.TABLE, dict(row, take=snapshot.number)) for row in probe.rows(snapshot)]
+        except Exception as error:
+            if names.is_foreign(error):
+                raise
+            text = f"{probe.TABLE}: {type(error).__name__}: {error!s}"
+            rows = [("agent_notes", {"note": "failed", "text": text})]
+        yield from rows
+
+
+def without_walk(asked: Iterable[Probe]) -> list[Probe]:
+    """Those of them that need none."""
+    return [probe for probe in asked if not getattr(probe, "NEEDS_WALK", False)]
+
+
 def found() -> list[Probe]:
     """The modules of this folder by name, each after those that it names in ``AFTER``."""
-    names = sorted(name[:-3] for name in os.listdir(os.path.dirname(__file__)) if name.endswith(".py"))
-    names.remove("__init__")
-    package: Any = __import__("", globals(), None, names, 1)  # from . import each
+    files = sorted(name[:-3] for name in os.listdir(os.path.dirname(__file__)) if name.endswith(".py"))
+    files.remove("__init__")
+    package: Any = __import__("", globals(), None, files, 1)  # from . import each
     ordered: list[Probe] = []
 
     def add(probe: Probe) -> None:
@@ -55,6 +79,6 @@ def found() -> list[Probe]:
         if probe not in ordered:
             ordered.append(probe)
 
-    for name in names:
+    for name in files:
         add(getattr(package, name))
     return ordered

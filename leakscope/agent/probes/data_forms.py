@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from . import Snapshot
 
 TABLE = "data_forms"
+NEEDS_WALK = True
 
 MOST = 50  # of the largest: half a millisecond each at the worst
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from . import Snapshot
 
 TABLE = "orphans"
+NEEDS_WALK = True
 
 LEAST_FROZEN = 1000  # below it nothing worth a look is hidden
 LEAST_UNREACHED = 300

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from . import Snapshot
 
 TABLE = "holders"
+NEEDS_WALK = True
 
 MIN_BYTES = 32 * 1024  # smaller paths cannot be the culprit of anything a person would notice
 MIN_LENGTH = 256  # a container this long is kept even if its bytes cannot be seen

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from . import Snapshot
 
 TABLE = "object_types"
+NEEDS_WALK = True
 
 MAX_ROWS = 60
 MIN_COUNT = 500

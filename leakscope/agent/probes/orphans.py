@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from . import Snapshot
 
 TABLE = "orphans"
+NEEDS_WALK = True
 AFTER = ("data_forms",)  # which holds containers: here references are counted
 
 MIN_UNREACHED = 300

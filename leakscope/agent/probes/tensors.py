@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from . import Snapshot
 
 TABLE = "tensors"
+NEEDS_WALK = True
 
 MOST_PLACES = 12
 LEAST_PLACE_BYTES = 256 * 1024

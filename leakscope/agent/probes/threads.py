@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from . import Snapshot
 
 TABLE = "threads"
+NEEDS_WALK = True
 
 
 def rows(snapshot: Snapshot) -> Iterator[dict[str, Any]]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from . import Snapshot
 
 TABLE = "weights"
+NEEDS_WALK = True
 
 
 def rows(snapshot: Snapshot) -> Iterator[dict[str, Any]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from time import thread_time
 
+from .. import probes
 from ..interpreter import doors, names
 from ..native import room
 from ..walking import sketch
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ..graph.heap_graph import Found, HeapGraph
     from .pause import Pauses
 
+_PROBES = probes.without_walk(probes.found())
 MOST_TYPES, LEAST_OF_TYPE = 60, 500
 MOST_STACKS = 50
 
@@ -32,6 +34,7 @@ class ExactSnapshot:
         self.number = number
         self._graph = graph
         self._pauses = pauses
+        self.walk = None
         self.pause_s = 0.0
         self.summary: dict[str, Any] = {}
 
@@ -66,6 +69,7 @@ class ExactSnapshot:
         rows = found.rows
         rows += [("object_types", dict(row, take=self.number)) for row in _types(found)]
         rows += [("threads", dict(row, take=self.number)) for row in _threads(found)]
+        rows += probes.rows_of(_PROBES, self)
         return rows
 
 

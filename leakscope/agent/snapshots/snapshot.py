@@ -124,14 +124,7 @@ class Snapshot:
         if inventory is not None:
             tensors.settle(inventory, self.walk)
         rows = [(table, dict(row, take=self.number)) for table, row in self._named(self.other_rows)]
-        for probe in _PROBES:
-            try:
-                rows += [(probe.TABLE, dict(row, take=self.number)) for row in probe.rows(self)]
-            except Exception as error:  # what one probe cannot tell must not cost what the others can
-                if names.is_foreign(error):
-                    raise
-                text = f"{probe.TABLE}: {type(error).__name__}: {error!s}"
-                rows.append(("agent_notes", {"note": "failed", "text": text}))
+        rows += probes.rows_of(_PROBES, self)
         nodes = self.walk.nodes
         explained = sum(n.deep for n in nodes if n.parent is None)
         beyond.note_growth(self.memory, rss, explained)

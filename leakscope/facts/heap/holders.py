@@ -33,7 +33,11 @@ def with_exact_holders(recording: Recording) -> Recording:
     def holders() -> pd.DataFrame:
         if not found:
             written = recording.tables["holders"]
-            rows = pd.DataFrame(list(exact_holders(recording, takes))).reindex(columns=written.columns).astype(written.dtypes)
+            rows = (
+                pd.DataFrame(list(exact_holders(recording, takes)))
+                .reindex(columns=written.columns)
+                .astype(written.dtypes)
+            )
             found.append(pd.concat([written, rows], ignore_index=True) if len(written) else rows)
         return found[0]
 
