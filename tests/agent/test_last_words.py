@@ -142,21 +142,31 @@ def test_a_forked_child_has_a_text_of_its_own(tmp_path: Path) -> None:
     assert file.name.startswith(f"fault-{child}-")
 
 
-@pytest.mark.parametrize("waits", ["sleep(60)", "sum(())"], ids=["agents-thread", "main-thread"])
-def test_where_our_own_fault_came_is_kept(tmp_path: Path, waits: str) -> None:
+@pytest.mark.parametrize(
+    ("waits", "fault", "file"),
+    [
+        ("sum(())", "ExactSnapshot.read.__globals__['room'].left_bytes", "exact.py:"),
+        ("sleep(60)", "peak.heap.chosen_by", "snapshot.py:"),
+        ("sum(())", "peak.heap.chosen_by", "snapshot.py:"),
+    ],
+    ids=["graph", "agents-thread", "main-thread"],
+)
+def test_where_our_own_fault_came_is_kept(tmp_path: Path, waits: str, fault: str, file: str) -> None:
+    """Without the graph what is looked at is walked through."""
     program = f"""
 import ctypes, sys, types
 from time import sleep
 sys.modules["torch"] = types.ModuleType("torch")  # else no snapshot waits for the main thread
 main = sys.modules["_leakscope_agent"]._kept[0]
 main.taker.PATIENCE_S = 0.1
-main.taker.peak.heap.chosen_by = lambda *_: ctypes.string_at(0)
+if "peak" in "{fault}": main.taker.Taker._can_be_exact = lambda self: False
+main.taker.{fault} = lambda *_: ctypes.string_at(0)
 while True: {waits}
 """
     journal = stage(tmp_path)
     assert run(journal, "-c", program, LEAKSCOPE_STRESS="0.05").returncode == -11
     (text,) = faults(journal)
-    assert (agent_in_crash(text) or "").startswith("snapshot.py:")
+    assert (agent_in_crash(text) or "").startswith(file)
 
 
 def test_where_our_own_fault_came_on_our_thread_is_kept(tmp_path: Path) -> None:

@@ -9,12 +9,14 @@ import sys
 import time
 from array import array
 from collections import Counter, OrderedDict, deque
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from leakscope.agent.graph.heap_graph import HeapGraph
 from leakscope.agent.probes import data_forms
 from leakscope.agent.torch.tensor_openers import Tensors
 from leakscope.agent.walking import openers, sketch
@@ -80,7 +82,10 @@ def other_forms() -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("name", other_forms())
+OTHER_FORMS = list(other_forms())
+
+
+@pytest.mark.parametrize("name", OTHER_FORMS)
 def test_the_same_rows_are_alike_in_every_form(name: str) -> None:
     assert agreement(records(), other_forms()[name]) > 0.6
 
@@ -207,6 +212,56 @@ def test_nothing_of_the_job_runs_and_nothing_is_kept() -> None:
     before = sys.getrefcount(rows), sys.getrefcount(rows[0]), sys.getrefcount(rows[-1])
     assert sketch.sketch(rows, COUNT) is not None
     assert (sys.getrefcount(rows), sys.getrefcount(rows[0]), sys.getrefcount(rows[-1])) == before
+
+
+class Slotted(dict):  # type: ignore[type-arg]
+    pass
+
+
+def ids(row: int, count: int = 40) -> list[int]:
+    return [random.Random(1000 * row + k).randrange(-9, 1 << 35) for k in range(count)]
+
+
+MORE_FORMS: dict[str, Callable[[], Any]] = {
+    "ids": lambda: [ids(i) for i in range(COUNT)],
+    "ids in dicts": lambda: [{"ids": ids(i), "other": None} for i in range(COUNT)],
+    "ids of 4 bytes": lambda: [array("i", (one & 0xFFFF for one in ids(i, 90))) for i in range(COUNT)],
+    "signed": lambda: [np.array(ids(i)).astype("i2") for i in range(COUNT)],
+    "every second": lambda: [np.array(ids(i, 80)).astype("u4")[::2] for i in range(COUNT)],
+    "lines of a table": lambda: np.array([ids(i) for i in range(COUNT)]),
+    "columns of a table": lambda: np.asfortranarray(np.array([ids(i) for i in range(COUNT)]).astype("i4")),
+    "letters": lambda: [[*map(ord, sentence(i, 20)), None, 7] for i in range(COUNT)],
+    "images": lambda: [bytes([200]) + bytes(i % 50 for i in range(n, n + 500)) for n in range(COUNT)],
+    "bytes of an array": lambda: np.array([sentence(i, 30).encode() for i in range(COUNT)]),
+    "rows of strings": lambda: np.array([[sentence(i, 9), sentence(-i, 9)] for i in range(COUNT)]),
+    "wide": lambda: ["\U0001f600\u0416 \xdf " + sentence(i, 50) for i in range(COUNT)],
+    "long": lambda: [sentence(i, 1500) for i in range(1000)],
+    "of classes": lambda: [Slotted(text=[(sentence(i, 20), None, 1.5)]) for i in range(COUNT)],
+    "deep": lambda: [[[[[sentence(i, 50)]]], [[["x" * 99]]]] for i in range(COUNT)],
+}
+
+
+@pytest.fixture(scope="module")
+def sketches_of_copies() -> Any:
+    """({name of a form: container}, what each container of this process says that retains much)"""
+    held = {name: other_forms()[name] for name in OTHER_FORMS}  # none shares anything with another
+    held.update((name, make()) for name, make in MORE_FORMS.items())
+    graph = HeapGraph()
+    if graph.refusal is not None:
+        pytest.skip(graph.refusal)
+    graph.read(1, 1 << 40, 1 << 36)
+    found: list[Any] = []
+    assert graph.work_out(lambda copy: found.append(sketch.sketch_of_copy(copy)), 100_000) is not None
+    return held, found
+
+
+@pytest.mark.parametrize("name", [*OTHER_FORMS, *MORE_FORMS])
+def test_a_copy_of_the_rows_says_what_they_say(name: str, sketches_of_copies: Any) -> None:
+    held, found = sketches_of_copies
+    obj = held[name]
+    expected = sketch.sketch(obj, sketch.row_count(obj))
+    assert expected is not None
+    assert (sketch.row_count(obj), *expected) in found
 
 
 def test_the_walk_leads_to_large_ones_only_and_lets_go_of_them() -> None:

@@ -24,8 +24,8 @@ def test_a_job_that_forks_all_the_time_keeps_no_tick_from_coming() -> None:
     began = monotonic()
     while not ticks and monotonic() - began < GIVE_UP_S:
         sleep(FIRST_TICK_S / 10)
-        thread.end(is_busy=False)
+        thread.end(is_busy=bool)
         thread.begin(is_new=False)
-    thread.end(is_busy=False)
+    thread.end(is_busy=bool)
     assert len(ticks) == 1
     assert ticks[0] - began >= 0.9 * FIRST_TICK_S

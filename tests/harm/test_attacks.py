@@ -121,6 +121,9 @@ TRACERS = [
     Attack("pytest-cov", (*PYTEST, "--cov=.", "--cov-fail-under=80", "test_covered.py"), ALWAYS, **COVERED),
     Attack("pytest-cov-of-all", (*PYTEST, "--cov", "--cov-fail-under=80", "test_covered.py"), ALWAYS, **COVERED),
     of("tracemalloc", "traced_memory"),
+    of("profiler-switched", "watch_switched", "profiler", traced=AT_TIMES),
+    of("tracer-switched", "watch_switched", "tracer", traced=AT_TIMES),
+    of("tool-switched", "watch_switched", "tool", traced=AT_TIMES, since=(3, 12), **OF_ALL_THREADS),
 ]  # fmt: skip
 CODE_OF_THE_JOB = [
     of("metaclass-raises", "metaclass_raises"),
@@ -134,6 +137,7 @@ CODE_OF_THE_JOB = [
     of("mappings-count", "mappings", "counts"),
     of("mappings-raise", "mappings", "raises"),
     of("hostile-keys", "hostile_keys"),
+    of("last-references", "last_references"),
 ]
 SUB_INTERPRETERS = ("_interpreters|_xxsubinterpreters",)
 HALF_MADE = [
@@ -171,6 +175,8 @@ SIGNALS_AND_THREADS = [
     of("signals-waited-for", "signals", "waits", works_s=5.0),
     of("signal-looks", "signal_looks", known=BENEATH),
     of("faults-later", "faults_later", known=LISTED),
+    of("lock-held", "holds_lock", works_s=4.0),
+    of("many-threads", "many_threads"),
     of("switches-often", "switches", "1e-6"),
     of("switches-rarely", "switches", "0.1", must_look=False),
     of("slow-callbacks", "slow_callbacks"),

@@ -79,11 +79,11 @@ _Pin = _structure("Pin", c_uint64="count bytes pinned_bytes", c_uint32="row unus
 
 
 class _Largest(ctypes.Structure):
-    """``struct largest`` of reader.c: objects for a look at what is in them."""
+    """``struct largest`` of reader.c: of large containers some rows, copied."""
 
     _fields_ = [
-        ("least_bytes", ctypes.c_uint64), ("objects", ctypes.c_void_p), ("rows", ctypes.c_uint32 * 64),
-        ("count", ctypes.c_uint32),
+        ("least_bytes", ctypes.c_uint64), ("copied", ctypes.c_void_p), ("ends", ctypes.c_uint64 * 64),
+        ("rows", ctypes.c_uint32 * 64), ("count", ctypes.c_uint32),
     ]  # fmt: skip
 
 
@@ -298,11 +298,12 @@ class HeapGraph:
         return [] if found is None else found.rows
 
     def work_out(
-        self, look: Callable[[Any], dict[str, Any] | None] | None = None, least_bytes: int = 0
+        self, look: Callable[[bytes], dict[str, Any] | None] | None = None, least_bytes: int = 0
     ) -> Found | None:
         """What was read last says. On the agent's thread, or as the process ends. None: nothing was, or too much.
 
-        ``look(object)``, columns of a data form or None, is asked about what retains ``least_bytes`` and may keep none.
+        ``look(copy)``, columns of a data form or None, is given some rows of each container that retains
+        ``least_bytes``, as reader.c copies them.
         """
         at_work = self._at_work  # a fork has another
         at_work.append(None)  # before it is nobody's: another thread may come by
@@ -312,17 +313,14 @@ class HeapGraph:
             at_work.pop()
             return None
         began = thread_time()
-        objects: list[Any] = []
-        largest = _Largest(least_bytes=least_bytes, objects=id(objects))
+        largest = _Largest(least_bytes=least_bytes)
         try:
             self._choose_types(graph.contents)
             is_done = self._analyse(graph, self._past, LEAST_BYTES, MOST_NODES, MOST_TYPES)
             wanted = None if look is None else ctypes.byref(largest)
             if not is_done or not self._label(graph, id(sys.modules), self.recorder, wanted):
                 return None
-            seen = []
-            while objects:  # the last first: none is kept longer than we look at it
-                seen.append((look(objects.pop()), largest.rows[len(objects)]))  # type: ignore[misc]
+            seen = [] if look is None else [(look(copy), at) for copy, at in _copies(largest)]
             past, self._past = self._past, self._make_past(graph)
             if past is not None:
                 self._free_past(past)
@@ -340,7 +338,6 @@ class HeapGraph:
                 list(_types(contents)), list(_stacks(contents)),
             )  # fmt: skip
         finally:
-            del objects[:]
             self._free(graph)
             at_work.pop()
 
@@ -465,6 +462,15 @@ class HeapGraph:
                     "retained_bytes": sharer.bytes,
                 },
             )
+
+
+def _copies(largest: Any) -> Iterator[tuple[bytes, int]]:
+    """(what was copied of a container, its row)."""
+    begin = 0
+    for at in range(largest.count):
+        end = largest.ends[at]
+        yield ctypes.string_at(largest.copied + begin, end - begin), largest.rows[at]
+        begin = end
 
 
 def _data_form(graph: Any, number: int, numbers: Sequence[int], at: int, columns: dict[str, Any]) -> dict[str, Any]:

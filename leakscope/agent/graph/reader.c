@@ -301,7 +301,8 @@ struct graph {
     struct budget budget;
     struct array address, own, type, references, begin, edge, table, kind_table, row_of, row_table;
     struct array local, pool, arena, loose;
-    struct array kind, text, row, share, stack, sharer, stray, link, pin; /* a forked child has them too */
+    struct array kind, text, row, share, stack, sharer, stray, link, copied, pin; /* a forked child has them too */
+    uint64_t copied_bytes;
     uint32_t frozen_begin, frozen_end; /* nodes that gc.freeze() hides */
     uint32_t link_count;
     pid_t process; /* whose heap it is: the child of a fork has the names of it, and nothing behind them */
@@ -708,14 +709,10 @@ static int is_text(const object *one)
     return one && one->type == L.text;
 }
 
-/* The characters of a string as UTF-8, at most so many bytes; their number. */
-static size_t characters(const object *text, char *to, size_t most)
+/* Of so many bytes each, as UTF-8. */
+static size_t wide_characters(const char *from, uint64_t length, uint64_t kind, char *to, size_t most)
 {
-    uint64_t state = word_at(text, 32), length = word_at(text, 16);
-    uint64_t kind = state >> 2 & 7, is_compact = state >> 5 & 1, is_ascii = state >> 6 & 1;
-    if (!is_compact)
-        return 0;
-    const unsigned char *at = (const unsigned char *)text + (is_ascii ? L.text_bytes : L.wide_text_bytes);
+    const unsigned char *at = (const unsigned char *)from;
     size_t written = 0;
     for (uint64_t i = 0; i < length; i++) {
         uint32_t c = at[i];
@@ -737,6 +734,18 @@ static size_t characters(const object *text, char *to, size_t most)
         written += needed;
     }
     return written;
+}
+
+/* The first ``length`` characters of a string as UTF-8, at most so many bytes; their number. */
+static size_t first_characters(const object *text, uint64_t length, char *to, size_t most)
+{
+    uint64_t state = word_at(text, 32);
+    uint64_t kind = state >> 2 & 7, is_compact = state >> 5 & 1, is_ascii = state >> 6 & 1;
+    return is_compact ? wide_characters((const char *)text + (is_ascii ? L.text_bytes : L.wide_text_bytes), length, kind, to, most) : 0;
+}
+static size_t characters(const object *text, char *to, size_t most)
+{
+    return first_characters(text, word_at(text, 16), to, most);
 }
 
 /* ---- reading */
@@ -868,7 +877,9 @@ static const char *storage_of(const object *tensor)
 }
 
 /* What objects of C code hold without a word to the collector: a stream its text, an array whose memory it shows, or
- * objects. Numpy clears the place of an object before anybody can see it. */
+ * objects. Numpy clears the place of an object before anybody can see it; but while it puts another into it, the one that
+ * was there may be freed already: finalizers run then, and so do other threads. Nothing refers to that one any more, and
+ * what it refers to may be gone. */
 static int visit_hidden(const object *one, uint8_t base, visit_function visit, void *arg)
 {
     if (base == BYTES_IO)
@@ -885,7 +896,8 @@ static int visit_hidden(const object *one, uint8_t base, visit_function visit, v
     if (visit((object *)pointer_at(one, 48), arg))
         return 1;
     const char *kind = pointer_at(one, 56), *items = pointer_at(one, 16);
-    uint64_t bytes = kind && kind[24] == 'O' && (half_at(one, 64) & 3) ? bytes_of_array(one) : 0; /* 3: without gaps */
+    int has_objects = kind && kind[24] == 'O' && half_at(kind, 28) == 17; /* not a type that others have added to numpy's */
+    uint64_t bytes = has_objects && (half_at(one, 64) & 3) ? bytes_of_array(one) : 0; /* 3: without gaps */
     for (uint64_t at = 0; at + 8 <= bytes; at += 8)
         if (visit((object *)pointer_at(items, at), arg))
             return 1;
@@ -928,7 +940,7 @@ static int read_node(struct graph *g, uint32_t node)
     if (special == TYPE_STORAGE)
         return 1;
     object *one = (object *)address;
-    if (!one->type)
+    if (!one->type || !one->reference_count) /* it is being freed: see visit_hidden */
         return 1;
     uint32_t number = type_of(g, one->type);
     if (number == TYPE_NONE)
@@ -1198,7 +1210,7 @@ static void find_loose(struct graph *g, const struct pool *pool, uint64_t times)
             continue;
         uint32_t type = type_known(g, one->type);
         if (type == NONE || kinds[type].is_gc != is_untracked || is_node(g, (uintptr_t)one) ||
-            (kinds[type].base == TEXT && word_at(one, 32) & 3))
+            (kinds[type].base == TEXT && (pool->block_bytes < L.text_bytes || word_at(one, 32) & 3)))
             continue;
         loose[type].count += times;
         loose[type].bytes += times * pool->block_bytes;
@@ -1304,7 +1316,18 @@ static int is_word(const object *text, const char *word)
     return is_text(text) && characters(text, to, sizeof to) == length && !memcmp(to, word, length);
 }
 
-/* The attribute of an object; NULL where it has none of that name, or its class keeps them elsewhere. */
+/* Its __dict__; NULL where it has none, or its class keeps that elsewhere. */
+static const object *dict_of(const object *one, const type *cls)
+{
+    const object *dict = NULL;
+    if (cls->dict_offset > 0)
+        dict = (object *)pointer_at(one, (size_t)cls->dict_offset);
+    else if (L.version >= VERSION(3, 11) && cls->flags & MANAGED_DICT && !(word_at((const char *)one - 24, 0) & 1))
+        dict = (object *)pointer_at((const char *)one - 24, 0);
+    return dict && dict->type == L.dict ? dict : NULL;
+}
+
+/* The attribute of an object; NULL where it has none of that name. */
 static const object *attribute_of(const object *one, const char *word)
 {
     const type *cls = one->type;
@@ -1312,14 +1335,10 @@ static const object *attribute_of(const object *one, const char *word)
     for (uint64_t i = 0; i < values.count; i++)
         if (is_word(name_at(values, i), word))
             return (object *)pointer_at(values.first, 8 * i);
-    const object *dict = NULL;
-    if (cls->dict_offset > 0)
-        dict = (object *)pointer_at(one, (size_t)cls->dict_offset);
-    else if (L.version >= VERSION(3, 11) && cls->flags & MANAGED_DICT && !(word_at((const char *)one - 24, 0) & 1))
-        dict = (object *)pointer_at((const char *)one - 24, 0);
+    const object *dict = dict_of(one, cls);
     intptr_t at = 0;
     object *key, *value;
-    if (dict && dict->type == L.dict)
+    if (dict)
         while (L.dict_next((object *)dict, &at, &key, &value))
             if (is_word(key, word))
                 return value;
@@ -1372,7 +1391,10 @@ static int put_frames(struct graph *g, void *thread)
             continue;
         const char *text = (char *)g->text.at + owner, *file = strstr(text, "threading.py\n"), *name = strrchr(text, '.');
         name = name && strchr(text, '\n') < name ? name + 1 : strrchr(text, '\n') + 1;
-        if (file && !strcmp(name, "run") && !put_what_waits(g, (object *)pointer_at(frame, L.frame_slots)))
+        /* Without variables what was calculated last lies in their place, which may be freed. */
+        const object *names = (object *)pointer_at(code, L.version < VERSION(3, 11) ? 72 : L.code_names);
+        if (file && !strcmp(name, "run") && names && names->type == L.tuple && names->size > 0 &&
+            !put_what_waits(g, (object *)pointer_at(frame, L.frame_slots)))
             return 0;
         if (!put_stack(g, owner))
             return 0;
@@ -2414,7 +2436,7 @@ static int is_same(const struct graph *g, const struct row *row, const object *o
     if (row->type < FIRST_TYPE)
         return 0;
     const struct kind *kind = (struct kind *)g->kind.at + row->type;
-    return kind->type == one->type && kind->base == base_of(one->type) && kind->is_gc == is_collected(one->type);
+    return one->reference_count && kind->type == one->type && kind->base == base_of(one->type) && kind->is_gc == is_collected(one->type);
 }
 
 static int visit_row(object *to, void *arg)
@@ -2751,24 +2773,410 @@ static void look_at_threads(struct graph *g, void *recorder)
     }
 }
 
-/* Objects that retain a lot, for a look at what is in them: a list of Python's, and the rows that they are. */
+/* ---- what is in large containers: some of their rows, copied
+ *
+ * To hold one would be to free it, where the job lets go meanwhile: its finalizers would run on our thread. A copy is a
+ * number of values, each behind a letter (sketch.py reads it). All numbers have eight bytes.
+ *
+ *   T address length bytes text         a string, and what it begins with
+ *   B address length bytes begin end    bytes: begin to ``MOST_CHARACTERS``, and the last ``END``, or fewer
+ *   I address length count number...    integers, of many the first ones
+ *   L count value...                    members of a container
+ *   D count (is a name of tokens, value)...
+ *   N                                   anything else
+ */
+
+enum { LEAST_ROWS = 1000, MOST_CHARACTERS = 4000, END = 64, MOST_INTEGERS = 512, MOST_VALUES = 48, MOST_COLUMNS = 64, DEEPEST_ROW = 3,
+       AT_ENDS = 4, ROW_BYTES = 64 << 10, COPIED_BYTES = 8 << 20 };
+#define NO_INTEGER INT64_MIN
+
+struct copy {
+    struct graph *g;
+    uint64_t row_begins;
+    int is_short; /* of memory */
+};
+
+static void put_bytes(struct copy *to, const void *from, size_t bytes)
+{
+    struct graph *g = to->g;
+    to->is_short |= !grow_copied(&g->budget, &g->copied, g->copied_bytes + bytes);
+    if (to->is_short)
+        return;
+    memcpy((char *)g->copied.at + g->copied_bytes, from, bytes);
+    g->copied_bytes += bytes;
+}
+
+static void put_number(struct copy *to, uint64_t number)
+{
+    put_bytes(to, &number, sizeof number);
+}
+
+static void put_head(struct copy *to, char letter, uint64_t address, uint64_t length, uint64_t count)
+{
+    put_bytes(to, &letter, 1);
+    put_number(to, address);
+    put_number(to, length);
+    put_number(to, count);
+}
+
+/* To be said again with what it has become. */
+static uint64_t put_count(struct copy *to, char letter)
+{
+    put_bytes(to, &letter, 1);
+    put_number(to, 0);
+    return to->g->copied_bytes - 8;
+}
+
+static void count_one(struct copy *to, uint64_t at)
+{
+    uint64_t count;
+    if (to->is_short)
+        return;
+    memcpy(&count, (char *)to->g->copied.at + at, 8);
+    count++;
+    memcpy((char *)to->g->copied.at + at, &count, 8);
+}
+
+static int is_full(const struct copy *to)
+{
+    return to->is_short || to->g->copied_bytes - to->row_begins > ROW_BYTES;
+}
+
+static void copy_bytes(struct copy *to, const char *from, uint64_t address, uint64_t length)
+{
+    uint64_t begin = length < MOST_CHARACTERS ? length : MOST_CHARACTERS, end = length < END ? length : END;
+    put_head(to, 'B', address, length, begin);
+    put_bytes(to, from, begin);
+    put_number(to, end);
+    put_bytes(to, from + length - end, end);
+}
+
+static void copy_text(struct copy *to, const object *text)
+{
+    char written[MOST_CHARACTERS * 4];
+    uint64_t length = word_at(text, 16);
+    size_t bytes = first_characters(text, length < MOST_CHARACTERS ? length : MOST_CHARACTERS, written, sizeof written);
+    put_head(to, 'T', (uintptr_t)text, length, bytes);
+    put_bytes(to, written, bytes);
+}
+
+static int64_t number_of(const object *one) /* of a large one some digits, which tell it from others */
+{
+    if (!one || one->type != L.integer)
+        return NO_INTEGER;
+    uint64_t size = (uint64_t)one->size;
+    int is_new = L.version >= VERSION(3, 12), is_negative = is_new ? (size & 3) == 2 : one->size < 0;
+    uint64_t digits = is_new ? size >> 3 : is_negative ? -size : size;
+    int64_t number = digits ? half_at(one, 24) : 0;
+    number += digits > 1 ? (int64_t)half_at(one, 28) << 30 : 0;
+    return is_negative ? -number : number;
+}
+
+/* Of an array: so many bytes each, behind each other at this distance. */
+static void copy_numbers(struct copy *to, const char *from, uint64_t address, uint64_t length, int64_t stride, int bytes, int is_signed)
+{
+    uint64_t count = length < MOST_INTEGERS ? length : MOST_INTEGERS;
+    put_head(to, 'I', address, length, count);
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t number = 0;
+        memcpy(&number, from + (int64_t)i * stride, (size_t)bytes);
+        if (is_signed && bytes < 8 && number >> (8 * bytes - 1))
+            number |= UINT64_MAX << 8 * bytes;
+        put_number(to, number);
+    }
+}
+
+struct form { /* of an array of numpy's whose memory may be read */
+    char *data;
+    int64_t lengths[2], strides[2];
+    int dimensions, bytes, is_signed; /* bytes: of an integer; 0: it has others */
+    char letter;
+};
+
+/* 0: it may not. Memory that is neither its own nor another array's may be a file's, which may have become shorter. */
+static int form_of(const object *array, struct form *form)
+{
+    const object *base = (object *)pointer_at(array, 48);
+    int is_owned = half_at(array, 64) & 4 || (base && base->type == array->type && half_at(base, 64) & 4);
+    const char *kind = pointer_at(array, 56), *lengths = pointer_at(array, 32), *strides = pointer_at(array, 40);
+    *form = (struct form){.data = (char *)pointer_at(array, 16), .dimensions = half_at(array, 24)};
+    if (!is_owned || !kind || !form->data || form->dimensions < 1 || form->dimensions > 2 || !lengths || !strides)
+        return 0;
+    for (int i = 0; i < form->dimensions; i++) {
+        form->lengths[i] = (int64_t)word_at(lengths, 8ul * (size_t)i);
+        form->strides[i] = (int64_t)word_at(strides, 8ul * (size_t)i);
+        if (form->lengths[i] < 1)
+            return 0;
+    }
+    int number = half_at(kind, 28); /* of numpy's own types: 1 to 10 are integers, signed and not in turn */
+    static const char BYTES[] = {0, 1, 1, 2, 2, 4, 4, 8, 8, 8, 8};
+    if (number >= 1 && number <= 10 && kind[26] != '>') {
+        form->bytes = BYTES[number];
+        form->is_signed = number & 1;
+    }
+    form->letter = number == 17 ? 'O' : number == 18 ? 'S' : number == 19 ? 'U' : 'N';
+    return (form->bytes || number >= 17) && number <= 19 && kind[26] != '>';
+}
+
+static int copy_integers(struct copy *to, const object *one, uint8_t base)
+{
+    const type *cls = one->type;
+    if (cls == L.list || cls == L.tuple) {
+        const char *items = cls == L.list ? pointer_at(one, 24) : (const char *)one + 24;
+        uint64_t length = items ? (uint64_t)one->size : 0, count = length < MOST_INTEGERS ? length : MOST_INTEGERS;
+        if (length < 2 || number_of((object *)pointer_at(items, 0)) == NO_INTEGER ||
+            number_of((object *)pointer_at(items, 8 * (length - 1))) == NO_INTEGER)
+            return 0;
+        put_head(to, 'I', (uintptr_t)one, length, count);
+        for (uint64_t i = 0; i < count; i++)
+            put_number(to, (uint64_t)number_of((object *)pointer_at(items, 8 * i)));
+        return 1;
+    }
+    if (base == ARRAY) {
+        const char *description = pointer_at(one, 40);
+        const char *letter = description ? memchr("hHiIlLqQ", description[0], 8) : NULL;
+        if (!letter || (one->size && !word_at(one, 24)))
+            return 0;
+        copy_numbers(to, pointer_at(one, 24), (uintptr_t)one, (uint64_t)one->size, half_at(description, 4), half_at(description, 4),
+                     *letter >= 'a');
+        return 1;
+    }
+    struct form form;
+    if (base != NDARRAY || !form_of(one, &form) || !form.bytes || form.dimensions != 1)
+        return 0;
+    copy_numbers(to, form.data, (uintptr_t)one, (uint64_t)form.lengths[0], form.strides[0], form.bytes, form.is_signed);
+    return 1;
+}
+
+static void copy_value(struct copy *to, const object *one, int depth);
+
+static void copy_named(struct copy *to, uint64_t at, const object *key, const object *value, int depth)
+{
+    static const char *const OF_TOKENS[] = {"input_ids", "token_ids", "tokens", "ids"};
+    uint8_t is_of_tokens = 0;
+    for (int i = 0; i < 4; i++)
+        is_of_tokens |= (uint8_t)(key && is_word(key, OF_TOKENS[i]));
+    count_one(to, at);
+    put_bytes(to, &is_of_tokens, 1);
+    copy_value(to, value, depth);
+}
+
+static void copy_items(struct copy *to, const object *dict, int depth)
+{
+    uint64_t count_at = put_count(to, 'D');
+    intptr_t at = 0;
+    object *key, *value;
+    for (int i = 0; i < MOST_VALUES && depth <= DEEPEST_ROW && !is_full(to) && L.dict_next((object *)dict, &at, &key, &value); i++)
+        copy_named(to, count_at, key, value, depth + 1);
+}
+
+static void copy_attributes(struct copy *to, const object *one, int depth)
+{
+    const type *cls = one->type;
+    struct values values = values_of(one, cls);
+    const object *dict = dict_of(one, cls);
+    if (!values.count && dict) {
+        copy_items(to, dict, depth);
+        return;
+    }
+    uint64_t count_at = put_count(to, 'D');
+    for (uint64_t i = 0; i < values.count && i < MOST_VALUES && depth <= DEEPEST_ROW && !is_full(to); i++)
+        if (word_at(values.first, 8 * i))
+            copy_named(to, count_at, name_at(values, i), (object *)pointer_at(values.first, 8 * i), depth + 1);
+}
+
+static void copy_value(struct copy *to, const object *one, int depth)
+{
+    const type *cls = one ? one->type : NULL;
+    if (!cls || is_full(to) || !one->reference_count)
+        put_bytes(to, "N", 1);
+    else if (cls == L.text)
+        copy_text(to, one);
+    else if (cls == L.bytes)
+        copy_bytes(to, (const char *)one + 32, (uintptr_t)one, (uint64_t)one->size);
+    else if (depth > DEEPEST_ROW)
+        put_bytes(to, "N", 1);
+    else if (copy_integers(to, one, base_of(cls)))
+        return;
+    else if (cls->flags & IS_DICT)
+        copy_items(to, one, depth);
+    else if (cls->flags & (IS_LIST | IS_TUPLE)) {
+        const char *items = cls->flags & IS_LIST ? pointer_at(one, 24) : (const char *)one + 24;
+        uint64_t count_at = put_count(to, 'L');
+        for (int64_t i = 0; items && i < one->size && i < MOST_VALUES && !is_full(to); i++) {
+            count_one(to, count_at);
+            copy_value(to, (object *)pointer_at(items, 8ul * (size_t)i), depth + 1);
+        }
+    } else if (cls->deallocate == L.python_deallocate)
+        copy_attributes(to, one, depth);
+    else
+        put_bytes(to, "N", 1);
+}
+
+static void begin_row(struct copy *to, uint64_t position, uint64_t address)
+{
+    put_number(to, position);
+    put_number(to, address); /* 0: that of the longest value in it */
+    to->row_begins = to->g->copied_bytes;
+}
+
+static void copy_row(struct copy *to, uint64_t position, const object *row)
+{
+    begin_row(to, position, 0);
+    copy_value(to, row, 0);
+}
+
+static uint64_t position_of(int row, uint64_t length) /* the first, some between, the last */
+{
+    return row < AT_ENDS ? (uint64_t)row : row < 2 * AT_ENDS ? length * (uint64_t)(row - AT_ENDS + 1) / (AT_ENDS + 1)
+                                                             : length - (uint64_t)(3 * AT_ENDS - row);
+}
+
+/* A cell of an array: an object, or text without the zeros that fill it up. ``bytes``: of such a text. */
+static void copy_cell(struct copy *to, const struct form *form, const char *at, int64_t bytes)
+{
+    char written[MOST_CHARACTERS * 4];
+    if (form->letter == 'O') {
+        copy_value(to, (object *)pointer_at(at, 0), 0);
+        return;
+    }
+    if (form->letter == 'S') {
+        while (bytes && !at[bytes - 1])
+            bytes--;
+        copy_bytes(to, at, 0, (uint64_t)bytes);
+        return;
+    }
+    int64_t length = bytes / 4;
+    while (length && !half_at(at, 4 * (size_t)(length - 1)))
+        length--;
+    size_t size = wide_characters(at, (uint64_t)(length < MOST_CHARACTERS ? length : MOST_CHARACTERS), 4, written, sizeof written);
+    put_head(to, 'T', 0, (uint64_t)length, size);
+    put_bytes(to, written, size);
+}
+
+static uint64_t copy_rows_of_array(struct copy *to, const object *array)
+{
+    struct form form;
+    if (!form_of(array, &form))
+        return 0;
+    int is_flat = form.dimensions == 1;
+    if (is_flat)
+        form.lengths[1] = 1;
+    int64_t most = form.lengths[0] > form.lengths[1] ? form.lengths[0] : form.lengths[1];
+    int is_table = form.bytes > 1 && !is_flat && form.lengths[0] == most; /* of integers: a line a row */
+    int64_t bytes = form.strides[form.dimensions - 1]; /* of a text, where nothing lies between them */
+    if (most < LEAST_ROWS || (form.bytes && !is_table) || (form.letter != 'O' && !form.bytes && !(half_at(array, 64) & 1 && bytes > 0)))
+        return 0;
+    put_number(to, (uint64_t)most);
+    put_number(to, 3 * AT_ENDS);
+    for (int i = 0; i < 3 * AT_ENDS; i++) {
+        int64_t at = (int64_t)position_of(i, (uint64_t)most);
+        const char *line = form.data + at * form.strides[0];
+        begin_row(to, (uint64_t)at, form.letter == 'O' ? 0 : (uintptr_t)array + (is_table ? (uint64_t)at : 0));
+        if (is_table) {
+            copy_numbers(to, line, 0, (uint64_t)form.lengths[1], form.strides[1], form.bytes, form.is_signed);
+            continue;
+        }
+        if (is_flat) {
+            copy_cell(to, &form, line, bytes);
+            continue;
+        }
+        int across = form.lengths[1] >= form.lengths[0]; /* a block of pandas: one column a line */
+        uint64_t count_at = put_count(to, 'L');
+        for (int64_t k = 0; k < form.lengths[!across] && k < MOST_COLUMNS && !is_full(to); k++) {
+            int64_t where = across ? k * form.strides[0] + at * form.strides[1] : at * form.strides[0] + k * form.strides[1];
+            count_one(to, count_at);
+            copy_cell(to, &form, form.data + where, bytes);
+        }
+    }
+    return (uint64_t)most;
+}
+
+struct ends { /* of what can only be gone through */
+    const type *cls;
+    uint64_t count;
+    const object *first[AT_ENDS], *last[AT_ENDS];
+};
+
+static int visit_end(object *one, void *arg)
+{
+    struct ends *ends = arg;
+    if ((const type *)one == ends->cls) /* since 3.9 some tell of their type */
+        return 0;
+    if (ends->count < AT_ENDS)
+        ends->first[ends->count] = one;
+    ends->last[ends->count++ % AT_ENDS] = one;
+    return 0;
+}
+
+/* Whether something was copied: how many rows it has, how many follow, and each with its position and address. */
+static int copy_rows(struct copy *to, const object *one, const struct kind *kind)
+{
+    const type *cls = one->type;
+    if (kind->base == NDARRAY)
+        return !(cls->flags & HEAP_TYPE) && is_called(cls, "numpy.ndarray", 80) && copy_rows_of_array(to, one);
+    if (cls == L.list || cls == L.tuple) {
+        const char *items = cls == L.list ? pointer_at(one, 24) : (const char *)one + 24;
+        uint64_t length = items ? (uint64_t)one->size : 0;
+        if (length < LEAST_ROWS)
+            return 0;
+        put_number(to, length);
+        put_number(to, 3 * AT_ENDS);
+        for (int i = 0; i < 3 * AT_ENDS; i++)
+            copy_row(to, position_of(i, length), (object *)pointer_at(items, 8 * position_of(i, length)));
+        return 1;
+    }
+    struct ends ends = {.cls = cls};
+    if (cls == L.deque && one->size >= LEAST_ROWS)
+        cls->traverse((object *)one, visit_end, &ends);
+    else if (cls->flags & IS_DICT && cls->deallocate != L.python_deallocate && word_at(one, 16) >= LEAST_ROWS && L.dict_next) {
+        intptr_t at = 0;
+        object *key, *value;
+        while (L.dict_next((object *)one, &at, &key, &value))
+            visit_end(value, &ends);
+    }
+    if (ends.count < LEAST_ROWS)
+        return 0;
+    put_number(to, ends.count);
+    put_number(to, 2 * AT_ENDS);
+    for (uint64_t i = 0; i < AT_ENDS; i++)
+        copy_row(to, i, ends.first[i]);
+    for (uint64_t i = ends.count - AT_ENDS; i < ends.count; i++)
+        copy_row(to, i, ends.last[i % AT_ENDS]);
+    return 1;
+}
+
+/* Objects that retain a lot: of which rows, and where what was copied of each ends. */
 struct largest {
     uint64_t least_bytes;
-    object *objects;
+    const char *copied;
+    uint64_t ends[64];
     uint32_t rows[64], count;
 };
 
-static int list_largest(struct graph *g, struct largest *largest)
+static void copy_largest(struct graph *g, struct largest *largest)
 {
     for (uint32_t i = 0; i < g->row_count && largest->count < sizeof largest->rows / sizeof *largest->rows; i++) {
         const struct row *row = &g->rows[i];
-        if (row->type < FIRST_TYPE || !row->is_seen || row->retained_bytes < largest->least_bytes)
+        if (row->type < FIRST_TYPE || !row->is_seen || row->retained_bytes < largest->least_bytes || g->copied_bytes > COPIED_BYTES)
             continue;
-        if (L.list_append(largest->objects, (object *)row->address))
-            return 0;
+        struct copy to = {.g = g};
+        const object *one = (object *)row->address;
+        const struct kind kind = ((struct kind *)g->kind.at)[row->type];
+        uint64_t length = kind.base == DICT || kind.base == ORDERED_DICT ? word_at(one, 16) : kind.base == DEQUE ? (uint64_t)one->size : 0;
+        if (length > g->members_left) /* too long to go through while the job waits */
+            continue;
+        g->members_left -= length;
+        uint64_t before = g->copied_bytes;
+        int is_copied = copy_rows(&to, one, &kind);
+        if (to.is_short || !is_copied) {
+            g->copied_bytes = before;
+            continue;
+        }
+        largest->ends[largest->count] = g->copied_bytes;
         largest->rows[largest->count++] = i;
     }
-    return 1;
+    largest->copied = g->copied.at;
 }
 
 /* By what name each object of a cycle holds the next. Nothing leads to them: they are looked for in the collector's
@@ -2866,7 +3274,9 @@ EXPORT int graph_label(struct graph *g, object *modules, void *recorder, struct 
             look_below(g, i);
     label_cycles(g);
     g->texts = g->text.at;
-    return !largest || list_largest(g, largest);
+    if (largest)
+        copy_largest(g, largest);
+    return 1;
 }
 
 /* Whether heap_graph.py was written for this: the bytes of its structures. */

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 END_S = 1.0  # how long to wait for its last rows, or for the end of a snapshot that it makes
+LAZY_END_S = 0.1  # where it makes none
 AT_FORK, AT_EXIT = "fork", "exit"  # why it is to end
 FIRST_TICK_S = 0.05
 BEGINS_S = 0.1  # a new thread begins in 0.1 ms, on a busy machine in a few
@@ -125,7 +126,11 @@ class Thread:
             partial(sleep, 0.002),
         )
 
-    def end(self, is_busy: bool) -> None:
+    def is_asked_to_end(self) -> bool:
+        """Whether somebody waits for its end, and it should begin with nothing more."""
+        return bool(self._asked_to_end[0])
+
+    def end(self, is_busy: Callable[[], bool]) -> None:
         """``is_busy``: a snapshot is made, which may be on that thread."""
         ident, self.ident = self.ident, None
         if ident is None:
@@ -134,8 +139,8 @@ class Thread:
         self.wake_up()
         native_id = self._native_id[-1] if self._native_id else "?"
         path = f"/proc/self/task/{native_id}"
-        give_up = monotonic() + (END_S if is_busy else 0.1)
-        while os.path.exists(path) and monotonic() < give_up:
+        began = monotonic()
+        while os.path.exists(path) and monotonic() - began < (END_S if is_busy() else LAZY_END_S):
             sleep(0.0001)
 
 

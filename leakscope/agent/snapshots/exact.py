@@ -3,7 +3,8 @@
 All that looks at objects is one call of C, which keeps the GIL: no thread of the job goes on meanwhile, nothing of the
 job's is called, no reference count moves, and the heap is as consistent as for the collector, which any thread may
 begin. So there is no safe point to wait for, and nothing of ours runs on a thread of the job's. What follows is done on
-our own thread, most of it without the GIL.
+our own thread, most of it without the GIL. Of no object a reference is held meanwhile: the job's finalizers would run
+on our thread, were it the last.
 """
 
 from __future__ import annotations
@@ -73,10 +74,9 @@ class ExactSnapshot:
         return rows
 
 
-def _sketch(obj: Any) -> dict[str, Any] | None:
-    count = sketch.row_count(obj)
-    found = sketch.sketch(obj, count)
-    return None if found is None else {"row_count": count, "data_form": found[0], "content_sketch": found[1]}
+def _sketch(copy: bytes) -> dict[str, Any] | None:
+    found = sketch.sketch_of_copy(copy)
+    return None if found is None else dict(zip(("row_count", "data_form", "content_sketch"), found))
 
 
 def _types(found: Found) -> list[dict[str, Any]]:

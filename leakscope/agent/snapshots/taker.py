@@ -149,7 +149,9 @@ class Taker:
             self._prepare_graph()  # before it is wanted: an optimizer step may come by at once
             self.wanted, self.wanted_at = reason, now
         if self._is_exact:
-            self._take_here()
+            # To get this far may have taken a while: to load the library, the first time.
+            if doors.is_unwatched() and not self._thread.is_asked_to_end():
+                self._take_here()
             return
         if self._is_stepping(now):
             return  # the next optimizer step is near: it takes what is wanted

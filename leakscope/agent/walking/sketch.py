@@ -11,6 +11,7 @@ the same memory: a second list of the same objects is no copy. **Cost** 0.1 to 0
 
 from __future__ import annotations
 
+import struct
 import sys
 from _collections import OrderedDict, defaultdict, deque
 from itertools import islice
@@ -76,28 +77,50 @@ def sketch(obj: Any, length: int) -> tuple[str, str] | None:
         return None  # a container that changed under us, a broken library
 
 
+def sketch_of_copy(copy: bytes) -> tuple[int, str, str] | None:
+    """(rows, data form, sketch) of a container of which reader.c has copied some rows."""
+    values = _Copied(copy)
+    length = values.number()
+    form = None
+    rows = []
+    for _ in range(values.number()):
+        position, address = values.number(), values.number()
+        form = form or (STRINGS if values.letter() in b"TB" else RECORDS)
+        row = _Row()
+        row.read_copied(values)
+        rows.append((position, row, address or row.address))
+    found = _told(rows, form or RECORDS)
+    return None if found is None else (length, *found)
+
+
 def _sketch(obj: Any, length: int) -> tuple[str, str] | None:
     rows = []
-    ids: set[int] = set()
-    is_named = False
     form: Any = None
     address = None
     for position, value, address in _rows_of(obj, length):
         row = _Row()
         row.read(value, 0)
         form = form or (STRINGS if type(value) is str or type(value) is bytes else RECORDS)
-        ids.update(row.ids)
-        is_named = is_named or row.has_token_key
         rows.append((position, row, row.address if address is None else address))
-    if not any(row.hashes for _, row, _ in rows):
-        form = _form_of_integers([row for _, row, _ in rows], is_named, len(ids))
-        if form is None:
-            return None
+    found = _told(rows, form)
+    if found is None:
+        return None
     if type(obj) is _arrow("Table") or type(obj) is _arrow("ChunkedArray"):
         if _is_mapped(rows[0][2]):
-            form = ARROW_MAPPED
-        elif form not in (TOKEN_IDS, INTEGERS):
-            form = ARROW
+            return _told(rows, ARROW_MAPPED, is_certain=True)
+        if found[0] not in (TOKEN_IDS, INTEGERS):
+            return _told(rows, ARROW)
+    return found
+
+
+def _told(rows: list[tuple[int, _Row, int]], form: str, is_certain: bool = False) -> tuple[str, str] | None:
+    if not any(row.hashes for _, row, _ in rows) and not is_certain:
+        ids = {one for _, row, _ in rows for one in row.ids}
+        is_named = any(row.has_token_key for _, row, _ in rows)
+        found = _form_of_integers([row for _, row, _ in rows], is_named, len(ids))
+        if found is None:
+            return None
+        form = found
     lists = [[position, row.size_as(form), place] + sorted(row.hashes)[:_MOST_HASHES] for position, row, place in rows]
     return form, plain_json.dumps(lists)
 
@@ -195,6 +218,36 @@ def _numpy_array() -> Any:
 # ---- one row
 
 
+class _Copied:
+    """Values as reader.c writes them: see copy_value there."""
+
+    _NUMBER = struct.Struct("<Q")
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def letter(self) -> bytes:
+        """Of what comes next."""
+        return self._data[self._at : self._at + 1]
+
+    def take(self, count: int) -> bytes:
+        self._at += count
+        return self._data[self._at - count : self._at]
+
+    def number(self) -> int:
+        (number,) = self._NUMBER.unpack(self.take(8))
+        return int(number)
+
+    def integers(self, count: int) -> list[int | None]:
+        """None: what is no integer."""
+        numbers = struct.unpack("<%dq" % count, self.take(8 * count))
+        return [None if number == _NO_INTEGER else number for number in numbers]
+
+
+_NO_INTEGER = -(1 << 63)
+
+
 class _Row:
     """What a row holds: hashes of its text, how much of it, its integers, and where the longest of it lies."""
 
@@ -216,25 +269,50 @@ class _Row:
     def read(self, value: Any, depth: int) -> None:
         kind = type(value)
         if kind is str:
-            self._read_text(value, value[:_MOST_TEXT].encode("utf-8", "replace"))
+            self._read_text(id(value), len(value), value[:_MOST_TEXT].encode("utf-8", "replace"))
         elif kind is bytes:
-            if value[:_MOST_TEXT].isascii():
-                self._read_text(value, value[:_MOST_TEXT])
-            else:  # an image, a sound: what differs between two of them is the end
-                self._note(value, len(value))
-                self.hashes.add(crc32(value[-64:]))
+            self._read_bytes(id(value), len(value), value[:_MOST_TEXT], value[-64:])
         elif depth <= _DEPTH:
             self._read_container(value, kind, depth)
 
-    def _read_text(self, value: Any, text: bytes) -> None:
-        self._note(value, len(value))
+    def read_copied(self, values: _Copied) -> None:
+        """The next of them. It is as deep as it was copied."""
+        letter = values.take(1)
+        if letter in b"TB":
+            address, length = values.number(), values.number()
+            text = values.take(values.number())
+            if letter == b"T":
+                self._read_text(address, length, text.decode("utf-8", "surrogatepass").encode("utf-8", "replace"))
+            else:
+                self._read_bytes(address, length, text, values.take(values.number()))
+        elif letter == b"I":
+            address, length = values.number(), values.number()
+            self._note_integers(address, length, values.integers(values.number()))
+        elif letter == b"L":
+            for _ in range(values.number()):
+                self.read_copied(values)
+        elif letter == b"D":
+            for _ in range(values.number()):
+                if values.take(1) != b"\0" and not self.hashes:
+                    self.has_token_key = True
+                self.read_copied(values)
+
+    def _read_text(self, address: int, length: int, text: bytes) -> None:
+        self._note(address, length)
         self.hashes.update(hashes_of(text))
 
-    def _note(self, value: Any, length: int) -> None:
+    def _read_bytes(self, address: int, length: int, begin: bytes, end: bytes) -> None:
+        if begin.isascii():
+            self._read_text(address, length, begin)
+        else:  # an image, a sound: what differs between two of them is the end
+            self._note(address, length)
+            self.hashes.add(crc32(end))
+
+    def _note(self, address: int, length: int) -> None:
         self.size += length
         if length > self._longest:
             self._longest = length
-            self.address = id(value)
+            self.address = address
 
     def _read_container(self, value: Any, kind: Any, depth: int) -> None:
         if self._read_integers(value, kind) or self._read_tensor(value):
@@ -269,14 +347,17 @@ class _Row:
             integers = kind.tolist(kind.__getitem__(value, slice(_MOST_INTEGERS)))
         else:
             return False
-        length = len(value) if len(value) > _MOST_INTEGERS else _unpadded(integers)
+        self._note_integers(id(value), len(value), integers)
+        return True
+
+    def _note_integers(self, address: int, count: int, integers: list[Any]) -> None:
+        length = count if count > _MOST_INTEGERS else _unpadded(integers)
         if length > self.integers:
             self.integers = length
-            self.length = len(value)
+            self.length = count
             self.ids = [item for item in integers if type(item) is int]
             if not self._longest:
-                self.address = id(value)
-        return True
+                self.address = address
 
     def _read_tensor(self, value: Any, most_dimensions: int = 1) -> bool:
         """Integers as a tensor: only how many there are."""

@@ -106,6 +106,35 @@ def made():
     return found
 
 
+class Looks(object):
+    def __del__(self):
+        look.here()
+
+
+def replaced():
+    """Numpy lets go of an object before another is in its place; of a list what is last goes first."""
+    try:
+        import numpy
+    except ImportError:
+        return
+    array = numpy.empty(5, dtype=object)
+    table = numpy.empty((3, 2), dtype=object)
+    held["replaced"] = array, table
+    for place in (0, 3, 4):
+        for one in (
+            [Looks(), ["freed"], {"freed": [[]]}, bytearray(100)],
+            (Looks(), ["freed"], "freed" * 9),
+            {"a": Looks(), "b": ["freed" * 9]},
+            {Looks(): [1], "c": [2]},
+            [[[Looks(), bytearray(5)], bytearray(7)], bytearray(9)],
+        ):
+            array[place] = table[place % 3, 1] = one
+            table[place % 3, 1] = None
+            del one
+            array[place] = look.choose.choice([None, 5, "other", []])
+    del held["replaced"]
+
+
 made()  # what it imports is there from now on
 look.begin()
 for number in range(4):
@@ -114,6 +143,7 @@ for number in range(4):
     del held["made"][::2]
     gc.collect()
     look.here()
+replaced()
 look.between()
 look.beside()
 look.end(len(held))
