@@ -62,10 +62,10 @@ def named_in(
     object itself: from ``sure_score``, which ``append`` has and ``register_hook`` has not.
     """
     if place.root_kind == OUTSIDE:
-        given = str(place.row["variable"])
-        return place, find_calls_given(
-            sources, **({"function": given} if place.type_name in CALLABLES else {"methods_of": given})
-        )
+        name = str(place.row["variable"])
+        if place.type_name in CALLABLES:
+            return place, find_calls_given(sources, function=name)
+        return place, find_calls_given(sources, methods_of=name)
     proxy = named_by_proxy(sources, place)
     if proxy is not None:
         return proxy
