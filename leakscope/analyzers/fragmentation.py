@@ -75,7 +75,11 @@ def _finding(case: Case, process: ProcessGrowth, free: int, min_pinning_count: i
     of_python = in_arenas is not None and in_arenas > 0.5 * free
     who = "Python's allocator of small objects" if of_python else "malloc"
     survivors = _survivors(case, process, free) if of_python else None
-    pin = survivors.place if survivors is not None else _pinning(case, process, min_pinning_count)
+    if survivors is not None:
+        pin: Place | None = survivors.place
+    else:  # where it was seen what lies in such pools, it is nobody that gained members
+        is_seen = of_python and len(process.rows("heap_pins")) > 0
+        pin = None if is_seen else _pinning(case, process, min_pinning_count)
     owner, found = named_in(case.sources, pin) if pin is not None else (None, [])
     line = found[0] if found else None
     name = holder_name(owner) if owner is not None else None

@@ -7,9 +7,11 @@ import collections
 import ctypes
 import io
 import json
+import mmap
 import random
 import subprocess
 import sys
+import tempfile
 import weakref
 from pathlib import Path
 from typing import Any
@@ -132,7 +134,14 @@ def test_memory_outside_of_objects_is_theirs() -> None:
     stream = io.BytesIO(b"x" * 500_000)
     line = collections.deque(range(64 * 100))
     buffer, number = ctypes.create_string_buffer(300_000), ctypes.c_int(5)
+    with tempfile.TemporaryFile() as file:
+        file.truncate(1 << 20)
+        anonymous, of_file = mmap.mmap(-1, 1 << 20), mmap.mmap(file.fileno(), 1 << 20)
+    closed = mmap.mmap(-1, 1 << 20)
+    closed.close()
     found = nodes()
+    assert 1 << 20 <= found[id(anonymous)].own_bytes <= (1 << 20) + 200
+    assert found[id(of_file)].own_bytes < 200 and found[id(closed)].own_bytes < 200
     assert 300_000 <= found[id(buffer)].own_bytes <= 301_000
     assert found[id(number)].own_bytes < 1_000
     assert 800_000 <= found[id(owner)].own_bytes <= 800_300

@@ -225,7 +225,7 @@ struct kind { /* of a type: how its objects are read */
     uint8_t is_wanted; /* the agent wants to know where its objects are held, however little they retain */
 };
 enum { PLAIN, DICT, LIST, TUPLE, TEXT, BYTES, INTEGER, SET, BYTE_ARRAY, DEQUE, ORDERED_DICT, ARRAY, NDARRAY, TENSOR, BYTES_IO,
-       STRING_IO, C_DATA, GENERATOR };
+       STRING_IO, C_DATA, GENERATOR, MAPPING };
 
 struct row { /* a node that matters, as the agent gets it */
     uint64_t address, own_bytes, retained_bytes, length, limit; /* length: members of a container, or links of a chain, + 1 */
@@ -503,6 +503,8 @@ static uint8_t base_of(const type *cls)
             return ARRAY;
         if (is_called(above, "_ctypes._CData", 72))
             return C_DATA;
+        if (is_called(above, "mmap.mmap", 72))
+            return MAPPING;
         if (!(above->flags & HEAP_TYPE) && is_called(above, "numpy.ndarray", 80))
             return NDARRAY;
     }
@@ -678,6 +680,8 @@ static uint64_t said_bytes(const object *one, const struct kind *kind)
         return bytes + bytes_of_array(one);
     case C_DATA: /* of ctypes; what is small lies within it */
         return bytes + (half_at(one, 24) == 1 && word_at(one, 16) - (uintptr_t)one >= (uint64_t)cls->basic_size ? word_at(one, 40) : 0);
+    case MAPPING: /* of no file: what of a file is in memory, the kernel can let go of */
+        return bytes + (word_at(one, 16) && half_at(one, L.version >= VERSION(3, 9) ? 56 : 52) == -1 ? word_at(one, 24) : 0);
     case STRING_IO:
         return bytes + (L.stream_text && word_at(one, 16) ? 4 * word_at(one, 40) : 0);
     case INTEGER: {
@@ -2324,7 +2328,7 @@ EXPORT int graph_analyse(struct graph *g, const struct past *past, uint64_t leas
     for (uint32_t i = number[UNREACHABLE] + 1; i < count; i++)
         kinds[types[vertex[i]]].unreached += vertex[i] < GROUPS + g->listed_count;
     for (uint32_t node = GROUPS; node < n; node++) {
-        g->array_bytes += kinds[types[node]].base == NDARRAY ? own[node] : 0;
+        g->array_bytes += kinds[types[node]].base == NDARRAY || kinds[types[node]].base == MAPPING ? own[node] : 0;
         g->storage_bytes += types[node] == TYPE_STORAGE ? own[node] : 0;
         g->small_bytes += own[node] <= 512 && types[node] >= FIRST_TYPE ? own[node] : 0;
     }

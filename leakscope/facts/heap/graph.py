@@ -6,7 +6,7 @@ which it is held. What an object dominates beside those that matter themselves i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,8 @@ _LEFT_OUT = ("recorder", "unreached")  # what is ours, and garbage: other diagno
 _LEAST_CHILDREN = 8
 _LINKS = 16  # of one type, each of which has nearly nothing but the next: a chain, and one place
 _PASSES_ON = 15 / 16
+_HEAVY_LINKS = 4  # of a chain in which each has the next and much more, as it became longer
+_PASSES_ON_SOME = 0.4  # as the last but one does of those
 _REPEATS = 4  # of one step in a path: more of it are dots
 _ARRAYS = ("numpy.ndarray", "numpy.memmap", "array.array", "bytearray", "mmap.mmap")
 _STORAGE = "torch storage"
@@ -154,6 +156,7 @@ def _places(
             has_length=bool(row["length"]),
         )  # fmt: skip
     for number, place in places.items():
+        place.named_by = places.get(place.row["path_node"])
         dominator = _number(nodes[number].row["dominator_node"])
         above = places.get(first_of_chain.get(dominator, dominator))
         if above is not None and above is not place:
@@ -163,13 +166,15 @@ def _places(
     roots = [place for place in places.values() if place.parent is None]
     found: list[Place] = []
     links: dict[int, _Node] = {}
+    links_of: dict[int, list[_Node]] = {}
     for number, first in first_of_chain.items():
+        links_of.setdefault(first, [nodes[first]]).append(nodes[number])
         if first not in links or _is_named_by_its_like(nodes[number], nodes):
             links[first] = nodes[number]
     for number, place in list(places.items()):
         found += [place, *_others(place, nodes[number], list(place.children), count)]
         if number in links:
-            found.append(_chain(place, nodes[number], names.row(links[number])))
+            found.append(_chain(place, nodes[number], names.row(links[number]), _alive(links_of[number])))
     if _OUTSIDE_GROUP in nodes:
         found += _outside(nodes, names, places, count)
     for place in found:
@@ -214,11 +219,14 @@ def _is_named_by_its_like(link: _Node, nodes: Mapping[int, _Node]) -> bool:
     return above is not None and above.row["type_name"] == link.row["type_name"] and _edge_name(link) is not None
 
 
-def _chain(first: Place, node: _Node, link: dict[str, Any]) -> Place:
-    """All links below the first as one place. ``link``: the row of one of them, for the name by which each has it."""
+def _chain(first: Place, node: _Node, link: dict[str, Any], told: Floats) -> Place:
+    """All links below the first as one place. ``link``: the row of one of them, for the name by which each has it.
+
+    ``told``: how many have a row of their own, which are all where they are few and heavy.
+    """
     name = link["variable"] if link["edge_kind"] == "attribute" else None
     own = np.where(node.retained > 0, float(node.row["shallow_bytes"] or 0), 0.0)
-    count = np.maximum(np.where(node.length > 0, node.length, node.children), first.count)
+    count = np.maximum(np.where(node.length > 0, node.length, told), first.count)
     row = link | {
         "path": f"{first.path}.{name}…" if name else f"{first.path}…", "parent_path": first.path, "chained": True,
         "type_name": first.type_name, "node": None, "length": None,
@@ -299,7 +307,13 @@ def _chains(nodes: Mapping[int, _Node]) -> dict[int, int]:
             way.append(before[way[-1]])
         chains.setdefault(way[-1], []).append(len(way))
         firsts[number] = way[-1]
-    long = {number: first for number, first in firsts.items() if max(chains[first]) > _LINKS}
+    links_of: dict[int, list[_Node]] = {}
+    for number, first in firsts.items():
+        links_of.setdefault(first, []).append(nodes[number])
+    is_long = {
+        first: max(chains[first]) > _LINKS or _became_longer(links) for first, links in links_of.items()
+    }  # fmt: skip
+    long = {number: first for number, first in firsts.items() if is_long[first]}
     newest: dict[tuple[int, str], _Node] = {}
     for first in sorted(set(long.values()), key=lambda one: (-int(np.flatnonzero(nodes[one].retained).max()), one)):
         node = nodes[first]
@@ -308,6 +322,17 @@ def _chains(nodes: Mapping[int, _Node]) -> dict[int, int]:
             _continue(known, node)
             long = {number: known.number if of == first else of for number, of in long.items()}
     return {number: first for number, first in long.items() if number != first}
+
+
+def _became_longer(links: Sequence[_Node]) -> bool:
+    count = _alive(links)
+    return bool(count[-1] > _HEAVY_LINKS and count[-1] >= 2 * count[0])
+
+
+def _alive(links: Iterable[_Node]) -> Floats:
+    """How many there are at each snapshot."""
+    alive: Floats = np.sum([link.retained > 0 for link in links], axis=0).astype(np.float64)
+    return alive
 
 
 def _continue(newest: _Node, before: _Node) -> None:
@@ -320,16 +345,21 @@ def _continue(newest: _Node, before: _Node) -> None:
 
 
 def _link_before(node: _Node, nodes: Mapping[int, _Node]) -> int | None:
-    """The object of the same type on which it hangs, if that has nearly nothing else; a dict may lie between."""
+    """The object of the same type on which it hangs, if that has nearly nothing else, or no other of its
+    type. A dict may lie between, or of a function the tuple and the cell by which it has a variable of another.
+    """
     at = int(np.flatnonzero(node.retained)[-1]) if node.retained.any() else 0
     above = node
-    for _ in range(2):
+    for _ in range(3):
         found = nodes.get(_number(above.row["dominator_node"]))
         if found is None or found.number < _GROUPS:
             return None
-        above = found
+        holder, above = above if above is not node else found, found
         if above.row["type_name"] == node.row["type_name"]:
-            return above.number if node.retained[at] >= _PASSES_ON * above.retained[at] else None
+            counts, _ = holder.by_type.get(node.row["type_name"], (None, None))
+            is_only_one = counts is not None and counts[at] == 1
+            share = _PASSES_ON_SOME if is_only_one else _PASSES_ON
+            return above.number if node.retained[at] >= share * above.retained[at] else None
     return None
 
 
@@ -449,6 +479,8 @@ class _Names:
         if before is not None and kind in ("cell", "default"):  # in a tuple of a function's
             _, qualified, module, file, line = self._function(self._above(before) or before)
             return kind, name, qualified, module, file, line
+        if before is None and node.row["root_kind"] == OUTSIDE and isinstance(node.row["owner_file"], str):
+            return "reference", *self._function(node)  # what has code of its own, given to C code
         if before is None or name is None or self._is_modules(before):
             return "reference" if kind not in ("key", "index", "member") else "item", None, None, None, None, None
         if kind == "local":

@@ -363,14 +363,33 @@ _MEMBER_EDGES = frozenset(("item", "key", "reference", "base", "attribute", "loc
 
 
 def user_place(place: Place) -> Place:
-    """The nearest place up the path that the user's own code names; the place itself if there is none."""
-    found: Place | None = place
-    while found is not None:
-        named = found.is_user and found.row["edge_kind"] in NAMING_EDGES
-        if named and not found.path.endswith(_MODULE_DICTS):
-            return found
-        found = found.parent
+    """The nearest place up the path that the user's own code names; the place itself if there is none.
+
+    What several hold hangs below what they have in common, and its path still leads by one of them: that way is gone
+    where the other has no such name. Then the nearest that a library names, where the place has no name itself.
+    """
+    ways = list(_up(place, by_name=False)), list(_up(place, by_name=True))
+    for way in ways:
+        for found in way:
+            if found.is_user and _is_naming(found):
+                return found
+    if not isinstance(place.row["variable"], str) and place.named_by is not None:
+        return next((found for found in ways[1] if _is_naming(found) and isinstance(found.row["variable"], str)), place)
     return place
+
+
+def _up(place: Place, *, by_name: bool) -> Iterator[Place]:
+    """The place, and those above it: ``by_name`` along its path, else as one keeps the other."""
+    known: set[int] = set()
+    found: Place | None = place
+    while found is not None and id(found) not in known:
+        yield found
+        known.add(id(found))
+        found = (found.named_by if by_name else None) or found.parent
+
+
+def _is_naming(place: Place) -> bool:
+    return place.row["edge_kind"] in NAMING_EDGES and not place.path.endswith(_MODULE_DICTS)
 
 
 NAMING_EDGES = frozenset(("local", "global", "attribute", "class-attribute", "cell", "default", "cache"))

@@ -29,6 +29,7 @@ class Place:
     first_seen: int = 0  # where earlier snapshots did not look (a library): what is before is an estimate
     most_nodes: float = 0.0  # of an autograd graph, in any take of the run: later ones follow less of it
     parent: Place | None = None
+    named_by: Place | None = None  # at whose name its own begins, where that may be another than its parent
     children: list[Place] = field(default_factory=list)
     also_held_by: list[Place] = field(default_factory=list)  # what was put here hangs on each of these as well
 

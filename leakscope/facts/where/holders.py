@@ -9,7 +9,7 @@ from typing import Any
 from ..code.adding import Holder, Line, Source, adding_lines, find_calls_given
 from ..heap.paths import user_place
 from ..heap.place import OUTSIDE, Place
-from .libraries import filled_by, made_at
+from .libraries import CALLABLES, filled_by, made_at
 from .manager_proxies import named_by_proxy
 
 _PUBLIC = re.compile(r"(\.[a-z]\w*){2,}")  # of one step the user knows: ``optimizer`` for ``optimizer.state``
@@ -62,7 +62,10 @@ def named_in(
     object itself: from ``sure_score``, which ``append`` has and ``register_hook`` has not.
     """
     if place.root_kind == OUTSIDE:
-        return place, find_calls_given(sources, methods_of=str(place.row["variable"]))
+        name = str(place.row["variable"])
+        if place.type_name in CALLABLES:
+            return place, find_calls_given(sources, function=name)
+        return place, find_calls_given(sources, methods_of=name)
     proxy = named_by_proxy(sources, place)
     if proxy is not None:
         return proxy

@@ -1,0 +1,128 @@
+"""Who holds what, where snapshots read the graph of the heap and nothing else: by whose name it is told."""
+
+from __future__ import annotations
+
+from .leaks import LEAK_BYTES_PER_S, PID, MiB, sentinels, trainer
+from .test_strays import TAKES_S, looked, node, with_graphs
+
+JOBS = """\
+class Uploader:
+    def __init__(self):
+        self.executor = ThreadPoolExecutor(2)
+
+    def add(self, chunk):
+        self.executor.submit(upload, chunk)
+
+class Monitor:
+    def __init__(self, source):
+        self.live, self.replay = itertools.tee(source)
+
+class Routes(dict):
+    def __missing__(self, key):
+        self[key] = compute(key)
+
+def serve(requests):
+    routes = Routes()
+    for request in requests:
+        routes[request]
+
+def install(context):
+    def handler(number, frame):
+        context["seen"] = number
+    signal.signal(signal.SIGUSR1, handler)
+"""
+SMALL = {"retained_bytes": 1000}
+MODULE = [
+    node(0, None, None, None, **SMALL, root_kind=None), node(1, 0, None, None, **SMALL),
+    node(6, 1, None, None, type_name="dict", **SMALL), node(7, 6, "key", "['jobs']", type_name="module", **SMALL),
+    node(8, 7, "namespace", None, type_name="dict", **SMALL),
+]  # fmt: skip
+
+
+def leaked(second):
+    return LEAK_BYTES_PER_S * second
+
+
+def recorded(tmp_path, *nodes):
+    builder = with_graphs(sentinels(trainer(tmp_path)), nodes=[*MODULE, *nodes])
+    return builder.source(PID, "/home/me/jobs.py", JOBS, module="jobs")
+
+
+def test_what_a_thread_refers_to_as_well_has_the_name_that_the_program_gave_it(tmp_path):
+    """The list of a queue hangs below nobody alone; its path leads by the program's own attribute."""
+    builder = recorded(
+        tmp_path,
+        node(9, 8, "key", "['UPLOADER']", type_name="jobs.Uploader", **SMALL),
+        node(10, 9, "attribute", "executor", type_name="concurrent.futures.thread.ThreadPoolExecutor", **SMALL),
+        node(11, 10, "attribute", "_work_queue", type_name="_queue.SimpleQueue", **SMALL),
+        node(12, 11, "reference", None, type_name="list", retained_bytes=leaked, length=leaked, dominator_node=0),
+    )  # fmt: skip
+    (finding,), _ = looked(builder, "retained-objects")
+    assert finding.subject.holder == "Uploader.executor (ThreadPoolExecutor)"
+    assert finding.subject.line == 6
+    assert not any("None" in advice for advice in finding.remedy)
+
+
+def test_what_only_libraries_name_has_the_nearest_of_their_names(tmp_path):
+    builder = recorded(
+        tmp_path,
+        node(9, 8, "item", None, type_name="xml.Parser", retained_bytes=leaked, dominator_node=0),
+        node(10, 9, "attribute", "_parser", type_name="pyexpat.XMLParser", retained_bytes=leaked),
+        node(11, 10, "reference", None, type_name="xml.Element", retained_bytes=leaked, length=leaked),
+    )
+    (finding,), _ = looked(builder, "retained-objects")
+    assert finding.subject.holder == "Parser._parser (XMLParser)"
+    assert "_parser" in finding.remedy[0]
+
+
+def test_a_chain_of_few_heavy_links_is_one_holder(tmp_path):
+    """Each link of an iterator's memory has 57 results and the next link: all of them together pile up."""
+    link = "itertools._tee_dataobject"
+
+    def below(number):
+        return lambda second: max(0, leaked(second) - 2 * LEAK_BYTES_PER_S * number)
+
+    links = range(1, 9)
+    builder = recorded(
+        tmp_path,
+        node(9, 8, "key", "['MONITOR']", type_name="jobs.Monitor", retained_bytes=leaked, dominator_node=0),
+        node(10, 9, "attribute", "replay", type_name="itertools._tee", retained_bytes=leaked),
+        node(11, 10, "reference", None, type_name=link, retained_bytes=leaked, child_count=58),
+        *(
+            node(11 + i, 10 + i, "reference", None, type_name=link, retained_bytes=below(i), child_count=58)
+            for i in links
+        ),
+    )  # fmt: skip
+    for take, second in enumerate(TAKES_S, 1):
+        for i in links:
+            if below(i)(second):
+                builder.row(
+                    "heap_children", second, PID, take=take, node=10 + i, type_name=link, object_count=1,
+                    retained_bytes=below(i)(second),
+                )  # fmt: skip
+    (finding,), _ = looked(builder, "retained-objects")
+    assert finding.subject.holder == "Monitor.replay (_tee)"
+    assert finding.bytes >= 0.9 * LEAK_BYTES_PER_S * (TAKES_S[-1] - TAKES_S[0])
+
+
+def test_functions_that_c_code_keeps_and_that_keep_each_other(tmp_path):
+    """The newest is another at each snapshot; what is before it hangs on a variable of it."""
+
+    def link(i, kind):
+        number = 3 * i + ("function", "tuple", "cell").index(kind)
+        here = {"node": lambda s: 1000 * s + number}
+        above = {"path_node": lambda s: 1000 * s + number - 1 if number else 4}
+        more = {"owner": "install.<locals>.handler", "owner_file": "/home/me/jobs.py", "owner_line": 22}
+        return node(
+            0, 0, "reference", None, type_name=kind, root_kind="outside",
+            retained_bytes=lambda s: leaked(s) - 9000 * number,
+            **{**here, **above, "dominator_node": above["path_node"], "length": None if number else lambda s: 50 * s},
+            **(more if kind == "function" else {}),
+        )  # fmt: skip
+
+    links = [link(i, kind) for i in range(20) for kind in ("function", "tuple", "cell")]
+    builder = recorded(tmp_path, node(4, 0, None, None, root_kind="outside", retained_bytes=leaked), *links)
+    (finding,), _ = looked(builder, "retained-objects")
+    assert finding.subject.holder == "What C code holds of handler"
+    assert (finding.subject.file, finding.subject.line) == ("/home/me/jobs.py", 24)
+    assert finding.bytes > 100 * MiB
