@@ -34,10 +34,12 @@ class Reader(object):
 
     def __init__(self, folder, seed):
         sys.path.insert(0, folder)
-        from agent.graph.heap_graph import HeapGraph
+        from agent.graph import heap_graph
+        from agent.walking import sketch
 
         sys.path.remove(folder)
-        self.graph = HeapGraph()
+        self.heap_graph, self.sketch = heap_graph, sketch
+        self.graph = heap_graph.HeapGraph()
         assert self.graph.refusal is None, self.graph.refusal
         if "torch" in sys.modules:
             self.graph.weigh_tensors(*of_tensors(sys.modules["torch"]))
@@ -79,11 +81,15 @@ class Reader(object):
         if self.waits is None:
             return
         (read, has_all), self.waits = self.waits, None
-        if self.graph._label(read, id(sys.modules), self.graph.recorder):
+        largest = self.heap_graph._Largest(least_bytes=self.choose.choice([0, 1000, 100000]))
+        if self.graph._label(read, id(sys.modules), self.graph.recorder, ctypes.byref(largest)):
             self.labelled += 1
+            for copy, _ in self.heap_graph._copies(largest):
+                self.sketch.sketch_of_copy(copy)
             past, self.past = self.past, self.graph._make_past(read)
             if past:
                 self.graph._free_past(past)
             if not has_all:
-                assert list(self.graph._rows(read.contents, self.taken))
+                numbers = self.graph._number(read.contents)
+                assert list(self.graph._rows(read.contents, self.taken, numbers))
         self.graph._free(read)

@@ -6,7 +6,7 @@ import time
 
 import look
 
-sys.setswitchinterval(1e-6)
+sys.setswitchinterval(1e-4)
 stop, begun, wrong = [], [], []
 
 # A file of the job's own with that name. It has no variable: where the first would lie is what was calculated last, a
@@ -70,7 +70,7 @@ def made(number):
 
 
 look.begin()
-endless = [threading.Thread(target=space["run"]) for _ in range(3)]
+endless = [threading.Thread(target=space["run"]) for _ in range(1)]
 for thread in endless:
     thread.start()
 for number in range(25):
