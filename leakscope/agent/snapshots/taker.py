@@ -18,6 +18,7 @@ from ..graph.heap_graph import HeapGraph
 from ..interpreter import collector, doors, names, pending, quiet
 from ..life import fatal_signals
 from ..native import allocators
+from ..native.memory import rss_bytes
 from ..outbox import stamps
 from ..torch import cuda, gradients
 from ..walking.remembered import Remembered
@@ -309,7 +310,7 @@ class Taker:
         """False: the graph does not fit. To read it writes to no page: it costs forks nothing."""
         assert self._graph is not None
         snapshot = ExactSnapshot(self.number + 1, self._graph, self.pauses)
-        moment = stamps()
+        moment, figures = stamps(), (rss_bytes(), allocators.malloc_figures()[0])  # without what reading takes
         self.pauses.begin(self._longest_pause_s())
         if not snapshot.read():
             # Perhaps a collection goes on; else what can be had without is made where it may be.
@@ -327,7 +328,8 @@ class Taker:
         for table, row in rows:
             if table == "heap_graphs":
                 row["held_s"] = held_s
-        self._write(rows, snapshot.summary, moment, reason, safe_point, None)
+        self._schedule.taken(snapshot.summary["take_cpu_s"])
+        self._write(rows, snapshot.summary, moment, reason, safe_point, figures)
         return True
 
     def _take_if_sharing_allows(self, reason: str | None, safe_point: str) -> None:
@@ -354,7 +356,9 @@ class Taker:
         self._moments.pop(self.number - 2, None)
         rows = snapshot.run()
         self._say_what_was_left_out(snapshot.is_swept)
-        self._write(rows, snapshot.summary, moment, reason, safe_point, shared_bytes)
+        figures = self._schedule.taken(snapshot.summary["take_cpu_s"]), allocators.malloc_figures()[0]
+        copied_bytes = max(0, shared_bytes - (self._shared_bytes() or 0)) if shared_bytes else None
+        self._write(rows, dict(snapshot.summary, copied_bytes=copied_bytes), moment, reason, safe_point, figures)
 
     def _write(
         self,
@@ -363,15 +367,13 @@ class Taker:
         moment: dict[str, int | None],
         reason: str | None,
         safe_point: str,
-        shared_bytes: int | None,
+        figures: tuple[int | None, int | None],
     ) -> None:
+        """``figures``: resident memory, and what malloc handed out."""
         outbox, step = self._outbox, self._steps.current
-        rss_bytes = self._schedule.taken(summary["take_cpu_s"])
-        in_use = allocators.malloc_figures()[0]
         summary = dict(
             summary, take=self.number, reason=reason, safe_point=safe_point, step=step(),
-            rss_bytes=rss_bytes, malloc_in_use_bytes=in_use,
-            copied_bytes=max(0, shared_bytes - (self._shared_bytes() or 0)) if shared_bytes else None,
+            rss_bytes=figures[0], malloc_in_use_bytes=figures[1],
         )  # fmt: skip
         for table, row in rows:
             row.update(moment)
@@ -382,7 +384,7 @@ class Taker:
         outbox.add_stamped("takes", summary)
         if self._native_window is not None and not self.is_exiting:
             explained = sum(summary[account] or 0 for account in _EXPLAINED)
-            self._native_window.look(in_use, explained, f"{outbox.pid}-{outbox.start_ticks}")
+            self._native_window.look(figures[1], explained, f"{outbox.pid}-{outbox.start_ticks}")
 
     def _longest_pause_s(self) -> float:
         """What a snapshot may hold up the job now. At its end nobody waits for an answer: only the budget counts."""
