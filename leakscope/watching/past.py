@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, cast
 
+from ..facts.heap.holders import with_exact_holders
 from .cursor import Row
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ _WHOLE = {
 
 def rows_of(recording: Recording) -> list[tuple[str, Row]]:
     """(table, row) in the order of time."""
+    recording = with_exact_holders(recording)
     kept = _kept_seconds(recording.tables["process_samples"])
     rows: list[tuple[str, Row]] = []
     for table, columns in {**_THINNED, **_WHOLE}.items():

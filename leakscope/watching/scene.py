@@ -13,6 +13,8 @@ from ..recorder.figures import STARTING_S, STEADY_WINDOW_S, Figures
 from ..recorder.limits import Limits
 from ..recorder.tree import Tree
 from .cursor import Row
+from .graphs import TABLES as GRAPH_TABLES
+from .graphs import Graphs
 from .history import History
 from .snapshots import Process, Snapshots
 
@@ -24,7 +26,10 @@ _REMEMBERED_S = 10.0  # after a process died: a job's launcher and shell end a l
 _MOST_EVENTS = 50
 _SHOWN_EVENTS = ("alert", "pressure", "oom-kill-counter", "output-lost", "source-failed")
 _PARTS_OF_A_ROUND = ("process_samples", "host_samples", "cgroup_samples", "limit_samples", "gpu_samples")
-TABLES = (*_PARTS_OF_A_ROUND, "processes", "sentinels", "marks", "takes", "holders", "events", "crash_text")
+TABLES = (
+    *_PARTS_OF_A_ROUND, "processes", "sentinels", "marks", "takes", "holders", "events", "crash_text", "sources",
+    *GRAPH_TABLES,
+)  # fmt: skip
 
 
 @dataclass
@@ -120,6 +125,7 @@ class Scene:
     limits: Limits = field(default_factory=Limits)
     history: History = field(default_factory=History)
     snapshots: Snapshots = field(default_factory=Snapshots)
+    graphs: Graphs = field(default_factory=Graphs)
     _dead: deque[tuple[float, Process]] = field(default_factory=deque)
     _round: dict[str, list[Row]] = field(default_factory=dict)
     _round_keys: set[tuple[object, ...]] = field(default_factory=set)
@@ -144,7 +150,7 @@ class Scene:
         if self.start_mono_ns is None:
             self.start_mono_ns = dated[0][0]
         end_s = self._seconds(dated[-1][0])
-        for time_ns, table, row in dated:
+        for time_ns, table, row in sorted(dated, key=lambda each: (each[0], each[1] == "takes")):  # after its graph
             if table in TABLES:
                 self._take_in(table, row, self._seconds(time_ns), end_s)
         self._close_round(end_s)
@@ -174,6 +180,12 @@ class Scene:
             self._describe(process, row, now_s)
         elif table == "takes" and row.get("take") is not None:
             self.snapshots.add_take(process, row, now_s)
+            for holder in self.graphs.holders(process, row):
+                self.snapshots.add_holder(process, holder)
+        elif table in GRAPH_TABLES and row.get("take") is not None:
+            self.graphs.add(process, table, row)
+        elif table == "sources":
+            self.graphs.add_source(row)
         elif table == "holders" and row.get("take") is not None:
             self.snapshots.add_holder(process, row)
         elif table == "events":

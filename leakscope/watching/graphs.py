@@ -1,0 +1,57 @@
+"""Holders in snapshots that read the graph of the heap and nothing else: as rows like those of other snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+from .. import schema
+from .cursor import Row
+
+TABLES = ("heap_graphs", "heap_nodes", "heap_children", "heap_shared")
+_Process = tuple[int, int]  # (pid, start_ticks)
+
+
+class Graphs:
+    """What came of the graphs of each process: of its first snapshot and of the newest."""
+
+    def __init__(self) -> None:
+        self._sources: list[Row] = []
+        self._first: dict[_Process, int] = {}
+        self._rows: dict[_Process, dict[int, list[tuple[str, Row]]]] = {}
+
+    def add_source(self, row: Row) -> None:
+        self._sources.append(row)
+
+    def add(self, process: _Process, table: str, row: Row) -> None:
+        self._rows.setdefault(process, {}).setdefault(int(row["take"]), []).append((table, row))
+
+    def holders(self, process: _Process, take: Row) -> Iterator[Row]:
+        """Rows of the table ``holders`` for the first snapshot and this one; none where a walk wrote them."""
+        number, rows = int(take["take"]), self._rows.get(process, {})
+        if take.get("visited_count") is not None or number not in rows:
+            return
+        first = self._first.setdefault(process, number)
+        for old in [other for other in rows if other not in (first, number)]:
+            del rows[old]
+        from ..facts.heap.holders import exact_holders  # pandas takes a moment, and many jobs need it not
+
+        parts = [part for of_take in rows.values() for part in of_take]
+        recording: Any = SimpleNamespace(
+            tables={
+                **{name: _frame(name, [row for table, row in parts if table == name]) for name in TABLES},
+                "sources": _frame("sources", self._sources),
+            }
+        )
+        takes = _frame("takes", [{"pid": process[0], "start_ticks": process[1], "take": each} for each in rows])
+        for row in exact_holders(recording, takes):
+            if row["take"] == number:
+                yield row
+
+
+def _frame(name: str, rows: list[Row]) -> Any:
+    import pandas as pd
+
+    columns = [column.name for column in (*schema.KEYS, *schema.TABLES[name].columns) if column.name != "table"]
+    return pd.DataFrame(rows).reindex(columns=list(dict.fromkeys(["time_s", *columns])))
