@@ -23,7 +23,7 @@ ROOMS = {
     "alerts": {"errors", "units"},  # the rules a user writes
     "doctor": FOUNDATION | {"agent", "recorder"},
     "browsing": FOUNDATION | {"facts", "storage", "words"},
-    "watching": FOUNDATION | {"agent", "recorder", "storage"},
+    "watching": FOUNDATION | {"agent", "facts", "recorder", "storage"},
     "requesting": FOUNDATION | {"agent", "recorder", "storage"},
     "storage": FOUNDATION | {"agent"},
     # Data flows one way: recording, facts, evidence, diagnoses, report.
@@ -64,7 +64,7 @@ PACKAGES = {
     "reporting": {"numpy", "pandas"},
     "comparing": {"numpy"},
     "pytest_plugin": {"pytest"},
-    "watching": {"rich"},
+    "watching": {"pandas", "rich"},
     "renderers": {"rich", "matplotlib"},
     "pages": {"jinja2", "markupsafe"},
     "plots": {"matplotlib", "numpy", "pandas"},
