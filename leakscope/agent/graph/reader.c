@@ -300,7 +300,7 @@ struct graph {
     /* our own */
     struct budget budget;
     struct array address, own, type, references, begin, edge, table, kind_table, row_of, row_table;
-    struct array local, pool, arena, loose;
+    struct array local, pool, arena, loose, below;
     struct array kind, text, row, share, stack, sharer, stray, link, copied, pin; /* a forked child has them too */
     uint64_t copied_bytes;
     uint32_t frozen_begin, frozen_end; /* nodes that gc.freeze() hides */
@@ -2622,9 +2622,10 @@ static void label_replaced(struct graph *g, uint32_t number)
     int is_namespace = above->label_kind == NAMESPACE && cls == L.dict;
     if ((is_namespace && (!L.dict_next || above->length > MOST_ATTRIBUTES)) || (!is_namespace && !(cls->flags & HEAP_TYPE)))
         return;
-    for (uint32_t i = number + 1; i < g->row_count; i++) { /* ways to them are longer */
+    const uint32_t *below = g->below.at;
+    for (uint32_t i = below ? below[number] : NONE; i != NONE; i = below[g->row_count + i]) {
         struct row *row = &g->rows[i];
-        if (row->path_row != number || row->is_seen || row->label_kind || row->type < FIRST_TYPE)
+        if (row->is_seen || row->label_kind || row->type < FIRST_TYPE)
             continue;
         struct search search = {.g = g, .row = number, .successor = ((struct kind *)g->kind.at + row->type)->type};
         if (is_namespace)
@@ -3224,6 +3225,7 @@ static void label_cycles(struct graph *g)
             two.rows = rows;
             two.row_count = 2;
             two.row_table = (struct array){slots, sizeof slots};
+            two.below = (struct array){0};
             two.row_mask = 3;
             slots[hash(one->address) & 3] = 0;
             uint32_t slot = hash(next->address) & 3;
@@ -3253,6 +3255,15 @@ EXPORT int graph_label(struct graph *g, object *modules, void *recorder, struct 
     memset(table, 0xff, size * 4);
     g->row_mask = (uint32_t)size - 1;
     g->members_left = MOST_OF_ALL;
+    /* For each row the first one whose way leads through it, and then the next. */
+    if (!grow(&g->budget, &g->below, g->row_count * 8))
+        return 0;
+    uint32_t *below = g->below.at;
+    memset(below, 0xff, g->row_count * 8);
+    for (uint64_t i = g->row_count; i-- > 1;) {
+        below[g->row_count + i] = below[g->rows[i].path_row];
+        below[g->rows[i].path_row] = (uint32_t)i;
+    }
     int only_c = 0; /* something is held by C alone: is it still there? */
     for (uint32_t i = 0; i < g->row_count; i++) {
         struct row *row = &g->rows[i];
