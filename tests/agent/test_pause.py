@@ -161,3 +161,16 @@ def test_what_two_hold_is_not_told_twice_where_nobody_counts(monkeypatch: pytest
     assert found[1] == pytest.approx(found[0], rel=0.1)
     assert found[1] < 1.5 * sum(sys.getsizeof(row.text) + 200 for row in listed)
     assert len(indexed) == len(listed)
+
+
+def test_what_did_not_fit_is_not_counted_again_until_it_is_less() -> None:
+    one = pause.Pauses(0.1)
+    one.begin(0.1)
+    assert one.most_objects(100e-9) > 500_000
+    one.too_many()
+    kept = [[number] for number in range(1000)]
+    one.begin(0.1)
+    assert one.most_objects(100e-9) == 0.0
+    one.begin(1.0)  # as it ends more is allowed
+    assert one.most_objects(100e-9) > 5_000_000
+    assert kept

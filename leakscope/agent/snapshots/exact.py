@@ -47,6 +47,8 @@ class ExactSnapshot:
         self.pause_s = thread_time() - began
         if is_read:
             self._pauses.counted(self._graph.counted)
+        elif self._graph.counted > most > 0:
+            self._pauses.too_many()
         return is_read
 
     def run(self) -> list[tuple[str, dict[str, Any]]]:

@@ -55,6 +55,7 @@ class Pauses:
         self._blocks_now = 0
         self.limit_s = SERVICE_S
         self.refused_s: float | None = None  # what a sweep that was left out would have taken
+        self._too_many: tuple[float, int] | None = None  # the limit and the blocks when the graph did not fit last
 
     def limit(self, is_training: bool = False) -> float:
         """Seconds."""
@@ -85,8 +86,14 @@ class Pauses:
         return self.refused_s is None
 
     def most_objects(self, object_s: float) -> float:
-        """How many objects may be read that cost ``object_s`` each."""
+        """How many objects may be read that cost ``object_s`` each; 0 where it is known that there are more."""
+        if self._too_many is not None and self.limit_s <= self._too_many[0] and self._blocks_now >= self._too_many[1]:
+            return 0.0
         return max(0.0, self._began + SWEEP_SHARE * self.limit_s - thread_time()) / object_s
+
+    def too_many(self) -> None:
+        """There were more objects than fit: to count them again is of no use until there are fewer."""
+        self._too_many = self.limit_s, self._blocks_now
 
     def _is_worth_a_count(self) -> bool:
         """Most blocks may be numbers and text. All of them listed must fit, too; if a sweep does not after that, the
