@@ -25,16 +25,22 @@ class Graphs:
         self._sources.append(row)
 
     def add(self, process: _Process, table: str, row: Row) -> None:
-        self._rows.setdefault(process, {}).setdefault(int(row["take"]), []).append((table, row))
+        number, rows = int(row["take"]), self._rows.setdefault(process, {})
+        first = self._first.setdefault(process, number)
+        if number not in rows:
+            for old in [other for other in rows if other != first]:
+                del rows[old]
+        rows.setdefault(number, []).append((table, row))
+
+    def forget(self, process: _Process) -> None:
+        self._first.pop(process, None)
+        self._rows.pop(process, None)
 
     def holders(self, process: _Process, take: Row) -> Iterator[Row]:
         """Rows of the table ``holders`` for the first snapshot and this one; none where a walk wrote them."""
         number, rows = int(take["take"]), self._rows.get(process, {})
         if take.get("visited_count") is not None or number not in rows:
             return
-        first = self._first.setdefault(process, number)
-        for old in [other for other in rows if other not in (first, number)]:
-            del rows[old]
         from ..facts.heap.holders import exact_holders  # pandas takes a moment, and many jobs need it not
 
         parts = [part for of_take in rows.values() for part in of_take]

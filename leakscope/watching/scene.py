@@ -231,6 +231,7 @@ class Scene:
             self.members.pop(process, None)
             self.paces.pop(process, None)
             self.snapshots.forget(process)
+            self.graphs.forget(process)
         if not found:
             return
         mapped_bytes = sum(row.get("file_bytes") or 0 for row in found.get("process_samples", ()))

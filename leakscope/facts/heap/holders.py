@@ -13,7 +13,7 @@ from .place import Place
 if TYPE_CHECKING:
     from ...storage import Recording
 
-_CLOCKS = ("pid", "start_ticks", "take", "time_s", "time_mono_ns", "time_utc_ns")
+_CLOCKS = ("pid", "start_ticks", "take", "time_s", "time_unix_ns", "time_mono_ns", "time_boot_ns")
 
 
 def exact_takes(takes: pd.DataFrame, graphs: pd.DataFrame) -> pd.DataFrame:
