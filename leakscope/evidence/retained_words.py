@@ -194,7 +194,10 @@ def remedy(found: Retained) -> list[str]:
     if found.link is not None:
         kind, attribute = found.link.type_name.rsplit(".", 1)[-1], found.link.row["variable"]
         return [f"end the chain{where}: where a new {kind} keeps no other as its {attribute}, that {would_free}"]
+    others = " and ".join(_also_held_by(found))
     advice = [f"bound or empty {variable}{where}: it {would_free}"]
+    if others:  # by itself that frees nothing
+        advice = [f"bound or empty {variable}{where} together with {others}: that {would_free}"]
     if found.tensor_growth_bytes > 0.5 * max(place.growth_bytes, 1.0):
         advice.append("if only numbers are needed from these tensors, keep .item() or a small summary instead")
     if any(c.row["edge_kind"] == "base" for m in place.children for c in m.children):
