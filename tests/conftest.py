@@ -5,13 +5,19 @@ What the marks mean is said in tests/tiers.py.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import resource
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 from hypothesis import settings
+
+# Two programs with torch at a time, each with a thread for every core, wait for each other more than they compute.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # The same examples on every machine: a run that fails does so for whoever looks into it.
 # And no deadline: what an example takes is the machine's business.
@@ -25,25 +31,57 @@ _MAY_START = {"live", "slow"}
 _JUDGE = ("tests/analyzers/", "tests/comparing/")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test there that has a folder of its own builds a recording in it and judges it: 0.1 s, a thousand times."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+    """Marks that follow from what a test asks for, and an order in which the long ones do not come last."""
     for item in items:
+        # A test there that has a folder of its own builds a recording in it and judges it: 0.1 s, a thousand times.
         if item.nodeid.startswith(_JUDGE) and "tmp_path" in getattr(item, "fixturenames", ()):
             item.add_marker("judging")
+        if item.get_closest_marker("torch") is None:
+            continue
+        if importlib.util.find_spec("torch") is None:
+            item.add_marker(pytest.mark.skip(reason="could not import 'torch'"))
+        elif not any(item.get_closest_marker(mark) for mark in _MAY_START):
+            item.add_marker(pytest.mark.xdist_group("torch"))  # one of the workers imports it, for all of them
+    # Those that start processes wait, the others compute: a job is recorded beside tests that are short.
+    items.sort(key=lambda item: not any(item.get_closest_marker(mark) for mark in _MAY_START))
+    yield
+    for item in items if config.getoption("loadgroup", False) else ():
+        _name_group(item)
+
+
+def _name_group(item: pytest.Item) -> None:
+    """xdist tells by the end of its name who belongs to whom. Since pytest 9.2 it does not come to the name itself."""
+    groups = sorted({mark.args[0] for mark in item.iter_markers("xdist_group")})
+    name = f"{item.nodeid}@{'_'.join(groups)}"
+    own: Any = getattr(item, "_id", None)
+    if groups and own is not None and not item.nodeid.endswith(f"@{'_'.join(groups)}"):
+        item._id = type(own).parse(name)  # type: ignore[attr-defined]
 
 
 @pytest.fixture(autouse=True)
 def leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fails the test that leaves a child process running or changes ``os.environ``, and the unit test that had one."""
     ended_before = _faults_of_ended_children()
-    children_before = set(psutil.Process().children(recursive=True))
+    children_before = _children()
     environment_before = _environment()
     yield
-    left = [child for child in psutil.Process().children(recursive=True) if child not in children_before]
+    left = _children() - children_before
     assert not left, f"the test left child processes: {left}"
     assert _environment() == environment_before, "the test changed os.environ"
     if not any(request.node.get_closest_marker(mark) for mark in _MAY_START):
         assert _faults_of_ended_children() == ended_before, "a unit test started a process: mark it, or its file, live"
+
+
+def _children() -> set[psutil.Process]:
+    """psutil reads of every process on the machine whose child it is: 8,000 times, and of most tests there is none."""
+    try:
+        if not any(path.read_bytes() for path in Path("/proc/self/task").glob("*/children")):
+            return set()
+    except OSError:  # a thread that ended meanwhile, or a kernel that does not list them
+        pass
+    return set(psutil.Process().children(recursive=True))
 
 
 def _faults_of_ended_children() -> int:

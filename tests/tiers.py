@@ -11,7 +11,6 @@ starts no process has no such excuse.
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Collection
@@ -23,8 +22,8 @@ TIERS = {
     "test": ["-m", "not slow"],
     "test-all": [],
 }
-# Half of the live tests wait for recordings, which take a third of a core each. More would starve each other.
-AT_ONCE = ["-n", "2", "--dist", "loadgroup"]
+# Live tests wait for most of their time. Three at once keep two cores busy, and more would starve each other.
+AT_ONCE = ["-n", "3", "--dist", "loadgroup"]
 ALONE = ["-n", "0"]
 ONE_IN = 200
 _GROUP = re.compile(r"@[\w-]+$")  # what xdist adds to the names of tests that belong together
@@ -47,8 +46,6 @@ class Tally:
 
 def run(tier: str, arguments: list[str]) -> int:
     """Run a tier; returns the exit status."""
-    # Two programs with torch at a time, each with a thread for every core, wait for each other more than they compute.
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
     first, second = Tally(), Tally()
     status = int(pytest.main(["-q", *AT_ONCE, *TIERS[tier], *arguments], plugins=[first]))
     if status != pytest.ExitCode.TESTS_FAILED or set(first.failed) - first.may_starve:

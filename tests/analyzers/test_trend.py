@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-import pymannkendall
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
 from leakscope.facts.series.arithmetic import retained, slope_interval, theil_sen
 from leakscope.facts.series.trend import CANNOT_TELL, FLAT, GROWING, judge
 
+from ..late import pymannkendall, stats
 from . import curves
 from .curves import MiB
 
