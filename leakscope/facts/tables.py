@@ -46,8 +46,11 @@ def process_name(row: Row | None) -> str:
 
 def series(rows: pd.DataFrame, column: str) -> tuple[Floats, Floats]:
     """Times and values of a column where it was read."""
-    rows = rows[rows[column].notna()]
-    return rows["time_s"].to_numpy(dtype=np.float64), rows[column].to_numpy(dtype=np.float64)
+    if not len(rows):
+        return np.empty(0), np.empty(0)
+    values = rows[column]
+    was_read = values.notna().to_numpy()  # of the two columns alone: a table has fifty
+    return rows["time_s"].to_numpy(dtype=np.float64)[was_read], values[was_read].to_numpy(dtype=np.float64)
 
 
 def without_last(rows: pd.DataFrame, takes: pd.DataFrame) -> pd.DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -23,12 +24,16 @@ _MISFIT = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError
 
 def arrow_schema(extra_columns: Iterable[str] = ()) -> pa.Schema:
     """The one schema of a recording: every column nullable but ``table``; columns we do not know are text."""
-    fields = [
+    extra = [pa.field(name, pa.string(), metadata={"unit": "", "meaning": ""}) for name in sorted(extra_columns)]
+    return pa.schema([*_known_fields(), *extra])
+
+
+@lru_cache
+def _known_fields() -> tuple[pa.Field, ...]:
+    return tuple(
         pa.field(c.name, _TYPES[c.type], nullable=c.name != "table", metadata={"unit": c.unit, "meaning": c.meaning})
         for c in _KNOWN.values()
-    ]
-    fields += [pa.field(name, pa.string(), metadata={"unit": "", "meaning": ""}) for name in sorted(extra_columns)]
-    return pa.schema(fields)
+    )
 
 
 def parquet_writer(sink: Any, columns: pa.Schema, *, is_short: bool = False) -> pq.ParquetWriter:

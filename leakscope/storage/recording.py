@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import io
 import json
@@ -32,6 +33,7 @@ _MAGIC = b"PAR1"
 _BYTES_OF_VALUE = 9  # the value, and whether it is null
 _LEAST_MOST_BYTES = 1 << 30
 _SHARED_ROWS = 1_000_000  # of row groups that tables share; ours have 32,768
+_MOST_SHARED_BYTES = 16 << 20  # of a row group that is read once, for all the tables in it
 _VALUES_AT_ONCE = 4_000_000  # 32 MB
 _PANDAS_TYPES = {
     pa.int64(): pd.Int64Dtype(),  # nullable: byte counts above 2**53 must not pass through floats
@@ -59,6 +61,7 @@ class Tables(Mapping[str, pd.DataFrame]):
         self._window = window
         self._frames: dict[str, pd.DataFrame] = {}
         self._groups = _rows_by_table(file, where)
+        self._shared: dict[int, pa.Table | None] = {}  # row groups of several tables
         self._makers: Mapping[str, Callable[[], pd.DataFrame]] = {}
 
     def deriving(self, makers: Mapping[str, Callable[[], pd.DataFrame]]) -> Tables:
@@ -129,7 +132,7 @@ class Tables(Mapping[str, pd.DataFrame]):
         """A table nobody wrote to: of the forty tables most, and all alike in every recording."""
         if name not in _without_rows:
             _without_rows[name] = self._read(name)
-        return _without_rows[name].copy()
+        return _without_rows[name].copy(deep=False)
 
     def _read(self, name: str) -> pd.DataFrame:
         names, optional = self._columns_of(name)
@@ -170,10 +173,25 @@ class Tables(Mapping[str, pd.DataFrame]):
 
     def _columns(self, name: str, columns: list[str]) -> pa.Table:
         """These columns of the row groups a table is in, in the file's order; nulls for one the file does not have."""
-        rows = self._file.read_row_groups(list(self._groups.get(name, {})), columns=columns)
+        groups = list(self._groups.get(name, {}))
+        shared = self._shared_group(groups[0]) if len(groups) == 1 and self._is_among_others(name) else None
+        if shared is not None:
+            there = set(shared.column_names)
+            rows = shared.select([c for c in columns if c in there])
+        else:
+            rows = self._file.read_row_groups(groups, columns=columns)
         for column in set(columns) - set(rows.column_names):
             rows = rows.append_column(column, pa.nulls(rows.num_rows, arrow_schema().field(column).type))
         return rows.select(columns)
+
+    def _shared_group(self, index: int) -> pa.Table | None:
+        """A row group of several tables; None: each reads its columns of it, since it is large or damaged."""
+        if index not in self._shared:
+            self._shared[index] = None
+            if self._file.metadata.row_group(index).total_byte_size <= _MOST_SHARED_BYTES:
+                with contextlib.suppress(OSError, pa.ArrowException):
+                    self._shared[index] = self._file.read_row_group(index)
+        return self._shared[index]
 
     @staticmethod
     def _frame(rows: pa.Table, optional: list[str]) -> pd.DataFrame:

@@ -18,6 +18,7 @@ import pytest
 
 from leakscope import open_recording, schema
 from leakscope.agent.journal import HEADER, decode_payload
+from leakscope.cli import main
 from leakscope.errors import UnreadableRecording
 from leakscope.storage import empty, recording
 from leakscope.storage.arrow import FOOTER_KEY, arrow_schema, parquet_writer
@@ -263,14 +264,12 @@ def test_a_small_file_of_many_rows_is_not_read_into_all_memory(tmp_path, monkeyp
     assert len(open_recording(path).tables.process_samples) == 300_000
 
 
-@pytest.mark.live
-def test_the_report_on_such_a_file_is_one_line_and_status_3(tmp_path):
+def test_the_report_on_such_a_file_is_one_line_and_status_3(tmp_path, capsys):
     path = swollen(tmp_path, 1_100_000, ["process_samples", "events"])
-    done = subprocess.run([sys.executable, "-m", "leakscope", "report", str(path)], capture_output=True, text=True)
-    assert done.returncode == 3
-    assert done.stdout == ""
-    assert done.stderr.count("\n") == 1
-    assert "1,100,000 rows of several tables are in one group" in done.stderr
+    assert main(["report", str(path)]) == 3
+    told = capsys.readouterr()
+    assert told.out == "" and told.err.count("\n") == 1
+    assert "1,100,000 rows of several tables are in one group" in told.err
 
 
 def test_a_block_that_swells_is_taken_for_damage(tmp_path):

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ...storage import Recording
 
 _Key = tuple[int, int]  # pid, start_ticks
+_MOST_KEPT = 20_000  # rows of one table and process: a longer table is not held twice
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +45,7 @@ class ProcessGrowth:
     first_step_s: float | None = None
     is_hidden: bool = False  # ``growth_bytes`` is what came into use of memory that had been freed before
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict, repr=False)
+    _rows: dict[str, pd.DataFrame] = field(default_factory=dict, repr=False)
 
     @property
     def held_bytes(self) -> Floats:
@@ -54,8 +56,13 @@ class ProcessGrowth:
         return f"{self.name}[{self.pid}]"
 
     def rows(self, table: str) -> pd.DataFrame:
-        """Its own rows of a table that has pid and start_ticks, by time."""
-        return rows_of(self.tables[table], self)
+        """Its own rows of a table that has pid and start_ticks, by time. Shared by all who ask: do not change them."""
+        rows = self._rows.get(table)
+        if rows is None:
+            rows = rows_of(self.tables[table], self)
+            if len(rows) <= _MOST_KEPT:
+                self._rows[table] = rows
+        return rows
 
     def within(self, start_s: float, end_s: float) -> ProcessGrowth:
         """The same process, its ``growth_bytes`` what it gained between two moments."""
@@ -93,8 +100,12 @@ def alive_in(process: ProcessGrowth, rounds_s: Floats) -> NDArray[np.bool_]:
 
 def rows_of(frame: pd.DataFrame, process: ProcessGrowth) -> pd.DataFrame:
     """The rows of one process in any table that has pid and start_ticks, by time."""
-    own = frame[frame["pid"] == process.pid]  # of a day's two million rows: the second question is put to few
-    own = own[own["start_ticks"].fillna(0) == process.start_ticks]
+    if not len(frame):  # as most tables are
+        return frame
+    at = np.flatnonzero((frame["pid"] == process.pid).to_numpy(dtype=bool, na_value=False))
+    ticks = frame["start_ticks"].iloc[at]  # of a day's two million rows: the second question is put to few
+    at = at[(ticks.fillna(0) == process.start_ticks).to_numpy(dtype=bool)]
+    own = frame if len(at) == len(frame) else frame.iloc[at]
     return own if own["time_s"].is_monotonic_increasing else own.sort_values("time_s", kind="stable")
 
 
