@@ -16,6 +16,7 @@ from typing import Any
 
 from .. import schema
 from ..errors import BadInput
+from ..facts.heap.graph import names_in_keys
 from ..storage import Recording, open_recording, rewrite
 from ._source import Names
 from ._texts import Texts
@@ -35,7 +36,12 @@ def redact(run: Path, output: Path) -> int:
     if not output.parent.is_dir():
         raise BadInput(f"cannot write {output}: there is no folder {output.parent}")
     recording = open_recording(run)
-    texts = Texts(_names(recording), machines=[str(recording.meta.get("host") or "")], users=_users(recording))
+    texts = Texts(
+        _names(recording),
+        machines=[str(recording.meta.get("host") or "")],
+        users=_users(recording),
+        names_in_keys=names_in_keys(recording.tables["heap_nodes"]),
+    )
     footer = {name: _of_footer(texts, name, value) for name, value in recording.meta.items()}
     footer["notes"] = [*footer.get("notes", []), NOTE]
     rewrite(recording, output, texts.cell, footer)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from .. import schema
 from ..facts.endings.meanings import MEANINGS
@@ -60,10 +60,12 @@ _COMMAND_QUOTED = re.compile(r"(cmdline \")([^\"]*)(\")")
 
 
 class Texts:
-    """The placeholders of one recording. ``count``: how many texts have one."""
+    """The placeholders of one recording. ``count``: how many texts have one. ``names_in_keys`` are kept."""
 
-    def __init__(self, names: Names, *, machines: Sequence[str], users: Sequence[str]) -> None:
-        self._names = names
+    def __init__(
+        self, names: Names, *, machines: Sequence[str], users: Sequence[str], names_in_keys: Collection[str] = ()
+    ) -> None:
+        self._names, self._names_in_keys = names, names_in_keys
         self._numbers: dict[str, dict[str, str]] = {}
         self._words: dict[str, str] = {}
         for kind, words in (("host", machines), ("user", users)):
@@ -186,10 +188,11 @@ class Texts:
     # ---- names, ways, machines, sources
 
     def way(self, text: str) -> str:
-        """Keys of dicts replaced, but for those that are attributes in disguise."""
+        """Keys of dicts replaced, but for those that are names: of modules, variables and attributes."""
 
         def key(match: re.Match[str]) -> str:
-            return match[0] if match["holder"] else f"['{self.placeholder('text', match['key'])}']"
+            is_name = match["holder"] or match["key"] in self._names_in_keys
+            return match[0] if is_name else f"['{self.placeholder('text', match['key'])}']"
 
         return self.words(_KEY.sub(key, text))
 
