@@ -208,7 +208,7 @@ RECORD_OPTIONS: tuple[Option, ...] = (
            _period_or_auto),
     Option(("--max-overhead",), "max_overhead_fraction", "PERCENT", "1%",
            "Overhead limit: snapshots as a share of each process's time, the recorder as a share of one core. Short "
-           "runs may use two minutes' worth at once.", _percent),
+           "runs may use four minutes' worth at once.", _percent),
     Option(("--max-pause",), "max_pause_s", "TIME", "100ms",
            "Longest pause that a snapshot may cause. A larger heap is read only in part, and the report says so. The "
            "default is 250ms where nothing that serves others (asyncio, socketserver, gevent, ...) is loaded, or torch "

@@ -291,7 +291,7 @@ TABLES: dict[str, Table] = {
             _GC_FROZEN_COUNT,
             _c("visited_count", "int", "", "objects the walk looked at; null = none was made: the graph tells"),
             _REACHED_COUNT,
-            _c("truncated", "bool", "", "the walk ran out of its budget: figures are lower bounds"),
+            _c("truncated", "bool", "", "not followed to the end (walk, autograd graphs): figures are lower bounds"),
             _c("python_bytes", "int", "bytes", "estimate of reached Python objects, without arrays and tensors"),
             _ARRAY_BYTES,
             _c("tensor_bytes", "int", "bytes", "host storages of live tensors, each once; null = not measured"),
@@ -341,6 +341,7 @@ TABLES: dict[str, Table] = {
             _c("was_there", "bool", "", "also in the process's snapshot before (wrongly so for 1 new object in 70)"),
             _SHALLOW_BYTES,
             _RETAINED_BYTES,
+            _c("retained_storage_bytes", "int", "bytes", "of retained_bytes, storages of tensors; null = none"),
             _LENGTH,
             _LENGTH_LIMIT,
             _c("child_count", "int", "", "objects it dominates immediately"),
@@ -463,6 +464,7 @@ TABLES: dict[str, Table] = {
             _c("storage_count", "int", "", "storages"),
             _STORAGE_BYTES,
             _PATH,
+            _NODE,
             _TEXT,
         )),
         Table("weights", "agent", "Fingerprint of one large floating-point tensor, to find the same weights twice", (
@@ -477,6 +479,7 @@ TABLES: dict[str, Table] = {
             _c("storage_key", "int", "", "address of the storage: equal for views and tied weights of one process"),
             _c("requires_grad", "bool", "", "the tensor is trained"),
             _c("is_training", "bool", "", "the model is in training mode; null for what belongs to no model"),
+            _NODE,
             _c("fingerprint", "str", "", "base64 of 32 little-endian float32: elements at a fixed stride"),
         )),
         Table("gradients", "agent", "Parameters of one model with an unhealthy value or gradient, in one snapshot", (
@@ -486,6 +489,7 @@ TABLES: dict[str, Table] = {
             _c("gradient_state", "str", "", "none-parameter, none, nan, inf, nan-parameter; counted: frozen, ok"),
             _c("parameter_count", "int", "", "parameters the row stands for"),
             _SHAPE,
+            _NODE,
             _STEP,
         )),
         Table("compile_counters", "agent", "Counters of torch.compile in one snapshot", (

@@ -225,7 +225,7 @@ class Agent:
     def _before_fork(self) -> bool:
         self.taker.forks()
         if WARNS_OF_THREADS:
-            self._thread.end(lambda: self.taker.is_taking)
+            self._thread.end()
         return True
 
     def _restart(self) -> None:
@@ -299,5 +299,5 @@ class Agent:
         except Exception:
             pass
         # Python's end would stop it by pthread_exit, which aborts the process if there is no memory for libgcc.
-        self._thread.end(lambda: self.taker.is_taking)
+        self._thread.end()
         return True

@@ -20,7 +20,7 @@ class _Scanning:
     """What the scanner asks its maker for: as json.JSONDecoder has it by default."""
 
     strict = True
-    object_hook = object_pairs_hook = None
+    object_hook = object_pairs_hook = array_hook = None  # the last since 3.15
     parse_float = float
     parse_int = int
     parse_constant = {"-Infinity": float("-inf"), "Infinity": float("inf"), "NaN": float("nan")}.__getitem__

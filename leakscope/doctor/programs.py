@@ -48,7 +48,7 @@ def _heap_graph() -> Check:
 
     refusal = HeapGraph().refusal
     if refusal is None:
-        return ok("heap graph", "who holds what is read exactly, in all Pythons from 3.8 to 3.13")
+        return ok("heap graph", "who holds what is read exactly, in all Pythons from 3.8 to 3.14")
     remedy = "install gcc, then leakscope anew" if "compiler" in refusal else None
     return limited("heap graph", f"{refusal}: who holds what is estimated from samples", remedy)
 

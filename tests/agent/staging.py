@@ -50,12 +50,13 @@ def rows(journal: Path) -> dict[str, list[dict[str, Any]]]:
 
 def holders(found: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
     """Who held what in each snapshot: by the walk along names, or by the graph where there was no walk."""
-    tables = {name: _table(name, found.get(name, [])) for name in schema.TABLES}
+    tables = {name: table_of(name, found.get(name, [])) for name in schema.TABLES}
     takes = exact_takes(tables["takes"], tables["heap_graphs"])
     recording: Any = SimpleNamespace(tables=tables)
     return sorted([*found.get("holders", []), *exact_holders(recording, takes)], key=lambda row: row["take"])
 
 
-def _table(name: str, rows: list[dict[str, Any]]) -> pd.DataFrame:
+def table_of(name: str, rows: list[dict[str, Any]]) -> pd.DataFrame:
+    """Rows as a table of a recording."""
     columns = [column.name for column in (*schema.KEYS, *schema.TABLES[name].columns) if column.name != "table"]
     return pd.DataFrame(rows).reindex(columns=list(dict.fromkeys(["time_s", *columns])))

@@ -18,7 +18,8 @@ from leakscope.agent.torch import autograd
 from leakscope.agent.walking import heap
 from leakscope.agent.walking.remembered import Remembered
 
-torch = pytest.importorskip("torch")
+from ..late import torch
+
 pytestmark = pytest.mark.torch
 
 LETS_GO_OF_A_CHAIN = """

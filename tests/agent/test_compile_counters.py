@@ -41,6 +41,7 @@ print(json.dumps([before, unused, used, time.perf_counter() - begin]))
 
 
 @pytest.mark.live
+@pytest.mark.slow
 @pytest.mark.torch
 def test_every_shape_is_a_graph_with_its_function_and_reason(tmp_path: Path) -> None:
     pytest.importorskip("torch")

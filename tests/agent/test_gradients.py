@@ -11,7 +11,8 @@ import pytest
 
 from leakscope.agent.torch import gradients
 
-torch = pytest.importorskip("torch")
+from ..late import torch
+
 pytestmark = pytest.mark.torch
 MODEL = 7  # whatever names the model
 
@@ -50,9 +51,9 @@ def test_layers_without_bias_are_counted():
     assert found["ok"] == [(None, 4)]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
 def test_nan_and_inf_are_named(dtype):
-    net = backward(model()).to(dtype)
+    net = backward(model()).to(getattr(torch, dtype))
     net[0].weight.data.fill_(float("nan"))
     net[1].weight.grad.fill_(float("nan"))
     net[2].weight.grad.fill_(float("-inf"))

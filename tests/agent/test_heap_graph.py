@@ -12,6 +12,7 @@ import random
 import subprocess
 import sys
 import tempfile
+import threading
 import weakref
 from pathlib import Path
 from typing import Any
@@ -32,22 +33,50 @@ class Node:
     """One object, as the graph has it."""
 
     def __init__(self, row: Any, dominator: int) -> None:
-        self.own_bytes, self.retained_bytes, self.dominator = row.own_bytes, row.retained_bytes, dominator
-        self.references, self.edges_in, self.is_seen = row.references, row.edges_in, row.is_seen
+        self.own_bytes, self.retained_bytes, self.dominator = (
+            int(row["own_bytes"]),
+            int(row["retained_bytes"]),
+            dominator,
+        )
 
 
-def nodes(with_labels: bool = False) -> dict[int, Node]:
-    """{address: node} of every object of this process."""
+_ROW = heap_graph._Row
+_NAMES = ("address", "own_bytes", "retained_bytes", "dominator_row")
+_FIELDS = [getattr(_ROW, name) for name in _NAMES]
+_LAYOUT = numpy.dtype({
+    "names": _NAMES, "formats": [f"u{field.size}" for field in _FIELDS],
+    "offsets": [field.offset for field in _FIELDS], "itemsize": ctypes.sizeof(_ROW),
+})  # fmt: skip
+
+
+class Nodes:
+    """Every object of this process by its address. A node is made of what is asked for: there may be a million."""
+
+    def __init__(self, rows: Any) -> None:
+        self._rows = rows
+        self._in_order = numpy.argsort(rows["address"])
+        self._addresses = rows["address"][self._in_order]
+
+    def __contains__(self, address: int) -> bool:
+        at = numpy.searchsorted(self._addresses, numpy.uint64(address))
+        return bool(at < len(self._addresses) and self._addresses[at] == address)
+
+    def __getitem__(self, address: int) -> Node:
+        if address not in self:
+            raise KeyError(address)
+        row = self._rows[self._in_order[numpy.searchsorted(self._addresses, numpy.uint64(address))]]
+        return Node(row, int(self._rows[row["dominator_row"]]["address"]))
+
+
+def nodes(with_labels: bool = False) -> Nodes:
     graph = HeapGraph()
     graph.read(1, 1 << 40, 1 << 36)
     read = graph._read[0][0]
     assert graph._analyse(read, None, 0, 1 << 31, 1)
     if with_labels:
         assert graph._label(read, id(sys.modules), None, None)
-    rows = read.contents.rows
-    found = {
-        rows[at].address: Node(rows[at], rows[rows[at].dominator_row].address) for at in range(read.contents.row_count)
-    }
+    size = read.contents.row_count * ctypes.sizeof(_ROW)
+    found = Nodes(numpy.frombuffer(ctypes.string_at(read.contents.rows, size), _LAYOUT))
     graph._free(read)
     return found
 
@@ -76,8 +105,8 @@ def dominators(referents: dict[int, list[int]], root: int) -> dict[int, int]:
     }
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_dominators_are_those_of_the_definition(seed: int) -> None:
+def tangle(seed: int) -> list[list[Any]]:
+    """Lists that hold each other as it comes; the first is the one that others are reached by."""
     choose = random.Random(seed)
     made: list[list[Any]] = [[] for _ in range(120)]
     for number, one in enumerate(made):
@@ -85,25 +114,34 @@ def test_dominators_are_those_of_the_definition(seed: int) -> None:
             one.append(made[choose.randrange(len(made))])
         if number and choose.random() < 0.7:
             made[choose.randrange(number)].append(one)
-    root = made[0]
-    kept = {id(one): one for one in made}
-    referents = {at: [id(to) for to in one] for at, one in kept.items()}
-    expected = dominators(referents, id(root))
-    own = {at: sys.getsizeof(one) for at, one in kept.items()}
+    return made
+
+
+def by_definition(made: list[list[Any]]) -> dict[int, tuple[int, int]]:
+    """{node: (dominator, retained bytes)} of all that the first leads to, but itself."""
+    root = id(made[0])
+    expected = dominators({id(one): [id(to) for to in one] for one in made}, root)
+    own = {id(one): sys.getsizeof(one) for one in made}
     retained = dict(own)
     for node in expected:
         above = node
-        while above != id(root):
+        while above != root:
             above = expected[above]
             retained[above] += own[node]
-    hold = [root]
-    del made, kept, one
+    return {node: (above, retained[node]) for node, above in expected.items()}
+
+
+def test_dominators_are_those_of_the_definition() -> None:
+    roots, expected = [], {}
+    for seed in range(8):
+        made = tangle(seed)
+        expected[seed] = by_definition(made)
+        roots.append(made[0])
+        del made
     found = nodes()
-    assert {node: found[node].dominator for node in expected} == expected
-    assert {node: found[node].retained_bytes for node in retained if node in expected or node == id(root)} == {
-        node: size for node, size in retained.items() if node in expected or node == id(root)
-    }
-    assert hold
+    for seed, of_seed in expected.items():
+        assert {node: (found[node].dominator, found[node].retained_bytes) for node in of_seed} == of_seed, seed
+    assert len(roots) == 8
 
 
 class Plain:
@@ -207,6 +245,45 @@ def test_too_little_memory_is_no_error() -> None:
         assert graph.rows() == [] or most >= 1_000_000
 
 
+def test_two_threads_do_not_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would work it out at once as well, and each free what was known of the snapshot before."""
+    graph = HeapGraph()
+    read_once, inside = graph._take, []
+
+    def read_while_another_does() -> Any:
+        inside.append(graph.read(2, 1 << 40, 1 << 36))
+        return read_once()
+
+    monkeypatch.setattr(graph, "_take", read_while_another_does)
+    assert graph.read(1, 1 << 40, 1 << 36) is not None
+    assert inside == [None]
+    assert graph.rows()
+    monkeypatch.undo()
+    assert graph.read(3, 1 << 40, 1 << 36) is not None and graph.rows()
+
+
+@pytest.mark.parametrize("switch", [sys.setprofile, sys.settrace], ids=["profiler", "tracer"])
+def test_nothing_is_read_once_a_tracer_is_set_in_any_thread(switch: Any) -> None:
+    """Whoever was asked before it was set, and went on."""
+    graph = HeapGraph()
+    is_set, is_over = threading.Event(), threading.Event()
+
+    def be_watched() -> None:
+        switch(lambda *_: None)
+        is_set.set()
+        is_over.wait()
+        switch(None)
+
+    watched = threading.Thread(target=be_watched)
+    watched.start()
+    is_set.wait()
+    assert graph.read(1, 1 << 40, 1 << 36) is None and not graph.is_busy
+    is_over.set()
+    watched.join()
+    assert graph.read(2, 1 << 40, 1 << 36) is not None
+    assert graph.rows()
+
+
 PROGRAM = """
 import json, sys
 sys.path.insert(0, {folder!r})
@@ -284,8 +361,8 @@ def test_every_holder_is_named_and_its_growth_counted(interpreter: Interpreter, 
     assert {row["type_name"] for row in children if row["object_count"] >= 15_000} <= {"list", "tuple"}
 
 
-EDGES = """
-import asyncio, collections, ctypes, functools, gc, io, json, random, sys, threading, types
+WHOLE = """
+import ctypes, sys
 sys.path.insert(0, {folder!r})
 from agent.graph import heap_graph
 
@@ -302,6 +379,15 @@ class Whole(heap_graph._Graph):
     ]
 
 Pointer = ctypes.POINTER(Whole)
+
+def nodes_of(read):
+    whole = ctypes.cast(read, Pointer).contents
+    return whole, {{whole.address.at[node]: node for node in range(6, whole.nodes)}}
+"""
+
+EDGES = """
+import asyncio, collections, functools, gc, io, json, random, threading, types
+
 
 class Plain:
     def __init__(self):
@@ -324,13 +410,13 @@ for number in range(3):
     sample = held + random.Random(number).sample(tracked, 4000)
     del tracked
     # Streams have their buffers besides; what this program itself changes is no example.
-    mine = (id(sys.modules), id(globals()), id(held), id(sample), id(graph), id(graph.__dict__))
+    mine = {{id(sys.modules), id(globals()), id(held), id(sample), id(graph), id(graph.__dict__), id(graph._at_work)}}
+    mine.update(map(id, graph._given))
     aside = (io.BytesIO, io.StringIO, types.FrameType)
     sample = [one for one in sample if not isinstance(one, aside) and id(one) not in mine]
     graph.read(number, 1 << 40, 1 << 40)
     read = graph._read.pop()[0]
-    whole = ctypes.cast(read, Pointer).contents
-    nodes = {{whole.address.at[node]: node for node in range(6, whole.nodes)}}
+    whole, nodes = nodes_of(read)
     wrong, edges = [], 0
     for one in sample:
         node = nodes[id(one)]
@@ -352,7 +438,7 @@ for number in range(3):
 @pytest.mark.parametrize("interpreter", interpreters(), ids=str)
 def test_references_are_those_that_the_collector_follows(interpreter: Interpreter, tmp_path: Path) -> None:
     folder = stage(tmp_path)
-    (tmp_path / "program.py").write_text(EDGES.format(folder=str(folder)))
+    (tmp_path / "program.py").write_text((WHOLE + EDGES).format(folder=str(folder)))
     done = subprocess.run(
         [interpreter.path, str(tmp_path / "program.py")], capture_output=True, text=True, timeout=120, check=True
     )
@@ -360,6 +446,138 @@ def test_references_are_those_that_the_collector_follows(interpreter: Interprete
         objects, edges, wrong = json.loads(line)
         assert wrong == []
         assert objects > 3_900 and edges > 10_000
+
+
+SIZES = """
+import collections, gc, io, json, mmap, tempfile, tracemalloc
+
+class Plain:
+    def __init__(self):
+        self.first, self.second = 1, 2
+
+class Empty:
+    pass
+
+class Asked:
+    def __init__(self):
+        self.first = 1
+        self.__dict__
+
+class Slotted:
+    __slots__ = ("first", "second")
+
+class OfList(list):
+    def __init__(self):
+        self.first = 1
+
+def text(): return "\u20ac" * 100 + str(len(held))
+def stream():
+    one = io.BytesIO()
+    one.write(bytes(700))
+    return one
+
+graph = heap_graph.HeapGraph()
+measured = {{}}
+makers = (
+    Plain, Empty, Asked, Slotted, OfList, Exception, dict, list, set, text, stream, bytearray, lambda: (1, object()),
+    lambda: [object()], lambda: {{1: object()}}, lambda: {{object()}}, lambda: bytearray(300),
+    lambda: 2**400 + len(held), lambda: collections.deque([1]), lambda: ctypes.create_string_buffer(500),
+)
+held = []
+for number, make in enumerate(makers):
+    for _ in range(100):  # the class learns which attributes its objects have
+        make()
+    gc.collect()
+    held = [None] * 5000
+    tracemalloc.start()
+    for at in range(len(held)):
+        held[at] = make()
+    memory = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    graph.read(1, 1 << 40, 1 << 40)
+    read = graph._read.pop()[0]
+    graph._analyse(read, None, 1 << 16, 250, 3)
+    rows = [read.contents.rows[at] for at in range(read.contents.row_count)]
+    said = [row.retained_bytes - row.own_bytes for row in rows if row.address == id(held)]
+    measured[str(number) + " " + make.__name__] = (memory / len(held), said[0] / len(held) if said else 0)
+    graph._free(read)
+
+mapped = mmap.mmap(-1, 1 << 20)
+with tempfile.TemporaryFile() as file:
+    file.truncate(1 << 20)
+    of_file = mmap.mmap(file.fileno(), 1 << 20)
+written = io.StringIO()
+for number in range(100):
+    written.write(str(number)[0] * 1000)
+array = ctypes.create_string_buffer(300_000)
+graph.read(1, 1 << 40, 1 << 40)
+read = graph._read.pop()[0]
+whole, nodes = nodes_of(read)
+large = [whole.own.at[nodes[id(one)]] for one in (mapped, of_file, array)]
+graph._analyse(read, None, 1 << 16, 250, 3)
+rows = [read.contents.rows[at] for at in range(read.contents.row_count)]
+large += [row.retained_bytes for row in rows if row.address == id(written)]
+print(json.dumps([measured, large]))
+"""
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("interpreter", interpreters(), ids=str)
+def test_sizes_are_what_was_asked_of_the_allocator(interpreter: Interpreter, tmp_path: Path) -> None:
+    """Python itself says too little of objects with attributes: their values lie behind them, or apart."""
+    folder = stage(tmp_path)
+    (tmp_path / "program.py").write_text((WHOLE + SIZES).format(folder=str(folder)))
+    done = subprocess.run(
+        [interpreter.path, str(tmp_path / "program.py")], capture_output=True, text=True, timeout=120, check=True
+    )
+    measured, (mapped, of_file, array, written) = json.loads(done.stdout)
+    wrong = {name for name, figures in measured.items() if abs(figures[0] - figures[1]) > 8}
+    # There Python tells not even the collector of such a __dict__.
+    assert wrong <= ({"2 Asked"} if interpreter.version[:2] == (3, 13) else set()), measured
+    assert 1 << 20 <= mapped <= (1 << 20) + 500 and of_file < 500
+    assert 300_000 <= array <= 301_000
+    assert 100_000 <= written <= 200_000
+
+
+STALE = """
+NAMES = ["name_" + str(n) for n in range(50)]
+
+class Gone:
+    __slots__ = NAMES
+
+class Made:
+    def __init__(self, looks):
+        if looks:
+            graph.read(1, 1 << 40, 1 << 40)
+
+graph = heap_graph.HeapGraph()
+exec("def leave_behind():\\n    " + " = ".join(NAMES) + " = Gone()\\n    return id(name_0)")
+
+def make(looks):
+    one = Made(looks)
+    return one
+
+def main():
+    for _ in range(1000):
+        make(False)
+    gone = leave_behind()
+    make(True)
+    print(gone in nodes_of(graph._read.pop()[0])[1])
+
+main()
+"""
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("interpreter", interpreters(), ids=str)
+def test_what_lay_where_a_frame_has_nothing_is_not_read(interpreter: Interpreter, tmp_path: Path) -> None:
+    """Since 3.12 a frame of the interpreter's own lies below that of each ``__init__``, with hardly anything in it."""
+    folder = stage(tmp_path)
+    (tmp_path / "program.py").write_text((WHOLE + STALE).format(folder=str(folder)))
+    done = subprocess.run(
+        [interpreter.path, str(tmp_path / "program.py")], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "False\n"
 
 
 REPLACED = """
@@ -412,6 +630,46 @@ def test_what_is_gone_when_names_are_asked_for_has_its_own(interpreter: Interpre
         assert found[history["path_node"]]["owner"] in ("begin", "middle")
     else:
         assert "['balances']" in names
+
+
+CONTEXT = """
+import contextvars, json, sys
+sys.path.insert(0, {folder!r})
+from agent.graph.heap_graph import HeapGraph
+
+spans = contextvars.ContextVar("spans", default=None)
+for _ in range(40):  # as many as libraries have
+    contextvars.ContextVar("other").set([None])
+
+def serve():
+    span = ["outermost"]
+    for _ in range(3000):
+        span = [span] * 10
+    spans.set(span)
+    others = contextvars.copy_context()
+    graph = HeapGraph()
+    graph.read(1, 1 << 40, 1 << 36)
+    return graph.rows()
+
+print(json.dumps(serve()))
+"""
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("interpreter", interpreters(), ids=str)
+def test_a_context_variable_holds_what_is_in_it(interpreter: Interpreter, tmp_path: Path) -> None:
+    """And not the context, to which only C code refers, nor the function that happens to have it in a variable."""
+    folder = stage(tmp_path)
+    (tmp_path / "program.py").write_text(CONTEXT.format(folder=str(folder)))
+    done = subprocess.run(
+        [interpreter.path, str(tmp_path / "program.py")], capture_output=True, text=True, timeout=60, check=True
+    )
+    found = {row["node"]: row for table, row in json.loads(done.stdout) if table == "heap_nodes"}
+    held = max((row for row in found.values() if row["type_name"] == "list"), key=lambda row: row["retained_bytes"])
+    variable = found[held["path_node"]]
+    assert held["retained_bytes"] > 3000 * 100
+    assert variable["type_name"].rpartition(".")[2] == "ContextVar" and variable["edge_name"] == "['spans']"
+    assert held["dominator_node"] == variable["node"]
 
 
 FORK = """

@@ -146,8 +146,8 @@ def test_a_forked_child_has_a_text_of_its_own(tmp_path: Path) -> None:
     ("waits", "fault", "file"),
     [
         ("sum(())", "ExactSnapshot.read.__globals__['room'].left_bytes", "exact.py:"),
-        ("sleep(60)", "peak.heap.chosen_by", "snapshot.py:"),
-        ("sum(())", "peak.heap.chosen_by", "snapshot.py:"),
+        ("sleep(60)", "peak.heap.chosen_by", "heap.py:"),
+        ("sum(())", "peak.heap.chosen_by", "heap.py:"),
     ],
     ids=["graph", "agents-thread", "main-thread"],
 )
@@ -158,7 +158,7 @@ import ctypes, sys
 from time import sleep
 main = sys.modules["_leakscope_agent"]._kept[0]
 main.taker.PATIENCE_S = 0.1
-if "peak" in "{fault}": main.taker.Taker._can_be_exact = lambda self: False
+if "peak" in "{fault}": main.taker.Taker._has_graph = lambda self: False
 main.taker.{fault} = lambda *_: ctypes.string_at(0)
 while True: {waits}
 """

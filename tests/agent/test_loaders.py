@@ -9,11 +9,12 @@ import pytest
 
 from leakscope.agent.torch import loaders
 
-torch = pytest.importorskip("torch")
+from ..late import torch
+
 pytestmark = pytest.mark.torch
 
 
-class Squares(torch.utils.data.Dataset):  # type: ignore[misc]
+class Squares:
     def __len__(self) -> int:
         return 64
 

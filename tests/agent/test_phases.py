@@ -9,7 +9,6 @@ import pytest
 
 from . import staging
 
-pytest.importorskip("torch")
 pytestmark = [pytest.mark.live, pytest.mark.torch]
 
 MiB = 1024 * 1024

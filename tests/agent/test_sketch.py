@@ -10,6 +10,7 @@ import time
 from array import array
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
+from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,8 +27,14 @@ COUNT = 2000
 WORDS = ["".join(random.Random(i).choices("abcdefghij", k=2 + i % 7)) for i in range(3000)]
 
 
+@lru_cache(20_000)
+def words(seed: int, length: int) -> list[str]:
+    return random.Random(seed).choices(WORDS, k=length)
+
+
 def sentence(seed: int, length: int) -> str:
-    return " ".join(random.Random(seed).choices(WORDS, k=length))
+    """The same words each time, and never the same object."""
+    return " ".join(words(seed, length))
 
 
 def records(count: int = COUNT) -> list[dict[str, Any]]:
@@ -64,30 +71,27 @@ class Example:
         self.answer = answer
 
 
-def other_forms() -> dict[str, Any]:
-    rows = records()
-    return {
-        "formatted": formatted(rows),
-        "tuples": [(r["question"], r["answer"]) for r in rows],
-        "nested": [{"messages": [{"role": "user", "content": r["question"] + " " + r["answer"]}]} for r in rows],
-        "lines": [json.dumps(r) for r in rows],
-        "bytes": [text.encode() for text in formatted(rows)],
-        "objects": [Example(r["question"], r["answer"]) for r in rows],
-        "by-key": {str(r["id"]): r for r in rows},
-        "ordered": OrderedDict((r["id"], r) for r in rows),
-        "deque": deque(formatted(rows)),
-        "array of objects": np.array(formatted(rows), dtype=object),
-        "array of strings": np.array(formatted(rows)),
-        "block of columns": np.array([[r["question"] for r in rows], [r["answer"] for r in rows]], dtype=object),
-    }
-
-
-OTHER_FORMS = list(other_forms())
+OTHER_FORMS: dict[str, Callable[[list[dict[str, Any]]], Any]] = {
+    "formatted": formatted,
+    "tuples": lambda rows: [(r["question"], r["answer"]) for r in rows],
+    "nested": lambda rows: [
+        {"messages": [{"role": "user", "content": f"{r['question']} {r['answer']}"}]} for r in rows
+    ],
+    "lines": lambda rows: [json.dumps(r) for r in rows],
+    "bytes": lambda rows: [text.encode() for text in formatted(rows)],
+    "objects": lambda rows: [Example(r["question"], r["answer"]) for r in rows],
+    "by-key": lambda rows: {str(r["id"]): r for r in rows},
+    "ordered": lambda rows: OrderedDict((r["id"], r) for r in rows),
+    "deque": lambda rows: deque(formatted(rows)),
+    "array of objects": lambda rows: np.array(formatted(rows), dtype=object),
+    "array of strings": lambda rows: np.array(formatted(rows)),
+    "block of columns": lambda rows: np.array([[r[key] for r in rows] for key in ("question", "answer")], dtype=object),
+}
 
 
 @pytest.mark.parametrize("name", OTHER_FORMS)
 def test_the_same_rows_are_alike_in_every_form(name: str) -> None:
-    assert agreement(records(), other_forms()[name]) > 0.6
+    assert agreement(records(), OTHER_FORMS[name](records())) > 0.6
 
 
 def test_long_documents_are_alike_behind_a_long_prompt() -> None:
@@ -153,7 +157,7 @@ def test_a_second_list_of_the_same_objects_is_the_same_memory() -> None:
 )
 def test_token_ids_show_their_lengths(row_of) -> None:
     lengths = [5 + i * 7 % 40 for i in range(COUNT)]
-    rows = [row_of([random.Random(1000 * i + k).randrange(1, 30000) for k in range(n)]) for i, n in enumerate(lengths)]
+    rows = [row_of(random.Random(i).choices(range(1, 30000), k=n)) for i, n in enumerate(lengths)]
     form, found = form_and_rows(rows)
     assert form == sketch.TOKEN_IDS
     assert {at: size for at, (size, _, _) in found.items()} == {at: lengths[at] for at in found}
@@ -219,7 +223,7 @@ class Slotted(dict):  # type: ignore[type-arg]
 
 
 def ids(row: int, count: int = 40) -> list[int]:
-    return [random.Random(1000 * row + k).randrange(-9, 1 << 35) for k in range(count)]
+    return random.Random(row).choices(range(-9, 1 << 35), k=count)
 
 
 MORE_FORMS: dict[str, Callable[[], Any]] = {
@@ -244,7 +248,7 @@ MORE_FORMS: dict[str, Callable[[], Any]] = {
 @pytest.fixture(scope="module")
 def sketches_of_copies() -> Any:
     """({name of a form: container}, what each container of this process says that retains much)"""
-    held = {name: other_forms()[name] for name in OTHER_FORMS}  # none shares anything with another
+    held = {name: make(records()) for name, make in OTHER_FORMS.items()}  # none shares anything with another
     held.update((name, make()) for name, make in MORE_FORMS.items())
     graph = HeapGraph()
     if graph.refusal is not None:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("torch")
 pytestmark = [pytest.mark.live, pytest.mark.torch]
 
 MiB = 1024 * 1024

@@ -22,6 +22,7 @@ import types
 import weakref
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -33,6 +34,9 @@ from leakscope.agent.walking import beyond, openers, roots
 from leakscope.agent.walking import walk as w
 from leakscope.agent.walking.remembered import Remembered
 from leakscope.agent.walking.sampling import VISIT_ALL
+
+from ..harm.interpreters import Interpreter, interpreters
+from .staging import stage
 
 
 def census() -> names.ByClass:
@@ -155,7 +159,7 @@ def test_closure_default_and_cache() -> None:
 MADE = {
     "classes": "{dataclasses.make_dataclass('Row', [(f'f{n}', float) for n in range(12)]): n for n in range(600)}",
     "code": "[compile(TEXT, '<rule>', 'exec') for _ in range(600)]",
-    "functions": "[(exec(CODE, space), space.pop('rule_7'))[1] for _ in range(9000)]",
+    "functions": "[(exec(CODE, space), space.pop('rule_7'))[1] for _ in range(90_000)]",
 }
 
 
@@ -528,6 +532,45 @@ def test_a_frame_whose_locals_the_job_holds_is_left_alone() -> None:
     reading.frame_locals(frame)
     if sys.version_info < (3, 13):
         assert mine["marker"] is marker
+
+
+LOCALS = """
+import sys
+sys.path.insert(0, {folder!r})
+from agent.interpreter import reading
+
+class Held:
+    pass
+
+def generate(one):
+    held = Held()
+    yield held
+
+def run():
+    local = "here"
+    print([name for name, _ in reading.frame_locals(sys._getframe())], end=" ")
+
+run()
+waiting = generate(1)
+next(waiting)
+frame = waiting.gi_frame
+print([name for name, _ in reading.frame_locals(frame)], end=" ")
+waiting.close()
+known = frame.f_locals if {is_safe} else {{}}
+print([name for name, _ in reading.frame_locals(frame)] == list(known))
+"""
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("interpreter", interpreters(), ids=str)
+def test_variables_of_frames_are_read_in_every_python(interpreter: Interpreter, tmp_path: Path) -> None:
+    """Also of a closed generator, if its frame goes on to hold them: since 3.14."""
+    folder, is_safe = stage(tmp_path), interpreter.version[:2] != (3, 13)  # there a look at that ends the process
+    (tmp_path / "program.py").write_text(LOCALS.format(folder=str(folder), is_safe=is_safe))
+    done = subprocess.run(
+        [interpreter.path, str(tmp_path / "program.py")], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "['local'] ['one', 'held'] True\n"
 
 
 def test_the_deadline_cuts_the_walk_and_says_so() -> None:

@@ -11,9 +11,9 @@ import pytest
 from leakscope import analyze
 from leakscope.agent.torch.weights import fingerprint
 
+from ..late import torch
 from .leaks import PID, trainer
 
-torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
 PROGRAM = """\

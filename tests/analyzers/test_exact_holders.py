@@ -126,3 +126,36 @@ def test_functions_that_c_code_keeps_and_that_keep_each_other(tmp_path):
     assert finding.subject.holder == "What C code holds of handler"
     assert (finding.subject.file, finding.subject.line) == ("/home/me/jobs.py", 24)
     assert finding.bytes > 100 * MiB
+
+
+def another(name, number, **more):
+    """What is at an attribute: another object at each snapshot."""
+    return node(0, 9, "attribute", name, **{"node": lambda s: 1000 * s + number, **more})
+
+
+MAKER = node(9, 8, "key", "['MONITOR']", type_name="jobs.Monitor", retained_bytes=leaked, dominator_node=0)
+
+
+def test_a_list_that_is_made_anew_each_time_is_one_holder(tmp_path):
+    """``self.live = self.live + [record]``: none of the lists grows, and the memory does."""
+    live = another("live", 1, type_name="list", retained_bytes=leaked, length=leaked)
+    (finding,), _ = looked(recorded(tmp_path, MAKER, live), "retained-objects")
+    assert finding.subject.holder == "Monitor.live (list)"
+    assert finding.bytes >= 0.9 * LEAK_BYTES_PER_S * (TAKES_S[-1] - TAKES_S[0])
+
+
+def test_batches_that_follow_each_other_are_no_growth(tmp_path):
+    batch = another("live", 1, type_name="list", retained_bytes=lambda s: (40 + s % 3) * MiB, length=100)
+    findings, _ = looked(recorded(tmp_path, MAKER, batch), "retained-objects")
+    assert not [finding for finding in findings if "live" in finding.title]
+
+
+def test_two_that_are_there_at_once_are_two(tmp_path):
+    """Members of a dict by the same kind of key, which nobody wrote down: no name says which became which."""
+    members = [
+        node(0, 9, "key", None, type_name="jobs.Route", retained_bytes=lambda s: 9 * MiB,
+             **{"node": lambda s, i=i: 1000 * s + i})
+        for i in range(3)
+    ]  # fmt: skip
+    findings, _ = looked(recorded(tmp_path, MAKER, *members), "retained-objects")
+    assert all(finding.subject.holder == "jobs.MONITOR (Monitor)" for finding in findings)

@@ -135,6 +135,7 @@ def test_lines_are_counted_as_python_counts_them() -> None:
     assert (lines[0].line, lines[0].text) == (4, "rows.append(x)")
 
 
+@pytest.mark.slow
 def test_a_large_program_is_read_within_seconds() -> None:
     body = "\n".join(f"def f{n}(x):\n    y = g(x)\n    rows{n} = [y, x]\n    rows{n}.append(y)\n" for n in range(4_000))
     sources = [_source(body, f"/home/me/big{n}.py", f"big{n}") for n in range(40)]

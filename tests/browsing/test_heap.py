@@ -14,6 +14,7 @@ from ..recorder.runs import record
 
 pytestmark = [
     pytest.mark.live,
+    pytest.mark.xdist_group("heap-of-a-shop"),  # recorded once
     pytest.mark.skipif(HeapGraph().refusal is not None, reason="no heap graph"),
 ]
 

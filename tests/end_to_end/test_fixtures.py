@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -23,21 +24,40 @@ ALWAYS = {
 }
 
 
-def as_parameters() -> Iterator[Any]:
-    for program in programs():
-        yield pytest.param(program, id=program.name, marks=[] if program.name in ALWAYS else [pytest.mark.slow])
+@pytest.fixture(scope="module")
+def at_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Program], dict[str, Any]]:
+    """The reports of those, which are recorded side by side: of 12 s each of them computes for one or two."""
+    folder = tmp_path_factory.mktemp("at-once")
+    with ThreadPoolExecutor(len(ALWAYS)) as pool:
+        reports = {
+            program.name: pool.submit(record_and_report, program.path, folder, SECONDS)
+            for program in programs()
+            if program.name in ALWAYS
+        }
+    return lambda program: reports[program.name].result()
 
 
-@pytest.mark.parametrize("program", list(as_parameters()))
-def test_the_report_tells_the_truth(program: Program, tmp_path: Path):
+def as_parameters(*, always: bool) -> list[Any]:
+    return [pytest.param(program, id=program.name) for program in programs() if (program.name in ALWAYS) is always]
+
+
+@pytest.mark.xdist_group("programs-recorded-at-once")
+@pytest.mark.parametrize("program", as_parameters(always=True))
+def test_the_report_tells_the_truth(program: Program, at_once: Callable[[Program], dict[str, Any]]):
+    wrong = told_wrong(program, at_once(program))
+    assert not wrong, wrong
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", as_parameters(always=False))
+def test_the_report_of_another_tells_the_truth(program: Program, tmp_path: Path):
     wrong = told_wrong(program, record_and_report(program.path, tmp_path, SECONDS))
     assert not wrong, wrong
 
 
+@pytest.mark.slow
 @pytest.mark.torch
-@pytest.mark.parametrize(
-    "name, leaking", [("train_leaky.py", True), pytest.param("train_clean.py", False, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("name, leaking", [("train_leaky.py", True), ("train_clean.py", False)])
 def test_the_training_of_the_demo(name, leaking, tmp_path):
     pytest.importorskip("torch")
     path = FIXTURES / name

@@ -14,8 +14,9 @@ def told_wrong(program: Program, report: dict[str, Any]) -> str:
         return verdict["headline"] if findings or verdict["leaking"] is not False else ""
     first = findings[: len(program.places)]
     # Of two leaks of like size either may come first.
-    found = sorted(named(finding, place, program.path) for finding, place in zip(first, _in_like_order(first, program)))
-    if program.grows not in (None, verdict["leaking"] is True) or found != sorted(program.places):
+    pairs = zip(first, _in_like_order(first, program))
+    found = sorted((named(finding, place, program.path) for finding, place in pairs), key=repr)  # some names are None
+    if program.grows not in (None, verdict["leaking"] is True) or found != sorted(program.places, key=repr):
         return f"{verdict['headline']} Found {found}, not {program.places}"
     if program.grows and sum(finding["bytes"] for finding in first) < 0.5 * verdict["growth_bytes"]:
         return f"{verdict['headline']} The findings explain less than half of it"

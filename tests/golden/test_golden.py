@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from leakscope.storage import open_recording
@@ -48,11 +49,10 @@ def test_it_is_of_the_program_as_it_is_now_and_of_no_machine(program: Program):
 def other_texts(recording: Any) -> list[str]:
     """All texts of a recording but the sources, which say what they like."""
     texts = [str(value) for value in recording.meta.values()]
-    for name in recording.names():
-        table = recording.tables[name]
-        for column in table.columns:
-            if str(table[column].dtype).startswith("string") and column not in ("source_text", "fingerprint"):
-                texts += table[column].dropna().unique().tolist()
+    rows = recording.parquet_file.read()
+    for field, column in zip(rows.schema, rows.columns):
+        if pa.types.is_string(field.type) and field.name not in ("source_text", "fingerprint"):
+            texts += column.unique().drop_null().to_pylist()
     return texts
 
 

@@ -22,6 +22,8 @@ from leakscope.storage import open_recording
 JOB = Path("/tmp/job")  # where golden recordings are made; no more of a recording's paths is anybody's own
 ROOT = Path(__file__).parents[2]
 _FOOTER_KEY = "leakscope"
+_OF_AGENT = re.compile(r"/[^\s\"']*/leakscope-run-\w+")  # where a recording had its agent
+_AGENT = "/tmp/leakscope-run-golden"
 
 
 def trim(recording: Path, output: Path) -> None:
@@ -60,7 +62,7 @@ def neutraliser() -> Callable[[str], str]:
         places[re.sub(r"\d+", "N", path)] = re.sub(r"\d+", "N", neutral)
     longest_first = sorted((place for place in places if len(place) > 1), key=len, reverse=True)
     pattern = re.compile("|".join(rf"{re.escape(place)}(?![\w-])" for place in longest_first))
-    return lambda text: pattern.sub(lambda found: places[found.group()], text)
+    return lambda text: _OF_AGENT.sub(_AGENT, pattern.sub(lambda found: places[found.group()], text))
 
 
 def neutral_footer(footer: Mapping[str, Any], neutral: Callable[[str], str]) -> dict[str, Any]:

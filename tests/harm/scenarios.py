@@ -38,18 +38,28 @@ def scenario(function: Callable[[], Any]) -> Callable[[], Any]:
 
 def take(safe_point: str = "pending-call") -> None:
     """An inventory here and now on this thread; nothing without the agent."""
-    module = sys.modules.get("_leakscope_agent")
-    if module is not None:
-        taker = module.main._agent.taker
+    taker = _free_taker()
+    if taker is not None:
         taker.wanted = "pressure"
         taker.take(safe_point)
 
 
+def _free_taker() -> Any:
+    """The agent's, once it is not at work on the snapshot before; None without the agent."""
+    module = sys.modules.get("_leakscope_agent")
+    if module is None:
+        return None
+    taker = module.main._agent.taker
+    give_up = time.monotonic() + 30
+    while (taker._graph is None or taker._graph.is_busy or taker._begun) and time.monotonic() < give_up:
+        time.sleep(0.001)
+    return taker
+
+
 def take_at_next_step() -> None:
     """An inventory in the hook of the next optimizer step, where a training program has it."""
-    module = sys.modules.get("_leakscope_agent")
-    if module is not None:
-        taker = module.main._agent.taker
+    taker = _free_taker()
+    if taker is not None:
         taker.wanted, taker.wanted_at = "pressure", time.monotonic()  # or it has waited too long, and is made at once
 
 

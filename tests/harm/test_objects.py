@@ -32,8 +32,14 @@ STRESS_S = "0.05,traced"  # watched by a profiler in C
 LIMIT_S = 300.0
 LEAST_LOOKS = (1, 1, 1)  # there and then, between two bytecodes, on the agent's thread
 READER = Path(__file__).parents[2] / "leakscope" / "agent" / "graph" / "reader.c"
-# What is freed is kept from being used again, so that whoever looks at it is found out; or it is used again at once.
-FREED = {"kept": "quarantine_size_mb=256", "reused": "quarantine_size_mb=0:thread_local_quarantine_size_kb=0"}
+# What is freed is kept from being used again, so that whoever looks at it is found out; or it is used again at once. Or
+# small objects lie in Python's own pools, as usual: what follows one is another, or what is left of it.
+REUSED = "quarantine_size_mb=0:thread_local_quarantine_size_kb=0"
+FREED = {
+    "kept": {"PYTHONMALLOC": "malloc", "ASAN_OPTIONS": "quarantine_size_mb=256"},
+    "reused": {"PYTHONMALLOC": "malloc", "ASAN_OPTIONS": REUSED},
+    "pooled": {"ASAN_OPTIONS": REUSED},
+}
 
 
 class Ended(NamedTuple):
@@ -132,10 +138,10 @@ def test_the_reader_looks_at_nothing_that_is_not_there(
     journal = stage(tmp_path)
     shutil.copy(library, journal / "agent" / "graph" / LIBRARY)
     looked = tmp_path / "looked"
+    env.update(FREED[freed])
     env.update(
-        PYTHONMALLOC="malloc",
         LD_PRELOAD=preload,
-        ASAN_OPTIONS=f"detect_leaks=0:allocator_may_return_null=1:{FREED[freed]}",
+        ASAN_OPTIONS=f"detect_leaks=0:allocator_may_return_null=1:{env['ASAN_OPTIONS']}",
         UBSAN_OPTIONS="print_stacktrace=1",
         OBJECTS_READER=str(journal),
         OBJECTS_LOOKED=str(looked),

@@ -128,13 +128,8 @@ def test_the_peak_of_memory_is_the_programs_own(tmp_path: Path) -> None:
     program = tmp_path / "steady.py"
     program.write_text(STEADY)
     without = bare(str(program))
-    most = without.answers * 1.02  # an inventory has its own lists: about 10 MB
-    # Seen once in some fifty runs, on a machine full of other tests: 250 MB more, two of the tensors for a moment.
-    # What always happens is what counts here.
-    for attempt in ("first", "second"):
-        (tmp_path / attempt).mkdir()
-        with_it = with_agent(tmp_path / attempt, str(program))
-        assert len(with_it.tables["takes"]) >= 8
-        if with_it.answers <= most:
-            break
-    assert with_it.answers <= most
+    with_it = with_agent(tmp_path, str(program))
+    assert len(with_it.tables["takes"]) >= 8
+    # Up to 100 bytes an object while who holds what is worked out, and lists of all that is torch's: about 10 MB.
+    graph_kib = 100 * max(row["node_count"] for row in with_it.tables["heap_graphs"]) / 1024
+    assert with_it.answers <= without.answers * 1.02 + graph_kib

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch")
 pl = pytest.importorskip("lightning.pytorch")
+torch = pytest.importorskip("torch")
 
 from leakscope.integrations import _discovery  # noqa: E402
 from leakscope.integrations import lightning as integration  # noqa: E402

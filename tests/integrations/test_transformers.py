@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
+torch = pytest.importorskip("torch")
 
 from leakscope.integrations import _discovery  # noqa: E402
 from leakscope.integrations import transformers as integration  # noqa: E402

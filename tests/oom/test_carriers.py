@@ -146,7 +146,7 @@ def test_the_journal_knows_who_wrote(fields: dict[str, str]):
 
 def test_a_long_log_is_read_in_linear_time():
     noise = ["[ 12.345678] veth3: renamed from eth0 " + "x" * 100] * 24_000 + [" " * 300 + "a" * 3000, "(" * 3000] * 500
-    start = time.perf_counter()
+    start = time.process_time()  # whatever else runs
     reading = oom.read("\n".join([*noise, *REPORT, *noise]))
     assert len(reading.events) == 1
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5

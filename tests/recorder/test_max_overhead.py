@@ -12,7 +12,7 @@ from leakscope.renderers import render
 
 from .runs import PYTHON, environment, record_command
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 SECONDS = 4.0
 MILLION = f"""

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from leakscope.agent.journal import Journal
+from leakscope.cli import main
 from leakscope.errors import UnreadableRecording
 from leakscope.recorder.naming import output_path
 from leakscope.recorder.output import Output
@@ -70,22 +74,42 @@ def test_a_journal_is_written_to_new_files_only(tmp_path: Path) -> None:
     assert (tmp_path / "agent-1-1-000003.jnl").stat().st_size > 0
 
 
+@contextmanager
+def at_most(seconds: float) -> Iterator[None]:
+    """Fails what waits in a call of the kernel."""
+
+    def is_over(*_: object) -> None:
+        raise AssertionError(f"it waits after {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, is_over)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 @pytest.mark.live
 @pytest.mark.parametrize("name", ["lock", "meta.json", "agent-1-1-000001.jnl", "fault-1-1.txt", "run.parquet"])
-def test_a_fifo_keeps_nobody_waiting(tmp_path: Path, name: str) -> None:
+def test_a_fifo_keeps_nobody_waiting(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
     journal = tmp_path / "run.parquet.journal"
     journal.mkdir()
     folder = tmp_path if name == "run.parquet" else journal
     if name != "meta.json":
         (journal / "meta.json").write_text("{}")
     os.mkfifo(folder / name)
-    for words in (["report"], ["finalize"], ["watch"]):
-        command = [PYTHON, "-m", "leakscope", *words, "run.parquet"]
-        done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60)
-        assert len(done.stderr.splitlines()) <= 1
+    for command in ("report", "finalize", "watch"):
+        with at_most(60):
+            status = main([command, "run.parquet"])
+        told = capsys.readouterr()
+        assert len(told.err.splitlines()) <= 1
         if name in ("lock", "meta.json"):
-            assert (done.returncode, done.stdout) == (3, "")
-            assert f"run.parquet.journal/{name} cannot be read: it is not a regular file" in done.stderr
+            assert (status, told.out) == (3, "")
+            assert f"run.parquet.journal/{name} cannot be read: it is not a regular file" in told.err
     done = record(tmp_path, "-q", "echo", "well")  # a recorder hangs with all signals blocked
     assert (done.returncode, done.stdout) in [(0, "well\n"), (125, "")]
     assert (done.returncode == 125) == ("cannot record to run.parquet: it is not a regular file" in done.stderr)

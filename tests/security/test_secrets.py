@@ -13,7 +13,7 @@ from leakscope.facts.heap.holders import with_exact_holders
 from tests.recorder.runs import PYTHON, environment, record_command
 from tests.security.everything import texts_of_file, texts_of_journal
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.xdist_group("secrets")]  # most look at one recording
 
 # What the program has from its command line, its environment, and from itself. Made up.
 ARGUMENT, NEXT_ARGUMENT, OF_CHILD = "argQ4kz81hhPw", "nextargZx71kkw", "childS3cretpw9"

@@ -13,6 +13,7 @@ import subprocess
 import termios
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,7 @@ import os, sys, time
 history = []
 print("ready", flush=True)
 while not os.path.exists("enough"):
-    history.append(bytearray(200_000))
+    history.append(bytearray(20_000))
     time.sleep(0.02)
 """
 
@@ -105,19 +106,37 @@ def terminal(tmp_path) -> Iterator:
         each.close()
 
 
-@pytest.fixture
-def running(tmp_path) -> Iterator[subprocess.Popen]:
-    """A recording that goes on, run.parquet in ``tmp_path``."""
-    (tmp_path / "prog.py").write_text(PROGRAM)
+@contextmanager
+def recorded(folder: Path) -> Iterator[subprocess.Popen]:
+    (folder / "prog.py").write_text(PROGRAM)
     words = ["record", "-q", "-o", "run.parquet", "--flush", "200ms", "--", PYTHON, "prog.py"]
     recorder = subprocess.Popen(
-        [PYTHON, "-m", "leakscope", *words], cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True
+        [PYTHON, "-m", "leakscope", *words], cwd=folder, env=environment(), stdout=subprocess.PIPE, text=True
     )
     assert recorder.stdout is not None and recorder.stdout.readline() == "ready\n"
     yield recorder
-    (tmp_path / "enough").touch()
+    (folder / "enough").touch()
     assert recorder.wait(TIMEOUT_S) == 0
     recorder.stdout.close()
+
+
+@pytest.fixture
+def running(tmp_path) -> Iterator[subprocess.Popen]:
+    """A recording that goes on, run.parquet in ``tmp_path``."""
+    with recorded(tmp_path) as recorder:
+        yield recorder
+
+
+@pytest.fixture(scope="module")
+def lasting(tmp_path_factory) -> Iterator[str]:
+    """Path of a recording that goes on, for all who only look at it; it is recorded still when they have."""
+    folder = tmp_path_factory.mktemp("lasting")
+    with recorded(folder) as recorder:
+        yield str(folder / "run.parquet")
+        assert recorder.poll() is None
+
+
+in_one_worker = pytest.mark.xdist_group("lasting")
 
 
 def watch(folder: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -149,19 +168,20 @@ def test_a_run_is_watched_to_its_end(terminal, running, tmp_path):
     assert "leakscope report run.parquet" in left
 
 
-def test_q_quits_and_the_terminal_is_as_it_was(terminal, running):
-    seen = terminal("run.parquet")
+@in_one_worker
+def test_q_quits_and_the_terminal_is_as_it_was(terminal, lasting):
+    seen = terminal(lasting)
     before = seen.modes
     seen.wait_for("q quits")
     seen.press("q")
     assert seen.wait() == 0
     assert seen.raw.rstrip().endswith("\x1b[?1049l")
     assert seen.modes == before
-    assert running.poll() is None
 
 
-def test_interrupt_is_quiet(terminal, running):
-    seen = terminal("run.parquet")
+@in_one_worker
+def test_interrupt_is_quiet(terminal, lasting):
+    seen = terminal(lasting)
     before = seen.modes
     seen.wait_for("q quits")
     seen.press("\x03")
@@ -170,8 +190,9 @@ def test_interrupt_is_quiet(terminal, running):
     assert seen.modes == before
 
 
-def test_a_watch_that_is_ended_leaves_the_terminal_as_it_was(terminal, running):
-    seen = terminal("run.parquet")
+@in_one_worker
+def test_a_watch_that_is_ended_leaves_the_terminal_as_it_was(terminal, lasting):
+    seen = terminal(lasting)
     before = seen.modes
     seen.wait_for("q quits")
     os.kill(seen.pid, signal.SIGTERM)
@@ -179,8 +200,9 @@ def test_a_watch_that_is_ended_leaves_the_terminal_as_it_was(terminal, running):
     assert seen.raw.rstrip().endswith("\x1b[?1049l") and seen.modes == before
 
 
-def test_a_watch_that_is_stopped_and_goes_on(terminal, running):
-    seen = terminal("run.parquet")
+@in_one_worker
+def test_a_watch_that_is_stopped_and_goes_on(terminal, lasting):
+    seen = terminal(lasting)
     before = seen.modes
     seen.wait_for("q quits")
     seen.press("\x1a")
@@ -221,11 +243,11 @@ def test_a_replay_goes_by_and_ends(terminal, tmp_path):
     assert "replay" in seen.seen and "the command ended: 3" in seen.seen
 
 
-def test_in_a_pipe_one_look_is_taken(running, tmp_path):
-    done = watch(tmp_path, "run.parquet")
+@in_one_worker
+def test_in_a_pipe_one_look_is_taken(lasting, tmp_path):
+    done = watch(tmp_path, lasting)
     assert (done.returncode, done.stderr) == (0, "")
     assert "recording" in done.stdout and "\x1b" not in done.stdout
-    assert running.poll() is None
 
 
 def test_in_a_pipe_a_line_at_each_interval(running, tmp_path):
@@ -239,18 +261,17 @@ def test_in_a_pipe_a_line_at_each_interval(running, tmp_path):
     assert "the command exited with status 0" in rest
 
 
-def test_of_an_ended_run_the_end_is_shown(tmp_path):
-    done = watch(tmp_path, str(ended_run(tmp_path)))
-    assert done.returncode == 0
-    assert "peak 129 MiB" in done.stdout and "the command ended: 3" in done.stdout
+def test_of_an_ended_run_the_end_is_shown(tmp_path, capsys):
+    assert main(["watch", str(ended_run(tmp_path))]) == 0
+    told = capsys.readouterr().out
+    assert "peak 129 MiB" in told and "the command ended: 3" in told
 
 
-def test_a_recorder_that_was_killed(tmp_path):
+def test_a_recorder_that_was_killed(tmp_path, capsys):
     builder = RecordingBuilder(tmp_path).process(100).samples(100, [MiB] * 5)
     builder.write_journal()
-    done = watch(tmp_path, "run.parquet")
-    assert done.returncode == 0
-    assert "how the command ended was not recorded" in done.stdout
+    assert main(["watch", str(tmp_path / "run.parquet")]) == 0
+    assert "how the command ended was not recorded" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -274,10 +295,11 @@ def test_what_cannot_be_watched_gets_one_line(tmp_path, monkeypatch, capsys, wor
     assert said in told.err and told.err.count("\n") == 1 and told.out == ""
 
 
-def test_a_running_recording_is_not_replayed(running, tmp_path):
-    done = watch(tmp_path, "run.parquet", "--replay")
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "still being recorded" in done.stderr
+@in_one_worker
+def test_a_running_recording_is_not_replayed(lasting, capsys):
+    assert main(["watch", lasting, "--replay"]) == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1 and "still being recorded" in told
 
 
 def test_a_reader_that_had_enough(tmp_path):

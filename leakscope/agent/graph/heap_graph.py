@@ -40,9 +40,11 @@ _GROUPS = ("", "module", "thread", "recorder", "outside", "unreached")
 _EDGES = (None, "attribute", "key", "index", "local", "namespace", "contents", "member", "item", "cell", "default")
 _MODULES, _KEY, _NAMED = 1, 2, (1, 2, 3, 4, 9, 10)
 _ATTRIBUTE, _NAMESPACE = 1, 5
-_LIVES_FOR_EVER = 0xFFFFFFFF
+_LIVES_FOR_EVER = _NO_ROW = 0xFFFFFFFF
+OBJECT, STORAGE, AUTOGRAD = 0, 1, 2  # what a tie leads to
 _MANY = 1 << 62
 _FILLED_IN_C = libraries.names_of(libraries.FILLED_IN_C)
+_CONTAINERS = (1, 2, 3, 7, 9, 10)  # dict, list, tuple, set, deque, OrderedDict
 _WAITS = 0xFFFFFFFF  # before what waits to be called
 
 
@@ -53,7 +55,7 @@ def _structure(name: str, **fields: Any) -> Any:
 
 
 _Row = _structure(
-    "Row", c_uint64="address own_bytes retained_bytes length limit",
+    "Row", c_uint64="address own_bytes retained_bytes length limit storage_bytes",
     c_uint32="node path_row dominator_row type references edges_in children new_children label label_kind owner is_old "
     "is_seen is_main is_wanted",
 )  # fmt: skip
@@ -76,6 +78,17 @@ _Stray = _structure(
 )
 _Link = _structure("Link", c_uint64="address", c_uint32="node type label label_kind is_alive unused")
 _Pin = _structure("Pin", c_uint64="count bytes pinned_bytes", c_uint32="row unused")
+_Tie = _structure("Tie", c_uint64="from_address to_address bytes", c_uint32="type count")
+_Mark = _structure("Mark", c_uint32="node row is_held unused")
+
+
+class _Further(ctypes.Structure):
+    """``struct further`` of reader.c."""
+
+    _fields_ = [
+        ("ties", ctypes.POINTER(_Tie)), ("marks", ctypes.POINTER(ctypes.c_uint64)), ("tie_count", ctypes.c_uint64),
+        ("mark_count", ctypes.c_uint64), ("row_count", ctypes.c_uint64),
+    ]  # fmt: skip
 
 
 class _Largest(ctypes.Structure):
@@ -120,6 +133,7 @@ class _Graph(ctypes.Structure):
         )
     ] + [
         ("strays", ctypes.POINTER(_Stray)), ("links", ctypes.POINTER(_Link)), ("pins", ctypes.POINTER(_Pin)),
+        ("marks", ctypes.POINTER(_Mark)), ("mark_count", ctypes.c_uint64), ("marked_rows", ctypes.c_uint64),
     ]  # fmt: skip
 
 
@@ -129,6 +143,8 @@ class Found:
     ``types``: [(name, objects that the collector lists, those of them that something leads to, their own bytes), ...].
     ``stacks``: of threads but the main one and ours, [(function, file, line), ...] innermost first; where what waits to
     be called was seen it comes as (None, type of the thread, (function, file, line)) before the function that will.
+    ``marks``: for each address (the number of its row, or of what holds it, whether a module or a running function
+    leads to it); (None, False) where nothing is there. A container holds its members, however deep they are.
     """
 
     def __init__(
@@ -140,6 +156,7 @@ class Found:
         array_bytes: int,
         types: list[tuple[str, int, int, int]],
         stacks: list[list[Any]],
+        marks: list[tuple[int | None, bool]],
     ) -> None:
         self.rows = rows
         self.listed_count = listed_count
@@ -148,6 +165,7 @@ class Found:
         self.array_bytes = array_bytes
         self.types = types
         self.stacks = stacks
+        self.marks = marks
 
 
 def _find_arenas(find: Any) -> bool:
@@ -171,7 +189,7 @@ class HeapGraph:
         self.counted = 0  # objects that the collector tracked when it was to be read last, at least
         # At most one: a graph, the number of its snapshot, what reading it took, whether storages were weighed.
         self._read: list[tuple[Any, int, float, bool]] = []
-        self._at_work: list[None] = []  # one for each thread that is
+        self._at_work: list[None] = []  # one for each thread that is, or would be
         self._past: int | None = None
         self._serials: dict[tuple[int, Any], int] = {}  # (address, type): number of what was written down last time
         self._last_serial = len(_GROUPS) - 1
@@ -185,6 +203,9 @@ class HeapGraph:
             held, free = ctypes.PyDLL(path), ctypes.CDLL(path)
         except OSError as error:
             return str(error)
+        if hasattr(held, "graph_own"):
+            held.graph_own.restype, held.graph_own.argtypes = None, (ctypes.c_char_p,)
+            held.graph_own(names.AGENT.encode("utf-8", "surrogateescape"))
         found = layout.find()
         structures = (
             layout.Layout,
@@ -199,6 +220,9 @@ class HeapGraph:
             _Stray,
             _Link,
             _Pin,
+            _Further,
+            _Tie,
+            _Mark,
         )
         sizes = (ctypes.c_uint64 * len(structures))(*map(ctypes.sizeof, structures))
         if not hasattr(held, "graph_sizes_fit") or not held.graph_sizes_fit(sizes):
@@ -209,9 +233,15 @@ class HeapGraph:
         pointer, word = ctypes.c_void_p, ctypes.c_uint64
         self._find_tensors = held.graph_tensors
         self._find_tensors.restype, self._find_tensors.argtypes = None, (word,) * 5
-        self._take, self._label, self._free = held.graph_take, held.graph_label, held.graph_free
+        take, self._label, self._free = held.graph_take, held.graph_label, held.graph_free
+        self._add = held.graph_add
+        self._add.argtypes = (pointer, pointer)
+        self._referred = held.graph_referred
+        self._referred.argtypes = (pointer, pointer, word, pointer)
         self._analyse, self._make_past, self._free_past = free.graph_analyse, free.graph_past, free.past_free
-        self._take.restype, self._take.argtypes = ctypes.POINTER(_Graph), (pointer,) * 5
+        take.restype, take.argtypes = ctypes.POINTER(_Graph), (pointer,) * 5
+        self._given: list[list[Any]] = [[None] for _ in take.argtypes]  # where C functions find it
+        self._take = doors.unless_watched(doors.with_first(take, *self._given))
         self._label.argtypes = (pointer,) * 4
         self._analyse.argtypes = (pointer, pointer, word, word, ctypes.c_uint32)
         self._make_past.restype, self._make_past.argtypes = pointer, (pointer,)
@@ -247,13 +277,25 @@ class HeapGraph:
         ``most_objects``: that the collector may track; more, and nothing is read. ``left_bytes``: memory the process
         may still have. ``counted`` says how many there are, at least.
 
+        While somebody traces, profiles or debugs, nothing is.
+
         Returns what else is wanted of all objects that the collector tracks: ([(class, count), ...], those of the types
         at the addresses ``wanted``, the containers of ``least_length`` or more members), all empty unless something is
         wanted; None: nothing was read.
         """
         self.counted = 0
-        if self.is_busy:
-            return None
+        at_work = self._at_work  # a fork has another
+        at_work.append(None)  # before the look: what two threads read at once they would work out at once
+        try:
+            if len(at_work) > 1 or self._read:
+                return None
+            return self._read_alone(number, most_objects, left_bytes, wanted, least_length)
+        finally:
+            at_work.pop()
+
+    def _read_alone(
+        self, number: int, most_objects: float, left_bytes: int, wanted: Iterable[int] | None, least_length: int | None
+    ) -> Swept | None:
         bounds = _Bounds(
             bytes=left_bytes // MEMORY_SHARE, bytes_each=BYTES_AN_OBJECT, objects=int(min(most_objects, _MANY))
         )
@@ -271,8 +313,12 @@ class HeapGraph:
                 most_types=MOST_TYPES_COUNTED,
             ))  # fmt: skip
         began = thread_time()
-        graph = self._take(id(sys.modules), self.recorder, doors.main_state(), ctypes.byref(bounds), sweep)
+        given = id(sys.modules), self.recorder, doors.main_state(), ctypes.byref(bounds), sweep
+        for place, one in zip(self._given, given):
+            place[0] = one
+        graph = self._take()
         took_s = thread_time() - began
+        self._given[-1][0] = None  # it is large
         self.counted = bounds.count
         if graph:
             self._read.append((graph, number, took_s, self.weighs_tensors))
@@ -280,6 +326,51 @@ class HeapGraph:
                 self._object_s = max(LEAST_OBJECT_S, SAFETY * took_s / self.counted)
             return list(zip(types, counts)), picked, large
         return None
+
+    def referred(self, addresses: Sequence[int]) -> Sequence[int]:
+        """Of each of these objects, in what was read last: 1 where another one refers to it, 0 where only C code does.
+
+        All 1 where memory does not suffice to tell.
+        """
+        count = len(addresses)
+        found = (ctypes.c_uint8 * count)()
+        known = (ctypes.c_uint64 * count)(*addresses)
+        is_told = bool(self._read) and self._referred(self._read[-1][0], known, count, found)
+        return list(found) if is_told else [1] * count
+
+    def add(
+        self,
+        ties: Sequence[tuple[int, int, int, int, int]],
+        marks: Sequence[int] = (),
+        row_count: int = 0,
+        *,
+        weighs_tensors: bool = False,
+    ) -> bool:
+        """To what was read last, before anything else may happen to the objects: what the collector does not know.
+
+        ``ties``: (address of an object, of what it refers to, bytes of that, what that is, how many operations), where
+        what it is is OBJECT, STORAGE or AUTOGRAD: then the address is a storage's, or a number that no object has. One
+        of these may be the first of a later tie. ``marks``: addresses of what to find again (``Found.marks``), of which
+        the first ``row_count`` get rows of their own. ``weighs_tensors``: each storage has a tie that says its bytes.
+        Returns False where memory does not suffice.
+        """
+        if not self._read:
+            return False
+        graph, number, took_s, weighed = self._read[-1]
+        further = _Further(
+            (_Tie * len(ties))(*ties), (ctypes.c_uint64 * len(marks))(*marks), len(ties), len(marks), row_count
+        )
+        is_done = bool(self._add(graph, ctypes.byref(further)))
+        self._read[-1] = graph, number, took_s, weighed or weighs_tensors
+        return is_done
+
+    def drop(self) -> None:
+        """What was read last is not wanted."""
+        try:
+            graph, *_ = self._read.pop()
+        except IndexError:
+            return
+        self._free(graph)
 
     @property
     def is_busy(self) -> bool:
@@ -335,7 +426,7 @@ class HeapGraph:
             return Found(
                 rows, contents.listed_count, contents.frozen_count,
                 contents.total_bytes - contents.array_bytes - contents.storage_bytes, contents.array_bytes,
-                list(_types(contents)), list(_stacks(contents)),
+                list(_types(contents)), list(_stacks(contents)), list(_marks(contents, numbers)),
             )  # fmt: skip
         finally:
             self._free(graph)
@@ -406,6 +497,7 @@ class HeapGraph:
                     "was_there": bool(row.is_old),
                     "shallow_bytes": row.own_bytes,
                     "retained_bytes": row.retained_bytes,
+                    "retained_storage_bytes": row.storage_bytes or None,
                     "length": row.length - 1 if row.length else None,
                     "length_limit": row.limit - 1 if row.limit else None,
                     "child_count": row.children,
@@ -429,7 +521,8 @@ class HeapGraph:
             )
         for at in range(graph.share_count):
             share = graph.shares[at]
-            if rows[share.row].children < LEAST_CHILDREN or not share.type:
+            is_told = share.type == AUTOGRAD or rows[share.row].children >= LEAST_CHILDREN
+            if not is_told or not share.type:
                 continue
             if not type_names[share.type]:
                 type_names[share.type] = _type_name(graph, share.type)
@@ -485,6 +578,27 @@ def _types(graph: Any) -> Iterator[tuple[str, int, int, int]]:
         kind = graph.kinds[at]
         if kind.listed:
             yield _type_name(graph, at), kind.listed, kind.listed - kind.unreached, kind.listed_bytes
+
+
+def _marks(graph: Any, numbers: Sequence[int]) -> Iterator[tuple[int | None, bool]]:
+    for at in range(graph.mark_count):
+        mark = graph.marks[at]
+        if mark.row == _NO_ROW:
+            yield None, False
+        else:
+            yield numbers[mark.row if at < graph.marked_rows else _container(graph, mark.row)], bool(mark.is_held)
+
+
+def _container(graph: Any, at: int) -> int:
+    """The row of the outermost container that has a row as a member, or that itself: what has a name of its own."""
+    rows, kinds = graph.rows, graph.kinds
+    while True:
+        above = rows[at].path_row
+        of = rows[above]
+        is_container = of.node >= len(_GROUPS) and kinds[of.type].base in _CONTAINERS
+        if not is_container or of.label_kind == _NAMESPACE or rows[of.path_row].node == _MODULES:
+            return at
+        at = above
 
 
 def _stacks(graph: Any) -> Iterator[list[Any]]:

@@ -38,6 +38,9 @@ _TYPE_BYTES = 344 + 56  # of what every type has, up to 3.8: no class has its na
 _LIMITS = (123456, 654321)
 _CLEARED = 4  # the state of a generator that came to its end
 _NAMES_OF_CODE = 96  # of all variables in one tuple, since 3.11
+_TUPLE_ITEMS = 24 if sys.version_info < (3, 14) else 32  # before them, since 3.14, what the tuple was last hashed to
+_OF_A_THREAD, _OF_A_GENERATOR = 0, 1  # who owns a frame
+_TAGS = 3  # in the last bits of what a frame refers to, since 3.14: who counts the reference
 
 
 class Layout(ctypes.Structure):
@@ -46,7 +49,8 @@ class Layout(ctypes.Structure):
     _fields_ = [
         (name, _WORD)
         for name in (
-            "version", *_TYPES, *_FUNCTIONS, "generations", "text_bytes", "wide_text_bytes", "thread_frame",
+            "version", *_TYPES, *_FUNCTIONS, "generations", "frozen", "text_bytes", "wide_text_bytes",
+            "tuple_items", "thread_frame",
             "thread_indirect", "frame_slots", "frame_code", "frame_before", "frame_locals", "frame_function",
             "frame_globals", "frame_owner", "code_names", "code_file", "code_name", "code_line", "function_code",
             "function_defaults", "function_closure", "code_arguments", "results", "results_limit", "deque_limit",
@@ -61,7 +65,7 @@ def refusal() -> str | None:
     """Why this Python cannot be read, for a note; None: it can, as far as can be told before."""
     if sys.implementation.name != "cpython":
         return f"this is {sys.implementation.name}"
-    if not (3, 8) <= sys.version_info[:2] <= (3, 13):
+    if not (3, 8) <= sys.version_info[:2] <= (3, 14):
         return "Python %d.%d is not known" % sys.version_info[:2]
     if hasattr(sys, "getobjects"):
         return "this Python keeps a list of all objects"
@@ -69,7 +73,7 @@ def refusal() -> str | None:
         return "this Python has no global lock"
     if ctypes.sizeof(ctypes.c_void_p) != _BYTES or sys.byteorder != "little":
         return "this is no 64-bit machine with the least byte first"
-    if object.__basicsize__ != 16 or tuple.__basicsize__ != 24:
+    if object.__basicsize__ != 16 or tuple.__basicsize__ != _TUPLE_ITEMS:
         return "objects of this Python begin otherwise"
     return None
 
@@ -86,12 +90,16 @@ def find() -> Layout | None:
         setattr(layout, name, ctypes.cast(getattr(python, name), ctypes.c_void_p).value)
     layout.text_bytes = _after("leakscope knows this".encode(), "leakscope knows this")
     layout.wide_text_bytes = _after("leakscope knows thi\xdf".encode("latin-1"), "leakscope knows thi\xdf")
+    layout.tuple_items = _TUPLE_ITEMS
     layout.heap_type_name = _find_name()
     layout.python_deallocate = _word(id(_Known) + 48)
     is_made_alike = layout.python_deallocate == _word(id(_Other) + 48) != _word(id(deque) + 48)
     if not layout.text_bytes or not layout.wide_text_bytes or not layout.heap_type_name or not is_made_alike:
         return None
-    layout.generations = collector.generations() or 0
+    known = (layout,)
+    if _word(id(known) + _TUPLE_ITEMS) != id(layout):
+        return None
+    layout.generations, layout.frozen = collector.generations() or 0, collector.FROZEN
     layout.is_collecting = collector.going_on() or 0
     _find_frames(layout)
     _find_code(layout)
@@ -228,29 +236,44 @@ def _find_frames(layout: Layout) -> None:
     layout.code_names = _NAMES_OF_CODE
     # Its first variable is the layout.
     for slot in range(7, 16):
-        if _word(here + slot * _BYTES) == id(layout):
+        if _reference(here + slot * _BYTES) == id(layout):
             layout.frame_slots = slot * _BYTES
             break
     if sys.version_info >= (3, 12):
-        layout.frame_owner = layout.frame_slots - 2
+        layout.frame_owner = layout.frame_slots - (6 if sys.version_info >= (3, 14) else 2)
     is_right = (
-        _word(here + code) == id(frame.f_code)
+        _reference(here + code) == id(frame.f_code)
         and _word(here + global_names) == id(frame.f_globals)
         and _word(id(frame.f_code) + _NAMES_OF_CODE + 0) != 0
         and layout.frame_slots
         and _all_names(frame) == frame.f_code.co_varnames
+        and _reference(here + function) == id(_find_frames)
     )
     if not is_right:
         return
     _find_generators(layout)
+    if layout.frame_owner and not (layout.generator_frame and _is_owner(layout, here, _OF_A_THREAD)):
+        return
     if sys.version_info >= (3, 11, 2):  # before, a frame that is being cleared could still be seen
         layout.thread_frame = found
+
+
+def _reference(at: int) -> int:
+    """What the frame of a function refers to there."""
+    word = _word(at)
+    return word & ~_TAGS if sys.version_info >= (3, 14) else word
+
+
+def _is_owner(layout: Layout, frame: int, owner: int) -> bool:
+    return ctypes.c_int8.from_address(frame + layout.frame_owner).value == owner
 
 
 def _find_generators(layout: Layout) -> None:
     """Since 3.11 the frame is a part of it; right before is a byte that says how far it is."""
     waiting: Any = (one for one in "")
     frame = _word(id(waiting.gi_frame) + 24) - id(waiting)
+    if layout.frame_owner and not _is_owner(layout, id(waiting) + frame, _OF_A_GENERATOR):
+        return
     state = ctypes.c_int8.from_address(id(waiting) + frame - 5)
     before = state.value
     for _ in waiting:
@@ -260,13 +283,15 @@ def _find_generators(layout: Layout) -> None:
 
 
 def _find_text_of_stream() -> int:
-    """Of one that was only written to: up to 3.11 in parts, which are joined when they are many."""
+    """Of one that was only written to: up to 3.11 in parts, which are joined when they are many; since 3.14 apart."""
     stream = StringIO()
     for text in ("leakscope", "knows this"):
         stream.write(text)
     at, cls = (64, list) if sys.version_info < (3, 12) else (56, str)
     parts = _word(id(stream) + at)
     is_known = ctypes.c_int.from_address(id(stream) + 48).value == 2 and _word(id(stream) + 32) == 19
+    if parts and sys.version_info >= (3, 14):
+        parts = _word(parts)
     return at if is_known and parts and _word(parts + 8) == id(cls) else 0
 
 

@@ -4,6 +4,7 @@
  * of Python's: where things lie is told by layout.py, which has checked each figure on objects whose contents it knows.
  *
  *   graph_take      with the GIL: every object, who refers to whom, and how large each is
+ *   graph_add       with the GIL, right after: references that only C++ has, and what the caller wants to find again
  *   graph_analyse   without it: what is reached from where, immediate dominators, retained bytes, the nodes that matter
  *   graph_label     with the GIL: by what name each of those is held; only what can be reached still is looked at
  *
@@ -82,7 +83,9 @@ struct layout {
     void *(*first_thread)(void *);
     void *(*next_thread)(void *);
     uint64_t generations; /* of the collector: the list of the youngest objects */
+    uint64_t frozen; /* how far behind it: that of objects which gc.freeze() hides */
     uint64_t text_bytes, wide_text_bytes; /* before the characters of a string */
+    uint64_t tuple_items; /* in a tuple: its first member */
     uint64_t thread_frame; /* in a thread's state: the frame that runs */
     uint64_t thread_indirect; /* it is behind one pointer, at this offset + 1 */
     uint64_t frame_slots, frame_code, frame_before, frame_locals, frame_function, frame_globals, frame_owner;
@@ -94,7 +97,7 @@ struct layout {
     uint64_t frame_back; /* in a frame object, up to 3.10 */
     uint64_t generator_frame, generator_state; /* in a generator or coroutine, since 3.11 */
     uint64_t heap_type_name, heap_type_keys; /* of a class: a string; names of attributes that instances share */
-    uint64_t stream_text; /* in a StringIO that is only written to: its text so far, or a list of parts of it */
+    uint64_t stream_text; /* in a StringIO that is only written to: its text so far, a list of parts of it, or who has it */
     void *python_deallocate; /* what frees the objects of classes that Python code made */
     uint64_t tensor_base, tensor_storage, storage_bytes, storage_device; /* torch: from object to its memory */
     const int *is_collecting; /* whether a collection goes on, in any thread */
@@ -215,7 +218,8 @@ static void drop(struct budget *budget, struct array *array)
 /* ---- the graph */
 
 enum { ROOT, MODULES, THREADS, RECORDER, FROM_C, UNREACHABLE, GROUPS }; /* the first nodes; no objects */
-enum { TYPE_NONE, TYPE_STORAGE, TYPE_FRAME, FIRST_TYPE };
+enum { TYPE_NONE, TYPE_STORAGE, TYPE_AUTOGRAD, TYPE_FRAME, FIRST_TYPE }; /* TYPE_AUTOGRAD: all that was calculated for a tensor */
+enum { OPERATION_BYTES = 520 }; /* of an autograd graph, with its edges and metadata: measured on a GPT-2 */
 
 struct kind { /* of a type: how its objects are read */
     type *type;
@@ -225,10 +229,11 @@ struct kind { /* of a type: how its objects are read */
     uint8_t is_wanted; /* the agent wants to know where its objects are held, however little they retain */
 };
 enum { PLAIN, DICT, LIST, TUPLE, TEXT, BYTES, INTEGER, SET, BYTE_ARRAY, DEQUE, ORDERED_DICT, ARRAY, NDARRAY, TENSOR, BYTES_IO,
-       STRING_IO, C_DATA, GENERATOR, MAPPING };
+       STRING_IO, C_DATA, GENERATOR, MAPPING, CONTEXT, VARIABLE };
 
 struct row { /* a node that matters, as the agent gets it */
     uint64_t address, own_bytes, retained_bytes, length, limit; /* length: members of a container, or links of a chain, + 1 */
+    uint64_t storage_bytes; /* of retained_bytes: memory of tensors */
     uint32_t node, path_row, dominator_row, type, references, edges_in, children, new_children;
     uint32_t label, label_kind, owner; /* among the texts; of what has code of its own: file, line, name; of a class: its name */
     uint32_t is_old, is_seen; /* there at the snapshot before; reached again for its label */
@@ -243,6 +248,22 @@ struct share { /* of what a node dominates: all objects of one type directly bel
 struct sharer { /* what a row refers to, and another dominates: of those objects it is one of several holders */
     uint32_t row, dominator_row, type;
     uint64_t count, bytes;
+};
+
+struct tie { /* a reference that only C++ has; type: of what it leads to, where that is no object of Python's */
+    uint64_t from, to, bytes;
+    uint32_t type, count; /* count: operations of an autograd graph */
+};
+
+struct mark { /* what the caller wants to find again; row: itself, or the nearest on its way from the root */
+    uint32_t node, row, is_held, unused; /* is_held: a module or a running function leads to it */
+};
+
+/* What is added to a graph. ``marks``: addresses, of which the first ``row_count`` get rows of their own. */
+struct further {
+    const struct tie *ties;
+    const uint64_t *marks;
+    uint64_t tie_count, mark_count, row_count;
 };
 
 struct stray { /* all objects of one type: what of them no name leads to */
@@ -297,17 +318,19 @@ struct graph {
     struct stray *strays;
     struct link *links;
     struct pin *pins;
+    struct mark *marks;
+    uint64_t mark_count, marked_rows; /* marked_rows: so many have rows of their own */
     /* our own */
     struct budget budget;
     struct array address, own, type, references, begin, edge, table, kind_table, row_of, row_table;
-    struct array local, pool, arena, loose, below;
-    struct array kind, text, row, share, stack, sharer, stray, link, copied, pin; /* a forked child has them too */
+    struct array local, variable, pool, arena, loose, below;
+    struct array kind, text, row, share, stack, sharer, stray, link, copied, mark, pin; /* a forked child has them too */
     uint64_t copied_bytes;
     uint32_t frozen_begin, frozen_end; /* nodes that gc.freeze() hides */
     uint32_t link_count;
     pid_t process; /* whose heap it is: the child of a fork has the names of it, and nothing behind them */
     uint32_t table_mask, kind_mask, row_mask;
-    uint32_t waiting, local_count;
+    uint32_t waiting, local_count, variable_count;
     uint64_t main_begin, main_end; /* edges to the frames of the main thread */
     uint64_t members_left; /* to look through for names */
     uintptr_t wait[64];
@@ -505,6 +528,10 @@ static uint8_t base_of(const type *cls)
             return C_DATA;
         if (is_called(above, "mmap.mmap", 72))
             return MAPPING;
+        if (is_called(above, "hamt_bitmap_node", 32))
+            return CONTEXT;
+        if (is_called(above, "_contextvars.ContextVar", 16) || is_called(above, "ContextVar", 16))
+            return VARIABLE;
         if (!(above->flags & HEAP_TYPE) && is_called(above, "numpy.ndarray", 80))
             return NDARRAY;
     }
@@ -580,8 +607,24 @@ static const char *pointer_at(const void *address, size_t offset)
     return (const char *)(uintptr_t)word_at(address, offset);
 }
 
-struct keys { /* of a dict */
-    uint64_t slots, index_bytes, usable, entries, entry_bytes;
+static const char *items_of(const object *tuple)
+{
+    return (const char *)tuple + L.tuple_items;
+}
+
+static const object *item_of(const object *tuple, intptr_t number)
+{
+    return (object *)pointer_at(items_of(tuple), 8ul * (size_t)number);
+}
+
+/* Since 3.12 in the lower half of a word. Since 3.14 flags stand in the upper one. */
+static uint64_t count_of(const object *one)
+{
+    return L.version >= VERSION(3, 12) ? (uint32_t)one->reference_count : (uint64_t)one->reference_count;
+}
+
+struct keys { /* of a dict; left: since 3.11, how many more it may get */
+    uint64_t slots, index_bytes, usable, left, entries, entry_bytes;
     const char *first;
     int is_text;
 };
@@ -599,6 +642,7 @@ static struct keys keys_at(const char *at)
         keys.slots = (uint64_t)1 << (at[8] & 63);
         keys.index_bytes = (uint64_t)1 << (at[9] & 63);
         keys.is_text = at[10] != 0;
+        keys.left = word_at(at, 16);
         keys.entries = word_at(at, 24);
         keys.entry_bytes = keys.is_text ? 16 : 24;
         keys.first = at + 32 + keys.index_bytes;
@@ -607,14 +651,43 @@ static struct keys keys_at(const char *at)
     return keys;
 }
 
+/* Attributes that lie in the object itself, or behind it: since 3.11, as long as nobody asks for its __dict__. NULL: there
+ * are none; since 3.13 their place is there nevertheless, and none of them valid. */
+static const char *values_at(const object *one, const type *cls)
+{
+    if (!L.heap_type_keys || !(cls->flags & HEAP_TYPE) || !(cls->flags & MANAGED_DICT))
+        return NULL;
+    if (L.version < VERSION(3, 12))
+        return pointer_at((const char *)one - 32, 0);
+    if (L.version >= VERSION(3, 13))
+        return cls->flags & INLINE_VALUES ? (const char *)one + cls->basic_size + 8 : NULL;
+    uint64_t word = word_at((const char *)one - 24, 0);
+    return word & 1 ? (const char *)(uintptr_t)(word + 1) : NULL;
+}
+
+/* Since 3.13 there is a word before them, of which the first byte says for how many there is room. Before, as many bytes
+ * as the last of them says, which are rounded up: then the class knows how many its next object will get, and none that
+ * it has made got fewer. */
+static uint64_t bytes_of_values(const char *values, const char *shared)
+{
+    const uint8_t *head = (const uint8_t *)values - 8;
+    if (L.version >= VERSION(3, 13))
+        return 8 * (head[0] + 1ul) + ((head[0] + 7ul) & ~7ul);
+    struct keys keys = keys_at(shared);
+    uint64_t before = head[7], count = (keys.entries + keys.left) & 0xff;
+    return before + 8 * (count + 9 > before ? count : before - 9);
+}
+
 static uint64_t bytes_of_dict(const object *dict)
 {
-    const char *at = pointer_at(dict, 32);
+    const char *at = pointer_at(dict, 32), *values = pointer_at(dict, 40);
     if (!at)
         return 0;
     struct keys keys = keys_at(at);
-    if (word_at(dict, 40)) /* keys are shared: only the values are its own */
-        return keys.usable * 8;
+    if (values && L.version >= VERSION(3, 13) && values[2])
+        return 0; /* they lie in the object that it is of */
+    if (values) /* keys are shared: only the values are its own */
+        return L.version < VERSION(3, 11) ? keys.usable * 8 : bytes_of_values(L.version < VERSION(3, 13) ? values : values + 8, at);
     return keys.slots <= 1 ? 0 : (uint64_t)(keys.first - at) + keys.usable * keys.entry_bytes;
 }
 
@@ -627,23 +700,39 @@ static uint64_t bytes_of_text(const object *text)
     return is_ascii ? L.text_bytes + length + 1 : L.wide_text_bytes + (length + 1) * kind;
 }
 
+enum { MOST_DIMENSIONS = 64, OF_ONE_MEMBER = 1 << 16, NO_GAPS = 3, OWNS = 4 }; /* NO_GAPS, OWNS: among an array's flags */
+
 static uint64_t bytes_of_array(const object *array)
 {
     int count = half_at(array, 24), flags = half_at(array, 64);
     const char *lengths = pointer_at(array, 32), *strides = pointer_at(array, 40);
-    if (!(flags & 4) || !pointer_at(array, 16) || count <= 0 || count > 64 || !lengths || !strides)
+    if (!(flags & OWNS) || !pointer_at(array, 16) || count <= 0 || count > MOST_DIMENSIONS || !lengths || !strides)
         return 0; /* another's memory, or one number */
     uint64_t most = 0;
     for (int i = 0; i < count; i++) {
         int64_t length = (int64_t)word_at(lengths, 8ul * i), stride = (int64_t)word_at(strides, 8ul * i);
         if (length == 0)
             return 0;
-        if (length > 1 || count == 1) {
-            uint64_t bytes = (uint64_t)length * (stride < 0 ? -(uint64_t)stride : (uint64_t)stride);
-            most = bytes > most ? bytes : most;
-        }
+        uint64_t step = stride < 0 ? -(uint64_t)stride : (uint64_t)stride;
+        uint64_t bytes = length > 1 ? (uint64_t)length * step : count == 1 && step <= OF_ONE_MEMBER ? step : 0;
+        most = bytes > most ? bytes : most;
     }
     return most;
+}
+
+/* How many members lie in an array's own memory, one behind the other; 0: it is not so. Counted by its lengths: the stride
+ * of what has one member may be any number, and is no gap. */
+static uint64_t members_of_array(const object *array)
+{
+    int count = half_at(array, 24), flags = half_at(array, 64);
+    const char *lengths = pointer_at(array, 32);
+    if (!(flags & OWNS) || !(flags & NO_GAPS) || !pointer_at(array, 16) || count < 0 || count > MOST_DIMENSIONS || (count && !lengths))
+        return 0;
+    uint64_t members = 1;
+    for (int i = 0; i < count; i++)
+        if (__builtin_mul_overflow(members, word_at(lengths, 8ul * i), &members))
+            return 0;
+    return members;
 }
 
 /* What it says of itself; C code that is not done may have left there what it likes. */
@@ -652,10 +741,8 @@ static uint64_t said_bytes(const object *one, const struct kind *kind)
     const type *cls = kind->type;
     uint64_t bytes = (uint64_t)cls->basic_size + (cls->flags & HAS_GC ? 16 : 0);
     if (L.version >= VERSION(3, 11) && cls->flags & (MANAGED_DICT | MANAGED_WEAKREF)) {
-        bytes += 16;
-        const char *shared = L.heap_type_keys && cls->flags & HEAP_TYPE ? pointer_at(cls, L.heap_type_keys) : NULL;
-        if (shared && cls->flags & MANAGED_DICT && (L.version < VERSION(3, 13) || cls->flags & INLINE_VALUES))
-            bytes += 8 + 8 * keys_at(shared).usable;
+        const char *values = values_at(one, cls), *shared = values ? pointer_at(cls, L.heap_type_keys) : NULL;
+        bytes += 16 + (shared ? bytes_of_values(values, shared) : 0);
     }
     switch (kind->base) {
     case TEXT:
@@ -755,15 +842,19 @@ static size_t characters(const object *text, char *to, size_t most)
 /* ---- reading */
 
 /* A node for each object that the collector knows. The lists are walked as gc.get_objects() does. */
-static const uint64_t OF_GENERATION[] = {0, 24, 48, 80};
 enum { FROZEN = 3 }; /* by gc.freeze() */
+
+static uint64_t generation_at(int number)
+{
+    return L.generations + (number == FROZEN ? L.frozen : 24 * (uint64_t)number);
+}
 
 /* Not much further than ``most``. */
 static uint64_t count_objects(uint64_t most)
 {
     uint64_t count = 0;
     for (int i = 0; i < 4; i++) {
-        uint64_t head = L.generations + OF_GENERATION[i];
+        uint64_t head = generation_at(i);
         for (uint64_t at = word_at((void *)head, 0) & ~TAGS; at && at != head && count <= most;
              at = word_at((void *)at, 0) & ~TAGS)
             count++;
@@ -774,7 +865,7 @@ static uint64_t count_objects(uint64_t most)
 static int list_objects(struct graph *g, int first, int end)
 {
     for (int i = first; i < end; i++) {
-        uint64_t head = L.generations + OF_GENERATION[i];
+        uint64_t head = generation_at(i);
         for (uint64_t at = word_at((void *)head, 0) & ~TAGS; at && at != head; at = word_at((void *)at, 0) & ~TAGS) {
             __builtin_prefetch((void *)(word_at((void *)at, 0) & ~TAGS));
             if (node_of(g, at + 16, TYPE_NONE) == NONE)
@@ -784,37 +875,67 @@ static int list_objects(struct graph *g, int first, int end)
     return 1;
 }
 
-static int is_frame_of_c(const char *frame) /* C code called; there is hardly more than a code object, if that */
+/* What a frame refers to. Since 3.14 the last two bits say who counts the reference: both set, it is a number and none;
+ * the first alone, nothing. */
+static uint64_t reference_at(const char *frame, size_t offset)
 {
-    return L.frame_owner && frame[L.frame_owner] >= 3;
+    uint64_t word = word_at(frame, offset);
+    return L.version < VERSION(3, 14) ? word : (word & TAGS) == TAGS ? 0 : word & ~TAGS;
+}
+
+/* Since 3.11 of what stands for a frame. C code that was called has one, in which hardly more is written than a code
+ * object, if that. So has, since 3.12, what ends a call of a class, below the frame of its __init__: its globals are
+ * whatever lay there before. Of what functions have, that one has no function. */
+static int is_of_python(const char *frame)
+{
+    if (L.version < VERSION(3, 11))
+        return 1;
+    if (L.frame_owner && frame[L.frame_owner] >= 3)
+        return 0;
+    const object *function = (object *)reference_at(frame, L.frame_function);
+    return function && function->type == L.function;
 }
 
 /* The names of its variables, a tuple; NULL where that is no frame of Python code. */
 static const object *names_of_locals(const char *frame)
 {
-    const object *code = (object *)(word_at(frame, L.frame_code));
+    const object *code = (object *)reference_at(frame, L.frame_code);
     const object *names = code && code->type == L.code ? (object *)pointer_at(code, L.code_names) : NULL;
     return names && names->type == L.tuple ? names : NULL;
 }
 
-/* The running frames of a thread, innermost first. Up to 3.10 frames are objects; since, what an object stands for. */
-static int list_frames(struct graph *g, void *thread)
+static char own_folder[1024]; /* with a slash; empty: not known */
+
+/* With the GIL, once: where the code of the recorder is. */
+EXPORT void graph_own(const char *folder)
+{
+    strncpy(own_folder, folder, sizeof own_folder - 1);
+}
+
+/* The recorder's, on whatever thread: a snapshot may be made on one of the job's. */
+static int is_ours(const char *frame)
+{
+    char text[sizeof own_folder];
+    const object *code = (object *)reference_at(frame, L.frame_code);
+    const object *file = code && code->type == L.code && L.code_file ? (object *)pointer_at(code, L.code_file) : NULL;
+    size_t length = strlen(own_folder);
+    return length && is_text(file) && characters(file, text, length) == length && !memcmp(text, own_folder, length);
+}
+
+/* The running frames of a thread, innermost first: those of the recorder, or all others. Up to 3.10 frames are objects;
+ * since, what an object stands for. */
+static int list_frames(struct graph *g, void *thread, int is_recorder, int own)
 {
     if (!L.thread_frame)
         return 1;
     const char *at = pointer_at(thread, L.thread_frame);
     if (at && L.thread_indirect)
         at = pointer_at(at, L.thread_indirect - 1);
+    int is_old = L.version < VERSION(3, 11);
     for (int depth = 0; at && depth < 5000; depth++) {
-        if (L.version < VERSION(3, 11)) {
-            if (!refer(g, (uintptr_t)at, TYPE_NONE))
-                return 0;
-            at = pointer_at(at, L.frame_back);
-        } else {
-            if (!is_frame_of_c(at) && !refer(g, (uintptr_t)at, TYPE_FRAME))
-                return 0;
-            at = pointer_at(at, L.frame_before);
-        }
+        if (is_of_python(at) && (is_recorder || is_ours(at)) == own && !refer(g, (uintptr_t)at, is_old ? TYPE_NONE : TYPE_FRAME))
+            return 0;
+        at = pointer_at(at, is_old ? L.frame_back : L.frame_before);
     }
     return 1;
 }
@@ -862,15 +983,15 @@ static int read_frame(struct graph *g, uint32_t node, const char *frame, uint32_
         return 1;
     uint64_t first[] = {L.frame_function, L.frame_globals, L.frame_locals, L.frame_code};
     for (int i = 0; i < 4; i++)
-        if (!refer(g, word_at(frame, first[i]), TYPE_NONE))
+        if (!refer(g, reference_at(frame, first[i]), TYPE_NONE))
             return 0;
     for (intptr_t i = 0; i < names->size; i++) {
-        uint64_t holds = word_at(frame, L.frame_slots + 8ul * i);
+        uint64_t holds = reference_at(frame, L.frame_slots + 8ul * i);
         if (!refer(g, holds, TYPE_NONE))
             return 0;
-        note_local(g, node, holds, (object *)pointer_at(names, 24 + 8ul * i));
+        note_local(g, node, holds, item_of(names, i));
     }
-    *owner = owner_of(g, (object *)(word_at(frame, L.frame_code)));
+    *owner = owner_of(g, (object *)reference_at(frame, L.frame_code));
     return 1;
 }
 
@@ -878,6 +999,28 @@ static const char *storage_of(const object *tensor)
 {
     const char *memory = pointer_at(tensor, L.tensor_storage & 0xffff);
     return memory ? pointer_at(memory, L.tensor_storage >> 16) : NULL;
+}
+
+/* Up to numpy 1.18 an array that is freed counts as referred to once while it lets go of its objects, and those that are
+ * gone stand in it still. So where its own numpy is as old (by the bytes of its class, 1.19 too), what an array alone
+ * holds may be such a one. */
+static int may_be_letting_go(const object *member, const type *numpy)
+{
+    if (!member || member->reference_count != 1)
+        return 0;
+    for (const type *above = member->type; above; above = above->base)
+        if (above == numpy) {
+            const char *kind = pointer_at(member, 56);
+            return kind && half_at(kind, 28) == 17;
+        }
+    return 0;
+}
+
+static const type *old_numpy(const type *cls)
+{
+    while (cls->base && cls->base->basic_size >= 80)
+        cls = cls->base;
+    return cls->basic_size == 80 ? cls : NULL;
 }
 
 /* What objects of C code hold without a word to the collector: a stream its text, an array whose memory it shows, or
@@ -893,7 +1036,10 @@ static int visit_hidden(const object *one, uint8_t base, visit_function visit, v
             return 0;
         if (L.version < VERSION(3, 12) && visit((object *)pointer_at(one, L.stream_text - 8), arg))
             return 1;
-        return visit((object *)pointer_at(one, L.stream_text), arg);
+        const char *text = pointer_at(one, L.stream_text);
+        if (L.version >= VERSION(3, 14) && text) /* what writes it has a place of its own */
+            text = pointer_at(text, 0);
+        return visit((object *)text, arg);
     }
     if (base != NDARRAY)
         return 0;
@@ -901,10 +1047,13 @@ static int visit_hidden(const object *one, uint8_t base, visit_function visit, v
         return 1;
     const char *kind = pointer_at(one, 56), *items = pointer_at(one, 16);
     int has_objects = kind && kind[24] == 'O' && half_at(kind, 28) == 17; /* not a type that others have added to numpy's */
-    uint64_t bytes = has_objects && (half_at(one, 64) & 3) ? bytes_of_array(one) : 0; /* 3: without gaps */
-    for (uint64_t at = 0; at + 8 <= bytes; at += 8)
-        if (visit((object *)pointer_at(items, at), arg))
+    uint64_t members = has_objects ? members_of_array(one) : 0;
+    const type *old = members ? old_numpy(one->type) : NULL;
+    for (uint64_t i = 0; i < members; i++) {
+        object *member = (object *)pointer_at(items, 8 * i);
+        if (!(old && may_be_letting_go(member, old)) && visit(member, arg))
             return 1;
+    }
     return 0;
 }
 
@@ -931,6 +1080,12 @@ static int read_keys(struct graph *g, const object *dict)
     return 1;
 }
 
+static int visit_context(object *to, void *arg);
+struct context { /* while a node of its table is read: the value that was visited last */
+    struct graph *g;
+    object *value;
+};
+
 static int read_node(struct graph *g, uint32_t node)
 {
     uintptr_t address = ARRAY(g, address, uintptr_t)[node];
@@ -941,10 +1096,10 @@ static int read_node(struct graph *g, uint32_t node)
     *references = 0;
     if (special == TYPE_FRAME)
         return read_frame(g, node, (const char *)address, references);
-    if (special == TYPE_STORAGE)
+    if (special == TYPE_STORAGE || special == TYPE_AUTOGRAD)
         return 1;
     object *one = (object *)address;
-    if (!one->type || !one->reference_count) /* it is being freed: see visit_hidden */
+    if (!one->type || !count_of(one)) /* it is being freed: see visit_hidden */
         return 1;
     uint32_t number = type_of(g, one->type);
     if (number == TYPE_NONE)
@@ -953,8 +1108,7 @@ static int read_node(struct graph *g, uint32_t node)
     const struct kind *kind = &ARRAY(g, kind, struct kind)[number];
     uint8_t base = kind->base, is_gc = kind->is_gc;
     *own = own_bytes(one, kind);
-    /* Since 3.12 some are counted as living for ever. */
-    uint64_t count = L.version >= VERSION(3, 12) ? (uint32_t)one->reference_count : (uint64_t)one->reference_count;
+    uint64_t count = count_of(one); /* since 3.12 some are counted as living for ever */
     *references = L.version >= VERSION(3, 12) && count >= (uint64_t)1 << 30 ? NONE : count > NONE - 1 ? NONE - 1 : (uint32_t)count;
     if (base == TENSOR) {
         const char *storage = storage_of(one);
@@ -967,6 +1121,8 @@ static int read_node(struct graph *g, uint32_t node)
         return 1;
     if (base == DICT && !read_keys(g, one)) /* an OrderedDict tells of its keys */
         return 0;
+    if (base == CONTEXT)
+        cls->traverse(one, visit_context, &(struct context){g, NULL});
     return !cls->traverse(one, visit_edge, g);
 }
 
@@ -1030,7 +1186,7 @@ struct arena_of_python {
 
 _Static_assert(sizeof(struct pool_header) == 48 && sizeof(struct arena_of_python) == 48, "as in Objects/obmalloc.c");
 
-enum { MOST_PLACES = 8, LEAST_ARENAS = 16, SIZE_CLASSES = 32, POOLS_ASKED = 48, LOOSE_BYTES = 2 << 20 };
+enum { MOST_PLACES = 8, LEAST_ARENAS = 16, SIZE_CLASSES = 32, POOLS_ASKED = 48, SMALL_BYTES = 512, LOOSE_BYTES = 2 << 20 };
 
 static uint64_t places_of_list[MOST_PLACES]; /* where a pointer to the list of arenas stands: one of these */
 static int place_count;
@@ -1142,7 +1298,7 @@ static uint64_t list_of_arenas(const struct graph *g)
     for (uint64_t i = 0; place_count && i < POOLS_ASKED; i++) {
         struct pool_header pool;
         uint64_t node = GROUPS + (g->nodes - GROUPS) * i / POOLS_ASKED;
-        if (types[node] < FIRST_TYPE || own[node] > 400 || !pool_around(address[node], &pool))
+        if (types[node] < FIRST_TYPE || own[node] > SMALL_BYTES || !pool_around(address[node], &pool))
             continue;
         asked[pools] = address[node];
         numbers[pools++] = pool.arena;
@@ -1171,13 +1327,14 @@ static uint32_t type_known(const struct graph *g, const type *cls)
     return NONE;
 }
 
-static int is_node(const struct graph *g, uintptr_t address)
+/* NONE where there is none. */
+static uint32_t node_at(const struct graph *g, uintptr_t address)
 {
     const uint64_t *table = g->table.at;
     for (uint32_t slot = hash(address) & g->table_mask; table[slot]; slot = (slot + 1) & g->table_mask)
         if (ARRAY(g, address, uintptr_t)[(uint32_t)table[slot]] == address)
-            return 1;
-    return 0;
+            return (uint32_t)table[slot];
+    return NONE;
 }
 
 struct loose {
@@ -1213,7 +1370,7 @@ static void find_loose(struct graph *g, const struct pool *pool, uint64_t times)
         if (!count || count >> 28)
             continue;
         uint32_t type = type_known(g, one->type);
-        if (type == NONE || kinds[type].is_gc != is_untracked || is_node(g, (uintptr_t)one) ||
+        if (type == NONE || kinds[type].is_gc != is_untracked || node_at(g, (uintptr_t)one) != NONE ||
             (kinds[type].base == TEXT && (pool->block_bytes < L.text_bytes || word_at(one, 32) & 3)))
             continue;
         loose[type].count += times;
@@ -1262,6 +1419,89 @@ static void read_pools(struct graph *g)
         find_loose(g, &pools[i], times);
 }
 
+/* ---- edges that come later */
+
+struct pair {
+    uint32_t from, to;
+};
+
+static int by_nodes(const void *one, const void *other)
+{
+    const struct pair *a = one, *b = other;
+    return a->from != b->from ? (a->from < b->from ? -1 : 1) : a->to < b->to ? -1 : a->to > b->to;
+}
+
+/* Edges stand one node's behind the other's: from the last to the first they make room for those that come. */
+static void insert(struct graph *g, const struct pair *pairs, uint64_t count)
+{
+    uint32_t *begin = g->begin.at, *edge = g->edge.at, done = (uint32_t)g->nodes + 1;
+    uint64_t end = g->edges;
+    for (uint64_t k = count; k-- > 0;) {
+        uint32_t after = pairs[k].from + 1;
+        if (after < done) {
+            uint64_t first = begin[after];
+            memmove(edge + first + k + 1, edge + first, (end - first) * 4);
+            for (uint32_t node = after; node < done; node++)
+                begin[node] += (uint32_t)k + 1;
+            end = first;
+            done = after;
+        }
+        edge[end + k] = pairs[k].to;
+    }
+    g->edges += count;
+}
+
+/* 0 where there is no room. */
+static int insert_all(struct graph *g, struct pair *pairs, uint64_t count)
+{
+    uint64_t kept = 0;
+    qsort(pairs, count, sizeof *pairs, by_nodes);
+    for (uint64_t k = 0; k < count; k++)
+        if (!k || by_nodes(&pairs[k], &pairs[k - 1]))
+            pairs[kept++] = pairs[k];
+    if (g->edges + kept >= NONE || !grow(&g->budget, &g->edge, (g->edges + kept + 1) * 4))
+        return 0;
+    insert(g, pairs, kept);
+    return 1;
+}
+
+struct variable { /* a context variable, and what it has in a context */
+    uint64_t address, holds;
+};
+
+/* A node of a context's table visits each value, then the variable that it is of. */
+static int visit_context(object *to, void *arg)
+{
+    struct context *context = arg;
+    struct graph *g = context->g;
+    int is_variable = !(to->type->flags & HEAP_TYPE) && base_of(to->type) == VARIABLE;
+    if (is_variable && context->value && grow(&g->budget, &g->variable, (g->variable_count + 1) * sizeof(struct variable)))
+        ARRAY(g, variable, struct variable)[g->variable_count++] = (struct variable){(uintptr_t)to, (uintptr_t)context->value};
+    context->value = is_variable ? NULL : to;
+    return 0;
+}
+
+/* To a person it is the variable that holds what is in it, and not the context that only C code refers to. */
+static int tie_variables(struct graph *g)
+{
+    struct array array = {0};
+    if (!g->variable_count)
+        return 1;
+    if (!grow(&g->budget, &array, g->variable_count * sizeof(struct pair)))
+        return 0;
+    const struct variable *variables = g->variable.at;
+    struct pair *pairs = array.at;
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < g->variable_count; i++) {
+        uint32_t from = node_at(g, variables[i].address), to = node_at(g, variables[i].holds);
+        if (from != NONE && to != NONE && from != to)
+            pairs[count++] = (struct pair){from, to};
+    }
+    int is_done = insert_all(g, pairs, count);
+    drop(&g->budget, &array);
+    return is_done;
+}
+
 /* ---- the graph's beginning and end */
 
 EXPORT void graph_free(struct graph *g)
@@ -1275,8 +1515,7 @@ EXPORT void graph_free(struct graph *g)
     drop(&budget, &self);
 }
 
-/* Attributes that lie in the object itself, or behind it: since 3.11, as long as nobody asks for its __dict__. */
-struct values {
+struct values { /* of an object, as above */
     const char *names, *first;
     uint64_t count;
 };
@@ -1284,22 +1523,16 @@ struct values {
 static struct values values_of(const object *one, const type *cls)
 {
     struct values none = {0};
-    if (!L.heap_type_keys || !(cls->flags & HEAP_TYPE) || !(cls->flags & MANAGED_DICT))
-        return none;
-    const char *shared = pointer_at(cls, L.heap_type_keys), *values = NULL;
+    const char *values = values_at(one, cls), *shared = values ? pointer_at(cls, L.heap_type_keys) : NULL;
     uint64_t capacity = UINT64_MAX;
-    if (L.version < VERSION(3, 12))
-        values = pointer_at((const char *)one - 32, 0);
-    else if (L.version < VERSION(3, 13)) {
-        uint64_t word = word_at((const char *)one - 24, 0);
-        values = word & 1 ? (const char *)(uintptr_t)(word + 1) : NULL;
-    } else if (cls->flags & INLINE_VALUES) {
-        const unsigned char *at = (const unsigned char *)one + cls->basic_size;
-        values = at[3] ? (const char *)at + 8 : NULL; /* valid: not yet taken over by a dict */
-        capacity = at[0];
-    }
-    if (!shared || !values)
+    if (!shared)
         return none;
+    if (L.version >= VERSION(3, 13)) {
+        const uint8_t *head = (const uint8_t *)values - 8;
+        if (!head[3])
+            return none; /* a dict has taken them over */
+        capacity = head[0];
+    }
     struct keys keys = keys_at(shared);
     if (!keys.is_text || keys.entries > keys.usable || keys.entries > capacity)
         return none;
@@ -1383,13 +1616,13 @@ static int put_frames(struct graph *g, void *thread)
     if (at && L.thread_indirect)
         at = pointer_at(at, L.thread_indirect - 1);
     for (int depth = 0; at && depth < DEEPEST; depth++) {
-        if (!is_frame_of_c(at))
+        if (is_of_python(at))
             frames[count++ % LAST] = at;
         at = pointer_at(at, L.version < VERSION(3, 11) ? L.frame_back : L.frame_before);
     }
     for (int i = count > LAST ? count - LAST : 0; i < count; i++) {
         const char *frame = frames[i % LAST];
-        const object *code = (object *)pointer_at(frame, L.frame_code);
+        const object *code = (object *)reference_at(frame, L.frame_code);
         uint32_t owner = owner_of(g, code);
         if (!owner)
             continue;
@@ -1398,7 +1631,7 @@ static int put_frames(struct graph *g, void *thread)
         /* Without variables what was calculated last lies in their place, which may be freed. */
         const object *names = (object *)pointer_at(code, L.version < VERSION(3, 11) ? 72 : L.code_names);
         if (file && !strcmp(name, "run") && names && names->type == L.tuple && names->size > 0 &&
-            !put_what_waits(g, (object *)pointer_at(frame, L.frame_slots)))
+            !put_what_waits(g, (object *)reference_at(frame, L.frame_slots)))
             return 0;
         if (!put_stack(g, owner))
             return 0;
@@ -1505,6 +1738,7 @@ EXPORT struct graph *graph_take(object *modules, void *recorder, void *main, str
     memset(g->kind_table.at, 0xff, 4096 * 4);
     put_text(g, "", 0);
     ARRAY(g, kind, struct kind)[TYPE_STORAGE].text = put_text(g, "torch storage", 13);
+    ARRAY(g, kind, struct kind)[TYPE_AUTOGRAD].text = put_text(g, "torch autograd graph", 20);
     ARRAY(g, kind, struct kind)[TYPE_FRAME].text = put_text(g, "frame", 5);
     g->nodes = GROUPS;
     uint32_t *begin = g->begin.at;
@@ -1517,15 +1751,15 @@ EXPORT struct graph *graph_take(object *modules, void *recorder, void *main, str
     for (int own = 0; own < 2; own++) {
         if (own)
             ARRAY(g, begin, uint32_t)[RECORDER] = (uint32_t)g->edges;
-        for (void *thread = L.first_thread(interpreter); thread; thread = L.next_thread(thread))
-            if ((thread == recorder) == own) {
-                if (thread == main && !settle(g))
-                    goto failed;
-                g->main_begin = thread == main ? g->edges : g->main_begin;
-                if (!list_frames(g, thread) || (thread == main && !settle(g)))
-                    goto failed;
-                g->main_end = thread == main ? g->edges : g->main_end;
-            }
+        for (void *thread = L.first_thread(interpreter); thread; thread = L.next_thread(thread)) {
+            int is_main = thread == main && !own;
+            if (is_main && !settle(g))
+                goto failed;
+            g->main_begin = is_main ? g->edges : g->main_begin;
+            if (!list_frames(g, thread, thread == recorder, own) || (is_main && !settle(g)))
+                goto failed;
+            g->main_end = is_main ? g->edges : g->main_end;
+        }
         if (!settle(g))
             goto failed;
     }
@@ -1553,6 +1787,8 @@ EXPORT struct graph *graph_take(object *modules, void *recorder, void *main, str
             goto failed;
     }
     ARRAY(g, begin, uint32_t)[g->nodes] = (uint32_t)g->edges;
+    if (!tie_variables(g))
+        goto failed;
     weigh_storages(g);
     read_pools(g);
     enum { MOST_THREADS = 500 };
@@ -1575,17 +1811,85 @@ failed:
     return NULL;
 }
 
+/* ---- what the collector does not tell */
+
+/* A node for what a tie leads to; NONE where it leads to nothing known, or there is no room. */
+static uint32_t node_of_tie(struct graph *g, const struct tie *tie)
+{
+    if (!tie->type)
+        return node_at(g, tie->to);
+    uint64_t before = g->nodes;
+    uint32_t node = node_of(g, tie->to, tie->type);
+    if (node == NONE)
+        return NONE;
+    if (node >= before) {
+        ARRAY(g, own, uint64_t)[node] = 0;
+        ARRAY(g, references, uint32_t)[node] = 0;
+    }
+    if (tie->type == TYPE_AUTOGRAD)
+        ARRAY(g, own, uint64_t)[node] += (uint64_t)tie->count * OPERATION_BYTES;
+    else if (!ARRAY(g, own, uint64_t)[node] && !(tie->bytes >> MOST_BITS))
+        ARRAY(g, own, uint64_t)[node] = tie->bytes;
+    return node;
+}
+
+/* With the GIL, right after graph_take: ``is_referred``, of each of these objects, says then whether another one refers
+ * to it, or a running function. 0 where there is no room. */
+EXPORT int graph_referred(struct graph *g, const uint64_t *addresses, uint64_t count, uint8_t *is_referred)
+{
+    struct array array = {0};
+    if (!grow(&g->budget, &array, g->nodes))
+        return 0;
+    uint8_t *flags = array.at;
+    const uint32_t *edge = g->edge.at;
+    for (uint64_t k = 0; k < g->edges; k++)
+        flags[edge[k]] = 1;
+    for (uint64_t i = 0; i < count; i++) {
+        uint32_t node = node_at(g, addresses[i]);
+        is_referred[i] = node != NONE && flags[node];
+    }
+    drop(&g->budget, &array);
+    return 1;
+}
+
+/* With the GIL, before anything that was read can be gone. 0 where there is no room: then the graph is as it was, or lacks
+ * some of it. */
+EXPORT int graph_add(struct graph *g, const struct further *further)
+{
+    struct array array = {0};
+    uint64_t nodes = g->nodes, count = 0;
+    int is_done = grow(&g->budget, &array, (further->tie_count + 1) * sizeof(struct pair)) &&
+                  grow_copied(&g->budget, &g->mark, (further->mark_count + 1) * sizeof(struct mark));
+    struct pair *pairs = array.at;
+    for (uint64_t i = 0; is_done && i < further->tie_count; i++) {
+        uint32_t from = node_at(g, further->ties[i].from), to = from == NONE ? NONE : node_of_tie(g, &further->ties[i]);
+        if (to != NONE && to != from && from >= GROUPS)
+            pairs[count++] = (struct pair){from, to};
+    }
+    for (uint64_t node = nodes; node < g->nodes; node++)
+        ARRAY(g, begin, uint32_t)[node + 1] = (uint32_t)g->edges;
+    is_done = is_done && insert_all(g, pairs, count);
+    struct mark *marks = g->mark.at;
+    for (uint64_t i = 0; is_done && i < further->mark_count; i++)
+        marks[i] = (struct mark){.node = node_at(g, further->marks[i]), .row = NONE};
+    g->marks = marks;
+    g->mark_count = is_done ? further->mark_count : 0;
+    g->marked_rows = is_done ? further->row_count : 0;
+    drop(&g->budget, &array);
+    return is_done;
+}
+
 /* ---- what it says */
 
 /* While it is worked out; by node, or by the number that a node got as it was first reached. */
 struct work {
     struct array number, vertex, parent, above, semi, label, cursor, dominator, edges_in, from, from_begin, retained, path, queue,
-        children, first, chain;
+        children, first, chain, storage;
 };
 
 static void drop_work(struct graph *g, struct work *w)
 {
-    for (struct array *one = &w->number; one <= &w->chain; one++)
+    for (struct array *one = &w->number; one <= &w->storage; one++)
         drop(&g->budget, one);
 }
 
@@ -1671,7 +1975,7 @@ static void dominate(struct work *w, uint32_t count, const uint32_t later[4])
             dominator[i] = dominator[dominator[i]];
 }
 
-enum { NEAR_MODULES = 4, NEAR_FRAMES = 5 };
+enum { NEAR_MODULES = 4, NEAR_VARIABLES = 3, NEAR_FRAMES = 5 };
 
 /* Breadth first from what stands in the queue at ``from``, so many steps far. */
 static uint32_t walk(const struct graph *g, struct work *w, uint32_t from, uint32_t count, uint32_t steps)
@@ -1694,8 +1998,14 @@ static uint32_t walk(const struct graph *g, struct work *w, uint32_t from, uint3
     return count;
 }
 
-/* A short way to each node by names that a person knows: what modules name, then what the variables of functions do,
- * those that began first before those they called; what lies farther off then has the shortest way from any. */
+static int is_variable(const struct graph *g, uint32_t node)
+{
+    const struct kind *kinds = g->kind.at;
+    return node >= GROUPS && kinds[((uint32_t *)g->type.at)[node]].base == VARIABLE;
+}
+
+/* A short way to each node by names that a person knows: what modules name, then what is in context variables, then what
+ * the variables of functions do, those that began first before those they called; what lies farther off then has the shortest way from any. */
 static uint32_t find_paths(const struct graph *g, struct work *w)
 {
     uint32_t *path = w->path.at, *queue = w->queue.at, count = 0;
@@ -1706,6 +2016,14 @@ static uint32_t find_paths(const struct graph *g, struct work *w)
         path[group] = ROOT;
     queue[count++] = MODULES;
     count = walk(g, w, 0, count, NEAR_MODULES);
+    uint32_t named = count;
+    for (uint32_t i = 0; i < named; i++) /* what a context variable has is as near as the variable */
+        for (uint32_t k = begin[queue[i]]; is_variable(g, queue[i]) && k < begin[queue[i] + 1]; k++)
+            if (path[edge[k]] == NONE) {
+                path[edge[k]] = queue[i];
+                queue[count++] = edge[k];
+            }
+    count = walk(g, w, named, count, NEAR_VARIABLES);
     queue[count++] = THREADS;
     for (uint32_t k = begin[THREADS + 1]; k-- > begin[THREADS];)
         if (path[edge[k]] == NONE) {
@@ -1824,7 +2142,7 @@ static int by_row_and_bytes(const void *one, const void *other)
 static int share_out(struct graph *g, struct work *w, const struct past *past, uint32_t most_types)
 {
     const uint32_t *dominator = w->dominator.at, *vertex = w->vertex.at, *row_of = g->row_of.at, *types = g->type.at;
-    const uint64_t *retained = w->retained.at;
+    const uint64_t *retained = w->retained.at, *own = g->own.at;
     struct row *rows = g->row.at;
     struct array table = {0};
     uint64_t size = 1 << 14, count = 0;
@@ -1833,12 +2151,19 @@ static int share_out(struct graph *g, struct work *w, const struct past *past, u
     uint32_t *slots = table.at;
     memset(slots, 0xff, size * 4);
     for (uint32_t i = 1; i < g->reached; i++) {
-        uint32_t row = row_of[vertex[dominator[i]]], node = vertex[i];
+        uint32_t above = dominator[i], node = vertex[i];
+        int is_graph = node >= GROUPS && types[node] == TYPE_AUTOGRAD;
+        uint64_t bytes = retained[i];
+        while (is_graph && row_of[vertex[above]] == NONE) { /* its operations and what they saved are a part of what hangs there */
+            bytes = types[vertex[above]] == TYPE_AUTOGRAD ? 0 : bytes;
+            above = dominator[above];
+        }
+        uint32_t row = row_of[vertex[above]];
         if (row == NONE)
             continue;
         int is_new = node >= GROUPS && past && !was_there(past, fingerprint(g, node));
-        rows[row].children++;
-        rows[row].new_children += (uint32_t)is_new;
+        rows[row].children += !is_graph;
+        rows[row].new_children += (uint32_t)(is_new && !is_graph);
         uint32_t type = node < GROUPS ? TYPE_NONE : types[node];
         struct share *shares = g->share.at;
         uint64_t slot = (row * 0x9E3779B1u ^ type * 0x85EBCA6Bu) & (size - 1);
@@ -1867,10 +2192,11 @@ static int share_out(struct graph *g, struct work *w, const struct past *past, u
             shares[count++] = (struct share){row, type, 0, 0, 0, 0};
         }
         struct share *share = &shares[slots[slot]];
-        share->count++;
-        share->bytes += retained[i];
-        share->new_count += (uint64_t)is_new;
-        share->new_bytes += is_new ? retained[i] : 0;
+        uint64_t counts = is_graph ? own[node] / OPERATION_BYTES : 1;
+        share->count += counts;
+        share->bytes += bytes;
+        share->new_count += is_new ? counts : 0;
+        share->new_bytes += is_new ? bytes : 0;
     }
     drop(&g->budget, &table);
     struct share *shares = g->share.at;
@@ -1878,7 +2204,7 @@ static int share_out(struct graph *g, struct work *w, const struct past *past, u
     uint64_t kept = 0;
     for (uint64_t k = 0, of_row = 0; k < count; k++) {
         of_row = k && shares[k].row == shares[k - 1].row ? of_row + 1 : 0;
-        if (of_row < most_types)
+        if (of_row < most_types || shares[k].type == TYPE_AUTOGRAD)
             shares[kept++] = shares[k];
     }
     g->share_count = kept;
@@ -1906,20 +2232,23 @@ static int find_sharers(struct graph *g, struct work *w, uint64_t least_bytes)
     const uint32_t *row_of = g->row_of.at, *begin = g->begin.at, *edge = g->edge.at;
     const uint64_t *retained = w->retained.at;
     uint32_t *owner = w->queue.at; /* which has served: of each number the row of itself, or of the nearest above it */
+    uint32_t *last = w->path.at; /* has served, too: of each node the last owner that refers to it, who may do so often */
     struct array table = {0};
     if (!grow(&g->budget, &table, MOST_SHARERS * sizeof(struct sharer)))
         return 1; /* nothing is said of them, then */
     memset(table.at, 0, MOST_SHARERS * sizeof(struct sharer));
     struct sharer *sharers = table.at;
     uint64_t used = 0, kept = 0;
+    memset(last, 0xff, g->nodes * 4);
     for (uint32_t i = 0; i < g->reached; i++)
         owner[i] = i && row_of[vertex[i]] == NONE ? owner[dominator[i]] : row_of[vertex[i]];
     for (uint32_t i = 0; i < g->reached && used < MOST_SHARERS / 2; i++) {
         uint32_t node = vertex[i];
         for (uint32_t k = begin[node]; node >= GROUPS && k < begin[node + 1]; k++) {
             uint32_t to = number[edge[k]];
-            if (row_of[edge[k]] != NONE || owner[to] == owner[i] || vertex[dominator[to]] == node)
+            if (row_of[edge[k]] != NONE || owner[to] == owner[i] || vertex[dominator[to]] == node || last[edge[k]] == owner[i])
                 continue;
+            last[edge[k]] = owner[i];
             struct sharer *sharer = sharer_at(sharers, owner[i], owner[to], types[edge[k]]);
             used += !sharer->count;
             *sharer = (struct sharer){owner[i], owner[to], types[edge[k]], sharer->count + 1, sharer->bytes + retained[to]};
@@ -1936,14 +2265,21 @@ static int find_sharers(struct graph *g, struct work *w, uint64_t least_bytes)
     return is_done;
 }
 
+/* What is no object of Python's: it is told at what holds it. */
+static int is_of_torch(const uint32_t *types, uint32_t node)
+{
+    return node >= GROUPS && (types[node] == TYPE_STORAGE || types[node] == TYPE_AUTOGRAD);
+}
+
 static void mark_way(const struct graph *g, const struct work *w, uint32_t node)
 {
     const uint32_t *path = w->path.at;
+    const uint32_t *types = g->type.at;
     uint32_t *row_of = g->row_of.at, steps = 0;
     for (uint32_t at = node; steps < LONGEST_WAY && at != NONE && row_of[at] == NONE; at = path[at])
         steps++;
     for (uint32_t at = node; steps < LONGEST_WAY && at != NONE && row_of[at] == NONE; at = path[at])
-        row_of[at] = 0;
+        row_of[at] = is_of_torch(types, at) ? NONE : 0;
 }
 
 /* What only C refers to may be many and small: the largest of the types that retain most, and what it is made of. */
@@ -2334,8 +2670,13 @@ EXPORT int graph_analyse(struct graph *g, const struct past *past, uint64_t leas
     }
     uint32_t queued = find_paths(g, w);
     uint32_t *links = w->parent.at; /* which has served */
-    if (!grow(b, &w->first, n * 4) || !grow(b, &w->chain, count * 4ul))
+    if (!grow(b, &w->first, n * 4) || !grow(b, &w->chain, count * 4ul) || !grow(b, &w->storage, count * 8ul))
         goto end;
+    uint64_t *storage = w->storage.at;
+    for (uint32_t i = 0; i < count; i++)
+        storage[i] = types[vertex[i]] == TYPE_STORAGE && vertex[i] >= GROUPS ? own[vertex[i]] : 0;
+    for (uint32_t i = count; i-- > 1;)
+        storage[dominator[i]] += storage[i];
     uint32_t *chain = w->chain.at;
     memset(chain, 0, count * 4ul);
     count_links(w, types, count, links, w->first.at, chain);
@@ -2347,6 +2688,10 @@ EXPORT int graph_analyse(struct graph *g, const struct past *past, uint64_t leas
     for (uint32_t i = 1; i < count; i++)
         if ((retained[i] >= threshold && links[i] < LONGEST_CHAIN) || vertex[i] < GROUPS)
             mark_way(g, w, vertex[i]);
+    struct mark *marks = g->mark.at;
+    for (uint64_t i = 0; i < g->marked_rows; i++)
+        if (marks[i].node != NONE)
+            mark_way(g, w, marks[i].node);
     mark_wanted(g, w, queued);
     mark_outside(g, w, count, least_bytes);
     uint64_t rows = 1;
@@ -2362,9 +2707,13 @@ EXPORT int graph_analyse(struct graph *g, const struct past *past, uint64_t leas
             continue;
         uint32_t is_old = node < GROUPS || (past && was_there(past, fingerprint(g, node)));
         row_of[node] = (uint32_t)rows;
+        uint32_t before = path[node];
+        while (is_of_torch(types, before))
+            before = path[before];
         row[rows++] = (struct row){
             .address = ((uint64_t *)g->address.at)[node], .own_bytes = own[node], .retained_bytes = retained[number[node]],
-            .node = node, .path_row = row_of[path[node]], .dominator_row = node, .type = node < GROUPS ? 0 : types[node],
+            .storage_bytes = storage[number[node]],
+            .node = node, .path_row = row_of[before], .dominator_row = node, .type = node < GROUPS ? 0 : types[node],
             .references = references[node], .edges_in = edges_in[node], .is_old = is_old,
             .is_wanted = node >= GROUPS && types[node] >= FIRST_TYPE && kinds[types[node]].is_wanted,
             .length = chain[number[node]] >= LONGEST_CHAIN / 2 ? chain[number[node]] + 2ul : 0,
@@ -2397,6 +2746,15 @@ EXPORT int graph_analyse(struct graph *g, const struct past *past, uint64_t leas
     for (uint64_t k = g->main_begin; k < g->main_end; k++)
         if (row_of[edge[k]] != NONE)
             row[row_of[edge[k]]].is_main = 1;
+    for (uint64_t i = 0; i < g->mark_count; i++) {
+        uint32_t at = marks[i].node;
+        if (at == NONE)
+            continue;
+        marks[i].is_held = number[at] < number[RECORDER];
+        while (row_of[at] == NONE)
+            at = path[at];
+        marks[i].row = row_of[at];
+    }
     g->rows = row;
     g->row_count = rows;
     is_done = share_out(g, w, past, most_types) && tell_strays(g, w) && tell_pins(g, w) && find_sharers(g, w, least_bytes);
@@ -2440,7 +2798,7 @@ static int is_same(const struct graph *g, const struct row *row, const object *o
     if (row->type < FIRST_TYPE)
         return 0;
     const struct kind *kind = (struct kind *)g->kind.at + row->type;
-    return one->reference_count && kind->type == one->type && kind->base == base_of(one->type) && kind->is_gc == is_collected(one->type);
+    return count_of(one) && kind->type == one->type && kind->base == base_of(one->type) && kind->is_gc == is_collected(one->type);
 }
 
 static int visit_row(object *to, void *arg)
@@ -2554,9 +2912,9 @@ static void label_locals(struct search *search, const char *frame)
 {
     const object *names = names_of_locals(frame);
     for (intptr_t i = 0; names && i < names->size; i++) {
-        const object *name = (object *)pointer_at(names, 24 + 8ul * i);
+        const object *name = item_of(names, i);
         if (is_text(name))
-            label_text(search, word_at(frame, L.frame_slots + 8ul * i), LOCAL, name);
+            label_text(search, reference_at(frame, L.frame_slots + 8ul * i), LOCAL, name);
     }
 }
 
@@ -2573,7 +2931,7 @@ static void label_locals_of_object(struct search *search, const object *frame)
         if (!names || names->type != L.tuple)
             return;
         for (intptr_t k = 0; k < names->size; k++, slot += 8) {
-            const object *name = (object *)pointer_at(names, 24 + 8ul * k);
+            const object *name = item_of(names, k);
             if (is_text(name))
                 label_text(search, word_at(frame, slot), LOCAL, name);
         }
@@ -2604,9 +2962,9 @@ static int label_of_function(struct search *search, const object *tuple)
     if (is_defaults)
         end = half_at(code, L.code_arguments) < end ? half_at(code, L.code_arguments) : end;
     for (intptr_t i = 0; i < tuple->size && end >= tuple->size; i++) {
-        const object *name = (object *)pointer_at(names, 24 + 8ul * (size_t)(end - tuple->size + i));
+        const object *name = item_of(names, end - tuple->size + i);
         if (is_text(name))
-            label_text(search, word_at(tuple, 24 + 8ul * (size_t)i), is_closure ? CELL : DEFAULT, name);
+            label_text(search, (uintptr_t)item_of(tuple, i), is_closure ? CELL : DEFAULT, name);
     }
     return 1;
 }
@@ -2654,9 +3012,9 @@ static void look_below(struct graph *g, uint32_t number)
         const object *names = names_of_locals(frame);
         uint64_t others[] = {L.frame_function, L.frame_globals, L.frame_locals, L.frame_code};
         for (int i = 0; names && i < 4; i++)
-            visit_row((object *)(word_at(frame, others[i])), &search);
+            visit_row((object *)reference_at(frame, others[i]), &search);
         for (intptr_t i = 0; names && i < names->size; i++)
-            visit_row((object *)(word_at(frame, L.frame_slots + 8ul * i)), &search);
+            visit_row((object *)reference_at(frame, L.frame_slots + 8ul * i), &search);
         label_locals(&search, frame);
         return;
     }
@@ -2695,7 +3053,7 @@ static void look_below(struct graph *g, uint32_t number)
     case TUPLE:
         if (label_of_function(&search, one))
             break;
-        label_members(&search, (uintptr_t)one + 24, one->size);
+        label_members(&search, (uintptr_t)items_of(one), one->size);
         break;
     case SET:
     case DEQUE:
@@ -2706,12 +3064,12 @@ static void look_below(struct graph *g, uint32_t number)
         row->owner = owner_of(g, (object *)pointer_at(one, L.frame_code));
     } else if (cls == L.frame && L.frame_slots && pointer_at(one, 24)) { /* of a call that is over, kept by an exception */
         label_locals(&search, pointer_at(one, 24));
-        row->owner = owner_of(g, (object *)pointer_at(pointer_at(one, 24), L.frame_code));
+        row->owner = owner_of(g, (object *)reference_at(pointer_at(one, 24), L.frame_code));
     }
     /* At its end its frame is cleared, and what it was of may be freed; before its beginning it may not be written. */
     if (kind.base == GENERATOR && L.generator_frame && *((const signed char *)one + L.generator_state) <= 0) {
         label_locals(&search, (const char *)one + L.generator_frame);
-        row->owner = owner_of(g, (object *)(word_at((const char *)one + L.generator_frame, L.frame_code)));
+        row->owner = owner_of(g, (object *)reference_at((const char *)one + L.generator_frame, L.frame_code));
     }
     if (cls == L.function && L.function_code)
         row->owner = owner_of(g, (object *)pointer_at(one, L.function_code));
@@ -2748,7 +3106,7 @@ static int is_same_frame(struct graph *g, const struct row *row, const char *fra
 {
     if (row->type != TYPE_FRAME || !row->owner || !names_of_locals(frame))
         return 0;
-    uint32_t before = row->owner, now = owner_of(g, (object *)(word_at(frame, L.frame_code)));
+    uint32_t before = row->owner, now = owner_of(g, (object *)reference_at(frame, L.frame_code));
     const char *texts = g->text.at;
     return now && !strcmp(texts + now, texts + before);
 }
@@ -2771,8 +3129,8 @@ static void look_at_threads(struct graph *g, void *recorder)
         if (at && L.thread_indirect)
             at = pointer_at(at, L.thread_indirect - 1);
         for (int depth = 0; at && depth < 5000; depth++) {
-            if (!is_frame_of_c(at))
-                is_alive(g, (uintptr_t)at, thread == recorder ? RECORDER : THREADS, L.version >= VERSION(3, 11));
+            if (is_of_python(at))
+                is_alive(g, (uintptr_t)at, thread == recorder || is_ours(at) ? RECORDER : THREADS, L.version >= VERSION(3, 11));
             at = pointer_at(at, L.version < VERSION(3, 11) ? L.frame_back : L.frame_before);
         }
     }
@@ -2788,6 +3146,7 @@ static void look_at_threads(struct graph *g, void *recorder)
  *   I address length count number...    integers, of many the first ones
  *   L count value...                    members of a container
  *   D count (is a name of tokens, value)...
+ *   X address                           a tensor, of which only torch can say what is in it
  *   N                                   anything else
  */
 
@@ -2893,25 +3252,71 @@ static void copy_numbers(struct copy *to, const char *from, uint64_t address, ui
 
 struct form { /* of an array of numpy's whose memory may be read */
     char *data;
-    int64_t lengths[2], strides[2];
+    int64_t lengths[2], strides[2], item; /* item: bytes of a member; of a text that has others between them 0 */
     int dimensions, bytes, is_signed; /* bytes: of an integer; 0: it has others */
     char letter;
 };
 
+/* The memory that an array has of its own, as far as its lengths and strides tell: no more than there is. */
+static int memory_of(const object *array, uintptr_t *begin, uint64_t *bytes)
+{
+    int count = half_at(array, 24), flags = half_at(array, 64);
+    const char *lengths = pointer_at(array, 32), *strides = pointer_at(array, 40);
+    *begin = (uintptr_t)pointer_at(array, 16);
+    if (!(flags & OWNS) || !*begin || count < 1 || count > MOST_DIMENSIONS || !lengths || !strides)
+        return 0;
+    uint64_t last = 0, item = 0; /* the least distance, where there are no gaps */
+    for (int i = 0; i < count; i++) {
+        int64_t length = (int64_t)word_at(lengths, 8ul * i), stride = (int64_t)word_at(strides, 8ul * i);
+        uint64_t further;
+        if (length == 1)
+            continue;
+        if (length < 1 || stride < 1 || __builtin_mul_overflow((uint64_t)length - 1, (uint64_t)stride, &further) ||
+            __builtin_add_overflow(last, further, &last))
+            return 0;
+        item = !item || (uint64_t)stride < item ? (uint64_t)stride : item;
+    }
+    *bytes = last + (item && flags & NO_GAPS ? item : 1);
+    return *bytes > last;
+}
+
+/* Whether all that an array shows lies in memory of ``owner``, which may have given it back, or have put other things
+ * there, without asking who shows it. */
+static int is_within(const struct form *form, const object *owner)
+{
+    uintptr_t begin;
+    uint64_t bytes;
+    const char *kind = pointer_at(owner, 56);
+    if (!memory_of(owner, &begin, &bytes) || (form->letter == 'O' && (!kind || half_at(kind, 28) != 17)))
+        return 0;
+    int64_t low = 0, high = form->item ? form->item : 1;
+    for (int i = 0; i < form->dimensions; i++) {
+        int64_t further;
+        if (__builtin_mul_overflow(form->lengths[i] - 1, form->strides[i], &further) ||
+            __builtin_add_overflow(further < 0 ? low : high, further, further < 0 ? &low : &high))
+            return 0;
+    }
+    uint64_t before = (uintptr_t)form->data - begin; /* a large number, where it begins before */
+    return before <= bytes && (uint64_t)-low <= before && (uint64_t)high <= bytes - before;
+}
+
 /* 0: it may not. Memory that is neither its own nor another array's may be a file's, which may have become shorter. */
 static int form_of(const object *array, struct form *form)
 {
-    const object *base = (object *)pointer_at(array, 48);
-    int is_owned = half_at(array, 64) & 4 || (base && base->type == array->type && half_at(base, 64) & 4);
+    const object *base = (object *)pointer_at(array, 48), *owner = half_at(array, 64) & OWNS ? array : base;
     const char *kind = pointer_at(array, 56), *lengths = pointer_at(array, 32), *strides = pointer_at(array, 40);
     *form = (struct form){.data = (char *)pointer_at(array, 16), .dimensions = half_at(array, 24)};
-    if (!is_owned || !kind || !form->data || form->dimensions < 1 || form->dimensions > 2 || !lengths || !strides)
+    if (!owner || owner->type != array->type || !kind || !form->data || form->dimensions < 1 || form->dimensions > 2 || !lengths ||
+        !strides)
         return 0;
+    int64_t least = 0;
     for (int i = 0; i < form->dimensions; i++) {
         form->lengths[i] = (int64_t)word_at(lengths, 8ul * (size_t)i);
         form->strides[i] = (int64_t)word_at(strides, 8ul * (size_t)i);
         if (form->lengths[i] < 1)
             return 0;
+        if (form->lengths[i] > 1 && (!least || form->strides[i] < least))
+            least = form->strides[i];
     }
     int number = half_at(kind, 28); /* of numpy's own types: 1 to 10 are integers, signed and not in turn */
     static const char BYTES[] = {0, 1, 1, 2, 2, 4, 4, 8, 8, 8, 8};
@@ -2920,14 +3325,15 @@ static int form_of(const object *array, struct form *form)
         form->is_signed = number & 1;
     }
     form->letter = number == 17 ? 'O' : number == 18 ? 'S' : number == 19 ? 'U' : 'N';
-    return (form->bytes || number >= 17) && number <= 19 && kind[26] != '>';
+    form->item = form->bytes ? form->bytes : form->letter == 'O' ? 8 : half_at(array, 64) & NO_GAPS && least > 0 ? least : 0;
+    return (form->bytes || number >= 17) && number <= 19 && kind[26] != '>' && is_within(form, owner);
 }
 
 static int copy_integers(struct copy *to, const object *one, uint8_t base)
 {
     const type *cls = one->type;
     if (cls == L.list || cls == L.tuple) {
-        const char *items = cls == L.list ? pointer_at(one, 24) : (const char *)one + 24;
+        const char *items = cls == L.list ? pointer_at(one, 24) : items_of(one);
         uint64_t length = items ? (uint64_t)one->size : 0, count = length < MOST_INTEGERS ? length : MOST_INTEGERS;
         if (length < 2 || number_of((object *)pointer_at(items, 0)) == NO_INTEGER ||
             number_of((object *)pointer_at(items, 8 * (length - 1))) == NO_INTEGER)
@@ -2993,7 +3399,7 @@ static void copy_attributes(struct copy *to, const object *one, int depth)
 static void copy_value(struct copy *to, const object *one, int depth)
 {
     const type *cls = one ? one->type : NULL;
-    if (!cls || is_full(to) || !one->reference_count)
+    if (!cls || is_full(to) || !count_of(one))
         put_bytes(to, "N", 1);
     else if (cls == L.text)
         copy_text(to, one);
@@ -3006,12 +3412,15 @@ static void copy_value(struct copy *to, const object *one, int depth)
     else if (cls->flags & IS_DICT)
         copy_items(to, one, depth);
     else if (cls->flags & (IS_LIST | IS_TUPLE)) {
-        const char *items = cls->flags & IS_LIST ? pointer_at(one, 24) : (const char *)one + 24;
+        const char *items = cls->flags & IS_LIST ? pointer_at(one, 24) : items_of(one);
         uint64_t count_at = put_count(to, 'L');
         for (int64_t i = 0; items && i < one->size && i < MOST_VALUES && !is_full(to); i++) {
             count_one(to, count_at);
             copy_value(to, (object *)pointer_at(items, 8ul * (size_t)i), depth + 1);
         }
+    } else if (base_of(cls) == TENSOR) { /* torch.nn.Parameter is a class of Python's */
+        put_bytes(to, "X", 1);
+        put_number(to, (uintptr_t)one);
     } else if (cls->deallocate == L.python_deallocate)
         copy_attributes(to, one, depth);
     else
@@ -3037,9 +3446,10 @@ static uint64_t position_of(int row, uint64_t length) /* the first, some between
                                                              : length - (uint64_t)(3 * AT_ENDS - row);
 }
 
-/* A cell of an array: an object, or text without the zeros that fill it up. ``bytes``: of such a text. */
-static void copy_cell(struct copy *to, const struct form *form, const char *at, int64_t bytes)
+/* A cell of an array: an object, or text without the zeros that fill it up. */
+static void copy_cell(struct copy *to, const struct form *form, const char *at)
 {
+    int64_t bytes = form->item;
     char written[MOST_CHARACTERS * 4];
     if (form->letter == 'O') {
         copy_value(to, (object *)pointer_at(at, 0), 0);
@@ -3069,8 +3479,7 @@ static uint64_t copy_rows_of_array(struct copy *to, const object *array)
         form.lengths[1] = 1;
     int64_t most = form.lengths[0] > form.lengths[1] ? form.lengths[0] : form.lengths[1];
     int is_table = form.bytes > 1 && !is_flat && form.lengths[0] == most; /* of integers: a line a row */
-    int64_t bytes = form.strides[form.dimensions - 1]; /* of a text, where nothing lies between them */
-    if (most < LEAST_ROWS || (form.bytes && !is_table) || (form.letter != 'O' && !form.bytes && !(half_at(array, 64) & 1 && bytes > 0)))
+    if (most < LEAST_ROWS || (form.bytes && !is_table) || !form.item)
         return 0;
     put_number(to, (uint64_t)most);
     put_number(to, 3 * AT_ENDS);
@@ -3083,7 +3492,7 @@ static uint64_t copy_rows_of_array(struct copy *to, const object *array)
             continue;
         }
         if (is_flat) {
-            copy_cell(to, &form, line, bytes);
+            copy_cell(to, &form, line);
             continue;
         }
         int across = form.lengths[1] >= form.lengths[0]; /* a block of pandas: one column a line */
@@ -3091,7 +3500,7 @@ static uint64_t copy_rows_of_array(struct copy *to, const object *array)
         for (int64_t k = 0; k < form.lengths[!across] && k < MOST_COLUMNS && !is_full(to); k++) {
             int64_t where = across ? k * form.strides[0] + at * form.strides[1] : at * form.strides[0] + k * form.strides[1];
             count_one(to, count_at);
-            copy_cell(to, &form, form.data + where, bytes);
+            copy_cell(to, &form, form.data + where);
         }
     }
     return (uint64_t)most;
@@ -3121,7 +3530,7 @@ static int copy_rows(struct copy *to, const object *one, const struct kind *kind
     if (kind->base == NDARRAY)
         return !(cls->flags & HEAP_TYPE) && is_called(cls, "numpy.ndarray", 80) && copy_rows_of_array(to, one);
     if (cls == L.list || cls == L.tuple) {
-        const char *items = cls == L.list ? pointer_at(one, 24) : (const char *)one + 24;
+        const char *items = cls == L.list ? pointer_at(one, 24) : items_of(one);
         uint64_t length = items ? (uint64_t)one->size : 0;
         if (length < LEAST_ROWS)
             return 0;
@@ -3199,7 +3608,7 @@ static void label_cycles(struct graph *g)
         table[slot] = i;
     }
     for (int i = 3; i >= 0 && missing; i--) {
-        uint64_t head = L.generations + OF_GENERATION[i];
+        uint64_t head = generation_at(i);
         for (uint64_t at = word_at((void *)head, 0) & ~TAGS; missing && at && at != head; at = word_at((void *)at, 0) & ~TAGS)
             for (uint32_t slot = hash(at + 16) & (SLOTS - 1); table[slot] != NONE; slot = (slot + 1) & (SLOTS - 1)) {
                 struct link *link = &g->links[table[slot]];
@@ -3280,7 +3689,7 @@ EXPORT int graph_label(struct graph *g, object *modules, void *recorder, struct 
     is_alive(g, (uintptr_t)modules, MODULES, 0);
     look_at_threads(g, recorder);
     for (int i = 0; only_c && i < 4; i++) {
-        uint64_t head = L.generations + OF_GENERATION[i];
+        uint64_t head = generation_at(i);
         for (uint64_t at = word_at((void *)head, 0) & ~TAGS; at && at != head; at = word_at((void *)at, 0) & ~TAGS)
             is_alive(g, at + 16, FROM_C, 0);
     }
@@ -3295,11 +3704,12 @@ EXPORT int graph_label(struct graph *g, object *modules, void *recorder, struct 
 }
 
 /* Whether heap_graph.py was written for this: the bytes of its structures. */
-EXPORT int graph_sizes_fit(const uint64_t sizes[12])
+EXPORT int graph_sizes_fit(const uint64_t sizes[15])
 {
     const uint64_t own[] = {sizeof(struct layout), sizeof(struct row), sizeof(struct share), offsetof(struct graph, budget),
                             sizeof(struct sweep), sizeof(struct bounds), sizeof(struct kind), sizeof(struct largest),
-                            sizeof(struct sharer), sizeof(struct stray), sizeof(struct link), sizeof(struct pin)};
+                            sizeof(struct sharer), sizeof(struct stray), sizeof(struct link), sizeof(struct pin),
+                            sizeof(struct further), sizeof(struct tie), sizeof(struct mark)};
     return !memcmp(sizes, own, sizeof own);
 }
 
@@ -3308,7 +3718,7 @@ EXPORT int graph_begin(const struct layout *layout)
 {
     L = *layout;
     for (int i = 0; L.generations && i < 4; i++) {
-        uint64_t at = L.generations + OF_GENERATION[i], next = word_at((void *)at, 0) & ~TAGS;
+        uint64_t at = generation_at(i), next = word_at((void *)at, 0) & ~TAGS;
         if (!next || (word_at((void *)next, 8) & ~TAGS) != at)
             return 0;
     }

@@ -19,6 +19,8 @@ _GENERATION = struct.Struct("<QQii")  # PyGC_Head, threshold, count: there are t
 _SCANNED_BYTES = 32 * 1024
 _PAGE_BYTES = 4096
 _HELD_BACK = 1 << 30
+# After the three generations comes the one for frozen objects; up to 3.13 a pointer to the first is between.
+FROZEN = 3 * _GENERATION.size + (8 if sys.version_info < (3, 14) else 0)
 
 
 def _bases() -> int:
@@ -73,8 +75,8 @@ def _verified() -> tuple[ctypes.c_int | None, ctypes.c_int | None]:
     del kept
     if not 20 <= grown < 60 or abs(count.value - gc.get_count()[0]) > 16:
         return None, None
-    # After the generations come a pointer to the first, the one for frozen objects, and what gc.get_stats() says.
-    stats = ctypes.addressof(count) - 20 + 4 * _GENERATION.size + 8
+    # After that come what gc.get_stats() says, and then this.
+    stats = ctypes.addressof(count) - 20 + FROZEN + _GENERATION.size
     said = [figure for one in gc.get_stats() for figure in one.values()]
     if list((ctypes.c_ssize_t * 9).from_address(stats)) != said:
         return count, None

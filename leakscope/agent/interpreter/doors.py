@@ -263,6 +263,22 @@ current_frames = if_alone(sys._current_frames, {})
 allocated_blocks = if_alone(sys.getallocatedblocks, None)
 
 
+def waiting(for_one_of: Iterable[Any], pause: Function, times: int) -> Function:
+    """A callable: returns once something of the iterable is true; calls the C function ``pause`` so often at most."""
+    step = again(chain, for_one_of, _calls((pause,)))
+    return partial(any, again(map, any, again(repeat, step, times)))
+
+
+def unless_watched(function: Function) -> Callable[[], Any]:
+    """A callable: ``function()`` if nobody watches as it begins, else None.
+
+    Whoever asks first, and calls then, may be too late: to ask and to call takes functions of Python, and between two
+    of their bytecodes another thread has its turn, and sets a tracer.
+    """
+    called = again(map, _call, again(compress, (function,), again(map, all, (_nobody,))))
+    return partial(next, map(next, map(iter, repeat(again(chain, called, (None,))))))
+
+
 def thread_body(
     begins: Iterable[Function],
     wait: Iterable[Function],

@@ -6,9 +6,9 @@ import _signal
 import ctypes
 import os
 from _functools import partial
-from _operator import methodcaller
+from _operator import methodcaller, not_
 from _thread import allocate_lock, get_native_id, start_new_thread
-from itertools import count
+from itertools import count, repeat
 from time import monotonic, sleep
 
 from . import doors, pending
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from _thread import LockType
     from collections.abc import Callable
 
-END_S = 1.0  # how long to wait for its last rows, or for the end of a snapshot that it makes
-LAZY_END_S = 0.1  # where it makes none
+END_S = 1.0  # how long to wait for its end: it may be making a snapshot, or writing its last rows
+ENDS_S = 0.001  # from the end of its last function to that of its thread; on a busy machine several times as long
 AT_FORK, AT_EXIT = "fork", "exit"  # why it is to end
 FIRST_TICK_S = 0.05
 BEGINS_S = 0.1  # a new thread begins in 0.1 ms, on a busy machine in a few
@@ -42,7 +42,7 @@ class Thread:
         self._tick_s = tick_s
         self._parting = parting
         self.ident: int | None = None
-        self._native_id: list[int] = []  # its number to the kernel, once it has begun
+        self._native_id: list[int] = []  # its number to the kernel, once it has begun; the list stays the same
         self._waits, self._ticks = count(), 0
         self._due_at = 0.0  # its next tick
         # Of the thread that is there, each in a list of one, where C functions find it.
@@ -50,10 +50,14 @@ class Thread:
         self._ended = [allocate_lock()]  # held while it is there
         self._asked_to_end: list[list[str]] = [[]]  # holds a list, with something in it if the thread shall end
         self._body: list[Callable[[], object]] = []
+        # Whether the kernel has it no more; nothing before it has begun.
+        path = doors.again(map, "/proc/self/task/%d".__mod__, self._native_id)
+        self._is_gone = doors.again(map, not_, doors.again(map, os.access, path, repeat(os.F_OK)))
         self.restart = pending.PendingCall(
             restarts,
             (
                 doors.with_first(list.clear, self._asked_to_end),
+                self._native_id.clear,
                 doors.with_first(start_new_thread, self._body, [()]),
             ),
         )
@@ -63,7 +67,8 @@ class Thread:
         asked: list[str] = []
         if is_new:  # many processes are over by then; and what begins has the GIL for itself
             self._due_at = monotonic() + min(FIRST_TICK_S, self._tick_s)
-        self._native_id, wake, ended = [], allocate_lock(), allocate_lock()
+        wake, ended = allocate_lock(), allocate_lock()
+        self._native_id.clear()
         self._waits, self._ticks = count(), 0  # as often as it ticks it waits, unless somebody watches
         wake.acquire()
         ended.acquire()
@@ -123,24 +128,22 @@ class Thread:
             doors.with_first(methodcaller("acquire", False), self._wake),
             doors.with_first(methodcaller("release"), self._wake),
             doors.with_first(methodcaller("acquire", True, END_S), self._ended),
-            partial(sleep, 0.002),
+            doors.waiting(self._is_gone, partial(sleep, ENDS_S), int(END_S / ENDS_S)),
         )
 
     def is_asked_to_end(self) -> bool:
         """Whether somebody waits for its end, and it should begin with nothing more."""
         return bool(self._asked_to_end[0])
 
-    def end(self, is_busy: Callable[[], bool]) -> None:
-        """``is_busy``: a snapshot is made, which may be on that thread."""
+    def end(self) -> None:
+        """Where a process forks, its child must not find a lock held for ever, nor Python 3.12 a second thread."""
         ident, self.ident = self.ident, None
         if ident is None:
             return
         self._asked_to_end[0].append(AT_FORK)
         self.wake_up()
-        native_id = self._native_id[-1] if self._native_id else "?"
-        path = f"/proc/self/task/{native_id}"
         began = monotonic()
-        while os.path.exists(path) and monotonic() - began < (END_S if is_busy() else LAZY_END_S):
+        while not any(self._is_gone) and monotonic() - began < END_S:
             sleep(0.0001)
 
 

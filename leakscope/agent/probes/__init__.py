@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
         walk: Walk
         is_swept: bool  # False: what the walk sees is all
-        graph_read: bool  # what nothing leads to is told by the graph of all objects
         census: ByClass  # class: objects of it that the collector tracks
         reached: ByClass  # class: objects of it that the walk stands for
         frozen_count: int | None

@@ -28,12 +28,7 @@ MOST_ROWS = 10
 
 def rows(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
     """Those of most instances. **Cost** 1 us a global of the user's modules, and nothing while little is frozen."""
-    if (
-        snapshot.graph_read
-        or (snapshot.frozen_count or 0) < LEAST_FROZEN
-        or not snapshot.is_swept
-        or snapshot.walk.is_cut_short()
-    ):
+    if (snapshot.frozen_count or 0) < LEAST_FROZEN or not snapshot.is_swept or snapshot.walk.is_cut_short():
         return
     hidden = []
     for cls in _user_classes():

@@ -46,7 +46,7 @@ _BORING = names.ids_of(
 
 def rows(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
     """Suspect types now, against what ``memory`` keeps of the snapshot before. **Cost** 10 to 250 ms, if any grew."""
-    if not snapshot.is_swept or snapshot.graph_read:
+    if not snapshot.is_swept:
         snapshot.memory.unreached = []  # what comes next would be compared with long ago
         return
     unreached = names.ByClass()

@@ -34,7 +34,7 @@ def rows(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
     largest = sorted(places.values(), key=lambda place: -place[3])[:MOST_PLACES]
     for holder, storage, count, size in largest:
         if size >= LEAST_PLACE_BYTES:
-            yield dict(_row(tensors.USER, storage, count, size, "take"), path=holder.path())
+            yield dict(row_of(tensors.USER, storage, count, size, "take"), path=holder.path())
 
 
 def _places(storages: Mapping[int, Storage], nodes: Mapping[int, Node | None]) -> dict[Any, list[Any]]:
@@ -92,10 +92,10 @@ def budget(
                 users[column] += moved
                 others[column] -= moved
     for (owner, _device, _dtype), (largest, count, size) in groups.items():
-        yield _row(owner, largest, count, size, moment)
+        yield row_of(owner, largest, count, size, moment)
 
 
-def _row(owner: str | None, largest: Storage, count: float, size: float, moment: str) -> dict[str, Any]:
+def row_of(owner: str | None, largest: Storage, count: float, size: float, moment: str) -> dict[str, Any]:
     return {
         "moment": moment,
         "tensor_owner": owner,

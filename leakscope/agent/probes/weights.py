@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+    from ..torch.tensors import Storage
     from . import Snapshot
 
 TABLE = "weights"
@@ -36,19 +37,23 @@ def rows(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
                 holder = container_of(node)
                 weight_set = holder.path()
                 name = node.path()[len(weight_set) :] or None
-        yield {
-            "weight_set": weight_set,
-            "tensor_name": name,
-            "tensor_owner": storage.owner,
-            "device": storage.device,
-            "dtype": storage.dtype,
-            "shape": storage.shape,
-            "storage_bytes": storage.size,
-            "storage_key": address & 0x7FFFFFFFFFFFFFFF,
-            "requires_grad": storage.trained,
-            "is_training": training,
-            "fingerprint": binascii.b2a_base64(storage.print, newline=False).decode("ascii"),
-        }
+        own = {"weight_set": weight_set, "tensor_name": name, "is_training": training}
+        yield dict(row_of(address, storage, storage.print), **own)
+
+
+def row_of(address: int, storage: Storage, fingerprint: bytes) -> dict[str, Any]:
+    """But for whose it is."""
+    return {
+        "tensor_name": storage.name,
+        "tensor_owner": storage.owner,
+        "device": storage.device,
+        "dtype": storage.dtype,
+        "shape": storage.shape,
+        "storage_bytes": storage.size,
+        "storage_key": address & 0x7FFFFFFFFFFFFFFF,
+        "requires_grad": storage.trained,
+        "fingerprint": binascii.b2a_base64(fingerprint, newline=False).decode("ascii"),
+    }
 
 
 def label_of(snapshot: Any, root: int) -> str:

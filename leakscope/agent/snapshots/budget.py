@@ -12,6 +12,8 @@ EARLY_INTERVAL_S = 2.0
 CREDIT_S = 120.0  # the share of this time may be spent in advance (1.2 s at 1 %): a run of 20 seconds gets some too
 LATE_FACTOR = 2.0  # of its usual interval: a snapshot that costs put off by more than that is worth a word
 EARLY_STRETCH = 0.35  # of the time since the first: 1.5, 3.5, 5.5, … 10, 14, 18, 25, 34, 45 s for a cheap snapshot
+# The first snapshots may spend twice that: with fewer than four nothing can be told of a run that ends in a minute.
+CREDITED_TAKES, CREDIT_FACTOR = 4, 2.0
 FIRST_TAKES = 3  # as often as any: what is wasted from the start is told from weights at several moments
 FLAT_FACTOR = 8.0  # of the usual interval: the next snapshot where memory stands still, which then finds the same
 
@@ -32,11 +34,12 @@ class Budget:
         self._next_s = self._flat_s = self._late_s = FIRST_TAKE_S
 
     def allows(self, elapsed_s: float) -> bool:
-        return self.spent_s + self.last_cost_s <= self._fraction * (elapsed_s + CREDIT_S)
+        return self.last_cost_s <= self.left_s(elapsed_s)
 
     def left_s(self, elapsed_s: float) -> float:
         """What may still be spent."""
-        return self._fraction * (elapsed_s + CREDIT_S) - self.spent_s
+        credit_s = CREDIT_S * (CREDIT_FACTOR if self._count < CREDITED_TAKES else 1.0)
+        return self._fraction * (elapsed_s + credit_s) - self.spent_s
 
     def is_due(self, elapsed_s: float, is_flat: Callable[[], bool] = bool) -> bool:
         """``is_flat()`` tells whether memory stands where it stood after the last snapshot."""

@@ -1,10 +1,12 @@
-"""One snapshot of a process by the graph of its objects alone. Runs in the job, on the agent's thread.
+"""One snapshot of a process by the graph of its objects. Runs in the job: mostly on the agent's thread.
 
 All that looks at objects is one call of C, which keeps the GIL: no thread of the job goes on meanwhile, nothing of the
 job's is called, no reference count moves, and the heap is as consistent as for the collector, which any thread may
 begin. So there is no safe point to wait for, and nothing of ours runs on a thread of the job's. What follows is done on
 our own thread, most of it without the GIL. Of no object a reference is held meanwhile: the job's finalizers would run
 on our thread, were it the last.
+
+Only where torch is to be asked (torch_look.py) what looks at objects runs at a safe point of the job's, on its thread.
 """
 
 from __future__ import annotations
@@ -12,9 +14,10 @@ from __future__ import annotations
 from time import thread_time
 
 from .. import probes
-from ..interpreter import doors, names
+from ..interpreter import collector, doors, names
 from ..native import room
 from ..walking import sketch
+from .torch_look import is_loaded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 
     from ..graph.heap_graph import Found, HeapGraph
     from .pause import Pauses
+    from .torch_look import Look
 
 _PROBES = probes.without_walk(probes.found())
 MOST_TYPES, LEAST_OF_TYPE = 60, 500
@@ -31,19 +35,27 @@ MOST_STACKS = 50
 class ExactSnapshot:
     """``run`` gives (table, row) pairs; the row of ``takes`` is ``summary``."""
 
-    def __init__(self, number: int, graph: HeapGraph, pauses: Pauses) -> None:
+    def __init__(self, number: int, graph: HeapGraph, pauses: Pauses, look: Look | None = None) -> None:
         self.number = number
         self._graph = graph
         self._pauses = pauses
+        self._look = look
         self.walk = None
         self.pause_s = 0.0
         self.summary: dict[str, Any] = {}
 
-    def read(self) -> bool:
-        """Whether the graph was read: it fits into the pause and into memory. Nothing of the job's runs meanwhile."""
+    def read(self, walk_s: float = 0.0, *, may_read_saved: bool = False, is_after_step: bool = False) -> bool:
+        """Whether the graph was read: it fits into the pause and into memory. Nothing of the job's runs meanwhile.
+
+        The others are for the look at torch's objects: how long graphs are followed, and what it may ask.
+        """
         began = thread_time()
         most = self._pauses.most_objects(self._graph.object_s)
-        is_read = self._graph.read(self.number, most, room.left_bytes()) is not None
+        if self._look is None:
+            is_read = self._graph.read(self.number, most, room.left_bytes()) is not None
+        else:
+            with collector.HeldBack():
+                is_read = self._read_with(self._look, most, walk_s, may_read_saved, is_after_step)
         self.pause_s = thread_time() - began
         if is_read:
             self._pauses.counted(self._graph.counted)
@@ -51,20 +63,35 @@ class ExactSnapshot:
             self._pauses.too_many()
         return is_read
 
+    def _read_with(self, look: Look, most: float, walk_s: float, may_read_saved: bool, is_after_step: bool) -> bool:
+        swept = self._graph.read(self.number, most, room.left_bytes(), look.wanted)
+        if swept is None:
+            return False
+        try:
+            look.read(
+                swept, ends_s=self._pauses.walk_ends(walk_s), may_read_saved=may_read_saved,
+                is_after_step=is_after_step, graph=self._graph,
+            )  # fmt: skip
+        except BaseException:
+            self._graph.drop()
+            raise
+        self._graph.add(look.ties, look.marks, look.row_count, weighs_tensors=look.weighs_tensors)
+        return True
+
     def run(self) -> list[tuple[str, dict[str, Any]]]:
         """What was read says."""
         began = thread_time()
-        found = self._graph.work_out(_sketch, sketch.LEAST_BYTES)
+        found = self._graph.work_out(self._sketch, sketch.LEAST_BYTES)
         if found is None:
             return []
         self.summary = {
             "gc_object_count": found.listed_count,
             "gc_frozen_count": found.frozen_count,
-            "truncated": False,
+            "truncated": self._look is not None and self._look.is_cut_short,
             "python_bytes": found.python_bytes,
             "array_bytes": found.array_bytes,
-            "tensor_bytes": 0,
-            "tensor_device_bytes": 0,
+            "tensor_bytes": self._tensor_bytes(host=True),
+            "tensor_device_bytes": self._tensor_bytes(host=False),
             "allocated_blocks": doors.allocated_blocks(),
             "take_cpu_s": self.pause_s + thread_time() - began,
             "duration_s": self.pause_s,
@@ -73,12 +100,19 @@ class ExactSnapshot:
         rows += [("object_types", dict(row, take=self.number)) for row in _types(found)]
         rows += [("threads", dict(row, take=self.number)) for row in _threads(found)]
         rows += probes.rows_of(_PROBES, self)
+        if self._look is not None:
+            rows += [(table, dict(row, take=self.number)) for table, row in self._look.rows(found.marks)]
         return rows
 
+    def _sketch(self, copy: bytes) -> dict[str, Any] | None:
+        found = sketch.sketch_of_copy(copy, {} if self._look is None else self._look.integers)
+        return None if found is None else dict(zip(("row_count", "data_form", "content_sketch"), found))
 
-def _sketch(copy: bytes) -> dict[str, Any] | None:
-    found = sketch.sketch_of_copy(copy)
-    return None if found is None else dict(zip(("row_count", "data_form", "content_sketch"), found))
+    def _tensor_bytes(self, host: bool) -> int | None:
+        """None: there may be some, and nobody looked."""
+        if self._look is None:
+            return None if is_loaded() else 0
+        return self._look.bytes_on(host)
 
 
 def _types(found: Found) -> list[dict[str, Any]]:

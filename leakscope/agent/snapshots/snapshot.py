@@ -12,7 +12,6 @@ from time import perf_counter, thread_time
 
 from .. import probes
 from ..interpreter import collector, doors, names
-from ..native import room
 from ..native.memory import rss_bytes
 from ..probes import weights as weight_rows
 from ..torch import autograd, frameworks, gradients, loaders, tensor_openers, tensors
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
-    from ..graph.heap_graph import HeapGraph
     from ..torch.tensors import Inventory
     from ..walking.remembered import Remembered
 
@@ -48,17 +46,14 @@ class Snapshot:
         batch_storages: Iterable[int] = (),
         with_torch: bool = True,
         pauses: pause.Pauses | None = None,
-        graph: HeapGraph | None = None,
     ) -> None:
         self.number = number
-        self.graph = graph
         self.memory = memory
         self.main_thread = main_thread
         self.agent_thread = agent_thread
         self.safe_point = safe_point
         self.pause_s = pause_s
         self.pauses = pause.unlimited() if pauses is None else pauses
-        self.graph_read = False  # the graph of all objects: what nothing leads to is told by it
         self.is_swept = True  # False: what the walk sees is all
         self.batch_storages = batch_storages
         # Off the training thread nothing of torch is looked at.
@@ -106,7 +101,11 @@ class Snapshot:
         inventory = self.inventory
         self.walk = walk.Walk(
             self.deadline,
-            tensors=tensor_openers.Tensors(self._is_backward_impossible(), graph_nodes) if looks else None,
+            tensors=tensor_openers.Tensors(
+                no_backward_runs(self.safe_point, self.main_thread, self.agent_thread), graph_nodes
+            )
+            if looks
+            else None,
             landmarks=() if inventory is None else inventory.roots,
         )
         self.walk.held = further.held()
@@ -153,12 +152,6 @@ class Snapshot:
         passes: float = 1 if is_wanted is None else 2  # types that are met for the first time cost another
         if further.least_length is not None and not self.pauses.allows_sweep(passes + heap.PASSES_FOR_LENGTHS):
             further.least_length = None
-        read = self._read_graph(wanted, is_wanted, further)
-        if read is not None:
-            self.graph_read = True
-            self.census, picked, large = heap.swept(read, wanted, is_wanted)
-            self.pauses.counted(sum(self.census.values()))
-            return picked, large
         self.is_swept = self.pauses.allows_sweep(passes)
         if not self.is_swept:
             self.census = names.ByClass()
@@ -170,20 +163,6 @@ class Snapshot:
         self.pauses.swept(sum(self.census.values()), thread_time() - began, passes)
         self.memory.pass_s = max(self.memory.pass_s, self.pauses.referrers_s())
         return picked, large
-
-    def _read_graph(
-        self, wanted: frozenset[int], is_wanted: Callable[[type], bool] | None, further: beyond.Beyond
-    ) -> Any:
-        """Where it fits into the pause: what the sweep finds, for little more, and the graph of all objects."""
-        graph = self.graph
-        if graph is None:
-            return None
-        if self.memory.tensor_layout is not None and not graph.weighs_tensors:
-            graph.weigh_tensors(*self.memory.tensor_layout)
-        return graph.read(
-            self.number, self.pauses.most_objects(graph.object_s), room.left_bytes(),
-            heap.chosen_by(is_wanted, wanted), further.least_length,
-        )  # fmt: skip
 
     def _factors(self) -> dict[tuple[str, str], float]:
         """What the census said of places whose objects others hold too, for a snapshot that is made without one."""
@@ -226,9 +205,10 @@ class Snapshot:
                 row["weight_set"] = weight_rows.label_of(self, root)
             yield table, row
 
-    def _is_backward_impossible(self) -> bool:
-        """Nobody can be inside autograd's backward now: it is this thread's turn, and no other could have called it."""
-        if self.safe_point == "optimizer-step":
-            return True
-        others = [ident for ident in doors.current_frames() if ident not in (self.main_thread, self.agent_thread)]
-        return self.safe_point in ("pending-call", "exit") and not others
+
+def no_backward_runs(safe_point: str, main_thread: int, agent_thread: int | None) -> bool:
+    """Nobody can be inside autograd's backward now: it is this thread's turn, and no other could have called it."""
+    if safe_point == "optimizer-step":
+        return True
+    others = [ident for ident in doors.current_frames() if ident not in (main_thread, agent_thread)]
+    return safe_point in ("pending-call", "exit") and not others

@@ -1,9 +1,10 @@
 """Takes snapshots: asks first what one may cost, and waits for a safe point where it needs one. Runs in the job.
 
-The agent's thread decides that a snapshot is due. Where torch is not loaded and the graph of all objects can be read,
-it reads that, and is done (exact.py). Else the snapshot is made where the job's objects hold still: in torch's
-optimizer-step hook on the training thread, or on the main thread between two bytecodes (a pending call). Only if
-neither comes within some seconds (the main thread waits for others) a reduced snapshot runs on the agent's thread.
+The agent's thread decides that a snapshot is due. Where the graph of all objects can be read it reads that (exact.py):
+at once, unless torch is loaded, which is asked for more where the job's objects hold still: in torch's optimizer-step
+hook on the training thread, or on the main thread between two bytecodes (a pending call). Only if neither comes within
+some seconds (the main thread waits for others) the agent's thread does without. Where there is no graph (no library for
+it, too many objects for the pause) a walk along names from the same places stands in for it (snapshot.py).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import _signal
 import os
 import sys
-from _thread import get_ident
+from _thread import allocate_lock, get_ident
 from time import CLOCK_MONOTONIC, clock_gettime_ns, sleep, thread_time
 
 from ..graph.heap_graph import HeapGraph
@@ -24,7 +25,8 @@ from ..torch import cuda, gradients
 from ..walking.remembered import Remembered
 from . import pause, peak, sharing
 from .exact import ExactSnapshot
-from .snapshot import Snapshot
+from .snapshot import Snapshot, no_backward_runs
+from .torch_look import Look, is_loaded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,6 +50,27 @@ MOST_FAILED = 5  # snapshots; then none any more
 _NO_TAKES = ("multiprocessing.resource_tracker", "torch/_inductor/compile_worker", "torch._inductor.compile_worker")
 _WITH_STEP = frozenset(("marks", "gradients", "compile_counters"))
 _EXPLAINED = ("python_bytes", "array_bytes", "tensor_bytes")
+
+
+class _Begun:
+    """A snapshot of which all has been read that the job's objects have to hold still for."""
+
+    def __init__(
+        self,
+        snapshot: ExactSnapshot,
+        reason: str,
+        safe_point: str,
+        moment: dict[str, int | None],
+        step: int | None,
+        figures: tuple[int | None, int | None],
+    ) -> None:
+        self.snapshot = snapshot
+        self.reason = reason
+        self.safe_point = safe_point
+        self.moment = moment
+        self.step = step
+        self.figures = figures
+        self.copied_bytes: int | None = None
 
 
 class Taker:
@@ -85,18 +108,22 @@ class Taker:
         self.pending = pending.PendingCall(self._on_main_thread)
         self.wanted: str | None = None  # the reason of a snapshot that is due and waits for its safe point
         self.wanted_at = 0.0
-        self.is_taking = False
+        self._turn = allocate_lock()  # held while a snapshot is made
         self.is_watched = False  # by a tracer, profiler or debugger
         self.is_exiting = False
         self.number = 0
         self.memory = Remembered()
         self._graph: HeapGraph | None = None  # made once a take is due
-        self._moments: dict[int, dict[str, int | None]] = {}  # of the snapshots whose graph may still be at work
+        self._begun: list[_Begun] = []  # at most one, which the agent's thread is to finish
         self._failed = 0
         self._has_said_refusal = False
-        self._is_exact = False  # what is wanted can be had from the graph alone
+        self._is_exact = False  # what is wanted can be had from the graph alone, on the agent's thread
         self.is_asked = False  # by the program itself: leakscope.snapshot()
         self._answered: int | None = None  # the stamp of the last request from outside
+
+    @property
+    def is_taking(self) -> bool:
+        return self._turn.locked()
 
     # ---- forks
 
@@ -106,7 +133,9 @@ class Taker:
 
     def abandon(self) -> None:
         """In a forked child, first: what goes on here goes on in the parent."""
-        self.takes = self.is_taking = False
+        self.takes = False
+        self._turn = allocate_lock()
+        self._begun = []
         collector.let_go()
         self.pending.forget()
         if self._graph is not None:
@@ -139,7 +168,7 @@ class Taker:
             if self.fork is not None:
                 self.takes = self.fork.is_worth_a_take()
             return
-        if self.is_taking or self.is_watched:
+        if self.is_taking or self.is_watched or self._begun:
             return  # what it costs decides when the next is due
         if self._graph is None and self._steps.installed:
             self._prepare_graph()  # the first step takes a snapshot, without asking here
@@ -184,20 +213,18 @@ class Taker:
 
     def _can_be_exact(self) -> bool:
         """Of torch more is read than the graph has: on its own thread, between two steps."""
-        return self._graph is not None and self._graph.refusal is None and "torch" not in sys.modules
+        return self._has_graph() and not is_loaded()
+
+    def _has_graph(self) -> bool:
+        return self._graph is not None and self._graph.refusal is None
 
     def work_out(self) -> None:
-        """What the last take read of the heap as a whole."""
-        if self._graph is None or not self._graph.is_busy:
+        """Finish the snapshot that was begun at a safe point."""
+        try:
+            begun = self._begun.pop()
+        except IndexError:
             return
-        began_s = thread_time()
-        for table, row in self._graph.rows():
-            moment = self._moments.get(row["take"]) or stamps()
-            row.update(moment)
-            if table == "heap_graphs":
-                row["held_s"] = (clock_gettime_ns(CLOCK_MONOTONIC) - (moment["time_mono_ns"] or 0)) / 1e9
-            self._outbox.add_stamped(table, row)
-        self._schedule.budget.charge(thread_time() - began_s)
+        self._finish(begun)
 
     def _is_stepping(self, now: float) -> bool:
         return self._steps.count is not None and now - self._steps.last_at < STEPPING_S
@@ -262,11 +289,11 @@ class Taker:
     def take_last(self) -> None:
         """As the process ends; after an unhandled exception its frames still stand."""
         self.is_exiting = True
-        if self._graph is not None:
-            for _ in range(GRAPH_WAITS):  # the agent's thread may be at work on one
-                if not self._graph.is_busy:
-                    break
-                sleep(ASK_AGAIN_S)
+        self.work_out()
+        for _ in range(GRAPH_WAITS):  # the agent's thread may be at work on one
+            if not self.is_taking and not (self._graph is not None and self._graph.is_busy):
+                break
+            sleep(ASK_AGAIN_S)
         is_long_enough = self._schedule.elapsed_s() > LEAST_RUN_S or self._stress_s is not None
         if not self.takes or not is_long_enough or self.is_taking:
             return
@@ -274,24 +301,32 @@ class Taker:
             self.wanted = "exception" if hasattr(sys, "last_traceback") else "exit"
             self._is_exact = self._can_be_exact()
             self.take("exit")
-            self.work_out()
         else:
             self._outbox.note("throttled", f"none at the end: {self._schedule.budget.why()}")
 
     # ---- the snapshot
 
     def take(self, safe_point: str) -> None:
-        """Make what is wanted, here and now."""
+        """Make what is wanted, here and now, unless another thread is at it."""
+        turn = self._turn  # a fork has another
+        if not turn.acquire(False):
+            return
+        try:
+            self._take_wanted(safe_point)
+        finally:
+            turn.release()
+            self._thread.wake_up()
+
+    def _take_wanted(self, safe_point: str) -> None:
         reason, self.wanted = self.wanted, None
-        if self._outbox.is_given_up() or self._outbox.pid != os.getpid():
+        if reason is None or self._outbox.is_given_up() or self._outbox.pid != os.getpid():
             return
         if collector.goes_on():
             self.wanted = reason
             return
-        self.is_taking = True
         hidden = quiet.hide()
         try:
-            if not (self._is_exact and self._take_exact(reason, safe_point)):
+            if not (self._has_graph() and self._take_exact(reason, safe_point)):
                 self._take_if_sharing_allows(reason, safe_point)
         except BaseException as error:
             self._schedule.failed()
@@ -303,38 +338,71 @@ class Taker:
             self.takes = self.takes and self._failed < MOST_FAILED
         finally:
             quiet.show(hidden)
-            self.is_taking = False
-            self._thread.wake_up()
 
-    def _take_exact(self, reason: str | None, safe_point: str) -> bool:
+    def _take_exact(self, reason: str, safe_point: str) -> bool:
         """False: the graph does not fit. To read it writes to no page: it costs forks nothing."""
         assert self._graph is not None
-        snapshot = ExactSnapshot(self.number + 1, self._graph, self.pauses)
+        shared_bytes = 0
+        look = None
+        if is_loaded() and safe_point != "agent-thread" and self.fork is None:  # a fork's torch is its parent's
+            shared_bytes = self._shared_bytes() or 0
+            if self._sharing_allows(shared_bytes, "a look at tensors"):
+                look = Look(self.memory, self._phases.batch_storages)
+        if self.memory.tensor_layout is not None and not self._graph.weighs_tensors:
+            self._graph.weigh_tensors(*self.memory.tensor_layout)
+        snapshot = ExactSnapshot(self.number + 1, self._graph, self.pauses, look)
         moment, figures = stamps(), (rss_bytes(), allocators.malloc_figures()[0])  # without what reading takes
+        begun = _Begun(snapshot, reason, safe_point, moment, self._steps.current(), figures)
         self.pauses.begin(self._longest_pause_s())
-        if not snapshot.read():
-            # Perhaps a collection goes on; else what can be had without is made where it may be.
-            self._is_exact, self.wanted = not self._graph.counted, None if self.is_exiting else reason
-            return not self.is_exiting
+        is_read = snapshot.read(
+            self._options["take_pause_s"],
+            may_read_saved=look is not None and no_backward_runs(safe_point, self.main_thread, self._thread.ident),
+            is_after_step=safe_point == "optimizer-step",
+        )
+        if not is_read:
+            return self._is_for_later(reason)
         self.number += 1
         self._outbox.with_sources = True
         self._before_take()
+        if shared_bytes and look is not None:
+            begun.copied_bytes = max(0, shared_bytes - (self._shared_bytes() or 0))
+        if get_ident() == self._thread.ident or self.is_exiting:
+            self._finish(begun)
+        else:
+            self._begun.append(begun)
+        return True
+
+    def _is_for_later(self, reason: str) -> bool:
+        """A graph was not read: whether that may be tried again, where nothing else will do better now."""
+        assert self._graph is not None
+        is_too_large = bool(self._graph.counted)
+        if self.is_exiting:
+            return not is_too_large and not doors.is_unwatched()
+        if is_too_large and not self._is_exact:
+            return False
+        # Perhaps a collection goes on, or somebody watches; else what can be had without is made where it may be.
+        self._is_exact, self.wanted = self._is_exact and not is_too_large, reason
+        return True
+
+    def _finish(self, begun: _Begun) -> None:
+        """What was read says. Most of it without the GIL."""
+        snapshot, moment = begun.snapshot, begun.moment
         rows = snapshot.run()
         if not rows:
             self._schedule.failed()
             self._outbox.note("reduced-take", "there was too little memory to work out who holds what")
-            return True
+            return
         held_s = (clock_gettime_ns(CLOCK_MONOTONIC) - (moment["time_mono_ns"] or 0)) / 1e9
         for table, row in rows:
             if table == "heap_graphs":
                 row["held_s"] = held_s
         self._schedule.taken(snapshot.summary["take_cpu_s"])
-        self._write(rows, snapshot.summary, moment, reason, safe_point, figures)
-        return True
+        summary = dict(snapshot.summary, take=snapshot.number, copied_bytes=begun.copied_bytes)
+        self._write(rows, summary, moment, begun.step, begun.reason, begun.safe_point, begun.figures)
 
     def _take_if_sharing_allows(self, reason: str | None, safe_point: str) -> None:
         shared_bytes = self._shared_bytes()
-        if self._sharing_allows(shared_bytes):
+        if self._sharing_allows(shared_bytes, "a snapshot"):
             self._take(reason, safe_point, shared_bytes)
         else:
             self._schedule.put_off()
@@ -348,37 +416,36 @@ class Taker:
             self.main_thread, self._thread.ident, safe_point, self._phases.batch_storages,
             with_torch=self.fork is None,  # a fork must not compute with threads that only its parent has
             pauses=self.pauses,
-            graph=self._graph if self._graph is not None and self._graph.refusal is None else None,
         )  # fmt: skip
         moment = stamps()
         self.pauses.begin(self._longest_pause_s())
-        self._moments[self.number] = moment  # before: the agent's thread may begin with the graph at once
-        self._moments.pop(self.number - 2, None)
         rows = snapshot.run()
         self._say_what_was_left_out(snapshot.is_swept)
         figures = self._schedule.taken(snapshot.summary["take_cpu_s"]), allocators.malloc_figures()[0]
         copied_bytes = max(0, shared_bytes - (self._shared_bytes() or 0)) if shared_bytes else None
-        self._write(rows, dict(snapshot.summary, copied_bytes=copied_bytes), moment, reason, safe_point, figures)
+        summary = dict(snapshot.summary, take=self.number, copied_bytes=copied_bytes)
+        self._write(rows, summary, moment, self._steps.current(), reason, safe_point, figures)
 
     def _write(
         self,
         rows: list[tuple[str, dict[str, Any]]],
         summary: dict[str, Any],
         moment: dict[str, int | None],
+        step: int | None,
         reason: str | None,
         safe_point: str,
         figures: tuple[int | None, int | None],
     ) -> None:
         """``figures``: resident memory, and what malloc handed out."""
-        outbox, step = self._outbox, self._steps.current
+        outbox = self._outbox
         summary = dict(
-            summary, take=self.number, reason=reason, safe_point=safe_point, step=step(),
+            summary, reason=reason, safe_point=safe_point, step=step,
             rss_bytes=figures[0], malloc_in_use_bytes=figures[1],
         )  # fmt: skip
         for table, row in rows:
             row.update(moment)
             if table in _WITH_STEP:
-                row["step"] = step()
+                row["step"] = step
             outbox.add_stamped(table, row)
         summary.update(moment)
         outbox.add_stamped("takes", summary)
@@ -405,16 +472,16 @@ class Taker:
             return 0
         return sharing.shared_dirty_bytes()
 
-    def _sharing_allows(self, shared_bytes: int | None) -> bool:
+    def _sharing_allows(self, shared_bytes: int | None, what: str) -> bool:
         """Looking at an object writes to its page, which its other processes then hold a copy of: bound that cost."""
         if self._stress_s is not None:
             return True
         if self.fork.allows(shared_bytes) if self.fork is not None else sharing.parent_allows(shared_bytes):
             return True
         shared = f"{(shared_bytes or 0) >> 20} MiB"
-        text = f"{shared} are shared with forked children and a snapshot would copy them"
+        text = f"{shared} are shared with forked children and {what} would copy them"
         if self.fork is not None:
-            text = f"a fork shares {shared} with others and a snapshot would copy them"
+            text = f"a fork shares {shared} with others and {what} would copy them"
         self._outbox.note("take-skipped", text)
         return False
 

@@ -72,7 +72,8 @@ def most_seen() -> int:
 class Graphs:
     """The graphs of one walk. Nodes are shared between tensors and counted with the first that leads to them.
 
-    ``known``: ids of the nodes that have a Python object already. To see these again changes nothing.
+    ``known``: ids of the nodes that have a Python object already. To see these again changes nothing. ``known_count``:
+    how many there are, where these are not all.
     """
 
     def __init__(
@@ -83,10 +84,11 @@ class Graphs:
         tensor_type: type,
         deadline: float,
         known: frozenset[int],
+        known_count: int = 0,
     ) -> None:
         self.truncated = False
         self._known = known
-        self._spare = most_seen() - len(known)
+        self._spare = most_seen() - max(len(known), known_count)
         self._reads_saved = reads_saved
         self._storages = storages
         self._storage_id = storage_id
@@ -97,6 +99,12 @@ class Graphs:
             int, Any
         ] = {}  # id -> node: held until the walk is over, since a wrapper's id means nothing once it is gone
         self._saved_names: dict[type, list[str]] = {}
+        # Each graph that was begun with has a number. Two that meet are one.
+        self._number_of: dict[int, int] = {}  # id of a node -> number
+        self._same: list[int] = []  # number -> one of the same graph, at last itself
+        self.storages_of: list[dict[int, int]] = []  # number -> {address: bytes} of what was seen to be saved there
+        self.cut_short: list[int] = []  # numbers of graphs that were not followed to their end
+        self.objects_of: list[list[int]] = []  # number -> ids of its nodes that Python code knew before
         self.roots: dict[
             Any, tuple[float, int]
         ] = {}  # place -> (tensors whose graphs were looked into there, by weight; looks)
@@ -111,6 +119,9 @@ class Graphs:
         if id(grad_fn) in seen:
             return 0, 0
         least = self._spare // 2
+        self._same.append(len(self._same))
+        self.storages_of.append({})
+        self.objects_of.append([])
         self._see(grad_fn)
         newest = oldest = self._number(grad_fn)
         heap = [(newest, 0, grad_fn)]
@@ -120,15 +131,20 @@ class Graphs:
             number, _, node = heappop(heap)
             walked.append((number, node))
             for following, _index in node.next_functions:
-                if following is not None and id(following) not in seen:
-                    self._see(following)
-                    number = self._number(following)
-                    if number == _NO_NUMBER:
-                        parameters += 1
-                    else:
-                        heappush(heap, (number, len(seen), following))
+                if following is None:
+                    continue
+                if id(following) in seen:
+                    self._meet(following)
+                    continue
+                number = self._number(following)
+                self._see(following, is_shared=number == _NO_NUMBER)
+                if number == _NO_NUMBER:
+                    parameters += 1
+                else:
+                    heappush(heap, (number, len(seen), following))
         if not heap:
             return len(walked) + parameters, self._saved_by_all(walked)
+        self.cut_short.append(len(self._same) - 1)
         reached, oldest = heap[0][0], min(number for number, _ in walked)
         below = [(number, node) for number, node in walked if number < reached]
         if len(below) < MIN_NODES:
@@ -138,9 +154,30 @@ class Graphs:
         scale = max(1.0, (newest - oldest) / float(reached - oldest))
         return max(len(walked), int(len(below) * scale)) + parameters, int(self._saved_by_all(below) * scale)
 
-    def _see(self, node: Any) -> None:
+    def number(self, grad_fn: Any) -> int | None:
+        """Of the graph below it, the same for all that share a part of it; None where it was not looked at."""
+        number = self._number_of.get(id(grad_fn))
+        return None if number is None else self.one_of(number)
+
+    def one_of(self, number: int) -> int:
+        while self._same[number] != number:
+            number = self._same[number]
+        return number
+
+    def _meet(self, node: Any) -> None:
+        number = self._number_of.get(id(node))
+        if number is not None:
+            self._same[self.one_of(len(self._same) - 1)] = self.one_of(number)
+
+    def _see(self, node: Any, is_shared: bool = False) -> None:
+        """``is_shared``: it stands for a parameter, which all graphs of a model have."""
         self._seen[id(node)] = node
-        self._spare -= id(node) not in self._known
+        if not is_shared:
+            self._number_of[id(node)] = len(self._same) - 1
+        if id(node) not in self._known:
+            self._spare -= 1
+        elif not is_shared:
+            self.objects_of[-1].append(id(node))
 
     def _saved_by_all(self, walked: list[tuple[int, Any]]) -> int:
         """From a sample: reading costs ten times what following a link does.
@@ -184,9 +221,13 @@ class Graphs:
 
     def _storage_bytes(self, tensor: Any) -> int:
         key = self._storage_id(tensor)
+        known = self.saved.get(key)
+        if known is not None:
+            self.storages_of[-1][key] = known[0]
         if key in self._storages or tensor.device.type != "cpu":
             return 0
         self._storages[key] = None
-        size = tensor.untyped_storage().nbytes()
+        size: int = tensor.untyped_storage().nbytes()
         self.saved[key] = (size, tensor.dtype)
+        self.storages_of[-1][key] = size
         return size

@@ -75,6 +75,11 @@ class Inventory:
         self._is_copy_on_write = names.getattr_plain(self._binding, "_is_cow_tensor")
         self._data_address = names.getattr_plain(self._binding, "_data_address")
 
+    @property
+    def torch(self) -> tuple[Any, Any]:
+        """(its compiled module, the class of tensors, whose descriptors are to be asked)."""
+        return self._binding, self._tensor
+
     def address(self, tensor: Any) -> int:
         """What tells one storage from another. Lazy copies have storages of their own but the same memory."""
         address = self._storage_id(tensor)  # first: it raises for what has no storage

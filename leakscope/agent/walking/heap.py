@@ -69,17 +69,19 @@ def _census(counts: dict[int, int], classes: dict[int, type]) -> names.ByClass:
     return census
 
 
-def swept(
-    read: Swept, wanted: Iterable[int], is_wanted: Callable[[type], bool] | None
-) -> tuple[names.ByClass, list[Any], list[Any]]:
-    """The same, of what was read together with the graph of all objects (graph/heap_graph.py)."""
-    counted, picked, large = read
+def picked_of(read: Swept, is_wanted: Callable[[type], bool] | None) -> tuple[list[Any], int]:
+    """(what was picked, by ``chosen_by``, as the graph of all objects was read (graph/heap_graph.py); how many objects
+    there are that ``is_wanted`` accepts). Of these, types that nobody knew are picked the next time.
+    """
+    counted, picked, _ = read
+    if is_wanted is None:
+        return picked, 0
     census = names.ByClass()
     for cls, count in counted:
         census.set(cls, count)
-    if is_wanted is not None and _accept(is_wanted, census):
-        _, picked = _pass(chosen_by(is_wanted, wanted))
-    return census, picked, large
+    _accept(is_wanted, census)
+    accepted = _accepted[is_wanted]
+    return picked, sum(count for cls, count in counted if id(cls) in accepted)
 
 
 def chosen_by(is_wanted: Callable[[type], bool] | None, wanted: Iterable[int]) -> set[int]:

@@ -401,11 +401,13 @@ def open_array(walk: Walk, obj: Any, node: Node, weight: float) -> None:
         if array.dtype.__get__(obj).hasobject:
             length = array.size.__get__(obj)
             _add_length(walk, obj, node, length, weight)
-            flat = array.flat.__get__(obj)
             step = max(1, length // SAMPLE)
             positions = range(0, length, step)
-            for position in positions:
-                walk.push(flat[position], node, "[*]", ITEM, weight * length / len(positions))
+            if array.dtype.__get__(obj).kind == "O":
+                for position in positions:
+                    found = reading.items_of_array(array, obj, (position,))
+                    if found:  # popped: the list would count as a reference of the job's
+                        walk.push(found.pop(), node, "[*]", ITEM, weight * length / len(positions))
     else:
         walk.push(base, node, ".base", BASE, weight)
     if type(obj) is not array:

@@ -15,6 +15,7 @@ import struct
 import sys
 from _collections import OrderedDict, defaultdict, deque
 from itertools import islice
+from types import MappingProxyType
 from zlib import crc32
 
 from .. import plain_json
@@ -22,7 +23,7 @@ from ..interpreter import files, names, reading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
 LEAST_ROWS = 1000
@@ -41,7 +42,7 @@ _MOST_COLUMNS = 64
 _MOST_INTEGERS = 512
 _LEAST_DISTINCT = 100  # ids of a vocabulary; tags and classes of words are fewer
 _LEAST_CHARACTERS = 8  # of an alphabet; masks and most classes are fewer
-_INTEGER_TYPES = ("uint8", "int8", "int16", "int32", "int64")
+INTEGER_TYPES = ("uint8", "int8", "int16", "int32", "int64")
 _TOKEN_KEYS = frozenset(("input_ids", "token_ids", "tokens", "ids"))
 _DICTS = names.ids_of(dict, OrderedDict, defaultdict)
 _LISTS = names.ids_of(list, tuple)
@@ -77,9 +78,14 @@ def sketch(obj: Any, length: int) -> tuple[str, str] | None:
         return None  # a container that changed under us, a broken library
 
 
-def sketch_of_copy(copy: bytes) -> tuple[int, str, str] | None:
-    """(rows, data form, sketch) of a container of which reader.c has copied some rows."""
-    values = _Copied(copy)
+def sketch_of_copy(
+    copy: bytes, tensors: Mapping[int, tuple[int, int]] = MappingProxyType({})
+) -> tuple[int, str, str] | None:
+    """(rows, data form, sketch) of a container of which reader.c has copied some rows.
+
+    ``tensors``: {address of a tensor of integers: (how many dimensions it has, length of the last)}.
+    """
+    values = _Copied(copy, tensors)
     length = values.number()
     form = None
     rows = []
@@ -166,11 +172,18 @@ def _rows_of_array(kind: Any, obj: Any, positions: list[int]) -> list[tuple[int,
     # Cells that are made for us have no address of their own; objects in the array do.
     own = None if dtype.kind == "O" else id(obj)
     if len(shape) == 1:
-        return [(at, kind.item(obj, at), own) for at in positions]
+        return [(at, cell, own) for at in positions for cell in _cells(kind, obj, [at])]
     others = range(min(min(shape), _MOST_COLUMNS))
-    if shape[1] >= shape[0]:  # a block of pandas: one column a line
-        return [(at, [kind.item(obj, other, at) for other in others], own) for at in positions]
-    return [(at, [kind.item(obj, at, other) for other in others], own) for at in positions]
+    width = shape[1]
+    if width >= shape[0]:  # a block of pandas: one column a line
+        return [(at, _cells(kind, obj, [other * width + at for other in others]), own) for at in positions]
+    return [(at, _cells(kind, obj, [at * width + other for other in others]), own) for at in positions]
+
+
+def _cells(kind: Any, obj: Any, positions: list[int]) -> list[Any]:
+    if kind.dtype.__get__(obj).kind == "O":
+        return reading.items_of_array(kind, obj, positions)
+    return [kind.item(obj, position) for position in positions]
 
 
 def _rows_of_table(kind: Any, table: Any, positions: list[int]) -> list[tuple[int, Any, int | None]]:
@@ -223,8 +236,9 @@ class _Copied:
 
     _NUMBER = struct.Struct("<Q")
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, tensors: Mapping[int, tuple[int, int]]) -> None:
         self._data = data
+        self.tensors = tensors
         self._at = 0
 
     def letter(self) -> bytes:
@@ -275,7 +289,7 @@ class _Row:
         elif depth <= _DEPTH:
             self._read_container(value, kind, depth)
 
-    def read_copied(self, values: _Copied) -> None:
+    def read_copied(self, values: _Copied, most_dimensions: int = 1) -> None:
         """The next of them. It is as deep as it was copied."""
         letter = values.take(1)
         if letter in b"TB":
@@ -293,9 +307,14 @@ class _Row:
                 self.read_copied(values)
         elif letter == b"D":
             for _ in range(values.number()):
-                if values.take(1) != b"\0" and not self.hashes:
-                    self.has_token_key = True
-                self.read_copied(values)
+                has_token_key = values.take(1) != b"\0" and not self.hashes
+                self.has_token_key |= has_token_key
+                self.read_copied(values, 2 if has_token_key else 1)
+        elif letter == b"X":
+            address = values.number()
+            dimensions, length = values.tensors.get(address, (0, 0))
+            if 1 <= dimensions <= most_dimensions:
+                self._note_tensor(address, length)
 
     def _read_text(self, address: int, length: int, text: bytes) -> None:
         self._note(address, length)
@@ -369,10 +388,13 @@ class _Row:
         with guard():
             dtype = tensor.dtype.__get__(value)
             is_read = 1 <= tensor.dim(value) <= most_dimensions
-            if is_read and any(dtype is names.getattr_plain(torch, name) for name in _INTEGER_TYPES):
-                self.integers = self.length = max(self.integers, tensor.size(value)[-1])
-                self.address = self.address or id(value)
+            if is_read and any(dtype is names.getattr_plain(torch, name) for name in INTEGER_TYPES):
+                self._note_tensor(id(value), tensor.size(value)[-1])
         return True
+
+    def _note_tensor(self, address: int, length: int) -> None:
+        self.integers = self.length = max(self.integers, length)
+        self.address = self.address or address
 
 
 def _unpadded(integers: list[Any]) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .place import OUTSIDE, Floats, Place
+from .place import GRAPH_TYPE, MODULE_DICTS, OUTSIDE, Floats, Place
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ...storage import Recording
 
 MODULES = "sys.modules"  # the path of the dict that has all modules
+_OF_MODULES = 1  # the root of the table of modules
 _OUTSIDE_GROUP = 4
 _GROUPS = 6  # the first numbers: roots, and no objects
 _LEFT_OUT = ("recorder", "unreached")  # what is ours, and garbage: other diagnoses tell of it
@@ -31,7 +32,6 @@ _HEAVY_LINKS = 4  # of a chain in which each has the next and much more, as it b
 _PASSES_ON_SOME = 0.4  # as the last but one does of those
 _REPEATS = 4  # of one step in a path: more of it are dots
 _ARRAYS = ("numpy.ndarray", "numpy.memmap", "array.array", "bytearray", "mmap.mmap")
-_STORAGE = "torch storage"
 _NAMESPACES = ("_thread._local", "types.SimpleNamespace", "argparse.Namespace")
 _STEPS_OF_LOCALS = 3
 _RESULTS = "functools._lru_cache_wrapper"
@@ -41,13 +41,18 @@ _CONTAINERS = ("dict", "list", "set", "tuple", "frozenset", "collections.deque",
 
 @dataclass(eq=False)
 class _Node:
-    """One object over all snapshots; ``row`` is its newest description."""
+    """One object over all snapshots; ``row`` is its newest description.
+
+    ``numbers``: its own, and those of objects that had its name one after the other.
+    """
 
     number: int
     row: dict[str, Any]
     retained: Floats
+    storage: Floats
     children: Floats
     length: Floats
+    numbers: set[int] = field(default_factory=set)
     by_type: dict[str, tuple[Floats, Floats]] = field(default_factory=dict)  # counts, bytes
 
 
@@ -64,8 +69,10 @@ def graph_places(recording: Recording, pid: int, takes: Sequence[int], *, by_hol
     _name_by_others(nodes, rows[~is_asked_for])
     children = recording.tables["heap_children"]
     children = children[(children["pid"] == pid) & children["take"].isin(takes)]
+    of_number = _join_successors(nodes)
     for row in children.to_dict("records"):
-        node = nodes.get(int(row["node"]))
+        number = int(row["node"])
+        node = nodes.get(of_number.get(number, number))
         if node is not None and isinstance(row["type_name"], str):
             zeros = np.zeros(len(takes)), np.zeros(len(takes))
             counts, bytes = node.by_type.setdefault(row["type_name"], zeros)
@@ -75,15 +82,16 @@ def graph_places(recording: Recording, pid: int, takes: Sequence[int], *, by_hol
     user_modules = dict(zip(recording.tables["sources"]["module"], recording.tables["sources"]["file"]))
     shared = recording.tables["heap_shared"]
     shared = shared[by_holder & (shared["pid"] == pid) & shared["take"].isin(takes)]
-    return list(_places(nodes, user_files, user_modules, _sharers(shared), len(takes)))
+    return list(_places(nodes, user_files, user_modules, _sharers(shared, of_number), len(takes)))
 
 
-def _sharers(rows: pd.DataFrame) -> dict[tuple[int, str], dict[int, float]]:
+def _sharers(rows: pd.DataFrame, of_number: Mapping[int, int]) -> dict[tuple[int, str], dict[int, float]]:
     """{(number of a node, type): {number of one that refers to such objects below it: most bytes of them}}."""
     found: dict[tuple[int, str], dict[int, float]] = {}
     for row in rows.to_dict("records"):
-        of_type = found.setdefault((int(row["dominator_node"]), str(row["type_name"])), {})
-        number = int(row["node"])
+        above, number = int(row["dominator_node"]), int(row["node"])
+        of_type = found.setdefault((of_number.get(above, above), str(row["type_name"])), {})
+        number = of_number.get(number, number)
         of_type[number] = max(of_type.get(number, 0.0), float(row["retained_bytes"]))
     return found
 
@@ -102,10 +110,13 @@ def _nodes(rows: pd.DataFrame, position: Mapping[int, int]) -> dict[int, _Node]:
         number, at = int(row["node"]), position[int(row["take"])]
         node = nodes.get(number)
         if node is None:
-            node = nodes[number] = _Node(number, {}, *np.zeros((3, len(position))))
+            retained, storage, children, length = np.zeros((4, len(position)))
+            node = nodes[number] = _Node(number, {}, retained, storage, children, length, numbers={number})
         if not node.row or row["is_named"] or not node.row["is_named"]:
             node.row = {str(column): value for column, value in row.items()}
         node.retained[at] = row["retained_bytes"]
+        storage = row["retained_storage_bytes"]
+        node.storage[at] = 0.0 if storage is None or storage != storage else storage
         node.children[at] = row["child_count"]
         node.length[at] = 0.0 if row["length"] is None or row["length"] != row["length"] else row["length"]
     return nodes
@@ -131,6 +142,71 @@ def _name_by_others(nodes: Mapping[int, _Node], rows: pd.DataFrame) -> None:
             node.row |= {"edge_kind": "attribute", "edge_name": row["edge_name"]}
 
 
+def _join_successors(nodes: dict[int, _Node]) -> dict[int, int]:
+    """What a variable, an attribute or a key had one after the other is one node, as for who reads the program.
+
+    A list that is made anew each time, with one member more, grows as one does that is appended to. So do the calls of
+    one function. Returns {number of one that is a part of another now: that other's}.
+    """
+    joined: dict[int, int] = {}
+    known: dict[tuple[Any, ...], list[_Node]] = {}
+    for number in _from_roots(nodes):
+        node = nodes[number]
+        for column in ("path_node", "dominator_node"):
+            above = _number(node.row[column])
+            node.row[column] = joined.get(above, above)
+        key = _place_of(node)
+        if key is None:
+            continue
+        others = known.setdefault(key, [])
+        other = next((one for one in others if not np.any((one.retained > 0) & (node.retained > 0))), None)
+        if other is None:
+            others.append(node)
+            continue
+        joined[number] = other.number
+        if _newest(node) > _newest(other):
+            other.row = node.row
+        _continue(other, node)
+        other.numbers |= node.numbers
+    for number in joined:
+        del nodes[number]
+    for node in nodes.values():  # some have their dominator farther from the roots than they are themselves
+        for column in ("path_node", "dominator_node"):
+            above = _number(node.row[column])
+            node.row[column] = joined.get(above, above)
+    return joined
+
+
+def _newest(node: _Node) -> int:
+    """The last snapshot that has it."""
+    return int(np.flatnonzero(node.retained).max(initial=-1))
+
+
+def _from_roots(nodes: Mapping[int, _Node]) -> list[int]:
+    """Numbers, each after that on the way to it."""
+    order: list[int] = []
+    done: set[int] = set()
+    for number in nodes:
+        way = []
+        while number not in done and number in nodes:
+            done.add(number)
+            way.append(number)
+            number = _number(nodes[number].row["path_node"])
+        order += reversed(way)
+    return order
+
+
+def _place_of(node: _Node) -> tuple[Any, ...] | None:
+    """By what name it is held, and what it is; None for what has no name that the next one would have, too."""
+    row = node.row
+    if node.number < _GROUPS:
+        return None
+    own = row["path_node"], row["type_name"], row["edge_kind"], _edge_name(node)
+    if row["type_name"] == "frame":
+        return (*own, row["owner"], row["owner_file"], _line(node))
+    return own if own[3] is not None or row["edge_kind"] in ("namespace", "contents") else None
+
+
 def _places(
     nodes: Mapping[int, _Node],
     user_files: frozenset[Any],
@@ -152,8 +228,8 @@ def _places(
         taken.add(path)
         places[node.number] = Place(
             path, row["type_name"], row | {"path": path}, node.retained, np.zeros(count), np.zeros(count),
-            (node.retained > 0).astype(np.float64), np.where(node.length > 0, node.length, node.children),
-            has_length=bool(row["length"]),
+            (node.retained > 0).astype(np.float64), _lengths(node),
+            has_length=bool(row["length"]), numbers=frozenset(node.numbers),
         )  # fmt: skip
     for number, place in places.items():
         place.named_by = places.get(place.row["path_node"])
@@ -172,7 +248,8 @@ def _places(
         if first not in links or _is_named_by_its_like(nodes[number], nodes):
             links[first] = nodes[number]
     for number, place in list(places.items()):
-        found += [place, *_others(place, nodes[number], list(place.children), count)]
+        own = [place, *_others(place, nodes[number], list(place.children), count)]
+        found += [*own, *_autograd(own, nodes[number], count)]
         if number in links:
             found.append(_chain(place, nodes[number], names.row(links[number]), _alive(links_of[number])))
     if _OUTSIDE_GROUP in nodes:
@@ -184,6 +261,39 @@ def _places(
     for place in roots:
         _weigh_arrays(place, nodes)
     yield from found
+
+
+def _lengths(node: _Node) -> Floats:
+    """How many members it had, or else objects that it alone holds: of one node no mixture of both.
+
+    A length is written down of what was still there when names were looked up. Where it was not, it is that of the
+    nearest snapshot that has one.
+    """
+    known = np.flatnonzero(node.length > 0)
+    if not len(known):
+        return node.children.copy()
+    nearest = known[np.abs(known[:, None] - np.arange(len(node.length))).argmin(axis=0)]
+    return np.where(node.retained > 0, node.length[nearest], 0.0)
+
+
+def _autograd(holders: Sequence[Place], node: _Node, count: int) -> Iterator[Place]:
+    """The graphs that hang on what a place holds, or on itself: ``holders`` are itself and then its members."""
+    if GRAPH_TYPE not in node.by_type:
+        return
+    operations, bytes = node.by_type[GRAPH_TYPE]
+    members = [member for member in holders[1:] if member.deep_bytes.max() >= _MOST_OF_IT * bytes.max()]
+    holder = max(members, key=lambda member: member.deep_bytes.max(), default=holders[0])
+    row = dict(
+        holder.row, path=f"{holder.path}.grad_fn", parent_path=holder.path, edge_kind="reference", type_name=GRAPH_TYPE,
+        variable=None, owner=None, member_type=None, length=None, node=None,
+    )  # fmt: skip
+    zeros = np.zeros(count)
+    graph = Place(
+        row["path"], GRAPH_TYPE, row, np.minimum(bytes, holder.deep_bytes), zeros, zeros.copy(), operations,
+        zeros.copy(), most_nodes=float(operations.max()), parent=holder,
+    )  # fmt: skip
+    holder.children.append(graph)
+    yield graph
 
 
 def _outside(nodes: Mapping[int, _Node], names: _Names, places: Mapping[int, Place], count: int) -> Iterator[Place]:
@@ -281,11 +391,19 @@ def _weigh_arrays(root: Place, nodes: Mapping[int, _Node]) -> None:
         own = place.deep_bytes if place.row["node"] is None else np.minimum(_own_bytes(place, nodes), place.deep_bytes)
         if place.type_name in _ARRAYS:
             place.array_bytes += own
-        elif place.type_name == _STORAGE:
-            place.tensor_bytes += own
         if place.parent is not None:
             place.parent.array_bytes += place.array_bytes
-            place.parent.tensor_bytes += place.tensor_bytes
+    for place in below:
+        if place.row["node"] is not None:
+            place.tensor_bytes = np.minimum(nodes[place.row["node"]].storage, place.deep_bytes)
+        left = place.tensor_bytes - sum(
+            (nodes[child.row["node"]].storage for child in place.children if child.row["node"] is not None),
+            np.zeros(len(place.tensor_bytes)),
+        )
+        others = [child for child in place.children if child.row["node"] is None]
+        for child in sorted(others, key=lambda child: -child.deep_bytes.max()):
+            child.tensor_bytes = np.clip(left, 0.0, child.deep_bytes)
+            left = left - child.tensor_bytes
 
 
 def _own_bytes(place: Place, nodes: Mapping[int, _Node]) -> Floats:
@@ -315,7 +433,7 @@ def _chains(nodes: Mapping[int, _Node]) -> dict[int, int]:
     }  # fmt: skip
     long = {number: first for number, first in firsts.items() if is_long[first]}
     newest: dict[tuple[int, str], _Node] = {}
-    for first in sorted(set(long.values()), key=lambda one: (-int(np.flatnonzero(nodes[one].retained).max()), one)):
+    for first in sorted(set(long.values()), key=lambda one: (-_newest(nodes[one]), one)):
         node = nodes[first]
         known = newest.setdefault((_number(node.row["dominator_node"]), str(node.row["type_name"])), node)
         if known is not node and not np.any((known.retained > 0) & (node.retained > 0)):
@@ -338,6 +456,7 @@ def _alive(links: Iterable[_Node]) -> Floats:
 def _continue(newest: _Node, before: _Node) -> None:
     """A chain that grows at its beginning has another first link each time."""
     newest.retained += before.retained
+    newest.storage += before.storage
     newest.children += before.children
     newest.length += before.length
     if not isinstance(newest.row["edge_name"], str):  # it was another's by the time it was asked for
@@ -366,6 +485,8 @@ def _link_before(node: _Node, nodes: Mapping[int, _Node]) -> int | None:
 def _others(place: Place, node: _Node, known: Sequence[Place], count: int) -> Iterator[Place]:
     """What it dominates beside the places below it."""
     for type_name, (counts, bytes) in node.by_type.items():
+        if type_name == GRAPH_TYPE:
+            continue
         alike = [child for child in known if child.type_name == type_name]
         counts = counts - sum((child.count for child in alike), np.zeros(count))
         bytes = bytes - sum((child.deep_bytes for child in alike), np.zeros(count))
@@ -460,6 +581,8 @@ class _Names:
             return _longer(above, f".{name}")
         if kind == "key" and name is not None and (local := self._local(before)) is not None:
             return f"{self._paths[local.number]}.{name}"
+        if kind == "key" and name is not None and _is_of_module(before):
+            return _longer(above[: -len(_edge_name(before) or "") - 1], f".{name}")
         if kind == "key":
             return _longer(above, f"['{name}']" if name is not None else "[*]")
         if kind == "index":
@@ -486,6 +609,8 @@ class _Names:
         if kind == "local":
             file = before.row["owner_file"]
             return "local", name, before.row["owner"], self._module_of(file), file, _line(before)
+        if kind == "key" and _is_of_module(before):  # ``model.part``, for who wrote it
+            before = self._above(before) or before
         holder = before
         if before.row["edge_kind"] == "namespace" and kind == "key":
             holder = self._above(before) or before
@@ -543,7 +668,22 @@ class _Names:
         return None if number < _GROUPS else self._nodes.get(number)
 
     def _is_modules(self, node: _Node) -> bool:
-        return _number(node.row["path_node"]) == 1
+        return _number(node.row["path_node"]) == _OF_MODULES
+
+
+def names_in_keys(nodes: pd.DataFrame) -> set[str]:
+    """What rows of ``heap_nodes`` have as keys and is a name: of a module, of a global variable, of an attribute."""
+    rows = nodes[["pid", "node", "path_node", "edge_kind", "edge_name"]].astype(object)
+    rows = rows.where(rows.notna(), None)
+    told = list(rows.itertuples(index=False, name=None))
+    spaces = {(pid, node) for pid, node, above, kind, _ in told if above == _OF_MODULES or kind == "namespace"}
+    keys = [(pid, above, str(name)) for pid, _, above, _, name in told if name is not None]
+    return {name[2:-2] for pid, above, name in keys if name.startswith("['") and (pid, above) in spaces}
+
+
+def _is_of_module(node: _Node) -> bool:
+    """Whether it is a dict in which a torch module keeps its parts."""
+    return _edge_name(node) in MODULE_DICTS and node.row["type_name"] in _CONTAINERS
 
 
 def _edge_name(node: _Node) -> str | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -13,6 +15,8 @@ from .place import Place
 if TYPE_CHECKING:
     from ...storage import Recording
 
+_OF_SETS = ("parameter", "buffer", "gradient", "optimizer-state", "master-weight")
+_KEYS = re.compile(r"(\[[^\]]*\]'*)+$")
 _CLOCKS = ("pid", "start_ticks", "take", "time_s", "time_unix_ns", "time_mono_ns", "time_boot_ns")
 
 
@@ -24,36 +28,105 @@ def exact_takes(takes: pd.DataFrame, graphs: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_exact_holders(recording: Recording) -> Recording:
-    """The same recording, whose tables ``holders`` and ``data_forms`` have what their graphs say of such snapshots."""
+    """The same recording, whose tables tell of snapshots without a walk what their graphs say: the paths of holders,
+    and of what rows of other tables have a number in the graph for.
+    """
     takes = exact_takes(recording.tables["takes"], recording.tables["heap_graphs"])
     if not len(takes):
         return recording
-    found: list[pd.DataFrame] = []
+    exact = _Exact(recording, takes)
+    return recording.deriving(
+        {"holders": exact.holders, "data_forms": exact.data_forms, "tensors": exact.tensors}
+        | {name: partial(exact.with_weight_sets, name) for name in ("weights", "gradients")}
+    )
 
-    def holders() -> pd.DataFrame:
-        if not found:
-            written = recording.tables["holders"]
-            rows = (
-                pd.DataFrame(list(exact_holders(recording, takes)))
-                .reindex(columns=written.columns)
-                .astype(written.dtypes)
-            )
-            found.append(pd.concat([written, rows], ignore_index=True) if len(written) else rows)
-        return found[0]
 
-    return recording.deriving({"holders": holders, "data_forms": lambda: _data_forms(recording, takes)})
+class _Exact:
+    """Tables of the snapshots ``takes``, each made when it is first asked for."""
+
+    def __init__(self, recording: Recording, takes: pd.DataFrame) -> None:
+        self._recording = recording
+        self._takes = takes
+        self._places: dict[int, list[Place]] = {}
+        self._holders: pd.DataFrame | None = None
+
+    def places(self, pid: int) -> list[Place]:
+        known = self._places.get(pid)
+        if known is None:
+            numbers = [int(take) for take in self._takes.loc[self._takes["pid"] == pid, "take"]]
+            known = self._places[pid] = graph_places(self._recording, pid, numbers, by_holder=True)
+        return known
+
+    def holders(self) -> pd.DataFrame:
+        if self._holders is None:
+            written = self._recording.tables["holders"]
+            rows = pd.DataFrame(list(self._rows())).reindex(columns=written.columns).astype(written.dtypes)
+            self._holders = pd.concat([written, rows], ignore_index=True) if len(written) else rows
+        return self._holders
+
+    def _rows(self) -> Iterator[dict[str, Any]]:
+        for pid in self._takes["pid"].unique():
+            own = self._takes[self._takes["pid"] == pid]
+            moments: list[dict[str, Any]]
+            moments = own[[column for column in _CLOCKS if column in own]].to_dict("records")
+            for place in self.places(int(pid)):
+                for at, moment in enumerate(moments):
+                    if place.count[at] > 0:
+                        yield {**place.row, **moment, **_figures(place, at)}
+
+    def data_forms(self) -> pd.DataFrame:
+        """With the path of the object that was looked into."""
+        rows = self._with_paths("data_forms", "path")
+        return rows[rows["path"].notna()]
+
+    def tensors(self) -> pd.DataFrame:
+        """With the path of the container; one row for all that it holds of one owner, device and type."""
+        rows = self._with_paths("tensors", "path", _container)
+        is_place = rows["node"].notna()
+        if not is_place.any():
+            return rows
+        places = rows[is_place & rows["path"].notna()].sort_values("storage_bytes", ascending=False)
+        keys = ["pid", "take", "moment", "tensor_owner", "device", "dtype", "path"]
+        sums = places.groupby(keys, sort=False)[["storage_count", "storage_bytes"]].sum()
+        places = places.drop_duplicates(keys).set_index(keys)
+        places[["storage_count", "storage_bytes"]] = sums
+        return pd.concat([rows[~is_place], places.reset_index()[rows.columns]], ignore_index=True)
+
+    def with_weight_sets(self, table: str) -> pd.DataFrame:
+        """With the path of the model, optimizer or container; models of one path are numbered."""
+        rows = self._with_paths(table, "weight_set")
+        has_set = rows["node"].notna() & rows["weight_set"].notna()
+        if "tensor_owner" in rows:
+            is_loose = has_set & ~rows["tensor_owner"].isin(_OF_SETS)
+            rows.loc[is_loose, "weight_set"] = rows.loc[is_loose, "weight_set"].map(_container)
+            has_set &= ~is_loose
+        own = rows[has_set]
+        sets = own.drop_duplicates(["pid", "take", "weight_set", "node"])
+        rank = sets.groupby(["pid", "take", "weight_set"]).cumcount()
+        numbers = dict(zip(zip(sets["pid"], sets["take"], sets["node"]), rank))
+        for at, key in zip(own.index, zip(own["pid"], own["take"], own["node"])):
+            if numbers[key]:
+                rows.loc[at, "weight_set"] = f"{own.loc[at, 'weight_set']} #{numbers[key] + 1}"
+        return rows
+
+    def _with_paths(self, table: str, column: str, told: Callable[[str], str] = str) -> pd.DataFrame:
+        """Its rows that have a number in the graph get the path of that object in ``column``."""
+        rows = self._recording.tables[table].copy()
+        for pid in rows.loc[rows["node"].notna(), "pid"].unique():
+            paths = {number: told(place.path) for place in self.places(int(pid)) for number in place.numbers}
+            is_own = (rows["pid"] == pid) & rows["node"].notna()
+            rows.loc[is_own, column] = rows.loc[is_own, "node"].map(paths)
+        return rows
+
+
+def _container(path: str) -> str:
+    """Tensors are told by the container, not by each of its keys: ``cache`` for ``cache['a'][0]``."""
+    return _KEYS.sub("", path)
 
 
 def exact_holders(recording: Recording, takes: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """Rows as in the table ``holders`` of snapshots whose graph says all there is."""
-    for pid in takes["pid"].unique():
-        own = takes[takes["pid"] == pid]
-        moments: list[dict[str, Any]]
-        moments = own[[column for column in _CLOCKS if column in own]].to_dict("records")
-        for place in graph_places(recording, int(pid), [int(take) for take in own["take"]], by_holder=True):
-            for at, moment in enumerate(moments):
-                if place.count[at] > 0:
-                    yield {**place.row, **moment, **_figures(place, at)}
+    yield from _Exact(recording, takes)._rows()
 
 
 def _figures(place: Place, at: int) -> dict[str, Any]:
@@ -65,15 +138,3 @@ def _figures(place: Place, at: int) -> dict[str, Any]:
         "array_deep_bytes": int(place.array_bytes[at]),
         "tensor_deep_bytes": int(place.tensor_bytes[at]),
     }
-
-
-def _data_forms(recording: Recording, takes: pd.DataFrame) -> pd.DataFrame:
-    """With the path of the object that was looked into."""
-    rows = recording.tables["data_forms"].copy()
-    for pid in takes["pid"].unique():
-        own = takes[takes["pid"] == pid]
-        places = graph_places(recording, int(pid), [int(take) for take in own["take"]], by_holder=True)
-        paths = {place.row["node"]: place.path for place in places if place.row["node"] is not None}
-        is_own = (rows["pid"] == pid) & rows["node"].notna()
-        rows.loc[is_own, "path"] = rows.loc[is_own, "node"].map(paths)
-    return rows[rows["path"].notna()]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from .graph import MODULES, graph_places, takes_with_graph
 from .holders import exact_takes
 from .one_name import under_one_name
-from .place import OUTSIDE, Floats, Place
+from .place import GRAPH_TYPE, MODULE_DICTS, OUTSIDE, Floats, Place
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 _LAST_REASONS = ("exit", "exception")
 _LOOKED_FOR_LATER = ("library", OUTSIDE)
 THREADS_ALIVE = "threading._active"
-GRAPH_TYPE = "torch autograd graph"  # as agent/torch/autograd.py names it
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +102,10 @@ def _of_graphs(recording: Recording, takes: pd.DataFrame, start_s: float, end_s:
     if len(numbers) < 2:
         return
     places = graph_places(recording, pid, numbers, by_holder=True)
-    yield _laid_over(recording, takes, pid, places, _without_modules(places), is_truncated=False, is_exact=True)
+    is_truncated = bool(
+        takes["truncated"].fillna(False).astype(bool).any()
+    )  # autograd graphs were not followed to the end
+    yield _laid_over(recording, takes, pid, places, _without_modules(places), is_truncated=is_truncated, is_exact=True)
 
 
 def _laid_over(
@@ -244,9 +246,8 @@ def _measure_graphs(places: list[Place], rows: pd.DataFrame) -> None:
             place.most_nodes = max(place.most_nodes, _number(count))
 
 
-# Where a torch module keeps what the user wrote as ``model.part``.
-_MODULE_DICTS = ("._modules", "._parameters", "._buffers")
-_MODULE_DICT = re.compile(r"\._(?:modules|parameters|buffers)\['(\w+)'\]")
+_MODULE_DICTS = tuple(f".{name}" for name in MODULE_DICTS)
+_MODULE_DICT = re.compile(rf"\.(?:{'|'.join(MODULE_DICTS)})\['(\w+)'\]")
 
 
 def _as_written(row: dict[str, Any]) -> dict[str, Any]:

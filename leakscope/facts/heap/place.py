@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 OUTSIDE = "outside"  # a root kind: objects that only C code holds
+GRAPH_TYPE = "torch autograd graph"  # as the agent names it, in walks and in graphs of the heap
+# Where a torch module keeps what the user wrote as ``model.part``.
+MODULE_DICTS = ("_modules", "_parameters", "_buffers")
 
 
 @dataclass(eq=False)
@@ -32,6 +35,7 @@ class Place:
     named_by: Place | None = None  # at whose name its own begins, where that may be another than its parent
     children: list[Place] = field(default_factory=list)
     also_held_by: list[Place] = field(default_factory=list)  # what was put here hangs on each of these as well
+    numbers: frozenset[int] = frozenset()  # of the objects of the exact graph that it stands for
 
     @property
     def growth_bytes(self) -> float:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from ..code.adding import Line, Source, adding_lines
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
-from ..heap.paths import GRAPH_TYPE, Accumulation, Heap, heaviest_leaf, keeps_growing
-from ..heap.place import Place
+from ..heap.paths import Accumulation, Heap, heaviest_leaf, keeps_growing
+from ..heap.place import GRAPH_TYPE, Place
 from ..series.arithmetic import level_at
 from ..tables import int_of
 from ..where.holders import holder_name, holder_of, named_in
@@ -104,7 +104,7 @@ def retained(
         look=look,
         place=place,
         named=named,
-        kept=holder.handle or heaviest_leaf(place),
+        kept=holder.handle or _graph_below(place) or heaviest_leaf(place),
         lines=lines if link is None else _of_chain(lines, sources, link),
         link=link,
         weighed_bytes=weighed,
@@ -116,6 +116,17 @@ def retained(
         total_bytes=int(min(rate * max(growth.end_s - growth.start_s, look.seconds), most)),
         untouched=untouched,
     )
+
+
+def _graph_below(place: Place) -> Place | None:
+    """One of the autograd graphs that hang on it and its members, if these are most of what it gained."""
+    below = [place]
+    for one in below:
+        below += one.children
+    graphs = [one for one in below if one.type_name == GRAPH_TYPE]
+    if not graphs or sum(one.growth_bytes for one in graphs) < 0.5 * place.growth_bytes:
+        return None
+    return max(graphs, key=lambda one: one.growth_bytes)
 
 
 def _link_of(holder: Accumulation) -> Place | None:

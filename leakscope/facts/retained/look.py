@@ -11,8 +11,8 @@ import numpy as np
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from ..heap.handles import handles
-from ..heap.paths import GRAPH_TYPE, Accumulation, Heap, accumulations, user_place
-from ..heap.place import Place
+from ..heap.paths import Accumulation, Heap, accumulations, user_place
+from ..heap.place import GRAPH_TYPE, Place
 
 # What is held keeps its freed neighbours from being used again: seven times its own size was measured (gradients of
 # 64 KiB kept between activations of 256 KiB). Below this share of the growth it is not what pins so much.

@@ -66,8 +66,10 @@ class Reader(object):
         if swept is None:
             self.short += 1
             return
+        picked = [id(one) for one in swept[1][:5000]]
         del swept
         self.taken += 1
+        self._add(picked)
         read = self.graph._read.pop()[0]
         has_all = self.choose.random() < 0.5
         limits = (0, ALL, 3) if has_all else (1024, 250, 3)
@@ -76,6 +78,19 @@ class Reader(object):
         else:
             self.short += 1
             self.graph._free(read)
+
+    def _add(self, known):
+        """Ties between objects, and to storages and graphs that are nowhere: only their numbers are used."""
+        choose = self.choose
+        made = [8 * number + 1 for number in range(choose.randrange(30))]
+        ends = known + made + [choose.randrange(1 << 47) for _ in range(5)]
+        kinds = [self.heap_graph.OBJECT, self.heap_graph.STORAGE, self.heap_graph.AUTOGRAD]
+        ties = [(choose.choice(ends), one, 100, kinds[2], choose.randrange(1 << 32)) for one in made]
+        for _ in range(choose.choice([0, 10, 3000])):
+            size = choose.choice([0, 4096, 1 << 63])
+            ties.append((choose.choice(ends), choose.choice(ends), size, choose.choice(kinds), choose.randrange(1000)))
+        marks = [choose.choice(ends) for _ in range(choose.choice([0, 100]))]
+        self.graph.add(ties, marks, choose.randrange(len(marks) + 1))
 
     def _look_up(self):
         if self.waits is None:
@@ -92,4 +107,5 @@ class Reader(object):
             if not has_all:
                 numbers = self.graph._number(read.contents)
                 assert list(self.graph._rows(read.contents, self.taken, numbers))
+                list(self.heap_graph._marks(read.contents, numbers))
         self.graph._free(read)

@@ -39,6 +39,43 @@ def made_of_numpy():
     return [*found, resized, state]
 
 
+def shaped_oddly():
+    """Arrays whose strides, or whose bases, say other than their memory; each of so many rows that some are copied."""
+    import numpy
+
+    many = 5000
+    found = [numpy.empty((0, 1), dtype=object), numpy.empty((many, 0), dtype="U9"), numpy.zeros(many, dtype="S0")]
+    for kind in ("U9", "S70", object, "i8", "i2", "f8"):
+        # What has one column has any stride from one to the next, and counts as without gaps.
+        row = numpy.zeros((1, many), dtype=kind)
+        row[:] = {"U9": "row", "S70": b"row", object: None}.get(kind, 7)
+        found += [row.T, row[::-1], row.T[::-1], row[:, ::7], row.T[:, ::-1]]
+        column = numpy.zeros((many, 1), dtype=kind)
+        found += [column, column.T, column[::-3], column[:, None], numpy.broadcast_to(column[3], (many, 1))]
+        # Of one member, too, which the next is far from.
+        for stride in (0, -8, 8000, 1 << 40):
+            try:
+                found.append(numpy.ndarray((1,), dtype=kind, strides=(stride,)))
+                found.append(numpy.ndarray((1, 1), dtype=kind, strides=(stride, stride)))
+            except ValueError:
+                pass
+        # Memory that its owner has given back: whoever shows it still was not asked.
+        owner = numpy.zeros(many * 40, dtype=kind)
+        found.append(owner[:])
+        owner.resize(many * 20, refcheck=False)
+        for shape, less in ((many, 3), ((many, 4), (2, 2)), (many, many * 100), (3, many)):
+            owner = numpy.zeros(shape, dtype=kind)
+            shown = [owner[:], owner[::2], owner.T, owner[1:-1]]
+            owner.resize(less, refcheck=False)
+            found += look.choose.choice([shown, [owner, *shown], [shown, owner[:]]])
+        owner = numpy.zeros(many, dtype=kind)
+        shown = [owner[:], owner.reshape(-1, 5), owner[5:]]
+        other = look.choose.choice([numpy.zeros(3), numpy.arange(1, many), numpy.ones(many, dtype="f8")])
+        owner.__setstate__(other.__reduce__()[2])
+        found += [owner, shown, owner[:]] if look.choose.random() < 0.5 else [shown]
+    return found
+
+
 def made_of_torch():
     import torch
 
@@ -92,7 +129,7 @@ def made_of_lxml():
     return [tree, tree[0], etree.XMLPullParser(("start",)), etree.iterwalk(tree)]
 
 
-MAKERS = [made_of_numpy, made_of_torch, made_of_pandas, made_of_arrow, made_of_lxml]
+MAKERS = [made_of_numpy, shaped_oddly, made_of_torch, made_of_pandas, made_of_arrow, made_of_lxml]
 
 
 def made():
@@ -104,6 +141,13 @@ def made():
             pass
     look.choose.shuffle(found)
     return found
+
+
+def in_an_array(numpy, *members):
+    array = numpy.empty(len(members), dtype=object)
+    for place, member in enumerate(members):
+        array[place] = member
+    return array
 
 
 class Looks(object):
@@ -120,18 +164,22 @@ def replaced():
     array = numpy.empty(5, dtype=object)
     table = numpy.empty((3, 2), dtype=object)
     held["replaced"] = array, table
+    makers = (  # nothing else may hold what they make
+        lambda: [Looks(), ["freed"], {"freed": [[]]}, bytearray(100)],
+        lambda: (Looks(), ["freed"], "freed" * 9),
+        lambda: {"a": Looks(), "b": ["freed" * 9]},
+        lambda: {Looks(): [1], "c": [2]},
+        lambda: [[[Looks(), bytearray(5)], bytearray(7)], bytearray(9)],
+        lambda: in_an_array(numpy, ["freed" * 9], Looks(), {"freed": [[]]}, Looks(), [bytearray(7)]),
+        lambda: in_an_array(numpy, in_an_array(numpy, ["freed"], Looks(), ["freed"]), Looks()),
+        lambda: [in_an_array(numpy, ["freed"], Looks(), ["freed"]), Looks()],
+    )
     for place in (0, 3, 4):
-        for one in (
-            [Looks(), ["freed"], {"freed": [[]]}, bytearray(100)],
-            (Looks(), ["freed"], "freed" * 9),
-            {"a": Looks(), "b": ["freed" * 9]},
-            {Looks(): [1], "c": [2]},
-            [[[Looks(), bytearray(5)], bytearray(7)], bytearray(9)],
-        ):
-            array[place] = table[place % 3, 1] = one
-            table[place % 3, 1] = None
-            del one
+        for make in makers:
+            array[place] = make()
             array[place] = look.choose.choice([None, 5, "other", []])
+            table[place % 3, 1] = make()
+            table[place % 3, 1] = None
     del held["replaced"]
 
 

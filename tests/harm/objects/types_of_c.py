@@ -70,7 +70,8 @@ def types_of_c():
         seen.add(id(cls))
         queue += type.__subclasses__(cls)
         is_of_c = type(cls) is not type or not cls.__flags__ & (1 << 9) or "__dict__" not in cls.__dict__
-        name = "%s.%s" % (cls.__module__, cls.__qualname__) if type(cls.__module__) is str else cls.__qualname__
+        module = getattr(cls, "__module__", None)  # of 3.14 some have none
+        name = "%s.%s" % (module, cls.__qualname__) if type(module) is str else cls.__qualname__
         if is_of_c and cls.__name__ not in MADE_WHOLE and not issubclass(cls, (type, BaseException)):
             found.setdefault(name, cls)
     return dict(sorted(found.items()))

@@ -1,0 +1,296 @@
+"""What only torch can say of its objects, beside the graph of the heap. Runs in the job, at a safe point.
+
+The collector is not told that a parameter has a gradient, nor that a tensor keeps all that was calculated for it. Torch
+says so, on its own thread, and the graph gets it as ties. Numbers are all that remains: addresses of storages, models
+and optimizers, of which the graph then says who holds them.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from ..graph.heap_graph import AUTOGRAD, OBJECT, STORAGE
+from ..interpreter import names
+from ..probes import tensors as tensor_rows
+from ..probes import weights as weight_rows
+from ..torch import autograd, frameworks, gradients, loaders, tensors
+from ..walking import heap, sketch
+from ..walking.sampling import spread
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from typing import Any
+
+    from ..graph.heap_graph import HeapGraph
+    from ..torch.tensors import Storage
+    from ..walking.remembered import Remembered
+
+    Row = tuple[str, dict[str, Any]]
+    Tie = tuple[int, int, int, int, int]
+
+TYPES = ("Tensor", "Module", "Optimizer", "Iterator")
+MOST_NOTES = 4  # of frameworks
+MOST_LOOKS = 1000  # at graphs of tensors of one shape
+_MANY = 1 << 24  # graphs that were looked at have smaller numbers
+_REST = 8 * _MANY - 7  # stands for the address of what is behind all that were not followed to the end
+_ITS_STORAGE = 2  # to a graph's token: stands for the address of what is saved there and was not read
+_UNOWNED = (None, tensors.USER)
+
+
+def is_loaded() -> bool:
+    return "torch" in sys.modules
+
+
+class Look:
+    """One look. ``ties``, ``marks`` and ``row_count`` are for ``HeapGraph.add``; afterwards it makes rows."""
+
+    def __init__(self, memory: Remembered, batch_storages: Iterable[int]) -> None:
+        self._memory = memory
+        self._batch_storages = batch_storages
+        self._kinds = {name: tensors.types_of(name) for name in TYPES}
+        self._states = frameworks.types()
+        self._own = frozenset(self._states).union(*self._kinds.values())
+        self._is_node = autograd.is_node if self._kinds["Tensor"] else None
+        self._inventory: tensors.Inventory | None = None
+        self._known_storages: Collection[int] = ()
+        self._unseen = 0  # graphs that were not looked at
+        self._saved: dict[int, tuple[int, Any]] = {}
+        self._roots: list[int] = []
+        self._nodes: dict[int, int | None] = {}  # of each of these, in the graph
+        self._storages: list[int] = []
+        self._rows: list[Row] = []
+        self.ties: list[Tie] = []
+        self.integers: dict[int, tuple[int, int]] = {}  # of sketch.sketch_of_copy
+        self.is_cut_short = False
+
+    @property
+    def wanted(self) -> set[int]:
+        """Addresses of the types whose objects ``read`` is to be given."""
+        return heap.chosen_by(self._is_node, self._own)
+
+    @property
+    def marks(self) -> list[int]:
+        return [*self._roots, *self._storages]
+
+    @property
+    def row_count(self) -> int:
+        return len(self._roots)
+
+    @property
+    def weighs_tensors(self) -> bool:
+        """Whether each storage of a tensor on the host has a tie that says its bytes."""
+        return self._inventory is not None and self._inventory.factor == 1
+
+    def read(self, swept: Any, graph: HeapGraph, *, ends_s: float, may_read_saved: bool, is_after_step: bool) -> None:
+        """``swept``: what ``graph.read`` has just returned. ``ends_s``: the thread's CPU time at which no more autograd
+        graphs are followed. ``may_read_saved``: no other thread can be inside a backward pass.
+        """
+        try:
+            self._read(swept, graph, ends_s, may_read_saved, is_after_step)
+        except Exception as error:
+            if names.is_foreign(error):
+                raise
+            self._inventory, self.ties, self._roots, self._storages = None, [], [], []
+            text = f"torch: {type(error).__name__}: {error!s}"
+            self._rows = [("agent_notes", {"note": "failed", "text": text})]
+
+    def _read(self, swept: Any, graph: HeapGraph, ends_s: float, may_read_saved: bool, is_after_step: bool) -> None:
+        picked, node_count = heap.picked_of(swept, self._is_node)
+        states = [obj for obj in picked if id(type(obj)) in self._states]
+        self._rows += [("marks", {"text": text}) for text in frameworks.look(states, self._states)[:MOST_NOTES]]
+        if not self._kinds["Tensor"]:
+            return
+        alike = {name: [obj for obj in picked if id(type(obj)) in kinds] for name, kinds in self._kinds.items()}
+        nodes = frozenset(id(obj) for obj in picked if id(type(obj)) not in self._own)
+        del picked, states
+        if len(alike["Module"]) > tensors.MOST_MODULES:
+            alike["Module"] = []
+        inventory = tensors.look(
+            self._kinds["Tensor"], alike["Tensor"], alike["Module"], alike["Optimizer"], self._batch_storages,
+            self._memory, with_values=True,
+        )  # fmt: skip
+        self._rows += [("loaders", row) for row in loaders.look(alike["Iterator"])]
+        if inventory is None:
+            return
+        try:
+            if is_after_step:
+                self._rows += [("gradients", row) for row in gradients.look(inventory.parameters)]
+        finally:
+            inventory.parameters = []
+        owned = dict.fromkeys(a for a, s in inventory.storages.items() if s.owner is not None)
+        binding, base = inventory.torch
+        graphs = autograd.Graphs(may_read_saved, owned, binding._storage_id, base, ends_s, nodes, node_count)
+        with binding.DisableTorchFunction():
+            self._tie(inventory, alike["Tensor"], graph, graphs)
+        self._inventory = inventory
+        self._roots = list(inventory.roots)
+        self._storages = [
+            address for address, storage in inventory.storages.items()
+            if address > 0 and (storage.owner in _UNOWNED or storage.print is not None)
+        ]  # fmt: skip
+
+    # ---- what the collector is not told
+
+    def _tie(
+        self, inventory: tensors.Inventory, live: Sequence[Any], graph: HeapGraph, graphs: autograd.Graphs
+    ) -> None:
+        base = inventory.torch[1]
+        self._known_storages = frozenset(inventory.storages)  # what has a tensor that Python knows is told there
+        with_history: list[Any] = []
+        for tensor in live:
+            try:
+                self._note_integers(inventory, tensor)
+                if not graph.weighs_tensors:
+                    self._tie_storage(inventory, tensor)
+                if base.requires_grad.__get__(tensor):
+                    if base.is_leaf.__get__(tensor):
+                        self._tie_gradient(inventory, tensor)
+                    else:
+                        with_history.append(tensor)
+            except Exception as error:
+                if names.is_foreign(error):
+                    raise
+        referred = graph.referred([id(tensor) for tensor in with_history])
+        by_shape: dict[Any, list[Any]] = {}
+        for tensor, is_referred in zip(with_history, referred):
+            if is_referred:
+                by_shape.setdefault((base.size(tensor), base.dtype.__get__(tensor)), []).append(tensor)
+        for alike in by_shape.values():
+            self._tie_graphs(base, graphs, alike)
+        # What Python code does not refer to is kept by the rest of a graph that was not followed to its end.
+        others = [id(tensor) for tensor, is_referred in zip(with_history, referred) if not is_referred]
+        cut_short = {graphs.one_of(number) for number in graphs.cut_short}
+        self.ties += [(_token(number), _REST, 0, AUTOGRAD, 0) for number in cut_short]
+        self.ties += [(_REST, tensor, 0, OBJECT, 0) for tensor in others if cut_short]
+        for number in range(len(graphs.storages_of)):
+            token = _token(graphs.one_of(number))
+            self.ties += [(token, at, size, STORAGE, 0) for at, size in graphs.storages_of[number].items()]
+            self.ties += [(token, known, 0, OBJECT, 0) for known in graphs.objects_of[number]]
+        self._saved = graphs.saved
+        self.is_cut_short = graphs.truncated
+
+    def _note_integers(self, inventory: tensors.Inventory, tensor: Any) -> None:
+        base = inventory.torch[1]
+        if type(tensor) is base and tensors.dtype_name(base.dtype.__get__(tensor)) in sketch.INTEGER_TYPES:
+            size = base.size(tensor)
+            self.integers[id(tensor)] = len(size), size[-1] if size else 0
+
+    def _tie_storage(self, inventory: tensors.Inventory, tensor: Any) -> None:
+        address = inventory.address(tensor)
+        storage = inventory.storages.get(address)
+        if storage is not None and storage.device == "cpu" and address > 0:
+            self.ties.append((id(tensor), address, storage.size, STORAGE, 0))
+
+    def _tie_gradient(self, inventory: tensors.Inventory, tensor: Any) -> None:
+        """Of a leaf: safe to ask for. That makes the Python object of the gradient, 100 bytes, which then stays."""
+        base = inventory.torch[1]
+        gradient = base.grad.__get__(tensor)
+        if gradient is None:
+            return
+        self.ties.append((id(tensor), id(gradient), 0, OBJECT, 0))
+        address = inventory.address(gradient)
+        if address > 0 and base.device.__get__(gradient).type == "cpu":
+            size = base.numel(gradient) * base.element_size(gradient)
+            self.ties.append((id(tensor), address, size, STORAGE, 0))
+
+    def _tie_graphs(self, base: Any, graphs: autograd.Graphs, alike: Sequence[Any]) -> None:
+        """The graphs of tensors of one shape. Looks leave traces: where not all can be looked at, some tell of all."""
+        looked_at: set[int] = set()
+        operations = saved_bytes = 0
+        for tensor in spread(alike, min(len(alike), MOST_LOOKS)):
+            if graphs.is_spent():
+                graphs.truncated = True
+                break
+            looked_at.add(id(tensor))
+            grad_fn = base.grad_fn.__get__(tensor)
+            if grad_fn is None:
+                continue
+            count, size = graphs.below(grad_fn)
+            number = graphs.number(grad_fn)
+            if number is None:
+                continue
+            seen = graphs.storages_of[-1] if count else {}
+            unseen = max(0, size - sum(seen.values()))
+            # Of what was not read, the part that no tensor in Python stands for: the others are told by these.
+            apart = sum(size for address, size in seen.items() if address not in self._known_storages)
+            unseen = unseen * apart // max(1, sum(seen.values()))
+            self._tie_graph(tensor, _token(number), count, unseen)
+            operations, saved_bytes = operations + count, saved_bytes + apart + unseen
+        looks = len(looked_at)
+        for tensor in alike if looks else ():
+            if id(tensor) not in looked_at:
+                self._unseen += 1
+                self._tie_graph(tensor, _token(_MANY + self._unseen), operations // looks, saved_bytes // looks)
+
+    def _tie_graph(self, tensor: Any, token: int, operations: int, unseen_bytes: int) -> None:
+        """``unseen_bytes``: of saved tensors whose storages are not known."""
+        self.ties.append((id(tensor), token, 0, AUTOGRAD, operations))
+        if unseen_bytes > 0:
+            self.ties.append((token, token + _ITS_STORAGE, unseen_bytes, STORAGE, 0))
+
+    # ---- afterwards
+
+    def rows(self, marks: Sequence[tuple[int | None, bool]]) -> Iterator[Row]:
+        """(table, row) of each. ``marks``: what the graph found of them."""
+        yield from self._named(self._rows, marks)
+        inventory = self._inventory
+        if inventory is None:
+            return
+        held = dict(zip(self._storages, marks[len(self._roots) :]))
+        tensors.settle_graphs(inventory, self._saved, {address for address, mark in held.items() if mark[1]})
+        yield from (("tensors", row) for row in tensor_rows.budget(inventory, "take"))
+        yield from (("tensors", row) for row in _places(inventory, held))
+        yield from (("weights", row) for row in self._weights(inventory, held, marks))
+
+    def bytes_on(self, host: bool) -> int | None:
+        """None: there may be some, and nobody looked."""
+        return self._inventory.bytes_on(host) if self._inventory is not None else None
+
+    def _named(self, rows: Iterable[Row], marks: Sequence[tuple[int | None, bool]]) -> Iterator[Row]:
+        for table, row in rows:
+            root = row.get("weight_set")
+            yield table, dict(row, **self._set_of(root, marks)) if type(root) is int else row
+
+    def _set_of(self, root: int, marks: Sequence[tuple[int | None, bool]]) -> dict[str, Any]:
+        """A model or optimizer by its number in the graph; by its type where nothing leads to it."""
+        assert self._inventory is not None
+        if not self._nodes:
+            self._nodes = {one: mark[0] for one, mark in zip(self._roots, marks)}
+        node = self._nodes.get(root)
+        name = self._inventory.roots[root][0].rsplit(".", 1)[-1]
+        return {"node": node, "weight_set": name if node is None else None}
+
+    def _weights(
+        self, inventory: tensors.Inventory, held: dict[int, tuple[int | None, bool]], marks: Sequence[Any]
+    ) -> Iterator[dict[str, Any]]:
+        for address, storage in inventory.storages.items():
+            if storage.print is None:
+                continue
+            own = {"node": held.get(address, (None, False))[0]}
+            if storage.root is not None:
+                own = dict(self._set_of(storage.root, marks), is_training=inventory.roots[storage.root][2])
+            yield dict(weight_rows.row_of(address, storage, storage.print), **own)
+
+
+def _token(number: int) -> int:
+    """Stands for the address of a graph: no object has one like it."""
+    return 8 * number + 1
+
+
+def _places(inventory: tensors.Inventory, held: dict[int, tuple[int | None, bool]]) -> Iterator[dict[str, Any]]:
+    """The largest places of users' tensors, by the number of the object that holds them."""
+    places: dict[Any, list[Any]] = {}
+    for address, (node, _) in held.items():
+        storage: Storage = inventory.storages[address]
+        if storage.owner is not tensors.USER or node is None:
+            continue
+        place = places.setdefault((node, storage.device, storage.dtype), [node, storage, 0, 0])
+        place[2] += inventory.factor
+        place[3] += storage.size * inventory.factor
+        if storage.size > place[1].size:
+            place[1] = storage
+    largest = sorted(places.values(), key=lambda place: -place[3])[: tensor_rows.MOST_PLACES]
+    for node, storage, count, size in largest:
+        if size >= tensor_rows.LEAST_PLACE_BYTES:
+            yield dict(tensor_rows.row_of(tensors.USER, storage, count, size, "take"), node=node)

@@ -1,0 +1,212 @@
+"""What torch says beside the graph of the heap: gradients, autograd graphs, and whose each tensor is."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from leakscope import schema
+from leakscope.facts.heap.graph import graph_places
+from leakscope.facts.heap.holders import with_exact_holders
+from leakscope.facts.heap.place import GRAPH_TYPE, Place
+
+from .staging import table_of
+
+pytestmark = [pytest.mark.live, pytest.mark.torch]
+
+MiB = 1024 * 1024
+PID, TICKS = 7, 70
+
+SETUP = """
+import json, sys, torch, _thread
+from torch import nn
+from leakscope.agent.graph.heap_graph import HeapGraph
+from leakscope.agent.snapshots import exact, pause, torch_look
+from leakscope.agent.walking.remembered import Remembered
+
+graph, memory, written = HeapGraph(), Remembered(), []
+
+def take(is_after_step=True):
+    number = sum(table == "takes" for table, _ in written) + 1
+    if memory.tensor_layout is not None and not graph.weighs_tensors:
+        graph.weigh_tensors(*memory.tensor_layout)
+    look = torch_look.Look(memory, ())
+    one = exact.ExactSnapshot(number, graph, pause.unlimited(), look)
+    assert one.read(5.0, may_read_saved=True, is_after_step=is_after_step)
+    written.extend(one.run())
+    written.append(("takes", dict(one.summary, take=number)))
+"""
+
+
+class Taken:
+    """What a program's snapshots say: ``take()`` makes one, in a process of its own."""
+
+    def __init__(self, script: str) -> None:
+        code = f"{SETUP}{script}\nprint(json.dumps(written))"
+        done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        rows: dict[str, list[dict[str, Any]]] = {}
+        for table, row in json.loads(done.stdout):
+            row |= {"pid": PID, "start_ticks": TICKS, "time_s": float(row.get("take") or 0)}
+            rows.setdefault(table, []).append(row)
+        self.rows = rows
+        self.tables: Any = {}
+        for name in schema.TABLES:
+            table = table_of(name, rows.get(name, []))
+            self.tables[name] = table.astype({column: object for column in table if table[column].isna().all()})
+        self.takes = [row["take"] for row in rows["takes"]]
+
+    def deriving(self, makers: dict[str, Any]) -> Any:
+        return SimpleNamespace(tables=self.tables | {"tensors": makers["tensors"](), "weights": makers["weights"]()})
+
+    def places(self) -> dict[str, Place]:
+        recording: Any = self
+        return {place.path: place for place in graph_places(recording, PID, self.takes, by_holder=True)}
+
+    def told(self, table: str) -> list[dict[str, Any]]:
+        recording: Any = self
+        found: list[dict[str, Any]] = with_exact_holders(recording).tables[table].to_dict("records")
+        return found
+
+
+def test_what_a_list_of_losses_keeps_are_their_graphs() -> None:
+    """Every loss keeps the activations that backward would have used, in C++."""
+    places = Taken("""
+net = nn.Sequential(nn.Linear(64, 4096), nn.ReLU(), nn.Linear(4096, 1))
+data = torch.randn(32, 64)
+class Trainer: pass
+def main():
+    trainer = Trainer()
+    trainer.losses = []
+    for _ in range(3):
+        for _ in range(20):
+            trainer.losses.append(net(data).mean())
+        take()
+main()
+""").places()
+    losses = places["main() trainer.losses"]
+    graphs = [place for place in places.values() if place.type_name == GRAPH_TYPE and place.parent is not None]
+    own = [place for place in graphs if place.path.startswith("main() trainer.losses")]
+    each = 32 * 4096 * 4  # what ReLU saved; its input was freed
+    assert losses.growth_bytes == pytest.approx(40 * each, rel=0.2)
+    assert sum(graph.growth_bytes for graph in own) == pytest.approx(losses.growth_bytes, rel=0.05)
+    assert losses.tensor_bytes[-1] - losses.tensor_bytes[0] <= losses.growth_bytes
+    assert np.all(np.diff(sum(graph.count for graph in own)) >= 20 * 4)  # operations of each
+
+
+def test_a_running_loss_is_one_place_though_it_is_another_tensor_each_time() -> None:
+    places = Taken("""
+net = nn.Linear(256, 256)
+data = torch.randn(512, 256)
+def main():
+    total = torch.zeros(())
+    for _ in range(3):
+        for _ in range(20):
+            total = total + net(data).relu().mean()
+        take()
+main()
+""").places()
+    total = places["main() total"]
+    assert np.all(np.diff(total.deep_bytes) > 15 * 512 * 256 * 4)
+    assert "main() total'" not in places
+
+
+def test_gradients_are_a_part_of_the_model_that_has_them() -> None:
+    places = Taken("""
+model = nn.Linear(1000, 1000)
+take()
+model(torch.randn(8, 1000)).sum().backward()
+take()
+""").places()
+    path, weight = next((path, place) for path, place in places.items() if path.endswith("model.weight"))
+    assert weight.deep_bytes[0] == pytest.approx(4_000_000, rel=0.01)
+    assert weight.deep_bytes[1] == pytest.approx(8_000_000, rel=0.01)
+    assert places[path.removesuffix(".weight")].tensor_bytes[1] == pytest.approx(8_008_000, rel=0.01)
+
+
+def test_tensors_are_told_by_owner_and_by_the_container_that_holds_them() -> None:
+    found = Taken("""
+def main():
+    model = nn.Linear(512, 512)
+    optimizer = torch.optim.Adam(model.parameters())
+    model(torch.randn(4, 512)).sum().backward()
+    optimizer.step()
+    kept = {"scores": [torch.randn(100_000) for _ in range(5)], "one": torch.randn(200_000)}
+    outputs = model(torch.randn(4000, 512))
+    take()
+    return kept, outputs
+main()
+""")
+    rows = found.told("tensors")
+    sums = {
+        row["tensor_owner"]: row["storage_bytes"] for row in rows if row["node"] is None or row["node"] != row["node"]
+    }
+    assert sums["parameter"] == sums["gradient"] == (512 * 512 + 512) * 4
+    assert sums["optimizer-state"] == pytest.approx(2 * sums["parameter"], rel=0.01)
+    assert sums["user-held"] == pytest.approx(700_000 * 4, rel=0.01)
+    assert sums["activation"] == pytest.approx(4000 * 512 * 4, rel=0.01)
+    places = {row["path"]: row["storage_bytes"] for row in rows if isinstance(row["path"], str)}
+    assert places == {"main() kept": 700_000 * 4}
+    (summary,) = found.rows["takes"]
+    assert summary["tensor_bytes"] == pytest.approx(sum(sums.values()), rel=0.01)
+
+
+def test_weights_belong_to_the_model_as_the_program_calls_it() -> None:
+    rows = Taken("""
+def main():
+    model = nn.Linear(512, 512)
+    models = [nn.Linear(256, 256), nn.Linear(256, 256)]
+    saved = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    take()
+    return models, saved
+main()
+""").told("weights")
+    sets = {(row["weight_set"], row["tensor_name"]) for row in rows}
+    assert {("main() model", "weight"), ("main() models[0]", "weight"), ("main() models[1]", "bias")} <= sets
+    assert "main() saved" in {weight_set for weight_set, _ in sets}
+
+
+def test_the_graph_has_storages_before_it_is_known_where_torch_keeps_them() -> None:
+    found = Taken("""
+held = torch.ones(1_000_000)
+take()
+take()
+""")
+    assert [row["weighs_tensors"] for row in found.rows["heap_graphs"]] == [True, True]
+    assert [row["storage_bytes"] >= 4_000_000 for row in found.rows["heap_graphs"]] == [True, True]
+    first, second = (row["storage_bytes"] for row in found.rows["heap_graphs"])
+    assert first == pytest.approx(second, rel=0.01)
+
+
+def test_a_graph_that_two_hold_hangs_on_what_holds_both() -> None:
+    """The middle of a computation and its end: one graph, and it is freed once both are."""
+    places = Taken("""
+weights = nn.Parameter(torch.randn(256, 256))
+class Kept: pass
+def main():
+    kept = Kept()
+    kept.middle = (torch.randn(4096, 256) @ weights).sigmoid()
+    kept.end = kept.middle.sigmoid().sigmoid().mean()
+    take(); take()
+main()
+""").places()
+    kept = places["main() kept"]
+    assert kept.deep_bytes[0] >= 3 * 4096 * 256 * 4
+    assert sum(place.deep_bytes[0] for place in kept.children) <= kept.deep_bytes[0]
+
+
+def test_what_looks_is_nobodys_memory() -> None:
+    """At a safe point the recorder runs on the program's own thread, and its variables are not the program's."""
+    rows = Taken("""
+held = [torch.ones(1000) for _ in range(2000)]
+take()
+""").rows["heap_nodes"]
+    own = [row for row in rows if "/agent/" in (row["owner_file"] or "") and row["type_name"] == "frame"]
+    assert all(row["root_kind"] == "recorder" for row in own)
+    assert {row["owner"] for row in rows if row["type_name"] == "frame" and row["root_kind"] != "recorder"} <= {"take"}
