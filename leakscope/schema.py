@@ -102,7 +102,9 @@ _LABEL = _TEXT._replace(meaning="label of the user's; null where there is none",
 _STEP = _c("step", "int", "", "training step: optimizer steps or the user's marks; null = none seen")
 _ALLOCATED_BLOCKS = _c("allocated_blocks", "int", "", "sys.getallocatedblocks(): small-object allocator blocks in use")
 _MALLOC_IN_USE_BYTES = _c("malloc_in_use_bytes", "int", "bytes", "mallinfo2 uordblks + hblkhd: allocated by malloc")
-_REACHED_COUNT = _c("reached_count", "int", "", "objects the walk stands for, sampled members extrapolated")
+_REACHED_COUNT = _c(
+    "reached_count", "int", "", "objects that something leads to; of older recordings estimated"
+)
 _TYPE_NAME = _c("type_name", "str", "", "module-qualified name of the type", "name")
 _GC_FROZEN_COUNT = _c(
     "gc_frozen_count", "int", "", "gc.get_freeze_count(): objects the collector ignores; null = not read"
@@ -289,9 +291,9 @@ TABLES: dict[str, Table] = {
             _RSS_BYTES,
             _c("gc_object_count", "int", "", "objects the collector tracks; null = not counted (--max-pause)"),
             _GC_FROZEN_COUNT,
-            _c("visited_count", "int", "", "objects the walk looked at; null = none was made: the graph tells"),
+            _c("visited_count", "int", "", "objects looked at along names; null: the graph of all objects tells"),
             _REACHED_COUNT,
-            _c("truncated", "bool", "", "not followed to the end (walk, autograd graphs): figures are lower bounds"),
+            _c("truncated", "bool", "", "not looked at to the end: figures are lower bounds, or estimates"),
             _c("python_bytes", "int", "bytes", "estimate of reached Python objects, without arrays and tensors"),
             _ARRAY_BYTES,
             _c("tensor_bytes", "int", "bytes", "host storages of live tensors, each once; null = not measured"),
@@ -304,6 +306,7 @@ TABLES: dict[str, Table] = {
             *_PROCESS, *_TAKE,
             _c("node_count", "int", "", "objects: those the collector tracks and all they refer to"),
             _EDGE_COUNT,
+            _c("is_sampled", "bool", "", "too many to read: members of long containers stand for the others"),
             _RETAINED_BYTES,
             _OUTSIDE_COUNT,
             _OUTSIDE_BYTES,

@@ -162,33 +162,28 @@ class Trainer:
         self.history: list[bytearray] = []
 
 
-def grown(before: _cell.Heap, after: _cell.Heap) -> _cell.Growth:
-    return _cell.Growth((_cell.Memory(100, None), _cell.Memory(100 + MiB, None)), before, after, 0)
-
-
 def test_the_name_that_grew_is_shown_at_the_end_of_its_path():
     namespace: dict[str, Any] = {"trainer": Trainer(), "level": [bytearray(1000) for _ in range(1000)]}
-    before = _cell.heap(namespace)
+    watch = _cell.Watch(namespace)
     namespace["trainer"].history.extend(bytearray(1000) for _ in range(3000))
     namespace["array"] = np.ones(10**6)
-    growth = grown(before, _cell.heap(namespace))
+    growth = watch.growth()
     assert [row[0] for row in growth.rows()] == ["array", "trainer.history"]
     assert growth.rows()[1][2] == "0 → 3,000"
-    assert "+1.0 MiB" in growth.heading()
+    assert "resident memory +" in growth.heading()
     assert "trainer.history" in growth._repr_html_()
 
 
 def test_what_only_the_notebook_keeps_is_named_too():
     namespace: dict[str, Any] = {"Out": {}, "_": None}
-    before = _cell.heap(namespace)
-    namespace["Out"][3] = namespace["_"] = bytearray(5 * MiB)
-    assert [row[0] for row in grown(before, _cell.heap(namespace)).rows()] == ["Out"]
+    watch = _cell.Watch(namespace)
+    namespace["Out"][3] = namespace["_"] = namespace["_3"] = bytearray(5 * MiB)
+    assert [row[0] for row in watch.growth().rows()] == ["Out"]
 
 
 def test_nothing_new_is_nothing_to_show():
     namespace: dict[str, Any] = {"level": [bytearray(1000) for _ in range(1000)]}
-    before = _cell.heap(namespace)
-    growth = grown(before, _cell.heap(namespace))
+    growth = _cell.Watch(namespace).growth()
     assert growth.rows() == []
     assert any("run the cell again" in line for line in growth.lines())
 

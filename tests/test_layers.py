@@ -33,7 +33,8 @@ ROOMS = {
     "reporting": FOUNDATION | {"storage", "facts", "evidence", "analyzers"},
     "comparing": FOUNDATION | {"storage", "facts", "reporting", "words", "pages"},
     "checking": FOUNDATION | {"storage", "facts", "analyzers", "reporting", "comparing"},
-    "pytest_plugin": FOUNDATION | {"agent", "storage", "facts"},  # measures inside the tests' own process
+    "own_heap": FOUNDATION | {"agent", "storage"},  # the heap of the process itself, in a notebook or a test
+    "pytest_plugin": FOUNDATION | {"agent", "storage", "facts", "own_heap"},  # measures inside the tests' own process
     "redacting": FOUNDATION | {"storage", "facts"},
     "words": {"findings", "units"},
     "pages": {"findings", "units", "version", "words"},

@@ -14,7 +14,7 @@ from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import TreeGrowth, no_growth
 from ..facts.heap.paths import Accumulation, heaps
 from ..facts.heap.place import OUTSIDE
-from ..facts.retained.look import Look, holders_of, look_at, with_missed
+from ..facts.retained.look import Look, holders_of, look_at
 from ..facts.where.holders import named_in
 from ..facts.where.stacks import growth_lines
 from ..findings import Finding, RuledOut, Skipped
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["GRAPH", "NEEDS", "OBJECTS", "findings"]
 
-_CLEARLY_MORE = 0.1
 NEEDS = ("process_samples", "takes", "holders")
 
 
@@ -72,17 +71,8 @@ def _all(case: Case, min_share: float, min_bytes: int, min_process_share: float)
 
 
 def _believed(looks: Sequence[Look]) -> Look:
-    """What explains most, the first of equals; the exact graph where that is clearly more. It comes last.
-
-    Else what the walk named, with what it did not come to.
-    """
-    *walked, last = looks
-    if not last.heap.is_exact:
-        return max(looks, key=lambda look: look.explained_share)
-    best = max(walked, key=lambda look: look.explained_share, default=last)
-    if last.explained_share > best.explained_share + _CLEARLY_MORE:
-        return last
-    return best if best is last else with_missed(best, last)
+    """What explains most, the first of equals."""
+    return max(looks, key=lambda look: look.explained_share)
 
 
 def _is_lost(holder: Accumulation, sources: Sequence[Source]) -> bool:

@@ -153,7 +153,7 @@ def doubts(found: Retained) -> Iterator[str]:
     if len(heap.takes) < 4:
         yield f"only {len(heap.takes)} snapshots: a cache that is still filling would look the same"
     if heap.truncated:
-        yield "a snapshot was cut short by its time budget: figures are lower bounds"
+        yield "a snapshot was cut short by its time budget: figures are estimates"
     if found.line is None:
         yield "no line of the recorded sources adds to it"
 

@@ -1,55 +1,59 @@
-"""``%%leakscope``: what a cell leaves behind, by the names of the notebook that hold it. Uses the agent's own walk.
+"""``%%leakscope``: what a cell leaves behind, by the names of the notebook that hold it.
 
-Before the cell and after it garbage is collected and the heap walked, a second or two for a million objects. No object
-of the notebook is kept in between: only numbers and names.
+Before the cell and after it garbage is collected and all objects are read, half a second for a million. No object of
+the notebook is kept in between: only numbers and names.
 """
 
 from __future__ import annotations
 
 import ast
 import gc
+import os
+import re
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import ModuleType
 from typing import Any, NamedTuple
 
-from ..agent.interpreter import names
+from ..agent.interpreter import census, names
 from ..agent.native.allocators import malloc_in_use_bytes
 from ..agent.native.memory import rss_bytes
-from ..agent.torch.tensor_openers import Tensors
-from ..agent.walking import openers, roots
-from ..agent.walking.walk import Walk
+from ..agent.torch import tensors
+from ..errors import BadInput
+from ..own_heap import OwnHeap
 from ..units import format_bytes, format_count
 from ._html import growth_html
 
-_WALK_S = 5.0  # of CPU time for one walk; more would be a nuisance after every cell
 _LEAST_BYTES = 64 * 1024  # a name that gained less is left out
-_NOISE = 0.1  # of what a name held: large containers are weighed by a sample of their members
 _CARRIES = 0.8  # of a name's growth: the longest path that still carries it is the one to show
 _MOST_ROWS = 10
 _LEAST_OBJECTS = 10
+_NAMES = "leakscope_names"  # a module that is there during a snapshot: what the notebook's names refer to
+_KEPT = ("Out", "In")  # by IPython
+_RESULTS = re.compile(r"^_(_|__|\d+)?(?![\w])")  # names for what is in Out
 _WARM_UP = "A first run also pays for imports, caches and threads: run the cell again to see what each run leaves."
 
 
 class Holder(NamedTuple):
-    """All objects at one path: bytes with what was first reached through them."""
+    """All objects at one path, before and after: bytes that they retain, members."""
 
     parent: str | None
-    deep_bytes: int
-    length: int | None
+    retained_bytes: tuple[int, int]
+    length: tuple[int, int] | None
 
 
 @dataclass(frozen=True)
-class Heap:
-    """The objects of the notebook's process at one moment, as numbers and names."""
+class Objects:
+    """How many objects there are at one moment."""
 
-    counts: Counter[str]
+    by_type: Counter[str]
     tensor_count: int
-    holders: Mapping[str, Holder]
-    truncated: bool
 
 
 class Memory(NamedTuple):
@@ -64,9 +68,10 @@ class Growth:
     """What lies between two moments; shows itself."""
 
     memory: tuple[Memory, Memory]
-    before: Heap
-    after: Heap
+    objects: tuple[Objects, Objects]
+    holders: Mapping[str, Holder]
     freed_count: int
+    refusal: str | None = None  # why there are no holders
 
     def __repr__(self) -> str:
         rows = ["  ".join(row) for row in self.rows()]
@@ -81,48 +86,42 @@ class Growth:
         for name, before, after in zip(("resident memory", "malloc in use"), *self.memory):
             if before is not None and after is not None:
                 parts.append(f"{name} {format_bytes(after - before, signed=True)}")
-        parts.append(f"live tensors {self.after.tensor_count - self.before.tensor_count:+,}")
+        parts.append(f"live tensors {self.objects[1].tensor_count - self.objects[0].tensor_count:+,}")
         return "Left behind: " + ", ".join(parts)
 
     def rows(self) -> list[tuple[str, str, str]]:
         """(path, growth, members) of the names that gained most, largest first."""
         found = sorted(((self._gain(path), path) for path in self._accumulating()), key=lambda row: (-row[0], row[1]))
         return [
-            (path, format_bytes(gain, signed=True), _change(self.before.holders.get(path), self.after.holders[path]))
-            for gain, path in found[:_MOST_ROWS]
+            (path, format_bytes(gain, signed=True), _change(self.holders[path])) for gain, path in found[:_MOST_ROWS]
         ]
 
     def lines(self) -> list[str]:
         """What else there is to say."""
         said = []
         own = __name__.split(".")[0] + "."
-        gained = (self.after.counts - self.before.counts).most_common()
+        gained = (self.objects[1].by_type - self.objects[0].by_type).most_common()
         types = [f"{name} {n:+,}" for name, n in gained if n >= _LEAST_OBJECTS and not name.startswith(own)]
         if types:
             said.append("New objects: " + ", ".join(types[:6]))
         if self.freed_count >= _LEAST_OBJECTS:
             said.append(f"A collection after the cell freed {format_count(self.freed_count)} objects in cycles")
-        if self.before.truncated or self.after.truncated:
-            said.append(f"The heap is too large to be walked in {_WALK_S:.0f} s: figures of names are lower bounds")
+        if self.refusal is not None:
+            said.append(f"Which names hold it is not known: {self.refusal}")
         return [*said, _WARM_UP]
 
     def _gain(self, path: str) -> int:
-        known = self.before.holders.get(path)
-        return self.after.holders[path].deep_bytes - (known.deep_bytes if known else 0)
-
-    def _noise(self, path: str) -> float:
-        """By how much two estimates of a name differ that has as many members as before."""
-        known = self.before.holders.get(path)
-        return _NOISE * known.deep_bytes if known and known.length == self.after.holders[path].length else 0.0
+        before, after = self.holders[path].retained_bytes
+        return after - before
 
     def _accumulating(self) -> Iterator[str]:
         """From each name that gained, down the path as long as one member carries nearly all of it."""
         members: dict[str | None, list[str]] = {}
-        for path, holder in self.after.holders.items():
+        for path, holder in self.holders.items():
             members.setdefault(holder.parent, []).append(path)
         for path in members.get(None, ()):
             gain = self._gain(path)
-            if gain < max(_LEAST_BYTES, self._noise(path)):
+            if gain < _LEAST_BYTES:
                 continue
             while True:
                 inner = max(members.get(path, ()), key=self._gain, default=None)
@@ -132,70 +131,104 @@ class Growth:
             yield path
 
 
-def heap(namespace: Mapping[str, object], hidden: frozenset[str] = frozenset()) -> Heap:
-    """What is there now. ``namespace`` is the user's; of its names, ``hidden`` ones are not walked."""
-    types = {id(cls): cls for cls in map(type, gc.get_objects())}
-    by_address = Counter(map(id, map(type, gc.get_objects())))
-    census = names.ByClass()
-    counts: Counter[str] = Counter()
-    for key, count in by_address.items():
-        if key in types:
-            census.set(types[key], count)
-            counts[names.type_name(types[key])] += count
-    tensor = names.getattr_plain(sys.modules.get("torch"), "Tensor")
-    tensor_count = sum(count for cls, count in census.items() if tensor is not None and names.is_a(cls, tensor))
-    walk = Walk(time.thread_time() + _WALK_S, Tensors())
-    _feed(walk, namespace, hidden)
-    walk.finish(census)
-    holders: dict[str, Holder] = {}
-    for node in walk.nodes:
-        path = node.path()
-        parent = node.parent.path() if node.parent is not None else None
-        length = None if node.length is None else int(node.length)
-        known = holders.get(path)  # of another type
-        if known is not None:
-            holders[path] = known._replace(deep_bytes=known.deep_bytes + int(node.deep), length=length or known.length)
-        else:
-            holders[path] = Holder(parent, int(node.deep), length)
-    return Heap(counts, tensor_count, holders, walk.is_cut_short())
+class Watch:
+    """Two looks at the objects of the notebook's process. ``namespace`` is the user's, without its ``hidden`` names."""
+
+    def __init__(self, namespace: Mapping[str, object], hidden: frozenset[str] = frozenset()) -> None:
+        self._namespace, self._hidden = namespace, hidden
+        self._folder = TemporaryDirectory(prefix="leakscope-")
+        self._objects: list[Objects] = []
+        self._memory: list[Memory] = []
+        self._heap: OwnHeap | None = None
+        self._refusal: str | None = None
+        try:
+            self._heap = OwnHeap(Path(self._folder.name))
+            self._take()
+        except BadInput as error:
+            self._refusal = str(error)
+        self._objects.append(_objects())
+        self._memory.append(_memory())  # after the look, whose own memory is not the cell's
+
+    def growth(self) -> Growth:
+        """What came since."""
+        freed_count = gc.collect()
+        self._memory.append(_memory())
+        self._objects.append(_objects())
+        holders: dict[str, Holder] = {}
+        try:
+            if self._heap is not None and self._refusal is None:
+                self._take()
+                holders = dict(_holders(self._heap))
+        except BadInput as error:
+            self._refusal = str(error)
+        self._folder.cleanup()
+        memory, objects = (self._memory[0], self._memory[1]), (self._objects[0], self._objects[1])
+        return Growth(memory, objects, holders, freed_count, self._refusal)
+
+    def _take(self) -> None:
+        assert self._heap is not None
+        with self._names_are_there():
+            self._heap.take()
+
+    @contextmanager
+    def _names_are_there(self) -> Iterator[None]:
+        """The notebook's names first, then what IPython keeps."""
+        own = [name for name in self._namespace if name not in self._hidden and not name.startswith("_")]
+        kept = [name for name in _KEPT if name in self._namespace]
+        module = ModuleType(_NAMES)
+        module.__dict__.update((name, self._namespace[name]) for name in dict.fromkeys(own + kept))
+        sys.modules[_NAMES] = module
+        try:
+            yield
+        finally:
+            del sys.modules[_NAMES]
 
 
-def _feed(walk: Walk, namespace: Mapping[str, object], hidden: frozenset[str]) -> None:
-    """The notebook's names first, then modules of the user's, then what IPython keeps: In, Out and the last results."""
-    walk.seen.add(id(sys.modules))
-    for module in list(sys.modules.values()):
-        walk.seen.add(id(module))
-        walk.seen.add(id(getattr(module, "__dict__", None)))
-    own = [name for name in namespace if name not in hidden and not name.startswith("_")]
-    kept = [name for name in ("Out", "In", "_", "__", "___") if name in namespace]
-    for name in own:
-        _root(walk, name, namespace[name], "__main__", None)
-    for module_name, module in list(sys.modules.items()):
-        file, globals_of = names.module_file(module_name), getattr(module, "__dict__", None)
-        if module_name == "__main__" or type(globals_of) is not dict or _is_ours(module_name):
+def _memory() -> Memory:
+    return Memory(rss_bytes(), malloc_in_use_bytes())
+
+
+def _objects() -> Objects:
+    counts, tensors_there = census.sweep(tensors.types_of("Tensor"))
+    by_type: Counter[str] = Counter()
+    for cls, count in counts.items():
+        by_type[names.type_name(cls)] += count
+    return Objects(by_type, len(tensors_there))
+
+
+def _holders(heap: OwnHeap) -> Iterator[tuple[str, Holder]]:
+    """By path, as the notebook has it."""
+    from ..facts.heap.paths import heap_of
+
+    sources = [(module, file or "", "") for module, _, file in names.user_namespaces() if not _is_ours(module)]
+    found = heap_of(heap.recording([*sources, (_NAMES, "", "")]), os.getpid(), 0.0, float("inf"))
+    places = () if found is None else found.places
+    users = [place for place in places if place.row["is_user"] and not place.type_name.startswith("leakscope.")]
+    own = {place.path for place in users if _path(place.path)}
+    for place in places:
+        path = _path(place.path)
+        if path is None or place.path not in own:
             continue
-        if names.is_user_module(module_name, file):
-            for name, value in list(globals_of.items()):
-                if type(name) is str and not name.startswith("__"):
-                    _root(walk, f"{roots.module_label(module_name, file)}.{name}", value, module_name, file)
-    for name in kept:
-        _root(walk, name, namespace[name], "__main__", None)
+        parent = None if place.parent is None or place.parent.path not in own else _path(place.parent.path)
+        size = int(place.deep_bytes[0]), int(place.deep_bytes[-1])
+        length = (int(place.length[0]), int(place.length[-1])) if place.has_length else None
+        yield path, Holder(parent, size, length)
 
 
-def _root(walk: Walk, label: str, value: object, module: str, file: str | None) -> None:
-    walk.root("module", label, openers.GLOBAL, value, (label, module, module, file, None, True))
-    walk.run()
+def _path(path: str) -> str | None:
+    """None for a module itself: its names are what one looks for."""
+    module, dot, rest = path.partition(".")
+    if module not in ("__main__", _NAMES):
+        return path if dot else None
+    return _RESULTS.sub("Out", rest) or None
 
 
 def _is_ours(module: str) -> bool:
     return module.split(".")[0] == __name__.split(".")[0]
 
 
-def _change(before: Holder | None, after: Holder) -> str:
-    if after.length is None:
-        return ""
-    was = before.length if before and before.length is not None else 0
-    return f"{was:,} → {after.length:,}"
+def _change(holder: Holder) -> str:
+    return "" if holder.length is None else f"{holder.length[0]:,} → {holder.length[1]:,}"
 
 
 def register(ipython: Any) -> None:
@@ -204,23 +237,15 @@ def register(ipython: Any) -> None:
     def leakscope(line: str, cell: str) -> Any:
         """What this cell leaves behind: memory, objects by type, and the names that hold them."""
         gc.collect()
-        before = heap(ipython.user_ns, frozenset(ipython.user_ns_hidden))
-        memory = Memory(rss_bytes(), malloc_in_use_bytes())  # after the walk, whose own memory is not the cell's
+        watch = Watch(ipython.user_ns, frozenset(ipython.user_ns_hidden))
         try:
             return _run(ipython, line + "\n" + cell if line else cell)
         finally:
             # After an error, too: what a failed cell holds is what one wants to know.
-            _show(ipython, memory, before)
+            display = import_module("IPython.display").display  # it is there when this runs, and has no types
+            display(watch.growth())
 
     ipython.register_magic_function(leakscope, "cell", "leakscope")
-
-
-def _show(ipython: Any, memory: Memory, before: Heap) -> None:
-    display = import_module("IPython.display").display  # it is there when this runs, and has no types
-    freed_count = gc.collect()
-    now = Memory(rss_bytes(), malloc_in_use_bytes())
-    after = heap(ipython.user_ns, frozenset(ipython.user_ns_hidden))
-    display(Growth((memory, now), before, after, freed_count))
 
 
 def _run(ipython: Any, cell: str) -> Any:

@@ -1,124 +1,87 @@
 """Who holds what a test keeps: two snapshots of the heap, some runs of the test apart. Only after it failed.
 
-The snapshot is the agent's walk, begun at modules, suspended generators (a fixture that yields is one) and the test's
-fixtures. The two become a small recording, so that the analyzers name the holder and its line as they do in a report.
+The two become a small recording, so that the facts name the holder and its line as they do in a report. The test's
+fixtures are variables of a module meanwhile: else they would bear the names by which pytest knows them.
 """
 
 from __future__ import annotations
 
 import gc
-import json
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import AsyncGeneratorType, CoroutineType, GeneratorType, SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from types import AsyncGeneratorType, CoroutineType, GeneratorType, ModuleType
+from typing import TYPE_CHECKING
 
 import pytest
 
-from ..agent.interpreter import names
-from ..agent.journal import Journal
-from ..agent.probes import holders
-from ..agent.torch.tensor_openers import Tensors
-from ..agent.walking import openers, roots
-from ..agent.walking.walk import Walk
-from ..schema import SCHEMA_VERSION
+from ..agent.interpreter import census, names
+from ..errors import BadInput
+from ..own_heap import OwnHeap
 from ..units import format_bytes
 
 if TYPE_CHECKING:
+    from ..facts.heap.place import Place
     from ..storage import Recording
 
-_BUDGET_S = 10.0  # of CPU for a snapshot; a million objects take about one
 _MIN_SHARE = 0.2  # of the growth: below, a holder is not what the test fails for
 _MOST_SOURCES = 300
 _SHOWN = 3
-_FIXTURE = "fixture "
-_SUSPENDED = (GeneratorType, CoroutineType, AsyncGeneratorType)
+_SUSPENDED = names.ids_of(GeneratorType, CoroutineType, AsyncGeneratorType)
+_FIXTURES = "leakscope_fixtures"  # a module that is there during a snapshot
 _UNSEEN = (
     "No module, class, closure, cache, generator or fixture of your code was seen to hold it: a library may, or memory "
     "outside Python."
 )
-Row = dict[str, Any]
 
 
 def find_holders(run: Callable[[], object], repeats: int, growth_bytes: float, item: pytest.Function) -> list[str]:
     """A line or two for each holder, largest first; or the sentence that says none was seen."""
-    before = _snapshot(item)
-    try:
-        for _ in range(repeats):
-            run()
-    except (Exception, pytest.fail.Exception, pytest.skip.Exception) as error:
-        return [f"Who holds it is not known: a further run raised {type(error).__name__}."]
-    gc.collect()
-    after = _snapshot(item)
     with TemporaryDirectory(prefix="leakscope-") as folder:
-        recording = _as_recording(Path(folder), (before, after))
+        try:
+            heap = OwnHeap(Path(folder))
+            with _fixtures_named(item):
+                heap.take()
+            try:
+                for _ in range(repeats):
+                    run()
+            except (Exception, pytest.fail.Exception, pytest.skip.Exception) as error:
+                return [f"Who holds it is not known: a further run raised {type(error).__name__}."]
+            gc.collect()
+            with _fixtures_named(item):
+                heap.take()
+        except BadInput as error:
+            return [f"Who holds it is not known: {error}."]
+        recording = heap.recording(_sources(item))
         found = sorted(_growing(recording, growth_bytes * repeats), reverse=True)
     return [f"{text} (+{format_bytes(size / repeats)} a run)" for size, text in found[:_SHOWN]] or [_UNSEEN]
 
 
-def _snapshot(item: pytest.Function) -> list[Row]:
-    """Rows of the table ``holders``. The collector waits meanwhile, as in a take of the agent."""
-    collecting = gc.isenabled()
-    gc.disable()
+@contextmanager
+def _fixtures_named(item: pytest.Function) -> Iterator[None]:
+    """Those of the test, and generators of the user's that wait: a fixture that yields is one."""
+    module = ModuleType(_FIXTURES)
+    for waiting in census.sweep(_SUSPENDED)[1]:
+        code = getattr(waiting, "gi_code", None) or getattr(waiting, "cr_code", None) or waiting.ag_code
+        if names.is_user_file(code.co_filename):
+            module.__dict__[code.co_name] = waiting
+    for name, value in item.funcargs.items():
+        if not type(value).__module__.startswith(("_pytest", "pytest")) and not callable(value):
+            module.__dict__[name] = value
+    sys.modules[_FIXTURES] = module
     try:
-        objects = gc.get_objects()
-        census = names.ByClass()
-        for obj in objects:
-            census.add(type(obj), 1)
-        suspended = [obj for obj in objects if type(obj) in _SUSPENDED and _is_users(obj)]
-        del objects
-        walk = Walk(time.thread_time() + _BUDGET_S, Tensors())
-        # Not roots.feed: it would begin at the frames, which here are pytest's and ours.
-        roots._hide_namespaces(walk)
-        roots._user_modules(walk)
-        roots._unreached(walk, suspended)
-        del suspended
-        for name, value in item.funcargs.items():
-            if not type(value).__module__.startswith(("_pytest", "pytest")):
-                named = (name, None, item.module.__name__, str(item.path), None, True)
-                walk.root("frame", f"{_FIXTURE}{name}", openers.GLOBAL, value, named)
-        walk.run()
-        walk.finish(census)
-        return list(holders.rows(SimpleNamespace(walk=walk)))
+        yield
     finally:
-        if collecting:
-            gc.enable()
+        del sys.modules[_FIXTURES]
 
 
-def _is_users(suspended: Any) -> bool:
-    """pytest's own hooks are suspended generators, too, and lead to all that it knows."""
-    codes = (getattr(suspended, name, None) for name in ("gi_code", "cr_code", "ag_code"))
-    return any(code is not None and names.is_user_file(code.co_filename) for code in codes)
-
-
-def _as_recording(folder: Path, snapshots: tuple[list[Row], ...]) -> Recording:
-    """The snapshots, a second apart, and the sources of the user's modules."""
-    from ..storage import open_recording
-
-    output = folder / "run.parquet"
-    journal_folder = folder / f"{output.name}.journal"
-    journal_folder.mkdir()
-    meta = {"format_version": SCHEMA_VERSION, "start_mono_ns": 0, "command": sys.argv}
-    (journal_folder / "meta.json").write_text(json.dumps(meta), encoding="utf-8")
-    journal = Journal(str(journal_folder), "pytest")
-    process = {"pid": os.getpid(), "start_ticks": 0}
-    for number, rows in enumerate(snapshots, start=1):
-        take = {**process, "time_mono_ns": number * 10**9, "take": number}
-        journal.add("takes", {**take, "reason": "user", "truncated": False})
-        for row in rows:
-            journal.add("holders", {**take, **row})
-    for module, file in _user_files():
-        try:
-            text = Path(file).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError):
-            continue
-        journal.add("sources", {**process, "time_mono_ns": 0, "module": module, "file": file, "source_text": text})
-    journal.close()
-    return open_recording(output)
+def _sources(item: pytest.Function) -> Iterator[tuple[str, str, str]]:
+    for module, file in [*_user_files(), (_FIXTURES, str(item.path))]:
+        with suppress(OSError, UnicodeDecodeError):
+            yield module, file, Path(file).read_text(encoding="utf-8")
 
 
 def _user_files() -> list[tuple[str, str]]:
@@ -145,11 +108,19 @@ def _growing(recording: Recording, growth_bytes: float) -> Iterator[tuple[float,
         return
     sources = sources_of(recording)
     for holder in accumulations(heap.roots, _MIN_SHARE * growth_bytes):
-        if holder.place is None:
+        if holder.place is None or _is_ours(holder.place):
             continue
         place = user_place(holder.place)
         lines = adding_lines(sources, holder_of(place.row))
-        text = f"{_FIXTURE if place.path.startswith(_FIXTURE) else ''}{holder_name(place)} keeps it"
+        name = holder_name(place)
+        text = f"{name.replace(f'{_FIXTURES}.', 'fixture ')} keeps it"
         if lines:
             text += f", {lines[0].file}:{lines[0].line}: {lines[0].text.strip()}"
         yield holder.growth_bytes, text
+
+
+def _is_ours(place: Place) -> bool:
+    above: Place | None = place
+    while above is not None and not above.type_name.startswith("leakscope."):
+        above = above.parent
+    return above is not None

@@ -35,7 +35,7 @@ found = []
 def look():
     graph.read(len(found) + 1, 1 << 40, 1 << 40)
     tables = {{}}
-    for table, row in graph.rows():
+    for table, row in graph.work_out().rows:
         tables.setdefault(table, []).append(row)
     found.append(tables)
 """

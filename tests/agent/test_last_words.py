@@ -146,19 +146,19 @@ def test_a_forked_child_has_a_text_of_its_own(tmp_path: Path) -> None:
     ("waits", "fault", "file"),
     [
         ("sum(())", "ExactSnapshot.read.__globals__['room'].left_bytes", "exact.py:"),
-        ("sleep(60)", "peak.heap.chosen_by", "heap.py:"),
-        ("sum(())", "peak.heap.chosen_by", "heap.py:"),
+        ("sleep(60)", "PlainSnapshot._run.__globals__['census'].chosen_by", "census.py:"),
+        ("sum(())", "PlainSnapshot._run.__globals__['census'].chosen_by", "census.py:"),
     ],
     ids=["graph", "agents-thread", "main-thread"],
 )
 def test_where_our_own_fault_came_is_kept(tmp_path: Path, waits: str, fault: str, file: str) -> None:
-    """Without the graph what is looked at is walked through."""
+    """Also where the graph cannot be read."""
     program = f"""
 import ctypes, sys
 from time import sleep
 main = sys.modules["_leakscope_agent"]._kept[0]
 main.taker.PATIENCE_S = 0.1
-if "peak" in "{fault}": main.taker.Taker._has_graph = lambda self: False
+if "Plain" in "{fault}": main.taker.Taker._has_graph = lambda self: False
 main.taker.{fault} = lambda *_: ctypes.string_at(0)
 while True: {waits}
 """

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import _thread
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from leakscope.agent.snapshots import pause, snapshot
-from leakscope.agent.walking.remembered import Remembered
+from leakscope.agent.snapshots import pause
 
-from .staging import rows, run, stage
+from .staging import holders, rows, run, stage
 
 pytestmark = pytest.mark.live
 
@@ -49,15 +47,19 @@ def last_before_exit(found: dict[str, list[dict[str, object]]]) -> dict[str, obj
 
 
 @pytest.mark.slow
-def test_a_million_objects_are_not_swept_and_it_is_said(tmp_path: Path) -> None:
+def test_of_a_million_objects_some_are_read_and_it_is_said(tmp_path: Path) -> None:
     longest_s, found = taken(tmp_path, "1000000")
     assert longest_s < pause.SERVICE_S
     last = last_before_exit(found)
     assert last["gc_object_count"] is None
+    (graph,) = [row for row in found["heap_graphs"] if row["take"] == last["take"]]
+    assert graph["is_sampled"]
     (note,) = [note["text"] for note in found["agent_notes"] if note["note"] == "reduced-take"]
-    assert "only what names lead to was looked at (--max-pause" in str(note)
-    held = [row for row in found["holders"] if row["path"] == "job.kept" and row["take"] == last["take"]]
-    assert [round(float(str(row["length"]))) for row in held] == [1_000_000]
+    assert "some members were read, which stand for the others (--max-pause" in str(note)
+    (kept,) = [row for row in holders(found) if row["path"] == "job.kept" and row["take"] == last["take"]]
+    assert kept["length"] == 1_000_000
+    exact = sys.getsizeof(object()) * 0 + 1_000_000 * (8 + 16 + 16 + 16 + 28 + 51)  # slot, heads, attributes, int, str
+    assert 0.7 * exact < float(str(kept["deep_bytes"])) < 1.5 * exact
 
 
 @pytest.mark.slow
@@ -72,13 +74,6 @@ def test_who_allows_more_gets_the_sweep(tmp_path: Path) -> None:
     _, found = taken(tmp_path, "1000000", max_pause_s=5.0)
     assert float(str(last_before_exit(found)["gc_object_count"])) > 1_000_000
     assert "reduced-take" not in {note["note"] for note in found["agent_notes"]}
-
-
-@pytest.mark.slow
-def test_frozen_objects_are_not_counted_where_that_takes_too_long(tmp_path: Path) -> None:
-    longest_s, found = taken(tmp_path, "1000000", "frozen", max_pause_s=0.02)
-    assert longest_s < 0.02
-    assert last_before_exit(found)["gc_frozen_count"] is None
 
 
 @pytest.mark.parametrize("max_pause_s", [0.001, 0.01])
@@ -97,7 +92,7 @@ def said_by(program: str, **environment: str) -> list[str]:
     """Whether a sweep is allowed within 100 ms where ``program`` has run, and whether objects were counted for that."""
     program += """
 import sys
-from leakscope.agent.snapshots import pause, snapshot
+from leakscope.agent.snapshots import pause
 pauses = pause.Pauses(0.1)
 pauses.begin(pauses.limit())
 print(pauses.allows_sweep())
@@ -110,7 +105,7 @@ print("counted" if pauses.tracked_at_most() < sys.getallocatedblocks() / 2 else 
 def test_growth_since_the_last_sweep_is_known_before_the_next() -> None:
     program = """
 import gc
-from leakscope.agent.snapshots import pause, snapshot
+from leakscope.agent.snapshots import pause
 pauses = pause.Pauses(0.02)
 def allows():
     pauses.begin(pauses.limit())
@@ -119,9 +114,9 @@ allows()
 pauses.swept(len(gc.get_objects()), 0.001)
 print(allows())
 rows = [[n] for n in range(2_000_000)]
-print(allows(), "million" in pauses.refusal(False))
+print(allows(), "million" in pauses.refusal(""))
 del rows
-print(allows(), pauses.refusal(True))
+print(allows(), pauses.refusal(""))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["True", "False True", "True None"]
@@ -138,29 +133,6 @@ def test_a_training_may_be_held_up_longer_than_a_service() -> None:
 def test_an_interpreter_that_counts_no_blocks_is_judged_by_its_memory() -> None:
     assert said_by("kept = [[n] for n in range(1_000_000)]", PYTHONMALLOC="malloc")[0] == "False"
     assert said_by("", PYTHONMALLOC="malloc")[0] == "True"
-
-
-class _Row:
-    def __init__(self, number: int) -> None:
-        self.text = f"row {number:090}"
-
-
-def test_what_two_hold_is_not_told_twice_where_nobody_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The census says that there are no more rows than one of both holds; the next inventory is made without one."""
-    listed = [_Row(n) for n in range(20_000)]
-    indexed = dict(enumerate(listed))
-    memory = Remembered()
-    found = []
-    for allows in (True, False):
-        monkeypatch.setattr(pause.Pauses, "allows_sweep", lambda self, passes=1, allows=allows: allows)
-        one = snapshot.Snapshot(1, 5.0, memory, _thread.get_ident(), None, "pending-call", pauses=pause.unlimited())
-        rows = [dict(row) for table, row in one.run() if table == "holders"]
-        assert one.is_swept is allows
-        places = {str(row["path"]).rpartition(" ")[2]: row["deep_bytes"] for row in rows}
-        found.append(places["listed"] + places["indexed"])
-    assert found[1] == pytest.approx(found[0], rel=0.1)
-    assert found[1] < 1.5 * sum(sys.getsizeof(row.text) + 200 for row in listed)
-    assert len(indexed) == len(listed)
 
 
 def test_what_did_not_fit_is_not_counted_again_until_it_is_less() -> None:

@@ -23,12 +23,11 @@ ROOMS = {
     "outbox": {"interpreter", "journal", "masking"},
     "native": {"interpreter", "journal", "plain_json"},  # malloc, the kernel, C code
     "life": {"interpreter", "native", "journal"},  # what happens to a process between two snapshots
-    "graph": {"interpreter", "libraries"},  # the whole heap, read in C
-    "walking": {"interpreter", "libraries", "plain_json"},  # the Python heap
-    "torch": {"interpreter", "walking"},
-    "probes": {"interpreter", "libraries", "walking", "torch"},
+    "graph": {"interpreter", "libraries", "plain_json"},  # the whole heap, read in C
+    "torch": {"interpreter"},
+    "probes": {"interpreter"},
     # When and how.
-    "snapshots": {"interpreter", "journal", "outbox", "native", "life", "graph", "walking", "torch", "probes"},
+    "snapshots": {"interpreter", "journal", "outbox", "native", "life", "graph", "torch", "probes"},
     "main": {"config", "interpreter", "outbox", "native", "life", "probes", "snapshots"},
     "__init__": {"native", "main"},
     "sitecustomize": set(),
@@ -81,6 +80,5 @@ def test_every_file_of_probes_is_found_and_in_order() -> None:
     names = [probe.__name__.rpartition(".")[2] for probe in probes.found()]
     files = {file.stem for file in (AGENT / "probes").glob("*.py")} - {"__init__"}
     assert set(names) == files and len(names) == len(files)
-    assert names.index("data_forms") < names.index("orphans")
     for probe in probes.found():
         assert isinstance(probe.TABLE, str) and callable(probe.rows)

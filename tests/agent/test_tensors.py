@@ -17,23 +17,24 @@ SETUP = """
 import json, torch
 from torch import nn
 from leakscope.agent.life import sentinels
-from leakscope.agent.snapshots import peak, snapshot
-from leakscope.agent.torch import tensors
-from leakscope.agent.walking.remembered import Remembered
-import _thread
+from leakscope.agent.graph.heap_graph import HeapGraph
+from leakscope.agent.snapshots import pause, peak
+from leakscope.agent.snapshots.exact import ExactSnapshot
+from leakscope.agent.snapshots.torch_look import Look
+from leakscope.agent.torch.remembered import Remembered
 
 def in_use():
     return sentinels.malloc_figures()[0]
 
-def taken(memory=None, batch=()):
-    memory = Remembered() if memory is None else memory
-    one = snapshot.Snapshot(1, 5.0, memory, _thread.get_ident(), None, "optimizer-step", batch)
+def taken(batch=()):
+    one = ExactSnapshot(1, HeapGraph(), pause.unlimited(), Look(Remembered(), batch))
+    assert one.read(5.0, may_read_saved=True, is_after_step=True)
     return one.run(), one.summary
 
 def owners(rows):
     found = {}
     for row in rows:
-        if row.get("path") is None:
+        if row.get("node") is None:
             found[row["tensor_owner"]] = found.get(row["tensor_owner"], 0) + row["storage_bytes"]
     return found
 
@@ -84,7 +85,7 @@ kept = [torch.zeros(250_000) for _ in range(3)]
 base = torch.zeros(1_000_000); views = [base[i] for i in range(5)]; del base
 output = model(batch); output.sum().backward(); optimizer.step()
 rows, summary = taken(batch=(torch._C._storage_id(batch),))
-print(json.dumps([owners(of(rows, "tensors")), [r for r in of(rows, "tensors") if r.get("path")], summary]))
+print(json.dumps([owners(of(rows, "tensors")), [r for r in of(rows, "tensors") if r.get("node")], summary]))
 """)
     accounts, places, summary = found
     weight = 4 * 1000 * 500
@@ -95,24 +96,8 @@ print(json.dumps([owners(of(rows, "tensors")), [r for r in of(rows, "tensors") i
     assert accounts["batch"] == 4 * 64 * 1000
     assert accounts["activation"] == 4 * 64 * 500
     assert accounts["user-held"] == 3_000_000 + 4_000_000  # five small views keep all of what they look at
-    assert {place["path"].rsplit(".", 1)[-1]: place["storage_bytes"] for place in places} == {
-        "kept": 3_000_000,
-        "views": 4_000_000,
-    }
+    assert sorted(place["storage_bytes"] for place in places) == [3_000_000, 4_000_000]
     assert summary["tensor_bytes"] == sum(accounts.values())
-
-
-def test_users_tensors_are_told_from_others_where_only_a_sample_of_them_is_come_to():
-    accounts, places, summary = result_of("""
-def main():
-    kept = [{"at": i, "values": [torch.zeros(5_000 + i % 7)]} for i in range(2_000)]
-    rows, summary = taken()
-    print(json.dumps([owners(of(rows, "tensors")), [r for r in of(rows, "tensors") if r.get("path")], summary]))
-main()
-""")
-    assert accounts["user-held"] == pytest.approx(40_024_000, rel=0.05)
-    assert accounts["user-held"] + accounts.get("other", 0) == summary["tensor_bytes"]
-    assert places[0]["path"].endswith(" kept") and places[0]["storage_count"] == pytest.approx(2_000, rel=0.05)
 
 
 def test_lazy_copies_count_once_and_stay_lazy():
@@ -156,24 +141,3 @@ del module
 print(json.dumps(dead))
 """)
     assert found == [True]
-
-
-def test_weights_are_told_by_the_name_that_holds_them():
-    found = result_of("""
-class Trainer:
-    def __init__(self):
-        self.model = nn.Sequential(nn.Linear(300, 300), nn.Linear(300, 300))
-        self.best = {k: v.clone() for k, v in self.model.state_dict().items()}
-def main():
-    trainer = Trainer()
-    teachers = [nn.Linear(300, 300), nn.Linear(300, 300)]
-    return of(taken()[0], "weights")
-print(json.dumps(main()))
-""")
-    sets: dict[str, set[str]] = {}
-    for row in found:
-        sets.setdefault(row["weight_set"], set()).add(row["tensor_name"])
-    assert sets["main() trainer.model"] >= {"0.weight", "1.weight"}
-    assert "main() trainer.best" in sets
-    assert {"main() teachers[*]", "main() teachers[*] #2"} <= set(sets)
-    assert all(row["fingerprint"] for row in found)

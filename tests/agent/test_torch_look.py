@@ -28,7 +28,7 @@ import json, sys, torch, _thread
 from torch import nn
 from leakscope.agent.graph.heap_graph import HeapGraph
 from leakscope.agent.snapshots import exact, pause, torch_look
-from leakscope.agent.walking.remembered import Remembered
+from leakscope.agent.torch.remembered import Remembered
 
 graph, memory, written = HeapGraph(), Remembered(), []
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from leakscope import analyze
-from leakscope.agent.walking import sketch
 
+from ..sketching import sketched
 from .leaks import PID, MiB, trainer
 
 FILE = "/home/me/train.py"
@@ -43,10 +43,10 @@ def tokenized(texts: Sequence[str]) -> list[list[int]]:
     return [[hash(word) % 30000 for word in text.split()] for text in texts]
 
 
-def looked(tmp_path, megabytes: int = 20, in_library: str = "", **containers: Any):
+def looked(tmp_path, megabytes: int = 20, in_library: str = "", form: str = "", **containers: Any):
     """Findings and what was ruled out, of a trainer whose main() holds these containers.
 
-    ``in_library``: one that only a call into a library holds.
+    ``in_library``: one that only a call into a library holds. ``form``: of the last one, as older recordings tell.
     """
     builder = trainer(tmp_path, leak=0).source(PID, FILE, SOURCE)
     owner = {"owner": "main", "owner_module": "__main__", "owner_file": FILE, "owner_line": 1, "is_user": True}
@@ -58,10 +58,10 @@ def looked(tmp_path, megabytes: int = 20, in_library: str = "", **containers: An
         if name == in_library:
             held |= {"parent_path": None, "root_kind": "frame", "is_user": False, "owner_module": "pandas.core.frame"}
         holders.append(held)
-        rows = sketch.row_count(obj)
-        found = sketch.sketch(obj, rows)
+        found = sketched(obj)
         if found is not None:
-            forms.append({**place, "row_count": rows, "data_form": found[0], "content_sketch": found[1]})
+            found = (found[0], form, found[2]) if form and name == [*containers][-1] else found
+            forms.append({**place, **dict(zip(("row_count", "data_form", "content_sketch"), found))})
     for number, reason in ((1, "schedule"), (2, "exit")):  # at the exit the locals of main() are gone
         builder.take(PID, number, 5.0 * number, reason=reason, holders=holders if number == 1 else None)
     for form in forms:
@@ -161,16 +161,11 @@ def test_small_copies_are_nobodys_problem(tmp_path):
 
 
 def test_mapped_files_are_no_copies(tmp_path):
-    pa = pytest.importorskip("pyarrow")
     texts = formatted(records())
-    table = pa.table({"text": texts})
-    tmp_path.joinpath("a").mkdir()
-    with pa.OSFile(str(tmp_path / "rows.arrow"), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table)
-    mapped = pa.ipc.open_file(pa.memory_map(str(tmp_path / "rows.arrow"))).read_all()
-    assert looked(tmp_path / "a", texts=texts, table=table)[0], "in memory it is one"
-    tmp_path.joinpath("b").mkdir()
-    assert not looked(tmp_path / "b", texts=texts, table=mapped)[0]
+    for name in "ab":
+        tmp_path.joinpath(name).mkdir()
+    assert looked(tmp_path / "a", form="arrow-table", texts=texts, table=formatted(records()))[0], "in memory it is one"
+    assert not looked(tmp_path / "b", form="arrow-mapped", texts=texts, table=formatted(records()))[0]
 
 
 def test_a_program_without_data_says_so(tmp_path):

@@ -231,35 +231,6 @@ def test_timers_of_an_event_loop_are_named_with_the_line_that_asks_for_them(tmp_
     assert (found.subject.line, found.subject.function) == (7, "Quota.admit")
 
 
-def met(top: str, deep: float, length: float) -> list[dict[str, Any]]:
-    """The same list, come upon by the way of ``top``."""
-    trainer, rows = {"type_name": "__main__.Trainer"}, f"{top}.history"
-    members: dict[str, Any] = {"edge_kind": "item", "variable": "history", "type_name": "bytearray"}
-    return [
-        place(top, deep, **trainer),
-        place(rows, deep, length=length, member_type="bytearray"),
-        place(f"{rows}[*]", deep * 0.98, parent=rows, object_count=length, **members),
-    ]
-
-
-@pytest.mark.parametrize("last", [0, 1])
-def test_a_holder_that_inventories_come_upon_by_different_ways_is_one(tmp_path: Path, last: int) -> None:
-    """Under a library's loop while it waits, under a callback's ``self`` while that runs."""
-    builder = growing_run(tmp_path)
-    loop = {"is_user": False, "owner": "run", "owner_module": "asyncio.runners", "type_name": "coroutine"}
-    for number, at_s in enumerate(TAKES_S, 1):
-        held, length = 10 * MB * at_s, 100 * at_s
-        if number % 3 != last:
-            main = [place("run() main", held, **loop), *met("run() main trainer", held, length)]
-            main[1]["parent_path"] = "run() main"
-        else:
-            main = [place("run() main", 1000, **loop), *met("Trainer.tick() self", held, length)]
-        builder.take(100, number, at_s, holders=main, rss_bytes=50 * MB + round(held))
-    report = analyze(builder.ends(24.0, exit_code=0).open())
-    assert [f.subject.holder for f in report.findings] == ["Trainer.history (list)"]
-    assert report.findings[0].bytes == pytest.approx(200 * MB, rel=0.15)
-
-
 def test_two_holders_of_one_class_are_not_taken_for_one(tmp_path: Path) -> None:
     def holders(f: float) -> list[dict[str, Any]]:
         brief = met("main() second", 5 * MB, 10) if 0.3 < f < 0.5 else []

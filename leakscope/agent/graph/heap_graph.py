@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
 
-    Swept = tuple[list[tuple[type, int]], list[Any], list[Any]]
+    Swept = tuple[list[tuple[type, int]], list[Any]]
 
 LIBRARY = "libleakscope_graph.so"
 
@@ -34,6 +34,7 @@ LEAST_STRAYS = 16  # of one type
 OBJECT_S, LEAST_OBJECT_S = 150e-9, 50e-9
 SAFETY = 1.25
 MEANINGFUL = 50000  # objects
+LEAST_NODES = 2000  # of a graph that is sampled: 0.3 ms, and fewer are hardly more than the modules
 MEMORY_SHARE = 8  # one part in so many of the memory that is left
 BYTES_AN_OBJECT = 100  # while it is read and worked out: 60 to 90 were measured
 _GROUPS = ("", "module", "thread", "recorder", "outside", "unreached")
@@ -68,7 +69,7 @@ _Kind = _structure(
     c_uint32="text",
     c_uint8="base is_gc is_made_in_c is_wanted",
 )
-_Bounds = _structure("Bounds", c_uint64="bytes bytes_each objects count is_collecting")
+_Bounds = _structure("Bounds", c_uint64="bytes bytes_each objects nodes count is_collecting")
 
 _Stray = _structure(
     "Stray",
@@ -105,9 +106,8 @@ class _Sweep(ctypes.Structure):
 
     _fields_ = [
         ("wanted", ctypes.POINTER(ctypes.c_uint64)), ("wanted_count", ctypes.c_uint64),
-        ("least_length", ctypes.c_uint64), ("picked", ctypes.c_void_p), ("large", ctypes.c_void_p),
-        ("types", ctypes.c_void_p), ("counts", ctypes.POINTER(ctypes.c_uint64)), ("most_types", ctypes.c_uint64),
-        ("type_count", ctypes.c_uint64),
+        ("picked", ctypes.c_void_p), ("types", ctypes.c_void_p), ("counts", ctypes.POINTER(ctypes.c_uint64)),
+        ("most_types", ctypes.c_uint64), ("type_count", ctypes.c_uint64),
     ]  # fmt: skip
 
 
@@ -119,7 +119,7 @@ class _Graph(ctypes.Structure):
         for name in (
             "nodes", "edges", "reached", "total_bytes", "unreachable_count", "unreachable_bytes", "from_c_count",
             "from_c_bytes", "small_bytes", "array_bytes", "storage_bytes", "row_count", "share_count", "text_bytes",
-            "type_count", "listed_count", "frozen_count", "stack_count", "sharer_count",
+            "type_count", "listed_count", "frozen_count", "stack_count", "sharer_count", "is_sampled",
         )
     ] + [
         ("rows", ctypes.POINTER(_Row)), ("shares", ctypes.POINTER(_Share)), ("texts", ctypes.c_void_p),
@@ -143,6 +143,7 @@ class Found:
     ``types``: [(name, objects that the collector lists, those of them that something leads to, their own bytes), ...].
     ``stacks``: of threads but the main one and ours, [(function, file, line), ...] innermost first; where what waits to
     be called was seen it comes as (None, type of the thread, (function, file, line)) before the function that will.
+    ``listed_count``, ``frozen_count``: None, and ``types`` empty, where not all objects were read.
     ``marks``: for each address (the number of its row, or of what holds it, whether a module or a running function
     leads to it); (None, False) where nothing is there. A container holds its members, however deep they are.
     """
@@ -150,8 +151,8 @@ class Found:
     def __init__(
         self,
         rows: list[tuple[str, dict[str, Any]]],
-        listed_count: int,
-        frozen_count: int,
+        listed_count: int | None,
+        frozen_count: int | None,
         python_bytes: int,
         array_bytes: int,
         types: list[tuple[str, int, int, int]],
@@ -179,9 +180,13 @@ def _find_arenas(find: Any) -> bool:
 
 
 class HeapGraph:
-    """Of one process. **Errors** ``refusal`` says why there is none: then nothing else may be called."""
+    """Of one process. **Errors** ``refusal`` says why there is none: then nothing else may be called.
 
-    def __init__(self) -> None:
+    ``minds_watchers``: while somebody traces, profiles or debugs, nothing is read.
+    """
+
+    def __init__(self, *, minds_watchers: bool = True) -> None:
+        self._minds_watchers = minds_watchers
         self.refusal = layout.refusal() or self._load()
         self.recorder: int | None = None  # the state of the agent's thread
         self.weighs_tensors = False
@@ -241,7 +246,8 @@ class HeapGraph:
         self._analyse, self._make_past, self._free_past = free.graph_analyse, free.graph_past, free.past_free
         take.restype, take.argtypes = ctypes.POINTER(_Graph), (pointer,) * 5
         self._given: list[list[Any]] = [[None] for _ in take.argtypes]  # where C functions find it
-        self._take = doors.unless_watched(doors.with_first(take, *self._given))
+        at_once = doors.with_first(take, *self._given)
+        self._take = doors.unless_watched(at_once) if self._minds_watchers else at_once
         self._label.argtypes = (pointer,) * 4
         self._analyse.argtypes = (pointer, pointer, word, word, ctypes.c_uint32)
         self._make_past.restype, self._make_past.argtypes = pointer, (pointer,)
@@ -270,18 +276,18 @@ class HeapGraph:
         most_objects: float,
         left_bytes: int,
         wanted: Iterable[int] | None = None,
-        least_length: int | None = None,
+        most_nodes: float = 0,
     ) -> Swept | None:
         """For snapshot ``number``; nothing while the one before is still being worked out.
 
-        ``most_objects``: that the collector may track; more, and nothing is read. ``left_bytes``: memory the process
-        may still have. ``counted`` says how many there are, at least.
-
-        While somebody traces, profiles or debugs, nothing is.
+        ``most_objects``: that the collector may track. Where there are more, or memory does not suffice for all, so
+        many nodes are read, ``most_nodes`` or as many as there is memory for: those nearest to modules and running
+        functions, of long containers some members (``is_sampled``). ``left_bytes``: memory the process may still have.
+        ``counted`` says how many objects there are, at least.
 
         Returns what else is wanted of all objects that the collector tracks: ([(class, count), ...], those of the types
-        at the addresses ``wanted``, the containers of ``least_length`` or more members), all empty unless something is
-        wanted; None: nothing was read.
+        at the addresses ``wanted``), both empty unless something is wanted and all objects were read; None: nothing was
+        read.
         """
         self.counted = 0
         at_work = self._at_work  # a fork has another
@@ -289,18 +295,20 @@ class HeapGraph:
         try:
             if len(at_work) > 1 or self._read:
                 return None
-            return self._read_alone(number, most_objects, left_bytes, wanted, least_length)
+            return self._read_alone(number, most_objects, left_bytes, wanted, most_nodes)
         finally:
             at_work.pop()
 
     def _read_alone(
-        self, number: int, most_objects: float, left_bytes: int, wanted: Iterable[int] | None, least_length: int | None
+        self, number: int, most_objects: float, left_bytes: int, wanted: Iterable[int] | None, most_nodes: float
     ) -> Swept | None:
+        most_bytes = left_bytes // MEMORY_SHARE
+        nodes = int(min(max(most_nodes, LEAST_NODES), most_bytes // BYTES_AN_OBJECT)) if most_nodes else 0
         bounds = _Bounds(
-            bytes=left_bytes // MEMORY_SHARE, bytes_each=BYTES_AN_OBJECT, objects=int(min(most_objects, _MANY))
-        )
+            bytes=most_bytes, bytes_each=BYTES_AN_OBJECT, objects=int(min(most_objects, _MANY)),
+            nodes=nodes if nodes >= LEAST_NODES else 0,
+        )  # fmt: skip
         picked: list[Any] = []
-        large: list[Any] = []
         types: list[Any] = []
         counts: Any = ()
         sweep = None
@@ -309,8 +317,7 @@ class HeapGraph:
             counts = (ctypes.c_uint64 * MOST_TYPES_COUNTED)()
             sweep = ctypes.byref(_Sweep(
                 wanted=(ctypes.c_uint64 * len(addresses))(*addresses), wanted_count=len(addresses),
-                least_length=least_length or 0, picked=id(picked), large=id(large), types=id(types), counts=counts,
-                most_types=MOST_TYPES_COUNTED,
+                picked=id(picked), types=id(types), counts=counts, most_types=MOST_TYPES_COUNTED,
             ))  # fmt: skip
         began = thread_time()
         given = id(sys.modules), self.recorder, doors.main_state(), ctypes.byref(bounds), sweep
@@ -322,10 +329,15 @@ class HeapGraph:
         self.counted = bounds.count
         if graph:
             self._read.append((graph, number, took_s, self.weighs_tensors))
-            if self.counted > MEANINGFUL:
+            if self.counted > MEANINGFUL and not self.is_sampled:
                 self._object_s = max(LEAST_OBJECT_S, SAFETY * took_s / self.counted)
-            return list(zip(types, counts)), picked, large
+            return list(zip(types, counts)), picked
         return None
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether, in what was read last, there were too many objects to read them all."""
+        return bool(self._read) and bool(self._read[-1][0].contents.is_sampled)
 
     def referred(self, addresses: Sequence[int]) -> Sequence[int]:
         """Of each of these objects, in what was read last: 1 where another one refers to it, 0 where only C code does.
@@ -383,11 +395,6 @@ class HeapGraph:
 
     # ---- afterwards
 
-    def rows(self) -> list[tuple[str, dict[str, Any]]]:
-        """[(table, row), ...] of what was read last, for a snapshot that knows all else."""
-        found = self.work_out()
-        return [] if found is None else found.rows
-
     def work_out(
         self, look: Callable[[bytes], dict[str, Any] | None] | None = None, least_bytes: int = 0
     ) -> Found | None:
@@ -412,10 +419,11 @@ class HeapGraph:
             if not is_done or not self._label(graph, id(sys.modules), self.recorder, wanted):
                 return None
             seen = [] if look is None else [(look(copy), at) for copy, at in _copies(largest)]
-            past, self._past = self._past, self._make_past(graph)
-            if past is not None:
-                self._free_past(past)
             contents = graph.contents
+            if not contents.is_sampled:
+                past, self._past = self._past, self._make_past(graph)
+                if past is not None:
+                    self._free_past(past)
             numbers = self._number(contents)
             rows = list(self._rows(contents, number, numbers))
             for columns, at in seen:
@@ -423,8 +431,9 @@ class HeapGraph:
                     rows.append(("data_forms", _data_form(contents, number, numbers, at, columns)))
             summary = _summary(contents, number, took_s, thread_time() - began)
             rows.append(("heap_graphs", dict(summary, weighs_tensors=weighed)))
+            is_all = not contents.is_sampled
             return Found(
-                rows, contents.listed_count, contents.frozen_count,
+                rows, contents.listed_count if is_all else None, contents.frozen_count if is_all else None,
                 contents.total_bytes - contents.array_bytes - contents.storage_bytes, contents.array_bytes,
                 list(_types(contents)), list(_stacks(contents)), list(_marks(contents, numbers)),
             )  # fmt: skip
@@ -494,16 +503,16 @@ class HeapGraph:
                     "owner_line": line,
                     "is_named": bool(row.is_seen),
                     "opaque": bool(row.is_wanted),
-                    "was_there": bool(row.is_old),
+                    "was_there": bool(row.is_old) if not graph.is_sampled else None,
                     "shallow_bytes": row.own_bytes,
                     "retained_bytes": row.retained_bytes,
                     "retained_storage_bytes": row.storage_bytes or None,
                     "length": row.length - 1 if row.length else None,
                     "length_limit": row.limit - 1 if row.limit else None,
                     "child_count": row.children,
-                    "new_child_count": row.new_children,
+                    "new_child_count": row.new_children if not graph.is_sampled else None,
                     "reference_count": row.references if is_object and row.references != _LIVES_FOR_EVER else None,
-                    "edge_count": row.edges_in if is_object else None,
+                    "edge_count": row.edges_in if is_object and not graph.is_sampled else None,
                 },
             )
         yield from _strays(graph, number, type_names)
@@ -534,8 +543,8 @@ class HeapGraph:
                     "type_name": type_names[share.type],
                     "object_count": share.count,
                     "retained_bytes": share.bytes,
-                    "new_count": share.new_count,
-                    "new_bytes": share.new_bytes,
+                    "new_count": share.new_count if not graph.is_sampled else None,
+                    "new_bytes": share.new_bytes if not graph.is_sampled else None,
                 },
             )
         for at in range(graph.sharer_count):
@@ -665,17 +674,24 @@ def _summary(graph: Any, number: int, took_s: float, analysed_s: float) -> dict[
         "take": number,
         "node_count": graph.nodes,
         "edge_count": graph.edges,
+        "is_sampled": bool(graph.is_sampled),
         "retained_bytes": graph.total_bytes,
-        "outside_count": graph.from_c_count,
-        "outside_bytes": graph.from_c_bytes,
-        "unreached_count": graph.unreachable_count,
-        "unreached_bytes": graph.unreachable_bytes,
-        "small_object_bytes": graph.small_bytes,
+        **(_unnamed(graph) if not graph.is_sampled else {}),
         "array_bytes": graph.array_bytes,
         "storage_bytes": graph.storage_bytes,
         **(_pools(graph) if graph.arena_count else {}),
         "take_cpu_s": took_s,
         "analysis_cpu_s": analysed_s,
+    }
+
+
+def _unnamed(graph: Any) -> dict[str, int]:
+    return {
+        "outside_count": graph.from_c_count,
+        "outside_bytes": graph.from_c_bytes,
+        "unreached_count": graph.unreachable_count,
+        "unreached_bytes": graph.unreachable_bytes,
+        "small_object_bytes": graph.small_bytes,
     }
 
 

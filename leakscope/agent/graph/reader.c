@@ -3,7 +3,8 @@
  * One shared library for every CPython from 3.8 on that has a GIL and keeps no list of all objects. It knows no header
  * of Python's: where things lie is told by layout.py, which has checked each figure on objects whose contents it knows.
  *
- *   graph_take      with the GIL: every object, who refers to whom, and how large each is
+ *   graph_take      with the GIL: every object, who refers to whom, and how large each is; or, where these are too many,
+ *                   what is nearest to the roots, and of long containers some members
  *   graph_add       with the GIL, right after: references that only C++ has, and what the caller wants to find again
  *   graph_analyse   without it: what is reached from where, immediate dominators, retained bytes, the nodes that matter
  *   graph_label     with the GIL: by what name each of those is held; only what can be reached still is looked at
@@ -302,11 +303,18 @@ struct local {
     uint32_t frame, name; /* node; among the texts */
 };
 
+/* A node of which one reference in ``stride`` was followed, and that is one of ``nodes`` of which any was. */
+struct sample {
+    uint32_t node, nodes;
+    uint64_t stride;
+};
+
 struct graph {
     /* read by the agent */
     uint64_t nodes, edges, reached, total_bytes, unreachable_count, unreachable_bytes, from_c_count, from_c_bytes;
     uint64_t small_bytes, array_bytes, storage_bytes, row_count, share_count, text_bytes, type_count;
     uint64_t listed_count, frozen_count, stack_count, sharer_count;
+    uint64_t is_sampled; /* there were too many objects to read them all */
     struct row *rows;
     struct share *shares;
     char *texts;
@@ -323,14 +331,15 @@ struct graph {
     /* our own */
     struct budget budget;
     struct array address, own, type, references, begin, edge, table, kind_table, row_of, row_table;
-    struct array local, variable, pool, arena, loose, below;
+    struct array local, variable, pool, arena, loose, below, sample;
     struct array kind, text, row, share, stack, sharer, stray, link, copied, mark, pin; /* a forked child has them too */
     uint64_t copied_bytes;
     uint32_t frozen_begin, frozen_end; /* nodes that gc.freeze() hides */
     uint32_t link_count;
     pid_t process; /* whose heap it is: the child of a fork has the names of it, and nothing behind them */
     uint32_t table_mask, kind_mask, row_mask;
-    uint32_t waiting, local_count, variable_count;
+    uint32_t waiting, local_count, variable_count, sample_count;
+    uint64_t node_limit; /* of a graph that is sampled; 0: none */
     uint64_t main_begin, main_end; /* edges to the frames of the main thread */
     uint64_t members_left; /* to look through for names */
     uintptr_t wait[64];
@@ -1059,7 +1068,7 @@ static int visit_hidden(const object *one, uint8_t base, visit_function visit, v
 
 /* A dict that has only strings for keys does not tell the collector of them. Its values come with the others; interned
  * strings are names, which everybody has. */
-static int read_keys(struct graph *g, const object *dict)
+static int read_keys(struct graph *g, const object *dict, uint64_t stride)
 {
     const char *at = pointer_at(dict, 32);
     if (!at || word_at(dict, 40)) /* keys are shared */
@@ -1070,14 +1079,87 @@ static int read_keys(struct graph *g, const object *dict)
     if (keys.entries > keys.usable)
         return 1;
     const char *key_at = keys.first + (L.version < VERSION(3, 11) ? 8 : 0);
-    for (uint64_t i = 0; i < keys.entries; i++) {
-        if (i + 8 < keys.entries)
-            __builtin_prefetch(pointer_at(key_at, (i + 8) * keys.entry_bytes) + 32);
+    for (uint64_t i = 0; i < keys.entries; i += stride) {
+        if (i + 8 * stride < keys.entries)
+            __builtin_prefetch(pointer_at(key_at, (i + 8 * stride) * keys.entry_bytes) + 32);
         const object *key = (object *)pointer_at(key_at, i * keys.entry_bytes);
         if (is_text(key) && !(word_at(key, 32) & 3) && !refer(g, (uintptr_t)key, TYPE_NONE))
             return 0;
     }
     return 1;
+}
+
+/* What an object refers to, where not all of it is followed. */
+struct visits {
+    struct graph *g;
+    uint64_t seen, stride;
+};
+
+static int count_visit(object *to, void *arg)
+{
+    ((struct visits *)arg)->seen += to != NULL;
+    return 0;
+}
+
+static int visit_some(object *to, void *arg)
+{
+    struct visits *visits = arg;
+    return to && visits->seen++ % visits->stride == 0 ? visit_edge(to, visits->g) : 0;
+}
+
+/* The members of a long list, tuple or dict lie one behind the other: to go through all of them just to pick some would
+ * take longer than all else. Returns how many there are; 0: it is something else. */
+static uint64_t members_in_line(const object *one, const char **first, uint64_t *each)
+{
+    const type *cls = one->type;
+    *each = 8;
+    if (cls == L.list || cls == L.tuple) {
+        *first = cls == L.list ? pointer_at(one, 24) : items_of(one);
+        return *first && one->size > 0 ? (uint64_t)one->size : 0;
+    }
+    if (cls != L.dict || word_at(one, 40) || !pointer_at(one, 32))
+        return 0;
+    struct keys keys = keys_at(pointer_at(one, 32));
+    *each = keys.entry_bytes;
+    *first = keys.first + keys.entry_bytes - 8; /* the value */
+    return keys.entries <= keys.usable ? keys.entries : 0;
+}
+
+enum { NEAR_SHARE = 16, MOST_NEAR = 4096, MOST_FAR = 512, LEAST_FOLLOWED = 16, SHARE_OF_LEFT = 32 };
+
+/* Which of its references to follow: all (1), or one in so many, a power of three: of two containers with the same
+ * members in the same order the same ones are followed, also where one is a dict that tells of a value and of a key in
+ * turn. What is nearest to a root comes first: all modules, what they name, and more of their containers than of what
+ * lies in these. Where many nodes wait and there is little room left, 0 for most of them, and others stand for these. */
+static uint64_t stride_of(struct graph *g, uint32_t node, const object *one, uint8_t base, int is_told)
+{
+    const char *first;
+    uint64_t each, left = g->node_limit > g->nodes ? g->node_limit - g->nodes : 0, waiting = g->nodes - node;
+    int is_near = node < g->node_limit / NEAR_SHARE;
+    uint32_t nodes = 1;
+    while (!is_near && waiting / nodes * 2 > left && nodes < 1u << 20)
+        nodes *= 3;
+    if (node % nodes)
+        return 0;
+    struct visits visits = {g, members_in_line(one, &first, &each), 1};
+    if (!visits.seen) {
+        visit_hidden(one, base, count_visit, &visits);
+        if (is_told)
+            one->type->traverse((object *)one, count_visit, &visits);
+    }
+    uint64_t at_most = is_near ? MOST_NEAR : MOST_FAR, most = left / SHARE_OF_LEFT, stride = 1;
+    most = most > at_most ? at_most : most < LEAST_FOLLOWED ? LEAST_FOLLOWED : most;
+    while (visits.seen > most * stride)
+        stride *= 3;
+    if ((stride > 1 || nodes > 1) && grow(&g->budget, &g->sample, (g->sample_count + 1) * sizeof(struct sample)))
+        ARRAY(g, sample, struct sample)[g->sample_count++] = (struct sample){node, nodes, stride};
+    return stride;
+}
+
+/* Where a dict has keys of all types, all but strings: read_keys has these. */
+static int refer_key(struct graph *g, const object *key)
+{
+    return is_text(key) || refer(g, (uintptr_t)key, TYPE_NONE);
 }
 
 static int visit_context(object *to, void *arg);
@@ -1110,20 +1192,35 @@ static int read_node(struct graph *g, uint32_t node)
     *own = own_bytes(one, kind);
     uint64_t count = count_of(one); /* since 3.12 some are counted as living for ever */
     *references = L.version >= VERSION(3, 12) && count >= (uint64_t)1 << 30 ? NONE : count > NONE - 1 ? NONE - 1 : (uint32_t)count;
-    if (base == TENSOR) {
-        const char *storage = storage_of(one);
-        if (!refer(g, (uintptr_t)storage, TYPE_STORAGE))
-            return 0;
-    } else if (visit_hidden(one, base, visit_edge, g))
+    if (base == TENSOR && !refer(g, (uintptr_t)storage_of(one), TYPE_STORAGE))
         return 0;
     type *cls = one->type;
-    if (!is_gc || (cls->is_gc && !cls->is_gc(one)))
+    int is_told = is_gc && !(cls->is_gc && !cls->is_gc(one));
+    struct visits some = {g, 0, g->node_limit ? stride_of(g, node, one, base, is_told) : 1};
+    if (!some.stride)
         return 1;
-    if (base == DICT && !read_keys(g, one)) /* an OrderedDict tells of its keys */
+    visit_function visit = some.stride > 1 ? visit_some : visit_edge;
+    void *arg = some.stride > 1 ? (void *)&some : g;
+    if (base != TENSOR && visit_hidden(one, base, visit, arg))
         return 0;
+    if (!is_told)
+        return 1;
+    if (base == DICT && !read_keys(g, one, some.stride)) /* an OrderedDict tells of its keys */
+        return 0;
+    const char *first;
+    uint64_t each, members = some.stride > 1 ? members_in_line(one, &first, &each) : 0;
+    for (uint64_t i = 0; i < members; i += some.stride) {
+        if (i + 8 * some.stride < members)
+            __builtin_prefetch(pointer_at(first, (i + 8 * some.stride) * each));
+        if (!refer(g, word_at(first, i * each), TYPE_NONE) ||
+            (cls == L.dict && each == 24 && !refer_key(g, (object *)pointer_at(first - 8, i * each))))
+            return 0;
+    }
+    if (members)
+        return 1;
     if (base == CONTEXT)
         cls->traverse(one, visit_context, &(struct context){g, NULL});
-    return !cls->traverse(one, visit_edge, g);
+    return !cls->traverse(one, visit, arg);
 }
 
 /* How large storages are. Torch's own threads may free one of a tensor that is still there, GIL or not: the kernel reads
@@ -1643,8 +1740,7 @@ static int put_frames(struct graph *g, void *thread)
 struct sweep {
     const uint64_t *wanted; /* addresses of types, rising */
     uint64_t wanted_count;
-    uint64_t least_length; /* of containers; 0: none */
-    object *picked, *large, *types; /* objects of types wanted, long containers, types of all objects */
+    object *picked, *types; /* objects of types wanted, types of all objects */
     uint64_t *counts; /* by type, in the order of ``types``, as many as there is room for */
     uint64_t most_types, type_count;
 };
@@ -1653,7 +1749,8 @@ struct sweep {
 struct bounds {
     uint64_t bytes, bytes_each; /* in all, and at most for each object while it is worked out */
     uint64_t objects; /* that the collector tracks */
-    uint64_t count; /* of them; above ``objects``: at least so many, and nothing was read */
+    uint64_t nodes; /* where there are more: so many, the nearest to the roots; 0: then nothing is read */
+    uint64_t count; /* of the objects; above ``objects``: at least so many */
     uint64_t is_collecting; /* nothing was read: the heap is being taken apart */
 };
 
@@ -1668,15 +1765,6 @@ static int is_wanted(const struct sweep *sweep, uint64_t type)
             high = middle;
     }
     return low < sweep->wanted_count && sweep->wanted[low] == type;
-}
-
-static uint64_t length_of(const object *one, const struct kind *kind)
-{
-    if (kind->type == L.dict || kind->base == ORDERED_DICT)
-        return word_at(one, 16);
-    if (kind->type == L.set)
-        return word_at(one, 24);
-    return kind->type == L.list || kind->base == DEQUE ? (uint64_t)one->size : 0;
 }
 
 /* Of the nodes that the collector listed, which end at ``end``. 0 where Python has no memory for the lists. */
@@ -1700,13 +1788,10 @@ static int sweep_nodes(struct graph *g, struct sweep *sweep, uint32_t end)
         if (types[node] < FIRST_TYPE)
             continue;
         object *one = (object *)address[node];
-        if (one == sweep->picked || one == sweep->large || one == sweep->types)
+        if (one == sweep->picked || one == sweep->types)
             continue; /* they would hold each other, and all that is in them */
         if (picks[types[node]])
             is_done = !L.list_append(sweep->picked, one);
-        if (is_done && sweep->least_length && kinds[types[node]].base != PLAIN &&
-            length_of(one, &kinds[types[node]]) >= sweep->least_length)
-            is_done = !L.list_append(sweep->large, one);
     }
     drop(&g->budget, &picked);
     return is_done;
@@ -1723,11 +1808,15 @@ EXPORT struct graph *graph_take(object *modules, void *recorder, void *main, str
     if (!L.generations || bounds->is_collecting)
         return NULL;
     uint64_t count = bounds->count = count_objects(bounds->objects);
-    if (count > bounds->objects || count > bounds->bytes / bounds->bytes_each)
+    int is_sampled = count > bounds->objects || count > bounds->bytes / bounds->bytes_each;
+    if (is_sampled && !bounds->nodes)
         return NULL;
     if (!grow_copied(&budget, &self, sizeof(struct graph)))
         return NULL;
     struct graph *g = self.at;
+    g->is_sampled = (uint64_t)is_sampled;
+    g->node_limit = is_sampled ? bounds->nodes : 0;
+    count = is_sampled ? bounds->nodes / 2 : count;
     g->budget = budget;
     g->process = getpid();
     g->kind_mask = 4095;
@@ -1764,14 +1853,14 @@ EXPORT struct graph *graph_take(object *modules, void *recorder, void *main, str
             goto failed;
     }
     ARRAY(g, begin, uint32_t)[FROM_C] = ARRAY(g, begin, uint32_t)[UNREACHABLE] = (uint32_t)g->edges;
-    if (!list_objects(g, 0, FROZEN))
+    if (!is_sampled && !list_objects(g, 0, FROZEN))
         goto failed;
-    uint32_t listed = (uint32_t)g->nodes; /* what gc.get_objects() lists */
-    g->frozen_begin = listed;
-    if (!list_objects(g, FROZEN, FROZEN + 1))
+    uint32_t listed = is_sampled ? GROUPS : (uint32_t)g->nodes; /* what gc.get_objects() lists */
+    g->frozen_begin = (uint32_t)g->nodes;
+    if (!is_sampled && !list_objects(g, FROZEN, FROZEN + 1))
         goto failed;
     g->listed_count = listed - GROUPS;
-    g->frozen_count = g->nodes - listed;
+    g->frozen_count = g->nodes - g->frozen_begin;
     g->frozen_end = (uint32_t)g->nodes;
     for (uint32_t node = GROUPS;; node++) {
         if (node + 8 < g->nodes) {
@@ -1790,7 +1879,8 @@ EXPORT struct graph *graph_take(object *modules, void *recorder, void *main, str
     if (!tie_variables(g))
         goto failed;
     weigh_storages(g);
-    read_pools(g);
+    if (!is_sampled)
+        read_pools(g);
     enum { MOST_THREADS = 500 };
     int threads = 0;
     for (void *thread = L.first_thread(interpreter); thread && threads < MOST_THREADS; thread = L.next_thread(thread), threads++)
@@ -1801,7 +1891,7 @@ EXPORT struct graph *graph_take(object *modules, void *recorder, void *main, str
         kind->listed++;
         kind->listed_bytes += ARRAY(g, own, uint64_t)[node];
     }
-    if (sweep && !sweep_nodes(g, sweep, listed))
+    if (sweep && !is_sampled && !sweep_nodes(g, sweep, listed))
         goto failed;
     g->kinds = g->kind.at;
     g->texts = g->text.at;
@@ -1884,12 +1974,12 @@ EXPORT int graph_add(struct graph *g, const struct further *further)
 /* While it is worked out; by node, or by the number that a node got as it was first reached. */
 struct work {
     struct array number, vertex, parent, above, semi, label, cursor, dominator, edges_in, from, from_begin, retained, path, queue,
-        children, first, chain, storage;
+        children, first, chain, storage, weight;
 };
 
 static void drop_work(struct graph *g, struct work *w)
 {
-    for (struct array *one = &w->number; one <= &w->storage; one++)
+    for (struct array *one = &w->number; one <= &w->weight; one++)
         drop(&g->budget, one);
 }
 
@@ -1973,6 +2063,116 @@ static void dominate(struct work *w, uint32_t count, const uint32_t later[4])
     for (uint32_t i = 1; i < count; i++)
         while (dominator[i] > semi[i])
             dominator[i] = dominator[dominator[i]];
+}
+
+static int by_number(const void *one, const void *other)
+{
+    uint32_t a = *(const uint32_t *)one, b = *(const uint32_t *)other;
+    return a < b ? -1 : a > b;
+}
+
+enum { MOST_REFERENCES = 1 << 29 }; /* what is built into Python 3.11 begins with 999,999,999 */
+
+/* For each node by number: for how many it stands, as one of the members of which some were followed. What was met
+ * several times in a container is one object, to which many refer; of the others there are as many as could be there and
+ * be met once each: all, unless some were met twice (Chao, 1984). What hangs on several such containers was followed in
+ * the same places of each, and stands for as many as where most were. */
+static int weigh_samples(struct graph *g, struct work *w)
+{
+    struct array array = {0}, counts = {0};
+    const uint32_t *begin = g->begin.at, *edge = g->edge.at, *number = w->number.at, *dominator = w->dominator.at;
+    const uint32_t *edges_in = w->edges_in.at;
+    if (!g->is_sampled)
+        return 1;
+    if (!grow(&g->budget, &w->weight, g->reached * 4ul) || !grow(&g->budget, &counts, g->reached * 4ul))
+        return 0;
+    float *weight = w->weight.at;
+    uint32_t *met_at = counts.at;
+    memset(weight, 0, g->reached * 4ul);
+    memset(met_at, 0, g->reached * 4ul);
+    for (uint32_t k = 0; k < g->sample_count; k++) {
+        struct sample sample = ARRAY(g, sample, struct sample)[k];
+        uint32_t count = begin[sample.node + 1] - begin[sample.node], once = 0, twice = 0;
+        if (!count)
+            continue;
+        if (!grow(&g->budget, &array, count * 4ul)) {
+            drop(&g->budget, &counts);
+            return 0;
+        }
+        uint32_t *met = array.at;
+        memcpy(met, edge + begin[sample.node], count * 4ul);
+        qsort(met, count, sizeof *met, by_number);
+        for (uint32_t i = 0, same; i < count; i += same) {
+            for (same = 1; i + same < count && met[i + same] == met[i]; same++)
+                ;
+            once += same == 1;
+            twice += same == 2;
+        }
+        double each = (double)sample.stride;
+        if (twice && once / (2. * twice) < each)
+            each = once > 2 * twice ? once / (2. * twice) : 1;
+        for (uint32_t i = 0, same; i < count; i += same) {
+            for (same = 1; i + same < count && met[i + same] == met[i]; same++)
+                ;
+            uint32_t at = number[met[i]];
+            double stands_for = (same > 1 ? 1 : each) * sample.nodes;
+            if (stands_for <= 1)
+                continue;
+            met_at[at]++;
+            int is_alone = dominator[at] == number[sample.node]; /* what else refers to it hangs on it */
+            met_at[at] = is_alone ? edges_in[met[i]] : met_at[at];
+            weight[at] = !weight[at] || stands_for < (double)weight[at] ? (float)stands_for : weight[at];
+        }
+    }
+    for (uint32_t node = 0; node < g->nodes; node++)
+        if (number[node] != NONE && (!weight[number[node]] || met_at[number[node]] < edges_in[node]))
+            weight[number[node]] = 1; /* others lead to it, too, and were followed in any case */
+    /* Below such a member: what has more references than were met is held by others like it that were not followed. */
+    const uint32_t *vertex = w->vertex.at, *references = g->references.at, *types = g->type.at;
+    float *stands_for = counts.at;
+    stands_for[0] = 1;
+    for (uint32_t i = 1; i < g->reached; i++) {
+        uint32_t node = vertex[i], count = node < GROUPS || types[node] == TYPE_FRAME ? 0 : references[node];
+        float more = stands_for[dominator[i]] * weight[i];
+        if (more > 1 && count < MOST_REFERENCES && count > edges_in[node] && edges_in[node])
+            weight[i] *= (float)edges_in[node] / (float)count;
+        stands_for[i] = stands_for[dominator[i]] * weight[i];
+    }
+    drop(&g->budget, &counts);
+    drop(&g->budget, &array);
+    return 1;
+}
+
+static double weight_of(const struct work *w, uint32_t number)
+{
+    return w->weight.at ? (double)((const float *)w->weight.at)[number] : 1;
+}
+
+static uint64_t scaled(uint64_t bytes, double weight)
+{
+    return weight == 1 ? bytes : (uint64_t)((double)bytes * weight + 0.5);
+}
+
+/* Bytes of arrays. Where members stand for others, what each holds stands for as many. */
+static int weigh_arrays(struct graph *g, struct work *w)
+{
+    struct array array = {0};
+    const struct kind *kinds = g->kind.at;
+    const uint32_t *types = g->type.at, *vertex = w->vertex.at, *dominator = w->dominator.at;
+    const uint64_t *own = g->own.at;
+    if (w->weight.at && !grow(&g->budget, &array, g->reached * 8ul))
+        return 0;
+    double *stands_for = array.at;
+    for (uint32_t i = 0; i < g->reached; i++) {
+        uint32_t node = vertex[i];
+        if (stands_for)
+            stands_for[i] = i ? stands_for[dominator[i]] * weight_of(w, i) : 1;
+        uint8_t base = node < GROUPS ? PLAIN : kinds[types[node]].base;
+        if (base == NDARRAY || base == MAPPING)
+            g->array_bytes += scaled(own[node], stands_for ? stands_for[i] : 1);
+    }
+    drop(&g->budget, &array);
+    return 1;
 }
 
 enum { NEAR_MODULES = 4, NEAR_VARIABLES = 3, NEAR_FRAMES = 5 };
@@ -2162,7 +2362,8 @@ static int share_out(struct graph *g, struct work *w, const struct past *past, u
         if (row == NONE)
             continue;
         int is_new = node >= GROUPS && past && !was_there(past, fingerprint(g, node));
-        rows[row].children += !is_graph;
+        double weight = weight_of(w, i);
+        rows[row].children += is_graph ? 0 : (uint32_t)scaled(1, weight);
         rows[row].new_children += (uint32_t)(is_new && !is_graph);
         uint32_t type = node < GROUPS ? TYPE_NONE : types[node];
         struct share *shares = g->share.at;
@@ -2192,7 +2393,8 @@ static int share_out(struct graph *g, struct work *w, const struct past *past, u
             shares[count++] = (struct share){row, type, 0, 0, 0, 0};
         }
         struct share *share = &shares[slots[slot]];
-        uint64_t counts = is_graph ? own[node] / OPERATION_BYTES : 1;
+        uint64_t counts = scaled(is_graph ? own[node] / OPERATION_BYTES : 1, weight);
+        bytes = scaled(bytes, weight);
         share->count += counts;
         share->bytes += bytes;
         share->new_count += is_new ? counts : 0;
@@ -2251,7 +2453,9 @@ static int find_sharers(struct graph *g, struct work *w, uint64_t least_bytes)
             last[edge[k]] = owner[i];
             struct sharer *sharer = sharer_at(sharers, owner[i], owner[to], types[edge[k]]);
             used += !sharer->count;
-            *sharer = (struct sharer){owner[i], owner[to], types[edge[k]], sharer->count + 1, sharer->bytes + retained[to]};
+            double weight = weight_of(w, to);
+            *sharer = (struct sharer){owner[i], owner[to], types[edge[k]], sharer->count + scaled(1, weight),
+                                      sharer->bytes + scaled(retained[to], weight)};
         }
     }
     for (uint32_t i = 0; i < MOST_SHARERS; i++)
@@ -2473,7 +2677,7 @@ static int tell_strays(struct graph *g, struct work *w)
             one->outside_count++;
             one->outside_bytes += retained[number[node]];
         }
-        if (references[node] < 1u << 29) /* what is built into Python 3.11 begins with 999,999,999 */
+        if (references[node] < MOST_REFERENCES)
             one->extra_references += references[node] > edges_in[node] ? references[node] - edges_in[node] : 0;
     }
     const struct loose *loose = g->loose.at;
@@ -2595,7 +2799,7 @@ EXPORT int graph_analyse(struct graph *g, const struct past *past, uint64_t leas
 {
     if (g->process != getpid())
         return 0;
-    if (past && past->process != g->process)
+    if (past && (past->process != g->process || g->is_sampled))
         past = NULL;
     struct work work;
     struct work *w = &work;
@@ -2645,8 +2849,8 @@ EXPORT int graph_analyse(struct graph *g, const struct past *past, uint64_t leas
     struct array *no_more[] = {&w->from, &w->from_begin, &w->above, &w->semi, &w->label, &w->cursor};
     for (size_t i = 0; i < sizeof no_more / sizeof *no_more; i++)
         drop(b, no_more[i]);
-    if (!grow(b, &w->retained, count * 8ul) || !grow(b, &w->path, n * 4) || !grow(b, &w->queue, n * 4) ||
-        !grow(b, &g->row_of, n * 4))
+    if (!weigh_samples(g, w) || !grow(b, &w->retained, count * 8ul) || !grow(b, &w->path, n * 4) ||
+        !grow(b, &w->queue, n * 4) || !grow(b, &g->row_of, n * 4))
         goto end;
     uint64_t *retained = w->retained.at;
     const uint64_t *own = g->own.at;
@@ -2654,7 +2858,7 @@ EXPORT int graph_analyse(struct graph *g, const struct past *past, uint64_t leas
     for (uint32_t i = 0; i < count; i++)
         retained[i] = own[vertex[i]];
     for (uint32_t i = count; i-- > 1;)
-        retained[dominator[i]] += retained[i];
+        retained[dominator[i]] += scaled(retained[i], weight_of(w, i));
     g->total_bytes = retained[0];
     g->from_c_bytes = retained[number[FROM_C]];
     g->unreachable_bytes = retained[number[UNREACHABLE]];
@@ -2664,8 +2868,6 @@ EXPORT int graph_analyse(struct graph *g, const struct past *past, uint64_t leas
     for (uint32_t i = number[UNREACHABLE] + 1; i < count; i++)
         kinds[types[vertex[i]]].unreached += vertex[i] < GROUPS + g->listed_count;
     for (uint32_t node = GROUPS; node < n; node++) {
-        g->array_bytes += kinds[types[node]].base == NDARRAY || kinds[types[node]].base == MAPPING ? own[node] : 0;
-        g->storage_bytes += types[node] == TYPE_STORAGE ? own[node] : 0;
         g->small_bytes += own[node] <= 512 && types[node] >= FIRST_TYPE ? own[node] : 0;
     }
     uint32_t queued = find_paths(g, w);
@@ -2676,7 +2878,8 @@ EXPORT int graph_analyse(struct graph *g, const struct past *past, uint64_t leas
     for (uint32_t i = 0; i < count; i++)
         storage[i] = types[vertex[i]] == TYPE_STORAGE && vertex[i] >= GROUPS ? own[vertex[i]] : 0;
     for (uint32_t i = count; i-- > 1;)
-        storage[dominator[i]] += storage[i];
+        storage[dominator[i]] += scaled(storage[i], weight_of(w, i));
+    g->storage_bytes = storage[0];
     uint32_t *chain = w->chain.at;
     memset(chain, 0, count * 4ul);
     count_links(w, types, count, links, w->first.at, chain);
@@ -2757,7 +2960,10 @@ EXPORT int graph_analyse(struct graph *g, const struct past *past, uint64_t leas
     }
     g->rows = row;
     g->row_count = rows;
-    is_done = share_out(g, w, past, most_types) && tell_strays(g, w) && tell_pins(g, w) && find_sharers(g, w, least_bytes);
+    is_done = share_out(g, w, past, most_types) && weigh_arrays(g, w);
+    if (!g->is_sampled) /* else nobody knows who else refers to what */
+        is_done = is_done && tell_strays(g, w) && tell_pins(g, w);
+    is_done = is_done && find_sharers(g, w, least_bytes);
     g->kinds = g->kind.at;
     g->texts = g->text.at;
     g->stacks = g->stack.at;

@@ -139,10 +139,6 @@ def namespace_of_module(module: object) -> dict[str, Any] | None:
     return _dict_of_module(module) if is_a(type(module), types.ModuleType) else None
 
 
-def getattr_code(function: object) -> CodeType | None:
-    return function.__code__ if type(function) is types.FunctionType else None
-
-
 def name_of(code: CodeType) -> str:
     return text_of(code.co_name)  # type: ignore[return-value]
 
@@ -164,13 +160,6 @@ def names_of(function: Any) -> Owner:
 def module_of_frame(frame: FrameType) -> str | None:
     """``__name__`` of its globals, which may be of a subclass of dict."""
     return text_of(dict.get(frame.f_globals, "__name__"))
-
-
-def is_written_in_c(cls: type) -> bool:
-    return any(id(type(value)) in _C_SLOTS for value in namespace_of(cls).values())
-
-
-_C_SLOTS = ids_of(types.WrapperDescriptorType, types.MethodDescriptorType, types.BuiltinFunctionType)
 
 
 def is_made_in_c(cls: type) -> bool:

@@ -15,12 +15,11 @@ import ctypes
 import sys
 import types
 from _collections import deque
-from _functools import _lru_cache_wrapper
-from _operator import attrgetter, eq, getitem, gt
+from _operator import getitem, gt
 from gc import get_referents
-from itertools import chain, compress, islice, repeat
+from itertools import compress, islice, repeat
 
-from .names import HEAPTYPE, flags_of, is_a, mro_of, namespace_of, text_of
+from .names import HEAPTYPE, flags_of, mro_of, namespace_of, text_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -145,65 +144,6 @@ def backwards(base: Any, obj: Any) -> Iterator[Any] | None:
     return deque.__reversed__(obj) if base is deque else None
 
 
-# ---- arrays of numpy
-
-
-class _Members(ctypes.Union):
-    """The same reference to an array's members, as whatever one would read there."""
-
-    _fields_ = [("numbers", ctypes.POINTER(ctypes.c_size_t)), ("objects", _slots)]
-
-
-class _Array(ctypes.Structure):
-    """Of every numpy that there is: what C code built for one must fit the next."""
-
-    _fields_ = [
-        ("refcount", ctypes.c_ssize_t),
-        ("type", ctypes.c_void_p),
-        ("members", _Members),
-    ]
-
-
-_value = attrgetter("value")
-
-
-def items_of_array(array: Any, obj: Any, positions: Sequence[int]) -> list[Any]:
-    """Members of an array of objects (``array`` is numpy's class) at ``positions`` in the order of rows.
-
-    Numpy lets go of a member before another is in its place: one that is being freed, whose finalizers run, would be
-    freed once more by whoever takes a reference to it. So what nobody refers to is left out.
-    **Cost** 3 us each.
-    """
-    shape, strides = array.shape.__get__(obj), array.strides.__get__(obj)
-    length, begins_at = array.size.__get__(obj), array.__array_interface__.__get__(obj)["data"][0]
-    members = _Array.from_address(id(obj)).members
-    if ctypes.cast(members.objects, ctypes.c_void_p).value != begins_at:
-        return []
-    if any(stride % _SLOT_BYTES for stride in strides):
-        return []  # fields of records: such members may lie across two words
-    places = [_place(position, shape, strides) for position in positions if position < length]
-    are_held = []
-    for place in places:
-        is_as_long = map(eq, map(array.size.__get__, (obj,)), (length,))
-        counts = map(_value, map(ctypes.c_uint32.from_address, _number_at(members, place)))
-        are_held.append(chain(is_as_long, _number_at(members, place), counts))
-    return list(map(getitem, repeat(members.objects), compress(places, map(all, are_held))))
-
-
-def _number_at(members: Any, place: int) -> Iterator[int]:
-    """Read once it is asked for."""
-    return map(getitem, repeat(members.numbers), (place,))
-
-
-def _place(position: int, shape: Sequence[int], strides: Sequence[int]) -> int:
-    """How many words behind the first member one lies."""
-    offset = 0
-    for count, stride in zip(reversed(shape), reversed(strides)):
-        position, at = divmod(position, count)
-        offset += at * stride
-    return offset // _SLOT_BYTES
-
-
 # ---- attributes
 
 
@@ -253,38 +193,6 @@ class Attributes:
 def attributes_of(obj: Any) -> dict[Any, Any] | None:
     """The same of one object."""
     return Attributes(type(obj)).dict_of(obj)
-
-
-# ---- lru_cache
-
-_LRU_CACHE = _lru_cache_wrapper
-_MAXSIZE = 1234567
-
-
-def _find_maxsize() -> int | None:
-    """Where the number stands in one; None: not where it should."""
-    cache = _lru_cache_wrapper(repr, _MAXSIZE, False, tuple)
-    words = (ctypes.c_ssize_t * (_LRU_CACHE.__basicsize__ // _SLOT_BYTES)).from_address(id(cache))
-    found = [at for at, word in enumerate(words) if word == _MAXSIZE]
-    return found[0] * _SLOT_BYTES if len(found) == 1 else None
-
-
-def results_of(cache: Any) -> dict[Any, Any] | None:
-    """The dict of an lru_cache; None where it cannot be told from others.
-
-    ``cache_info`` is not asked: it begins a function of Python, which the job may have chosen.
-    """
-    attributes = attributes_of(cache)
-    found = [one for one in get_referents(cache) if type(one) is dict and one is not attributes]
-    return found[0] if len(found) == 1 else None
-
-
-def most_results(cache: Any) -> int | None:
-    """How many it may have; None: as many as it likes, or this cannot be told."""
-    if _maxsize_at is None:
-        return None
-    most = ctypes.c_ssize_t.from_address(id(cache) + _maxsize_at).value
-    return most if most >= 0 else None
 
 
 # ---- frames
@@ -348,7 +256,6 @@ def _tops_are_told() -> bool:
     return waits and _top(frame) == sum(one is held for one in get_referents(frame))
 
 
-_maxsize_at = _find_maxsize()
 _MOST_BEFORE = 16  # 9 words in 3.11 to 3.13
 _TAGS = 3  # of the last bits: Python 3.14 says there who counts the reference
 # Since 3.13 f_locals of a function is a view of them. Before, it is a dict that the frame keeps: what is in it lives on
@@ -390,38 +297,3 @@ def _local_names(code: CodeType) -> tuple[str, ...]:
     if sys.version_info >= (3, 11):
         cells = tuple(name for name in cells if name not in names)
     return names + cells + code.co_freevars
-
-
-# ---- generators and coroutines
-
-_WAITING_FOR = {
-    id(types.GeneratorType): attrgetter("gi_yieldfrom"),
-    id(types.CoroutineType): attrgetter("cr_await"),
-    id(types.AsyncGeneratorType): attrgetter("ag_await"),
-}
-_YIELD_FROM, _RESUME, _AFTER_YIELD_FROM = 72, 151, 2  # up to Python 3.10; since 3.11, and there the least operand
-
-
-def awaited_by(obj: Any, frame: FrameType) -> Any:
-    """What a generator, coroutine or asynchronous generator with this frame waits for; None while it runs.
-
-    Up to 3.12 Python looks for it on the stack of the frame, where nothing may be: that ends the process. So it is
-    while it runs, and as an exception is thrown into it: finalizers run once its stack has been taken down, and up to
-    3.11 nothing tells that it is not waiting. The collector knows how far the stack goes, and comes to its top last.
-    """
-    if sys.version_info >= (3, 13):  # it has a state of its own while it waits
-        return _WAITING_FOR[id(type(obj))](obj)
-    if not _is_at_yield_from(frame):
-        return None
-    found = get_referents(frame if sys.version_info < (3, 11) else obj)
-    while found and (found[-1] is None or is_a(type(found[-1]), BaseException)):
-        found.pop()  # since 3.11 what is being handled comes after the stack
-    # Were there no stack and no variable, the last would be a namespace; no dict can be waited for.
-    return found[-1] if found and type(found[-1]) is not dict else None
-
-
-def _is_at_yield_from(frame: FrameType) -> bool:
-    code, at = frame.f_code.co_code, frame.f_lasti + 2
-    if sys.version_info < (3, 11):
-        return code[at : at + 1] == bytes((_YIELD_FROM,))
-    return code[at : at + 1] == bytes((_RESUME,)) and code[at + 1] >= _AFTER_YIELD_FROM

@@ -1,8 +1,4 @@
-"""What a snapshot writes down, a file for each kind of rows: ``TABLE`` and ``rows(snapshot)``. A file here is found.
-
-One that says ``NEEDS_WALK = True`` is asked only in snapshots that walk along names; in the others ``snapshot.walk`` is
-None.
-"""
+"""What a snapshot writes down, a file for each kind of rows: ``TABLE`` and ``rows(snapshot)``. A file here is found."""
 
 from __future__ import annotations
 
@@ -15,12 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any, Protocol
 
-    from ..interpreter.names import ByClass
-    from ..torch.tensors import Inventory
-    from ..walking.remembered import Remembered
-    from ..walking.roots import Waiting
-    from ..walking.walk import Walk
-
     class Probe(Protocol):
         """One file of this folder."""
 
@@ -28,23 +18,10 @@ if TYPE_CHECKING:
 
         def rows(self, snapshot: Any) -> Iterable[dict[str, Any]]: ...
 
-    class Sweeps(Protocol):
-        def allows_sweep(self, passes: float = 1) -> bool: ...
-
     class Snapshot(Protocol):
         """What a probe may know of the snapshot."""
 
-        walk: Walk
-        is_swept: bool  # False: what the walk sees is all
-        census: ByClass  # class: objects of it that the collector tracks
-        reached: ByClass  # class: objects of it that the walk stands for
-        frozen_count: int | None
-        inventory: Inventory | None  # of tensors
-        threads: dict[Waiting, int]
-        labels: dict[int, str]  # id of a model or optimizer: the path that holds it
-        memory: Remembered
-        pauses: Sweeps
-        deadline: float
+        number: int
 
 
 def rows_of(asked: Iterable[Probe], snapshot: Any) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -58,11 +35,6 @@ def rows_of(asked: Iterable[Probe], snapshot: Any) -> Iterator[tuple[str, dict[s
             text = f"{probe.TABLE}: {type(error).__name__}: {error!s}"
             rows = [("agent_notes", {"note": "failed", "text": text})]
         yield from rows
-
-
-def without_walk(asked: Iterable[Probe]) -> list[Probe]:
-    """Those of them that need none."""
-    return [probe for probe in asked if not getattr(probe, "NEEDS_WALK", False)]
 
 
 def found() -> list[Probe]:

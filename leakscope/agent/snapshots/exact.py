@@ -7,6 +7,9 @@ our own thread, most of it without the GIL. Of no object a reference is held mea
 on our thread, were it the last.
 
 Only where torch is to be asked (torch_look.py) what looks at objects runs at a safe point of the job's, on its thread.
+
+Where there are too many objects to read them all within the pause, the graph is sampled: of long containers it has some
+members, which stand for the others. Torch is not asked then: it would have to be asked of each tensor.
 """
 
 from __future__ import annotations
@@ -14,20 +17,20 @@ from __future__ import annotations
 from time import thread_time
 
 from .. import probes
+from ..graph import sketch
 from ..interpreter import collector, doors, names
 from ..native import room
-from ..walking import sketch
 from .torch_look import is_loaded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..graph.heap_graph import Found, HeapGraph
+    from ..graph.heap_graph import Found, HeapGraph, Swept
     from .pause import Pauses
     from .torch_look import Look
 
-_PROBES = probes.without_walk(probes.found())
+_PROBES = probes.found()
 MOST_TYPES, LEAST_OF_TYPE = 60, 500
 MOST_STACKS = 50
 
@@ -40,7 +43,7 @@ class ExactSnapshot:
         self._graph = graph
         self._pauses = pauses
         self._look = look
-        self.walk = None
+        self.is_sampled = False
         self.pause_s = 0.0
         self.summary: dict[str, Any] = {}
 
@@ -50,23 +53,32 @@ class ExactSnapshot:
         The others are for the look at torch's objects: how long graphs are followed, and what it may ask.
         """
         began = thread_time()
-        most = self._pauses.most_objects(self._graph.object_s)
         if self._look is None:
-            is_read = self._graph.read(self.number, most, room.left_bytes()) is not None
+            is_read = self._read_graph(None) is not None
         else:
             with collector.HeldBack():
-                is_read = self._read_with(self._look, most, walk_s, may_read_saved, is_after_step)
+                is_read = self._read_with(self._look, walk_s, may_read_saved, is_after_step)
         self.pause_s = thread_time() - began
-        if is_read:
-            self._pauses.counted(self._graph.counted)
-        elif self._graph.counted > most > 0:
-            self._pauses.too_many()
         return is_read
 
-    def _read_with(self, look: Look, most: float, walk_s: float, may_read_saved: bool, is_after_step: bool) -> bool:
-        swept = self._graph.read(self.number, most, room.left_bytes(), look.wanted)
+    def _read_graph(self, wanted: set[int] | None) -> Swept | None:
+        graph, pauses = self._graph, self._pauses
+        most = pauses.most_objects(graph.object_s)
+        swept = graph.read(self.number, most, room.left_bytes(), wanted, pauses.most_nodes(graph.object_s))
+        self.is_sampled = graph.is_sampled
+        if graph.counted > most > 0:
+            pauses.too_many()
+        elif swept is not None and not self.is_sampled:
+            pauses.counted(graph.counted)
+        return swept
+
+    def _read_with(self, look: Look, walk_s: float, may_read_saved: bool, is_after_step: bool) -> bool:
+        swept = self._read_graph(look.wanted)
         if swept is None:
             return False
+        if self.is_sampled:
+            self._look = None
+            return True
         try:
             look.read(
                 swept, ends_s=self._pauses.walk_ends(walk_s), may_read_saved=may_read_saved,
@@ -87,7 +99,7 @@ class ExactSnapshot:
         self.summary = {
             "gc_object_count": found.listed_count,
             "gc_frozen_count": found.frozen_count,
-            "truncated": self._look is not None and self._look.is_cut_short,
+            "truncated": self.is_sampled or (self._look is not None and self._look.is_cut_short),
             "python_bytes": found.python_bytes,
             "array_bytes": found.array_bytes,
             "tensor_bytes": self._tensor_bytes(host=True),

@@ -1,10 +1,11 @@
 """How long one piece of the agent's work may hold the GIL: known before it begins. Runs in the job.
 
-A walk looks at the clock and can be cut. A sweep (``heap.sweep``) is a few calls of C code, in which no other thread
-runs and which nobody can interrupt: a service with millions of objects would answer nobody meanwhile. So its cost is
-estimated first. The interpreter does not tell how many objects it tracks; each is a block of its allocator's at least,
-and those are counted. Where even that many would take too long no sweep is made, and the snapshot is what the walk
-from the names sees: holders and sizes, but no census of types, no tensors, nothing of what nobody refers to.
+All objects are read in one call of C code, in which no other thread runs and which nobody can interrupt: a service with
+millions of objects would answer nobody meanwhile. So the objects are counted first, and counting ends where the pause
+would. Where there are more, a part is read that fits (``most_nodes``).
+
+Where the graph cannot be read, a sweep (``census.sweep``) is as long, and nothing counts objects for it. Each is a
+block of Python's allocator at least, and those are counted. Where even that many would take too long no sweep is made.
 
 Times are CPU time: on a crowded machine the pause lasts longer, and so does everything else.
 """
@@ -27,19 +28,17 @@ SERVICE_S, PLAIN_S, TRAINING_S = 0.1, 0.25, 1.0
 SERVES = (
     "asyncio", "socketserver", "gevent", "eventlet", "tornado", "twisted", "grpc", "zmq", "tkinter", "PyQt5", "PySide6",
 )  # fmt: skip
-# Measured (2 cores of a server of 2023, Python 3.11, a million objects): a pass 100 to 150 ns an object, one more for
-# long containers as much again, a list of all objects 16 to 35 ns, a pass of gc.get_referrers 60 to 120 ns.
+# Measured (2 cores of a server of 2023, Python 3.11, a million objects): a pass 100 to 150 ns an object, a list of all
+# objects 16 to 35 ns.
 PASS_S = 150e-9
 COUNT_S = 40e-9
-REFERRERS_S = 120e-9
 SAFETY = 1.25  # of what the last sweep cost an object: objects of long ago lie farther apart
 MEANINGFUL = 50000  # objects: what a smaller sweep cost tells nothing of a large one
-SWEEP_SHARE = 0.8  # of the pause: the rest is for the walk, which mostly needs a few milliseconds
+SWEEP_SHARE = 0.8  # of the pause: the rest is for what is looked at afterwards, which mostly takes a few milliseconds
 COUNT_SHARE = 0.5
 COUNT_AGAIN = 1.5  # times the blocks of the last count
 FROZEN_SHARE = 0.25
-WALK_SHARE = 0.6  # of what is left then: a name may be asked for after it, and rows are made
-LATEST = 0.9  # of the pause: nothing more begins
+WALK_SHARE = 0.6  # of what is left then, for what is followed one by one: the clock is looked at
 BYTES_EACH = 100  # of an object at least, where Python runs on malloc and counts no blocks
 
 
@@ -91,9 +90,14 @@ class Pauses:
             return 0.0
         return max(0.0, self._began + SWEEP_SHARE * self.limit_s - thread_time()) / object_s
 
+    def most_nodes(self, node_s: float) -> float:
+        """How many may be read of a graph that is sampled, at ``node_s`` each."""
+        return max(0.0, self._began + SWEEP_SHARE * self.limit_s - thread_time()) / node_s
+
     def too_many(self) -> None:
         """There were more objects than fit: to count them again is of no use until there are fewer."""
         self._too_many = self.limit_s, self._blocks_now
+        self.refused_s = self._blocks_now * self._object_s
 
     def _is_worth_a_count(self) -> bool:
         """Most blocks may be numbers and text. All of them listed must fit, too; if a sweep does not after that, the
@@ -123,27 +127,18 @@ class Pauses:
             return blocks
         return min(blocks, self._tracked + max(0, blocks - self._blocks))
 
-    def referrers_s(self) -> float:
-        """What it costs to ask once who refers to something."""
-        return self.tracked_at_most() * REFERRERS_S
-
     def walk_ends(self, walk_s: float) -> float:
         """The instant (thread_time) at which a walk that begins now is cut."""
         now = thread_time()
         return now + min(walk_s, max(0.0, WALK_SHARE * (self._began + self.limit_s - now)))
 
-    def ends(self) -> float:
-        """The instant after which nothing more begins."""
-        return self._began + LATEST * self.limit_s
-
-    def refusal(self, is_swept: bool) -> str | None:
-        """A sentence for the report where the last sweep that was asked for was left out, else None."""
+    def refusal(self, what_was_left: str) -> str | None:
+        """A sentence for the report where there were too many objects to read them all, else None."""
         if self.refused_s is None:
             return None
         needs_s = self.refused_s / SWEEP_SHARE
         text = f"a snapshot of all objects, up to {_rounded(self.tracked_at_most())}, "
-        text += f"would stop this process for up to {1e3 * self.refused_s:.0f} ms: "
-        text += "what no name leads to was not searched for" if is_swept else "only what names lead to was looked at"
+        text += f"would stop this process for up to {1e3 * self.refused_s:.0f} ms: {what_was_left}"
         return text + f" (--max-pause {1.05 * needs_s:.2g}s allows more)"
 
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 import sys
 from time import thread_time
 
-from ..interpreter import collector, doors, names, quiet
-from ..probes.tensors import budget
+from ..interpreter import census, collector, doors, names, quiet
 from ..torch import autograd, tensors
-from ..walking import heap
-from ..walking.remembered import Remembered
+from ..torch.remembered import Remembered
+from ..torch.rows import budget
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,11 +70,11 @@ class Peak:
 
 
 def rows(batch_storages: Iterable[int] = ()) -> list[dict[str, Any]]:
-    """Rows of table ``tensors`` as of now, without the walk: who holds a user's tensor is the snapshots' business."""
+    """Rows of table ``tensors`` as of now, without the graph: who holds a user's tensor is the snapshots' business."""
     kinds = {name: tensors.types_of(name) for name in ("Tensor", "Module", "Optimizer")}
     with collector.HeldBack():
         wanted = frozenset().union(*kinds.values())
-        _census, picked, _large = heap.sweep(wanted, autograd.is_node)
+        _counts, picked = census.sweep(wanted, autograd.is_node)
         graph_nodes = frozenset(id(obj) for obj in picked if id(type(obj)) not in wanted)
         alike = {name: [obj for obj in picked if id(type(obj)) in kind] for name, kind in kinds.items()}
         del picked

@@ -3,8 +3,8 @@
 The agent's thread decides that a snapshot is due. Where the graph of all objects can be read it reads that (exact.py):
 at once, unless torch is loaded, which is asked for more where the job's objects hold still: in torch's optimizer-step
 hook on the training thread, or on the main thread between two bytecodes (a pending call). Only if neither comes within
-some seconds (the main thread waits for others) the agent's thread does without. Where there is no graph (no library for
-it, too many objects for the pause) a walk along names from the same places stands in for it (snapshot.py).
+some seconds (the main thread waits for others) the agent's thread does without. Where there is no library for the
+graph, what Python code can tell by itself is told from the same places (plain.py).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from ..native import allocators
 from ..native.memory import rss_bytes
 from ..outbox import stamps
 from ..torch import cuda, gradients
-from ..walking.remembered import Remembered
+from ..torch.remembered import Remembered
 from . import pause, peak, sharing
 from .exact import ExactSnapshot
-from .snapshot import Snapshot, no_backward_runs
-from .torch_look import Look, is_loaded
+from .plain import PlainSnapshot
+from .torch_look import Look, is_loaded, no_backward_runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -112,7 +112,8 @@ class Taker:
         self.is_watched = False  # by a tracer, profiler or debugger
         self.is_exiting = False
         self.number = 0
-        self.memory = Remembered()
+        self._memory = Remembered()
+        self._has_forked = False  # what it looks at is shared with others
         self._graph: HeapGraph | None = None  # made once a take is due
         self._begun: list[_Begun] = []  # at most one, which the agent's thread is to finish
         self._failed = 0
@@ -129,7 +130,7 @@ class Taker:
 
     def forks(self) -> None:
         """From now on its pages may be shared."""
-        self.memory.has_forked = True
+        self._has_forked = True
 
     def abandon(self) -> None:
         """In a forked child, first: what goes on here goes on in the parent."""
@@ -145,7 +146,8 @@ class Taker:
         """In a forked child. Workers of a loader come in numbers and read all that their parent has."""
         self.wanted = None
         self.number = self._failed = 0
-        self.memory = Remembered()
+        self._memory = Remembered()
+        self._has_forked = False
         self._has_said_refusal = False
         self.main_thread = get_ident()
         self.fork = sharing.Fork() if self.may_take and not is_loader else None
@@ -326,8 +328,10 @@ class Taker:
             return
         hidden = quiet.hide()
         try:
-            if not (self._has_graph() and self._take_exact(reason, safe_point)):
-                self._take_if_sharing_allows(reason, safe_point)
+            if self._has_graph():
+                self._take_exact(reason, safe_point)
+            else:
+                self._take_plain(reason, safe_point)
         except BaseException as error:
             self._schedule.failed()
             if names.is_foreign(error):
@@ -339,50 +343,57 @@ class Taker:
         finally:
             quiet.show(hidden)
 
-    def _take_exact(self, reason: str, safe_point: str) -> bool:
-        """False: the graph does not fit. To read it writes to no page: it costs forks nothing."""
+    def _take_exact(self, reason: str, safe_point: str) -> None:
+        """To read the graph writes to no page: it costs forks nothing. To ask torch does."""
         assert self._graph is not None
-        shared_bytes = 0
-        look = None
-        if is_loaded() and safe_point != "agent-thread" and self.fork is None:  # a fork's torch is its parent's
-            shared_bytes = self._shared_bytes() or 0
-            if self._sharing_allows(shared_bytes, "a look at tensors"):
-                look = Look(self.memory, self._phases.batch_storages)
-        if self.memory.tensor_layout is not None and not self._graph.weighs_tensors:
-            self._graph.weigh_tensors(*self.memory.tensor_layout)
+        look, shared_bytes = self._look(safe_point, "a look at tensors")
+        if self._memory.tensor_layout is not None and not self._graph.weighs_tensors:
+            self._graph.weigh_tensors(*self._memory.tensor_layout)
         snapshot = ExactSnapshot(self.number + 1, self._graph, self.pauses, look)
         moment, figures = stamps(), (rss_bytes(), allocators.malloc_figures()[0])  # without what reading takes
         begun = _Begun(snapshot, reason, safe_point, moment, self._steps.current(), figures)
         self.pauses.begin(self._longest_pause_s())
         is_read = snapshot.read(
             self._options["take_pause_s"],
-            may_read_saved=look is not None and no_backward_runs(safe_point, self.main_thread, self._thread.ident),
+            may_read_saved=look is not None and self._no_backward_runs(safe_point),
             is_after_step=safe_point == "optimizer-step",
         )
         if not is_read:
-            return self._is_for_later(reason)
+            self._is_for_later(reason)
+            return
         self.number += 1
         self._outbox.with_sources = True
         self._before_take()
+        if snapshot.is_sampled:
+            self._say_what_was_left_out("of long containers some members were read, which stand for the others")
         if shared_bytes and look is not None:
             begun.copied_bytes = max(0, shared_bytes - (self._shared_bytes() or 0))
         if get_ident() == self._thread.ident or self.is_exiting:
             self._finish(begun)
         else:
             self._begun.append(begun)
-        return True
 
-    def _is_for_later(self, reason: str) -> bool:
-        """A graph was not read: whether that may be tried again, where nothing else will do better now."""
+    def _look(self, safe_point: str, what: str) -> tuple[Look | None, int]:
+        """(a look at torch's objects, if it may be had here, bytes that a write would copy)."""
+        if not is_loaded() or safe_point == "agent-thread" or self.fork is not None:  # a fork's torch is its parent's
+            return None, 0
+        shared_bytes = self._shared_bytes() or 0
+        is_allowed = self._sharing_allows(shared_bytes, what)
+        return Look(self._memory, self._phases.batch_storages) if is_allowed else None, shared_bytes
+
+    def _no_backward_runs(self, safe_point: str) -> bool:
+        return no_backward_runs(safe_point, self.main_thread, self._thread.ident)
+
+    def _is_for_later(self, reason: str) -> None:
+        """A graph was not read: a collection goes on, or somebody watches, and that may be tried again; or there is too
+        little memory, or time, even for a part of it.
+        """
         assert self._graph is not None
-        is_too_large = bool(self._graph.counted)
-        if self.is_exiting:
-            return not is_too_large and not doors.is_unwatched()
-        if is_too_large and not self._is_exact:
-            return False
-        # Perhaps a collection goes on, or somebody watches; else what can be had without is made where it may be.
-        self._is_exact, self.wanted = self._is_exact and not is_too_large, reason
-        return True
+        if not self._graph.counted:
+            self.wanted = None if self.is_exiting else reason
+            return
+        self._schedule.failed()
+        self._say_what_was_left_out("who holds what was not read")
 
     def _finish(self, begun: _Begun) -> None:
         """What was read says. Most of it without the GIL."""
@@ -400,28 +411,24 @@ class Taker:
         summary = dict(snapshot.summary, take=snapshot.number, copied_bytes=begun.copied_bytes)
         self._write(rows, summary, moment, begun.step, begun.reason, begun.safe_point, begun.figures)
 
-    def _take_if_sharing_allows(self, reason: str | None, safe_point: str) -> None:
+    def _take_plain(self, reason: str, safe_point: str) -> None:
         shared_bytes = self._shared_bytes()
-        if self._sharing_allows(shared_bytes, "a snapshot"):
-            self._take(reason, safe_point, shared_bytes)
-        else:
+        if not self._sharing_allows(shared_bytes, "a snapshot"):
             self._schedule.put_off()
-
-    def _take(self, reason: str | None, safe_point: str, shared_bytes: int | None) -> None:
+            return
         self.number += 1
         self._outbox.with_sources = True
         self._before_take()
-        snapshot = Snapshot(
-            self.number, self._options["take_pause_s"], self.memory,
-            self.main_thread, self._thread.ident, safe_point, self._phases.batch_storages,
-            with_torch=self.fork is None,  # a fork must not compute with threads that only its parent has
-            pauses=self.pauses,
-        )  # fmt: skip
-        moment = stamps()
+        look, _ = self._look(safe_point, "a look at tensors")
+        snapshot = PlainSnapshot(self.number, self.pauses, look, self._options["take_pause_s"], self._thread.ident)
+        moment, figures = stamps(), (rss_bytes(), allocators.malloc_figures()[0])
         self.pauses.begin(self._longest_pause_s())
-        rows = snapshot.run()
-        self._say_what_was_left_out(snapshot.is_swept)
-        figures = self._schedule.taken(snapshot.summary["take_cpu_s"]), allocators.malloc_figures()[0]
+        rows = snapshot.run(
+            may_read_saved=self._no_backward_runs(safe_point), is_after_step=safe_point == "optimizer-step"
+        )
+        if not snapshot.is_swept:
+            self._say_what_was_left_out("only what names lead to was looked at")
+        self._schedule.taken(snapshot.summary["take_cpu_s"])
         copied_bytes = max(0, shared_bytes - (self._shared_bytes() or 0)) if shared_bytes else None
         summary = dict(snapshot.summary, take=self.number, copied_bytes=copied_bytes)
         self._write(rows, summary, moment, self._steps.current(), reason, safe_point, figures)
@@ -460,15 +467,15 @@ class Taker:
         limit_s = self.pauses.limit(is_training=self._steps.count is not None)
         return max(limit_s, self._schedule.left_s()) if self.is_exiting else limit_s
 
-    def _say_what_was_left_out(self, is_swept: bool) -> None:
-        text = self.pauses.refusal(is_swept)
-        if text is not None and not self._has_said_refusal:
+    def _say_what_was_left_out(self, what_was_left: str) -> None:
+        if not self._has_said_refusal:
             self._has_said_refusal = True
+            text = self.pauses.refusal(what_was_left) or f"little memory is left: {what_was_left}"
             self._outbox.note("reduced-take", text)
 
     def _shared_bytes(self) -> int | None:
         """Bytes that a write would copy; 0: this process is no fork and never forked; None: nobody can tell."""
-        if self.fork is None and not self.memory.has_forked:
+        if self.fork is None and not self._has_forked:
             return 0
         return sharing.shared_dirty_bytes()
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import sys
 
+from ..graph import sketch
 from ..graph.heap_graph import AUTOGRAD, OBJECT, STORAGE
-from ..interpreter import names
-from ..probes import tensors as tensor_rows
-from ..probes import weights as weight_rows
+from ..interpreter import census, doors, names
+from ..interpreter.sampling import spread
 from ..torch import autograd, frameworks, gradients, loaders, tensors
-from ..walking import heap, sketch
-from ..walking.sampling import spread
+from ..torch import rows as torch_rows
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,14 +22,15 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..graph.heap_graph import HeapGraph
+    from ..torch.remembered import Remembered
     from ..torch.tensors import Storage
-    from ..walking.remembered import Remembered
 
     Row = tuple[str, dict[str, Any]]
     Tie = tuple[int, int, int, int, int]
 
 TYPES = ("Tensor", "Module", "Optimizer", "Iterator")
 MOST_NOTES = 4  # of frameworks
+MOST_PLACES, LEAST_PLACE_BYTES = 12, 256 * 1024  # of users' tensors
 MOST_LOOKS = 1000  # at graphs of tensors of one shape
 _MANY = 1 << 24  # graphs that were looked at have smaller numbers
 _REST = 8 * _MANY - 7  # stands for the address of what is behind all that were not followed to the end
@@ -40,6 +40,14 @@ _UNOWNED = (None, tensors.USER)
 
 def is_loaded() -> bool:
     return "torch" in sys.modules
+
+
+def no_backward_runs(safe_point: str, main_thread: int, agent_thread: int | None) -> bool:
+    """Nobody can be inside autograd's backward now: it is this thread's turn, and no other could have called it."""
+    if safe_point == "optimizer-step":
+        return True
+    others = [ident for ident in doors.current_frames() if ident not in (main_thread, agent_thread)]
+    return safe_point in ("pending-call", "exit") and not others
 
 
 class Look:
@@ -67,7 +75,7 @@ class Look:
     @property
     def wanted(self) -> set[int]:
         """Addresses of the types whose objects ``read`` is to be given."""
-        return heap.chosen_by(self._is_node, self._own)
+        return census.chosen_by(self._is_node, self._own)
 
     @property
     def marks(self) -> list[int]:
@@ -82,9 +90,12 @@ class Look:
         """Whether each storage of a tensor on the host has a tie that says its bytes."""
         return self._inventory is not None and self._inventory.factor == 1
 
-    def read(self, swept: Any, graph: HeapGraph, *, ends_s: float, may_read_saved: bool, is_after_step: bool) -> None:
-        """``swept``: what ``graph.read`` has just returned. ``ends_s``: the thread's CPU time at which no more autograd
-        graphs are followed. ``may_read_saved``: no other thread can be inside a backward pass.
+    def read(
+        self, swept: Any, graph: HeapGraph | None, *, ends_s: float, may_read_saved: bool, is_after_step: bool
+    ) -> None:
+        """``swept``: what ``graph.read`` has just returned, or a census, where there is no graph. ``ends_s``: the
+        thread's CPU time at which no more autograd graphs are followed. ``may_read_saved``: no other thread can be
+        inside a backward pass.
         """
         try:
             self._read(swept, graph, ends_s, may_read_saved, is_after_step)
@@ -95,8 +106,10 @@ class Look:
             text = f"torch: {type(error).__name__}: {error!s}"
             self._rows = [("agent_notes", {"note": "failed", "text": text})]
 
-    def _read(self, swept: Any, graph: HeapGraph, ends_s: float, may_read_saved: bool, is_after_step: bool) -> None:
-        picked, node_count = heap.picked_of(swept, self._is_node)
+    def _read(
+        self, swept: Any, graph: HeapGraph | None, ends_s: float, may_read_saved: bool, is_after_step: bool
+    ) -> None:
+        picked, node_count = census.picked_of(swept, self._is_node)
         states = [obj for obj in picked if id(type(obj)) in self._states]
         self._rows += [("marks", {"text": text}) for text in frameworks.look(states, self._states)[:MOST_NOTES]]
         if not self._kinds["Tensor"]:
@@ -121,8 +134,9 @@ class Look:
         owned = dict.fromkeys(a for a, s in inventory.storages.items() if s.owner is not None)
         binding, base = inventory.torch
         graphs = autograd.Graphs(may_read_saved, owned, binding._storage_id, base, ends_s, nodes, node_count)
-        with binding.DisableTorchFunction():
-            self._tie(inventory, alike["Tensor"], graph, graphs)
+        if graph is not None:
+            with binding.DisableTorchFunction():
+                self._tie(inventory, alike["Tensor"], graph, graphs)
         self._inventory = inventory
         self._roots = list(inventory.roots)
         self._storages = [
@@ -239,7 +253,7 @@ class Look:
             return
         held = dict(zip(self._storages, marks[len(self._roots) :]))
         tensors.settle_graphs(inventory, self._saved, {address for address, mark in held.items() if mark[1]})
-        yield from (("tensors", row) for row in tensor_rows.budget(inventory, "take"))
+        yield from (("tensors", row) for row in torch_rows.budget(inventory, "take"))
         yield from (("tensors", row) for row in _places(inventory, held))
         yield from (("weights", row) for row in self._weights(inventory, held, marks))
 
@@ -270,7 +284,7 @@ class Look:
             own = {"node": held.get(address, (None, False))[0]}
             if storage.root is not None:
                 own = dict(self._set_of(storage.root, marks), is_training=inventory.roots[storage.root][2])
-            yield dict(weight_rows.row_of(address, storage, storage.print), **own)
+            yield dict(torch_rows.weights_row(address, storage, storage.print), **own)
 
 
 def _token(number: int) -> int:
@@ -290,7 +304,7 @@ def _places(inventory: tensors.Inventory, held: dict[int, tuple[int | None, bool
         place[3] += storage.size * inventory.factor
         if storage.size > place[1].size:
             place[1] = storage
-    largest = sorted(places.values(), key=lambda place: -place[3])[: tensor_rows.MOST_PLACES]
+    largest = sorted(places.values(), key=lambda place: -place[3])[:MOST_PLACES]
     for node, storage, count, size in largest:
-        if size >= tensor_rows.LEAST_PLACE_BYTES:
-            yield dict(tensor_rows.row_of(tensors.USER, storage, count, size, "take"), node=node)
+        if size >= LEAST_PLACE_BYTES:
+            yield dict(torch_rows.storages_row(tensors.USER, storage, count, size, "take"), node=node)

@@ -21,41 +21,26 @@ import types
 from _heapq import heappop, heappush
 from time import thread_time
 
-from ..interpreter.names import is_a, mro_of, namespace_of
-from ..walking.sampling import spread
+from ..interpreter.names import mro_of, namespace_of
+from ..interpreter.sampling import spread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-NODE_BYTES = 520  # a C++ node with its edges, metadata and Python wrapper, measured on a GPT-2 graph
 FREED_NODE_BYTES = 200  # of the stack
 STACK_SHARE = 0.25  # the rest is for what the job itself does there, and for nodes that it looks at
 USUAL_STACK_BYTES = 8 * 1024 * 1024
 LEAST_STACK_BYTES = 2 * 1024 * 1024  # what glibc gives to threads where the limit is "unlimited"
-MAX_ROOTS = 32  # looked into of one place: more of them say little more, and all that is seen keeps its trace
 MAX_READ = 4000  # of one graph, whose saved tensors are read, 10 us each
 MIN_NODES = 200  # fewer say nothing of the rest
 _NO_NUMBER = 2**64 - 1  # of the nodes that stand for parameters: they are nobody's history
 
 
-class AutogradGraph:
-    """Stands for the type of all graph nodes: a graph is one place in the walk, whatever operations it is made of."""
-
-    __module__ = "builtins"
-    __qualname__ = "torch autograd graph"  # how it is shown
-
-
 def is_node(cls: type) -> bool:
     """A class of graph nodes: torch makes one for each operation, and one for each function written in Python."""
     return any(type(namespace_of(base).get("next_functions")) is types.GetSetDescriptorType for base in mro_of(cls))
-
-
-def written_half(cls: type) -> type:
-    """The class that somebody wrote, of torch's own half of an autograd function; any other class itself."""
-    forward = namespace_of(cls).get("_forward_cls") if is_node(cls) else None
-    return forward if forward is not None and is_a(type(forward), type) else cls
 
 
 def most_seen() -> int:
@@ -105,9 +90,6 @@ class Graphs:
         self.storages_of: list[dict[int, int]] = []  # number -> {address: bytes} of what was seen to be saved there
         self.cut_short: list[int] = []  # numbers of graphs that were not followed to their end
         self.objects_of: list[list[int]] = []  # number -> ids of its nodes that Python code knew before
-        self.roots: dict[
-            Any, tuple[float, int]
-        ] = {}  # place -> (tensors whose graphs were looked into there, by weight; looks)
 
     def is_spent(self) -> bool:
         """Ask before asking a tensor for its graph: that alone makes a Python object."""

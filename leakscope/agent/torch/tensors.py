@@ -1,9 +1,9 @@
 """Every live tensor's storage once, and whose it is. Runs in the job, at a safe point, on the training thread.
 
-Tensors, models and optimizers come from the census's one sweep. Claims on a storage are made in this order, the first
-wins: parameter, buffer, gradient, optimizer state (and the fp32 master weights only an optimizer knows), batch; after
-the walk: saved for backward, activation, held by the user. Only numbers and names outlive ``look``: the walk that
-follows learns from reference counts, which must not include ours.
+Tensors, models and optimizers come from the sweep that reads the graph. Claims on a storage are made in this order, the
+first wins: parameter, buffer, gradient, optimizer state (and the fp32 master weights only an optimizer knows), batch;
+once the graph says who holds it: saved for backward, activation, held by the user. Only numbers and names outlive
+``look``.
 
 No dispatch: metadata is read with torch functions switched off, sizes from shapes, and the storage object is asked
 only of views (asking makes a Python wrapper that lives as long as the storage).
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
     from typing import Any
 
-    from ..walking.remembered import Remembered
-    from ..walking.walk import Walk
+    from .remembered import Remembered
 
 PARAMETER, BUFFER, GRADIENT, OPTIMIZER, MASTER = "parameter", "buffer", "gradient", "optimizer-state", "master-weight"
 BATCH, SAVED, ACTIVATION, USER, OTHER = "batch", "saved-for-backward", "activation", "user-held", "other"
@@ -434,11 +433,6 @@ def _fingerprint(inventory: Inventory, owned: list[tuple[Any, ...]], tensors: li
 
 
 # ---- after the walk
-
-
-def settle(inventory: Inventory, walk: Walk) -> None:
-    """The claims that only the walk can make."""
-    settle_graphs(inventory, {} if walk.tensors is None else walk.tensors.saved(), walk.storages)
 
 
 def settle_graphs(inventory: Inventory, saved: Mapping[int, tuple[int, Any]], held: Collection[int] = ()) -> None:

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from .graph import MODULES, graph_places, takes_with_graph
 from .holders import exact_takes
-from .one_name import under_one_name
 from .place import GRAPH_TYPE, MODULE_DICTS, OUTSIDE, Floats, Place
 
 if TYPE_CHECKING:
@@ -102,10 +101,15 @@ def _of_graphs(recording: Recording, takes: pd.DataFrame, start_s: float, end_s:
     if len(numbers) < 2:
         return
     places = graph_places(recording, pid, numbers, by_holder=True)
-    is_truncated = bool(
-        takes["truncated"].fillna(False).astype(bool).any()
-    )  # autograd graphs were not followed to the end
-    yield _laid_over(recording, takes, pid, places, _without_modules(places), is_truncated=is_truncated, is_exact=True)
+    is_truncated = bool(takes["truncated"].fillna(False).astype(bool).any())  # sampled, or autograd graphs cut short
+    is_exact = not _are_sampled(recording.tables["heap_graphs"], pid, numbers)
+    roots = _without_modules(places)
+    yield _laid_over(recording, takes, pid, places, roots, is_truncated=is_truncated, is_exact=is_exact)
+
+
+def _are_sampled(graphs: pd.DataFrame, pid: int, takes: Sequence[int]) -> bool:
+    own = graphs[(graphs["pid"] == pid) & graphs["take"].isin(takes)]
+    return "is_sampled" in own and bool(own["is_sampled"].fillna(False).astype(bool).any())
 
 
 def _laid_over(
@@ -235,7 +239,7 @@ def _places(rows: pd.DataFrame, takes: list[int]) -> list[Place]:
         if isinstance(parent, str) and parent in by_path and by_path[parent] is not place:
             place.parent = by_path[parent]
             place.parent.children.append(place)
-    return under_one_name(list(places.values()))
+    return list(places.values())
 
 
 def _measure_graphs(places: list[Place], rows: pd.DataFrame) -> None:

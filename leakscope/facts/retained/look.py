@@ -69,35 +69,6 @@ def look_at(heap: Heap, process: ProcessGrowth, growth: TreeGrowth, min_share: f
     return Look(heap, list(accumulations(heap.roots, threshold)), gained, gained - free)
 
 
-def with_missed(look: Look, exact: Look) -> Look:
-    """With the holders that only the exact graph shows, as far as growth is left for them.
-
-    Told from those that are known by variable and owner: the same list has other ways in two kinds of snapshot.
-    """
-    known = {_name_of(holder) for holder in look.holders}
-    left = look.in_use_bytes - look.explained_bytes
-    found = []
-    for holder in sorted(exact.holders, key=lambda h: -h.growth_bytes):
-        grown = holder.growth_bytes * look.seconds / max(exact.seconds, 1e-9)
-        if _name_of(holder) not in known and not _lies_in(holder, look.holders) and grown <= left:
-            found.append(replace(holder, growth_bytes=grown))
-            left -= grown
-    return replace(look, holders=[*look.holders, *found])
-
-
-def _name_of(holder: Accumulation) -> tuple[Any, Any]:
-    assert holder.place is not None
-    named = user_place(holder.place)
-    return named.row["variable"], named.row["owner"]
-
-
-def _lies_in(holder: Accumulation, others: Sequence[Accumulation]) -> bool:
-    """Whether one of them holds it, or it holds one of them."""
-    own = holder.place.path if holder.place is not None else ""
-    paths = [other.place.path for other in others if other.place is not None]
-    return any(own.startswith(path) or path.startswith(own) for path in paths)
-
-
 def holders_of(look: Look, package: str | None = None, *, max_count: int = 6) -> list[Accumulation]:
     """Those to be told, the most first; with a guess where those that were seen explain less than half.
 

@@ -34,8 +34,7 @@ class Reader(object):
 
     def __init__(self, folder, seed):
         sys.path.insert(0, folder)
-        from agent.graph import heap_graph
-        from agent.walking import sketch
+        from agent.graph import heap_graph, sketch
 
         sys.path.remove(folder)
         self.heap_graph, self.sketch = heap_graph, sketch
@@ -62,7 +61,9 @@ class Reader(object):
 
     def _read(self):
         left = self.choose.choice([ENOUGH_BYTES] * 9 + [self.choose.randrange(1 << 28)])
-        swept = self.graph.read(self.taken, 1 << 40, left, [id(list), id(tuple), id(object)], 100)
+        # All of it, or a part.
+        most, nodes = self.choose.choice([(1 << 40, 0), (1 << 40, 0), (1000, 60000), (1000, 1 << 20)])
+        swept = self.graph.read(self.taken, most, left, [id(list), id(tuple), id(object)], nodes)
         if swept is None:
             self.short += 1
             return

@@ -1,29 +1,17 @@
-"""How many members of a container are looked at, and which. Runs in the job."""
+"""Which members of a container are looked at. Runs in the job."""
 
 from __future__ import annotations
 
-from _collections import OrderedDict, defaultdict, deque
 from itertools import islice
 
-from ..interpreter import reading
-from ..interpreter.names import ids_of
+from . import reading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import Any
 
-BIG_ATOM_BYTES = 4096  # from here on a named string has a line of its own
-IDENTIFIER_KEYS = 32  # a dict of at most so many string keys is a record: its keys are names
-VISIT_ALL = 256  # members of a container visited one by one
-SAMPLE = 128  # members sampled of a larger one
-SAMPLE_MIXED = 512  # the same of what a C object refers to: members of every kind
-SAMPLE_NESTED = 12  # the same inside a sampled member, and of what libraries hold
-RICH = (8000, 24000)  # visits after which a walk looks into fewer objects of each place
-LARGEST = 8  # of containers in a container, the largest are always looked at: growth may sit in one of them
-LARGEST_SCAN = 50000  # members among which the largest are searched (0.1 us each)
 LONGEST_PASS = 100000  # members gone through for a sample: 3 ms where they lie far apart
-SIZED = ids_of(list, dict, set, bytearray, deque, defaultdict, OrderedDict, str, bytes)
 GOLDEN = 0.6180339887498949
 
 

@@ -1,4 +1,4 @@
-"""Two looks at all objects: counted by type without running anything of theirs, wanted ones and long ones picked."""
+"""Two looks at all objects: counted by type without running anything of theirs, wanted ones picked."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from leakscope.agent.interpreter import census as heap
 from leakscope.agent.interpreter.names import ids_of
-from leakscope.agent.walking import heap
 
 
 class _Sensitive(type):
@@ -43,10 +43,9 @@ def test_objects_are_counted_by_type() -> None:
     kept = [[_Plain() for _ in range(70)], [_Other() for _ in range(30)], [sensitive(), sensitive()], [print] * 3]
     classes = {id(cls): cls for cls in map(type, gc.get_objects())}
     expected = Counter(map(id, map(type, gc.get_objects())))
-    census, picked, large = heap.sweep(ids_of(_Plain))
+    census, picked = heap.sweep(ids_of(_Plain))
     assert (census.get(_Plain), census.get(_Other)) == (70, 30)
     assert set(map(id, picked)) == set(map(id, kept[0]))
-    assert large == []
     assert census.get(sensitive) == 2
     # All that the collector lists, but for what the pass itself needs for a moment.
     found = [(classes[at], count, census.get(classes[at], 0)) for at, count in expected.items()]
@@ -63,7 +62,7 @@ def test_types_that_nobody_knew_are_asked_for_once() -> None:
 
     others = [_Other() for _ in range(5)]
     for _ in range(2):
-        census, picked, _ = heap.sweep(ids_of(_Plain), is_other)
+        census, picked = heap.sweep(ids_of(_Plain), is_other)
         assert set(map(id, picked)) == set(map(id, others))
         assert census.get(_Other) == 5
     assert _Other in asked
@@ -74,7 +73,7 @@ def test_a_type_that_is_gone_and_another_at_its_address_is_not_taken_for_it() ->
     wrong = [type("Wrong", (), {}) for _ in range(3)]
     heap._accepted[_is_gone].update(map(id, [gone, *wrong]))
     kept = [cls() for cls in wrong]
-    census, picked, _ = heap.sweep((), _is_gone)
+    census, picked = heap.sweep((), _is_gone)
     assert picked == [] and [census.get(type(obj)) for obj in kept] == [1, 1, 1]
 
 
@@ -87,20 +86,11 @@ def test_types_that_are_frozen_are_counted() -> None:
     gc.freeze()
     try:
         late = [_Plain() for _ in range(7)]
-        census, picked, _ = heap.sweep(ids_of(_Plain))
+        census, picked = heap.sweep(ids_of(_Plain))
         assert census.get(_Plain) == 7 and set(map(id, picked)) == set(map(id, late))
     finally:
         gc.unfreeze()
     assert heap.sweep()[0].get(type(early)) == 8
-
-
-def test_long_containers_are_picked() -> None:
-    long = [list(range(100)), deque(range(120)), {i: [] for i in range(110)}]
-    short, row = list(range(99)), (1,) * 200
-    _, _, large = heap.sweep((), None, 100)
-    assert {id(obj) for obj in long} <= set(map(id, large))
-    assert not {id(obj) for obj in (short, row, large)} & set(map(id, large))
-    assert all(id(type(obj)) in heap.CONTAINERS and len(obj) >= 100 for obj in large)
 
 
 @pytest.mark.parametrize("wanted", [(list,), (tuple, list, dict), (set, deque)])
@@ -108,21 +98,11 @@ def test_what_was_looked_at_is_not_kept(wanted: tuple[type, ...]) -> None:
     obj = _Plain()
     seen = weakref.ref(obj)
     members = [obj]
-    _, picked, large = heap.sweep(ids_of(*wanted), None, 0)
+    _, picked = heap.sweep(ids_of(*wanted))
     assert any(found is members for found in picked) is (list in wanted)
     assert not any(found is picked for found in picked)
-    del picked, large, members, obj
+    del picked, members, obj
     assert seen() is None  # at once, though the collector is off
-
-
-def test_long_containers_are_the_jobs_not_the_list_of_what_was_picked() -> None:
-    """As one of them that list would live on, and whoever is weighed by references would weigh half."""
-    objs = [_Plain() for _ in range(2_000)]
-    seen = weakref.ref(objs[7])
-    _, picked, large = heap.sweep(ids_of(_Plain), None, 1_000)
-    assert len(picked) >= 2_000 and any(obj is objs for obj in large)
-    del picked, objs[:]
-    assert seen() is None
 
 
 def test_objects_are_finalized_on_their_own_threads() -> None:

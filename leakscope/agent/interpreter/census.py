@@ -8,27 +8,25 @@ four snapshots of a program with two threads that make half a million objects a 
 from __future__ import annotations
 
 import ctypes
-from _collections import OrderedDict, defaultdict, deque
+from _collections import defaultdict
 from _functools import partial
 from _operator import length_hint
 from gc import get_objects
 from itertools import chain, compress, repeat, tee
 
-from ..interpreter import names
+from . import names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
-    Swept = tuple[list[tuple[type, int]], list[Any], list[Any]]
+    Swept = tuple[list[tuple[type, int]], list[Any]]
 
 
-CONTAINERS = names.ids_of(list, dict, set, deque, OrderedDict, defaultdict)
 _GENERATIONS = range(3)
 _MANY = 1 << 40
 _NONE = ()  # what stands where a list has ended
-PASSES_FOR_LENGTHS = 1.2  # what long containers cost beside the one pass that all others need
 _BLOCK = 64  # more than itertools.tee keeps together (57)
 _static_types: set[int] = (
     set()
@@ -37,16 +35,14 @@ _accepted = defaultdict(set)  # is_wanted -> addresses of the types that it acce
 
 
 def sweep(
-    wanted: Iterable[int] = (), is_wanted: Callable[[type], bool] | None = None, least_length: int | None = None
-) -> tuple[names.ByClass, list[Any], list[Any]]:
-    """(counts by class, the objects of the types with the ids ``wanted`` and of those that ``is_wanted`` accepts, the
-    ``CONTAINERS`` of ``least_length`` or more members). The collector must be held back.
+    wanted: Iterable[int] = (), is_wanted: Callable[[type], bool] | None = None
+) -> tuple[names.ByClass, list[Any]]:
+    """(counts by class, the objects of the types with the ids ``wanted`` and of those that ``is_wanted`` accepts). The
+    collector must be held back.
 
     **Cost** 250 ms per million objects on a slow machine, in which no other thread runs (a full collection takes as
-    long); again as much for containers, and where types are met for the first time that ``is_wanted`` accepts.
+    long); again as much where types are met for the first time that ``is_wanted`` accepts.
     """
-    # First: what is picked afterwards is in a long list of ours, and would be kept by it.
-    large = _long(least_length) if least_length is not None else []
     metaclasses = _metaclasses()
     chosen = chosen_by(is_wanted, wanted)
     counts, picked = _pass(chosen.union(metaclasses))
@@ -58,7 +54,7 @@ def sweep(
         chosen = chosen_by(is_wanted, wanted)
     census = _census(counts, classes)
     picked = [obj for obj in picked if id(type(obj)) in chosen]
-    return census, picked, large
+    return census, picked
 
 
 def _census(counts: dict[int, int], classes: dict[int, type]) -> names.ByClass:
@@ -73,7 +69,7 @@ def picked_of(read: Swept, is_wanted: Callable[[type], bool] | None) -> tuple[li
     """(what was picked, by ``chosen_by``, as the graph of all objects was read (graph/heap_graph.py); how many objects
     there are that ``is_wanted`` accepts). Of these, types that nobody knew are picked the next time.
     """
-    counted, picked, _ = read
+    counted, picked = read
     if is_wanted is None:
         return picked, 0
     census = names.ByClass()
@@ -127,17 +123,6 @@ def _pass(addresses: Iterable[int]) -> tuple[dict[int, int], list[Any]]:
     counts = {address: _MANY - length_hint(counter) for address, counter in counters.items()}
     counts[id(tuple)] -= _BLOCK * (len(_GENERATIONS) - 1)
     return counts, _without_itself(picked)
-
-
-def _long(least_length: int) -> list[Any]:
-    """Their types are exactly those: to ask for the length runs nothing of the job."""
-    is_container = CONTAINERS.__contains__
-    found: list[Any] = []
-    for generation in _GENERATIONS:
-        objects, alike = _every(generation)
-        containers, alike = tee(compress(objects, map(is_container, map(id, map(type, alike)))))
-        found.extend(compress(containers, map(least_length.__le__, map(len, alike))))
-    return _without_itself(found)
 
 
 def _without_itself(found: list[Any]) -> list[Any]:
