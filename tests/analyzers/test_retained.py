@@ -231,16 +231,6 @@ def test_timers_of_an_event_loop_are_named_with_the_line_that_asks_for_them(tmp_
     assert (found.subject.line, found.subject.function) == (7, "Quota.admit")
 
 
-def test_two_holders_of_one_class_are_not_taken_for_one(tmp_path: Path) -> None:
-    def holders(f: float) -> list[dict[str, Any]]:
-        brief = met("main() second", 5 * MB, 10) if 0.3 < f < 0.5 else []
-        return met("main() first", 240 * MB * f, 1000 * f) + brief
-
-    found = first(recorded(tmp_path, holders))
-    assert found.subject.path == "main() first.history"
-    assert found.bytes == pytest.approx(200 * MB, rel=0.15)
-
-
 def test_a_program_that_does_not_grow_has_no_culprit(tmp_path: Path) -> None:
     report = recorded(tmp_path, lambda f: history(40 * MB * f, 2000 * f), growing=False)
     assert report.findings == []

@@ -202,60 +202,63 @@ def _find_keys(name: int) -> int:
 def _find_frames(layout: Layout) -> None:
     """Where the frames that run are, and their variables."""
     frame = sys._getframe()
-    state = ctypes.pythonapi.PyThreadState_Get
-    state.restype = ctypes.c_void_p
-    words = (_WORD * _SCANNED_WORDS).from_address(state())
-    found = 0
-    if sys.version_info < (3, 11):
-        for at in range(_SCANNED_WORDS):
-            if words[at] == id(frame):
-                found = at * _BYTES
+    try:
+        state = ctypes.pythonapi.PyThreadState_Get
+        state.restype = ctypes.c_void_p
+        words = (_WORD * _SCANNED_WORDS).from_address(state())
+        found = 0
+        if sys.version_info < (3, 11):
+            for at in range(_SCANNED_WORDS):
+                if words[at] == id(frame):
+                    found = at * _BYTES
+                    break
+            layout.frame_back, layout.frame_code = 24, 32
+            layout.frame_slots = types.FrameType.__basicsize__ - _BYTES
+            if _word(id(frame) + 24) == id(frame.f_back) and _names_are_right(frame.f_code):
+                layout.thread_frame = found  # nothing of frames is read without it
+            return
+        here = _word(id(frame) + 24)
+        if sys.version_info >= (3, 13):
+            for at in range(_SCANNED_WORDS):
+                if words[at] == here:
+                    found = at * _BYTES
+                    break
+        else:
+            layout.thread_indirect = 9 if sys.version_info < (3, 12) else 1
+            # What is called to look must be C code: a function of Python's would be the frame that runs.
+            if _WORD.from_address(words[7] + layout.thread_indirect - 1).value == here:
+                found = 56
+        if sys.version_info < (3, 12):
+            code, before, function, global_names, local_names = 32, 48, 0, 8, 24
+        else:
+            code, before, function, global_names, local_names = 0, 8, 16, 24, 40
+        layout.frame_code, layout.frame_before, layout.frame_function = code, before, function
+        layout.frame_globals, layout.frame_locals = global_names, local_names
+        layout.code_names = _NAMES_OF_CODE
+        # Its first variable is the layout.
+        for slot in range(7, 16):
+            if _reference(here + slot * _BYTES) == id(layout):
+                layout.frame_slots = slot * _BYTES
                 break
-        layout.frame_back, layout.frame_code = 24, 32
-        layout.frame_slots = types.FrameType.__basicsize__ - _BYTES
-        if _word(id(frame) + 24) == id(frame.f_back) and _names_are_right(frame.f_code):
-            layout.thread_frame = found  # nothing of frames is read without it
-        return
-    here = _word(id(frame) + 24)
-    if sys.version_info >= (3, 13):
-        for at in range(_SCANNED_WORDS):
-            if words[at] == here:
-                found = at * _BYTES
-                break
-    else:
-        layout.thread_indirect = 9 if sys.version_info < (3, 12) else 1
-        # What is called to look must be C code: a function of Python's would be the frame that runs.
-        if _WORD.from_address(words[7] + layout.thread_indirect - 1).value == here:
-            found = 56
-    if sys.version_info < (3, 12):
-        code, before, function, global_names, local_names = 32, 48, 0, 8, 24
-    else:
-        code, before, function, global_names, local_names = 0, 8, 16, 24, 40
-    layout.frame_code, layout.frame_before, layout.frame_function = code, before, function
-    layout.frame_globals, layout.frame_locals = global_names, local_names
-    layout.code_names = _NAMES_OF_CODE
-    # Its first variable is the layout.
-    for slot in range(7, 16):
-        if _reference(here + slot * _BYTES) == id(layout):
-            layout.frame_slots = slot * _BYTES
-            break
-    if sys.version_info >= (3, 12):
-        layout.frame_owner = layout.frame_slots - (6 if sys.version_info >= (3, 14) else 2)
-    is_right = (
-        _reference(here + code) == id(frame.f_code)
-        and _word(here + global_names) == id(frame.f_globals)
-        and _word(id(frame.f_code) + _NAMES_OF_CODE + 0) != 0
-        and layout.frame_slots
-        and _all_names(frame) == frame.f_code.co_varnames
-        and _reference(here + function) == id(_find_frames)
-    )
-    if not is_right:
-        return
-    _find_generators(layout)
-    if layout.frame_owner and not (layout.generator_frame and _is_owner(layout, here, _OF_A_THREAD)):
-        return
-    if sys.version_info >= (3, 11, 2):  # before, a frame that is being cleared could still be seen
-        layout.thread_frame = found
+        if sys.version_info >= (3, 12):
+            layout.frame_owner = layout.frame_slots - (6 if sys.version_info >= (3, 14) else 2)
+        is_right = (
+            _reference(here + code) == id(frame.f_code)
+            and _word(here + global_names) == id(frame.f_globals)
+            and _word(id(frame.f_code) + _NAMES_OF_CODE + 0) != 0
+            and layout.frame_slots
+            and _all_names(frame) == frame.f_code.co_varnames
+            and _reference(here + function) == id(_find_frames)
+        )
+        if not is_right:
+            return
+        _find_generators(layout)
+        if layout.frame_owner and not (layout.generator_frame and _is_owner(layout, here, _OF_A_THREAD)):
+            return
+        if sys.version_info >= (3, 11, 2):  # before, a frame that is being cleared could still be seen
+            layout.thread_frame = found
+    finally:
+        del frame  # it refers to itself, and to those that called: all their variables
 
 
 def _reference(at: int) -> int:
