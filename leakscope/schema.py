@@ -102,9 +102,7 @@ _LABEL = _TEXT._replace(meaning="label of the user's; null where there is none",
 _STEP = _c("step", "int", "", "training step: optimizer steps or the user's marks; null = none seen")
 _ALLOCATED_BLOCKS = _c("allocated_blocks", "int", "", "sys.getallocatedblocks(): small-object allocator blocks in use")
 _MALLOC_IN_USE_BYTES = _c("malloc_in_use_bytes", "int", "bytes", "mallinfo2 uordblks + hblkhd: allocated by malloc")
-_REACHED_COUNT = _c(
-    "reached_count", "int", "", "objects that something leads to; of older recordings estimated"
-)
+_REACHED_COUNT = _c("reached_count", "int", "", "objects that something leads to; of older recordings estimated")
 _TYPE_NAME = _c("type_name", "str", "", "module-qualified name of the type", "name")
 _GC_FROZEN_COUNT = _c(
     "gc_frozen_count", "int", "", "gc.get_freeze_count(): objects the collector ignores; null = not read"

@@ -86,6 +86,8 @@ def _head(recording: Recording, tree: HeapTree, first: int, last: int) -> Iterat
     if first != last:
         gained = format_bytes(tree.total_bytes[last] - tree.total_bytes[first], signed=True)
         yield f"{gained} since {format_duration(tree.time_s[first])} ({len(tree.takes)} snapshots)"
+    if any(tree.sampled):
+        yield "estimated: there were too many objects to read all (--max-pause)"
     others = (
         ("held by C code alone", tree.outside_bytes),
         ("garbage not collected yet", tree.unreached_bytes),

@@ -191,6 +191,7 @@ class HeapGraph:
         self.recorder: int | None = None  # the state of the agent's thread
         self.weighs_tensors = False
         self._object_s = OBJECT_S
+        self._node_s = OBJECT_S
         self.counted = 0  # objects that the collector tracked when it was to be read last, at least
         # At most one: a graph, the number of its snapshot, what reading it took, whether storages were weighed.
         self._read: list[tuple[Any, int, float, bool]] = []
@@ -267,8 +268,13 @@ class HeapGraph:
 
     @property
     def object_s(self) -> float:
-        """CPU seconds that reading costs for each object that the collector tracks."""
+        """CPU seconds that reading costs for each object that the collector tracks, with all that hangs on it."""
         return self._object_s
+
+    @property
+    def node_s(self) -> float:
+        """The same for each node. Strings, numbers and dicts of these are nodes, too; the collector tracks none."""
+        return self._node_s
 
     def read(
         self,
@@ -329,8 +335,11 @@ class HeapGraph:
         self.counted = bounds.count
         if graph:
             self._read.append((graph, number, took_s, self.weighs_tensors))
+            nodes = graph.contents.nodes
             if self.counted > MEANINGFUL and not self.is_sampled:
                 self._object_s = max(LEAST_OBJECT_S, SAFETY * took_s / self.counted)
+            if nodes > MEANINGFUL:
+                self._node_s = max(LEAST_OBJECT_S, SAFETY * took_s / nodes)
             return list(zip(types, counts)), picked
         return None
 

@@ -44,6 +44,7 @@ class HeapTree:
     unreached_bytes: Floats
     places: tuple[Place, ...]
     exit_s: float | None = None
+    sampled: tuple[bool, ...] = ()  # of each snapshot: too many objects to read them all
 
     @property
     def roots(self) -> list[Place]:
@@ -91,6 +92,7 @@ def heap_tree(
         pid, tuple(takes), values("time_s"), values("retained_bytes"), values("node_count"), values("outside_bytes"),
         values("unreached_bytes"), tuple(as_people_see_it(graph_places(recording, pid, takes))),
         float(left_out["time_s"].iloc[-1]) if len(left_out) else None,
+        tuple(own["is_sampled"].fillna(False).astype(bool)) if "is_sampled" in own else (),
     )  # fmt: skip
 
 
