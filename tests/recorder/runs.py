@@ -24,7 +24,7 @@ def watch():
     while True:
         for thread, frame in sys._current_frames().items():
             while frame is not None:
-                if frame.f_code.co_filename.endswith(("/agent/snapshots/snapshot.py", "/agent/snapshots/exact.py")):
+                if frame.f_code.co_filename.endswith(("/agent/snapshots/plain.py", "/agent/snapshots/exact.py")):
                     return signal.pthread_kill(thread, signal.SIGSEGV)
                 frame = frame.f_back
 threading.Thread(target=watch, daemon=True).start()
