@@ -31,9 +31,7 @@ LEAST_LENGTH = 16
 STEPS = 4  # from a variable, along attributes and the keys of small dicts
 RECORD = 32  # a dict of at most so many keys is a record: its keys are names
 SAMPLE, DEPTH = 16, 3  # members that are weighed, and how deep
-_NO_HOLDERS = names.ids_of(
-    types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType, type, property, str, bytes
-)
+_NO_HOLDERS = names.ids_of(types.ModuleType, types.BuiltinFunctionType, types.MethodType, type, property, str, bytes)
 _KEYS_OF_TYPES = "__"  # how names of the interpreter's begin
 
 
@@ -149,16 +147,37 @@ class _Containers:
                 self._follow(f"{path}.{name}", value, "module", "class-attribute", named, STEPS)
 
     def _follow_frames(self, frame: FrameType | None) -> None:
+        """The outermost first: its names last longest, and an object keeps the name that it got first."""
+        frames: list[FrameType] = []
         while frame is not None:
-            code = frame.f_code
-            if names.is_user_file(names.file_of(code)) and names.name_of(code) != "<module>":
-                name = names.qualified_name_of(code)
-                owner = (name, names.module_of_frame(frame), names.file_of(code), code.co_firstlineno)
-                short = name.rsplit("<locals>.", 1)[-1]
-                for variable, value in reading.frame_locals(frame):
-                    named = names.named_by(variable, owner)
-                    self._follow(f"{short}() {variable}", value, "frame", "local", named, STEPS)
+            frames.append(frame)
             frame = frame.f_back
+        while frames:
+            self._follow_frame(frames.pop(), "frame")
+
+    def _follow_frame(self, frame: FrameType, root: str) -> None:
+        code = frame.f_code
+        if not names.is_user_file(names.file_of(code)) or names.name_of(code) == "<module>":
+            return
+        name = names.qualified_name_of(code)
+        owner = (name, names.module_of_frame(frame), names.file_of(code), code.co_firstlineno)
+        short = name.rsplit("<locals>.", 1)[-1]
+        for variable, value in reading.frame_locals(frame):
+            self._follow(f"{short}() {variable}", value, root, "local", names.named_by(variable, owner), STEPS)
+
+    def _follow_function(self, function: Any, path: str, root: str, steps: int) -> None:
+        """What a function of the user's keeps: variables of those it was made in, and defaults."""
+        code, owner = function.__code__, names.names_of(function)
+        if not names.is_user_file(names.file_of(code)):
+            return
+        closure, defaults = function.__closure__ or (), function.__defaults__ or ()
+        arguments = code.co_varnames[: code.co_argcount][-len(defaults) :] if defaults else ()
+        for edge, variables, values in (("cell", code.co_freevars, closure), ("default", arguments, defaults)):
+            for variable, value in zip(variables, values):
+                inner = gc.get_referents(value)[:1] if edge == "cell" else [value]
+                while inner:
+                    named = names.named_by(variable, owner)
+                    self._follow(f"{path} {variable}", inner.pop(), root, edge, named, steps - 1)
 
     def _follow(
         self, path: str, value: Any, root: str, edge: str, named: Named, steps: int, parent: str | None = None
@@ -169,7 +188,13 @@ class _Containers:
             return
         self._seen.add(id(value))
         self.visited += 1
-        base = reading.base_of(cls)
+        if cls is types.FunctionType:
+            self._follow_function(value, path, root, steps)
+            return
+        if cls is types.GeneratorType and value.gi_frame is not None:
+            self._follow_frame(value.gi_frame, root)
+            return
+        base = bytearray if cls is bytearray else reading.base_of(cls)
         length = None if base is None else base.__len__(value)
         if length is not None and length >= LEAST_LENGTH:
             self.rows.append(self._row(path, value, root, edge, named, base, length, parent))
@@ -191,7 +216,7 @@ class _Containers:
         self, path: str, value: Any, root: str, edge: str, named: Named, base: Any, length: int, parent: str | None
     ) -> dict[str, Any]:
         variable, owner, module, file, line, is_user = named
-        members = sampling.picked(base, value, length, min(length, SAMPLE))
+        members = [] if base is bytearray else sampling.picked(base, value, length, min(length, SAMPLE))
         member_type = type(members[0]) if members else None
         weighed = [_weigh(member, DEPTH) for member in members]
         own = names.safe_size(value)
@@ -227,8 +252,9 @@ def _weigh(obj: Any, depth: int) -> tuple[float, float]:
     cls = type(obj)
     array = names.getattr_plain(sys.modules.get("numpy"), "ndarray")
     if array is not None and cls is array:
-        if array.base.__get__(obj) is None:
-            arrays += array.nbytes.__get__(obj)
+        base = array.base.__get__(obj)  # a view keeps all that it looks at
+        shown = base if type(base) is array else obj
+        arrays += array.nbytes.__get__(shown) if base is None or shown is base else 0
         return size + arrays, arrays
     base = reading.base_of(cls)
     attributes = None if base is not None or id(cls) in _NO_HOLDERS else reading.attributes_of(obj)
