@@ -22,7 +22,7 @@ DEFAULTS = {
     "flush_interval_s": 5.0,  # at most this much is lost when the job is killed
     "take_fraction": 0.01,  # of elapsed time that snapshots may cost in the long run
     "take_interval_s": 30.0,  # never more often than this once the schedule has stretched
-    "take_pause_s": 0.25,  # a walk that would pause the job longer is cut and marked truncated
+    "take_pause_s": 0.25,  # for what is followed one by one (autograd graphs): it is cut then, and marked truncated
     "max_pause_s": None,  # what would hold up the job longer is not done; None: by what the job does (pause.py)
     "takes": True,  # False: sentinels only
     "probe": False,  # try remedies at the end of the process whatever they cost

@@ -1,6 +1,6 @@
 """What is known of libraries, in one table: what a thing of theirs is, what makes or fills it, what lets go of it.
 
-Read in the job, by what walks its heap, and afterwards, by what names holders and lines. A library that is not here is
+Read in the job, by what reads its heap, and afterwards, by what names holders and lines. A library that is not here is
 looked at all the same; a row only saves guessing. Standard library only.
 """
 

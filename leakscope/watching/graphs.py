@@ -37,7 +37,7 @@ class Graphs:
         self._rows.pop(process, None)
 
     def holders(self, process: _Process, take: Row) -> Iterator[Row]:
-        """Rows of the table ``holders`` for the first snapshot and this one; none where a walk wrote them."""
+        """Rows of the table ``holders`` for the first snapshot and this one; none where the agent wrote them."""
         number, rows = int(take["take"]), self._rows.get(process, {})
         if take.get("visited_count") is not None or number not in rows:
             return

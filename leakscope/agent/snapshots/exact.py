@@ -47,7 +47,7 @@ class ExactSnapshot:
         self.pause_s = 0.0
         self.summary: dict[str, Any] = {}
 
-    def read(self, walk_s: float = 0.0, *, may_read_saved: bool = False, is_after_step: bool = False) -> bool:
+    def read(self, follow_s: float = 0.0, *, may_read_saved: bool = False, is_after_step: bool = False) -> bool:
         """Whether the graph was read: it fits into the pause and into memory. Nothing of the job's runs meanwhile.
 
         The others are for the look at torch's objects: how long graphs are followed, and what it may ask.
@@ -57,7 +57,7 @@ class ExactSnapshot:
             is_read = self._read_graph(None) is not None
         else:
             with collector.HeldBack():
-                is_read = self._read_with(self._look, walk_s, may_read_saved, is_after_step)
+                is_read = self._read_with(self._look, follow_s, may_read_saved, is_after_step)
         self.pause_s = thread_time() - began
         return is_read
 
@@ -72,7 +72,7 @@ class ExactSnapshot:
             pauses.counted(graph.counted)
         return swept
 
-    def _read_with(self, look: Look, walk_s: float, may_read_saved: bool, is_after_step: bool) -> bool:
+    def _read_with(self, look: Look, follow_s: float, may_read_saved: bool, is_after_step: bool) -> bool:
         swept = self._read_graph(look.wanted)
         if swept is None:
             return False
@@ -81,7 +81,7 @@ class ExactSnapshot:
             return True
         try:
             look.read(
-                swept, ends_s=self._pauses.walk_ends(walk_s), may_read_saved=may_read_saved,
+                swept, ends_s=self._pauses.following_ends(follow_s), may_read_saved=may_read_saved,
                 is_after_step=is_after_step, graph=self._graph,
             )  # fmt: skip
         except BaseException:

@@ -38,7 +38,7 @@ SWEEP_SHARE = 0.8  # of the pause: the rest is for what is looked at afterwards,
 COUNT_SHARE = 0.5
 COUNT_AGAIN = 1.5  # times the blocks of the last count
 FROZEN_SHARE = 0.25
-WALK_SHARE = 0.6  # of what is left then, for what is followed one by one: the clock is looked at
+FOLLOWING_SHARE = 0.6  # of what is left then, for what is followed one by one: the clock is looked at
 BYTES_EACH = 100  # of an object at least, where Python runs on malloc and counts no blocks
 
 
@@ -127,10 +127,10 @@ class Pauses:
             return blocks
         return min(blocks, self._tracked + max(0, blocks - self._blocks))
 
-    def walk_ends(self, walk_s: float) -> float:
-        """The instant (thread_time) at which a walk that begins now is cut."""
+    def following_ends(self, at_most_s: float) -> float:
+        """The instant (thread_time) at which what is followed one by one from now on is cut."""
         now = thread_time()
-        return now + min(walk_s, max(0.0, WALK_SHARE * (self._began + self.limit_s - now)))
+        return now + min(at_most_s, max(0.0, FOLLOWING_SHARE * (self._began + self.limit_s - now)))
 
     def refusal(self, what_was_left: str) -> str | None:
         """A sentence for the report where there were too many objects to read them all, else None."""

@@ -68,11 +68,11 @@ class PlainSnapshot:
             self._pauses.swept(sum(count for _, count in counted), thread_time() - swept_s, passes)
             if look is not None:
                 look.read(
-                    (counted, picked), None, ends_s=self._pauses.walk_ends(self._pause_s),
+                    (counted, picked), None, ends_s=self._pauses.following_ends(self._pause_s),
                     may_read_saved=may_read_saved, is_after_step=is_after_step,
                 )  # fmt: skip
             del picked
-        containers = _Containers(self._pauses.walk_ends(self._pause_s))
+        containers = _Containers(self._pauses.following_ends(self._pause_s))
         containers.look(self._agent_thread)
         rows += [("holders", row) for row in containers.rows]
         rows += [("object_types", row) for row in _types(counted)]

@@ -55,7 +55,7 @@ def most_seen() -> int:
 
 
 class Graphs:
-    """The graphs of one walk. Nodes are shared between tensors and counted with the first that leads to them.
+    """The graphs of one snapshot. Nodes are shared between tensors and counted with the first that leads to them.
 
     ``known``: ids of the nodes that have a Python object already. To see these again changes nothing. ``known_count``:
     how many there are, where these are not all.
@@ -82,7 +82,7 @@ class Graphs:
         self.saved: dict[int, tuple[int, Any]] = {}  # address of a storage that only a graph keeps -> (bytes, dtype)
         self._seen: dict[
             int, Any
-        ] = {}  # id -> node: held until the walk is over, since a wrapper's id means nothing once it is gone
+        ] = {}  # id -> node: held until all have been followed, since a wrapper's id means nothing once it is gone
         self._saved_names: dict[type, list[str]] = {}
         # Each graph that was begun with has a number. Two that meet are one.
         self._number_of: dict[int, int] = {}  # id of a node -> number

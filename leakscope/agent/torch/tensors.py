@@ -57,7 +57,7 @@ class Inventory:
     """What the sweep found. ``storages`` maps the storage's address to its ``Storage``.
 
     ``roots``: {id: (type name, is it a model, its training flag)} of models that are part of no other model, and of
-    optimizers; the walk says by which name each is held.
+    optimizers; the graph says by which name each is held.
     """
 
     def __init__(self, types: frozenset[int]) -> None:
@@ -432,7 +432,7 @@ def _fingerprint(inventory: Inventory, owned: list[tuple[Any, ...]], tensors: li
         storage.print = found
 
 
-# ---- after the walk
+# ---- once the graph says who holds what
 
 
 def settle_graphs(inventory: Inventory, saved: Mapping[int, tuple[int, Any]], held: Collection[int] = ()) -> None:

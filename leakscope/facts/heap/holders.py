@@ -21,14 +21,14 @@ _CLOCKS = ("pid", "start_ticks", "take", "time_s", "time_unix_ns", "time_mono_ns
 
 
 def exact_takes(takes: pd.DataFrame, graphs: pd.DataFrame) -> pd.DataFrame:
-    """Of the rows of ``takes`` those of snapshots without a walk along names: their graph says all there is."""
+    """Of the rows of ``takes`` those of snapshots whose graph says all there is: none looked along names."""
     read = set(zip(graphs["pid"], graphs["take"]))
     is_read = [key in read for key in zip(takes["pid"], takes["take"])]
     return takes[takes["visited_count"].isna() & pd.Series(is_read, index=takes.index, dtype=bool)]
 
 
 def with_exact_holders(recording: Recording) -> Recording:
-    """The same recording, whose tables tell of snapshots without a walk what their graphs say: the paths of holders,
+    """The same recording, whose tables tell of such snapshots what their graphs say: the paths of holders,
     and of what rows of other tables have a number in the graph for.
     """
     takes = exact_takes(recording.tables["takes"], recording.tables["heap_graphs"])
