@@ -24,6 +24,7 @@ from ..facts.code.starts import calls
 from ..facts.growth.counts import up_to_the_end
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.heap.paths import THREADS_ALIVE
+from ..facts.heap.tree import held_by_threads
 from ..facts.subject import definition_of
 from ..facts.tables import int_of, series, text_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
@@ -136,11 +137,15 @@ def _bytes(case: Case, process: ProcessGrowth, started: int) -> int:
     is_root = (holders["root_kind"] == "thread") & holders["parent_path"].isna()
     roots = holders[is_root | (holders["path"] == THREADS_ALIVE)]
     by_take = roots["deep_bytes"].astype("float64").groupby(roots["take"]).sum()
-    held = float(by_take.iloc[-1] - by_take.iloc[0]) if len(by_take) > 1 else 0.0
+    held = max(_gained(by_take), _gained(held_by_threads(process.rows("heap_children"))))
     likely = max(0, process.growth_bytes)
     if not len(holders) or held >= 0.3 * likely:  # snapshots are early and far apart: the rest of the growth is alike
         return likely
     return int(min(likely, max(0.0, held) + started * _STACK_BYTES))
+
+
+def _gained(by_take: pd.Series[float]) -> float:
+    return float(by_take.iloc[-1] - by_take.iloc[0]) if len(by_take) > 1 else 0.0
 
 
 def _start_line(case: Case, function: str | None) -> Line | None:

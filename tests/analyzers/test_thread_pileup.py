@@ -87,6 +87,16 @@ def test_growth_that_others_hold_is_not_theirs(tmp_path):
     assert finding.severity == "warning"
 
 
+def test_what_each_holds_in_its_own_variables_counts_though_it_is_too_little_for_a_line(tmp_path):
+    builder = with_pollers(trainer(tmp_path, thread_count=RISING))
+    for number in (1, 2, 3):
+        builder.row("holders", 4.0 * number, PID, take=number, path="app.rates", root_kind="module", deep_bytes=1000)
+        frames = {"node": 2, "type_name": "frame", "object_count": 20.0 * number, "retained_bytes": 50_000_000 * number}
+        builder.row("heap_children", 4.0 * number, PID, take=number, **frames)
+    (finding,), _ = looked(builder.open())
+    assert finding.bytes > 90 * 2**20
+
+
 def test_a_pile_is_reported_before_it_costs_memory(tmp_path):
     (finding,), _ = looked(trainer(tmp_path, leak=0, thread_count=RISING).open())
     assert finding.bytes == 0

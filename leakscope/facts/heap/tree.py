@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ...storage import Recording
 
-_OUTSIDE = 4  # the group of roots that only C code refers to
+_THREADS, _OUTSIDE = 2, 4  # the groups of roots: running functions, and what only C code refers to
 _NO_GRAPH = (
     "no snapshot in it has the whole heap: it was recorded without snapshots, by an older leakscope, "
     "or where the heap graph cannot be read (`leakscope doctor`)"
@@ -198,6 +198,16 @@ def outside_growth(nodes: pd.DataFrame, children: pd.DataFrame, takes: pd.DataFr
         if bytes[1] > bytes[0]:
             found.append(Outside(str(type_name), round(counts[1] - counts[0]), round(bytes[1] - bytes[0])))
     return sorted(found, key=lambda one: -one.bytes)
+
+
+def held_by_threads(children: pd.DataFrame) -> pd.Series[float]:
+    """Bytes that variables of running functions alone hold, by snapshot: of all threads together.
+
+    ``children``: rows of one process of the table heap_children. A function of its own holds little where there are
+    hundreds of threads that run it, and has no line among the holders.
+    """
+    frames = children[(children["node"] == _THREADS) & (children["type_name"] == "frame")]
+    return frames["retained_bytes"].astype("float64").groupby(frames["take"]).sum()
 
 
 def _at(rows: pd.DataFrame, key: tuple[Any, Any], column: str) -> float:
