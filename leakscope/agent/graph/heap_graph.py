@@ -14,6 +14,7 @@ from time import thread_time
 from .. import libraries
 from ..interpreter import doors, names
 from . import layout
+from .references import NoneCount
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -248,6 +249,7 @@ class HeapGraph:
         self._free.restype, self._free.argtypes = None, (pointer,)
         self._free_past.restype, self._free_past.argtypes = None, (pointer,)
         self.knows_arenas = _find_arenas(free.graph_find_arenas)
+        self._nones = NoneCount(held, free)
         return None
 
     def weigh_tensors(self, base: int, implementation: int, storage: int, bytes: int, device: int) -> None:
@@ -317,6 +319,7 @@ class HeapGraph:
         for place, one in zip(self._given, given):
             place[0] = one
         graph = self._take()
+        self._nones.read()
         took_s = thread_time() - began
         self._given[-1][0] = None  # it is large
         self.counted = bounds.count
@@ -407,6 +410,7 @@ class HeapGraph:
         largest = _Largest(least_bytes=least_bytes)
         try:
             self._choose_types(graph.contents)
+            nones = self._nones.columns(graph)
             is_done = self._analyse(graph, self._past, LEAST_BYTES, MOST_NODES, MOST_TYPES)
             wanted = None if look is None else ctypes.byref(largest)
             if not is_done or not self._label(graph, id(sys.modules), self.recorder, wanted):
@@ -422,7 +426,7 @@ class HeapGraph:
                 if columns is not None:
                     rows.append(("data_forms", _data_form(contents, number, numbers, at, columns)))
             summary = _summary(contents, number, took_s, thread_time() - began)
-            rows.append(("heap_graphs", dict(summary, weighs_tensors=weighed)))
+            rows.append(("heap_graphs", dict(summary, **nones, weighs_tensors=weighed)))
             return Found(
                 rows, contents.listed_count, contents.frozen_count,
                 contents.total_bytes - contents.array_bytes - contents.storage_bytes, contents.array_bytes,
