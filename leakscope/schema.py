@@ -632,6 +632,21 @@ TABLES: dict[str, Table] = {
 }  # fmt: skip
 
 
+# Of a file that has the whole heap of one snapshot, beside a recording: a row an object.
+WHOLE_HEAP: tuple[Column, ...] = (
+    _c("object", "int", "", "its number in this file, from 0: that of its row"),
+    _c("address", "int", "", "id() of it while it lived; 0: a group of roots"),
+    _c("type_name", "str", "", _TYPE_NAME.meaning, _TYPE_NAME.carries),
+    _c("own_bytes", "int", "bytes", "its own bytes, without what it refers to"),
+    _c("retained_bytes", "int", "bytes", _RETAINED_BYTES.meaning),
+    _c("dominator", "int", "", "nearest object that all ways from the roots to it pass"),
+    _c("path_object", "int", "", "object one step nearer to a root, on a short way by names; 0: none"),
+    _c("reference_count", "int", "", "references to it that Python counts; null = it lives for ever, or is none"),
+    _c("node", "int", "", "its number in the table heap_nodes; null = it has no row there"),
+    _c("refers_to", "ints", "", "objects that it refers to, one for each reference"),
+)
+
+
 @lru_cache(maxsize=1)
 def columns() -> dict[str, Column]:
     """Every column of a recording by name, keys first, then in the order of the tables."""

@@ -23,7 +23,7 @@ ROOMS = {
     "outbox": {"interpreter", "journal", "masking"},
     "native": {"interpreter", "journal", "plain_json"},  # malloc, the kernel, C code
     "life": {"interpreter", "native", "journal"},  # what happens to a process between two snapshots
-    "graph": {"interpreter", "libraries"},  # the whole heap, read in C
+    "graph": {"interpreter", "libraries", "plain_json"},  # the whole heap, read in C
     "walking": {"interpreter", "libraries", "plain_json"},  # the Python heap
     "torch": {"interpreter", "walking"},
     "probes": {"interpreter", "libraries", "walking", "torch"},

@@ -15,11 +15,14 @@ from .. import libraries
 from ..interpreter import doors, names
 from . import layout
 from .references import NoneCount
+from .whole import Writer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
+
+    from .whole import File
 
     Swept = tuple[list[tuple[type, int]], list[Any], list[Any]]
 
@@ -250,6 +253,7 @@ class HeapGraph:
         self._free_past.restype, self._free_past.argtypes = None, (pointer,)
         self.knows_arenas = _find_arenas(free.graph_find_arenas)
         self._nones = NoneCount(held, free)
+        self._writer = Writer(free)
         return None
 
     def weigh_tensors(self, base: int, implementation: int, storage: int, bytes: int, device: int) -> None:
@@ -392,12 +396,15 @@ class HeapGraph:
         return [] if found is None else found.rows
 
     def work_out(
-        self, look: Callable[[bytes], dict[str, Any] | None] | None = None, least_bytes: int = 0
+        self,
+        look: Callable[[bytes], dict[str, Any] | None] | None = None,
+        least_bytes: int = 0,
+        file: File | None = None,
     ) -> Found | None:
         """What was read last says. On the agent's thread, or as the process ends. None: nothing was, or too much.
 
         ``look(copy)``, columns of a data form or None, is given some rows of each container that retains
-        ``least_bytes``, as reader.c copies them.
+        ``least_bytes``, as reader.c copies them. ``file``: for all nodes and edges.
         """
         at_work = self._at_work  # a fork has another
         at_work.append(None)  # before it is nobody's: another thread may come by
@@ -411,6 +418,7 @@ class HeapGraph:
         try:
             self._choose_types(graph.contents)
             nones = self._nones.columns(graph)
+            is_for_file = file is not None and self._writer.prepare(graph, file)
             is_done = self._analyse(graph, self._past, LEAST_BYTES, MOST_NODES, MOST_TYPES)
             wanted = None if look is None else ctypes.byref(largest)
             if not is_done or not self._label(graph, id(sys.modules), self.recorder, wanted):
@@ -426,6 +434,9 @@ class HeapGraph:
                 if columns is not None:
                     rows.append(("data_forms", _data_form(contents, number, numbers, at, columns)))
             summary = _summary(contents, number, took_s, thread_time() - began)
+            if file is not None and is_for_file:
+                names = [_type_name(contents, at) for at in range(contents.type_count)]
+                self._writer.write(graph, file, names, [(contents.rows[at].node, n) for at, n in enumerate(numbers)])
             rows.append(("heap_graphs", dict(summary, **nones, weighs_tensors=weighed)))
             return Found(
                 rows, contents.listed_count, contents.frozen_count,
