@@ -59,12 +59,11 @@ class NoneCount:
 def _find_cache(find: Any) -> bool:
     """It is a part of the interpreter, before 3.10 one of Python's variables."""
     known = type("Known", (), dict.fromkeys(_KNOWN_NAMES, _find_cache))
-    lookups = (_Lookup * len(_KNOWN_NAMES))()
-    for at, name in enumerate(map(sys.intern, _KNOWN_NAMES)):
-        getattr(known, name)
-        version = ctypes.c_uint32.from_address(id(known) + _VERSION_OF_TYPE).value
-        place = (version ^ (id(name) >> 3 if sys.version_info >= (3, 10) else str.__hash__(name))) % _ENTRIES
-        lookups[at] = _Lookup(version, id(name), id(_find_cache), place)
+    getattr(known, _KNOWN_NAMES[0])  # it has a version from now on
+    version = ctypes.c_uint32.from_address(id(known) + _VERSION_OF_TYPE).value
+    names = [sys.intern(name) for name in _KNOWN_NAMES]
+    places = [(id(name) >> 3 if sys.version_info >= (3, 10) else str.__hash__(name)) ^ version for name in names]
+    told = [_Lookup(version, id(name), id(_find_cache), place % _ENTRIES) for name, place in zip(names, places)]
     begin, end = layout.variables()
     if sys.version_info >= (3, 10):
         main = ctypes.pythonapi.PyInterpreterState_Main
@@ -73,4 +72,9 @@ def _find_cache(find: Any) -> bool:
         end = begin + _MOST_BYTES
     word = ctypes.c_uint64
     find.argtypes = (word, word, ctypes.c_void_p, word)
-    return bool(find(begin, end, lookups, len(lookups)))
+    for first in range(len(told)):  # whose entry another lookup may have had since
+        lookups = (_Lookup * len(told))(*told[first:], *told[:first])
+        all(map(getattr, [known] * len(names), names))
+        if find(begin, end, lookups, len(lookups)):
+            return True
+    return False
