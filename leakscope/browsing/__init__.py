@@ -134,6 +134,11 @@ def _head(recording: Recording, tree: HeapTree, first: int, last: int) -> Iterat
     for what, bytes in others:
         if bytes[last] >= _LEAST_SHARE * tree.total_bytes[last]:
             yield f"{format_bytes(bytes[last])} {what}"
+    whole = {file.identity.take for file in recording.whole_heaps() if file.identity.pid == tree.pid}
+    graphs = recording.tables["heap_graphs"]
+    moments = graphs["time_s"][(graphs["pid"] == tree.pid) & graphs["take"].isin(whole)]
+    if len(moments):
+        yield f"every object is known at {', '.join(map(format_duration, moments))}: --full --path TYPE or ADDRESS"
 
 
 def _moment(tree: HeapTree, last: int) -> str:

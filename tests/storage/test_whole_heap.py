@@ -68,7 +68,7 @@ def test_a_recording_has_it_beside_it(folder: Path, capsys: pytest.CaptureFixtur
     recording = open_recording(finalize(folder / "run.parquet"))
     assert not (folder / "run.parquet.journal").exists()
     assert len(recording.whole_heaps()) == takes
-    heap = whole_heap_of(recording)
+    heap = recording.heap.full()
     graphs = recording.tables["heap_graphs"]
     (graph,) = graphs[graphs["take"] == heap.take].to_dict("records")
     assert (len(heap.nodes), len(heap.edges)) == (graph["node_count"], graph["edge_count"])
@@ -88,10 +88,42 @@ def test_a_recording_has_it_beside_it(folder: Path, capsys: pytest.CaptureFixtur
     assert entries["name"] == "shop.CACHE.entries"
     with pytest.raises(BadInput):
         heap.way_to(1)
+    assert main(["heap", str(folder / "run.parquet")]) == 0
+    assert "every object is known at" in capsys.readouterr().out
     for wanted in ("Session", hex(address)):
         assert main(["heap", str(folder / "run.parquet"), "--full", "--path", wanted]) == 0
         text = capsys.readouterr().out
         assert f"__main__.Session at {address:#x}" in text and "held by shop.CACHE.entries  (dict)" in text
+
+
+NEAR = """
+import mmap, resource, time
+
+def used():
+    return int(open("/proc/self/statm").read().split()[0]) * 4096
+
+kept = [[number] for number in range(20000)]
+limit = used() + (8 << 30)
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+time.sleep(2)  # imports are over
+more = []
+while used() < 0.955 * limit:  # nothing of it is ever touched
+    more.append(mmap.mmap(-1, 64 << 20))
+time.sleep(4)
+"""
+
+
+@pytest.mark.slow
+def test_near_a_limit_one_is_made_unasked(tmp_path: Path) -> None:
+    (tmp_path / "near.py").write_text(NEAR)
+    done = record(tmp_path, "-q", "-o", "run.parquet", "--", PYTHON, "near.py", finalize=True)
+    assert done.returncode == 0, done.stderr
+    recording = open_recording(tmp_path / "run.parquet")
+    (file,) = recording.whole_heaps()
+    takes = recording.tables["takes"]
+    assert list(takes["reason"][takes["take"] == file.identity.take]) == ["pressure"]
+    heap = recording.heap.full()
+    assert len(heap.nodes) == len(heap.nodes["object"].unique()) > 40_000
 
 
 @pytest.mark.parametrize("damage", ["cut", "other", "empty"])
