@@ -140,6 +140,16 @@ def test_a_damaged_file_costs_nothing_else(folder: Path, damage: str) -> None:
     assert not list(folder.glob(".run*"))
 
 
+def test_one_that_was_never_finished_is_left_out(folder: Path) -> None:
+    """As a SIGKILL leaves it."""
+    first, *others = raw_files(folder)
+    first.rename(f"{first}.part")
+    recording = open_recording(finalize(folder / "run.parquet"))
+    assert len(recording.whole_heaps()) == len(others)
+    assert len(recording.tables["heap_graphs"]) >= 2
+    assert not list(folder.glob("*.graph*")) and not (folder / "run.parquet.journal").exists()
+
+
 def test_files_of_another_recording_are_not_its_own(folder: Path) -> None:
     path = finalize(folder / "run.parquet")
     recording = open_recording(path)

@@ -3777,8 +3777,10 @@ EXPORT uint64_t graph_count_lookups(uint64_t name)
  * edges. 0: it is not in the graph. */
 EXPORT int graph_count_references(const struct graph *g, uint64_t address, uint64_t counted[2])
 {
+    if (g->process != getpid()) /* a forked child has no table of it */
+        return 0;
     uint32_t node = node_at(g, address);
-    if (node == NONE || g->process != getpid())
+    if (node == NONE)
         return 0;
     const uint32_t *edge = g->edge.at;
     counted[0] = ((uint32_t *)g->references.at)[node];
