@@ -275,10 +275,8 @@ class Recording:
 
     def whole_heaps(self) -> list[WholeHeapFile]:
         """The files beside it in which a snapshot has every object of a process."""
-        graphs = self.tables["heap_graphs"]
-        graphs = graphs[graphs["take"].notna()]
-        known = zip(graphs["pid"], graphs["start_ticks"], graphs["take"], strict=True)
-        return files_beside(self.path, (Identity(*map(int, one)) for one in known))
+        known = self.tables["heap_graphs"][list(Identity._fields)].dropna().drop_duplicates()
+        return files_beside(self.path, (Identity(*map(int, one)) for one in known.itertuples(index=False)))
 
     def between(
         self,

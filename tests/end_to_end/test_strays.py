@@ -198,15 +198,15 @@ def test_references_that_an_extension_keeps(name: str, type_name: str, tmp_path:
 def test_references_to_none_that_an_extension_drops(tmp_path: Path) -> None:
     finding = first(tmp_path, TALLY.format(name="lose"))
     assert (finding["kind"], finding["subject"]["type"]) == ("refcount-drift", "NoneType")
-    # 40 calls every tenth of a second and a bit; the program itself lets go of 850 more.
-    assert 300 < finding["evidence"][0]["figures"]["lost_per_s"] < 410
+    # 40 calls every tenth of a second, or fewer on a busy machine; the program itself lets go of 850 more for each 40.
+    assert 100 < finding["evidence"][0]["figures"]["lost_per_s"] < 410
 
 
 @pytest.mark.usefixtures("extension")
 def test_references_to_objects_of_the_users_that_an_extension_keeps(tmp_path: Path) -> None:
     finding = first(tmp_path, TALLY.format(name="note"))
     assert (finding["kind"], finding["subject"]["type"]) == ("refcount-drift", "__main__.Session")
-    assert 300 < finding["evidence"][0]["figures"]["kept_per_s"] < 410
+    assert 100 < finding["evidence"][0]["figures"]["kept_per_s"] < 410
 
 
 @pytest.mark.usefixtures("extension")
