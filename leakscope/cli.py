@@ -239,6 +239,7 @@ def oom(log: str, format_name: str) -> None:
 @click.option("--since", "since_s", type=float, metavar="SECONDS", help="Growth since the one nearest to this moment.")
 @click.option("--diff", "by_growth", is_flag=True, help="Sort by growth, and show what grew only.")
 @click.option("--path", "wanted", metavar="TEXT", help="Who holds the objects with this in their type or name.")
+@click.option("--full", is_flag=True, help="With --path: of all objects, small ones too, by type or address.")
 @click.option("--depth", type=click.IntRange(0), default=12, show_default=True, help="Levels to show.")
 def heap(
     run: Path,
@@ -248,6 +249,7 @@ def heap(
     since_s: float | None,
     by_growth: bool,
     wanted: str | None,
+    full: bool,
     depth: int,
 ) -> None:
     """Show the Python heap of a process by who holds it: exact sizes, at any snapshot.
@@ -259,8 +261,12 @@ def heap(
 
     if at_end and at_s is not None:
         raise BadInput("--at and --at-end name two snapshots: choose one")
+    if full and wanted is None:
+        raise BadInput("--full needs --path: an address, or a part of the name of a type")
     recording = open_recording(run)
-    if wanted is not None:
+    if full and wanted is not None:
+        shown = browsing.every_way(recording, wanted, pid=pid, at_s=at_s, at_end=at_end)
+    elif wanted is not None:
         shown = browsing.ways(recording, wanted, pid=pid, at_s=at_s, at_end=at_end)
     else:
         shown = browsing.show(
@@ -272,8 +278,9 @@ def heap(
 @cli.command()
 @click.option("-p", "--pid", type=int, metavar="PID", required=True, help="A running Python process.")
 @click.option("-o", "--output", default="heap.parquet", show_default=True, metavar="FILE", help="File to write.")
+@click.option("--full-heap", is_flag=True, help="Keep every object and reference too, in a file beside FILE.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing unless it fails.")
-def snapshot(pid: int, output: str, quiet: bool) -> None:
+def snapshot(pid: int, output: str, full_heap: bool, quiet: bool) -> None:
     """Take one snapshot of a running Python process: who holds its memory now.
 
     Of a process that `leakscope record` started, and from Python 3.14 on of any other of the same version. FILE is a
@@ -284,13 +291,18 @@ def snapshot(pid: int, output: str, quiet: bool) -> None:
     from .recorder.naming import shown
     from .units import format_bytes
 
-    taken = requesting.take_one(pid, output)
+    taken = requesting.take_one(pid, output, full_heap=full_heap)
     if taken.without_graph is not None:
         click.echo(f"leakscope: the snapshot has no heap graph: {taken.without_graph}", err=True)
+    if taken.without_whole is not None:
+        click.echo(f"leakscope: the snapshot has no file with the whole heap: {taken.without_whole}", err=True)
     if not quiet:
         size, see = format_bytes(os.stat(taken.path).st_size), "report" if taken.without_graph else "heap"
         path = shown(taken.path)
         click.echo(f"leakscope: snapshot of process {pid} in {path} ({size}): leakscope {see} {path}", err=True)
+        if taken.whole is not None:
+            size = format_bytes(os.stat(taken.whole).st_size)
+            click.echo(f"leakscope: every object is in {shown(taken.whole)} ({size})", err=True)
 
 
 @cli.command()

@@ -8,6 +8,7 @@ lets us, from Python 3.14 on (PEP 768). Refused: to write into its memory by ptr
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,13 +16,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .agent.config import SWITCHED_OFF
-from .agent.journal import read_blocks, request_name
+from .agent.graph.whole import SUFFIX
+from .agent.journal import FOR_ALL, read_blocks, request_name
 from .errors import BadInput, LeakscopeError, NoWayIn
 from .recorder import attach, naming, proc, staging
 from .recorder.output import Output, request
 from .recorder.sources import process_memory
 from .recorder.tree import Tree
 from .schema import SCHEMA_VERSION
+from .storage import whole_heap
 from .storage.finalize import finalize
 from .storage.merge import read_meta
 from .units import format_duration
@@ -36,14 +39,19 @@ Row = dict[str, Any]
 
 
 class Taken(NamedTuple):
-    """Where it was written; ``without_graph``: why it has no heap graph, None where it has one."""
+    """Where it was written; ``without_graph``: why it has no heap graph, None where it has one.
+
+    ``whole``: the file with the whole heap; ``without_whole``: why there is none although one was asked for.
+    """
 
     path: str
     without_graph: str | None
+    whole: str | None = None
+    without_whole: str | None = None
 
 
-def take_one(pid: int, output: str, *, wait_s: float = WAIT_S) -> Taken:
-    """A recording that holds one snapshot of a process and no more.
+def take_one(pid: int, output: str, *, full_heap: bool = False, wait_s: float = WAIT_S) -> Taken:
+    """A recording that holds one snapshot of a process and no more; beside it every object, if ``full_heap``.
 
     **Errors** NoWayIn where it cannot be looked into, or did not come by a moment for it; BadInput, LeakscopeError.
     """
@@ -53,7 +61,7 @@ def take_one(pid: int, output: str, *, wait_s: float = WAIT_S) -> Taken:
     attach.check(pid)
     journal = staging.journal_of_agent(pid, stat.start_ticks)
     if journal is not None:
-        return _of_recorded(_Agent(pid, stat.start_ticks, journal), output, wait_s)
+        return _of_recorded(_Agent(pid, stat.start_ticks, journal, full_heap), output, wait_s)
     if not _is_python(pid):
         raise NoWayIn(f"no way into process {pid}: it is no Python")
     if not attach.can_enter():
@@ -61,14 +69,15 @@ def take_one(pid: int, output: str, *, wait_s: float = WAIT_S) -> Taken:
             f"no way into process {pid}: leakscope's agent is not inside, and before Python 3.14 no interpreter lets "
             "others in later. Start it with `leakscope record`; from then on this works at any moment"
         )
-    return _of_stranger(pid, stat.start_ticks, output, wait_s)
+    return _of_stranger(pid, stat.start_ticks, output, full_heap, wait_s)
 
 
 class _Agent:
     """The agent inside a process, and what it wrote."""
 
-    def __init__(self, pid: int, start_ticks: int, journal: str) -> None:
+    def __init__(self, pid: int, start_ticks: int, journal: str, full_heap: bool) -> None:
         self.pid = pid
+        self.full_heap = full_heap
         self.start_ticks = start_ticks
         self.journal = journal
         self._request = os.path.join(journal, request_name(pid, start_ticks))
@@ -86,7 +95,7 @@ class _Agent:
                 os.unlink(self._request)
 
     def _ask(self) -> None:
-        request(self._request, "leakscope snapshot")
+        request(self._request, FOR_ALL if self.full_heap else "leakscope snapshot")
 
     def rows(self, number: int) -> Iterator[tuple[str, Row]]:
         """Those of a snapshot, and what helps to read them."""
@@ -155,6 +164,15 @@ class _Agent:
         why = f"the last reason it gave: {said[-1]}" if said else "it came by no moment that allows one"
         return f"no snapshot of process {self.pid} within {format_duration(wait_s)}: {why}"
 
+    def whole_heap(self, number: int) -> str | None:
+        """The file that the agent made of a snapshot."""
+        path = os.path.join(self.journal, f"heap-{self.pid}-{self.start_ticks}-{number}{SUFFIX}")
+        return path if os.path.exists(path) else None
+
+    def why_without_whole(self) -> str:
+        said = self._notes("full-heap")
+        return said[-1] if said else "it has no heap graph"
+
     def why_without_graph(self, number: int) -> str | None:
         """None where a snapshot has one."""
         if any(table == "heap_graphs" and row["take"] == number for table, row in self._rows):
@@ -176,10 +194,14 @@ def _of_recorded(agent: _Agent, path: str, wait_s: float) -> Taken:
     output = _claimed(path, agent.pid, meta, None)
     for table, row in agent.rows(number):
         output.journal.add(table, row)
+    whole = agent.whole_heap(number) if agent.full_heap else None
+    if whole is not None:
+        with suppress(OSError):  # it is a part of the other recording as well
+            shutil.copyfile(whole, os.path.join(output.journal_path, os.path.basename(whole)))
     return _finished(output, agent, number)
 
 
-def _of_stranger(pid: int, start_ticks: int, path: str, wait_s: float) -> Taken:
+def _of_stranger(pid: int, start_ticks: int, path: str, full_heap: bool, wait_s: float) -> Taken:
     """From Python 3.14 on: the agent is let in, asked once, and leaves when its recording is over."""
     output = _claimed(path, pid, {}, {"recorder_pid": os.getpid(), "start_mono_ns": time.monotonic_ns()})
     try:
@@ -188,7 +210,7 @@ def _of_stranger(pid: int, start_ticks: int, path: str, wait_s: float) -> Taken:
         refusal = attach.enter(pid, output.staged, output.journal_path)
         if refusal is not None:
             raise NoWayIn(refusal)
-        agent = _Agent(pid, start_ticks, output.journal_path)
+        agent = _Agent(pid, start_ticks, output.journal_path, full_heap)
         number = agent.snapshot(wait_s)
     except BaseException:
         output.remove()
@@ -238,7 +260,12 @@ def _finished(output: Output, agent: _Agent, number: int) -> Taken:
         output.release()
         output.remove_agent()
     finalize(output.path)
-    return Taken(output.path, agent.why_without_graph(number))
+    whole = whole_heap.file_of(Path(output.path), pid, number)
+    taken = Taken(output.path, agent.why_without_graph(number))
+    if not agent.full_heap:
+        return taken
+    is_there = whole_heap.identity_of(whole) == (pid, agent.start_ticks, number)
+    return taken._replace(whole=str(whole)) if is_there else taken._replace(without_whole=agent.why_without_whole())
 
 
 def _add(output: Output, table: str, row: Row) -> None:

@@ -319,6 +319,10 @@ TABLES: dict[str, Table] = {
             _c("held_arena_count", "int", "", "arenas in which an object of the graph lies"),
             _c("held_pool_count", "int", "", "pools in which an object of the graph lies"),
             _c("held_bytes", "int", "bytes", "of block_bytes, objects of the graph"),
+            _c("none_reference_count", "int", "",
+               "references to None that Python counts; null, like the next: it lives for ever (Python >= 3.12)"),
+            _c("none_known_count", "int", "",
+               "of these, what objects and functions have, and Python's cache of attributes: the rest is C code's"),
             _c("weighs_tensors", "bool", "", "storages of tensors are in it; False: none were known yet"),
             _TAKE_CPU_S,
             _c("analysis_cpu_s", "float", "s", "CPU time afterwards, on the agent's thread"),
@@ -627,6 +631,21 @@ TABLES: dict[str, Table] = {
         )),
     )
 }  # fmt: skip
+
+
+# Of a file that has the whole heap of one snapshot, beside a recording: a row an object.
+WHOLE_HEAP: tuple[Column, ...] = (
+    _c("object", "int", "", "its number in this file, from 0: that of its row"),
+    _c("address", "int", "", "id() of it while it lived; 0: a group of roots"),
+    _c("type_name", "str", "", _TYPE_NAME.meaning, _TYPE_NAME.carries),
+    _c("own_bytes", "int", "bytes", "its own bytes, without what it refers to"),
+    _c("retained_bytes", "int", "bytes", _RETAINED_BYTES.meaning),
+    _c("dominator", "int", "", "nearest object that all ways from the roots to it pass"),
+    _c("path_object", "int", "", "object one step nearer to a root, on a short way by names; 0: none"),
+    _c("reference_count", "int", "", "references to it that Python counts; null = it lives for ever, or is none"),
+    _c("node", "int", "", "its number in the table heap_nodes; null = it has no row there"),
+    _c("refers_to", "ints", "", "objects that it refers to, one for each reference"),
+)
 
 
 @lru_cache(maxsize=1)

@@ -54,6 +54,11 @@ def tables() -> str:
     return _table(("table", "written by", "a row is"), rows)
 
 
+def whole_heap() -> str:
+    rows = [(_code(c.name), c.type, c.unit, c.meaning) for c in schema.WHOLE_HEAP]
+    return _table(("column", "type", "unit", "meaning"), rows)
+
+
 SECTIONS: dict[str, Callable[[], str]] = {
     "example": docs_pages.example,
     "record-options": record_options,
@@ -63,6 +68,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "costs": lambda: as_markdown(Results.load()),
     "heap-costs": lambda: as_markdown(Results.load(heap.RESULTS)),
     "tables": tables,
+    "whole-heap": whole_heap,
     "leakbench": leakbench,  # measured: shown as the last whole run left it
 }
 

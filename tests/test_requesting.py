@@ -16,6 +16,7 @@ import pytest
 from leakscope import requesting
 from leakscope.agent.graph.heap_graph import HeapGraph
 from leakscope.cli import main
+from leakscope.facts.heap.whole import whole_heap_of
 from leakscope.recorder import attach
 from leakscope.storage import open_recording
 
@@ -96,6 +97,19 @@ def test_an_earlier_snapshot_of_that_name_is_kept(tmp_path: Path) -> None:
         for _ in range(2):
             assert main(["snapshot", "-q", "-p", str(pid), "-o", str(tmp_path / "heap.parquet")]) == 0
     assert len(list(tmp_path.glob("heap*.parquet"))) == 2
+
+
+@pytest.mark.skipif(_NO_GRAPH, reason="no heap graph")
+def test_every_object_is_kept_if_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "heap.parquet"
+    with started(tmp_path, *recorded(tmp_path, PROGRAM)) as (recorder, pid):
+        assert main(["snapshot", "--full-heap", "-p", str(pid), "-o", str(file)]) == 0
+        assert f"heap.heap-{pid}-" in capsys.readouterr().err
+        recorder.communicate("", timeout=TIMEOUT_S)
+    for recording in (file, tmp_path / "run.parquet"):  # of which it is a part as well
+        whole = whole_heap_of(open_recording(recording))
+        assert (whole.pid, len(whole.nodes)) == (pid, open_recording(file).tables["heap_graphs"]["node_count"][0])
+        assert whole.way_to("bytes")["name"].iloc[-2] in ("shop.entries", "work() kept")
 
 
 def test_a_request_that_somebody_else_takes_away_is_made_again(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ DEFAULTS = {
     "take_pause_s": 0.25,  # for what is followed one by one (autograd graphs): it is cut then, and marked truncated
     "max_pause_s": None,  # what would hold up the job longer is not done; None: by what the job does (pause.py)
     "takes": True,  # False: sentinels only
+    "full_heap": False,  # the whole graph of each snapshot in a file of its own; wanted only where the user asked
     "probe": False,  # try remedies at the end of the process whatever they cost
     "native": False,  # a window of memray where memory grows outside Python; wanted only where the user asked
     "sources": True,  # record the text of the user's modules so that a report can name lines

@@ -40,6 +40,11 @@ class Outbox:
         self.watched_is_noted = False
         self._identify()
 
+    @property
+    def folder(self) -> str:
+        """The journal's."""
+        return self._folder
+
     def _identify(self) -> None:
         self.pid = os.getpid()
         self.start_ticks = _start_ticks()

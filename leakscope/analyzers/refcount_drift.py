@@ -1,17 +1,18 @@
 """Reference counts that a C extension gets wrong: None runs out of references, or objects are never freed.
 
-Looks for:     a count of references to None that falls steadily; objects that pile up without a referrer.
+Looks for:     references that no Python object has: of None ever fewer, of other objects ever more; objects that pile
+               up without a referrer.
 Why:           each reference to None that is dropped once too often brings Python nearer to the fatal error
                "deallocating None"; each reference that is not dropped keeps an object for ever.
-Decides by:    a fall of None's count by min_fall or more, still going on at the end, that no release of objects with
-               None in them explains; objects without a holder whose own bytes are min_own_share of the growth.
-Mistaken when: a large list of None, made beforehand where no snapshot saw it, is filled with values little by little.
+Decides by:    the count of references less those that snapshots met in objects, functions and Python's own cache: for
+               None a steady fall of min_fall or more, for another type a steady rise of min_kept with nothing made
+               that could have them; objects without a holder whose own bytes are min_own_share of the growth.
+Mistaken when: C code keeps references in a table of its own that grows or is emptied, and tells the collector nothing.
 Do:            run None's case on Python 3.12 or later, where it is harmless; update the extension or do without it.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from ..evidence.leaked_references import leaked
 from ..evidence.sentences import curve
 from ..facts.growth.processes import ProcessGrowth
+from ..facts.growth.references import Rest, rest_of_none, rests_of_types
 from ..facts.series.arithmetic import Floats, bucket_medians, slope_interval
 from ..facts.series.trend import CANNOT_TELL, FLAT, GROWING, LEAST_STEPS, judge
 from ..facts.tables import int_of
@@ -40,10 +42,8 @@ _SIGABRT = 6
 _NONE_RAN_OUT = "deallocating-none"  # the type of a crash
 _BUCKETS = 24
 _UNSEEN_S = 10.0  # the end of a program that is killed: readings since the last flush are lost
-_TYPE_CACHE = 4096  # entries of Python's cache of type attributes, each of which refers to None until it is used
-_SETS_CLASSES = re.compile(
-    r"\bfinalize\(|\bTemporaryDirectory\(|(\bcls|__class__|type\(self\)|\b[A-Z]\w*)\.\w+\s*([-+*/|&]|//)?=(?!=)"
-)
+_LEAST_BLOCKS = 0.5  # for each reference that came: what is made has some that the collector is not told of
+_OF_TORCH = "torch."  # whose objects are held in C++ as well
 _NONES_PER_BLOCK = 20  # references to None that one freed object may have held: records have less
 
 
@@ -62,6 +62,7 @@ class _Count:
     blocks_per_s: float = 0.0
     aborted: bool = False
     crash: Finding | None = None  # what Python itself said when it aborted
+    rest: Rest | None = None  # references that only C code can have; then the slopes are of these
 
     @property
     def moved(self) -> int:
@@ -72,13 +73,16 @@ def findings(
     case: Case,
     *,
     so_far: Sequence[Finding] = (),
-    min_fall: int = 100,  # references: in a healthy training loop the count returns to the same value within some tens
+    min_fall: int = 100,  # references: in a healthy program what C code has returns to the same value within some tens
+    min_kept: int = 1000,  # references: as many may be in tables that C code fills once
     min_own_share: float = 0.2,  # of the growth: what hangs on the objects usually weighs several times as much
     min_explained_share: float = 0.5,  # above it the growth has a holder, and objects without one are a by-product
 ) -> Iterator[Finding | RuledOut | Skipped]:
-    """Yield one finding per process that loses references to None, one for objects that nobody refers to."""
+    """Yield one finding per process that loses references to None or keeps some, one for objects nobody refers to."""
     growth = case.growth
     yield from _none_findings(case, so_far, min_fall)
+    for one in growth.processes:
+        yield from _kept(case, one, min_kept)
     process = growth.main
     if not growth.leaking or process is None:
         return
@@ -98,32 +102,39 @@ def _none_findings(case: Case, so_far: Sequence[Finding], min_fall: int) -> Iter
         count = _count(case, process, min_fall)
         if count is None:
             continue
+        rest = rest_of_none(process)
+        if rest is not None and not count.aborted:
+            count = _by_rest(count, rest, min_fall)
+        count = _with_crash(count, so_far)
+        falls = count.verdict == GROWING and count.per_s < 0
         if count.verdict == CANNOT_TELL:
             yield Skipped(_KIND, f"{process.label} was too short or too uneven to judge its references to None")
-        elif count.verdict == FLAT or count.per_s >= 0:
+        elif not falls:
             steady.append(count)
-        elif (released := _released(case, count)) is not None:
+        elif (released := _released(count)) is not None:
             yield released
-        elif _is_replaced(count := _with_crash(count, so_far)):
-            # Measured: a deque of pairs that fills up, 85 a second; it ended with most of the references left.
-            rates = (
-                f"{format_count(-count.per_s)} references to None a second went and {format_count(count.blocks_per_s)}"
-            )
-            text = f"{rates} objects were created: a container made of None may be filling"
-            yield Skipped(_KIND, f"{count.process.label}: {text}; a longer run would tell whether that ends")
-        elif not count.aborted and -count.moved <= _TYPE_CACHE and _sets_classes(case):
-            text = "references to None fall as Python's cache of type attributes fills where classes are set anew"
-            yield Skipped(_KIND, f"{count.process.label}: {text}; a longer run would tell whether that ends")
-        elif _is_slowing_down(count):
-            text = "references to None fall, but ever more slowly: Python's cache of type attributes may be filling"
-            yield Skipped(_KIND, f"{count.process.label}: {text}; a longer run would tell")
-        else:
+        elif count.rest is not None or count.aborted:
             yield _none_finding(case, count)
+        else:
+            fall = f"references to None fall by {format_count(-count.per_s)} a second"
+            text = "no three snapshots of the whole heap say how many of these were references of objects"
+            yield Skipped(_KIND, f"{process.label}: {fall}, and {text}")
     if steady:
         most = max(steady, key=lambda c: abs(c.moved))
         figures = {"first_count": int(most.count[0]), "last_count": int(most.count[-1])}
         ends = f"{format_count(most.count[0])} at first, {format_count(most.count[-1])} at the end"
+        if most.rest is not None:
+            first, last = float(most.rest.rest[0]), float(most.rest.rest[-1])
+            figures |= {"first_rest": int(first), "last_rest": int(last)}
+            ends += f"; {format_count(first)} and {format_count(last)} of these are of C code alone"
         yield RuledOut(_KIND, f"the references to None do not run out: {most.process.label} had {ends}", figures)
+
+
+def _by_rest(one: _Count, rest: Rest, min_fall: int) -> _Count:
+    """The same, judged by what of the count no object accounts for. That is exact: data that is released is no fall."""
+    is_lost = -rest.gained >= min_fall and rest.moves_steadily(-1)
+    verdict, per_step = (GROWING, rest.per_step) if is_lost else (FLAT, None)
+    return replace(one, verdict=verdict, per_s=rest.per_s, per_step=per_step, rest=rest)
 
 
 def _count(case: Case, process: ProcessGrowth, min_fall: int) -> _Count | None:
@@ -179,44 +190,13 @@ def _exit_signal(case: Case, process: ProcessGrowth) -> int | None:
     return int_of(rows.iloc[-1], "exit_signal") if len(rows) else None
 
 
-def _released(case: Case, one: _Count) -> RuledOut | None:
-    """Why the count falls without anybody's fault; None where nothing of the kind was seen."""
+def _released(one: _Count) -> RuledOut | None:
+    """Why the count falls without anybody's fault; None where nothing of the kind was seen, or graphs tell."""
+    if one.aborted or one.rest is not None or one.blocks_per_s * _NONES_PER_BLOCK > one.per_s:
+        return None
     figures = {"lost_per_s": round(-one.per_s, 1), "blocks_per_s": round(one.blocks_per_s, 1), "fallen_by": -one.moved}
-    if one.blocks_per_s * _NONES_PER_BLOCK <= one.per_s:
-        text = f"references to None fall in {one.process.label} because objects that hold them are released"
-        return RuledOut(_KIND, f"{text} ({format_count(-one.blocks_per_s)} objects a second)", figures)
-    holders = one.process.rows("holders")
-    full = holders[(holders["member_type"] == "NoneType") & (holders["length"].astype("float64") >= -one.moved)]
-    if len(full):
-        path = full.iloc[0]["path"]
-        return RuledOut(_KIND, f"references to None fall because {path}, made full of None, is filled", figures)
-    return None
-
-
-def _sets_classes(case: Case) -> bool:
-    """The job sets attributes of classes, or uses what does so at each call (weakref.finalize, temporary folders)."""
-    return any(_SETS_CLASSES.search(source.text) for source in case.sources)
-
-
-def _is_slowing_down(one: _Count) -> bool:
-    """In the last third less than half of the first. An extension drops as many at each call, to the end.
-
-    Python's cache of type attributes has 4,096 entries that refer to None until they are used: as it fills, mostly ever
-    more slowly, so many references go. Each class that is set has its entries made anew.
-    """
-    if one.aborted or one.count.size < 9:
-        return False
-    third = one.count.size // 3
-    falls = [
-        (one.count[part][0] - one.count[part][-1]) / max(float(np.ptp(one.time_s[part])), 1e-9)
-        for part in (slice(0, third + 1), slice(-third - 1, None))
-    ]
-    return bool(falls[1] < 0.5 * falls[0])
-
-
-def _is_replaced(one: _Count) -> bool:
-    """About as many objects were made as references to None went, and nobody died of it."""
-    return not one.aborted and 0.5 <= one.blocks_per_s / -one.per_s <= 2.0
+    text = f"references to None fall in {one.process.label} because objects that hold them are released"
+    return RuledOut(_KIND, f"{text} ({format_count(-one.blocks_per_s)} objects a second)", figures)
 
 
 def _none_finding(case: Case, one: _Count) -> Finding:
@@ -227,15 +207,20 @@ def _none_finding(case: Case, one: _Count) -> Finding:
     ends = f"in {format_duration(left_s)}"
     if per_step:
         ends = f"in about {format_count(last / -per_step)} steps ({format_duration(left_s)})"
+    if one.moved >= 0:  # new data has more than are lost
+        ends = "once the data that holds None is freed"
     figures = {
         "first_count": int(one.count[0]),
         "last_count": int(last),
         "lost_per_s": round(-one.per_s, 2),
         "lost_per_step": None if per_step is None else round(-per_step, 2),
-        "seconds_to_abort": 0.0 if one.aborted else round(left_s, 1),
+        "seconds_to_abort": 0.0 if one.aborted else round(left_s, 1) if one.moved < 0 else None,
     }
-    fell = f"references to None fell from {format_count(one.count[0])} to {format_count(last)}"
-    evidence = [Evidence(f"{fell} in {format_duration(one.time_s[-1] - one.time_s[0])}, {rate}", figures)]
+    went = "fell" if one.moved < 0 else "rose"
+    text = f"references to None {went} from {format_count(one.count[0])} to {format_count(last)}"
+    evidence = [Evidence(f"{text} in {format_duration(one.time_s[-1] - one.time_s[0])}, {rate} are lost", figures)]
+    if one.rest is not None:
+        evidence.append(_missing(one.rest))
     if one.aborted:
         text = 'SIGABRT ended it: Python aborts with "deallocating None" when none is left'
         evidence.append(Evidence(text, {"signal": _SIGABRT}))
@@ -243,23 +228,19 @@ def _none_finding(case: Case, one: _Count) -> Finding:
     if at is not None and at.file is not None:
         text = f"the last reference was dropped at {at.file}:{at.line}: what is called there is the first to suspect"
         evidence.append(Evidence(text, {"line": at.line}))
-    evidence.append(
-        Evidence(
-            f"the number of small objects did not fall with it ({format_count(one.blocks_per_s)} a second): "
-            "no data was released that could explain it",
-            {"blocks_per_s": round(one.blocks_per_s, 1)},
-        )
-    )
     title = f"A C extension drops references to None that it does not own ({rate})"
     remedy = ["run it on Python 3.12 or later: None is immortal there, and the program survives"]
     if per_step:
         remedy.append(f"look for an extension whose calls could drop {format_count(-per_step)} references in one step")
     doubts = ["the count does not show which extension it is"]
+    is_short = one.rest is not None and one.rest.rest[-1] < 0  # objects have more than there are
+    if not one.aborted and not is_short:
+        doubts.append("code and compiled patterns that are freed, and a table in C code, let go of None as well")
     return case.finding(
         _KIND,
         f"{title}: Python aborted" if one.aborted else f"{title}: Python will abort {ends}",
         severity="critical",
-        confidence=0.97 if one.aborted else 0.9,  # the count is exact, and what else lowers it was looked for
+        confidence=0.97 if one.aborted else 0.9 if is_short else 0.8,
         bytes=0,
         process=one.process,
         line=at,
@@ -269,4 +250,55 @@ def _none_finding(case: Case, one: _Count) -> Finding:
         doubts=doubts,
         remedy=remedy,
         series=[curve("references to None", one.time_s, one.count, "references")],
+    )
+
+
+def _missing(rest: Rest) -> Evidence:
+    first, last = float(rest.rest[0]), float(rest.rest[-1])
+    have = f"objects, functions and Python itself have {format_count(rest.known[-1])} at the last snapshot"
+    left = f"{format_count(last)} are left of {format_count(first)}"
+    if last < 0:
+        before = f"{format_count(first)} more were there" if first >= 0 else f"{format_count(-first)} were missing"
+        left = f"{format_count(-last)} are missing, while {before} at first"
+    figures = {"known": int(rest.known[-1]), "first_rest": int(first), "last_rest": int(last)}
+    return Evidence(f"{have}; for C code {left}: no data that was released explains it", figures)
+
+
+def _kept(case: Case, process: ProcessGrowth, min_kept: int) -> Iterator[Finding]:
+    """Objects that C code refers to ever more often, while hardly anything is made that could do so."""
+    told = [
+        rest
+        for rest in rests_of_types(process)
+        if rest.gained >= min_kept
+        and rest.moves_steadily(1)
+        and rest.blocks_gained < _LEAST_BLOCKS * rest.gained
+        and not rest.type_name.startswith(_OF_TORCH)
+    ]
+    if not told:
+        return
+    rest = max(told, key=lambda one: one.gained)
+    per_step = rest.per_step
+    rate = f"{format_count(per_step)} a step" if per_step else f"{format_count(rest.per_s)} a second"
+    first, last = (format_count(float(rest.rest[at])) for at in (0, -1))
+    figures = {
+        "first_count": int(rest.rest[0]),
+        "last_count": int(rest.rest[-1]),
+        "kept_per_s": round(rest.per_s, 2),
+        "kept_per_step": None if per_step is None else round(per_step, 2),
+        "blocks_gained": int(rest.blocks_gained),
+    }
+    text = f"references to {rest.type_name} objects that no Python object has: {first} → {last}"
+    yield case.finding(
+        _KIND,
+        f"A C extension keeps references to {rest.type_name} objects that it should drop: {rate}, never freed",
+        severity="note",  # no memory grows by it, as long as the objects are the same ones
+        confidence=0.7,
+        bytes=0,
+        process=process,
+        holder="no Python object",
+        type=rest.type_name,
+        evidence=[Evidence(f"{text} in {format_duration(rest.passed_s)}", figures)],
+        doubts=["a table inside C code that Python cannot reach would look the same"],
+        remedy=["update or replace the extension whose calls get these objects: gc.collect() frees none of them"],
+        series=[curve(f"references to {rest.type_name}", rest.time_s, rest.rest, "references")],
     )

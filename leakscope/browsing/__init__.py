@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..errors import BadInput
 from ..facts.heap.place import Place
 from ..facts.heap.tree import HeapTree, heap_tree, steps_of
+from ..facts.heap.whole import WholeHeap, whole_heap_of
 from ..facts.tables import process_name
 from ..units import format_bytes, format_count, format_duration
 from ..words import printable
@@ -15,10 +16,12 @@ from ..words import printable
 if TYPE_CHECKING:
     from ..storage import Recording
 
-__all__ = ["show", "ways"]
+__all__ = ["every_way", "show", "ways"]
 
 _LEAST_SHARE = 0.005  # of the heap, or of its growth: less is no line of its own
 _MOST_LINES = 60
+_MOST_OBJECTS = 3  # of one type, each with its way
+_MOST_STEPS = 12  # at each end of a way
 
 
 def show(
@@ -75,6 +78,44 @@ def ways(
     return "\n".join(map(printable, lines))
 
 
+def every_way(
+    recording: Recording, wanted: str, *, pid: int | None = None, at_s: float | None = None, at_end: bool = False
+) -> str:
+    """The way from a root to the object at an address, or to the largest of a type, small as they may be.
+
+    **Errors** BadInput where there is none, or no file with the whole heap.
+    """
+    whole = whole_heap_of(recording, pid, at_s, at_end=at_end)
+    found = whole.find(wanted)
+    if not len(found):
+        raise BadInput(f"{wanted}: no object has this address, or this in the name of its type")
+    counted = f"{format_count(len(whole.nodes))} objects and {format_count(len(whole.edges))} references"
+    lines = [f"process {whole.pid} at {format_duration(whole.time_s)}: {counted}"]
+    if len(found) > 1:
+        own = format_bytes(int(whole.nodes["own_bytes"].to_numpy()[found].sum()))
+        lines.append(
+            f"{format_count(len(found))} objects have {wanted} in their type, {own} of their own; the largest:"
+        )
+    for number in found[:_MOST_OBJECTS]:
+        lines += ["", *_way(whole, int(number))]
+    return "\n".join(map(printable, lines)) + "\n"
+
+
+def _way(whole: WholeHeap, number: int) -> Iterator[str]:
+    *above, one = whole.way_of(number).to_dict("records")
+    own, retained = (format_bytes(one[column]) for column in ("own_bytes", "retained_bytes"))
+    yield f"{retained}  {one['type_name']} at {one['address']:#x}  ({own} of its own)"
+    steps = above[::-1]
+    for at, step in enumerate(steps):
+        if _MOST_STEPS <= at < len(steps) - _MOST_STEPS:
+            if at == _MOST_STEPS:
+                yield f"    … {format_count(len(steps) - 2 * _MOST_STEPS)} more"
+            continue
+        name = step["name"] if isinstance(step["name"], str) else None
+        where = f" at {step['address']:#x}" if name is None and step["address"] else ""
+        yield f"    held by {name or step['type_name']}{where}" + (f"  ({step['type_name']})" if name else "")
+
+
 def _head(recording: Recording, tree: HeapTree, first: int, last: int) -> Iterator[str]:
     known = recording.tables["processes"]
     known = known[known["pid"] == tree.pid]
@@ -95,6 +136,11 @@ def _head(recording: Recording, tree: HeapTree, first: int, last: int) -> Iterat
     for what, bytes in others:
         if bytes[last] >= _LEAST_SHARE * tree.total_bytes[last]:
             yield f"{format_bytes(bytes[last])} {what}"
+    whole = {file.identity.take for file in recording.whole_heaps() if file.identity.pid == tree.pid}
+    graphs = recording.tables["heap_graphs"]
+    moments = graphs["time_s"][(graphs["pid"] == tree.pid) & graphs["take"].isin(whole)]
+    if len(moments):
+        yield f"every object is known at {', '.join(map(format_duration, moments))}: --full --path TYPE or ADDRESS"
 
 
 def _moment(tree: HeapTree, last: int) -> str:

@@ -12,6 +12,7 @@ from ..errors import BadInput
 from ..facts.code.adding import adding_lines
 from ..facts.heap.place import Place
 from ..facts.heap.tree import HeapTree, heap_tree
+from ..facts.heap.whole import WholeHeap, whole_heap_of
 from ..facts.where.holders import holder_of
 from ..facts.where.sources import sources_of
 
@@ -53,7 +54,7 @@ class Heap:
         self._trees: dict[tuple[int | None, float | None], HeapTree] = {}
 
     def __repr__(self) -> str:
-        return f"<heap of {self._recording.path}: top, children, path, diff>"
+        return f"<heap of {self._recording.path}: top, children, path, diff, full>"
 
     def top(self, n: int = 20, at_s: float | None = None, pid: int | None = None) -> pd.DataFrame:
         """The ``n`` holders that retain most at a moment (the last snapshot at work), the largest first.
@@ -100,6 +101,17 @@ class Heap:
         tree = self._tree(pid, at_s)
         since = tree.nearest(since_s)
         return self._frame(tree, _largest(tree, n, lambda p: float(p.deep_bytes[-1] - p.deep_bytes[since])), since)
+
+    def full(self, at_s: float | None = None, pid: int | None = None) -> WholeHeap:
+        """Every object and every reference at a snapshot of which a file was kept (``record --full-heap``).
+
+        It has the DataFrames ``nodes``, ``edges`` and ``types``; ``way_to(address)`` and ``referrers(address)``, for
+        which a type will do as well. Of the snapshots that have a file it is the one nearest to ``at_s``, or the last
+        at work.
+
+        **Errors** BadInput: no such file lies beside the recording.
+        """
+        return whole_heap_of(self._recording, pid, at_s)
 
     def _tree(self, pid: int | None, at_s: float | None) -> HeapTree:
         if (pid, at_s) not in self._trees:

@@ -50,6 +50,7 @@ class Alarm(NamedTuple):
     event: str
     text: str
     value: float
+    is_near_the_end: bool = False  # memory of the machine's: the whole heap may be worth a file now
 
 
 class _Known(NamedTuple):
@@ -143,7 +144,8 @@ class Limits:
         if reached > known:
             self._reached[limit.name] = reached
             text = f"memory under pressure: {limit.used_fraction:.0%} of the limit is used, {limit.name}"
-            return [Alarm("pressure", text, limit.used_fraction)]
+            is_near = reached == LEVELS[-1] and not limit.is_gpu
+            return [Alarm("pressure", text, limit.used_fraction, is_near)]
         if limit.used_fraction < known - HYSTERESIS_FRACTION:
             self._reached[limit.name] = reached
         return []

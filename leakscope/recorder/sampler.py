@@ -11,6 +11,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from ..agent.journal import FOR_ALL
 from ..units import format_bytes
 from . import console, finalizing, launch, proc, sources
 from .figures import Figures
@@ -241,7 +242,7 @@ class Sampler:
         self.event(alarm.event, alarm.text, alarm.value)
         if alarm.event == "pressure" and self._asks_agents:
             try:
-                self.output.request_take(alarm.text)
+                self.output.request_take(f"{FOR_ALL}: {alarm.text}" if alarm.is_near_the_end else alarm.text)
             except OSError as error:
                 self._lost_reason = error.strerror or str(error)
 

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from ..agent.journal import NotOurs, create, open_regular
 from ..errors import BadInput, LeakscopeError, UnreadableRecording
+from . import whole_heap
 from .merge import merge, segments
 
 JOURNAL_SUFFIX = ".journal"
@@ -82,6 +83,8 @@ def finalize(output: str | os.PathLike[str], keep_journal: bool = False, checkpo
         if lock is None and not checkpoint:
             raise BadInput(f"{path} is still being recorded: wait until it ends, or finalize with --checkpoint")
         _replace(path, journal, checkpoint)
+        if not checkpoint:
+            whole_heap.move_out(journal, path)
         if not (checkpoint or keep_journal):
             _remove(journal)
     return path

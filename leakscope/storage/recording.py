@@ -23,6 +23,7 @@ from ..units import format_bytes
 from .arrow import FOOTER_KEY, arrow_schema
 from .finalize import JOURNAL_SUFFIX, finalize, is_journal, is_live, journal_of, living_writers
 from .merge import check_version, merge
+from .whole_heap import Identity, WholeHeapFile, files_beside
 from .window import Window, as_text, limited, window_of
 
 if TYPE_CHECKING:
@@ -271,6 +272,11 @@ class Recording:
         """
         how, code, signal = self.meta.get("ended") or ("lost", None, None)
         return how, code, signal
+
+    def whole_heaps(self) -> list[WholeHeapFile]:
+        """The files beside it in which a snapshot has every object of a process."""
+        known = self.tables["heap_graphs"][list(Identity._fields)].dropna().drop_duplicates()
+        return files_beside(self.path, (Identity(*map(int, one)) for one in known.itertuples(index=False)))
 
     def between(
         self,

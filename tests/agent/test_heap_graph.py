@@ -411,7 +411,7 @@ for number in range(3):
     del tracked
     # Streams have their buffers besides; what this program itself changes is no example.
     mine = {{id(sys.modules), id(globals()), id(held), id(sample), id(graph), id(graph.__dict__), id(graph._at_work)}}
-    mine.update(map(id, graph._given))
+    mine.update(map(id, (*graph._given, graph._nones, graph._nones.__dict__)))
     aside = (io.BytesIO, io.StringIO, types.FrameType)
     sample = [one for one in sample if not isinstance(one, aside) and id(one) not in mine]
     graph.read(number, 1 << 40, 1 << 40)

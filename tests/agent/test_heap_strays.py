@@ -142,6 +142,65 @@ def test_references_that_c_code_does_not_drop_are_counted_by_type(interpreter: I
     assert 200 * 30_000 * 0.7 <= gained("bytes", "loose_bytes") <= 260 * 30_000 * 1.3
 
 
+NONES = """
+import collections, functools, itertools, types
+
+class Plain:
+    def __init__(self):
+        self.first = self.second = None
+
+class Slotted:
+    __slots__ = ("first", "second")
+    def __init__(self):
+        self.first = self.second = None
+
+def waiting():
+    mine = None
+    yield mine
+
+def started():
+    one = waiting()
+    next(one)
+    return one
+
+makers = [
+    lambda: [None, None], lambda: (None, object()), lambda: {"key": None}, lambda: {None: 1}, lambda: {None},
+    Plain, Slotted, lambda: collections.deque([None]), lambda: collections.OrderedDict(key=None),
+    lambda: collections.defaultdict(None, key=None), lambda: (lambda one=None: None), lambda: property(None, None),
+    lambda: functools.partial(print, None), lambda: slice(None, None), lambda: itertools.repeat(None),
+    lambda: types.ModuleType("made"), waiting, started, lambda: Plain().__init__,
+]
+drop = ctypes.pythonapi.Py_DecRef
+drop.argtypes, drop.restype = [ctypes.py_object], None
+look()
+look()
+for make in makers:
+    kept = [make() for _ in range(3000)]
+    look()
+kept = None
+for number in range(3000):
+    type("Made%d" % number, (), {"one": number}).one  # each takes places in Python's cache of attributes
+look()
+for _ in range(1500):
+    drop(None)
+look()
+for _ in range(1500):
+    keep(None)
+"""
+
+
+@every_python
+def test_references_to_none_are_accounted_for(interpreter: Interpreter, tmp_path: Path) -> None:
+    rows = [tables["heap_graphs"][0] for tables in run(tmp_path, interpreter, NONES)]
+    if interpreter.version >= (3, 12):
+        assert not any("none_known_count" in row for row in rows)
+        return
+    rests = [row["none_reference_count"] - row["none_known_count"] for row in rows]
+    changes = [after - before for before, after in zip(rests[1:], rests[2:], strict=False)]
+    assert max(map(abs, changes[:-1])) < 50, changes
+    assert changes[-1] == pytest.approx(-1500, abs=5)
+
+
 PINS = """
 class Index:
     def __init__(self):

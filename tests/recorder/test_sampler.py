@@ -125,6 +125,8 @@ def test_pressure_asks_the_agents_for_an_inventory(output: Output, job: subproce
         request = Path(output.journal_path, "request-take")
         assert request.exists() == asks
     assert request.read_text() == alarm.text
+    sampler._raise(alarm._replace(is_near_the_end=True))
+    assert request.read_text() == f"full-heap: {alarm.text}"
 
 
 def test_pss_is_read_less_often_where_it_is_dear(output: Output, job: subprocess.Popen[bytes], clock: Clock) -> None:

@@ -14,11 +14,15 @@ from time import thread_time
 from .. import libraries
 from ..interpreter import doors, names
 from . import layout
+from .references import NoneCount
+from .whole import Writer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
+
+    from .whole import File
 
     Swept = tuple[list[tuple[type, int]], list[Any]]
 
@@ -255,6 +259,8 @@ class HeapGraph:
         self._free.restype, self._free.argtypes = None, (pointer,)
         self._free_past.restype, self._free_past.argtypes = None, (pointer,)
         self.knows_arenas = _find_arenas(free.graph_find_arenas)
+        self._nones = NoneCount(held, free)
+        self._writer = Writer(free)
         return None
 
     def weigh_tensors(self, base: int, implementation: int, storage: int, bytes: int, device: int) -> None:
@@ -330,6 +336,7 @@ class HeapGraph:
         for place, one in zip(self._given, given):
             place[0] = one
         graph = self._take()
+        self._nones.read()
         took_s = thread_time() - began
         self._given[-1][0] = None  # it is large
         self.counted = bounds.count
@@ -405,12 +412,15 @@ class HeapGraph:
     # ---- afterwards
 
     def work_out(
-        self, look: Callable[[bytes], dict[str, Any] | None] | None = None, least_bytes: int = 0
+        self,
+        look: Callable[[bytes], dict[str, Any] | None] | None = None,
+        least_bytes: int = 0,
+        file: File | None = None,
     ) -> Found | None:
         """What was read last says. On the agent's thread, or as the process ends. None: nothing was, or too much.
 
         ``look(copy)``, columns of a data form or None, is given some rows of each container that retains
-        ``least_bytes``, as reader.c copies them.
+        ``least_bytes``, as reader.c copies them. ``file``: for all nodes and edges.
         """
         at_work = self._at_work  # a fork has another
         at_work.append(None)  # before it is nobody's: another thread may come by
@@ -423,13 +433,18 @@ class HeapGraph:
         largest = _Largest(least_bytes=least_bytes)
         try:
             self._choose_types(graph.contents)
+            is_all = not graph.contents.is_sampled
+            nones = self._nones.columns(graph) if is_all else {}
+            if file is not None and not is_all:
+                file.refusal = "there were too many objects to read them all (--max-pause)"
+            is_for_file = file is not None and is_all and self._writer.prepare(graph, file)
             is_done = self._analyse(graph, self._past, LEAST_BYTES, MOST_NODES, MOST_TYPES)
             wanted = None if look is None else ctypes.byref(largest)
             if not is_done or not self._label(graph, id(sys.modules), self.recorder, wanted):
                 return None
             seen = [] if look is None else [(look(copy), at) for copy, at in _copies(largest)]
             contents = graph.contents
-            if not contents.is_sampled:
+            if is_all:
                 past, self._past = self._past, self._make_past(graph)
                 if past is not None:
                     self._free_past(past)
@@ -439,8 +454,10 @@ class HeapGraph:
                 if columns is not None:
                     rows.append(("data_forms", _data_form(contents, number, numbers, at, columns)))
             summary = _summary(contents, number, took_s, thread_time() - began)
-            rows.append(("heap_graphs", dict(summary, weighs_tensors=weighed)))
-            is_all = not contents.is_sampled
+            if file is not None and is_for_file:
+                names = [_type_name(contents, at) for at in range(contents.type_count)]
+                self._writer.write(graph, file, names, [(contents.rows[at].node, n) for at, n in enumerate(numbers)])
+            rows.append(("heap_graphs", dict(summary, **nones, weighs_tensors=weighed)))
             return Found(
                 rows, contents.listed_count if is_all else None, contents.frozen_count if is_all else None,
                 contents.total_bytes - contents.array_bytes - contents.storage_bytes, contents.array_bytes,

@@ -21,6 +21,8 @@
 #include <stddef.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
+#include <sys/vfs.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
@@ -332,6 +334,7 @@ struct graph {
     struct budget budget;
     struct array address, own, type, references, begin, edge, table, kind_table, row_of, row_table;
     struct array local, variable, pool, arena, loose, below, sample;
+    struct array number, vertex, dominator, retained, path; /* of graph_analyse, where all nodes are to be written */
     struct array kind, text, row, share, stack, sharer, stray, link, copied, mark, pin; /* a forked child has them too */
     uint64_t copied_bytes;
     uint32_t frozen_begin, frozen_end; /* nodes that gc.freeze() hides */
@@ -340,6 +343,7 @@ struct graph {
     uint32_t table_mask, kind_mask, row_mask;
     uint32_t waiting, local_count, variable_count, sample_count;
     uint64_t node_limit; /* of a graph that is sampled; 0: none */
+    int is_for_file; /* all nodes are to be written */
     uint64_t main_begin, main_end; /* edges to the frames of the main thread */
     uint64_t members_left; /* to look through for names */
     uintptr_t wait[64];
@@ -1983,6 +1987,15 @@ static void drop_work(struct graph *g, struct work *w)
         drop(&g->budget, one);
 }
 
+static void keep_work(struct graph *g, struct work *w)
+{
+    g->number = w->number;
+    g->vertex = w->vertex;
+    g->dominator = w->dominator;
+    g->retained = w->retained;
+    w->number = w->vertex = w->dominator = w->retained = (struct array){0};
+}
+
 /* Depth first from a node that is not reached yet; ``count``: how many are. */
 static uint32_t reach(struct graph *g, struct work *w, uint32_t root, uint32_t above, uint32_t count)
 {
@@ -2960,6 +2973,8 @@ EXPORT int graph_analyse(struct graph *g, const struct past *past, uint64_t leas
     }
     g->rows = row;
     g->row_count = rows;
+    if (g->is_for_file && grow(b, &g->path, n * 4))
+        memcpy(g->path.at, path, n * 4); /* others will use it */
     is_done = share_out(g, w, past, most_types) && weigh_arrays(g, w);
     if (!g->is_sampled) /* else nobody knows who else refers to what */
         is_done = is_done && tell_strays(g, w) && tell_pins(g, w);
@@ -2967,6 +2982,8 @@ EXPORT int graph_analyse(struct graph *g, const struct past *past, uint64_t leas
     g->kinds = g->kind.at;
     g->texts = g->text.at;
     g->stacks = g->stack.at;
+    if (is_done && g->path.at)
+        keep_work(g, w);
 end:
     drop_work(g, w);
     return is_done;
@@ -3907,6 +3924,172 @@ EXPORT int graph_label(struct graph *g, object *modules, void *recorder, struct 
     if (largest)
         copy_largest(g, largest);
     return 1;
+}
+
+/* ---- references that are no edges */
+
+enum { CACHED_LOOKUPS = 4096 };
+
+struct lookup { /* in Python's cache of attributes of types: ``name`` was looked up on the type of that version */
+    uint64_t version, name, value;
+};
+
+struct known_lookup {
+    struct lookup is;
+    uint64_t place; /* its number in the cache */
+};
+
+static const struct lookup *lookups; /* NULL: not found */
+
+/* With the GIL, once. An entry of the cache that is not in use has None for its name: a reference that goes as the entry is
+ * used. ``known``: lookups that were made just now. ``begin``, ``end``: where the cache is to be found. */
+EXPORT int graph_find_lookups(uint64_t begin, uint64_t end, const struct known_lookup *known, uint64_t count)
+{
+    enum { AT_ONCE = 512 };
+    uint64_t words[AT_ONCE + 2];
+    struct lookup found;
+    lookups = NULL;
+    for (uint64_t at = begin; at + sizeof words <= end; at += AT_ONCE * 8) {
+        if (!copy_from(at, words, sizeof words))
+            continue;
+        for (int i = 0; i < AT_ONCE; i++) {
+            const struct lookup *first = &known->is;
+            if (words[i + 1] != first->name || words[i + 2] != first->value || (uint32_t)words[i] != first->version)
+                continue;
+            uint64_t array = at + 8ul * (uint64_t)i - known->place * sizeof found, matching = 0;
+            for (uint64_t k = 0; array >= begin && k < count; k++)
+                matching += copy_from(array + known[k].place * sizeof found, &found, sizeof found) &&
+                            (uint32_t)found.version == known[k].is.version && found.name == known[k].is.name &&
+                            found.value == known[k].is.value;
+            if (matching * 4 >= count * 3) { /* one may have taken the place of another */
+                lookups = (const struct lookup *)array;
+                return 1;
+            }
+        }
+    }
+    return 0;
+}
+
+/* With the GIL. How many of its entries have this object for their name. */
+EXPORT uint64_t graph_count_lookups(uint64_t name)
+{
+    uint64_t count = 0;
+    for (int i = 0; lookups && i < CACHED_LOOKUPS; i++)
+        count += lookups[i].name == name;
+    return count;
+}
+
+/* Without the GIL, before graph_analyse. Of one object: how many references Python counted, and how many of these are
+ * edges. 0: it is not in the graph. */
+EXPORT int graph_count_references(const struct graph *g, uint64_t address, uint64_t counted[2])
+{
+    if (g->process != getpid()) /* a forked child has no table of it */
+        return 0;
+    uint32_t node = node_at(g, address);
+    if (node == NONE)
+        return 0;
+    const uint32_t *edge = g->edge.at;
+    counted[0] = ((uint32_t *)g->references.at)[node];
+    counted[1] = 0;
+    for (uint64_t k = ((uint32_t *)g->begin.at)[GROUPS]; k < g->edges; k++)
+        counted[1] += edge[k] == node;
+    return 1;
+}
+
+/* ---- all nodes, for a file
+ *
+ * Without the GIL, and slower than the memory that is left may be filled: what was written is pushed to the disk and out of
+ * the page cache, which counts as the job's.
+ */
+
+enum { WRITTEN_AT_ONCE = 1 << 18, PUSHED_AT_ONCE = 8 << 20 };
+
+struct sink {
+    int fd, error;
+    size_t used;
+    uint64_t done, pushed;
+    char *buffer;
+};
+
+static void push_out(struct sink *sink, const char *from, size_t bytes)
+{
+    while (bytes && !sink->error) {
+        ssize_t done = write(sink->fd, from, bytes < WRITTEN_AT_ONCE ? bytes : WRITTEN_AT_ONCE);
+        if (done < 0 && errno != EINTR)
+            sink->error = errno;
+        if (done <= 0)
+            continue;
+        from += done;
+        bytes -= (size_t)done;
+        sink->done += (uint64_t)done;
+        if (sink->done - sink->pushed < PUSHED_AT_ONCE)
+            continue;
+        off_t end = lseek(sink->fd, 0, SEEK_END), begin = end - (off_t)(sink->done - sink->pushed);
+        sync_file_range(sink->fd, begin, end - begin,
+                        SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
+        posix_fadvise(sink->fd, begin, end - begin, POSIX_FADV_DONTNEED);
+        sink->pushed = sink->done;
+    }
+}
+
+static void put(struct sink *sink, const void *value, size_t bytes)
+{
+    if (sink->used + bytes > WRITTEN_AT_ONCE) {
+        push_out(sink, sink->buffer, sink->used);
+        sink->used = 0;
+    }
+    memcpy(sink->buffer + sink->used, value, bytes);
+    sink->used += bytes;
+}
+
+/* Before graph_analyse. */
+EXPORT void graph_is_for_file(struct graph *g)
+{
+    g->is_for_file = 1;
+}
+
+/* Whether what is written there stays in memory. */
+EXPORT int graph_is_in_memory(int fd)
+{
+    struct statfs found;
+    return fstatfs(fd, &found) == 0 && ((uint32_t)found.f_type == 0x01021994 || (uint32_t)found.f_type == 0x858458f6);
+}
+
+/* Of each node, column by column: address, own bytes, retained bytes (64 bits each), type, dominator, the node one step
+ * nearer to a root, references, first edge (32 bits each; of one more node); then of each edge the node it leads to. Returns
+ * 0, or what error ended it; ENODATA: it was not analysed, or memory did not suffice. */
+EXPORT int graph_write(struct graph *g, int fd)
+{
+    if (g->process != getpid() || !g->path.at || !g->number.at)
+        return ENODATA;
+    struct array buffer = {0};
+    if (!grow(&g->budget, &buffer, WRITTEN_AT_ONCE))
+        return ENODATA;
+    struct sink sink = {.fd = fd, .buffer = buffer.at};
+    uint64_t n = g->nodes;
+    const uint32_t *number = g->number.at, *vertex = g->vertex.at, *dominator = g->dominator.at, *types = g->type.at;
+    const uint32_t *references = g->references.at, none = NONE, zero = 0;
+    const uint64_t *retained = g->retained.at, *address = g->address.at, *own = g->own.at, nothing = 0;
+    for (uint64_t i = 0; i < n && !sink.error; i++)
+        put(&sink, i < GROUPS ? &nothing : &address[i], 8);
+    for (uint64_t i = 0; i < n && !sink.error; i++)
+        put(&sink, i < GROUPS ? &nothing : &own[i], 8);
+    for (uint64_t i = 0; i < n && !sink.error; i++)
+        put(&sink, &retained[number[i]], 8);
+    for (uint64_t i = 0; i < n && !sink.error; i++)
+        put(&sink, i < GROUPS ? &zero : &types[i], 4);
+    for (uint64_t i = 0; i < n && !sink.error; i++)
+        put(&sink, &vertex[dominator[number[i]]], 4);
+    push_out(&sink, sink.buffer, sink.used);
+    sink.used = 0;
+    push_out(&sink, g->path.at, n * 4);
+    for (uint64_t i = 0; i < n && !sink.error; i++)
+        put(&sink, i < GROUPS || types[i] < FIRST_TYPE ? &none : &references[i], 4);
+    push_out(&sink, sink.buffer, sink.used);
+    push_out(&sink, g->begin.at, (n + 1) * 4);
+    push_out(&sink, g->edge.at, g->edges * 4);
+    drop(&g->budget, &buffer);
+    return sink.error;
 }
 
 /* Whether heap_graph.py was written for this: the bytes of its structures. */

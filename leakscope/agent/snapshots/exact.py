@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..graph.heap_graph import Found, HeapGraph, Swept
+    from ..graph.whole import File
     from .pause import Pauses
     from .torch_look import Look
 
@@ -90,10 +91,10 @@ class ExactSnapshot:
         self._graph.add(look.ties, look.marks, look.row_count, weighs_tensors=look.weighs_tensors)
         return True
 
-    def run(self) -> list[tuple[str, dict[str, Any]]]:
-        """What was read says."""
+    def run(self, file: File | None = None) -> list[tuple[str, dict[str, Any]]]:
+        """What was read says. ``file``: for the whole graph."""
         began = thread_time()
-        found = self._graph.work_out(self._sketch, sketch.LEAST_BYTES)
+        found = self._graph.work_out(self._sketch, sketch.LEAST_BYTES, file)
         if found is None:
             return []
         self.summary = {

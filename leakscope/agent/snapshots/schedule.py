@@ -6,7 +6,8 @@ import os
 import sys
 from time import monotonic
 
-from ..journal import REQUEST_TAKE, request_name
+from ..interpreter import files
+from ..journal import FOR_ALL, REQUEST_TAKE, request_name
 from ..native.memory import rss_bytes
 from ..torch import cuda
 from . import budget, level
@@ -87,6 +88,17 @@ class Schedule:
     def request_to(self, pid: int, start_ticks: int) -> int | None:
         """Stamp of a request that means this process alone, from ``leakscope snapshot``; None without one."""
         return request_stamp(self._folder, request_name(pid, start_ticks))
+
+    def asks_for_all(self, reason: str, pid: int, start_ticks: int) -> bool:
+        """Whether the request that a snapshot is made for wants the whole graph of the heap, in a file."""
+        if reason not in ("user", "pressure"):
+            return False
+        name = request_name(pid, start_ticks) if reason == "user" else REQUEST_TAKE
+        try:
+            with open(os.path.join(self._folder, name), "rb", opener=files.open_high) as stream:
+                return stream.read(len(FOR_ALL)) == FOR_ALL.encode()
+        except OSError:
+            return False
 
     def _say_if_put_off_for_long(self, elapsed_s: float, note: Callable[[str, str], None]) -> None:
         if self._put_off_at_s is None:

@@ -25,6 +25,7 @@ from ..torch import cuda, gradients
 from ..torch.remembered import Remembered
 from . import pause, peak, sharing
 from .exact import ExactSnapshot
+from .full_heap import FullHeap
 from .plain import PlainSnapshot
 from .torch_look import Look, is_loaded, no_backward_runs
 
@@ -115,6 +116,7 @@ class Taker:
         self._memory = Remembered()
         self._has_forked = False  # what it looks at is shared with others
         self._graph: HeapGraph | None = None  # made once a take is due
+        self._full_heap = FullHeap(options, outbox)
         self._begun: list[_Begun] = []  # at most one, which the agent's thread is to finish
         self._failed = 0
         self._has_said_refusal = False
@@ -148,6 +150,7 @@ class Taker:
         self.number = self._failed = 0
         self._memory = Remembered()
         self._has_forked = False
+        self._full_heap.forked()
         self._has_said_refusal = False
         self.main_thread = get_ident()
         self.fork = sharing.Fork() if self.may_take and not is_loader else None
@@ -179,6 +182,8 @@ class Taker:
             if reason is None:
                 return
             self._prepare_graph()  # before it is wanted: an optimizer step may come by at once
+            outbox = self._outbox
+            self._full_heap.is_asked = self._schedule.asks_for_all(reason, outbox.pid, outbox.start_ticks)
             self.wanted, self.wanted_at = reason, now
         if self._is_exact:
             # To get this far may have taken a while: to load the library, the first time.
@@ -398,7 +403,9 @@ class Taker:
     def _finish(self, begun: _Begun) -> None:
         """What was read says. Most of it without the GIL."""
         snapshot, moment = begun.snapshot, begun.moment
-        rows = snapshot.run()
+        file = self._full_heap.file_of(snapshot.number, begun.reason)
+        rows = snapshot.run(file)
+        self._full_heap.made(file)
         if not rows:
             self._schedule.failed()
             self._outbox.note("reduced-take", "there was too little memory to work out who holds what")

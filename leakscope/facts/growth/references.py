@@ -1,0 +1,113 @@
+"""References that no object, function or cache of Python's accounts for: what C code has, or has lost. From the graphs.
+
+An object's count says how many references there are, the graph how many of them it met. The rest is C code's: it hardly
+moves, unless an extension drops references that it does not own, or keeps those that it should drop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..series.arithmetic import Floats
+from ..series.trend import LEAST_STEPS
+
+if TYPE_CHECKING:
+    from .processes import ProcessGrowth
+
+_LEAST_TAKES = 3  # fewer tell no steady change from a single one
+_STEADY = 0.8  # of all that a rest moved: what it moved on the whole
+_LEAST_PACE = 0.25  # between two snapshots, of the pace of the whole
+_MOST_OF_THEM = 0.66  # of the times between two snapshots: two of three
+NONE = "NoneType"
+
+
+@dataclass(frozen=True, eq=False)
+class Rest:
+    """References to objects of one type, or to None. **Shape** each array has one value a snapshot.
+
+    ``known``: references that the graph met, of None alone; ``blocks``: small objects that were alive.
+    """
+
+    type_name: str
+    time_s: Floats
+    step: Floats
+    rest: Floats
+    known: Floats
+    blocks: Floats
+
+    @property
+    def gained(self) -> float:
+        return float(self.rest[-1] - self.rest[0])
+
+    @property
+    def passed_s(self) -> float:
+        return float(self.time_s[-1] - self.time_s[0])
+
+    def moves_steadily(self, sign: int) -> bool:
+        """Ever further up (1) or down (-1), in most of the time between snapshots, and not at once in one of them."""
+        changes = sign * np.diff(self.rest)
+        net = float(changes.sum())
+        if net <= 0 or net < _STEADY * float(np.abs(changes).sum()):
+            return False
+        expected = net * np.diff(self.time_s) / self.passed_s
+        return bool((changes >= _LEAST_PACE * expected).mean() >= _MOST_OF_THEM)
+
+    def after_the_most(self) -> Rest:
+        """From where most were there: modules that are imported have some that the collector is not told of."""
+        first = min(int(np.argmax(self.rest)), len(self.rest) - _LEAST_TAKES)
+        values = (self.time_s, self.step, self.rest, self.known, self.blocks)
+        return Rest(self.type_name, *(one[first:] for one in values))
+
+    @property
+    def per_s(self) -> float:
+        return self.gained / self.passed_s
+
+    @property
+    def per_step(self) -> float | None:
+        """None where steps are not known."""
+        steps = float(self.step[-1] - self.step[0])
+        return self.gained / steps if steps >= LEAST_STEPS else None
+
+    @property
+    def blocks_gained(self) -> float:
+        """Not a number where they were not counted."""
+        return float(self.blocks[-1] - self.blocks[0])
+
+
+def rest_of_none(process: ProcessGrowth) -> Rest | None:
+    """None where fewer than three snapshots tell: an older recording, too large a heap, a None that lives for ever."""
+    graphs = process.rows("heap_graphs")
+    graphs = graphs[graphs["none_known_count"].notna() & (graphs["time_s"] >= (process.first_step_s or 0.0))]
+    columns = "none_reference_count", "none_known_count"
+    rest = _rest(process, NONE, graphs["take"].to_list(), *(graphs[name].to_list() for name in columns))
+    return None if rest is None else rest.after_the_most()
+
+
+def rests_of_types(process: ProcessGrowth) -> list[Rest]:
+    """Of those types that have most such references, as far as three snapshots in a row told of them, to the last."""
+    strays = process.rows("heap_strays")
+    strays = strays[strays["extra_reference_count"].notna() & (strays["time_s"] >= (process.first_step_s or 0.0))]
+    found = (
+        _rest(process, str(name), rows["take"].to_list(), rows["extra_reference_count"].to_list(), [0] * len(rows))
+        for name, rows in strays.groupby("type_name", sort=False)
+        if name != NONE
+    )
+    return [rest for rest in found if rest is not None]
+
+
+def _rest(
+    process: ProcessGrowth, type_name: str, takes: list[int], counts: list[float], known: list[float]
+) -> Rest | None:
+    rows = process.rows("takes").drop_duplicates("take", keep="last").set_index("take")
+    told = {take: both for take, *both in zip(takes, counts, known, strict=True) if take in rows.index}
+    rows = rows.loc[sorted(told)]
+    if len(rows) < _LEAST_TAKES or rows["time_s"].iloc[-1] <= rows["time_s"].iloc[0]:
+        return None
+    counted, of_objects = np.array([told[take] for take in rows.index], dtype=np.float64).T
+    time_s, step, blocks = (
+        rows[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in ("time_s", "step", "allocated_blocks")
+    )
+    return Rest(type_name, time_s, step, counted - of_objects, of_objects, blocks)
