@@ -424,6 +424,29 @@ def touchy_objects() -> Any:
     yield objects
 
 
+def classes_that_mind() -> list[Any]:
+    """Objects of torch's kinds whose classes must not be compared or hashed, nor their ``__dict__`` be asked for by
+    whoever does not make them."""
+    is_made = []
+
+    def dict_of(base: Any) -> Any:
+        plain, asked = base.__dict__["__dict__"].__get__, _touch("__dict__")
+        return {"__dict__": property(lambda self: asked(self) if is_made else plain(self))}
+
+    methods = {"__hash__": _touch("meta hash"), "__eq__": _touch("meta eq"), "mro": type.mro}
+    of_tensors = type("OfTensors", (type(torch.Tensor),), methods)
+    of_others = type("OfOthers", (type,), methods)
+    module = of_others("OddModule", (nn.Linear,), dict_of(nn.Module))
+    optimizer = of_others("OddOptimizer", (torch.optim.SGD,), dict_of(torch.optim.Optimizer))
+    tensor = of_tensors("OddTensor", (torch.Tensor,), {})
+    modules = [module(30, 30) for _ in range(20)]
+    optimizers = [optimizer(one.parameters(), 0.1) for one in modules]
+    tensors = [torch.ones(300).as_subclass(tensor) for _ in range(20)]
+    is_made.append(True)
+    Touchy.touched.clear()
+    return [modules, optimizers, tensors]
+
+
 @scenario
 def objects_that_mind_being_looked_at() -> Any:
     with touchy_objects() as objects:
@@ -434,6 +457,16 @@ def objects_that_mind_being_looked_at() -> Any:
         mocks = [str(m.mock_calls) for m in objects[-3:]]
         del held
         return [touched, mocks]
+
+
+@scenario
+def classes_that_mind_being_compared() -> Any:
+    held = classes_that_mind()
+    take()
+    take("optimizer-step")
+    touched = list(Touchy.touched)
+    del held
+    return touched
 
 
 # ---- tracing and serialising

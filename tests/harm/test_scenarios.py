@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from leakscope.agent.graph.heap_graph import LIBRARY
+
 from ..agent.staging import rows, run, stage
 
 pytest.importorskip("torch")
@@ -47,14 +49,22 @@ def bare(*arguments: str) -> Outcome:
     return outcome(done, {})
 
 
-def with_agent(folder: Path, *arguments: str) -> Outcome:
+def with_agent(folder: Path, *arguments: str, graph: bool = True) -> Outcome:
+    """Not ``graph``: as where there is no reader of it for the platform, the agent walks along names."""
     journal = stage(folder)
+    if not graph:
+        (journal / "agent" / "graph" / LIBRARY).unlink()
     return outcome(run(journal, "-W", "always", *arguments), rows(journal))
 
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Outcome]:
     return bare(PROGRAM, *OTHERS), with_agent(tmp_path_factory.mktemp("agent"), PROGRAM, *OTHERS)
+
+
+@pytest.fixture(scope="module")
+def walked(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    return with_agent(tmp_path_factory.mktemp("walked"), PROGRAM, *OTHERS, graph=False)
 
 
 def answers_alike(name: str, without: Outcome, with_it: Outcome) -> None:
@@ -70,7 +80,9 @@ def agent_did_look(with_it: Outcome) -> None:
     assert {"pending-call", "optimizer-step"} <= {t["safe_point"] for t in takes}
     assert len(takes) >= 2 * len(with_it.answers)
     bad = ("failed", "take-interrupted", "take-skipped")
-    assert not [n["text"] for n in with_it.tables["agent_notes"] if n["note"] in bad]
+    texts = [n["text"] for n in with_it.tables["agent_notes"] if n["note"] in bad]
+    # By the schedule none is made while torch is imported, which takes long on a busy machine: none that was asked for.
+    assert not [text for text in texts if "while modules are imported" not in text]
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -78,13 +90,20 @@ def test_a_program_observes_the_same(name: str, both: tuple[Outcome, Outcome]) -
     answers_alike(name, *both)
 
 
-def test_nothing_more_is_said_on_stderr(both: tuple[Outcome, Outcome]) -> None:
+@pytest.mark.parametrize("name", OTHERS)
+def test_it_does_so_while_names_are_walked(name: str, both: tuple[Outcome, Outcome], walked: Outcome) -> None:
+    answers_alike(name, both[0], walked)
+    assert "heap_graphs" not in walked.tables
+
+
+def test_nothing_more_is_said_on_stderr(both: tuple[Outcome, Outcome], walked: Outcome) -> None:
     without, with_it = both
-    assert with_it.stderr == without.stderr
+    assert walked.stderr == with_it.stderr == without.stderr
 
 
-def test_the_agent_did_look_each_time(both: tuple[Outcome, Outcome]) -> None:
+def test_the_agent_did_look_each_time(both: tuple[Outcome, Outcome], walked: Outcome) -> None:
     agent_did_look(both[1])
+    agent_did_look(walked)
 
 
 def test_a_compiled_program_observes_the_same(tmp_path: Path) -> None:

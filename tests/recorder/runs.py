@@ -34,6 +34,11 @@ while True:
 """
 # Without pyarrow the journal is kept, as it is on a node that only records: then a run is quick and can be looked into.
 NO_PYARROW = "import sys; sys.modules['pyarrow'] = None; from leakscope.__main__ import main; main()"
+# And without the reader of the heap graph, as where there is none for the platform: the agent walks along names.
+NO_GRAPH = (
+    "from leakscope.recorder import staging; copy = staging._copy; "
+    "staging._copy = lambda source, target: None if source.endswith('.so') else copy(source, target); "
+) + NO_PYARROW
 
 
 def environment(**changes: str) -> dict[str, str]:
@@ -42,8 +47,8 @@ def environment(**changes: str) -> dict[str, str]:
     return {**kept, "PYTHONPATH": str(ROOT), **changes}
 
 
-def record_command(*words: str, finalize: bool = False) -> list[str]:
-    start = ["-m", "leakscope"] if finalize else ["-c", NO_PYARROW]
+def record_command(*words: str, finalize: bool = False, graph: bool = True) -> list[str]:
+    start = ["-m", "leakscope"] if finalize else ["-c", NO_PYARROW if graph else NO_GRAPH]
     return [PYTHON, *start, "record", *words]
 
 
