@@ -50,7 +50,7 @@ def bare(*arguments: str) -> Outcome:
 
 
 def with_agent(folder: Path, *arguments: str, graph: bool = True) -> Outcome:
-    """Not ``graph``: as where there is no reader of it for the platform, the agent walks along names."""
+    """Not ``graph``: as where there is no reader of it for the platform."""
     journal = stage(folder)
     if not graph:
         (journal / "agent" / "graph" / LIBRARY).unlink()
@@ -63,8 +63,8 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Outcome]:
 
 
 @pytest.fixture(scope="module")
-def walked(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    return with_agent(tmp_path_factory.mktemp("walked"), PROGRAM, *OTHERS, graph=False)
+def in_python(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    return with_agent(tmp_path_factory.mktemp("in_python"), PROGRAM, *OTHERS, graph=False)
 
 
 def answers_alike(name: str, without: Outcome, with_it: Outcome) -> None:
@@ -91,19 +91,19 @@ def test_a_program_observes_the_same(name: str, both: tuple[Outcome, Outcome]) -
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_it_does_so_while_names_are_walked(name: str, both: tuple[Outcome, Outcome], walked: Outcome) -> None:
-    answers_alike(name, both[0], walked)
-    assert "heap_graphs" not in walked.tables
+def test_it_does_so_without_the_graph(name: str, both: tuple[Outcome, Outcome], in_python: Outcome) -> None:
+    answers_alike(name, both[0], in_python)
+    assert "heap_graphs" not in in_python.tables
 
 
-def test_nothing_more_is_said_on_stderr(both: tuple[Outcome, Outcome], walked: Outcome) -> None:
+def test_nothing_more_is_said_on_stderr(both: tuple[Outcome, Outcome], in_python: Outcome) -> None:
     without, with_it = both
-    assert walked.stderr == with_it.stderr == without.stderr
+    assert in_python.stderr == with_it.stderr == without.stderr
 
 
-def test_the_agent_did_look_each_time(both: tuple[Outcome, Outcome], walked: Outcome) -> None:
+def test_the_agent_did_look_each_time(both: tuple[Outcome, Outcome], in_python: Outcome) -> None:
     agent_did_look(both[1])
-    agent_did_look(walked)
+    agent_did_look(in_python)
 
 
 def test_a_compiled_program_observes_the_same(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ while True:
 """
 # Without pyarrow the journal is kept, as it is on a node that only records: then a run is quick and can be looked into.
 NO_PYARROW = "import sys; sys.modules['pyarrow'] = None; from leakscope.__main__ import main; main()"
-# And without the reader of the heap graph, as where there is none for the platform: the agent walks along names.
+# And without the reader of the heap graph, as where there is none for the platform.
 NO_GRAPH = (
     "from leakscope.recorder import staging; copy = staging._copy; "
     "staging._copy = lambda source, target: None if source.endswith('.so') else copy(source, target); "
