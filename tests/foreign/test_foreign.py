@@ -93,6 +93,17 @@ def python(tmp_path: Path) -> Path:
     return tmp_path / "home" / "bin" / "python"
 
 
+def test_of_a_large_suite_some_files_are_chosen_and_every_one_can_be_named(tmp_path):
+    tests = tmp_path / "lib" / "python3.11" / "site-packages"
+    tests.mkdir(parents=True)
+    for name in "abc":
+        (tests / f"test_{name}.py").touch()
+    suite = Suite("large", tests=("test_*.py",), most=2)
+    python = tmp_path / "bin" / "python"
+    assert suite.files(python) == ["test_a.py", "test_c.py"]
+    assert suite.files(python, every=True) == ["test_a.py", "test_b.py", "test_c.py"]
+
+
 def write(python: Path, text: str) -> None:
     next((python.parents[1] / "lib").glob("python3*/site-packages")).joinpath("test_it.py").write_text(text)
 
