@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from time import monotonic, sleep
 
 import pytest
@@ -63,3 +64,24 @@ def test_one_that_has_not_begun_is_waited_for_too(monkeypatch: pytest.MonkeyPatc
         thread.begin()
         thread.end()
         assert os.listdir("/proc/self/task") == before
+
+
+def test_a_tool_that_asks_which_thread_ours_is_leaves_none_more_to_be_seen() -> None:
+    """One of sys.monitoring that is set meanwhile is told of it; bdb then asks, and the answer is a new thread."""
+    seen = []
+
+    def tick(asked_to_end: list[str]) -> bool:
+        if not asked_to_end:
+            thread.ticked()
+            seen.append(set(threading._dangling))  # type: ignore[attr-defined]  # what regrtest looks at
+            threading.current_thread()
+        return bool(asked_to_end)
+
+    thread = Thread(tick, 0.001, [], lambda: None)
+    before = set(threading._dangling)  # type: ignore[attr-defined]
+    thread.begin()
+    began = monotonic()
+    while len(seen) < 3 and monotonic() - began < GIVE_UP_S:
+        sleep(0.001)
+    thread.end()
+    assert seen[1:3] == [before, before]

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.foreign import runs, table
-from tests.foreign.examine import examine, line
+from tests.foreign.examine import MOST_RUNS, examine, line
 from tests.foreign.suites import SUITES, Suite, version
 
 
@@ -31,6 +31,9 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=[], help="only these files, with or without their folder")
     parser.add_argument("--jobs", type=int, default=1, help="files at once (default 1)")
     parser.add_argument("--again", type=int, default=3, help="how often what differs runs again, each way (default 3)")
+    parser.add_argument(
+        "--runs", type=int, default=MOST_RUNS, help=f"recorded runs of a short file, at most (default {MOST_RUNS})"
+    )
     parser.add_argument("--limit", type=float, default=900.0, help="seconds a bare run may take (default 900)")
     parser.add_argument("--source", action="append", default=[], metavar="SUITE=FOLDER", help="where its checkout is")
     parser.add_argument("--folder", type=Path, default=runs.ROOT / "foreign-output", help="where environments are made")
@@ -62,7 +65,8 @@ def run_all(options: argparse.Namespace, pool: ThreadPoolExecutor) -> None:
     done = {(row["commit"], row["python"], row["suite"], row["file"]) for row in table.rows(options.results)}
     for suite, python, files in chosen(options):
         left = [file for file in files if (at, version(python), suite.name, file) not in done]
-        work = [pool.submit(examine, suite, python, file, limit_s=options.limit, again=options.again) for file in left]
+        how = {"limit_s": options.limit, "again": options.again, "most_runs": options.runs}
+        work = [pool.submit(examine, suite, python, file, **how) for file in left]
         for row in (one.result() for one in work):
             with options.results.open("a", encoding="utf-8") as results:
                 results.write(json.dumps({"commit": at, **row}) + "\n")
@@ -75,7 +79,7 @@ def chosen(options: argparse.Namespace) -> Iterator[tuple[Suite, Path, list[str]
         for python in options.python or pythons():
             try:
                 inside = SUITES[name].prepare(python, options.folder, options.source)
-                files = SUITES[name].files(inside)
+                files = SUITES[name].files(inside, every=bool(options.only))  # what is named is meant
             except (OSError, subprocess.SubprocessError) as why:
                 said = (getattr(why, "stderr", "") or str(why)).strip().splitlines()
                 print(f"skip {name} on {version(python)}: {said[-1] if said else why}", flush=True)

@@ -13,7 +13,9 @@ SLOWER, GRACE_S = 4.0, 60.0  # a recorded run may take that much longer before i
 ENOUGH_SNAPSHOTS, ENOUGH_S, MOST_RUNS = 40, 30.0, 4
 
 
-def examine(suite: Suite, python: Path, file: str, *, limit_s: float, again: int = 3) -> dict[str, Any]:
+def examine(
+    suite: Suite, python: Path, file: str, *, limit_s: float, again: int = 3, most_runs: int = MOST_RUNS
+) -> dict[str, Any]:
     """A row of results. What differs runs ``again`` times more, each way."""
     bare = [runs.run(suite, python, file, recorded=False, limit_s=limit_s)]
     recorded_limit_s = GRACE_S + SLOWER * bare[0].seconds
@@ -22,7 +24,7 @@ def examine(suite: Suite, python: Path, file: str, *, limit_s: float, again: int
         return runs.run(suite, python, file, recorded=True, limit_s=recorded_limit_s)
 
     recorded: list[runs.Run] = []  # and none, where already the bare run hangs: there is nothing to compare
-    while bare[0].status != runs.HUNG and not _is_enough(recorded):
+    while bare[0].status != runs.HUNG and not _is_enough(recorded, most_runs):
         recorded.append(record())
     if any(compare.differing(bare[0], run) for run in recorded):
         for _ in range(again):
@@ -43,12 +45,12 @@ def examine(suite: Suite, python: Path, file: str, *, limit_s: float, again: int
     }
 
 
-def _is_enough(recorded: list[runs.Run]) -> bool:
+def _is_enough(recorded: list[runs.Run], most_runs: int) -> bool:
     """A file that is over within a second is recorded again, to be met at more instants."""
     if not recorded:
         return False
     long = sum(run.seconds for run in recorded) > ENOUGH_S
-    return long or len(recorded) == MOST_RUNS or _snapshots(recorded) >= ENOUGH_SNAPSHOTS
+    return long or len(recorded) >= most_runs or _snapshots(recorded) >= ENOUGH_SNAPSHOTS
 
 
 def _snapshots(recorded: list[runs.Run]) -> int:

@@ -80,14 +80,14 @@ class Suite(NamedTuple):
         if self.into:
             shutil.copytree(home / "source" / self.into, _site_packages(home) / Path(self.into).relative_to("src"))
 
-    def files(self, python: Path) -> list[str]:
-        """**Errors** subprocess.SubprocessError."""
+    def files(self, python: Path, *, every: bool = False) -> list[str]:
+        """Those to run: ``most`` of them, or every one. **Errors** subprocess.SubprocessError."""
         if self.runner == "regrtest":
             return _do(python, "-m", "test", "--list-tests").split()
         root = self._root(python)
         found = {path for pattern in self.tests for path in root.glob(pattern) if path.is_file()}
         names = sorted(str(path.relative_to(root)) for path in found)
-        step = max(1, -(-len(names) // self.most)) if self.most else 1
+        step = max(1, -(-len(names) // self.most)) if self.most and not every else 1
         return names[::step]
 
     def command(self, python: Path, file: str, report: Path) -> list[str]:
@@ -119,7 +119,7 @@ class Suite(NamedTuple):
 
 
 _PYTEST = ("pytest", "hypothesis")
-_TORCH = ("torch", "numpy", *_PYTEST)
+_TORCH = ("torch", "numpy", "scipy", *_PYTEST)
 _TRIO = ("trio", "astor", "jedi", "trustme", "pyopenssl", *_PYTEST)
 _AIOHTTP = (
     "aiohttp", "coverage", "pytest-mock", "pytest-xdist", "pytest-codspeed", "blockbuster", "trustme", "isal",
@@ -134,7 +134,16 @@ _ALL = (
     Suite("numpy", ("numpy", *_PYTEST), ("numpy/**/test_*.py",)),
     Suite("pandas", ("pandas", "pyarrow", *_PYTEST), ("pandas/tests/**/test_*.py",)),
     Suite("lxml", ("lxml", *_PYTEST), ("lxml/tests/test_*.py",), "sdist", into="src/lxml/tests"),
-    Suite("torch", (*_TORCH, "expecttest"), ("test/test_*.py", "test/nn/test_*.py"), "folder", most=30),
+    Suite(
+        "torch",
+        (*_TORCH, "expecttest", "psutil"),
+        tuple(
+            f"test/{part}test_*.py"
+            for part in ("", "nn/", "optim/", "autograd/", "jit/", "distributions/", "profiler/")
+        ),
+        "folder",
+        most=30,
+    ),
     Suite("ignite", (*_TORCH, "pytorch-ignite"), ("tests/ignite/**/test_*.py",), "folder", most=30),
     Suite(
         "greenlet",

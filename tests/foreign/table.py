@@ -9,6 +9,7 @@ from typing import Any
 
 from leakscope.renderers._markdown import code, escaped, head, row
 from tests.foreign.compare import EXIT, TIMING
+from tests.foreign.runs import HUNG
 
 RESULTS = Path(__file__).with_name("results.json")
 EXPLAINED = Path(__file__).with_name("explained.json")
@@ -25,10 +26,11 @@ def rows(path: Path) -> list[dict[str, Any]]:
 def write(results: list[dict[str, Any]]) -> None:
     """Renew the committed sums: a newer result of a file replaces the older one, whatever the commit.
 
-    Of a suite on an interpreter that has no results here the committed sum stays, with its date.
+    Of a suite on an interpreter that has no results here the committed sum stays, with its date. A file whose bare run
+    took too long was compared with nothing, and does not count.
     """
-    latest = {(r["python"], r["suite"], r["file"]): r for r in results}
-    ran = {(r["suite"], r["python"]) for r in results}
+    latest = {(r["python"], r["suite"], r["file"]): r for r in results if r["status"] != HUNG}
+    ran = {(suite, python) for python, suite, _ in latest}
     committed = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else []
     sums = {key: one for one in committed if (key := (one["suite"], one["python"])) not in ran}
     for (python, suite, file), r in sorted(latest.items()):

@@ -93,6 +93,17 @@ def python(tmp_path: Path) -> Path:
     return tmp_path / "home" / "bin" / "python"
 
 
+def test_of_a_large_suite_some_files_are_chosen_and_every_one_can_be_named(tmp_path):
+    tests = tmp_path / "lib" / "python3.11" / "site-packages"
+    tests.mkdir(parents=True)
+    for name in "abc":
+        (tests / f"test_{name}.py").touch()
+    suite = Suite("large", tests=("test_*.py",), most=2)
+    python = tmp_path / "bin" / "python"
+    assert suite.files(python) == ["test_a.py", "test_c.py"]
+    assert suite.files(python, every=True) == ["test_a.py", "test_b.py", "test_c.py"]
+
+
 def write(python: Path, text: str) -> None:
     next((python.parents[1] / "lib").glob("python3*/site-packages")).joinpath("test_it.py").write_text(text)
 
@@ -125,7 +136,7 @@ def test_the_page_tells_differences_with_their_explanations(tmp_path, monkeypatc
     seen = [("counts_threads", ALWAYS), ("crash", SOMETIMES), ("slow", TIMING)]
     row = {
         "commit": "c", "date": "2026-01-02", "python": "3.12.1", "suite": "s", "file": "test_a",
-        "tests": 1200, "snapshots": 7,
+        "tests": 1200, "snapshots": 7, "status": "1",
         "differences": [{"test": test, "verdict": verdict} for test, verdict in seen],
     }  # fmt: skip
     table.write([row])
@@ -138,9 +149,18 @@ def test_the_page_tells_differences_with_their_explanations(tmp_path, monkeypatc
 
 def test_a_part_leaves_what_is_known_of_the_others(tmp_path, monkeypatch):
     monkeypatch.setattr(table, "RESULTS", tmp_path / "results.json")
-    one = {"date": "2026-01-02", "suite": "s", "file": "f", "tests": 5, "snapshots": 1, "differences": []}
+    one = {
+        "date": "2026-01-02",
+        "suite": "s",
+        "file": "f",
+        "tests": 5,
+        "snapshots": 1,
+        "status": "0",
+        "differences": [],
+    }
     table.write([{**one, "python": "3.8.18"}, {**one, "python": "3.12.1"}])
     table.write([{**one, "python": "3.12.1", "date": "2026-01-03", "tests": 6}])
+    table.write([{**one, "python": "3.8.18", "date": "2026-01-03", "tests": 0, "status": HUNG}])  # its bare run
     sums = json.loads((tmp_path / "results.json").read_text())
     assert {(one["python"], one["date"], one["tests"]) for one in sums} == {
         ("3.12.1", "2026-01-03", 6), ("3.8.18", "2026-01-02", 5)
@@ -152,7 +172,9 @@ def test_only_a_plain_exit_status_is_left_to_the_test_it_follows_from(tmp_path, 
     monkeypatch.setattr(table, "RESULTS", tmp_path / "results.json")
     ends = {"test": EXIT, "recorded": ["0", ended], "verdict": SOMETIMES}
     fails = {"test": "t", "recorded": ["passed", "failed"], "verdict": SOMETIMES}
-    row = {"date": "2026-01-02", "python": "3.12.1", "suite": "s", "file": "f", "tests": 1, "snapshots": 1}
+    row = {
+        "date": "2026-01-02", "python": "3.12.1", "suite": "s", "file": "f", "tests": 1, "snapshots": 1, "status": "0",
+    }  # fmt: skip
     table.write([{**row, "differences": [ends, fails]}])
     (one,) = json.loads((tmp_path / "results.json").read_text())
     assert [difference["test"] for difference in one["differences"]] == said

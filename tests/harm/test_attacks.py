@@ -171,6 +171,7 @@ WHAT_IT_SEES_OF_ITSELF = [
     of("short-lives", "short_lives"),
     of("hooks", "hooks_seen", ends="status 1"),
     of("recursion", "recursion"),
+    of("finders-asked", "finders_asked"),
 ]  # fmt: skip
 SIGNALS_AND_THREADS = [
     of("signals-raise", "signals", "raises"),

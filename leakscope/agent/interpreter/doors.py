@@ -192,17 +192,20 @@ def answering(function: Function, value: object) -> object:
     return type("Answer", (), {"__slots__": (), "__get__": get})()
 
 
-def asking(function: Function) -> Callable[..., Any]:
-    """The same, which returns what ``function()`` does, or None while somebody watches."""
+def asking(function: Function, parameters: tuple[tuple[int, str] | tuple[int, str, None], ...]) -> Callable[..., Any]:
+    """The same, which returns what ``function()`` does, or None while somebody watches.
+
+    It can be called as a function of Python with these parameters can: ``(1, name)``, ``(1, name, default)``.
+    """
     opened = again(map, _call, again(compress, (function,), again(map, all, (_is_open,))))
-    return _following(again(chain, opened, (None,)), 4)
+    return _following(again(chain, opened, (None,)), 1 + len(parameters), ((1, "answers"), *parameters))
 
 
-def _following(answers: Iterable[Any], argument_count: int) -> Callable[..., Any]:
+def _following(answers: Iterable[Any], argument_count: int, parameters: Any = None) -> Callable[..., Any]:
     """A callable of so many arguments (it counts as one), which nobody gets: the first of ``answers``, asked anew."""
     firsts = map(next, map(iter, repeat(answers)))
-    following = ctypes.PYFUNCTYPE(*[ctypes.py_object] * (1 + argument_count))(("PyIter_Next", ctypes.pythonapi))
-    return types.MethodType(following, firsts)
+    kind = ctypes.PYFUNCTYPE(*[ctypes.py_object] * (1 + argument_count))
+    return types.MethodType(kind(("PyIter_Next", ctypes.pythonapi), parameters), firsts)
 
 
 def followed(function: Callable[[Any], Any], by: Function, first: Iterable[Function] = ()) -> Callable[[Any], Any]:

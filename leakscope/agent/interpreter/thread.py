@@ -5,13 +5,14 @@ from __future__ import annotations
 import _signal
 import ctypes
 import os
+import sys
 from _functools import partial
 from _operator import methodcaller, not_
-from _thread import allocate_lock, get_native_id, start_new_thread
+from _thread import _local, allocate_lock, get_ident, get_native_id, start_new_thread
 from itertools import count, repeat
 from time import monotonic, sleep
 
-from . import doors, pending
+from . import doors, names, pending
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ class Thread:
         begun.acquire(timeout=BEGINS_S)
 
     def ticked(self) -> None:
+        _leave_no_dummy()
         self._ticks += 1
         self._due_at = monotonic() + self._tick_s
 
@@ -145,6 +147,24 @@ class Thread:
         began = monotonic()
         while not any(self._is_gone) and monotonic() - began < END_S:
             sleep(0.0001)
+
+
+def _leave_no_dummy() -> None:
+    """Take this thread out of those that ``threading`` lists.
+
+    A tool of ``sys.monitoring`` that is set while ours is at work is told of it, too. If it asks which thread that is,
+    as bdb does, ``threading`` makes a dummy for ours, and keeps it as long as the thread.
+    """
+    threading = sys.modules.get("threading")
+    active = names.getattr_plain(threading, "_active")
+    if type(active) is not dict or active.pop(get_ident(), None) is None:
+        return
+    values = names.getattr_plain(threading, "_thread_local_info")  # since Python 3.13 it is kept here, too
+    if type(values) is _local:
+        try:
+            del values._track_dummy_thread_ref
+        except AttributeError:
+            pass
 
 
 def load_unwinder() -> None:

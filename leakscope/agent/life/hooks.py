@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+_IMPORT_SYSTEM = ("importlib._bootstrap", "_frozen_importlib")  # its name until somebody imports importlib
+# As the import system calls it; finders of libraries ask all others, with two arguments or by name.
+_FIND_SPEC = ((1, "fullname"), (1, "path", None), (1, "target", None))
+
+
 class Finder:
     """Stands first on ``sys.meta_path``; no function of Python."""
 
@@ -32,7 +37,7 @@ class Hooks:
         self._waiting = dict(callbacks)
         self._put: list[tuple[Any, str, Any, Any]] = []  # [[owner, name, original, ours], ...]
         self._is_in_place = True
-        self._finder = Finder(doors.asking(self._find))
+        self._finder = Finder(doors.asking(self._find, _FIND_SPEC))
 
     def start(self) -> None:
         """Those already loaded are called now, the others when they come."""
@@ -49,7 +54,9 @@ class Hooks:
             return None  # what another finder raised, it raises again when it is asked next
 
     def _answer(self, frame: Any) -> Any:
-        """``frame``: the import system's. What it asks for does not get through the door."""
+        """``frame``: the import system's. What it asks for does not get through the door. Another finder gets none."""
+        if names.module_of_frame(frame) not in _IMPORT_SYSTEM:
+            return None
         asked = dict(reading.frame_locals(frame))
         frame = None
         name = asked.get("name")
