@@ -1070,6 +1070,14 @@ static int visit_hidden(const object *one, uint8_t base, visit_function visit, v
     return 0;
 }
 
+/* Whether a dict with a table of its own has only strings for keys. */
+static int has_text_keys(const object *dict, const struct keys *keys)
+{
+    if (L.version >= VERSION(3, 11))
+        return keys->is_text;
+    return L.any_lookup && word_at(pointer_at(dict, 32), 16) != L.any_lookup;
+}
+
 /* A dict that has only strings for keys does not tell the collector of them. Its values come with the others; interned
  * strings are names, which everybody has. */
 static int read_keys(struct graph *g, const object *dict, uint64_t stride)
@@ -1078,9 +1086,7 @@ static int read_keys(struct graph *g, const object *dict, uint64_t stride)
     if (!at || word_at(dict, 40)) /* keys are shared */
         return 1;
     struct keys keys = keys_at(at);
-    if (L.version < VERSION(3, 11) ? !L.any_lookup || word_at(at, 16) == L.any_lookup : !keys.is_text)
-        return 1;
-    if (keys.entries > keys.usable)
+    if (!has_text_keys(dict, &keys) || keys.entries > keys.usable)
         return 1;
     const char *key_at = keys.first + (L.version < VERSION(3, 11) ? 8 : 0);
     for (uint64_t i = 0; i < keys.entries; i += stride) {
@@ -1113,10 +1119,11 @@ static int visit_some(object *to, void *arg)
 
 /* The members of a long list, tuple or dict lie one behind the other: to go through all of them just to pick some would
  * take longer than all else. Returns how many there are; 0: it is something else. */
-static uint64_t members_in_line(const object *one, const char **first, uint64_t *each)
+static uint64_t members_in_line(const object *one, const char **first, uint64_t *each, int *has_keys)
 {
     const type *cls = one->type;
     *each = 8;
+    *has_keys = 0;
     if (cls == L.list || cls == L.tuple) {
         *first = cls == L.list ? pointer_at(one, 24) : items_of(one);
         return *first && one->size > 0 ? (uint64_t)one->size : 0;
@@ -1125,7 +1132,8 @@ static uint64_t members_in_line(const object *one, const char **first, uint64_t 
         return 0;
     struct keys keys = keys_at(pointer_at(one, 32));
     *each = keys.entry_bytes;
-    *first = keys.first + keys.entry_bytes - 8; /* the value */
+    *first = keys.first + keys.entry_bytes - 8; /* the value; right before it is the key */
+    *has_keys = !has_text_keys(one, &keys); /* else read_keys has them */
     return keys.entries <= keys.usable ? keys.entries : 0;
 }
 
@@ -1145,7 +1153,8 @@ static uint64_t stride_of(struct graph *g, uint32_t node, const object *one, uin
         nodes *= 3;
     if (node % nodes)
         return 0;
-    struct visits visits = {g, members_in_line(one, &first, &each), 1};
+    int has_keys;
+    struct visits visits = {g, members_in_line(one, &first, &each, &has_keys), 1};
     if (!visits.seen) {
         visit_hidden(one, base, count_visit, &visits);
         if (is_told)
@@ -1158,12 +1167,6 @@ static uint64_t stride_of(struct graph *g, uint32_t node, const object *one, uin
     if ((stride > 1 || nodes > 1) && grow(&g->budget, &g->sample, (g->sample_count + 1) * sizeof(struct sample)))
         ARRAY(g, sample, struct sample)[g->sample_count++] = (struct sample){node, nodes, stride};
     return stride;
-}
-
-/* Where a dict has keys of all types, all but strings: read_keys has these. */
-static int refer_key(struct graph *g, const object *key)
-{
-    return is_text(key) || refer(g, (uintptr_t)key, TYPE_NONE);
 }
 
 static int visit_context(object *to, void *arg);
@@ -1212,12 +1215,12 @@ static int read_node(struct graph *g, uint32_t node)
     if (base == DICT && !read_keys(g, one, some.stride)) /* an OrderedDict tells of its keys */
         return 0;
     const char *first;
-    uint64_t each, members = some.stride > 1 ? members_in_line(one, &first, &each) : 0;
+    int has_keys;
+    uint64_t each, members = some.stride > 1 ? members_in_line(one, &first, &each, &has_keys) : 0;
     for (uint64_t i = 0; i < members; i += some.stride) {
         if (i + 8 * some.stride < members)
             __builtin_prefetch(pointer_at(first, (i + 8 * some.stride) * each));
-        if (!refer(g, word_at(first, i * each), TYPE_NONE) ||
-            (cls == L.dict && each == 24 && !refer_key(g, (object *)pointer_at(first - 8, i * each))))
+        if (!refer(g, word_at(first, i * each), TYPE_NONE) || (has_keys && !refer(g, word_at(first - 8, i * each), TYPE_NONE)))
             return 0;
     }
     if (members)
