@@ -146,8 +146,8 @@ def test_a_forked_child_has_a_text_of_its_own(tmp_path: Path) -> None:
     ("waits", "fault", "file"),
     [
         ("sum(())", "ExactSnapshot.read.__globals__['room'].left_bytes", "exact.py:"),
-        ("sleep(60)", "PlainSnapshot._run.__globals__['census'].chosen_by", "census.py:"),
-        ("sum(())", "PlainSnapshot._run.__globals__['census'].chosen_by", "census.py:"),
+        ("sleep(60)", "PlainSnapshot.run.__globals__['census'].chosen_by", "census.py:"),
+        ("sum(())", "PlainSnapshot.run.__globals__['census'].chosen_by", "census.py:"),
     ],
     ids=["graph", "agents-thread", "main-thread"],
 )

@@ -3,6 +3,9 @@
 It counts objects by type, asks torch what it always asks, and names the containers that variables of the user's lead to
 in a few steps: how long they are, and what some of their members weigh. Nothing is followed further, and what lies
 deeper has no name. It says less than the graph and never something else.
+
+What is followed is held by a variable of ours for a moment. While other threads run, one of them may drop it just then:
+it would be finalized here, and later than without us. So names are followed only where no other thread but ours runs.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import sys
 import types
 from time import perf_counter, thread_time
 
-from ..interpreter import census, collector, doors, names, reading, sampling
+from ..interpreter import census, doors, names, reading, sampling
 from .torch_look import is_loaded
 
 TYPE_CHECKING = False
@@ -38,23 +41,18 @@ _KEYS_OF_TYPES = "__"  # how names of the interpreter's begin
 class PlainSnapshot:
     """``run`` gives (table, row) pairs; the row of ``takes`` is ``summary``."""
 
-    def __init__(
-        self, number: int, pauses: Pauses, look: Look | None, pause_s: float, agent_thread: int | None
-    ) -> None:
+    def __init__(self, number: int, pauses: Pauses, look: Look | None, pause_s: float, is_alone: bool) -> None:
+        """``is_alone``: no other thread of the job's runs."""
         self.number = number
         self._pauses = pauses
         self._look = look
         self._pause_s = pause_s
-        self._agent_thread = agent_thread
+        self._is_alone = is_alone
         self.summary: dict[str, Any] = {}
         self.is_swept = True  # False: there were too many objects to count them
 
     def run(self, *, may_read_saved: bool, is_after_step: bool) -> list[tuple[str, dict[str, Any]]]:
-        """Take it. Returns [(table, row), …]. No object of the job's is held when it returns."""
-        with collector.HeldBack():
-            return self._run(may_read_saved, is_after_step)
-
-    def _run(self, may_read_saved: bool, is_after_step: bool) -> list[tuple[str, dict[str, Any]]]:
+        """Take it, the collector held back. Returns [(table, row), …]. No object of the job's is held then."""
         began, began_cpu = perf_counter(), thread_time()
         look = self._look
         passes = 1 if look is None else 2  # types that are met for the first time cost another
@@ -73,7 +71,8 @@ class PlainSnapshot:
                 )  # fmt: skip
             del picked
         containers = _Containers(self._pauses.following_ends(self._pause_s))
-        containers.look(self._agent_thread)
+        if self._is_alone:
+            containers.look()
         rows += [("holders", row) for row in containers.rows]
         rows += [("object_types", row) for row in _types(counted)]
         if look is not None:
@@ -120,7 +119,7 @@ class _Containers:
         self.rows: list[dict[str, Any]] = []
         self.visited = 0
 
-    def look(self, agent_thread: int | None) -> None:
+    def look(self) -> None:
         modules = names.user_namespaces()
         self._seen.update(id(namespace) for _, namespace, _ in modules)
         for module, namespace, file in modules:
@@ -134,11 +133,7 @@ class _Containers:
                         self._attributes_of_class(value, f"{shown}.{name}", module, file)
                 else:
                     self._follow(f"{shown}.{name}", value, "module", "global", named, STEPS)
-        frames = doors.current_frames()
-        for ident, frame in frames.items():
-            if ident != agent_thread:
-                self._follow_frames(frame)
-        del frames
+        self._follow_frames(sys._getframe())
 
     def _attributes_of_class(self, cls: type, path: str, module: str, file: str | None) -> None:
         for name, value in list(names.namespace_of(cls).items()):
@@ -170,7 +165,10 @@ class _Containers:
         code, owner = function.__code__, names.names_of(function)
         if not names.is_user_file(names.file_of(code)):
             return
-        closure, defaults = function.__closure__ or (), function.__defaults__ or ()
+        # Either may be of a class derived from tuple, with code of its own.
+        closure, defaults = (
+            value if type(value) is tuple else () for value in (function.__closure__, function.__defaults__)
+        )
         arguments = code.co_varnames[: code.co_argcount][-len(defaults) :] if defaults else ()
         for edge, variables, values in (("cell", code.co_freevars, closure), ("default", arguments, defaults)):
             for variable, value in zip(variables, values):

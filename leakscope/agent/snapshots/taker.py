@@ -27,7 +27,7 @@ from . import pause, peak, sharing
 from .exact import ExactSnapshot
 from .full_heap import FullHeap
 from .plain import PlainSnapshot
-from .torch_look import Look, is_loaded, no_backward_runs
+from .torch_look import Look, is_loaded, no_backward_runs, no_other_threads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -212,7 +212,8 @@ class Taker:
     def _prepare_graph(self) -> None:
         """Loads the library while nothing of the job's waits for us; from another thread a graph can then be read."""
         if self._graph is None:
-            self._graph = HeapGraph()
+            with collector.HeldBack():  # classes are made for it, and the job's garbage is not ours to free
+                self._graph = HeapGraph()
             if self._graph.refusal is not None:
                 self._outbox.note("no-heap-graph", self._graph.refusal)
         self._graph.recorder = doors.thread_state()
@@ -333,6 +334,8 @@ class Taker:
             return
         hidden = quiet.hide()
         try:
+            if self._graph is None:
+                self._prepare_graph()  # out of memory on a GPU before the first snapshot was due
             if self._has_graph():
                 self._take_exact(reason, safe_point)
             else:
@@ -427,12 +430,15 @@ class Taker:
         self._outbox.with_sources = True
         self._before_take()
         look, _ = self._look(safe_point, "a look at tensors")
-        snapshot = PlainSnapshot(self.number, self.pauses, look, self._options["take_pause_s"], self._thread.ident)
+        is_alone = no_other_threads(self.main_thread, self._thread.ident) and safe_point != "agent-thread"
+        snapshot = PlainSnapshot(self.number, self.pauses, look, self._options["take_pause_s"], is_alone)
         moment, figures = stamps(), (rss_bytes(), allocators.malloc_figures()[0])
-        self.pauses.begin(self._longest_pause_s())
-        rows = snapshot.run(
-            may_read_saved=self._no_backward_runs(safe_point), is_after_step=safe_point == "optimizer-step"
-        )
+        with collector.HeldBack():
+            self.pauses.begin(self._longest_pause_s())
+            rows = snapshot.run(
+                may_read_saved=look is not None and self._no_backward_runs(safe_point),
+                is_after_step=safe_point == "optimizer-step",
+            )
         if not snapshot.is_swept:
             self._say_what_was_left_out("only what names lead to was looked at")
         self._schedule.taken(snapshot.summary["take_cpu_s"])

@@ -46,8 +46,13 @@ def no_backward_runs(safe_point: str, main_thread: int, agent_thread: int | None
     """Nobody can be inside autograd's backward now: it is this thread's turn, and no other could have called it."""
     if safe_point == "optimizer-step":
         return True
-    others = [ident for ident in doors.current_frames() if ident not in (main_thread, agent_thread)]
-    return safe_point in ("pending-call", "exit") and not others
+    return safe_point in ("pending-call", "exit") and no_other_threads(main_thread, agent_thread)
+
+
+def no_other_threads(main_thread: int, agent_thread: int | None) -> bool:
+    """Of Python's. Asked in one call: of their frames, and what these hold, nothing is ours while they go on."""
+    threads = next(map(list, iter(doors.current_frames, None)))
+    return not [ident for ident in threads if ident not in (main_thread, agent_thread)]
 
 
 class Look:

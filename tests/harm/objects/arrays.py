@@ -187,7 +187,7 @@ made()  # what it imports is there from now on
 look.begin()
 for number in range(4):
     held["made"] = made()
-    look.here(beyond=number == 2)
+    look.here()
     del held["made"][::2]
     gc.collect()
     look.here()

@@ -194,11 +194,11 @@ module.__file__ = "/made/up.py"
 module.__dict__.update({"Class%d" % at: cls for at, cls in enumerate(classes + odd)})
 sys.modules["made_up"] = module
 look.here()
-look.here(beyond=True)
+look.here()
 look.between()
 look.beside()
 held.append([instances(cls, 400) for cls in classes[:3]])
-look.here(beyond=True)
-look.here(beyond=True)
+look.here()
+look.here()
 state.is_made = False
 look.end(len(held) > 10)

@@ -130,7 +130,7 @@ held = {kind: build(STEPS[kind]) for kind in kinds}
 held["traceback"] = frame_chain()
 globals().update(held)
 look.here()
-look.here(beyond=True)
+look.here()
 look.between()
 look.beside()
 look.end(sorted(held))

@@ -50,7 +50,7 @@ def count():
     return collections.Counter(_calls)
 
 
-def here(beyond=False):
+def here():
     """A snapshot on this thread, at this very moment, wherever that is."""
     if _reader is not None:
         _reader.look()
@@ -58,8 +58,6 @@ def here(beyond=False):
         return
     while _taker.is_taking:
         time.sleep(0.001)
-    if beyond:
-        _taker.memory.is_growth_hidden, _taker.memory.is_growth_named = True, False
     number = _taker.number
     _taker.wanted = "pressure"
     _taker.take("pending-call")

@@ -242,10 +242,10 @@ class Holder(object):
 holder = Holder()
 before = look.count()
 look.here()
-look.here(beyond=True)
+look.here()
 look.between()
 look.beside()
 for one in held.values():
     one.append([1])
-look.here(beyond=True)
+look.here()
 look.end(len(held))

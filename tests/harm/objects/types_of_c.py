@@ -178,7 +178,7 @@ def main(which):
     look.beside()
     many = [[one] for one in held["all"]] * 4
     held["tuples"] = list(map(tuple, many))
-    look.here(beyond=True)
+    look.here()
     look.end(len(held) > 20)
     sys.stdout.flush()
     os._exit(0)  # what is half made may not be freed
