@@ -141,6 +141,7 @@ class Watch:
         self._memory: list[Memory] = []
         self._heap: OwnHeap | None = None
         self._refusal: str | None = None
+        gc.collect()  # what garbage held beside a name would be told as that name's growth once it is freed
         try:
             self._heap = OwnHeap(Path(self._folder.name))
             self._take()
@@ -236,7 +237,6 @@ def register(ipython: Any) -> None:
 
     def leakscope(line: str, cell: str) -> Any:
         """What this cell leaves behind: memory, objects by type, and the names that hold them."""
-        gc.collect()
         watch = Watch(ipython.user_ns, frozenset(ipython.user_ns_hidden))
         try:
             return _run(ipython, line + "\n" + cell if line else cell)
