@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy
+import pandas
+import pyarrow
 import pytest
 
 from leakscope.agent.graph import heap_graph
@@ -186,6 +188,47 @@ def test_memory_outside_of_objects_is_theirs() -> None:
     assert found[id(view)].own_bytes < 300
     assert 500_000 <= found[id(stream)].retained_bytes <= 500_400
     assert abs(found[id(line)].own_bytes - sys.getsizeof(line)) <= 2 * 528
+
+
+@pytest.mark.parametrize(("mode", "bytes_each"), [("RGB", 4), ("L", 1), ("F", 4), ("I;16", 2)])
+def test_an_image_has_its_pixels(mode: str, bytes_each: int) -> None:
+    image = pytest.importorskip("PIL.Image").new(mode, (1000, 300))
+    assert abs(nodes()[id(image.im)].own_bytes - 300_000 * bytes_each) < 1000
+
+
+def test_an_image_of_a_mapped_file_has_none(tmp_path: Path) -> None:
+    images = pytest.importorskip("PIL.Image")
+    images.new("L", (1000, 300)).save(tmp_path / "one.bmp")
+    image = images.open(tmp_path / "one.bmp")
+    image.load()
+    assert image.readonly  # mapped
+    assert nodes()[id(image.im)].own_bytes < 1000
+
+
+def test_what_arrow_shows_twice_is_weighed_once() -> None:
+    numbers = numpy.random.default_rng(0).permutation(100_000)
+    holders: dict[str, Any] = {
+        name: [pyarrow.table({"x": numbers}).take(pyarrow.array(numbers)) for _ in range(count)]
+        for name, count in (("one", 1), ("three", 3))
+    }
+    holders["same"] = holders["one"][0].slice(1000)
+    found = nodes()
+    assert found[id(holders["three"])].retained_bytes == pytest.approx(
+        3 * found[id(holders["one"])].retained_bytes, rel=0.01
+    )
+    assert 1e6 < found[id(holders)].retained_bytes < pyarrow.total_allocated_bytes() + 10_000
+    holders.clear()
+
+
+def test_half_made_tables_are_not_asked() -> None:
+    kinds = (pyarrow.Table, pyarrow.RecordBatch, pyarrow.ChunkedArray, pyarrow.Int64Array)
+    halves = [kind.__new__(kind) for kind in kinds]
+    assert nodes()[id(halves)].retained_bytes < 1000
+
+
+def test_strings_of_pandas_are_weighed() -> None:
+    strings = pandas.array([f"a string of some length, {i}" for i in range(50_000)], dtype="string[pyarrow]")
+    assert nodes()[id(strings)].retained_bytes > 50_000 * 25
 
 
 def test_what_c_code_keeps_from_the_collector_has_its_holder() -> None:

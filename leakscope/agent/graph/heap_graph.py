@@ -49,6 +49,8 @@ _LIVES_FOR_EVER = _NO_ROW = 0xFFFFFFFF
 OBJECT, STORAGE, AUTOGRAD = 0, 1, 2  # what a tie leads to
 _MANY = 1 << 62
 _FILLED_IN_C = libraries.names_of(libraries.FILLED_IN_C)
+_ARROW_TYPES = ("Table", "RecordBatch", "ChunkedArray", "Array")  # as in reader.c
+_FUNCTIONS_IN_C = ("cython_function_or_method", "method_descriptor", "builtin_function_or_method")
 _CONTAINERS = (1, 2, 3, 7, 9, 10)  # dict, list, tuple, set, deque, OrderedDict
 _WAITS = 0xFFFFFFFF  # before what waits to be called
 
@@ -204,6 +206,7 @@ class HeapGraph:
         self._serials: dict[tuple[int, Any], int] = {}  # (address, type): number of what was written down last time
         self._last_serial = len(_GROUPS) - 1
         self._is_wanted: dict[tuple[int, int], bool] = {}  # types by address
+        self._knows_arrow = False
 
     def _load(self) -> str | None:
         path = os.path.join(os.path.dirname(os.path.abspath(__file__)), LIBRARY)
@@ -243,6 +246,8 @@ class HeapGraph:
         pointer, word = ctypes.c_void_p, ctypes.c_uint64
         self._find_tensors = held.graph_tensors
         self._find_tensors.restype, self._find_tensors.argtypes = None, (word,) * 5
+        self._know_arrow = held.graph_arrow
+        self._know_arrow.restype, self._know_arrow.argtypes = None, (pointer,)
         take, self._label, self._free = held.graph_take, held.graph_label, held.graph_free
         self._add = held.graph_add
         self._add.argtypes = (pointer, pointer)
@@ -269,6 +274,16 @@ class HeapGraph:
             return  # the next time: what was read without is not looked at again with it
         self._find_tensors(base, implementation, storage, bytes, device)
         self.weighs_tensors = True
+
+    def _find_arrow(self) -> None:
+        """The functions by which Arrow says how large a table is, once it is loaded completely."""
+        library = sys.modules.get("pyarrow.lib")
+        if names.getattr_plain(sys.modules.get("pyarrow"), "Table") is None or library is None:
+            return
+        self._knows_arrow = True
+        sizes = [_size_of_arrow(names.getattr_plain(library, name)) for name in _ARROW_TYPES]
+        sizes.append(_made_in_c(names.getattr_plain(library, "total_allocated_bytes")))
+        self._know_arrow((ctypes.c_void_p * len(sizes))(*sizes))
 
     # ---- where objects hold still
 
@@ -332,6 +347,8 @@ class HeapGraph:
                 picked=id(picked), types=id(types), counts=counts, most_types=MOST_TYPES_COUNTED,
             ))  # fmt: skip
         began = thread_time()
+        if not self._knows_arrow:
+            self._find_arrow()
         given = id(sys.modules), self.recorder, doors.main_state(), ctypes.byref(bounds), sweep
         for place, one in zip(self._given, given):
             place[0] = one
@@ -590,6 +607,19 @@ class HeapGraph:
                     "retained_bytes": sharer.bytes,
                 },
             )
+
+
+def _size_of_arrow(cls: Any) -> int:
+    """The address of a class's own function for the bytes of all its buffers; 0: it has none made in C.
+
+    The class is of a library, and keeps it.
+    """
+    said = names.namespace_of(cls).get("get_total_buffer_size") if names.is_a(type(cls), type) else None
+    return _made_in_c(said)
+
+
+def _made_in_c(function: object) -> int:
+    return id(function) if names.qualname_of(type(function)) in _FUNCTIONS_IN_C else 0
 
 
 def _copies(largest: Any) -> Iterator[tuple[bytes, int]]:

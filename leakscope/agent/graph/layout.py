@@ -31,7 +31,8 @@ _TYPES: dict[str, type] = {
     "frame": types.FrameType, "function": types.FunctionType,
 }  # fmt: skip
 _FUNCTIONS = (
-    "PyDict_Next", "PyList_Append", "PyInterpreterState_Main", "PyInterpreterState_ThreadHead", "PyThreadState_Next",
+    "PyDict_Next", "PyList_Append", "PyObject_CallFunctionObjArgs", "PyLong_AsLongLong", "Py_DecRef", "PyErr_Clear",
+    "PyInterpreterState_Main", "PyInterpreterState_ThreadHead", "PyThreadState_Next",
 )  # fmt: skip
 _SCANNED_WORDS = 64  # of a thread's state
 _TYPE_BYTES = 344 + 56  # of what every type has, up to 3.8: no class has its name before

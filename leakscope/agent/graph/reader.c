@@ -82,6 +82,10 @@ struct layout {
         *bytes_io, *string_io, *generator, *coroutine, *async_generator, *module, *code, *frame, *function;
     next_of_dict dict_next;
     int (*list_append)(object *, object *);
+    object *(*call)(object *, ...);
+    long long (*as_number)(object *);
+    void (*let_go)(object *);
+    void (*clear_error)(void);
     void *(*main_interpreter)(void);
     void *(*first_thread)(void *);
     void *(*next_thread)(void *);
@@ -123,6 +127,17 @@ EXPORT void graph_tensors(uint64_t base, uint64_t implementation, uint64_t stora
     L.tensor_storage = implementation | storage << 16;
     L.storage_bytes = bytes;
     L.storage_device = device;
+}
+
+enum { ARROW_TYPES = 4 };
+static const char *const arrow_types[ARROW_TYPES] = {"pyarrow.lib.Table", "pyarrow.lib.RecordBatch", "pyarrow.lib.ChunkedArray", "pyarrow.lib.Array"};
+/* A function of each that says an object's bytes, and one for the bytes of Arrow's memory in all; NULL: none. */
+static object *arrow_sizes[ARROW_TYPES + 1];
+
+/* With the GIL: from the next graph on. */
+EXPORT void graph_arrow(object *const sizes[ARROW_TYPES + 1])
+{
+    memcpy(arrow_sizes, sizes, sizeof arrow_sizes);
 }
 
 /* ---- arrays that grow, within what the caller allows
@@ -221,7 +236,8 @@ static void drop(struct budget *budget, struct array *array)
 /* ---- the graph */
 
 enum { ROOT, MODULES, THREADS, RECORDER, FROM_C, UNREACHABLE, GROUPS }; /* the first nodes; no objects */
-enum { TYPE_NONE, TYPE_STORAGE, TYPE_AUTOGRAD, TYPE_FRAME, FIRST_TYPE }; /* TYPE_AUTOGRAD: all that was calculated for a tensor */
+/* TYPE_AUTOGRAD: all that was calculated for a tensor; TYPE_ARROW: what the C++ object has that a table of Arrow's shows */
+enum { TYPE_NONE, TYPE_STORAGE, TYPE_AUTOGRAD, TYPE_ARROW, TYPE_FRAME, FIRST_TYPE };
 enum { OPERATION_BYTES = 520 }; /* of an autograd graph, with its edges and metadata: measured on a GPT-2 */
 
 struct kind { /* of a type: how its objects are read */
@@ -232,7 +248,7 @@ struct kind { /* of a type: how its objects are read */
     uint8_t is_wanted; /* the agent wants to know where its objects are held, however little they retain */
 };
 enum { PLAIN, DICT, LIST, TUPLE, TEXT, BYTES, INTEGER, SET, BYTE_ARRAY, DEQUE, ORDERED_DICT, ARRAY, NDARRAY, TENSOR, BYTES_IO,
-       STRING_IO, C_DATA, GENERATOR, MAPPING, CONTEXT, VARIABLE };
+       STRING_IO, C_DATA, GENERATOR, MAPPING, CONTEXT, VARIABLE, IMAGE, ARROW };
 
 struct row { /* a node that matters, as the agent gets it */
     uint64_t address, own_bytes, retained_bytes, length, limit; /* length: members of a container, or links of a chain, + 1 */
@@ -512,6 +528,15 @@ static int is_called(const type *cls, const char *wanted, intptr_t least_bytes)
     return cls->basic_size >= least_bytes && name_of(cls, name) == strlen(wanted) && !memcmp(name, wanted, strlen(wanted));
 }
 
+/* Which of Arrow's types it is; ARROW_TYPES: none. */
+static int arrow_type_of(const type *cls)
+{
+    int i = 0;
+    while (i < ARROW_TYPES && !(arrow_sizes[i] && is_called(cls, arrow_types[i], 56)))
+        i++;
+    return i;
+}
+
 /* Others may call theirs as they like: names count only of what C code made, and only where nothing better tells. */
 static uint8_t base_of(const type *cls)
 {
@@ -547,6 +572,10 @@ static uint8_t base_of(const type *cls)
             return VARIABLE;
         if (!(above->flags & HEAP_TYPE) && is_called(above, "numpy.ndarray", 80))
             return NDARRAY;
+        if (is_called(above, "ImagingCore", 24))
+            return IMAGE;
+        if (arrow_type_of(above) < ARROW_TYPES)
+            return ARROW;
     }
     return flags & IS_DICT ? DICT : flags & IS_LIST ? LIST : flags & IS_TUPLE ? TUPLE : flags & IS_TEXT ? TEXT
            : flags & IS_BYTES ? BYTES : flags & IS_INTEGER ? INTEGER : PLAIN;
@@ -713,6 +742,13 @@ static uint64_t bytes_of_text(const object *text)
     return is_ascii ? L.text_bytes + length + 1 : L.wide_text_bytes + (length + 1) * kind;
 }
 
+/* By the kernel, for which what is no memory is an error and no crash. */
+static int copy_from(uint64_t address, void *to, size_t bytes)
+{
+    struct iovec from = {(void *)address, bytes}, into = {to, bytes};
+    return process_vm_readv(getpid(), &into, 1, &from, 1, 0) == (ssize_t)bytes;
+}
+
 enum { MOST_DIMENSIONS = 64, OF_ONE_MEMBER = 1 << 16, NO_GAPS = 3, OWNS = 4 }; /* NO_GAPS, OWNS: among an array's flags */
 
 static uint64_t bytes_of_array(const object *array)
@@ -746,6 +782,28 @@ static uint64_t members_of_array(const object *array)
         if (__builtin_mul_overflow(members, word_at(lengths, 8ul * i), &members))
             return 0;
     return members;
+}
+
+/* Of an image of Pillow's: lines times the bytes of each. Its releases begin the structure with a number or with letters;
+ * which it is shows in that all fields fit each other. Of what lies in a mapped file there is neither block nor blocks. */
+static uint64_t bytes_of_image(const object *image)
+{
+    struct fields { int32_t kind, depth, bands, width, height, unused; uint64_t palette, lines8, lines32, lines, block, blocks; int32_t pixel, line; } f;
+    _Static_assert(sizeof f == 80, "as in Imaging.h");
+    for (size_t before = 4; before <= 8; before += 4) {
+        size_t gap = before == 4 ? 0 : 4; /* after the five numbers, where the pointers begin */
+        char copy[sizeof f + 8];
+        if (!copy_from(word_at(image, 16), copy, before + sizeof f - (before == 4 ? 4 : 0)))
+            return 0;
+        memcpy(&f, copy + before, 20);
+        memcpy(&f.palette, copy + before + 20 + gap, sizeof f - 24);
+        int is_one = f.kind >= 0 && f.kind <= 3 && f.bands >= 1 && f.bands <= 4 && f.width > 0 && f.height > 0 && f.pixel >= 1 &&
+                     f.pixel <= 8 && f.lines && (int64_t)f.line >= (int64_t)f.width * f.pixel &&
+                     (int64_t)f.line <= (int64_t)f.width * f.pixel + 64;
+        if (is_one)
+            return f.block || f.blocks ? (uint64_t)f.line * (uint64_t)f.height : 0;
+    }
+    return 0;
 }
 
 /* What it says of itself; C code that is not done may have left there what it likes. */
@@ -782,6 +840,8 @@ static uint64_t said_bytes(const object *one, const struct kind *kind)
         return bytes + (half_at(one, 24) == 1 && word_at(one, 16) - (uintptr_t)one >= (uint64_t)cls->basic_size ? word_at(one, 40) : 0);
     case MAPPING: /* of no file: what of a file is in memory, the kernel can let go of */
         return bytes + (word_at(one, 16) && half_at(one, L.version >= VERSION(3, 9) ? 56 : 52) == -1 ? word_at(one, 24) : 0);
+    case IMAGE:
+        return bytes + bytes_of_image(one);
     case STRING_IO:
         return bytes + (L.stream_text && word_at(one, 16) ? 4 * word_at(one, 40) : 0);
     case INTEGER: {
@@ -1070,6 +1130,15 @@ static int visit_hidden(const object *one, uint8_t base, visit_function visit, v
     return 0;
 }
 
+/* The C++ object that one of Arrow's shows: a shared pointer, and once more a plain one; 0: none yet, or not known. */
+static uintptr_t arrow_data_of(const object *one)
+{
+    for (size_t at = 24; at <= 32 && at + 24 <= (size_t)one->type->basic_size; at += 8)
+        if (word_at(one, at) && word_at(one, at) == word_at(one, at + 16))
+            return word_at(one, at);
+    return 0;
+}
+
 /* Whether a dict with a table of its own has only strings for keys. */
 static int has_text_keys(const object *dict, const struct keys *keys)
 {
@@ -1185,7 +1254,7 @@ static int read_node(struct graph *g, uint32_t node)
     *references = 0;
     if (special == TYPE_FRAME)
         return read_frame(g, node, (const char *)address, references);
-    if (special == TYPE_STORAGE || special == TYPE_AUTOGRAD)
+    if (special == TYPE_STORAGE || special == TYPE_AUTOGRAD || special == TYPE_ARROW)
         return 1;
     object *one = (object *)address;
     if (!one->type || !count_of(one)) /* it is being freed: see visit_hidden */
@@ -1200,6 +1269,8 @@ static int read_node(struct graph *g, uint32_t node)
     uint64_t count = count_of(one); /* since 3.12 some are counted as living for ever */
     *references = L.version >= VERSION(3, 12) && count >= (uint64_t)1 << 30 ? NONE : count > NONE - 1 ? NONE - 1 : (uint32_t)count;
     if (base == TENSOR && !refer(g, (uintptr_t)storage_of(one), TYPE_STORAGE))
+        return 0;
+    if (base == ARROW && !refer(g, arrow_data_of(one), TYPE_ARROW))
         return 0;
     type *cls = one->type;
     int is_told = is_gc && !(cls->is_gc && !cls->is_gc(one));
@@ -1270,6 +1341,70 @@ static void weigh_storages(struct graph *g)
     }
 }
 
+static uint32_t node_at(const struct graph *g, uintptr_t address)
+{
+    const uint64_t *table = g->table.at;
+    for (uint32_t slot = hash(address) & g->table_mask; table[slot]; slot = (slot + 1) & g->table_mask)
+        if (ARRAY(g, address, uintptr_t)[(uint32_t)table[slot]] == address)
+            return (uint32_t)table[slot];
+    return NONE;
+}
+
+enum { MOST_ARROW_ASKED = 4096 };
+
+/* A number at least 1 that a function of C code says; ``of``: NULL, or an object. */
+static uint64_t said_by(object *function, object *of)
+{
+    object *said = L.call(function, of, NULL);
+    long long number = said ? L.as_number(said) : 0;
+    if (said)
+        L.let_go(said);
+    if (!said || number == -1)
+        L.clear_error();
+    return number > 0 && !((uint64_t)number >> MOST_BITS) ? (uint64_t)number : 1;
+}
+
+/* What Arrow's C++ objects have, once each. Arrow is asked, whose functions for it run no Python code, keep the GIL, and
+ * change nothing: tables do not change. Where there are many, those not asked are taken for as large as the others. Two of
+ * them may show the same buffers, a slice and its table, or such as are no memory of Arrow's, but numpy's or a file's:
+ * where all say more than there is, each counts for less. */
+static void weigh_arrow(struct graph *g)
+{
+    const uint32_t *types = g->type.at;
+    const uintptr_t *address = g->address.at;
+    const struct kind *kinds = g->kind.at;
+    uint64_t *own = g->own.at, asked = 0, bytes = 0;
+    for (int is_rest = 0; is_rest < 2; is_rest++)
+        for (uint64_t node = GROUPS; node < g->nodes; node++) {
+            if (types[node] < FIRST_TYPE || kinds[types[node]].base != ARROW)
+                continue;
+            object *one = (object *)address[node];
+            uint32_t data = node_at(g, arrow_data_of(one));
+            if (data == NONE || own[data])
+                continue;
+            if (is_rest) {
+                own[data] = asked ? bytes / asked : 0;
+                continue;
+            }
+            if (asked == MOST_ARROW_ASKED)
+                break;
+            const type *cls = one->type;
+            while (arrow_type_of(cls) == ARROW_TYPES)
+                cls = cls->base;
+            own[data] = said_by(arrow_sizes[arrow_type_of(cls)], one);
+            asked++;
+            bytes += own[data];
+        }
+    if (!asked || !arrow_sizes[ARROW_TYPES])
+        return;
+    double all = 0, there = (double)said_by(arrow_sizes[ARROW_TYPES], NULL);
+    for (uint64_t node = GROUPS; node < g->nodes; node++)
+        all += types[node] == TYPE_ARROW ? (double)own[node] : 0;
+    for (uint64_t node = GROUPS; all > there && node < g->nodes; node++)
+        if (types[node] == TYPE_ARROW)
+            own[node] = (uint64_t)((double)own[node] * there / all);
+}
+
 /* ---- Python's allocator of small objects
  *
  * It divides arenas into pools of blocks of one size each. Where it keeps the list of its arenas nobody tells; but in each
@@ -1304,13 +1439,6 @@ static uint64_t pool_size(void)
 static uint64_t arena_size(void)
 {
     return L.version < VERSION(3, 10) ? 256 << 10 : 1 << 20;
-}
-
-/* By the kernel, for which what is no memory is an error and no crash. */
-static int copy_from(uint64_t address, void *to, size_t bytes)
-{
-    struct iovec from = {(void *)address, bytes}, into = {to, bytes};
-    return process_vm_readv(getpid(), &into, 1, &from, 1, 0) == (ssize_t)bytes;
 }
 
 /* The pool that an object lies in, if that looks like one. */
@@ -1432,15 +1560,6 @@ static uint32_t type_known(const struct graph *g, const type *cls)
 }
 
 /* NONE where there is none. */
-static uint32_t node_at(const struct graph *g, uintptr_t address)
-{
-    const uint64_t *table = g->table.at;
-    for (uint32_t slot = hash(address) & g->table_mask; table[slot]; slot = (slot + 1) & g->table_mask)
-        if (ARRAY(g, address, uintptr_t)[(uint32_t)table[slot]] == address)
-            return (uint32_t)table[slot];
-    return NONE;
-}
-
 struct loose {
     uint64_t count, bytes;
 };
@@ -1835,6 +1954,7 @@ EXPORT struct graph *graph_take(object *modules, void *recorder, void *main, str
     put_text(g, "", 0);
     ARRAY(g, kind, struct kind)[TYPE_STORAGE].text = put_text(g, "torch storage", 13);
     ARRAY(g, kind, struct kind)[TYPE_AUTOGRAD].text = put_text(g, "torch autograd graph", 20);
+    ARRAY(g, kind, struct kind)[TYPE_ARROW].text = put_text(g, "Arrow's data", 12);
     ARRAY(g, kind, struct kind)[TYPE_FRAME].text = put_text(g, "frame", 5);
     g->nodes = GROUPS;
     uint32_t *begin = g->begin.at;
@@ -1886,6 +2006,7 @@ EXPORT struct graph *graph_take(object *modules, void *recorder, void *main, str
     if (!tie_variables(g))
         goto failed;
     weigh_storages(g);
+    weigh_arrow(g);
     if (!is_sampled)
         read_pools(g);
     enum { MOST_THREADS = 500 };
@@ -2184,7 +2305,7 @@ static int weigh_arrays(struct graph *g, struct work *w)
         if (stands_for)
             stands_for[i] = i ? stands_for[dominator[i]] * weight_of(w, i) : 1;
         uint8_t base = node < GROUPS ? PLAIN : kinds[types[node]].base;
-        if (base == NDARRAY || base == MAPPING)
+        if (base == NDARRAY || base == MAPPING || base == IMAGE || (node >= GROUPS && types[node] == TYPE_ARROW))
             g->array_bytes += scaled(own[node], stands_for ? stands_for[i] : 1);
     }
     drop(&g->budget, &array);
