@@ -57,14 +57,14 @@ def write(folder: str, values: Mapping[str, Any]) -> None:
             raise KeyError(key)
         config[key] = value
     with os.fdopen(create(os.path.join(folder, FILE_NAME)), "wb") as stream:
-        stream.write(plain_json.dumps(config).encode("ascii"))
+        stream.write(plain_json.dumps(config).encode())
 
 
 def read(folder: str) -> dict[str, Any]:
     """The configuration; defaults for what is not there. **Errors** OSError, ValueError."""
     # As bytes: Python can be told to warn of text without an encoding, on the job's stderr.
     with open(os.path.join(folder, FILE_NAME), "rb") as stream:
-        values = plain_json.loads(stream.read().decode("ascii"))
+        values = plain_json.loads(stream.read().decode())
     config = dict(DEFAULTS)
     config.update((k, v) for k, v in values.items() if k in DEFAULTS)
     return config

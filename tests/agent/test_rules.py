@@ -87,6 +87,21 @@ def test_classes_are_told_apart_by_their_ids(file: Path) -> None:
     assert not lines(file, [node for node in wrong if node not in allowed])
 
 
+def test_no_codec_is_looked_up_but_the_one_that_is_loaded(file: Path) -> None:
+    """Any other is imported as it is first used, by whatever the job has put among the finders of modules: with
+    ``-X dev`` also those that Python otherwise knows by heart."""
+    wrong = [
+        node
+        for node in found(file, ast.Call)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("encode", "decode")
+        and node.args
+        and ast.unparse(node.args[0]) != "'utf-8'"
+    ]
+    assert not lines(file, wrong)
+
+
 def test_no_object_is_asked_for_its_class(file: Path) -> None:
     """``isinstance`` asks ``__class__``, which a proxy answers by evaluating what it stands for."""
     wrong = [

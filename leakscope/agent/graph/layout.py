@@ -89,8 +89,8 @@ def find() -> Layout | None:
     python: Any = ctypes.pythonapi
     for name in _FUNCTIONS:
         setattr(layout, name, ctypes.cast(getattr(python, name), ctypes.c_void_p).value)
-    layout.text_bytes = _after("leakscope knows this".encode(), "leakscope knows this")
-    layout.wide_text_bytes = _after("leakscope knows thi\xdf".encode("latin-1"), "leakscope knows thi\xdf")
+    layout.text_bytes = _after(b"leakscope knows this", "leakscope knows this")
+    layout.wide_text_bytes = _after(b"leakscope knows thi\xdf", "leakscope knows thi\xdf")
     layout.tuple_items = _TUPLE_ITEMS
     layout.heap_type_name = _find_name()
     layout.python_deallocate = _word(id(_Known) + 48)
@@ -146,7 +146,7 @@ def _is_type(cls: type) -> bool:
     said = (names.basicsize_of(cls), names.flags_of(cls), type.__dict__["__itemsize__"].__get__(cls))
     return (
         name is not None
-        and name.decode("ascii", "replace").rpartition(".")[2] == names.qualname_of(cls)
+        and name.decode("utf-8", "replace").rpartition(".")[2] == names.qualname_of(cls)
         and (_word(at + 32), _word(at + 168), _word(at + 40)) == said
         and ctypes.c_ssize_t.from_address(at + 288).value == type.__dict__["__dictoffset__"].__get__(cls)
         and _word(at + 256) == id(names.mro_of(cls)[1])

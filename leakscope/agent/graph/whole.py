@@ -72,7 +72,7 @@ class Writer:
                 file.identity, node_count=contents.nodes, edge_count=contents.edges, type_names=type_names,
                 row_nodes=[node for node, _ in rows], row_numbers=[number for _, number in rows],
             )
-        ).encode("ascii")  # fmt: skip
+        ).encode()  # fmt: skip
         unfinished = file.path + UNFINISHED
         try:
             descriptor = files.create(unfinished)

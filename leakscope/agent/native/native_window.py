@@ -79,7 +79,7 @@ class NativeWindow:
             self._note("native-window", "not opened: memray is not installed where the job runs (pip install memray)")
             return
         with os.fdopen(journal.create(path + ".json"), "wb") as stream:
-            stream.write(plain_json.dumps({"executable": sys.executable, "window_s": WINDOW_S}).encode("ascii"))
+            stream.write(plain_json.dumps({"executable": sys.executable, "window_s": WINDOW_S}).encode())
         tracker = memray.Tracker(
             destination=memray.FileDestination(path + ".memray", overwrite=False, compress_on_exit=False),
             native_traces=True,

@@ -51,5 +51,5 @@ def weights_row(address: int, storage: Storage, fingerprint: bytes) -> dict[str,
         "storage_bytes": storage.size,
         "storage_key": address & 0x7FFFFFFFFFFFFFFF,
         "requires_grad": storage.trained,
-        "fingerprint": binascii.b2a_base64(fingerprint, newline=False).decode("ascii"),
+        "fingerprint": binascii.b2a_base64(fingerprint, newline=False).decode(),
     }
