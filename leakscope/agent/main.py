@@ -71,13 +71,13 @@ class Agent:
         self._thread = Thread(self._tick, tick_s, self.outbox.parting, self._restart)
         self._steps = steps.Steps(self._stepped)
         self._phases = phases.Phases(self._phase_began)
-        self._stacks = growth_stacks.GrowthStacks()
         self._native_window = native_window.NativeWindow(folder, self.outbox.note) if options["native"] else None
         self._schedule = Schedule(folder, options, stress_s)
         self.taker = taker.Taker(
             options, self.outbox, self._thread, self._schedule, self._steps, self._phases, self._native_window,
             self._exit_soon, stress_s,
         )  # fmt: skip
+        self._stacks = growth_stacks.GrowthStacks(self.taker.running)
         sentinels.pause_at_most(SENTINELS_SHARE * self.taker.pauses.limit())
         self._fatal_signals: fatal_signals.FatalSignals | None = None
         self._hooks = hooks.Hooks(self._callbacks())
@@ -243,7 +243,7 @@ class Agent:
             taker.abandon()
             self._thread.restart.forget()
             doors.this_is_the_main_thread()
-            self._stacks = growth_stacks.GrowthStacks()  # what grew before is the parent's
+            self._stacks = growth_stacks.GrowthStacks(taker.running)  # what grew before is the parent's
             self._schedule.begin()
             outbox.forked()
             if self._fatal_signals is not None:

@@ -715,6 +715,74 @@ def test_a_context_variable_holds_what_is_in_it(interpreter: Interpreter, tmp_pa
     assert held["dominator_node"] == variable["node"]
 
 
+RUNNING = """
+import json, sys, threading
+sys.path.insert(0, {folder!r})
+from agent.graph.heap_graph import HeapGraph
+
+ready, done = threading.Event(), threading.Event()
+
+def waits(key=None):
+    try:
+        raise ValueError
+    except ValueError:
+        ready.set()
+        done.wait()
+        return 0
+
+class Outer:
+    def method(self):
+        def numbers():
+            yield from (
+                waits(
+                )
+                for _ in "a"
+            )
+        return sorted(
+            [1],
+            key=lambda one: [
+                list(numbers())
+                for _ in "a"][0],
+        )
+
+def deep(left):
+    return deep(left - 1) if left else Outer().method()
+
+def called_back():
+    threading.Thread(target=deep, args=(5,)).start()
+    ready.wait()
+    graph = HeapGraph()
+    seen = list(graph.running().values())
+    frames = [frame for ident, frame in sys._current_frames().items() if ident != threading.get_ident()]
+    expected = []
+    for frame in frames:
+        calls = []
+        while frame is not None:
+            code = frame.f_code
+            name = getattr(code, "co_qualname", code.co_name)
+            calls.append((code.co_filename, frame.f_lineno, code.co_firstlineno, name))
+            frame = frame.f_back
+        expected.append(calls)
+    done.set()
+    print(json.dumps([seen, expected]))
+
+called_back()
+"""
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("interpreter", interpreters(), ids=str)
+def test_other_threads_run_what_a_traceback_would_say(interpreter: Interpreter, tmp_path: Path) -> None:
+    folder = stage(tmp_path)
+    (tmp_path / "program.py").write_text(RUNNING.format(folder=str(folder)))
+    done = subprocess.run(
+        [interpreter.path, str(tmp_path / "program.py")], capture_output=True, text=True, timeout=60, check=True
+    )
+    seen, expected = json.loads(done.stdout)
+    assert len(seen) == 1 and len(seen[0]) > 12
+    assert seen == expected
+
+
 FORK = """
 import os, sys
 sys.path.insert(0, {folder!r})

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from .whole import File
 
+    Call = tuple[str, int, int, str]
     Swept = tuple[list[tuple[type, int]], list[Any]]
 
 LIBRARY = "libleakscope_graph.so"
@@ -51,6 +52,7 @@ _MANY = 1 << 62
 _FILLED_IN_C = libraries.names_of(libraries.FILLED_IN_C)
 _ARROW_TYPES = ("Table", "RecordBatch", "ChunkedArray", "Array")  # as in reader.c
 _FUNCTIONS_IN_C = ("cython_function_or_method", "method_descriptor", "builtin_function_or_method")
+_THREADS_BYTES = 128 * 1024
 _CONTAINERS = (1, 2, 3, 7, 9, 10)  # dict, list, tuple, set, deque, OrderedDict
 _WAITS = 0xFFFFFFFF  # before what waits to be called
 
@@ -265,6 +267,9 @@ class HeapGraph:
         self._free_past.restype, self._free_past.argtypes = None, (pointer,)
         self.knows_arenas = _find_arenas(free.graph_find_arenas)
         self._nones = NoneCount(held, free)
+        self._running = held.graph_running
+        self._running.restype, self._running.argtypes = word, (pointer, word)
+        self._threads = ctypes.create_string_buffer(_THREADS_BYTES)
         self._writer = Writer(free)
         return None
 
@@ -425,6 +430,18 @@ class HeapGraph:
         """In a forked child: it is the parent's, which may just be at work on it, and most of it is not here."""
         self._read, self._at_work, self._past = [], [], None
         self._serials = {}
+
+    def running(self) -> dict[int, list[Call]]:
+        """{thread: [(file, line, first line of the function, its name), ...]} of all threads but this one, innermost
+        first. Numbers tell threads apart and are no identifiers of Python's. **Cost** 1 us a frame.
+        """
+        used = self._running(self._threads, _THREADS_BYTES)
+        found = {}
+        for text in ctypes.string_at(self._threads, used).decode("utf-8", "replace").split("\0\0"):
+            thread, newline, calls = text.partition("\n")
+            if newline:
+                found[int(thread)] = [_call(call) for call in calls.split("\0") if call]
+        return found
 
     # ---- afterwards
 
@@ -607,6 +624,11 @@ class HeapGraph:
                     "retained_bytes": sharer.bytes,
                 },
             )
+
+
+def _call(text: str) -> Call:
+    file, line, first, name = text.split("\n")
+    return file, int(line), int(first), name
 
 
 def _size_of_arrow(cls: Any) -> int:

@@ -33,9 +33,11 @@ _TYPES: dict[str, type] = {
 _FUNCTIONS = (
     "PyDict_Next", "PyList_Append", "PyObject_CallFunctionObjArgs", "PyLong_AsLongLong", "Py_DecRef", "PyErr_Clear",
     "PyInterpreterState_Main", "PyInterpreterState_ThreadHead", "PyThreadState_Next",
+    "PyThreadState_Get", "PyFrame_GetLineNumber", "PyCode_Addr2Line",
 )  # fmt: skip
 _SCANNED_WORDS = 64  # of a thread's state
 _TYPE_BYTES = 344 + 56  # of what every type has, up to 3.8: no class has its name before
+_INSTRUCTION = 56  # in a frame, since 3.11: the address of the one that runs
 _LIMITS = (123456, 654321)
 _CLEARED = 4  # the state of a generator that came to its end
 _NAMES_OF_CODE = 96  # of all variables in one tuple, since 3.11
@@ -53,7 +55,8 @@ class Layout(ctypes.Structure):
             "version", *_TYPES, *_FUNCTIONS, "generations", "frozen", "text_bytes", "wide_text_bytes",
             "tuple_items", "thread_frame",
             "thread_indirect", "frame_slots", "frame_code", "frame_before", "frame_locals", "frame_function",
-            "frame_globals", "frame_owner", "code_names", "code_file", "code_name", "code_line", "function_code",
+            "frame_globals", "frame_owner", "frame_at", "code_begin",
+            "code_names", "code_file", "code_name", "code_line", "function_code",
             "function_defaults", "function_closure", "code_arguments", "results", "results_limit", "deque_limit",
             "frame_back", "generator_frame", "generator_state", "heap_type_name", "heap_type_keys", "stream_text",
             "python_deallocate", "tensor_base", "tensor_storage", "storage_bytes", "storage_device", "is_collecting",
@@ -88,7 +91,7 @@ def find() -> Layout | None:
         setattr(layout, name, id(cls))
     python: Any = ctypes.pythonapi
     for name in _FUNCTIONS:
-        setattr(layout, name, ctypes.cast(getattr(python, name), ctypes.c_void_p).value)
+        setattr(layout, name, ctypes.cast(python[name], ctypes.c_void_p).value)
     layout.text_bytes = _after(b"leakscope knows this", "leakscope knows this")
     layout.wide_text_bytes = _after(b"leakscope knows thi\xdf", "leakscope knows thi\xdf")
     layout.tuple_items = _TUPLE_ITEMS
@@ -204,7 +207,7 @@ def _find_frames(layout: Layout) -> None:
     """Where the frames that run are, and their variables."""
     frame = sys._getframe()
     try:
-        state = ctypes.pythonapi.PyThreadState_Get
+        state = ctypes.pythonapi["PyThreadState_Get"]  # one of our own: what the job finds there stays as it is
         state.restype = ctypes.c_void_p
         words = (_WORD * _SCANNED_WORDS).from_address(state())
         found = 0
@@ -253,6 +256,7 @@ def _find_frames(layout: Layout) -> None:
         )
         if not is_right:
             return
+        _find_lines(layout, here, frame)
         _find_generators(layout)
         if layout.frame_owner and not (layout.generator_frame and _is_owner(layout, here, _OF_A_THREAD)):
             return
@@ -260,6 +264,16 @@ def _find_frames(layout: Layout) -> None:
             layout.thread_frame = found
     finally:
         del frame  # it refers to itself, and to those that called: all their variables
+
+
+def _find_lines(layout: Layout, here: int, frame: FrameType) -> None:
+    """Which instruction of a frame runs, and with that its line."""
+    begin = names.basicsize_of(types.CodeType)
+    line_of: Any = ctypes.pythonapi["PyCode_Addr2Line"]
+    line_of.argtypes = (ctypes.py_object, ctypes.c_int)
+    at = _word(here + _INSTRUCTION) - id(frame.f_code) - begin
+    if 0 <= at < len(frame.f_code.co_code) and line_of(frame.f_code, at) == frame.f_lineno:
+        layout.frame_at, layout.code_begin = _INSTRUCTION, begin
 
 
 def _reference(at: int) -> int:

@@ -17,6 +17,7 @@
 #include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 #include <stddef.h>
 #include <sys/mman.h>
@@ -89,6 +90,9 @@ struct layout {
     void *(*main_interpreter)(void);
     void *(*first_thread)(void *);
     void *(*next_thread)(void *);
+    void *(*this_thread)(void);
+    int (*line_of_frame)(object *);
+    int (*line_of_code)(object *, int);
     uint64_t generations; /* of the collector: the list of the youngest objects */
     uint64_t frozen; /* how far behind it: that of objects which gc.freeze() hides */
     uint64_t text_bytes, wide_text_bytes; /* before the characters of a string */
@@ -96,6 +100,7 @@ struct layout {
     uint64_t thread_frame; /* in a thread's state: the frame that runs */
     uint64_t thread_indirect; /* it is behind one pointer, at this offset + 1 */
     uint64_t frame_slots, frame_code, frame_before, frame_locals, frame_function, frame_globals, frame_owner;
+    uint64_t frame_at, code_begin; /* since 3.11: which instruction runs, and where they begin */
     uint64_t code_names, code_file, code_name, code_line; /* code_names: of locals */
     uint64_t function_code, function_defaults, function_closure;
     uint64_t code_arguments; /* how many may come by position */
@@ -995,15 +1000,17 @@ static int is_ours(const char *frame)
     return length && is_text(file) && characters(file, text, length) == length && !memcmp(text, own_folder, length);
 }
 
+static const char *first_frame(void *thread)
+{
+    const char *at = L.thread_frame ? pointer_at(thread, L.thread_frame) : NULL;
+    return at && L.thread_indirect ? pointer_at(at, L.thread_indirect - 1) : at;
+}
+
 /* The running frames of a thread, innermost first: those of the recorder, or all others. Up to 3.10 frames are objects;
  * since, what an object stands for. */
 static int list_frames(struct graph *g, void *thread, int is_recorder, int own)
 {
-    if (!L.thread_frame)
-        return 1;
-    const char *at = pointer_at(thread, L.thread_frame);
-    if (at && L.thread_indirect)
-        at = pointer_at(at, L.thread_indirect - 1);
+    const char *at = first_frame(thread);
     int is_old = L.version < VERSION(3, 11);
     for (int depth = 0; at && depth < 5000; depth++) {
         if (is_of_python(at) && (is_recorder || is_ours(at)) == own && !refer(g, (uintptr_t)at, is_old ? TYPE_NONE : TYPE_FRAME))
@@ -1835,9 +1842,7 @@ static int put_frames(struct graph *g, void *thread)
     enum { DEEPEST = 200, LAST = 40 }; /* those that began first say what a thread is for */
     const char *frames[LAST];
     int count = 0;
-    const char *at = L.thread_frame ? pointer_at(thread, L.thread_frame) : NULL;
-    if (at && L.thread_indirect)
-        at = pointer_at(at, L.thread_indirect - 1);
+    const char *at = first_frame(thread);
     for (int depth = 0; at && depth < DEEPEST; depth++) {
         if (is_of_python(at))
             frames[count++ % LAST] = at;
@@ -1860,6 +1865,64 @@ static int put_frames(struct graph *g, void *thread)
             return 0;
     }
     return put_stack(g, 0);
+}
+
+/* ---- what threads do */
+
+/* The line that runs, as a traceback would say it. */
+static int line_at(const char *frame, object *code)
+{
+    if (L.version < VERSION(3, 11))
+        return L.line_of_frame((object *)frame);
+    return L.line_of_code(code, (int)(word_at(frame, L.frame_at) - (uintptr_t)code - L.code_begin));
+}
+
+static size_t put_printable(char *to, size_t most, const object *text)
+{
+    size_t length = is_text(text) ? characters(text, to, most) : 0;
+    for (size_t i = 0; i < length; i++)
+        if ((unsigned char)to[i] < ' ')
+            to[i] = '?';
+    return length;
+}
+
+/* With the GIL: what all other threads run, as bytes: for each "thread\n", the address of its state, and for its frames,
+ * innermost first, "file\nline\nfirst line of the function\nname\0"; behind the last one more 0. Nothing is kept of a
+ * frame: a reference to one would have its variables finalized here, were it the last. Returns how many bytes, at most
+ * ``room``; threads that do not fit are left out. */
+EXPORT uint64_t graph_running(char *to, uint64_t room)
+{
+    enum { DEEPEST = 200, LONGEST_FILE = 600, LONGEST_FUNCTION = 200, ROOM = LONGEST_FILE + LONGEST_FUNCTION + 64 };
+    uint64_t used = 0;
+    if (!L.thread_frame || !L.code_file || (L.version >= VERSION(3, 11) && !L.frame_at))
+        return 0;
+    void *own = L.this_thread();
+    for (void *thread = L.first_thread(L.main_interpreter()); thread; thread = L.next_thread(thread)) {
+        uint64_t begin = used;
+        if (thread == own || used + ROOM > room)
+            continue;
+        used += (uint64_t)sprintf(to + used, "%llu\n", (unsigned long long)(uintptr_t)thread);
+        uint64_t calls = used;
+        const char *at = first_frame(thread);
+        for (int depth = 0; at && depth < DEEPEST; depth++) {
+            object *code = (object *)reference_at(at, L.frame_code);
+            if (is_of_python(at) && code && code->type == L.code) {
+                if (used + ROOM > room)
+                    return begin;
+                int first = half_at(code, L.code_line), line = line_at(at, code);
+                used += put_printable(to + used, LONGEST_FILE, (object *)pointer_at(code, L.code_file));
+                used += (uint64_t)sprintf(to + used, "\n%d\n%d\n", line > 0 ? line : first, first);
+                used += put_printable(to + used, LONGEST_FUNCTION, (object *)pointer_at(code, L.code_name));
+                to[used++] = 0;
+            }
+            at = pointer_at(at, L.version < VERSION(3, 11) ? L.frame_back : L.frame_before);
+        }
+        if (used > calls)
+            to[used++] = 0;
+        else
+            used = begin;
+    }
+    return used;
 }
 
 /* What the agent wants to have of all objects while it has the GIL: lists of Python's, which it fills. */

@@ -12,19 +12,19 @@ was tried, and names the line; but when another thread set a profiler meanwhile 
 
 from __future__ import annotations
 
-from _thread import allocate_lock, get_ident
+from _thread import allocate_lock
 from time import monotonic, thread_time
 
-from ..interpreter import doors, names, pending
+from ..interpreter import names, pending
 from .allocators import malloc_in_use_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _thread import LockType
-    from collections.abc import Callable, Iterable
-    from types import FrameType
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
+    Call = tuple[str, int, int, str]  # file, line, first line of the function, its name
     Place = tuple[str, str, str, int]  # stack, function, file, line
 
 LOOKS = 60  # of one burst
@@ -43,9 +43,13 @@ MAX_ROWS = 40
 
 
 class GrowthStacks:
-    """Bytes by stack, summed up since the start. Only the agent's thread calls it."""
+    """Bytes by stack, summed up since the start. Only the agent's thread calls it.
 
-    def __init__(self) -> None:
+    ``running()``: the calls of each thread but this one, innermost first; empty where that cannot be read.
+    """
+
+    def __init__(self, running: Callable[[], Mapping[int, list[Call]]]) -> None:
+        self._running = running
         self._stacks: dict[str, list[Any]] = {}  # text: [bytes, looks, looks while waiting, function, file, line]
         self._in_use: int | None = None
         self._was_rising = False
@@ -96,7 +100,7 @@ class GrowthStacks:
             if not self._wait(wake, is_quiet):
                 break
             grown = _in_use_bytes() - in_use
-            before, places = places, _places()
+            before, places = places, self._places()
             if before is not None:
                 pending += self._shares(before, places, grown)
                 is_quiet = not grown and before == places
@@ -110,6 +114,10 @@ class GrowthStacks:
             in_use = _in_use_bytes()  # what the look itself took is nobody's growth
         if not was_quiet:  # it works without a pause: beginning and end of the burst are as good as any
             _credit(pending)
+
+    def _places(self) -> dict[int, Place]:
+        found = {thread: _place(calls) for thread, calls in self._running().items()}
+        return {thread: place for thread, place in found.items() if place is not None}
 
     def _wait(self, wake: LockType, is_quiet: bool) -> bool:
         """Until the next look: where nothing happens, until the main thread goes on. False if the agent has to stop."""
@@ -169,43 +177,22 @@ def _credit(shares: Iterable[tuple[list[Any], float]]) -> None:
         known[0] += grown
 
 
-def _places() -> dict[int, Place]:
-    """{thread: (stack, function, file, line)} of every thread but this one. **Cost** 1 us a frame.
-
-    Text only: a frame that was kept until after its function's end would have its locals finalised here.
-    """
-    own = get_ident()
-    places = {}
-    for thread, frame in doors.current_frames().items():
-        if thread != own:
-            place = _place(frame)
-            if place is not None:
-                places[thread] = place
-    return places
-
-
-def _place(frame: FrameType | None) -> Place | None:
+def _place(calls: list[Call]) -> Place | None:
     """(stack, function, file, line) of a thread: its calls from the outermost user frame on, and the innermost one.
 
     None if no user's code runs in it. A function that has just been entered did nothing yet: its caller counts. What
     the agent runs on the main thread is no part of it: the line interrupted is, and is known by the same stack.
+    ``calls``: (file, line, first line of the function, its name), innermost first.
     """
-    calls: list[tuple[str, int, str]] = []
-    while frame is not None and len(calls) < 200:
-        code = frame.f_code
-        if names.file_of(code).startswith(names.AGENT):
-            calls, frame = [], frame.f_back  # with what it called: a namedtuple's __new__ is code of no file
-            continue
-        function = names.qualified_name_of(code)
-        line = frame.f_lineno or code.co_firstlineno
-        entered = not calls and line == code.co_firstlineno and not names.name_of(code).startswith("<")
-        if not entered:
-            calls.append((names.file_of(code), line, function))
-        frame = frame.f_back
-    users = [i for i, (file, _, _) in enumerate(calls) if names.is_user_file(file)]
+    own = [at for at, (file, *_) in enumerate(calls) if file.startswith(names.AGENT)]
+    # Without what ours called, too: a namedtuple's __new__ is code of no file.
+    calls = calls[own[-1] + 1 :] if own else calls
+    if calls and calls[0][1] == calls[0][2] and not calls[0][3].rpartition(".")[2].startswith("<"):
+        calls = calls[1:]
+    users = [at for at, (file, *_) in enumerate(calls) if names.is_user_file(file)]
     if not users:
         return None
     shown = calls[: users[-1] + 1][:MAX_FRAMES]
-    stack = "\n".join(f"{file}:{line} {function}" for file, line, function in reversed(shown))
-    file, line, function = calls[users[0]]
+    stack = "\n".join(f"{file}:{line} {function}" for file, line, _, function in reversed(shown))
+    file, line, _, function = calls[users[0]]
     return stack, function, file, line

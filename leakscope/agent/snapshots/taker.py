@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from ..graph.heap_graph import Call
     from ..interpreter.thread import Thread
     from ..life.phases import Phases
     from ..native.native_window import NativeWindow
@@ -218,6 +219,12 @@ class Taker:
                 self._outbox.note("no-heap-graph", self._graph.refusal)
         self._graph.recorder = doors.thread_state()
         self._is_exact = self._can_be_exact()
+
+    def running(self) -> dict[int, list[Call]]:
+        """What other threads run: heap_graph.py. Empty where that cannot be read."""
+        if self._graph is None:
+            self._prepare_graph()
+        return self._graph.running() if self._graph is not None and self._has_graph() else {}
 
     def _can_be_exact(self) -> bool:
         """Of torch more is read than the graph has: on its own thread, between two steps."""
