@@ -5,6 +5,7 @@ there is no compiler the package is installed without it, and leakscope says wha
 """
 
 import os
+from glob import glob
 from typing import Any
 
 from setuptools import Extension, setup
@@ -14,6 +15,7 @@ from setuptools.command.build_ext import build_ext
 HEAP_GRAPH = Extension(
     "leakscope.agent.graph.libleakscope_graph",
     ["leakscope/agent/graph/reader.c"],
+    depends=glob("leakscope/agent/graph/reader/*.h"),
     extra_compile_args=["-std=gnu11", "-O2", "-Wall", "-Wextra", "-fvisibility=hidden"],
     extra_link_args=["-s"],
     optional=True,

@@ -1,0 +1,92 @@
+/* Arrays that grow, within what the caller allows.
+ *
+ * A forked child does not get them: it would keep what its parent frees. It gets what Python code of ours may just be
+ * looking at, as the fork happens: that is what grow_copied is for.
+ */
+
+struct array {
+    void *at;
+    size_t bytes;
+};
+
+struct budget {
+    size_t left;
+    int is_spent;
+};
+
+#ifdef __SANITIZE_ADDRESS__ /* the tests' build: of malloc, and at first no byte more, so that each access beyond is seen */
+static void *resize(void *at, size_t before, size_t *wanted)
+{
+    *wanted += before / 2;
+    char *to = realloc(at, *wanted);
+    if (!to)
+        return MAP_FAILED;
+    memset(to + before, 0, *wanted - before);
+    return to;
+}
+
+static void release(void *at, size_t bytes)
+{
+    memset(at, 0xee, bytes);
+    free(at);
+}
+#else
+static void *resize(void *at, size_t before, size_t *wanted)
+{
+    *wanted = (*wanted + 4095) & ~(size_t)4095;
+    if (at)
+        return mremap(at, before, *wanted, MREMAP_MAYMOVE);
+    at = mmap(NULL, *wanted, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at != MAP_FAILED)
+        madvise(at, *wanted, MADV_DONTFORK);
+    return at;
+}
+
+static void release(void *at, size_t bytes)
+{
+    munmap(at, (bytes + 4095) & ~(size_t)4095);
+}
+#endif
+
+static int grow(struct budget *budget, struct array *array, size_t bytes)
+{
+    if (bytes <= array->bytes)
+        return 1;
+    if (bytes - array->bytes + 4096 > budget->left) {
+        budget->is_spent = 1;
+        return 0;
+    }
+    size_t wanted = bytes;
+    void *at = resize(array->at, array->bytes, &wanted);
+    if (at == MAP_FAILED) {
+        budget->is_spent = 1;
+        return 0;
+    }
+    if (wanted >= 4 << 20)
+        madvise(at, wanted, MADV_HUGEPAGE);
+    size_t more = wanted - array->bytes;
+    budget->left -= more < budget->left ? more : budget->left;
+    array->at = at;
+    array->bytes = wanted;
+    return 1;
+}
+
+static int grow_copied(struct budget *budget, struct array *array, size_t bytes)
+{
+    int is_first = !array->at;
+    if (!grow(budget, array, bytes))
+        return 0;
+    if (is_first && array->at)
+        madvise(array->at, array->bytes, MADV_DOFORK);
+    return 1;
+}
+
+static void drop(struct budget *budget, struct array *array)
+{
+    if (array->at) {
+        release(array->at, array->bytes);
+        budget->left += array->bytes;
+    }
+    array->at = NULL;
+    array->bytes = 0;
+}

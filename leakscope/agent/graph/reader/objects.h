@@ -1,0 +1,494 @@
+/* What an object refers to, and what of buffers it shows. */
+
+/* A node for each object that the collector knows. The lists are walked as gc.get_objects() does. */
+enum { FROZEN = 3 }; /* by gc.freeze() */
+
+static uint64_t generation_at(int number)
+{
+    return L.generations + (number == FROZEN ? L.frozen : 24 * (uint64_t)number);
+}
+
+/* Not much further than ``most``. */
+static uint64_t count_objects(uint64_t most)
+{
+    uint64_t count = 0;
+    for (int i = 0; i < 4; i++) {
+        uint64_t head = generation_at(i);
+        for (uint64_t at = word_at((void *)head, 0) & ~TAGS; at && at != head && count <= most;
+             at = word_at((void *)at, 0) & ~TAGS)
+            count++;
+    }
+    return count;
+}
+
+static int list_objects(struct graph *g, int first, int end)
+{
+    for (int i = first; i < end; i++) {
+        uint64_t head = generation_at(i);
+        for (uint64_t at = word_at((void *)head, 0) & ~TAGS; at && at != head; at = word_at((void *)at, 0) & ~TAGS) {
+            __builtin_prefetch((void *)(word_at((void *)at, 0) & ~TAGS));
+            if (node_of(g, at + 16, TYPE_NONE) == NONE)
+                return 0;
+        }
+    }
+    return 1;
+}
+
+/* What a frame refers to. Since 3.14 the last two bits say who counts the reference: both set, it is a number and none;
+ * the first alone, nothing. */
+static uint64_t reference_at(const char *frame, size_t offset)
+{
+    uint64_t word = word_at(frame, offset);
+    return L.version < VERSION(3, 14) ? word : (word & TAGS) == TAGS ? 0 : word & ~TAGS;
+}
+
+/* Since 3.11 of what stands for a frame. C code that was called has one, in which hardly more is written than a code
+ * object, if that. So has, since 3.12, what ends a call of a class, below the frame of its __init__: its globals are
+ * whatever lay there before. Of what functions have, that one has no function. */
+static int is_of_python(const char *frame)
+{
+    if (L.version < VERSION(3, 11))
+        return 1;
+    if (L.frame_owner && frame[L.frame_owner] >= 3)
+        return 0;
+    const object *function = (object *)reference_at(frame, L.frame_function);
+    return function && function->type == L.function;
+}
+
+/* The names of its variables, a tuple; NULL where that is no frame of Python code. */
+static const object *names_of_locals(const char *frame)
+{
+    const object *code = (object *)reference_at(frame, L.frame_code);
+    const object *names = code && code->type == L.code ? (object *)pointer_at(code, L.code_names) : NULL;
+    return names && names->type == L.tuple ? names : NULL;
+}
+
+static char own_folder[1024]; /* with a slash; empty: not known */
+
+/* With the GIL, once: where the code of the recorder is. */
+EXPORT void graph_own(const char *folder)
+{
+    strncpy(own_folder, folder, sizeof own_folder - 1);
+}
+
+/* The recorder's, on whatever thread: a snapshot may be made on one of the job's. */
+static int is_ours(const char *frame)
+{
+    char text[sizeof own_folder];
+    const object *code = (object *)reference_at(frame, L.frame_code);
+    const object *file = code && code->type == L.code && L.code_file ? (object *)pointer_at(code, L.code_file) : NULL;
+    size_t length = strlen(own_folder);
+    return length && is_text(file) && characters(file, text, length) == length && !memcmp(text, own_folder, length);
+}
+
+static const char *first_frame(void *thread)
+{
+    const char *at = L.thread_frame ? pointer_at(thread, L.thread_frame) : NULL;
+    return at && L.thread_indirect ? pointer_at(at, L.thread_indirect - 1) : at;
+}
+
+/* The running frames of a thread, innermost first: those of the recorder, or all others. Up to 3.10 frames are objects;
+ * since, what an object stands for. */
+static int list_frames(struct graph *g, void *thread, int is_recorder, int own)
+{
+    const char *at = first_frame(thread);
+    int is_old = L.version < VERSION(3, 11);
+    for (int depth = 0; at && depth < 5000; depth++) {
+        if (is_of_python(at) && (is_recorder || is_ours(at)) == own && !refer(g, (uintptr_t)at, is_old ? TYPE_NONE : TYPE_FRAME))
+            return 0;
+        at = pointer_at(at, is_old ? L.frame_back : L.frame_before);
+    }
+    return 1;
+}
+
+/* "file\nline\nname" of what a code object stands for. */
+static uint32_t owner_of(struct graph *g, const object *code)
+{
+    char text[640];
+    if (!code || code->type != L.code || !L.code_file)
+        return 0;
+    const object *file = (object *)pointer_at(code, L.code_file), *name = (object *)pointer_at(code, L.code_name);
+    if (!is_text(file) || !is_text(name))
+        return 0;
+    size_t length = characters(file, text, 480);
+    text[length++] = '\n';
+    char digits[16], *at = digits + sizeof digits;
+    uint32_t rest = (uint32_t)half_at(code, L.code_line);
+    do
+        *--at = (char)('0' + rest % 10);
+    while (rest /= 10);
+    memcpy(text + length, at, (size_t)(digits + sizeof digits - at));
+    length += (size_t)(digits + sizeof digits - at);
+    text[length++] = '\n';
+    length += characters(name, text + length, LONGEST_LABEL);
+    return put_text(g, text, length);
+}
+
+enum { MOST_LOCALS = 1 << 14 };
+
+static void note_local(struct graph *g, uint32_t frame, uint64_t holds, const object *name)
+{
+    char text[LONGEST_LABEL];
+    if (!holds || !is_text(name) || g->local_count == MOST_LOCALS ||
+        !grow(&g->budget, &g->local, (g->local_count + 1) * sizeof(struct local)))
+        return;
+    uint32_t at = put_text(g, text, characters(name, text, sizeof text));
+    ARRAY(g, local, struct local)[g->local_count++] = (struct local){holds, frame, at};
+}
+
+/* ``owner``: what it is of. */
+static int read_frame(struct graph *g, uint32_t node, const char *frame, uint32_t *owner)
+{
+    const object *names = names_of_locals(frame);
+    if (!names)
+        return 1;
+    uint64_t first[] = {L.frame_function, L.frame_globals, L.frame_locals, L.frame_code};
+    for (int i = 0; i < 4; i++)
+        if (!refer(g, reference_at(frame, first[i]), TYPE_NONE))
+            return 0;
+    for (intptr_t i = 0; i < names->size; i++) {
+        uint64_t holds = reference_at(frame, L.frame_slots + 8ul * i);
+        if (!refer(g, holds, TYPE_NONE))
+            return 0;
+        note_local(g, node, holds, item_of(names, i));
+    }
+    *owner = owner_of(g, (object *)reference_at(frame, L.frame_code));
+    return 1;
+}
+
+static const char *storage_of(const object *tensor)
+{
+    const char *memory = pointer_at(tensor, L.tensor_storage & 0xffff);
+    return memory ? pointer_at(memory, L.tensor_storage >> 16) : NULL;
+}
+
+/* Up to numpy 1.18 an array that is freed counts as referred to once while it lets go of its objects, and those that are
+ * gone stand in it still. So where its own numpy is as old (by the bytes of its class, 1.19 too), what an array alone
+ * holds may be such a one. */
+static int may_be_letting_go(const object *member, const type *numpy)
+{
+    if (!member || member->reference_count != 1)
+        return 0;
+    for (const type *above = member->type; above; above = above->base)
+        if (above == numpy) {
+            const char *kind = pointer_at(member, 56);
+            return kind && half_at(kind, 28) == 17;
+        }
+    return 0;
+}
+
+static const type *old_numpy(const type *cls)
+{
+    while (cls->base && cls->base->basic_size >= 80)
+        cls = cls->base;
+    return cls->basic_size == 80 ? cls : NULL;
+}
+
+/* What objects of C code hold without a word to the collector: a stream its text, an array whose memory it shows, or
+ * objects. Numpy clears the place of an object before anybody can see it; but while it puts another into it, the one that
+ * was there may be freed already: finalizers run then, and so do other threads. Nothing refers to that one any more, and
+ * what it refers to may be gone. */
+static int visit_hidden(const object *one, uint8_t base, visit_function visit, void *arg)
+{
+    if (base == BYTES_IO)
+        return visit((object *)pointer_at(one, 16), arg);
+    if (base == STRING_IO) {
+        if (!L.stream_text || half_at(one, 48) != 2) /* its text lies in its own memory */
+            return 0;
+        if (L.version < VERSION(3, 12) && visit((object *)pointer_at(one, L.stream_text - 8), arg))
+            return 1;
+        const char *text = pointer_at(one, L.stream_text);
+        if (L.version >= VERSION(3, 14) && text) /* what writes it has a place of its own */
+            text = pointer_at(text, 0);
+        return visit((object *)text, arg);
+    }
+    if (base != NDARRAY)
+        return 0;
+    if (visit((object *)pointer_at(one, 48), arg))
+        return 1;
+    const char *kind = pointer_at(one, 56), *items = pointer_at(one, 16);
+    int has_objects = kind && kind[24] == 'O' && half_at(kind, 28) == 17; /* not a type that others have added to numpy's */
+    uint64_t members = has_objects ? members_of_array(one) : 0;
+    const type *old = members ? old_numpy(one->type) : NULL;
+    for (uint64_t i = 0; i < members; i++) {
+        object *member = (object *)pointer_at(items, 8 * i);
+        if (!(old && may_be_letting_go(member, old)) && visit(member, arg))
+            return 1;
+    }
+    return 0;
+}
+
+/* The C++ object that one of Arrow's shows: a shared pointer, and once more a plain one; 0: none yet, or not known. */
+static uintptr_t arrow_data_of(const object *one)
+{
+    for (size_t at = 24; at <= 32 && at + 24 <= (size_t)one->type->basic_size; at += 8)
+        if (word_at(one, at) && word_at(one, at) == word_at(one, at + 16))
+            return word_at(one, at);
+    return 0;
+}
+
+/* Whether a dict with a table of its own has only strings for keys. */
+static int has_text_keys(const object *dict, const struct keys *keys)
+{
+    if (L.version >= VERSION(3, 11))
+        return keys->is_text;
+    return L.any_lookup && word_at(pointer_at(dict, 32), 16) != L.any_lookup;
+}
+
+/* A dict that has only strings for keys does not tell the collector of them. Its values come with the others; interned
+ * strings are names, which everybody has. */
+static int read_keys(struct graph *g, const object *dict, uint64_t stride)
+{
+    const char *at = pointer_at(dict, 32);
+    if (!at || word_at(dict, 40)) /* keys are shared */
+        return 1;
+    struct keys keys = keys_at(at);
+    if (!has_text_keys(dict, &keys) || keys.entries > keys.usable)
+        return 1;
+    const char *key_at = keys.first + (L.version < VERSION(3, 11) ? 8 : 0);
+    for (uint64_t i = 0; i < keys.entries; i += stride) {
+        if (i + 8 * stride < keys.entries)
+            __builtin_prefetch(pointer_at(key_at, (i + 8 * stride) * keys.entry_bytes) + 32);
+        const object *key = (object *)pointer_at(key_at, i * keys.entry_bytes);
+        if (is_text(key) && !(word_at(key, 32) & 3) && !refer(g, (uintptr_t)key, TYPE_NONE))
+            return 0;
+    }
+    return 1;
+}
+
+/* What an object refers to, where not all of it is followed. */
+struct visits {
+    struct graph *g;
+    uint64_t seen, stride;
+};
+
+static int count_visit(object *to, void *arg)
+{
+    ((struct visits *)arg)->seen += to != NULL;
+    return 0;
+}
+
+static int visit_some(object *to, void *arg)
+{
+    struct visits *visits = arg;
+    return to && visits->seen++ % visits->stride == 0 ? visit_edge(to, visits->g) : 0;
+}
+
+/* The members of a long list, tuple or dict lie one behind the other: to go through all of them just to pick some would
+ * take longer than all else. Returns how many there are; 0: it is something else. */
+static uint64_t members_in_line(const object *one, const char **first, uint64_t *each, int *has_keys)
+{
+    const type *cls = one->type;
+    *each = 8;
+    *has_keys = 0;
+    if (cls == L.list || cls == L.tuple) {
+        *first = cls == L.list ? pointer_at(one, 24) : items_of(one);
+        return *first && one->size > 0 ? (uint64_t)one->size : 0;
+    }
+    if (cls != L.dict || word_at(one, 40) || !pointer_at(one, 32))
+        return 0;
+    struct keys keys = keys_at(pointer_at(one, 32));
+    *each = keys.entry_bytes;
+    *first = keys.first + keys.entry_bytes - 8; /* the value; right before it is the key */
+    *has_keys = !has_text_keys(one, &keys); /* else read_keys has them */
+    return keys.entries <= keys.usable ? keys.entries : 0;
+}
+
+enum { NEAR_SHARE = 16, MOST_NEAR = 4096, MOST_FAR = 512, LEAST_FOLLOWED = 16, SHARE_OF_LEFT = 32 };
+
+/* Which of its references to follow: all (1), or one in so many, a power of three: of two containers with the same
+ * members in the same order the same ones are followed, also where one is a dict that tells of a value and of a key in
+ * turn. What is nearest to a root comes first: all modules, what they name, and more of their containers than of what
+ * lies in these. Where many nodes wait and there is little room left, 0 for most of them, and others stand for these. */
+static uint64_t stride_of(struct graph *g, uint32_t node, const object *one, uint8_t base, int is_told)
+{
+    const char *first;
+    uint64_t each, left = g->node_limit > g->nodes ? g->node_limit - g->nodes : 0, waiting = g->nodes - node;
+    int is_near = node < g->node_limit / NEAR_SHARE;
+    uint32_t nodes = 1;
+    while (!is_near && waiting / nodes * 2 > left && nodes < 1u << 20)
+        nodes *= 3;
+    if (node % nodes)
+        return 0;
+    int has_keys;
+    struct visits visits = {g, members_in_line(one, &first, &each, &has_keys), 1};
+    if (!visits.seen) {
+        visit_hidden(one, base, count_visit, &visits);
+        if (is_told)
+            one->type->traverse((object *)one, count_visit, &visits);
+    }
+    uint64_t at_most = is_near ? MOST_NEAR : MOST_FAR, most = left / SHARE_OF_LEFT, stride = 1;
+    most = most > at_most ? at_most : most < LEAST_FOLLOWED ? LEAST_FOLLOWED : most;
+    while (visits.seen > most * stride)
+        stride *= 3;
+    if ((stride > 1 || nodes > 1) && grow(&g->budget, &g->sample, (g->sample_count + 1) * sizeof(struct sample)))
+        ARRAY(g, sample, struct sample)[g->sample_count++] = (struct sample){node, nodes, stride};
+    return stride;
+}
+
+static int visit_context(object *to, void *arg);
+struct context { /* while a node of its table is read: the value that was visited last */
+    struct graph *g;
+    object *value;
+};
+
+static int read_node(struct graph *g, uint32_t node)
+{
+    uintptr_t address = ARRAY(g, address, uintptr_t)[node];
+    uint32_t special = ARRAY(g, type, uint32_t)[node];
+    uint64_t *own = &ARRAY(g, own, uint64_t)[node];
+    uint32_t *references = &ARRAY(g, references, uint32_t)[node];
+    *own = 0;
+    *references = 0;
+    if (special == TYPE_FRAME)
+        return read_frame(g, node, (const char *)address, references);
+    if (special == TYPE_STORAGE || special == TYPE_AUTOGRAD || special == TYPE_ARROW)
+        return 1;
+    object *one = (object *)address;
+    if (!one->type || !count_of(one)) /* it is being freed: see visit_hidden */
+        return 1;
+    uint32_t number = type_of(g, one->type);
+    if (number == TYPE_NONE)
+        return 0;
+    ARRAY(g, type, uint32_t)[node] = number;
+    const struct kind *kind = &ARRAY(g, kind, struct kind)[number];
+    uint8_t base = kind->base, is_gc = kind->is_gc;
+    *own = own_bytes(one, kind);
+    uint64_t count = count_of(one); /* since 3.12 some are counted as living for ever */
+    *references = L.version >= VERSION(3, 12) && count >= (uint64_t)1 << 30 ? NONE : count > NONE - 1 ? NONE - 1 : (uint32_t)count;
+    if (base == TENSOR && !refer(g, (uintptr_t)storage_of(one), TYPE_STORAGE))
+        return 0;
+    if (base == ARROW && !refer(g, arrow_data_of(one), TYPE_ARROW))
+        return 0;
+    type *cls = one->type;
+    int is_told = is_gc && !(cls->is_gc && !cls->is_gc(one));
+    struct visits some = {g, 0, g->node_limit ? stride_of(g, node, one, base, is_told) : 1};
+    if (!some.stride)
+        return 1;
+    visit_function visit = some.stride > 1 ? visit_some : visit_edge;
+    void *arg = some.stride > 1 ? (void *)&some : g;
+    if (base != TENSOR && visit_hidden(one, base, visit, arg))
+        return 0;
+    if (!is_told)
+        return 1;
+    if (base == DICT && !read_keys(g, one, some.stride)) /* an OrderedDict tells of its keys */
+        return 0;
+    const char *first;
+    int has_keys;
+    uint64_t each, members = some.stride > 1 ? members_in_line(one, &first, &each, &has_keys) : 0;
+    for (uint64_t i = 0; i < members; i += some.stride) {
+        if (i + 8 * some.stride < members)
+            __builtin_prefetch(pointer_at(first, (i + 8 * some.stride) * each));
+        if (!refer(g, word_at(first, i * each), TYPE_NONE) || (has_keys && !refer(g, word_at(first - 8, i * each), TYPE_NONE)))
+            return 0;
+    }
+    if (members)
+        return 1;
+    if (base == CONTEXT)
+        cls->traverse(one, visit_context, &(struct context){g, NULL});
+    return !cls->traverse(one, visit, arg);
+}
+
+/* How large storages are. Torch's own threads may free one of a tensor that is still there, GIL or not: the kernel reads
+ * them, for which what is no memory is an error and no crash. */
+static void weigh_storages(struct graph *g)
+{
+    enum { AT_ONCE = 64, LARGEST = 256 };
+    size_t each = L.storage_bytes + 8 > L.storage_device + 1 ? L.storage_bytes + 8 : L.storage_device + 1;
+    if (!L.tensor_storage || each > LARGEST)
+        return;
+    static char copy[AT_ONCE * LARGEST];
+    struct iovec from[AT_ONCE];
+    uint32_t nodes[AT_ONCE];
+    const uint32_t *types = g->type.at;
+    const uintptr_t *address = g->address.at;
+    size_t waiting = 0;
+    for (uint64_t node = GROUPS; node < g->nodes || waiting;) {
+        for (; waiting < AT_ONCE && node < g->nodes; node++)
+            if (types[node] == TYPE_STORAGE) {
+                from[waiting] = (struct iovec){(void *)address[node], each};
+                nodes[waiting++] = (uint32_t)node;
+            }
+        if (!waiting)
+            break;
+        struct iovec to = {copy, each * waiting};
+        ssize_t got = process_vm_readv(g->process, &to, 1, from, waiting, 0);
+        size_t read = got > 0 ? (size_t)got / each : 0;
+        if (got < 0 && errno != EFAULT) /* forbidden here */
+            for (read = 0; read < waiting; read++)
+                memcpy(copy + read * each, from[read].iov_base, each);
+        for (size_t i = 0; i < read; i++) {
+            int on_device = L.storage_device && copy[i * each + L.storage_device] != 0;
+            uint64_t bytes = word_at(copy + i * each, L.storage_bytes);
+            ARRAY(g, own, uint64_t)[nodes[i]] = on_device || bytes >> MOST_BITS ? 0 : bytes;
+        }
+        read += read < waiting; /* without the one that is gone */
+        waiting -= read;
+        memmove(from, from + read, waiting * sizeof *from);
+        memmove(nodes, nodes + read, waiting * sizeof *nodes);
+    }
+}
+
+static uint32_t node_at(const struct graph *g, uintptr_t address)
+{
+    const uint64_t *table = g->table.at;
+    for (uint32_t slot = hash(address) & g->table_mask; table[slot]; slot = (slot + 1) & g->table_mask)
+        if (ARRAY(g, address, uintptr_t)[(uint32_t)table[slot]] == address)
+            return (uint32_t)table[slot];
+    return NONE;
+}
+
+enum { MOST_ARROW_ASKED = 4096 };
+
+/* A number at least 1 that a function of C code says; ``of``: NULL, or an object. */
+static uint64_t said_by(object *function, object *of)
+{
+    object *said = L.call(function, of, NULL);
+    long long number = said ? L.as_number(said) : 0;
+    if (said)
+        L.let_go(said);
+    if (!said || number == -1)
+        L.clear_error();
+    return number > 0 && !((uint64_t)number >> MOST_BITS) ? (uint64_t)number : 1;
+}
+
+/* What Arrow's C++ objects have, once each. Arrow is asked, whose functions for it run no Python code, keep the GIL, and
+ * change nothing: tables do not change. Where there are many, those not asked are taken for as large as the others. Two of
+ * them may show the same buffers, a slice and its table, or such as are no memory of Arrow's, but numpy's or a file's:
+ * where all say more than there is, each counts for less. */
+static void weigh_arrow(struct graph *g)
+{
+    const uint32_t *types = g->type.at;
+    const uintptr_t *address = g->address.at;
+    const struct kind *kinds = g->kind.at;
+    uint64_t *own = g->own.at, asked = 0, bytes = 0;
+    for (int is_rest = 0; is_rest < 2; is_rest++)
+        for (uint64_t node = GROUPS; node < g->nodes; node++) {
+            if (types[node] < FIRST_TYPE || kinds[types[node]].base != ARROW)
+                continue;
+            object *one = (object *)address[node];
+            uint32_t data = node_at(g, arrow_data_of(one));
+            if (data == NONE || own[data])
+                continue;
+            if (is_rest) {
+                own[data] = asked ? bytes / asked : 0;
+                continue;
+            }
+            if (asked == MOST_ARROW_ASKED)
+                break;
+            const type *cls = one->type;
+            while (arrow_type_of(cls) == ARROW_TYPES)
+                cls = cls->base;
+            own[data] = said_by(arrow_sizes[arrow_type_of(cls)], one);
+            asked++;
+            bytes += own[data];
+        }
+    if (!asked || !arrow_sizes[ARROW_TYPES])
+        return;
+    double all = 0, there = (double)said_by(arrow_sizes[ARROW_TYPES], NULL);
+    for (uint64_t node = GROUPS; node < g->nodes; node++)
+        all += types[node] == TYPE_ARROW ? (double)own[node] : 0;
+    for (uint64_t node = GROUPS; all > there && node < g->nodes; node++)
+        if (types[node] == TYPE_ARROW)
+            own[node] = (uint64_t)((double)own[node] * there / all);
+}

@@ -1,0 +1,154 @@
+/* Types: how their objects are read. */
+
+static uint32_t put_text(struct graph *g, const char *from, size_t length)
+{
+    if (!grow_copied(&g->budget, &g->text, g->text_bytes + length + 1))
+        return 0;
+    uint32_t at = (uint32_t)g->text_bytes;
+    char *to = (char *)g->text.at + at;
+    memcpy(to, from, length);
+    to[length] = 0;
+    g->text_bytes += length + 1;
+    return at;
+}
+
+static size_t characters(const object *text, char *to, size_t most);
+static int is_text(const object *one);
+static const char *pointer_at(const void *address, size_t offset);
+
+enum { LONGEST_NAME = 256, LONGEST_LABEL = 120 };
+
+/* "module.name" of a type, without an end. What Python code made, or the specification of one, has its module in its
+ * dict, mostly first; its tp_name may be freed memory up to 3.10, so its name is taken from the string it owns. */
+static size_t name_of(const type *cls, char *to)
+{
+    size_t length = 0;
+    if (!(cls->flags & HEAP_TYPE)) {
+        length = cls->name ? strnlen(cls->name, LONGEST_NAME) : 0;
+        if (length)
+            memcpy(to, cls->name, length);
+        return length;
+    }
+    if (cls->dict && L.dict_next && cls->dict->type == L.dict) {
+        intptr_t at = 0;
+        object *key, *value;
+        for (int looked = 0; looked < 64 && L.dict_next(cls->dict, &at, &key, &value); looked++) {
+            char word[16];
+            if (is_text(key) && characters(key, word, sizeof word) == 10 && !memcmp(word, "__module__", 10)) {
+                if (is_text(value))
+                    length = characters(value, to, 160);
+                break;
+            }
+        }
+        if (length)
+            to[length++] = '.';
+    }
+    const object *name = (object *)pointer_at(cls, L.heap_type_name);
+    return length + (is_text(name) ? characters(name, to + length, LONGEST_NAME - length) : 0);
+}
+
+static int is_called(const type *cls, const char *wanted, intptr_t least_bytes)
+{
+    char name[LONGEST_NAME];
+    return cls->basic_size >= least_bytes && name_of(cls, name) == strlen(wanted) && !memcmp(name, wanted, strlen(wanted));
+}
+
+/* Which of Arrow's types it is; ARROW_TYPES: none. */
+static int arrow_type_of(const type *cls)
+{
+    int i = 0;
+    while (i < ARROW_TYPES && !(arrow_sizes[i] && is_called(cls, arrow_types[i], 56)))
+        i++;
+    return i;
+}
+
+/* Others may call theirs as they like: names count only of what C code made, and only where nothing better tells. */
+static uint8_t base_of(const type *cls)
+{
+    unsigned long flags = cls->flags;
+    for (const type *above = cls; above; above = above->base) {
+        if (above == L.set || above == L.frozen_set)
+            return SET;
+        if (above == L.byte_array)
+            return BYTE_ARRAY;
+        if (above == L.deque)
+            return DEQUE;
+        if (above == L.ordered_dict)
+            return ORDERED_DICT;
+        if (above == L.bytes_io)
+            return BYTES_IO;
+        if (above == L.string_io)
+            return STRING_IO;
+        if (above == L.generator || above == L.coroutine || above == L.async_generator)
+            return GENERATOR;
+        if (L.tensor_storage && (uintptr_t)above == L.tensor_base)
+            return TENSOR;
+        if (above->deallocate == L.python_deallocate)
+            continue;
+        if (above->basic_size == 64 && is_called(above, "array.array", 64))
+            return ARRAY;
+        if (is_called(above, "_ctypes._CData", 72))
+            return C_DATA;
+        if (is_called(above, "mmap.mmap", 72))
+            return MAPPING;
+        if (is_called(above, "hamt_bitmap_node", 32))
+            return CONTEXT;
+        if (is_called(above, "_contextvars.ContextVar", 16) || is_called(above, "ContextVar", 16))
+            return VARIABLE;
+        if (!(above->flags & HEAP_TYPE) && is_called(above, "numpy.ndarray", 80))
+            return NDARRAY;
+        if (is_called(above, "ImagingCore", 24))
+            return IMAGE;
+        if (arrow_type_of(above) < ARROW_TYPES)
+            return ARROW;
+    }
+    return flags & IS_DICT ? DICT : flags & IS_LIST ? LIST : flags & IS_TUPLE ? TUPLE : flags & IS_TEXT ? TEXT
+           : flags & IS_BYTES ? BYTES : flags & IS_INTEGER ? INTEGER : PLAIN;
+}
+
+static uint32_t put_name(struct graph *g, const type *cls)
+{
+    char name[LONGEST_NAME];
+    return put_text(g, name, name_of(cls, name));
+}
+
+static int is_collected(const type *cls)
+{
+    return cls->traverse && cls->flags & HAS_GC;
+}
+
+static uint32_t type_of(struct graph *g, type *cls)
+{
+    struct kind *kinds = g->kind.at;
+    uint32_t *table = g->kind_table.at;
+    uint32_t slot = hash((uintptr_t)cls) & g->kind_mask;
+    for (; table[slot] != NONE; slot = (slot + 1) & g->kind_mask)
+        if (kinds[table[slot]].type == cls)
+            return table[slot];
+    uint32_t number = (uint32_t)g->type_count;
+    if (number * 2 > g->kind_mask) {
+        uint32_t size = (g->kind_mask + 1) * 2;
+        if (!grow(&g->budget, &g->kind_table, size * 4ul))
+            return TYPE_NONE;
+        table = g->kind_table.at;
+        memset(table, 0xff, size * 4ul);
+        g->kind_mask = size - 1;
+        for (uint32_t one = FIRST_TYPE; one < number; one++) {
+            slot = hash((uintptr_t)kinds[one].type) & g->kind_mask;
+            while (table[slot] != NONE)
+                slot = (slot + 1) & g->kind_mask;
+            table[slot] = one;
+        }
+        slot = hash((uintptr_t)cls) & g->kind_mask;
+        while (table[slot] != NONE)
+            slot = (slot + 1) & g->kind_mask;
+    }
+    if (!grow_copied(&g->budget, &g->kind, (number + 1) * sizeof *kinds))
+        return TYPE_NONE;
+    kinds = g->kind.at;
+    kinds[number] = (struct kind){.type = cls, .text = put_name(g, cls), .base = base_of(cls), .is_gc = (uint8_t)is_collected(cls),
+                                  .is_made_in_c = cls->deallocate != L.python_deallocate};
+    table[slot] = number;
+    g->type_count++;
+    return number;
+}
