@@ -91,8 +91,11 @@ def _not_the_recording(output: Path | None, *recordings: Path) -> None:
         raise BadInput(f"{output} is the recording itself: choose another file")
 
 
+_run_argument = click.argument("run", type=click.Path(path_type=Path), default="run.parquet")  # as record's -o
+
+
 @cli.command()
-@click.argument("run", type=click.Path(path_type=Path))
+@_run_argument
 @click.option("-f", "--format", "format_name", type=click.Choice(_renderers()), help="[default: terminal, or by -o]")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to a file; its suffix implies the format.")
 @click.option("--only", multiple=True, metavar="KIND", help="Look for this kind of finding only; repeatable.")
@@ -103,7 +106,7 @@ def report(
 ) -> int:
     """Say what grew in a recording, who holds it, and what to do.
 
-    RUN is the recording, also one that is still running or was cut off.
+    RUN is the recording, also one that is still running or was cut off; run.parquet if none is named.
     """
     from .renderers import render
     from .reporting import analyze
@@ -232,7 +235,7 @@ def oom(log: str, format_name: str) -> None:
 
 
 @cli.command()
-@click.argument("run", type=click.Path(path_type=Path))
+@_run_argument
 @click.option("-p", "--pid", type=int, metavar="PID", help="Process; the one with the largest heap by default.")
 @click.option("--at", "at_s", type=float, metavar="SECONDS", help="The snapshot nearest to this moment, not the last.")
 @click.option("--at-end", is_flag=True, help="The snapshot made as it ended, not the last one at work.")
@@ -337,7 +340,7 @@ def compare(before: Path, after: Path, format_name: str | None, output: Path | N
 
 
 @cli.command()
-@click.argument("run", type=click.Path(path_type=Path))
+@_run_argument
 @click.option("--max-growth", metavar="RATE", help="5MB/1000steps, 20KB/step or 50MB/hour.")
 @click.option("--max-rss", metavar="SIZE", help="Most memory of all processes together, shared pages counted once.")
 @click.option("--max-workers", metavar="COUNT", help="Most data loader workers at once.")

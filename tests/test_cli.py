@@ -92,7 +92,7 @@ def test_a_report_never_overwrites_its_recording(run, asked, capsys):
     [
         (["report", "nowhere.parquet"], 3, "there is no file nowhere.parquet"),
         (["finalize", "nowhere.parquet"], 3, "there is no recording at nowhere.parquet"),
-        (["report"], 2, "Missing argument 'RUN'"),
+        (["report"], 3, "there is no file run.parquet"),
         (["report", "x", "--format", "docx"], 2, "'docx' is not one of"),
         (["report", "x", "-o", "x.docx"], 2, "no format is known by '.docx'"),
         (["report", "x", "--frob"], 2, "No such option"),

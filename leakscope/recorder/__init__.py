@@ -58,7 +58,9 @@ def record(options: RecordOptions) -> int:
     """Run the command of ``options`` and record it. **Errors** LeakscopeError, only before the command has started."""
     mask = launch.block_signals()
     launch.occupy_standard_descriptors()
-    launch.find_program(options.command[0], os.environ.get("PATH"))
+    path = os.environ.get("PATH")
+    options = options._replace(command=launch.with_python(options.command, path))
+    launch.find_program(options.command[0], path)
     now_unix_ns, now_mono_ns = time.time_ns(), time.monotonic_ns()
     output = Output.claim(
         naming.output_path(options.output, os.environ, now_unix_ns / 1e9),

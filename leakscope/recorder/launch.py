@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
@@ -56,6 +57,17 @@ def find_program(name: str, path: str | None) -> str:
         reason = "it is a directory" if os.path.isdir(found[0]) else "it is not executable (chmod +x?)"
         raise NotStarted(f"cannot run {found[0]}: {reason}", 126)
     raise NotStarted(f"cannot run {name or repr(name)}: not found", 127)
+
+
+def with_python(command: Sequence[str], path: str | None) -> Sequence[str]:
+    """A script of Python's that is no program by itself gets the Python of leakscope before it."""
+    if not (command[0].endswith(".py") and os.path.isfile(command[0]) and sys.executable):
+        return command
+    try:
+        find_program(command[0], path)
+    except NotStarted:
+        return [sys.executable, *command]
+    return command
 
 
 def block_signals() -> set[int]:

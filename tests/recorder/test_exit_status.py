@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,13 @@ def test_closed_descriptors_stay_closed_for_the_command(tmp_path: Path) -> None:
     assert rows(tmp_path / "run.parquet.journal", "events")[-1]["event"] == "end"
 
 
+@pytest.mark.parametrize("name", ["train.py", "./train.py"])
+def test_a_script_of_python_is_run_by_its_name(tmp_path: Path, name: str) -> None:
+    (tmp_path / "train.py").write_text("import sys\nprint(sys.argv, sys.executable)\n")
+    result = record(tmp_path, "-q", name, "--steps", "3")
+    assert result.stdout == f"{[name, '--steps', '3']} {sys.executable}\n"
+
+
 def test_a_script_without_interpreter_line_is_run_by_sh(tmp_path: Path) -> None:
     script = tmp_path / "train"
     script.write_text("exit 5\n")
@@ -63,6 +71,7 @@ def test_a_script_without_interpreter_line_is_run_by_sh(tmp_path: Path) -> None:
         (["--", "./notes.txt"], 126, "cannot run ./notes.txt: it is not executable"),
         (["--", "/"], 126, "cannot run /: it is a directory"),
         (["--", ""], 127, "cannot run '': not found"),
+        (["--", "no-such-script.py"], 127, "cannot run no-such-script.py: not found"),
         ([], 125, "record needs a command"),
         (["--frobnicate", "true"], 125, "record has no option --frobnicate"),
         (["-i", "soon", "true"], 125, "'soon' is not a duration"),
