@@ -133,6 +133,7 @@ _ALL = (
     Suite("cpython", runner="regrtest"),
     Suite("numpy", ("numpy", *_PYTEST), ("numpy/**/test_*.py",)),
     Suite("pandas", ("pandas", "pyarrow", *_PYTEST), ("pandas/tests/**/test_*.py",)),
+    Suite("pyarrow", ("pyarrow", "pandas", "numpy", *_PYTEST), ("pyarrow/tests/**/test_*.py",)),
     Suite("lxml", ("lxml", *_PYTEST), ("lxml/tests/test_*.py",), "sdist", into="src/lxml/tests"),
     Suite(
         "torch",
