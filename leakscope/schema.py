@@ -5,7 +5,9 @@ share has one type and one meaning. Standard library only: the recorder writes b
 documentation is generated from it.
 
 History of SCHEMA_VERSION:
-1  first version (columns and tables are added without a new number: readers fill them with nulls).
+1  first version (columns and tables are added without a new number: readers fill them with nulls)
+2  who holds what stands in the graph of the heap (``heap_*``), and no longer in ``holders``: a program that knows only
+   those would find nothing, and say so.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 CARRIES: dict[str, str] = {

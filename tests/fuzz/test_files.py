@@ -89,7 +89,7 @@ def test_the_format_version(path: Path, finished: Path, version: object) -> None
     footer["format_version"] = version
     pq.write_table(table.slice(0, 0).replace_schema_metadata({"leakscope": json.dumps(footer)}), path)
     report = look(path)
-    assert (report is not None) == (type(version) is int and version == schema.SCHEMA_VERSION)
+    assert (report is not None) == (type(version) is int and 1 <= version <= schema.SCHEMA_VERSION)
 
 
 @FUZZ
