@@ -185,6 +185,7 @@ SIGNALS_AND_THREADS = [
     of("slow-callbacks", "slow_callbacks"),
     of("errors", "errors"),
     of("ends-in-order", "ends_in_order", ends="status 5"),
+    of("interrupted", "interrupted", ends="status -2", must_look=False),
 ]
 PROCESSES_AND_LIMITS = [
     of("no-children", "children"),
