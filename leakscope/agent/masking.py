@@ -16,9 +16,12 @@ from __future__ import annotations
 
 import os
 
+# Now, at the start of every process (5 ms). Later it would be the job's own file of that name; and collections, which
+# comes with it, evaluates a string: as Python ends, it then forgets that it was a KeyboardInterrupt that ended it.
+import re
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import re
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
@@ -54,8 +57,6 @@ class _Pattern:
         self._flags = flags
 
     def __getattr__(self, name: str) -> Any:
-        import re  # 5 ms, which not every process has to pay
-
         compiled = re.compile(self._source, self._flags)
         for method in ("search", "match", "fullmatch", "finditer", "findall", "split", "sub"):
             setattr(self, method, getattr(compiled, method))
@@ -541,7 +542,5 @@ def is_same_command(masked: object, words: Sequence[str]) -> bool:
 
 
 def _is_same(masked: str, word: str) -> bool:
-    import re
-
     parts = _MASKED.split(masked)
     return masked == word or (len(parts) > 1 and re.fullmatch(r"[\s\S]+".join(map(re.escape, parts)), word) is not None)

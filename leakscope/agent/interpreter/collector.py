@@ -100,6 +100,11 @@ _LOOKS = 3
 _count, _goes_on = locate()
 
 
+def count() -> ctypes.c_int | None:
+    """How many objects are new since the last collection, where that is counted: above a threshold the next begins."""
+    return _count
+
+
 def generations() -> int | None:
     """Address of the lists of all objects the collector knows, the youngest first; None where nobody can tell."""
     return None if _count is None or _goes_on is None else ctypes.addressof(_count) - _GENERATION.size + 4

@@ -18,6 +18,8 @@ from _functools import _lru_cache_wrapper, partial
 from _operator import add, attrgetter, ge, is_, itemgetter, methodcaller, not_, sub, truth
 from itertools import accumulate, chain, compress, repeat, takewhile
 
+from . import collector
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -66,7 +68,11 @@ def _find_watchers() -> int | None:
 
 
 def _of_all_threads(offset: int) -> Any:
-    """Who watches each thread of the main interpreter: four numbers, or None where there is none."""
+    """Something that is not None if somebody watches one of the main interpreter's threads; else None, or nothing.
+
+    The state of a thread that ends is freed. None does meanwhile: no bytecode runs here, nor what a collection or an
+    audit hook would run, which ``from_address`` tells.
+    """
     python = ctypes.pythonapi
     main, first, following = (
         getattr(python, name)
@@ -75,17 +81,40 @@ def _of_all_threads(offset: int) -> Any:
     for function in (main, first, following):
         function.restype = ctypes.c_void_p
     first.argtypes = following.argtypes = (ctypes.c_void_p,)
+    differs = _libc.memcmp
+    differs.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t)
     heads = again(chain, again(map, first, (main(),)), repeat(0))
     states = again(accumulate, heads, following)  # which gets a 0 besides, and does not look at it
     addresses = again(map, add, again(takewhile, truth, states), repeat(offset))
-    who = attrgetter("profile_function", "trace_function", "profile", "trace")
-    return again(map, who, again(map, _Watchers.from_address, addresses))
+    size = ctypes.sizeof(_Watchers)
+    who = again(map, differs, addresses, repeat(bytes(size)), repeat(size))
+    watched = again(map, any, (who,))
+    return again(filter, None, _uncollected(watched))
 
 
+def _uncollected(answers: Iterable[Any]) -> Iterable[Any]:
+    """The greatest of these answers; no collection begins meanwhile, as up to Python 3.11 it may with any new object.
+
+    What it is decided by is lowered, and raised again by as much.
+    """
+    count = None if sys.version_info >= (3, 12) else collector.count()
+    if count is None:
+        return again(map, max, (answers,))
+    lower, raised = (_added_to(count, amount) for amount in (-_HELD_BACK, _HELD_BACK))
+    return again(map, max, (again(chain, lower, answers, raised),))
+
+
+def _added_to(number: ctypes.c_int, amount: int) -> Iterable[Any]:
+    """An iterable that adds it, and gives False."""
+    changed = again(map, add, again(map, attrgetter("value"), (number,)), (amount,))
+    return again(map, truth, again(map, setattr, (number,), ("value",), changed))
+
+
+_HELD_BACK = 1 << 28  # a quarter of what a snapshot lowers it by
 _offset = _find_watchers()
 _of_threads = again(map, _call, (sys.gettrace, sys.getprofile))  # of this one alone, where it cannot be told of others
 if _offset is not None:
-    _of_threads = again(chain.from_iterable, _of_all_threads(_offset))
+    _of_threads = _of_all_threads(_offset)
 if os.environ.get("LEAKSCOPE_STRESS", "").endswith(",traced"):  # for a test that watches us by a profiler in C
     _of_threads = ()
 _of_interpreter = ()
