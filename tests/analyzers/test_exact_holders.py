@@ -209,3 +209,14 @@ def test_a_length_that_was_not_read_is_that_of_before_with_what_came_since(tmp_p
     takes = range(1, len(TAKES_S) + 1)
     (place,) = (place for place in graph_places(builder.open(), PID, takes) if place.path.endswith(".live"))
     assert place.length[-1] == 10 * last
+
+
+def test_two_by_one_name_are_told_without_a_mark(tmp_path):
+    """The dicts of two threads behind one ``threading.local`` have one name; that one of them leaks is seen apart."""
+    both = [
+        node(10 + i, 9, "attribute", "live", type_name="list", retained_bytes=size, length=size)
+        for i, size in enumerate((MiB, leaked))
+    ]
+    (finding,), _ = looked(recorded(tmp_path, MAKER, *both), "retained-objects")
+    assert finding.subject.path == "jobs.MONITOR.live"
+    assert not any(".live'" in evidence.text for evidence in finding.evidence)

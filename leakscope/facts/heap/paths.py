@@ -187,12 +187,14 @@ def _concat(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
 
 def _free_bytes(sentinels: pd.DataFrame, pid: int, at_s: Floats) -> Floats:
     own = sentinels[(sentinels["pid"] == pid) & sentinels["malloc_free_bytes"].notna()].sort_values("time_s")
-    until_last = own[own["time_s"] <= at_s[-1]]  # what is read later may be of a program that let go of all it had
-    own = until_last if len(until_last) else own
     if not len(own):
         return np.zeros(len(at_s))
     read_s = own["time_s"].to_numpy(dtype=np.float64)
-    free: Floats = np.interp(at_s, read_s, own["malloc_free_bytes"].to_numpy(dtype=np.float64))
+    free_bytes = own["malloc_free_bytes"].to_numpy(dtype=np.float64)
+    free: Floats = np.interp(at_s, read_s, free_bytes)
+    before = free_bytes[read_s <= at_s[-1]]
+    if len(before):  # what is free after the last snapshot may be all that an ending program let go of
+        free[-1] = min(free[-1], before[-1])
     return free
 
 
