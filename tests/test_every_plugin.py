@@ -100,6 +100,14 @@ def growth(leaking: bool) -> TreeGrowth:
     return TreeGrowth(leaking, "it varies", trend, 0.0, 60.0, 10 * MiB, nothing, nothing)
 
 
+def test_a_leak_in_a_job_that_gave_back_more_does_not_gain_a_negative_amount():
+    """Pages of a library's file, which the kernel takes back or another process maps too."""
+    finding = Finding("retained-objects", TITLE, "warning", 0.9, 5 * MiB, Subject())
+    text = headline(Told(growth(leaking=True), -134 * MiB, [finding]))
+    assert "gave back" in text and "134 MiB" in text
+    assert "-" not in text.replace(TITLE, "")
+
+
 def told(finding: Finding, leaking: bool) -> str:
     kill = finding if finding.tells(KILL) else None
     return headline(Told(growth(leaking), 10 * MiB, [finding], kill)).lower()

@@ -44,7 +44,7 @@ def finding_of(case: Case, holder: Accumulation, rank: int, look: Look, process:
         device="cpu",
         holder=found.name,
         variable=text_of(row, "variable"),
-        path=found.place.path,
+        path=found.place.said,
         type=_type_text(found.place, found.kept),
         module=text_of(row, "owner_module"),
         library=None if found.named.is_user else _library(found.place),

@@ -90,14 +90,14 @@ def _weighed(found: Retained) -> Iterator[Evidence]:
         "takes": count,
     }
     text = (
-        f"{place.path} held {format_bytes(place.deep_bytes[begin])} in the first and "
+        f"{place.said} held {format_bytes(place.deep_bytes[begin])} in the first and "
         f"{format_bytes(place.deep_bytes[-1])} in the last of {count} snapshots over {format_duration(lasted_s)}"
     )
     if place.has_length:
         figures |= {"start_length": int(place.length[begin]), "end_length": int(place.length[-1])}
         text += f"; its length went from {format_count(place.length[begin])} to {format_count(place.length[-1])}"
     if count == 1:
-        text = f"{place.path} held {format_bytes(place.deep_bytes[-1])} in the last snapshot"
+        text = f"{place.said} held {format_bytes(place.deep_bytes[-1])} in the last snapshot"
     yield Evidence(text, figures)
     if begin:
         yield Evidence(

@@ -99,7 +99,11 @@ class Told:
 
     @property
     def amount(self) -> str:
-        return f"{format_bytes(self.gained)} in {format_duration(self.growth.end_s - self.growth.start_s)}"
+        return f"{format_bytes(self.gained)} in {self.lasted}"
+
+    @property
+    def lasted(self) -> str:
+        return format_duration(self.growth.end_s - self.growth.start_s)
 
     @property
     def rate(self) -> str:
@@ -159,6 +163,9 @@ def _whether(told: Told) -> str:
 def _what_grows(told: Told) -> str:
     if told.is_all_in_the_kill:
         return f"The job gained {told.amount} ({told.rate})."
+    if told.first is not None and told.gained < 0:  # the kernel took back pages of files, or others map them now
+        gave_back = f"the job gave back more than that, {format_bytes(-told.gained)} in {told.lasted}"
+        return f"Memory leaks: {_lower(told.first.title)}; {gave_back}."
     if told.first is not None:
         return f"Memory leaks: {_lower(told.first.title)}; the job gained {told.amount} ({told.rate})."
     who = told.growth.main.name if told.growth.main else "the job"

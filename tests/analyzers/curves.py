@@ -51,6 +51,12 @@ def leak_under_a_saw_tooth(rng, t, length_s):
     return gained * t / length_s + rng.uniform(0.1, 0.5) * gained * ((t / rng.uniform(0.8, length_s / 6)) % 1)
 
 
+def leak_after_a_large_beginning(rng, t, length_s):
+    """What is loaded in the first third is most of the growth; it goes on all the same."""
+    loaded = rng.uniform(150, 300) * np.clip(t / length_s / rng.uniform(0.2, 0.3), 0, 1)
+    return loaded + rng.uniform(30, 60) * t / length_s
+
+
 def leak_that_starts_late(rng, t, length_s):
     return rng.uniform(60, 400) * np.clip(t / length_s - 0.3, 0, 1) + buffers(rng, t)
 
@@ -88,6 +94,13 @@ def cache_that_fills(rng, t, length_s):
 
 def slow_plateau(rng, t, length_s):
     return rng.uniform(50, 600) * (1 - np.exp(-t / length_s / rng.uniform(0.05, 0.3))) + buffers(rng, t, high_mib=4)
+
+
+def store_that_fills_and_drifts(rng, t, length_s):
+    """Full after a third of the run; then a few hundred KiB now and again, as entries of another size replace old."""
+    full_s = rng.uniform(0.3, 0.4) * length_s
+    later = rng.uniform(0.3, 0.5) * np.floor(np.clip(t - full_s, 0, None) / (length_s / 12))
+    return rng.uniform(25, 40) * np.clip(t / full_s, 0, 1) + later
 
 
 def one_time_load(rng, t, length_s):
@@ -144,12 +157,14 @@ LEAKS = (
     ramp,
     one_jump_per_validation,
     leak_under_a_saw_tooth,
+    leak_after_a_large_beginning,
     leak_that_starts_late,
     leak_that_slows_a_little,
     leak_under_peaks_that_grow_with_it,
     leak_then_shutdown,
 )
 INNOCENTS = (
+    store_that_fills_and_drifts,
     flat,
     large_buffers,
     cache_that_fills,

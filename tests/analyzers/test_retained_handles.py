@@ -5,9 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from leakscope import analyze
+from leakscope.facts.heap.handles import handles
+from leakscope.facts.heap.paths import Heap, heap_of
+from leakscope.facts.heap.place import Place
 from leakscope.findings import Report
 
 from .test_retained import MB, TAKES_S, first, growing_run, place
@@ -94,3 +98,49 @@ def test_objects_of_a_library_under_whose_calls_nothing_grew_do_not(tmp_path):
 def test_objects_of_a_library_that_do_not_grow_in_step_do_not(tmp_path):
     report = recorded(tmp_path, [4, 5, 60, 61, 62, 400], calls_library=True, member="boostlib.basic.Booster")
     assert "versions" not in [finding.subject.variable for finding in report.findings]
+
+
+def test_what_could_be_weighed_of_the_members_is_not_counted_twice(tmp_path):
+    """What was weighed is a part of what is missing: a container answers for no more than was gained."""
+    row = place("main() registry.versions", 0, type_name="dict", owner="Registry", variable="versions")
+    weighed = np.array([10.0, 30.0, 50.0]) * MB
+    lengths = np.array([1.0, 3.0, 5.0]) * 100
+    none = np.zeros(3)
+    versions = Place(
+        row["path"],
+        "dict",
+        {**row, "opaque": False, "chained": False},
+        weighed,
+        none,
+        none,
+        none + 1,
+        lengths,
+        has_length=True,
+    )
+    member = {**row, "opaque": True, "edge_kind": "item"}
+    trees = Place(
+        "main() registry.versions[*]",
+        "boostlib._core.Tree",
+        member,
+        weighed,
+        none,
+        none,
+        lengths,
+        none,
+        parent=versions,
+    )
+    versions.children.append(trees)
+    heap = Heap(100, none, np.array([0.0, 50.0, 100.0]) * MB, none, none, (1, 2, 3), False, (), (versions, trees))
+    (found,) = handles(heap, [], 100.0 * MB, None)
+    assert 90 * MB <= found.growth_bytes <= 100 * MB
+
+
+def test_what_the_program_let_go_of_after_the_last_snapshot_was_in_use_then(tmp_path):
+    builder = growing_run(tmp_path, SOURCE)
+    for number, at_s in enumerate(TAKES_S, 1):
+        builder.take(100, number, at_s, rss_bytes=50 * MB + round(at_s * 10 * MB), holders=[place("main() rows", at_s)])
+    after_s = int(TAKES_S[-1])
+    free = [MB if at_s <= after_s else 200 * MB for at_s in range(24)]
+    recording = builder.sentinels(100, from_s=-0.1, malloc_free_bytes=free).ends(24.0, exit_code=0).open()
+    heap = heap_of(recording, 100, 0.0, 24.0)
+    assert heap is not None and heap.free_bytes[-1] == MB

@@ -71,6 +71,7 @@ _SQL = re.compile(r"\s*(\w+)", re.ASCII)
 _SQL_ADDS = frozenset(("insert", "replace", "merge", "upsert", "copy"))
 # Whoever waits for one of these is a member of it until then.
 _WAITED_FOR = re.compile(r"(asyncio\.locks|threading)\.(Event|Condition|Semaphore|BoundedSemaphore|Lock|Barrier)$")
+_LOOKING_UP = frozenset(("get", "setdefault"))
 _WAITING = frozenset(("wait", "wait_for", "acquire"))
 _WHOLE = 0.76  # calls count only on the object itself
 
@@ -90,6 +91,35 @@ def adding_lines(sources: Sequence[Source], holder: Holder) -> list[Line]:
         return _ranked(index, _calls_of_function(index, holder))
     uses = _Uses(Names(index, holder), holder.type_name)
     return _ranked(index, uses.events) or _ranked(index, _calls_into(holder.owner_module))
+
+
+def lines_adding_to_key(sources: Sequence[Source], key: str) -> list[Line]:
+    """Lines that add to what somebody keeps by a key, on whatever object: ``request.app["history"].append(entry)``."""
+    index = index_of(sources, key)
+
+    def is_it(node: ast.expr, scope: Scope) -> bool:
+        if isinstance(node, ast.Name):
+            given = (pair for site in scope.sites for pair in pairs(site.node))
+            return any(isinstance(t, ast.Name) and t.id == node.id and v is not None and is_kept(v) for t, v in given)
+        return is_kept(node)
+
+    def is_kept(node: ast.expr) -> bool:
+        if isinstance(node, ast.Subscript):
+            return isinstance(node.slice, ast.Constant) and node.slice.value == key
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _LOOKING_UP:
+            return bool(node.args) and isinstance(node.args[0], ast.Constant) and node.args[0].value == key
+        return False
+
+    def events(scope: Scope, site: Site) -> Iterator[_Event]:
+        node = site.node
+        func = node.func if isinstance(node, ast.Call) else None
+        if isinstance(func, ast.Attribute) and adds(func.attr) and is_it(func.value, scope):
+            yield _Event(node, ADDS, 1.0 if func.attr in ADDERS else 0.85)
+        for target, _ in pairs(node):
+            if isinstance(target, ast.Subscript) and is_it(target.value, scope):
+                yield _Event(target, ADDS, 1.0)
+
+    return _ranked(index, events)
 
 
 def thread_start_line(sources: Sequence[Source], name: str) -> Line | None:
@@ -247,7 +277,7 @@ class _Uses:
             yield _Event(call, CALLS, 0.5 * self.names.strength(func, scope, inside=False))
         if last_name(func) in _FIRST_ARGUMENT and call.args:
             yield _Event(call, ADDS, self.names.strength(call.args[0], scope))
-        for argument in (*call.args, *(k.value for k in call.keywords)):
+        for argument in _arguments(call):
             if isinstance(argument, ast.Attribute) and adds(argument.attr):  # the method itself is handed on
                 yield _Event(call, ADDS, 0.75 * self.names.strength(argument.value, scope))
         for keyword in call.keywords:
@@ -274,7 +304,10 @@ class _Uses:
         elif adds(func.attr):
             yield _Event(call, ADDS, (1.0 if func.attr in ADDERS else 0.85) * strength)
         elif strength >= _WHOLE and not _READING.match(func.attr):
-            yield _Event(call, CALLS, 0.6 * strength)
+            if any(self.names.is_function(argument, scope) for argument in _arguments(call)):
+                yield _Event(call, ADDS, 0.8 * strength)  # whoever is handed a function calls it later
+            else:
+                yield _Event(call, CALLS, 0.6 * strength)
 
     def _looked_up(self, node: ast.Subscript, scope: Scope) -> float:
         """Weight of ``x[key]`` where looking up makes the entry; what is read of a member makes none."""
@@ -319,6 +352,11 @@ class _Uses:
             if any(old(e) for e in given) and (joins or len(given) > 1):
                 return 0.95 if joins else 0.7
         return 0.0
+
+
+def _arguments(call: ast.Call) -> Iterator[ast.expr]:
+    yield from call.args
+    yield from (keyword.value for keyword in call.keywords)
 
 
 def _terms(node: ast.expr) -> Iterator[ast.expr]:

@@ -74,6 +74,13 @@ class Names:
             for term in paths
         )
 
+    def is_function(self, node: ast.expr, scope: Scope) -> bool:
+        """A function of the program's, or a method, that is not called here."""
+        if isinstance(node, ast.Lambda):
+            return True
+        found = self._index.callees(node, scope) if isinstance(node, (ast.Name, ast.Attribute)) else []
+        return bool(found) and all(one.kind == "function" and one.name != "__init__" for one in found)
+
     def is_seed(self, target: ast.expr, scope: Scope) -> bool:
         """An assignment to ``target`` makes the object, under the name that the recording has for it."""
         if isinstance(target, ast.Name):

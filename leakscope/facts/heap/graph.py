@@ -267,13 +267,16 @@ def _lengths(node: _Node) -> Floats:
     """How many members it had, or else objects that it alone holds: of one node no mixture of both.
 
     A length is written down of what was still there when names were looked up. Where it was not, it is that of the
-    nearest snapshot that has one.
+    nearest snapshot that has one, as much longer as it holds more objects alone.
     """
     known = np.flatnonzero(node.length > 0)
     if not len(known):
         return node.children.copy()
     nearest = known[np.abs(known[:, None] - np.arange(len(node.length))).argmin(axis=0)]
-    return np.where(node.retained > 0, node.length[nearest], 0.0)
+    before = node.children[nearest]
+    more = np.ones(len(before))
+    np.divide(node.children, before, out=more, where=(node.children > 0) & (before > 0))
+    return np.where(node.retained > 0, np.round(node.length[nearest] * more), 0.0)
 
 
 def _autograd(holders: Sequence[Place], node: _Node, count: int) -> Iterator[Place]:

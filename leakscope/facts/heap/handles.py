@@ -42,7 +42,8 @@ def handles(heap: Heap, known: Sequence[Accumulation], missing_bytes: float, pac
         return []
     best = max(candidates, key=lambda c: (c.bytes_each is not None, c.gained))
     share = _BY_COUNT if best.bytes_each is None else _IN_PROPORTION
-    gained_bytes = max(best.place.growth_bytes, 0.0) + share * missing_bytes
+    weighed_bytes = max(best.place.growth_bytes, 0.0)
+    gained_bytes = weighed_bytes + share * max(missing_bytes - weighed_bytes, 0.0)
     return [Accumulation(best.place, gained_bytes, (), is_guess=True, handle=best.handle, bytes_each=best.bytes_each)]
 
 

@@ -103,8 +103,24 @@ def _of_graphs(recording: Recording, takes: pd.DataFrame, start_s: float, end_s:
     places = graph_places(recording, pid, numbers, by_holder=True)
     is_truncated = bool(takes["truncated"].fillna(False).astype(bool).any())  # sampled, or autograd graphs cut short
     is_exact = not _are_sampled(recording.tables["heap_graphs"], pid, numbers)
+    _carry_what_is_below(places)
     roots = _without_modules(places)
     yield _laid_over(recording, takes, pid, places, roots, is_truncated=is_truncated, is_exact=is_exact)
+
+
+def _carry_what_is_below(places: Sequence[Place]) -> None:
+    """What held little in a snapshot, though what stands below it was there, held at least the largest of that.
+
+    Places hang on each other as in the last snapshot. In another one a second way may have led to the same objects: a
+    timer holds the task that sleeps, and that all it has, unless a task waits too; or a frame was already left.
+    The largest and not the sum, since some are by turns what holds the same objects.
+    """
+    order = [place for place in places if place.parent is None]
+    for place in order:
+        order += place.children
+    for place in reversed(order):
+        if place.parent is not None:
+            place.parent.deep_bytes = np.maximum(place.parent.deep_bytes, place.deep_bytes)
 
 
 def _are_sampled(graphs: pd.DataFrame, pid: int, takes: Sequence[int]) -> bool:
@@ -174,7 +190,11 @@ def _free_bytes(sentinels: pd.DataFrame, pid: int, at_s: Floats) -> Floats:
     if not len(own):
         return np.zeros(len(at_s))
     read_s = own["time_s"].to_numpy(dtype=np.float64)
-    free: Floats = np.interp(at_s, read_s, own["malloc_free_bytes"].to_numpy(dtype=np.float64))
+    free_bytes = own["malloc_free_bytes"].to_numpy(dtype=np.float64)
+    free: Floats = np.interp(at_s, read_s, free_bytes)
+    before = free_bytes[read_s <= at_s[-1]]
+    if len(before):  # what is free after the last snapshot may be all that an ending program let go of
+        free[-1] = min(free[-1], before[-1])
     return free
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,8 @@ OUTSIDE = "outside"  # a root kind: objects that only C code holds
 GRAPH_TYPE = "torch autograd graph"  # as the agent names it, in walks and in graphs of the heap
 # Where a torch module keeps what the user wrote as ``model.part``.
 MODULE_DICTS = ("_modules", "_parameters", "_buffers")
+
+_ANOTHER = re.compile(r"(?<=[\w)\]>…])'+$")
 
 
 @dataclass(eq=False)
@@ -40,6 +43,11 @@ class Place:
     @property
     def growth_bytes(self) -> float:
         return float(self.deep_bytes[-1] - self.deep_bytes[0])
+
+    @property
+    def said(self) -> str:
+        """The path as a report says it: without what tells two apart that had one name."""
+        return _ANOTHER.sub("", self.path)
 
     @property
     def is_user(self) -> bool:

@@ -43,6 +43,7 @@ _STAYS = 0.1  # of the window: so long memory must stay after a rise, or nobody 
 _MUCH_OF_A_TOOTH = 0.25  # by which floors rose: less, and it may be chance where in a tooth they were met
 _PAUSE = 0.4  # of the window without any growth, in its middle: there were two rises only, whatever their length
 _TAKEN_DOWN = 0.15  # of the samples: a program that lets go of much on a busy machine takes that long at most
+_EARLY = 0.75  # of the growth in the first third of the window, and no growth in the rest: something was filled
 _FADES = "the growth is coming to an end: the last third added little"
 
 
@@ -153,6 +154,9 @@ def _judge_window(t: Floats, y: Floats, least: float, teeth: Teeth) -> Trend:
     third = rises.size // 3
     middle, late = rises[third : 2 * third], rises[-third:]
     pace = late.sum() / max(float(middle.sum()), 1.0)
+    since = float(middle.sum() + late.sum())
+    if since < least and since <= (1 - _EARLY) * rises.sum():
+        return verdict(FLAT, f"grew early: {format_bytes(since)} of it came in the last two thirds")
     lumpy = late.max() >= 0.5 * rises.max()  # few large rises: how many fall into a third is chance
     if pace < (0.2 if lumpy else _GOES_ON):
         return verdict(FLAT, _FADES)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..code.adding import Holder, Line, Source, adding_lines, find_calls_given
+from ..code.adding import Holder, Line, Source, adding_lines, find_calls_given, lines_adding_to_key
 from ..heap.paths import user_place
 from ..heap.place import OUTSIDE, Place
 from .libraries import CALLABLES, filled_by, made_at
@@ -83,6 +83,9 @@ def named_in(
             if _best_adds(given, min_score):
                 return inner, given
         inner = inner.parent
+    by_key = _adding_by_key(sources, named, place)
+    if by_key:
+        return named, [*by_key, *(line for line in lines if line not in by_key)]
     made = made_at(sources, named, place)
     if made is not None and not _best_adds(lines, min_score):  # what is done once fills nothing
         attribute, line = made
@@ -90,6 +93,17 @@ def named_in(
     if _is_public_attribute(named, place) and not _best_adds(lines, min_score):
         return place, lines
     return named, lines
+
+
+def _adding_by_key(sources: Sequence[Source], named: Place, place: Place) -> list[Line]:
+    """Where the program gave a library's object a container by a key, the lines that add to what has that key.
+
+    ``session.info["audit"]``: a line that adds to the session itself does not fill that, and in a callback of the
+    library the session is an argument that nobody in the program passes.
+    """
+    above = place.parent
+    key = _key_of(place, above) if above is not None and place is not named and not above.is_user else None
+    return lines_adding_to_key(sources, key) if key is not None else []
 
 
 def _is_public_attribute(named: Place, place: Place) -> bool:
@@ -115,5 +129,10 @@ def _key(place: Place, kept_in: Place) -> str | None:
         below = max(place.children, key=lambda c: c.growth_bytes, default=None)
         if below is None or below.growth_bytes < 0.5 * place.growth_bytes:
             return None
-    label = below.path[len(place.path) :]
+    return _key_of(below, place)
+
+
+def _key_of(below: Place, above: Place) -> str | None:
+    """``samples``, if that is by which one holds the other."""
+    label = below.path[len(above.path) :]
     return label[2:-2] if label.startswith("['") and label.endswith("']") else None
