@@ -783,6 +783,37 @@ def test_other_threads_run_what_a_traceback_would_say(interpreter: Interpreter, 
     assert seen == expected
 
 
+CONTEXTS = """
+import contextvars, json, sys
+sys.path.insert(0, {folder!r})
+from agent.graph.heap_graph import HeapGraph
+
+request = contextvars.ContextVar("request")
+
+def handle(number):
+    request.set([bytes(1000) for _ in range(10)])
+    return contextvars.copy_context()
+
+kept = [contextvars.copy_context().run(handle, number) for number in range(200)]
+graph = HeapGraph()
+graph.read(1, 1 << 40, 1 << 36)
+print(json.dumps(graph.work_out().rows))
+"""
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("interpreter", interpreters(), ids=str)
+def test_who_keeps_contexts_holds_what_is_in_them(interpreter: Interpreter, tmp_path: Path) -> None:
+    folder = stage(tmp_path)
+    (tmp_path / "program.py").write_text(CONTEXTS.format(folder=str(folder)))
+    done = subprocess.run(
+        [interpreter.path, str(tmp_path / "program.py")], capture_output=True, text=True, timeout=60, check=True
+    )
+    found = [row for table, row in json.loads(done.stdout) if table == "heap_nodes" and row["edge_name"] == "['kept']"]
+    assert len(found) == 1
+    assert found[0]["retained_bytes"] > 200 * 10 * 1000
+
+
 FORK = """
 import os, sys
 sys.path.insert(0, {folder!r})

@@ -60,7 +60,19 @@ static int visit_context(object *to, void *arg)
     return 0;
 }
 
-/* To a person it is the variable that holds what is in it, and not the context that only C code refers to. */
+enum { OF_ONE_VARIABLE = 16 };
+
+/* Of pairs in order: whether what begins at ``k`` are so many values of one variable that it is contexts that pile up. */
+static int has_many_values(const struct pair *pairs, uint64_t count, uint64_t k)
+{
+    uint64_t values = 1;
+    for (uint64_t i = k + 1; i < count && pairs[i].from == pairs[k].from && values <= OF_ONE_VARIABLE; i++)
+        values += pairs[i].to != pairs[i - 1].to;
+    return values > OF_ONE_VARIABLE;
+}
+
+/* To a person it is the variable that holds what is in it, and not the context that only C code refers to. A variable
+ * that has another value in each of many contexts holds none of them: who keeps the contexts does. */
 static int tie_variables(struct graph *g)
 {
     struct array array = {0};
@@ -76,7 +88,15 @@ static int tie_variables(struct graph *g)
         if (from != NONE && to != NONE && from != to)
             pairs[count++] = (struct pair){from, to};
     }
-    int is_done = insert_all(g, pairs, count);
+    qsort(pairs, count, sizeof *pairs, by_nodes);
+    uint64_t kept = 0;
+    for (uint64_t k = 0, next; k < count; k = next) {
+        int are_many = has_many_values(pairs, count, k);
+        for (next = k; next < count && pairs[next].from == pairs[k].from; next++)
+            if (!are_many)
+                pairs[kept++] = pairs[next];
+    }
+    int is_done = insert_all(g, pairs, kept);
     drop(&g->budget, &array);
     return is_done;
 }
