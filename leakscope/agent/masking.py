@@ -15,13 +15,11 @@ Standard library only, Python 3.8+.
 from __future__ import annotations
 
 import os
-
-# Now, at the start of every process (5 ms). Later it would be the job's own file of that name; and collections, which
-# comes with it, evaluates a string: as Python ends, it then forgets that it was a KeyboardInterrupt that ended it.
-import re
+import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import re
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
@@ -49,6 +47,13 @@ WAYS = frozenset(("path", "parent_path", "chain", "weight_set", "tensor_name", "
 SOURCE_TEXT = "source_text"
 
 
+class WithheldError(Exception):
+    """An interrupt ends the process, which Python remembers only as long as no string is evaluated.
+
+    ``collections`` does so, which comes with ``re``: the process would end with status 1 instead of by its signal.
+    """
+
+
 class _Pattern:
     """A regular expression, compiled when it is first asked: all of them took 25 ms at the start of every process."""
 
@@ -57,6 +62,11 @@ class _Pattern:
         self._flags = flags
 
     def __getattr__(self, name: str) -> Any:
+        """**Errors** WithheldError."""
+        if "re" not in sys.modules and type(sys.__dict__.get("last_value")) is KeyboardInterrupt:
+            raise WithheldError
+        import re  # 5 ms, which not every process has to pay
+
         compiled = re.compile(self._source, self._flags)
         for method in ("search", "match", "fullmatch", "finditer", "findall", "split", "sub"):
             setattr(self, method, getattr(compiled, method))
@@ -194,12 +204,19 @@ class Masker:
             return {str(key): self._odd(member) for key, member in value.items()}
         if value is None or issubclass(kind, (int, float)):
             return value
-        return self.free_text(str.__str__(value) if issubclass(kind, str) else str(value))
+        text = str.__str__(value) if issubclass(kind, str) else str(value)
+        try:
+            return self.free_text(text)
+        except WithheldError:
+            return self.mask(text)
 
     def _column(self, name: str, text: str) -> str:
         kept = self._cleaned.get((name, text))
         if kept is None:
-            kept = self._clean(name, text)
+            try:
+                kept = self._clean(name, text)
+            except WithheldError:
+                kept = self.mask(text)
             if len(text) <= _KEPT_LENGTH:
                 if len(self._cleaned) >= KEPT_TEXTS:
                     self._cleaned.clear()
@@ -237,7 +254,7 @@ class Masker:
     def free_text(self, text: str) -> str:
         """Messages, labels, the end of stderr."""
         text = self._named(self.name(text))
-        return _RUN.sub(self._run, text) if len(text) >= 16 else text
+        return _RUN.sub(self._run, text) if any(len(word) >= 16 for word in text.split()) else text
 
     def source(self, text: str) -> str:
         """Source of a program: only what stands in quotes is looked at, so that it stays a program, line by line."""
@@ -542,5 +559,7 @@ def is_same_command(masked: object, words: Sequence[str]) -> bool:
 
 
 def _is_same(masked: str, word: str) -> bool:
+    import re
+
     parts = _MASKED.split(masked)
     return masked == word or (len(parts) > 1 and re.fullmatch(r"[\s\S]+".join(map(re.escape, parts)), word) is not None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 import time
 from pathlib import Path
 
@@ -246,3 +248,15 @@ def test_tracebacks_without_source_keep_all_else():
     assert "formula" not in shown and "^" not in shown
     kept = [line for line in TRACEBACK.splitlines() if "formula" not in line and "^" not in line]
     assert shown.splitlines() == kept
+
+
+def test_text_is_masked_as_a_whole_where_re_would_be_imported_after_an_interrupt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Python would forget that it is an interrupt that ends it."""
+    monkeypatch.setattr(masking, "_RUN", masking._Pattern("[a-z_]{16,}"))
+    monkeypatch.setattr(sys, "last_value", KeyboardInterrupt(), raising=False)
+    monkeypatch.delitem(sys.modules, "re")
+    assert cleaned("text", "only short words, however many") == "only short words, however many"
+    assert re.fullmatch("masked_[0-9a-f]{6}", cleaned("text", "and_a_long_one_here"))
+    assert "re" not in sys.modules
