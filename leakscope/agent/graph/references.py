@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import sys
 
+from ..interpreter import arrays
 from . import layout
 
 TYPE_CHECKING = False
@@ -50,7 +51,7 @@ class NoneCount:
 
     def columns(self, graph: Any) -> dict[str, int]:
         """Of the table ``heap_graphs``. Before the graph is worked out."""
-        counted = (ctypes.c_uint64 * 2)()
+        counted = arrays.of(ctypes.c_uint64, 2)()
         if not self.is_known or not self._count(graph, id(None), counted):
             return {}
         return {"none_reference_count": counted[0], "none_known_count": counted[1] + self._cached}
@@ -73,8 +74,8 @@ def _find_cache(find: Any) -> bool:
     word = ctypes.c_uint64
     find.argtypes = (word, word, ctypes.c_void_p, word)
     for first in range(len(told)):  # whose entry another lookup may have had since
-        lookups = (_Lookup * len(told))(*told[first:], *told[:first])
+        lookups = arrays.filled(_Lookup, told[first:] + told[:first])
         all(map(getattr, [known] * len(names), names))
-        if find(begin, end, lookups, len(lookups)):
+        if find(begin, end, lookups, len(told)):
             return True
     return False
