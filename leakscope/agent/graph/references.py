@@ -57,9 +57,13 @@ class NoneCount:
         return {"none_reference_count": counted[0], "none_known_count": counted[1] + self._cached}
 
 
+_kept: list[type] = []
+
+
 def _find_cache(find: Any) -> bool:
     """It is a part of the interpreter, before 3.10 one of Python's variables."""
     known = type("Known", (), dict.fromkeys(_KNOWN_NAMES, _find_cache))
+    _kept.append(known)  # a class that is forgotten is garbage for the job's collector
     getattr(known, _KNOWN_NAMES[0])  # it has a version from now on
     version = ctypes.c_uint32.from_address(id(known) + _VERSION_OF_TYPE).value
     names = [sys.intern(name) for name in _KNOWN_NAMES]
