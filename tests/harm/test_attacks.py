@@ -164,6 +164,7 @@ GREEN_THREADS_AND_CLOCKS = [
 WHAT_IT_SEES_OF_ITSELF = [
     of("collector-polled", "collector_polled"),
     of("collector-of-a-thread", "collector_of_a_thread"),
+    of("garbage-left", "garbage_left"),
     of("audit-refuses", "audit_refuses", must_look=False),
     of("audit-counts", "audit_counts", known=AUDITED),
     of("threads-counted", "threads_in_forks", "counted"),

@@ -12,7 +12,7 @@ import sys
 from time import thread_time
 
 from .. import libraries
-from ..interpreter import doors, names
+from ..interpreter import arrays, doors, names
 from . import layout
 from .references import NoneCount
 from .whole import Writer
@@ -181,7 +181,7 @@ def _find_arenas(find: Any) -> bool:
     """Whether the library knows now where the arenas of Python's small objects are."""
     begin, end = layout.variables()
     known = [bytes(size) for size in range(0, 400, 16)]
-    addresses = (ctypes.c_uint64 * len(known))(*map(id, known))
+    addresses = arrays.filled(ctypes.c_uint64, list(map(id, known)))
     word = ctypes.c_uint64
     find.argtypes = (word, word, ctypes.POINTER(word), word)
     return bool(find(begin, end, addresses, len(known)))
@@ -239,7 +239,7 @@ class HeapGraph:
             _Tie,
             _Mark,
         )
-        sizes = (ctypes.c_uint64 * len(structures))(*map(ctypes.sizeof, structures))
+        sizes = arrays.filled(ctypes.c_uint64, list(map(ctypes.sizeof, structures)))
         if not hasattr(held, "graph_sizes_fit") or not held.graph_sizes_fit(sizes):
             return "its library is of another leakscope: install it anew"
         held.graph_begin.argtypes = (ctypes.c_void_p,)
@@ -346,9 +346,9 @@ class HeapGraph:
         sweep = None
         if wanted is not None:
             addresses = sorted(wanted)
-            counts = (ctypes.c_uint64 * MOST_TYPES_COUNTED)()
+            counts = arrays.of(ctypes.c_uint64, MOST_TYPES_COUNTED)()
             sweep = ctypes.byref(_Sweep(
-                wanted=(ctypes.c_uint64 * len(addresses))(*addresses), wanted_count=len(addresses),
+                wanted=arrays.filled(ctypes.c_uint64, addresses), wanted_count=len(addresses),
                 picked=id(picked), types=id(types), counts=counts, most_types=MOST_TYPES_COUNTED,
             ))  # fmt: skip
         began = thread_time()
@@ -383,10 +383,10 @@ class HeapGraph:
         All 1 where memory does not suffice to tell.
         """
         count = len(addresses)
-        found = (ctypes.c_uint8 * count)()
-        known = (ctypes.c_uint64 * count)(*addresses)
+        found = arrays.empty(ctypes.c_uint8, count)
+        known = arrays.filled(ctypes.c_uint64, addresses)
         is_told = bool(self._read) and self._referred(self._read[-1][0], known, count, found)
-        return list(found) if is_told else [1] * count
+        return list(found[:count]) if is_told else [1] * count
 
     def add(
         self,
@@ -408,7 +408,7 @@ class HeapGraph:
             return False
         graph, number, took_s, weighed = self._read[-1]
         further = _Further(
-            (_Tie * len(ties))(*ties), (ctypes.c_uint64 * len(marks))(*marks), len(ties), len(marks), row_count
+            arrays.filled(_Tie, ties), arrays.filled(ctypes.c_uint64, marks), len(ties), len(marks), row_count
         )
         is_done = bool(self._add(graph, ctypes.byref(further)))
         self._read[-1] = graph, number, took_s, weighed or weighs_tensors

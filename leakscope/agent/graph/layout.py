@@ -13,7 +13,7 @@ from _collections import OrderedDict, deque
 from _functools import _lru_cache_wrapper
 from _io import BytesIO, StringIO
 
-from ..interpreter import collector, files, names
+from ..interpreter import arrays, collector, files, names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ class _Other(Exception):
 
 def _find_name() -> int:
     """Where a class that Python code made has its name; two words behind it is its qualified name."""
-    words = (_WORD * (names.basicsize_of(type) // _BYTES)).from_address(id(_Known))
+    words = arrays.of(_WORD, names.basicsize_of(type) // _BYTES).from_address(id(_Known))
     name, qualified = id(type.__dict__["__name__"].__get__(_Known)), id(names.qualname_of(_Known))
     for at in range(_TYPE_BYTES // _BYTES, len(words) - 2):
         if (words[at], words[at + 2]) == (name, qualified):
@@ -209,7 +209,7 @@ def _find_frames(layout: Layout) -> None:
     try:
         state = ctypes.pythonapi["PyThreadState_Get"]  # one of our own: what the job finds there stays as it is
         state.restype = ctypes.c_void_p
-        words = (_WORD * _SCANNED_WORDS).from_address(state())
+        words = arrays.of(_WORD, _SCANNED_WORDS).from_address(state())
         found = 0
         if sys.version_info < (3, 11):
             for at in range(_SCANNED_WORDS):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import sys
 
+from ..interpreter import arrays
 from . import layout
 
 TYPE_CHECKING = False
@@ -50,15 +51,19 @@ class NoneCount:
 
     def columns(self, graph: Any) -> dict[str, int]:
         """Of the table ``heap_graphs``. Before the graph is worked out."""
-        counted = (ctypes.c_uint64 * 2)()
+        counted = arrays.of(ctypes.c_uint64, 2)()
         if not self.is_known or not self._count(graph, id(None), counted):
             return {}
         return {"none_reference_count": counted[0], "none_known_count": counted[1] + self._cached}
 
 
+_kept: list[type] = []
+
+
 def _find_cache(find: Any) -> bool:
     """It is a part of the interpreter, before 3.10 one of Python's variables."""
     known = type("Known", (), dict.fromkeys(_KNOWN_NAMES, _find_cache))
+    _kept.append(known)  # a class that is forgotten is garbage for the job's collector
     getattr(known, _KNOWN_NAMES[0])  # it has a version from now on
     version = ctypes.c_uint32.from_address(id(known) + _VERSION_OF_TYPE).value
     names = [sys.intern(name) for name in _KNOWN_NAMES]
@@ -73,8 +78,8 @@ def _find_cache(find: Any) -> bool:
     word = ctypes.c_uint64
     find.argtypes = (word, word, ctypes.c_void_p, word)
     for first in range(len(told)):  # whose entry another lookup may have had since
-        lookups = (_Lookup * len(told))(*told[first:], *told[:first])
+        lookups = arrays.filled(_Lookup, told[first:] + told[:first])
         all(map(getattr, [known] * len(names), names))
-        if find(begin, end, lookups, len(lookups)):
+        if find(begin, end, lookups, len(told)):
             return True
     return False

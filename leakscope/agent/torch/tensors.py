@@ -15,7 +15,7 @@ import ctypes
 import sys
 from time import perf_counter
 
-from ..interpreter import names, reading
+from ..interpreter import arrays, names, reading
 from . import weights
 
 TYPE_CHECKING = False
@@ -207,7 +207,7 @@ def _memory_layout(inventory: Inventory, tensors: list[Any]) -> tuple[int, int, 
 
 def _places_of(word: int, address: int, count: int) -> list[int]:
     """Offsets at which it stands among so many words of memory."""
-    words = (ctypes.c_uint64 * count).from_address(address)
+    words = arrays.of(ctypes.c_uint64, count).from_address(address)
     return [8 * at for at in range(count) if words[at] == word]
 
 
