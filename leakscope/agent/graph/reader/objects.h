@@ -462,7 +462,8 @@ static void weigh_arrow(struct graph *g)
     const uintptr_t *address = g->address.at;
     const struct kind *kinds = g->kind.at;
     uint64_t *own = g->own.at, asked = 0, bytes = 0;
-    for (int is_rest = 0; is_rest < 2; is_rest++)
+    int is_loaded = arrow_sizes[0] != NULL;
+    for (int is_rest = 0; is_loaded && is_rest < 2; is_rest++)
         for (uint64_t node = GROUPS; node < g->nodes; node++) {
             if (types[node] < FIRST_TYPE || kinds[types[node]].base != ARROW)
                 continue;
