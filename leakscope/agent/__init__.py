@@ -40,7 +40,7 @@ def _hide(main: ModuleType) -> None:
     import ctypes
     import sys
 
-    keep = ctypes.pythonapi.Py_IncRef
+    keep = ctypes.pythonapi["Py_IncRef"]
     keep.argtypes = (ctypes.py_object,)
     for name in list(sys.modules):
         if name.startswith(__name__ + "."):

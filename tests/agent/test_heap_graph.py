@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import collections
 import ctypes
+import gc
 import io
 import json
 import mmap
@@ -81,6 +82,15 @@ def nodes(with_labels: bool = False) -> Nodes:
     found = Nodes(numpy.frombuffer(ctypes.string_at(read.contents.rows, size), _LAYOUT))
     graph._free(read)
     return found
+
+
+def output_of(program: str, interpreter: Interpreter, folder: Path) -> str:
+    """What a program prints, which must end well."""
+    file = folder / "program.py"
+    file.write_text(program)
+    done = subprocess.run([interpreter.path, str(file)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def dominators(referents: dict[int, list[int]], root: int) -> dict[int, int]:
@@ -224,6 +234,32 @@ def test_half_made_tables_are_not_asked() -> None:
     kinds = (pyarrow.Table, pyarrow.RecordBatch, pyarrow.ChunkedArray, pyarrow.Int64Array)
     halves = [kind.__new__(kind) for kind in kinds]
     assert nodes()[id(halves)].retained_bytes < 1000
+
+
+def test_no_collection_begins_while_arrow_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    tables, asked, collected = [pyarrow.table({"x": [1, 2]}) for _ in range(20)], [False], []
+
+    def size(of: object = None) -> int:
+        asked.append(True)
+        assert [[] for _ in range(1000)]
+        asked.append(False)
+        return 1000
+
+    def watch(*what: object) -> None:
+        if asked[-1]:
+            collected.append(what)
+
+    monkeypatch.setattr(heap_graph, "_size_of_arrow", lambda _: id(size))
+    graph, before = HeapGraph(), gc.get_threshold()
+    gc.callbacks.append(watch)
+    gc.set_threshold(5)
+    try:
+        graph.read(1, 1 << 40, 1 << 36)
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(watch)
+    assert graph.work_out() is not None
+    assert asked.count(True) >= len(tables) and not collected
 
 
 def test_strings_of_pandas_are_weighed() -> None:
@@ -372,11 +408,8 @@ print(json.dumps([graph.refusal, work([])]))
 def test_every_holder_is_named_and_its_growth_counted(interpreter: Interpreter, tmp_path: Path) -> None:
     folder = stage(tmp_path)
     code = PROGRAM.format(folder=str(folder))
-    (tmp_path / "program.py").write_text(code)
-    done = subprocess.run(
-        [interpreter.path, str(tmp_path / "program.py")], capture_output=True, text=True, timeout=60, check=True
-    )
-    refusal, rows = json.loads(done.stdout)
+    printed = output_of(code, interpreter, tmp_path)
+    refusal, rows = json.loads(printed)
     assert refusal is None
     found = {row["node"]: row for table, row in rows if table == "heap_nodes"}
 
@@ -481,11 +514,8 @@ for number in range(3):
 @pytest.mark.parametrize("interpreter", interpreters(), ids=str)
 def test_references_are_those_that_the_collector_follows(interpreter: Interpreter, tmp_path: Path) -> None:
     folder = stage(tmp_path)
-    (tmp_path / "program.py").write_text((WHOLE + EDGES).format(folder=str(folder)))
-    done = subprocess.run(
-        [interpreter.path, str(tmp_path / "program.py")], capture_output=True, text=True, timeout=120, check=True
-    )
-    for line in done.stdout.splitlines():
+    printed = output_of((WHOLE + EDGES).format(folder=str(folder)), interpreter, tmp_path)
+    for line in printed.splitlines():
         objects, edges, wrong = json.loads(line)
         assert wrong == []
         assert objects > 3_900 and edges > 10_000
@@ -569,11 +599,8 @@ print(json.dumps([measured, large]))
 def test_sizes_are_what_was_asked_of_the_allocator(interpreter: Interpreter, tmp_path: Path) -> None:
     """Python itself says too little of objects with attributes: their values lie behind them, or apart."""
     folder = stage(tmp_path)
-    (tmp_path / "program.py").write_text((WHOLE + SIZES).format(folder=str(folder)))
-    done = subprocess.run(
-        [interpreter.path, str(tmp_path / "program.py")], capture_output=True, text=True, timeout=120, check=True
-    )
-    measured, (mapped, of_file, array, written) = json.loads(done.stdout)
+    printed = output_of((WHOLE + SIZES).format(folder=str(folder)), interpreter, tmp_path)
+    measured, (mapped, of_file, array, written) = json.loads(printed)
     wrong = {name for name, figures in measured.items() if abs(figures[0] - figures[1]) > 8}
     # There Python tells not even the collector of such a __dict__.
     assert wrong <= ({"2 Asked"} if interpreter.version[:2] == (3, 13) else set()), measured
@@ -616,11 +643,8 @@ main()
 def test_what_lay_where_a_frame_has_nothing_is_not_read(interpreter: Interpreter, tmp_path: Path) -> None:
     """Since 3.12 a frame of the interpreter's own lies below that of each ``__init__``, with hardly anything in it."""
     folder = stage(tmp_path)
-    (tmp_path / "program.py").write_text((WHOLE + STALE).format(folder=str(folder)))
-    done = subprocess.run(
-        [interpreter.path, str(tmp_path / "program.py")], capture_output=True, text=True, timeout=60, check=True
-    )
-    assert done.stdout == "False\n"
+    printed = output_of((WHOLE + STALE).format(folder=str(folder)), interpreter, tmp_path)
+    assert printed == "False\n"
 
 
 REPLACED = """
@@ -660,11 +684,8 @@ print(json.dumps(main()))
 def test_what_is_gone_when_names_are_asked_for_has_its_own(interpreter: Interpreter, tmp_path: Path) -> None:
     """Where a function was that has ended, another lies; an attribute that has a new value had another."""
     folder = stage(tmp_path)
-    (tmp_path / "program.py").write_text(REPLACED.format(folder=str(folder)))
-    done = subprocess.run(
-        [interpreter.path, str(tmp_path / "program.py")], capture_output=True, text=True, timeout=60, check=True
-    )
-    found = {row["node"]: row for table, row in json.loads(done.stdout) if table == "heap_nodes"}
+    printed = output_of(REPLACED.format(folder=str(folder)), interpreter, tmp_path)
+    found = {row["node"]: row for table, row in json.loads(printed) if table == "heap_nodes"}
     held = [row for row in found.values() if row["child_count"] >= 20_000 and row["type_name"] == "list"]
     names = sorted(str(row["edge_name"]) for row in held)
     if interpreter.version >= (3, 11):
@@ -703,11 +724,8 @@ print(json.dumps(serve()))
 def test_a_context_variable_holds_what_is_in_it(interpreter: Interpreter, tmp_path: Path) -> None:
     """And not the context, to which only C code refers, nor the function that happens to have it in a variable."""
     folder = stage(tmp_path)
-    (tmp_path / "program.py").write_text(CONTEXT.format(folder=str(folder)))
-    done = subprocess.run(
-        [interpreter.path, str(tmp_path / "program.py")], capture_output=True, text=True, timeout=60, check=True
-    )
-    found = {row["node"]: row for table, row in json.loads(done.stdout) if table == "heap_nodes"}
+    printed = output_of(CONTEXT.format(folder=str(folder)), interpreter, tmp_path)
+    found = {row["node"]: row for table, row in json.loads(printed) if table == "heap_nodes"}
     held = max((row for row in found.values() if row["type_name"] == "list"), key=lambda row: row["retained_bytes"])
     variable = found[held["path_node"]]
     assert held["retained_bytes"] > 3000 * 100
@@ -774,11 +792,8 @@ called_back()
 @pytest.mark.parametrize("interpreter", interpreters(), ids=str)
 def test_other_threads_run_what_a_traceback_would_say(interpreter: Interpreter, tmp_path: Path) -> None:
     folder = stage(tmp_path)
-    (tmp_path / "program.py").write_text(RUNNING.format(folder=str(folder)))
-    done = subprocess.run(
-        [interpreter.path, str(tmp_path / "program.py")], capture_output=True, text=True, timeout=60, check=True
-    )
-    seen, expected = json.loads(done.stdout)
+    printed = output_of(RUNNING.format(folder=str(folder)), interpreter, tmp_path)
+    seen, expected = json.loads(printed)
     assert len(seen) == 1 and len(seen[0]) > 12
     assert seen == expected
 
@@ -805,11 +820,8 @@ print(json.dumps(graph.work_out().rows))
 @pytest.mark.parametrize("interpreter", interpreters(), ids=str)
 def test_who_keeps_contexts_holds_what_is_in_them(interpreter: Interpreter, tmp_path: Path) -> None:
     folder = stage(tmp_path)
-    (tmp_path / "program.py").write_text(CONTEXTS.format(folder=str(folder)))
-    done = subprocess.run(
-        [interpreter.path, str(tmp_path / "program.py")], capture_output=True, text=True, timeout=60, check=True
-    )
-    found = [row for table, row in json.loads(done.stdout) if table == "heap_nodes" and row["edge_name"] == "['kept']"]
+    printed = output_of(CONTEXTS.format(folder=str(folder)), interpreter, tmp_path)
+    found = [row for table, row in json.loads(printed) if table == "heap_nodes" and row["edge_name"] == "['kept']"]
     assert len(found) == 1
     assert found[0]["retained_bytes"] > 200 * 10 * 1000
 
@@ -841,11 +853,8 @@ print(status, graph.work_out() is not None)
 @pytest.mark.parametrize("interpreter", interpreters(), ids=str)
 def test_a_forked_child_reads_its_own(interpreter: Interpreter, forgets: bool, tmp_path: Path) -> None:
     folder = stage(tmp_path)
-    (tmp_path / "program.py").write_text(FORK.format(folder=str(folder), forgets=forgets))
-    done = subprocess.run(
-        [interpreter.path, str(tmp_path / "program.py")], capture_output=True, text=True, timeout=120, check=True
-    )
-    assert done.stdout == "0 True\n", done.stderr
+    printed = output_of(FORK.format(folder=str(folder), forgets=forgets), interpreter, tmp_path)
+    assert printed == "0 True\n"
 
 
 SAMPLED = """
@@ -880,11 +889,8 @@ for number, (most, nodes) in enumerate([(1 << 40, 0), (1000, 200_000)], 1):
 @pytest.mark.parametrize("interpreter", interpreters(), ids=str)
 def test_of_too_many_objects_some_stand_for_the_others(interpreter: Interpreter, tmp_path: Path) -> None:
     """Also of what two containers hold, of what many members refer to, and of members that are all one object."""
-    (tmp_path / "program.py").write_text(SAMPLED.format(folder=str(stage(tmp_path))))
-    done = subprocess.run(
-        [interpreter.path, str(tmp_path / "program.py")], capture_output=True, text=True, timeout=120, check=True
-    )
-    exact, sampled = ([int(word) for word in line.split()] for line in done.stdout.splitlines())
+    printed = output_of(SAMPLED.format(folder=str(stage(tmp_path))), interpreter, tmp_path)
+    exact, sampled = ([int(word) for word in line.split()] for line in printed.splitlines())
     assert exact[3:5] == sampled[3:5] == [300_000, 200_000]
     assert sampled[5] < 250_000 < 1_000_000 < exact[5]
     for told, is_so in zip(sampled[:3], exact[:3]):

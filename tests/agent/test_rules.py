@@ -87,6 +87,17 @@ def test_classes_are_told_apart_by_their_ids(file: Path) -> None:
     assert not lines(file, [node for node in wrong if node not in allowed])
 
 
+def test_functions_of_python_are_our_own(file: Path) -> None:
+    """An attribute of ``ctypes.pythonapi`` is one object for everybody: the job would find the types that we give it,
+    and we those that the job gives it. What is looked up by ``[...]`` is made anew."""
+    wrong = [
+        node
+        for node in found(file, ast.Attribute)
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value).endswith("pythonapi")
+    ]
+    assert not lines(file, wrong)
+
+
 def test_no_codec_is_looked_up_but_the_one_that_is_loaded(file: Path) -> None:
     """Any other is imported as it is first used, by whatever the job has put among the finders of modules: with
     ``-X dev`` also those that Python otherwise knows by heart."""

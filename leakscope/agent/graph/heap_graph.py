@@ -288,7 +288,7 @@ class HeapGraph:
         self._knows_arrow = True
         sizes = [_size_of_arrow(names.getattr_plain(library, name)) for name in _ARROW_TYPES]
         sizes.append(_made_in_c(names.getattr_plain(library, "total_allocated_bytes")))
-        self._know_arrow((ctypes.c_void_p * len(sizes))(*sizes))
+        self._know_arrow(arrays.filled(ctypes.c_void_p, sizes))
 
     # ---- where objects hold still
 
@@ -433,7 +433,7 @@ class HeapGraph:
 
     def running(self) -> dict[int, list[Call]]:
         """{thread: [(file, line, first line of the function, its name), ...]} of all threads but this one, innermost
-        first. Numbers tell threads apart and are no identifiers of Python's. **Cost** 1 us a frame.
+        first. Numbers tell threads apart and are no identifiers of Python's. **Cost** 0.5 us a frame.
         """
         used = self._running(self._threads, _THREADS_BYTES)
         found = {}

@@ -89,9 +89,9 @@ def find() -> Layout | None:
     layout = Layout(version=sys.hexversion >> 16)
     for name, cls in _TYPES.items():
         setattr(layout, name, id(cls))
-    python: Any = ctypes.pythonapi
     for name in _FUNCTIONS:
-        setattr(layout, name, ctypes.cast(python[name], ctypes.c_void_p).value)
+        function: Any = ctypes.pythonapi[name]
+        setattr(layout, name, ctypes.cast(function, ctypes.c_void_p).value)
     layout.text_bytes = _after(b"leakscope knows this", "leakscope knows this")
     layout.wide_text_bytes = _after(b"leakscope knows thi\xdf", "leakscope knows thi\xdf")
     layout.tuple_items = _TUPLE_ITEMS
@@ -207,7 +207,7 @@ def _find_frames(layout: Layout) -> None:
     """Where the frames that run are, and their variables."""
     frame = sys._getframe()
     try:
-        state = ctypes.pythonapi["PyThreadState_Get"]  # one of our own: what the job finds there stays as it is
+        state = ctypes.pythonapi["PyThreadState_Get"]
         state.restype = ctypes.c_void_p
         words = arrays.of(_WORD, _SCANNED_WORDS).from_address(state())
         found = 0

@@ -16,6 +16,7 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <stdio.h>
@@ -113,7 +114,7 @@ struct layout {
     uint64_t stream_text; /* in a StringIO that is only written to: its text so far, a list of parts of it, or who has it */
     void *python_deallocate; /* what frees the objects of classes that Python code made */
     uint64_t tensor_base, tensor_storage, storage_bytes, storage_device; /* torch: from object to its memory */
-    const int *is_collecting; /* whether a collection goes on, in any thread */
+    int *is_collecting; /* whether a collection goes on, in any thread */
     uint64_t any_lookup; /* up to 3.10: what looks up keys of all types, in the keys of a dict */
 };
 

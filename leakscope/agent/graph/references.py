@@ -71,7 +71,7 @@ def _find_cache(find: Any) -> bool:
     told = [_Lookup(version, id(name), id(_find_cache), place % _ENTRIES) for name, place in zip(names, places)]
     begin, end = layout.variables()
     if sys.version_info >= (3, 10):
-        main = ctypes.pythonapi.PyInterpreterState_Main
+        main = ctypes.pythonapi["PyInterpreterState_Main"]
         main.restype = ctypes.c_void_p
         begin = main()
         end = begin + _MOST_BYTES

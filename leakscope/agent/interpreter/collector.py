@@ -26,7 +26,7 @@ FROZEN = 3 * _GENERATION.size + (8 if sys.version_info < (3, 14) else 0)
 def _bases() -> int:
     """Where in memory to look for it: the state of the interpreter, or of the runtime (up to Python 3.8)."""
     if sys.version_info >= (3, 9):
-        main = ctypes.pythonapi.PyInterpreterState_Main
+        main = ctypes.pythonapi["PyInterpreterState_Main"]
         main.restype = ctypes.c_void_p
         return main()
     return ctypes.addressof(ctypes.c_char.in_dll(ctypes.pythonapi, "_PyRuntime"))

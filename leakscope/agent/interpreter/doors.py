@@ -32,7 +32,7 @@ _SCANNED_BYTES = 256  # of a thread's state: who traces it is said before that i
 LEAST_CALLS = 100  # one in the other that are left until Python's limit: a snapshot takes some 60
 _call = methodcaller("__call__")
 _libc = ctypes.PyDLL(None)  # whose functions keep other threads waiting
-thread_state = ctypes.pythonapi.PyThreadState_Get
+thread_state = ctypes.pythonapi["PyThreadState_Get"]
 thread_state.restype = ctypes.c_void_p
 
 
@@ -73,9 +73,8 @@ def _of_all_threads(offset: int) -> Any:
     The state of a thread that ends is freed. None does meanwhile: no bytecode runs here, nor what a collection or an
     audit hook would run, which ``from_address`` tells.
     """
-    python = ctypes.pythonapi
     main, first, following = (
-        getattr(python, name)
+        ctypes.pythonapi[name]
         for name in ("PyInterpreterState_Main", "PyInterpreterState_ThreadHead", "PyThreadState_Next")
     )
     for function in (main, first, following):
@@ -271,7 +270,7 @@ def fields(structure: type[ctypes.Structure], name: str, address: int) -> Iterab
 
 def _interpreters() -> Iterable[Any]:
     """An iterable of one: the address of an interpreter beside the main one, or None."""
-    first, following = ctypes.pythonapi.PyInterpreterState_Head, ctypes.pythonapi.PyInterpreterState_Next
+    first, following = ctypes.pythonapi["PyInterpreterState_Head"], ctypes.pythonapi["PyInterpreterState_Next"]
     for function in (first, following):
         function.restype = ctypes.c_void_p
     following.argtypes = (ctypes.c_void_p,)

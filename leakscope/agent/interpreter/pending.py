@@ -70,9 +70,9 @@ class PendingCall:
 
 
 _running: list[bool] = []  # something while a pending call runs
-_add_pending_call = ctypes.pythonapi.Py_AddPendingCall
+_add_pending_call = ctypes.pythonapi["Py_AddPendingCall"]
 _add_pending_call.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
-_is_true = ctypes.cast(ctypes.pythonapi.PyObject_IsTrue, ctypes.c_void_p)
+_is_true = ctypes.cast(ctypes.pythonapi["PyObject_IsTrue"], ctypes.c_void_p)
 
 
 class _PendingCalls(ctypes.Structure):

@@ -453,7 +453,8 @@ static uint64_t said_by(object *function, object *of)
 }
 
 /* What Arrow's C++ objects have, once each. Arrow is asked, whose functions for it run no Python code, keep the GIL, and
- * change nothing: tables do not change. Where there are many, those not asked are taken for as large as the others. Two of
+ * change nothing: tables do not change. To call one may take a tuple, and up to Python 3.11 a new object may begin a
+ * collection: none does while one seems to go on already. Where there are many, those not asked are taken for as large as the others. Two of
  * them may show the same buffers, a slice and its table, or such as are no memory of Arrow's, but numpy's or a file's:
  * where all say more than there is, each counts for less. */
 static void weigh_arrow(struct graph *g)
@@ -462,8 +463,10 @@ static void weigh_arrow(struct graph *g)
     const uintptr_t *address = g->address.at;
     const struct kind *kinds = g->kind.at;
     uint64_t *own = g->own.at, asked = 0, bytes = 0;
-    int is_loaded = arrow_sizes[0] != NULL;
-    for (int is_rest = 0; is_loaded && is_rest < 2; is_rest++)
+    if (!arrow_sizes[0] || !L.is_collecting)
+        return;
+    *L.is_collecting = 1;
+    for (int is_rest = 0; is_rest < 2; is_rest++)
         for (uint64_t node = GROUPS; node < g->nodes; node++) {
             if (types[node] < FIRST_TYPE || kinds[types[node]].base != ARROW)
                 continue;
@@ -484,9 +487,8 @@ static void weigh_arrow(struct graph *g)
             asked++;
             bytes += own[data];
         }
-    if (!asked || !arrow_sizes[ARROW_TYPES])
-        return;
-    double all = 0, there = (double)said_by(arrow_sizes[ARROW_TYPES], NULL);
+    double all = 0, there = asked && arrow_sizes[ARROW_TYPES] ? (double)said_by(arrow_sizes[ARROW_TYPES], NULL) : HUGE_VAL;
+    *L.is_collecting = 0;
     for (uint64_t node = GROUPS; node < g->nodes; node++)
         all += types[node] == TYPE_ARROW ? (double)own[node] : 0;
     for (uint64_t node = GROUPS; all > there && node < g->nodes; node++)
