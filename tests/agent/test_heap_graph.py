@@ -428,8 +428,8 @@ def test_every_holder_is_named_and_its_growth_counted(interpreter: Interpreter, 
         "attribute:store", "index:1", "key:['entries']", "local:history", "local:waiting",
     ], ends  # fmt: skip
     for text, row in gained.items():
-        # 5,000 were added since the snapshot before; the place of one that was freed may be another's.
-        assert 4_000 <= row["new_child_count"] <= 10_100, (text, row)
+        # 5,000 were added since the snapshot before; many may lie where others were freed, and pass for those.
+        assert 2_500 <= row["new_child_count"] <= 10_100, (text, row)
         assert row["was_there"] and row["is_named"]
     children = [
         row for table, row in rows if table == "heap_children" and row["node"] in {r["node"] for r in gained.values()}

@@ -34,27 +34,6 @@ static int list_objects(struct graph *g, int first, int end)
     return 1;
 }
 
-/* What a frame refers to. Since 3.14 the last two bits say who counts the reference: both set, it is a number and none;
- * the first alone, nothing. */
-static uint64_t reference_at(const char *frame, size_t offset)
-{
-    uint64_t word = word_at(frame, offset);
-    return L.version < VERSION(3, 14) ? word : (word & TAGS) == TAGS ? 0 : word & ~TAGS;
-}
-
-/* Since 3.11 of what stands for a frame. C code that was called has one, in which hardly more is written than a code
- * object, if that. So has, since 3.12, what ends a call of a class, below the frame of its __init__: its globals are
- * whatever lay there before. Of what functions have, that one has no function. */
-static int is_of_python(const char *frame)
-{
-    if (L.version < VERSION(3, 11))
-        return 1;
-    if (L.frame_owner && frame[L.frame_owner] >= 3)
-        return 0;
-    const object *function = (object *)reference_at(frame, L.frame_function);
-    return function && function->type == L.function;
-}
-
 /* The names of its variables, a tuple; NULL where that is no frame of Python code. */
 static const object *names_of_locals(const char *frame)
 {
@@ -79,12 +58,6 @@ static int is_ours(const char *frame)
     const object *file = code && code->type == L.code && L.code_file ? (object *)pointer_at(code, L.code_file) : NULL;
     size_t length = strlen(own_folder);
     return length && is_text(file) && characters(file, text, length) == length && !memcmp(text, own_folder, length);
-}
-
-static const char *first_frame(void *thread)
-{
-    const char *at = L.thread_frame ? pointer_at(thread, L.thread_frame) : NULL;
-    return at && L.thread_indirect ? pointer_at(at, L.thread_indirect - 1) : at;
 }
 
 /* The running frames of a thread, innermost first: those of the recorder, or all others. Up to 3.10 frames are objects;

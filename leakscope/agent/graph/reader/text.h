@@ -39,6 +39,7 @@ static size_t first_characters(const object *text, uint64_t length, char *to, si
     uint64_t kind = state >> 2 & 7, is_compact = state >> 5 & 1, is_ascii = state >> 6 & 1;
     return is_compact ? wide_characters((const char *)text + (is_ascii ? L.text_bytes : L.wide_text_bytes), length, kind, to, most) : 0;
 }
+
 static size_t characters(const object *text, char *to, size_t most)
 {
     return first_characters(text, word_at(text, 16), to, most);

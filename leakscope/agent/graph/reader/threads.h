@@ -91,23 +91,6 @@ static int put_frames(struct graph *g, void *thread)
     return put_stack(g, 0);
 }
 
-/* The line that runs, as a traceback would say it. */
-static int line_at(const char *frame, object *code)
-{
-    if (L.version < VERSION(3, 11))
-        return L.line_of_frame((object *)frame);
-    return L.line_of_code(code, (int)(word_at(frame, L.frame_at) - (uintptr_t)code - L.code_begin));
-}
-
-static size_t put_printable(char *to, size_t most, const object *text)
-{
-    size_t length = is_text(text) ? characters(text, to, most) : 0;
-    for (size_t i = 0; i < length; i++)
-        if ((unsigned char)to[i] < ' ')
-            to[i] = '?';
-    return length;
-}
-
 /* With the GIL: what all other threads run, as bytes: for each "thread\n", the address of its state, and for its frames,
  * innermost first, "file\nline\nfirst line of the function\nname\0"; behind the last one more 0. Nothing is kept of a
  * frame: a reference to one would have its variables finalized here, were it the last. Returns how many bytes, at most

@@ -12,10 +12,6 @@ static uint32_t put_text(struct graph *g, const char *from, size_t length)
     return at;
 }
 
-static size_t characters(const object *text, char *to, size_t most);
-static int is_text(const object *one);
-static const char *pointer_at(const void *address, size_t offset);
-
 enum { LONGEST_NAME = 256, LONGEST_LABEL = 120 };
 
 /* "module.name" of a type, without an end. What Python code made, or the specification of one, has its module in its

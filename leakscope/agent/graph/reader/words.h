@@ -1,0 +1,20 @@
+/* Memory, word by word. */
+
+static uint64_t word_at(const void *address, size_t offset)
+{
+    uint64_t word;
+    memcpy(&word, (const char *)address + offset, 8);
+    return word;
+}
+
+static int32_t half_at(const void *address, size_t offset)
+{
+    int32_t half;
+    memcpy(&half, (const char *)address + offset, 4);
+    return half;
+}
+
+static const char *pointer_at(const void *address, size_t offset)
+{
+    return (const char *)(uintptr_t)word_at(address, offset);
+}
