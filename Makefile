@@ -31,7 +31,7 @@ help:
 	@echo "make clean  remove $(VENV), $(OLDEST) and demo-output"
 
 # Each stamp is a set of installed packages: nothing is installed again until what they are made of changes.
-$(VENV)/installed-run: pyproject.toml setup.py leakscope/agent/graph/reader.c $(wildcard leakscope/agent/graph/reader/*.h)
+$(VENV)/installed-run: pyproject.toml setup.py $(wildcard leakscope/agent/*/*.c leakscope/agent/*/*/*.h)
 	@echo "== $(VENV): installing leakscope, $(TORCH), numpy (once; some minutes without pip's cache)"
 	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
 	@$(PIP) $(TORCH) numpy

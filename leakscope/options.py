@@ -58,6 +58,7 @@ class RecordOptions(NamedTuple):
     webhooks: Sequence[str] = ()
     tee: bool = False
     native: bool = False
+    sampling: bool = True
     full_heap: bool = False
     flush_s: float = 5.0
     fsync_s: float | None = 30.0  # 0: at every flush
@@ -204,6 +205,9 @@ RECORD_OPTIONS: tuple[Option, ...] = (
     Option(("--native",), "native", "", "",
            "Where memory grows outside Python, trace native calls with memray for a while (needs memray in the job).",
            None),
+    Option(("--no-sampling",), "sampling", "", "",
+           "Do not sample allocations: growth that no Python object holds is then told without the lines that allocate.",
+           None, False),
     Option(("--full-heap",), "full_heap", "", "",
            "Keep every object and reference of a process's first and last snapshots, in a file each beside the "
            "recording. One is kept anyhow, the first time that 95% of a memory limit is used.", None),

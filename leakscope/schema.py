@@ -601,6 +601,22 @@ TABLES: dict[str, Table] = {
             _GROWN_BYTES,
             _STEP,
         )),
+        Table("allocation_stacks", "agent", "Memory that was allocated while it ran and is alive, by who asked: sampled", (
+            *_PROCESS,
+            _c("allocator", "str", "", "malloc; mmap: large pieces of the kernel's; objects: Python's small ones, watched at times"),
+            _c("native_library", "str", "", "innermost library on the stack but libc, libstdc++ and Python's own", "file"),
+            _c("native_function", "str", "", "function of that library, where it shows its name", "name"),
+            _c("native_stack", "str", "", "native functions, innermost first: library:function, one a line", "name"),
+            _FUNCTION,
+            _OWNER_FILE,
+            _OWNER_LINE,
+            _STACK,
+            _c("live_bytes", "int", "bytes", "alive now, estimated from samples"),
+            _c("settled_bytes", "int", "bytes", "of them, alive for 10 s (objects: for half of a window of 3 s)"),
+            _c("sample_count", "int", "", "samples that are alive: the error is one part in its square root"),
+            _c("asked_bytes", "int", "bytes", "asked for in all, freed or not"),
+            _STEP,
+        )),
         Table("native_stacks", "recorder", "Memory kept from a window in which memray watched, by call stack", (
             *_PROCESS,
             _c("native_function", "str", "", "innermost function of C, C++ or Rust that is not Python's own", "name"),
@@ -622,7 +638,7 @@ TABLES: dict[str, Table] = {
         )),
         Table("agent_notes", "agent", "What the agent did, or did not do and why", (
             *_PROCESS,
-            _c("note", "str", "", "loaded, take-skipped, reduced-take, no-heap-graph, forked, throttled, failed, ..."),
+            _c("note", "str", "", "loaded, take-skipped, reduced-take, no-heap-graph, no-allocation-samples, forked, throttled, failed, ..."),
             _TEXT,
         )),
         Table("sources", "agent", "Source of a user's module as it was loaded, so that a report can name lines later", (

@@ -8,11 +8,12 @@ import sys
 from time import monotonic
 
 from . import config
+from .allocations.sampler import Sampler
 from .interpreter import doors, names
 from .interpreter.thread import AT_EXIT, AT_FORK, Thread, load_unwinder
 from .life import experiments, fatal_signals, hooks, last_words, phases, sentinels
-from .native import allocators, growth_stacks, memory, native_window, tracked_segments
-from .outbox import WATCHED, Outbox
+from .native import allocators, memory, native_window, tracked_segments
+from .outbox import WATCHED, Outbox, stamps
 from .probes import compile_counters
 from .snapshots import steps, taker
 from .snapshots.schedule import Schedule
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 TICK_S = 0.5
 FIRST_FLUSH_S = 1.0
+SAMPLING_AFTER_S = 1.0
 SENTINELS_SHARE = 0.5  # of what a pause may be: for a single reading
 # When a process with threads forks. It asks the kernel how many there are: ours must be gone.
 WARNS_OF_THREADS = sys.version_info >= (3, 12)
@@ -77,7 +79,8 @@ class Agent:
             options, self.outbox, self._thread, self._schedule, self._steps, self._phases, self._native_window,
             self._exit_soon, stress_s,
         )  # fmt: skip
-        self._stacks = growth_stacks.GrowthStacks(self.taker.running)
+        self._sampler = Sampler() if options["sampling"] and self.taker.may_take else None
+        self._sampling_from = monotonic() + SAMPLING_AFTER_S
         sentinels.pause_at_most(SENTINELS_SHARE * self.taker.pauses.limit())
         self._fatal_signals: fatal_signals.FatalSignals | None = None
         self._hooks = hooks.Hooks(self._callbacks())
@@ -153,14 +156,17 @@ class Agent:
         self._look_for_watchers()
         self._thread.ticked()
         self._hooks.tick()
+        pymalloc_bytes = None
         if now >= self._next_sentinel:
             self._next_sentinel = now + self._options["sentinel_interval_s"]
-            self.outbox.add("sentinels", dict(sentinels.row(), step=self._steps.current()))
+            row = sentinels.row()
+            pymalloc_bytes = row["pymalloc_in_use_bytes"]
+            self.outbox.add("sentinels", dict(row, step=self._steps.current()))
         self._phases.tick()
         if self._fatal_signals is not None:
             self._fatal_signals.tick()
         self.taker.look_at_level(now)
-        self._stacks.tick(self._thread.lock(), self._schedule.level.is_flat)
+        self._sample(pymalloc_bytes)
         if self._native_window is not None:
             self._native_window.tick()
         self.taker.consider(now)
@@ -170,6 +176,20 @@ class Agent:
             self._next_flush = now + self._options["flush_interval_s"]
             self._add_counters()
             self.outbox.write()
+
+    def _sample(self, pymalloc_bytes: int | None) -> None:
+        """Not in the first second: most processes are over by then, and what modules allocate is no leak."""
+        sampler = self._sampler
+        if sampler is None:
+            return
+        if not sampler.is_on:
+            if monotonic() < self._sampling_from:
+                return
+            sampler.begin()
+        sampler.tick(pymalloc_bytes)
+        if sampler.refusal is not None:
+            self.outbox.note("no-allocation-samples", sampler.refusal)
+            self._sampler = None
 
     def _look_for_watchers(self) -> None:
         """While somebody traces, profiles or debugs no snapshot is made: it would be seen, and what it reads used."""
@@ -205,11 +225,14 @@ class Agent:
         for table, rows in (
             ("phases", self._phases.rows()),
             ("compile_counters", compile_counters.rows(None)),
-            ("growth_stacks", self._stacks.rows()),
             ("tracked_segments", () if self.taker.takes else tracked_segments.rows(self.taker.main_thread)),
         ):
             for row in rows:
                 self.outbox.add(table, dict(row, step=self._steps.current()))
+        if self._sampler is not None:
+            moment, step = stamps(), self._steps.current()  # rows that belong together
+            for row in self._sampler.rows():
+                self.outbox.add_stamped("allocation_stacks", dict(row, step=step, **moment))
 
     def _add_last_words(self, columns: dict[str, Any] | None) -> None:
         if columns is not None:
@@ -243,7 +266,8 @@ class Agent:
             taker.abandon()
             self._thread.restart.forget()
             doors.this_is_the_main_thread()
-            self._stacks = growth_stacks.GrowthStacks(taker.running)  # what grew before is the parent's
+            if self._sampler is not None:
+                self._sampler.forked()
             self._schedule.begin()
             outbox.forked()
             if self._fatal_signals is not None:
@@ -291,6 +315,8 @@ class Agent:
             if self._native_window is not None:
                 self._native_window.close()
             self._last_rows()
+            if self._sampler is not None:
+                self._sampler.end()
             if self.taker.takes or self._options["probe"]:
                 limit_s = min(experiments.BUDGET_S, EXPERIMENTS_S * self._options["take_fraction"])
                 for row in experiments.run(self._options["probe"], allocators.malloc_figures()[1], limit_s):

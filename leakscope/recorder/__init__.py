@@ -354,6 +354,7 @@ def _agent_config(options: RecordOptions, now_mono_ns: int) -> dict[str, Any]:
     return {
         "probe": options.probe,
         "native": options.native,
+        "sampling": options.sampling,
         "flush_interval_s": options.flush_s,
         "takes": options.takes,
         "full_heap": options.full_heap,

@@ -1,0 +1,128 @@
+/* Which memory that was asked for is still there, and who asked for it: by samples.
+ *
+ * Of every ``rate`` bytes that are asked for one is drawn, at random; what holds it is a sample and remembered with
+ * its stack until it is freed. An allocation of so many bytes is drawn with p = 1 - exp(-bytes / rate) and stands for
+ * bytes / p, so that the sums are right for small ones and large ones alike (as in tcmalloc and Go).
+ *
+ * Nothing is preloaded: LD_PRELOAD would reach every process that the job starts, and the loader complains on stderr
+ * where it cannot load it (another architecture, another root), as does a program built with AddressSanitizer. Instead
+ * the words by which libraries find malloc and its kin (their global offset tables) are made to lead here, in this
+ * process alone, while it runs. Done on x86-64 with glibc's own malloc only.
+ *
+ *   sampler_begin   with the GIL, once: what is known of this Python
+ *   sampler_tick    without it, now and then: libraries that have come since, and native stacks of what is new
+ *   sampler_rows    without it: what is alive, by stack
+ *   sampler_forget  in a forked child: what its parent asked for is its parent's
+ *   sampler_end     with the GIL: nothing more is drawn
+ *
+ * In the job's calls nothing is asked of malloc, no lock of another's is taken, and no reference count moves. Of
+ * Python a thread reads its own frames only: nobody else changes those, whether the thread has the GIL or not.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <elf.h>
+#include <errno.h>
+#include <link.h>
+#include <math.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+#include "../graph/reader/layout.h"
+#include "../graph/reader/words.h"
+#include "../graph/reader/text.h"
+#include "../graph/reader/frames.h"
+
+#include "sampler/table.h"
+#include "sampler/stacks.h"
+#include "sampler/draw.h"
+#include "sampler/hooks.h"
+#include "sampler/native.h"
+#include "sampler/modules.h"
+#include "sampler/objects.h"
+#include "sampler/rows.h"
+
+static int is_held;
+
+static void before_fork(void)
+{
+    is_held = take_lock();
+}
+
+static void after_fork(void)
+{
+    if (is_held)
+        give_lock();
+}
+
+/* Where another thread held it for long: that thread is not here. */
+static void in_child(void)
+{
+    give_lock();
+}
+
+/* 0: begun. Else why not, a number for sampler.py. */
+EXPORT int sampler_begin(const struct layout *layout, uint64_t size, const char *own, double bytes_a_sample)
+{
+    if (size != sizeof L)
+        return REFUSED_OTHER_LAYOUT;
+    L = *layout;
+    strncpy(own_folder, own, sizeof own_folder - 1);
+    this_thread_or_null = (void *(*)(void))dlsym(RTLD_DEFAULT, "PyGILState_GetThisThreadState");
+    base_rate = rate = bytes_a_sample;
+    int refusal = find_functions();
+    if (refusal)
+        return refusal;
+    if (pthread_atfork(before_fork, after_fork, in_child))
+        return REFUSED_NO_MEMORY;
+    refusal = put_hooks();
+    if (!refusal)
+        __atomic_store_n(&is_on, 1, __ATOMIC_RELEASE);
+    return refusal;
+}
+
+/* On the caller's thread nothing is drawn any more: what the recorder asks for is none of the job's. */
+EXPORT void sampler_leave_out_this_thread(void)
+{
+    left = FAR;
+}
+
+/* Python is about to end: thread states are freed while their threads may still run. */
+EXPORT void sampler_without_python(void)
+{
+    __atomic_store_n(&this_thread_or_null, NULL, __ATOMIC_RELEASE);
+}
+
+EXPORT void sampler_forget(void)
+{
+    take_lock();
+    forget_all();
+    give_lock();
+}
+
+EXPORT void sampler_end(void)
+{
+    __atomic_store_n(&is_on, 0, __ATOMIC_RELEASE);
+    take_lock();
+    forget_all();
+    give_lock();
+}
+
+/* Returns 1 where somebody else now answers for malloc: then what was freed was not seen. */
+EXPORT int sampler_tick(double now_s)
+{
+    tick_s = (float)now_s;
+    adapt();
+    int is_taken_over = put_hooks() != 0;
+    resolve_native_stacks();
+    return is_taken_over;
+}

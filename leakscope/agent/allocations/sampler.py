@@ -1,0 +1,239 @@
+"""Which memory that was asked for is still there, and by which calls: samples, by stack. Runs in the job.
+
+sampler.c draws them and says how. This is what the recorder's thread does: begin, look after libraries that have come
+since, switch the wrapping of Python's own small objects on while these grow, and make rows of what is alive.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from time import monotonic
+
+from ..graph import layout
+from ..interpreter import collector, doors, names
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+LIBRARY = "libleakscope_allocations.so"
+SAMPLE_BYTES = 512 * 1024.0  # asked for, on average, between two samples
+OBJECT_SAMPLE_BYTES = 64 * 1024.0
+TICK_S = 0.5
+SETTLED_S = 10.0  # what has been there for so long is no buffer of the step that runs
+MOST_ROWS = 40
+MOST_CALLS = 24
+WINDOW_S = 3.0  # for which objects are watched
+PAUSE_S = 27.0  # before they are again: a tenth of the time, and a tenth of what churning objects costs
+GROWTHS = 3  # readings of Python's own allocator in a row, each higher than the one before
+LEAST_OBJECT_GROWTH_BYTES = 256 * 1024  # over those
+_ROOM_BYTES = 1 << 20
+_KINDS = ("malloc", "mmap", "objects")
+_OBJECTS = 2
+_REFUSALS = {
+    1: "its library is of another leakscope: install it anew",
+    2: "malloc is another than glibc's",
+    3: "there is no memory for it",
+    4: "no library calls malloc through a word that can be replaced",
+    5: "another tool answers for malloc",
+}
+# What allocates on behalf of others. Of a wheel's own copy the name goes on: libstdc++-0123abcd.so.6.
+_BETWEEN = ("libc.", "libc-", "libstdc++", "libgcc_s", "ld-linux", "libleakscope_", "libpython3")
+
+
+class _Figures(ctypes.Structure):
+    """``struct figures`` of rows.h."""
+
+    _fields_ = [("rate", ctypes.c_double)] + [
+        (name, ctypes.c_uint64) for name in ("drawn", "dropped", "missed", "live", "words")
+    ]
+
+
+class Sampler:
+    """Of one process. Only the agent's thread calls it, but for ``forked`` and ``end``."""
+
+    def __init__(self) -> None:
+        self.refusal: str | None = None
+        self.is_on = False
+        self._next_tick = 0.0
+        self._pymalloc: list[int] = []  # bytes in use, the last readings
+        self._armed_until: float | None = None
+        self._may_arm_at = 0.0
+        self._survivors: dict[tuple[str, ...], list[Any]] = {}  # of windows that are over
+        self._python = os.path.realpath(sys.executable)
+
+    def begin(self) -> None:
+        """Once. Afterwards ``is_on``, or ``refusal`` says why not."""
+        with collector.HeldBack():  # classes are made for it, and the job's garbage is not ours to free
+            self.refusal = _refusal() or self._load()
+        self.is_on = self.refusal is None
+        if self.is_on:
+            self._lib.sampler_leave_out_this_thread()
+            self._lib.sampler_tick(monotonic())
+
+    def _load(self) -> str | None:
+        path = os.path.join(os.path.dirname(os.path.abspath(__file__)), LIBRARY)
+        if not os.path.exists(path):
+            return "it was installed without a C compiler"
+        try:
+            free, held = ctypes.CDLL(path), ctypes.PyDLL(path)
+        except OSError as error:
+            return str(error)
+        pointer, number, size = ctypes.c_void_p, ctypes.c_double, ctypes.c_uint64
+        free.sampler_begin.argtypes = (pointer, size, ctypes.c_char_p, number)
+        free.sampler_tick.argtypes = (number,)
+        free.sampler_rows.restype = size
+        free.sampler_rows.argtypes = (pointer, size, ctypes.c_int, ctypes.c_uint32, number)
+        free.sampler_figures.restype, free.sampler_figures.argtypes = None, (pointer,)
+        held.sampler_arm.argtypes = (number,)
+        held.sampler_disarm.restype = None
+        for name in ("sampler_leave_out_this_thread", "sampler_without_python", "sampler_forget", "sampler_end"):
+            getattr(free, name).restype = None
+        # Without the GIL: another thread may be loading a library that waits for it.
+        self._lib, self._held = free, held
+        self._room = ctypes.create_string_buffer(_ROOM_BYTES)
+        self._figures = _Figures()
+        found = layout.find()
+        if found is None:
+            return "objects do not lie in memory as in the Pythons that are known"
+        own = names.AGENT.encode("utf-8", "surrogateescape")
+        refused = free.sampler_begin(ctypes.addressof(found), ctypes.sizeof(found), own, SAMPLE_BYTES)
+        return _REFUSALS.get(refused, "it could not begin") if refused else None
+
+    def tick(self, pymalloc_in_use_bytes: int | None) -> None:
+        """Every now and then. The argument: a new reading of Python's own allocator, if there is one."""
+        now = monotonic()
+        if not self.is_on:
+            return
+        if now >= self._next_tick:
+            self._next_tick = now + TICK_S
+            if self._lib.sampler_tick(now):
+                self.refusal = _REFUSALS[5]
+                self.end()
+                return
+        if pymalloc_in_use_bytes is not None:
+            self._pymalloc = (self._pymalloc + [pymalloc_in_use_bytes])[-GROWTHS - 1 :]
+        self._watch_objects(now)
+
+    def _watch_objects(self, now: float) -> None:
+        if self._armed_until is not None:
+            if now >= self._armed_until or not doors.is_unwatched():
+                self._disarm()
+        elif now >= self._may_arm_at and self._objects_grow() and doors.is_unwatched() and not _is_traced():
+            if self._held.sampler_arm(OBJECT_SAMPLE_BYTES):
+                self._armed_until, self._may_arm_at = now + WINDOW_S, now + WINDOW_S + PAUSE_S
+            else:
+                self._may_arm_at = float("inf")
+
+    def _objects_grow(self) -> bool:
+        seen = self._pymalloc
+        rises = all(before < after for before, after in zip(seen, seen[1:]))
+        return len(seen) > GROWTHS and rises and seen[-1] - seen[0] >= LEAST_OBJECT_GROWTH_BYTES
+
+    def _disarm(self) -> None:
+        """What was made in the first half of the window and is still there is no temporary."""
+        self._armed_until = None
+        self._lib.sampler_tick(monotonic())
+        for row in self._rows_of(_OBJECTS, WINDOW_S / 2):
+            if row["settled_bytes"]:
+                key = row["stack"], row["function"] or "", row["native_stack"] or ""
+                known = self._survivors.setdefault(key, [0, 0, 0, 0, row])
+                for at, column in enumerate(("settled_bytes", "settled_bytes", "sample_count", "asked_bytes")):
+                    known[at] += row[column]
+        self._held.sampler_disarm()
+        del self._pymalloc[:]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Rows of the table ``allocation_stacks``: what is alive now, the most first."""
+        if not self.is_on:
+            return []
+        rows = [row for kind in (0, 1) for row in self._rows_of(kind, SETTLED_S)]
+        survivors = sorted(self._survivors.values(), key=lambda known: -int(known[0]))[:MOST_ROWS]
+        for live, settled, count, asked, row in survivors:
+            rows.append(dict(row, live_bytes=live, settled_bytes=settled, sample_count=count, asked_bytes=asked))
+        return rows
+
+    def figures(self) -> dict[str, float]:
+        """Bytes between two samples, samples drawn, dropped for lack of room, frees that were missed, alive now."""
+        self._lib.sampler_figures(ctypes.byref(self._figures))
+        return {name: getattr(self._figures, name) for name, _ in _Figures._fields_}
+
+    def _rows_of(self, kind: int, settled_s: float) -> list[dict[str, Any]]:
+        used = self._lib.sampler_rows(self._room, _ROOM_BYTES, kind, MOST_ROWS, settled_s)
+        text = ctypes.string_at(self._room, used).decode("utf-8", "replace") if used else ""
+        rows = []
+        for one in text.split("\2")[:-1]:
+            head, _, calls = one.partition("\1")
+            figures, _, native = head.partition("\n")
+            _, live, settled, count, asked, _ = figures.split("\t")
+            row = {
+                "allocator": _KINDS[kind], "live_bytes": int(live), "settled_bytes": int(settled),
+                "sample_count": int(count), "asked_bytes": int(asked),
+            }  # fmt: skip
+            row.update(_of_python(calls))
+            row.update(self._of_native(native))
+            rows.append(row)
+        return rows
+
+    def _of_native(self, text: str) -> dict[str, Any]:
+        functions = [tuple(one.split("\n")) for one in text.split("\0") if "\n" in one]
+        functions = [one for one in functions if not os.path.basename(one[0]).startswith("libleakscope_")]
+        named = [(path, function) for path, function in functions if not self._is_between(path)]
+        path, function = named[0] if named else (None, None)
+        shown = [f"{os.path.basename(path)}:{function or '?'}" for path, function in functions]
+        return {
+            "native_library": path, "native_function": function or None, "native_stack": "\n".join(shown) or None,
+        }  # fmt: skip
+
+    def _is_between(self, path: str) -> bool:
+        return path == self._python or os.path.basename(path).startswith(_BETWEEN)
+
+    # ---- ends
+
+    def forked(self) -> None:
+        """In a forked child: what was asked for before is its parent's, and so is a window on objects."""
+        self._survivors, self._pymalloc = {}, []
+        if self.is_on:
+            self._lib.sampler_forget()
+            if self._armed_until is not None:
+                self._armed_until = None
+                self._held.sampler_disarm()
+
+    def end(self) -> None:
+        """Before Python ends: thread states go while their threads may still allocate."""
+        if self.is_on:
+            self._lib.sampler_without_python()
+            if self._armed_until is not None:
+                self._disarm()
+            self._lib.sampler_end()
+            self.is_on = False
+
+
+def _refusal() -> str | None:
+    machine = os.uname().machine
+    return layout.refusal() if machine == "x86_64" else f"it is not known for {machine}"
+
+
+def _is_traced() -> bool:
+    """tracemalloc wraps the same functions, and what it wraps must not go from under it."""
+    is_tracing = names.getattr_plain(sys.modules.get("_tracemalloc"), "is_tracing")
+    return is_tracing is not None and bool(is_tracing())
+
+
+def _of_python(text: str) -> dict[str, Any]:
+    """The calls from the outermost function of the user's on, and the innermost one of the user's."""
+    calls = []
+    for one in text.split("\0"):
+        parts = one.split("\n")
+        if len(parts) == 4:
+            calls.append((parts[0], int(parts[1]), parts[3]))
+    users = [at for at, (file, *_) in enumerate(calls) if names.is_user_file(file)]
+    if not users:
+        return {"stack": "", "function": None, "owner_file": None, "owner_line": None}
+    shown = calls[: users[-1] + 1]
+    shown = shown[:MOST_CALLS]
+    file, line, function = calls[users[0]]
+    stack = "\n".join(f"{file}:{line} {function}" for file, line, function in reversed(shown))
+    return {"stack": stack, "function": function, "owner_file": file, "owner_line": line}

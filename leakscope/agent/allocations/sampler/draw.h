@@ -1,0 +1,147 @@
+/* Which allocations are drawn. */
+
+static uint64_t draws;
+
+/* How many bytes go by until the next: exponential, of mean ``mean``. */
+static int64_t next_draw(double mean)
+{
+    uint64_t x = mixed(__atomic_add_fetch(&draws, 0x9e3779b97f4a7c15ull, __ATOMIC_RELAXED));
+    double uniform = (double)((x >> 11) + 1) * (1.0 / 9007199254740993.0);
+    return (int64_t)(-log(uniform) * mean) + 1;
+}
+
+static void remember(void *at, size_t bytes, int kind, double mean, uintptr_t caller, const uint64_t *stack_at)
+{
+    struct call calls[MOST_FRAMES];
+    double chance = -expm1(-(double)bytes / mean);
+    uint64_t key = mixed((uint64_t)caller ^ ((uintptr_t)stack_at & 0xfff) << 48 ^ (uint64_t)kind << 60);
+    int count = calls_of_this_thread(calls, &key);
+    key |= 1;
+    if (!take_lock()) {
+        missed_count++;
+        return;
+    }
+    if (live_count >= MOST_LIVE)
+        thin_out();
+    uint32_t number = stack_number(key, calls, count, kind);
+    if (number == NONE)
+        dropped_count++;
+    else {
+        uint32_t place = place_of((uintptr_t)at);
+        if (samples[place].address) { /* it was freed where nobody saw it */
+            remove_at(place);
+            place = place_of((uintptr_t)at);
+        }
+        struct stack *stack = &stacks[number];
+        samples[place] = (struct sample){(uintptr_t)at, bytes, (float)((double)bytes / chance), tick_s, number, (uint32_t)kind};
+        uint8_t *known = &filter[slot_of((uintptr_t)at)];
+        if (*known < 255)
+            __atomic_store_n(known, *known + 1, __ATOMIC_RELAXED);
+        stack->live_bytes += (double)samples[place].weight;
+        stack->asked_bytes += (double)samples[place].weight;
+        stack->live_count++;
+        stack->asked_count++;
+        mapped_count += kind == MAPPED;
+        live_count++;
+        drawn_count++;
+        if (!stack->is_resolved)
+            copy_native_stack(number, caller, stack_at);
+    }
+    give_lock();
+}
+
+/* ``bytes`` were asked for, and nothing was left of what goes by. */
+static __attribute__((noinline)) void draw(void *at, size_t bytes, int kind, uintptr_t caller, const uint64_t *stack_at)
+{
+    if (busy)
+        return;
+    if (!__atomic_load_n(&is_on, __ATOMIC_ACQUIRE)) {
+        left = FAR;
+        return;
+    }
+    int error = errno;
+    busy = 1;
+    if (left == -(int64_t)bytes) /* a new thread, which has drawn none yet */
+        left = next_draw(rate) - (int64_t)bytes;
+    if (left < 0) {
+        left = next_draw(rate);
+        if (at)
+            remember(at, bytes, kind, rate, caller, stack_at);
+    }
+    busy = 0;
+    errno = error;
+}
+
+/* What is freed, or may be. ``taken``, if any, gets what was known. */
+static __attribute__((noinline)) int forget(void *at, struct sample *taken)
+{
+    int error = errno, was_busy = busy, is_known = 0;
+    busy = 1;
+    if (was_busy) /* what is freed in the midst of ours is ours, or a signal's: that may not free anything */
+        ;
+    else if (take_lock()) {
+        uint32_t place = place_of((uintptr_t)at);
+        is_known = samples[place].address != 0;
+        if (is_known) {
+            if (taken)
+                *taken = samples[place];
+            remove_at(place);
+        }
+        give_lock();
+    } else
+        missed_count++;
+    busy = was_busy;
+    errno = error;
+    return is_known;
+}
+
+/* It was not freed after all. */
+static __attribute__((noinline)) void put_back(const struct sample *taken)
+{
+    int error = errno;
+    if (take_lock()) {
+        uint32_t place = place_of(taken->address);
+        if (!samples[place].address && stacks[taken->stack].key) {
+            samples[place] = *taken;
+            uint8_t *known = &filter[slot_of(taken->address)];
+            if (*known < 255)
+                __atomic_store_n(known, *known + 1, __ATOMIC_RELAXED);
+            stacks[taken->stack].live_bytes += (double)taken->weight;
+            stacks[taken->stack].live_count++;
+            mapped_count += taken->kind == MAPPED;
+            live_count++;
+        }
+        give_lock();
+    }
+    errno = error;
+}
+
+/* Of what is mapped a part may go, but its beginning stands for it. */
+static __attribute__((noinline)) void forget_mapped(uintptr_t begin, uintptr_t end)
+{
+    int error = errno;
+    if (!busy && take_lock()) {
+        for (uint32_t at = 0; at < LIVE; at++)
+            while (samples[at].kind == MAPPED && samples[at].address >= begin && samples[at].address < end)
+                remove_at(at);
+        give_lock();
+    }
+    errno = error;
+}
+
+/* Where much is asked for, or little: so that drawing costs a thousandth, whatever the job does. */
+static void adapt(void)
+{
+    static uint64_t seen;
+    static float since_s;
+    double passed_s = (double)tick_s - (double)since_s;
+    if (passed_s < 0.4)
+        return;
+    double per_s = (double)(drawn_count - seen) / passed_s;
+    seen = drawn_count;
+    since_s = tick_s;
+    if (per_s > 300 && rate < 64 * base_rate)
+        rate *= 2;
+    else if (per_s < 50 && rate > base_rate)
+        rate /= 2;
+}

@@ -1,0 +1,403 @@
+/* The words by which the modules of this process (libraries and the program) find malloc and its kin.
+ *
+ * New modules are looked at when no dlopen is at work on them: dlopen itself, asked for what is there already, waits
+ * for others to be done, and keeps the module in its place meanwhile. Before, its words may be half made, and a page
+ * of them not yet read-only.
+ */
+
+enum { MOST_WORDS = 1 << 13 };
+enum { REFUSED_OTHER_LAYOUT = 1, REFUSED_OTHER_MALLOC, REFUSED_NO_MEMORY, REFUSED_NO_WORDS, REFUSED_TAKEN_OVER };
+
+struct module {
+    uintptr_t base, dynamic;
+    uint32_t is_there, is_looked_at;
+};
+
+struct word {
+    uintptr_t at;
+    uint16_t hook, module;
+    uint32_t is_read_only;
+};
+
+static struct module modules[MOST_MODULES];
+static struct word words[MOST_WORDS];
+static uint32_t module_count, word_count, foreign_count;
+
+struct tables {
+    const ElfW(Sym) *symbols;
+    const char *names;
+    const ElfW(Rela) *sets[2];
+    size_t counts[2];
+    const uint32_t *hash;
+};
+
+static uintptr_t within(uintptr_t base, uintptr_t address)
+{
+    return address < base ? address + base : address;
+}
+
+static struct tables tables_of(uintptr_t base, uintptr_t dynamic)
+{
+    struct tables found = {0};
+    size_t skipped = 0;
+    for (const ElfW(Dyn) *one = (void *)dynamic; one->d_tag != DT_NULL; one++) {
+        uintptr_t at = within(base, one->d_un.d_ptr);
+        switch (one->d_tag) {
+        case DT_SYMTAB: found.symbols = (void *)at; break;
+        case DT_STRTAB: found.names = (void *)at; break;
+        case DT_JMPREL: found.sets[0] = (void *)at; break;
+        case DT_PLTRELSZ: found.counts[0] = one->d_un.d_val / sizeof(ElfW(Rela)); break;
+        case DT_RELA: found.sets[1] = (void *)at; break;
+        case DT_RELASZ: found.counts[1] = one->d_un.d_val / sizeof(ElfW(Rela)); break;
+        case DT_RELACOUNT: skipped = one->d_un.d_val; break; /* they come first, and name nothing */
+        case DT_GNU_HASH: found.hash = (void *)at; break;
+        default: break;
+        }
+    }
+    if (found.sets[1] && skipped <= found.counts[1]) {
+        found.sets[1] += skipped;
+        found.counts[1] -= skipped;
+    }
+    if (!found.sets[0])
+        found.counts[0] = 0;
+    if (!found.sets[1])
+        found.counts[1] = 0;
+    return found;
+}
+
+/* Whether the module has a function of that name of its own. */
+static int defines(const struct tables *tables, const char *name)
+{
+    const uint32_t *hash = tables->hash;
+    if (!hash || !tables->symbols || !tables->names)
+        return 0;
+    uint32_t wanted = 5381, buckets = hash[0], first = hash[1], blooms = hash[2];
+    for (const unsigned char *at = (const void *)name; *at; at++)
+        wanted = wanted * 33 + *at;
+    const uint32_t *bucket = hash + 4 + 2 * blooms, *chain = bucket + buckets;
+    uint32_t at = buckets ? bucket[wanted % buckets] : 0;
+    if (at < first)
+        return 0;
+    for (;; at++) {
+        uint32_t one = chain[at - first];
+        if ((one | 1) == (wanted | 1) && !strcmp(tables->names + tables->symbols[at].st_name, name))
+            return tables->symbols[at].st_shndx != SHN_UNDEF;
+        if (one & 1)
+            return 0;
+    }
+}
+
+/* With the module pinned: writes what the words hold from now on. A page that the loader made read-only is so again. */
+static int write_word(const struct word *one, uintptr_t value)
+{
+    uintptr_t page = one->at & ~4095ul;
+    if (one->is_read_only && mprotect((void *)page, 4096, PROT_READ | PROT_WRITE))
+        return 0;
+    __atomic_store_n((uintptr_t *)one->at, value, __ATOMIC_RELEASE);
+    if (one->is_read_only)
+        mprotect((void *)page, 4096, PROT_READ);
+    return 1;
+}
+
+struct segments {
+    const ElfW(Phdr) *first;
+    uint32_t count;
+    uintptr_t base;
+};
+
+static int lies_in(const struct segments *of, uintptr_t address, uint32_t kind, uint32_t flag)
+{
+    for (uint32_t i = 0; i < of->count; i++) {
+        const ElfW(Phdr) *one = &of->first[i];
+        uintptr_t begin = of->base + one->p_vaddr, end = begin + one->p_memsz;
+        if (kind == PT_GNU_RELRO)
+            end &= ~4095ul; /* the loader protects whole pages */
+        if (one->p_type == kind && (one->p_flags & flag) == flag && address >= begin && address < end)
+            return 1;
+    }
+    return 0;
+}
+
+/* A module that is pinned. */
+static void look_at_module(uint32_t number, const struct segments *segments)
+{
+    struct module *module = &modules[number];
+    struct tables tables = tables_of(module->base, module->dynamic);
+    if (!tables.symbols || !tables.names)
+        return;
+    int is_libc = lies_in(segments, (uintptr_t)real_malloc, PT_LOAD, PF_X);
+    if (!is_libc && (defines(&tables, "malloc") || defines(&tables, "free")))
+        return; /* it keeps to its own */
+    for (int set = 0; set < 2; set++)
+        for (size_t i = 0; i < tables.counts[set]; i++) {
+            const ElfW(Rela) *one = &tables.sets[set][i];
+            uint64_t kind = ELF64_R_TYPE(one->r_info), symbol = ELF64_R_SYM(one->r_info);
+            if (!symbol || one->r_addend || (kind != R_X86_64_JUMP_SLOT && kind != R_X86_64_GLOB_DAT && kind != R_X86_64_64))
+                continue;
+            const struct hook *hook = hook_named(tables.names + tables.symbols[symbol].st_name);
+            if (!hook || !*hook->real || word_count == MOST_WORDS)
+                continue;
+            struct word word = {module->base + one->r_offset, (uint16_t)(hook - hooks), (uint16_t)number, 0};
+            if (word.at % 8 || !lies_in(segments, word.at, PT_LOAD, PF_W))
+                continue;
+            uintptr_t now = word_at((void *)word.at, 0);
+            /* Not yet looked up, it leads to what will do that. */
+            int is_later = kind == R_X86_64_JUMP_SLOT && now > module->base && lies_in(segments, now, PT_LOAD, PF_X) && !is_libc;
+            if (now != (uintptr_t)*hook->real && !is_later)
+                continue;
+            word.is_read_only = (uint32_t)lies_in(segments, word.at, PT_GNU_RELRO, 0);
+            words[word_count++] = word;
+        }
+}
+
+struct found {
+    char name[1024];
+    uint32_t number;
+    struct segments segments;
+};
+
+struct looked {
+    struct found found[32];
+    uint32_t count;
+};
+
+struct counted {
+    uint64_t adds, subs;
+};
+
+static uint32_t known_module(uintptr_t base, uintptr_t dynamic)
+{
+    uint32_t at = 0;
+    while (at < module_count && (modules[at].base != base || modules[at].dynamic != dynamic))
+        at++;
+    return at;
+}
+
+/* Marks who is there, notes where code lies, and finds modules that have not been looked at. */
+static int visit_module(struct dl_phdr_info *info, size_t size, void *to)
+{
+    struct looked *looked = to;
+    (void)size;
+    uintptr_t dynamic = 0, own = (uintptr_t)our_malloc;
+    struct segments segments = {info->dlpi_phdr, info->dlpi_phnum, info->dlpi_addr};
+    uint32_t number = module_count;
+    for (uint32_t i = 0; i < segments.count; i++)
+        if (segments.first[i].p_type == PT_DYNAMIC)
+            dynamic = info->dlpi_addr + segments.first[i].p_vaddr;
+    number = known_module(info->dlpi_addr, dynamic);
+    if (number == MOST_MODULES)
+        return 0;
+    if (number == module_count) {
+        modules[module_count++] = (struct module){info->dlpi_addr, dynamic, 0, 0};
+        /* Ours keeps to what it replaces. The kernel's has no words. */
+        if (!dynamic || lies_in(&segments, own, PT_LOAD, PF_X) || strstr(info->dlpi_name, "linux-vdso"))
+            modules[number].is_looked_at = 1;
+    }
+    modules[number].is_there = 1;
+    for (uint32_t i = 0; i < segments.count && code_count < MOST_CODE; i++) {
+        const ElfW(Phdr) *one = &segments.first[i];
+        uintptr_t begin = segments.base + one->p_vaddr;
+        if (one->p_type == PT_LOAD && one->p_flags & PF_X)
+            code[code_count++] = (struct code_range){begin, begin + one->p_memsz, number};
+    }
+    struct found *next = &looked->found[looked->count];
+    if (!modules[number].is_looked_at && looked->count < 32 && strlen(info->dlpi_name) < sizeof next->name) {
+        strcpy(next->name, info->dlpi_name);
+        next->number = number;
+        next->segments = segments;
+        looked->count++;
+    }
+    return 0;
+}
+
+static int by_address(const void *one, const void *other)
+{
+    uintptr_t a = ((const struct code_range *)one)->begin, b = ((const struct code_range *)other)->begin;
+    return a < b ? -1 : a > b;
+}
+
+/* Words of modules that are gone are words no more. */
+static void drop_words(void)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < word_count; i++)
+        if (modules[words[i].module].is_there)
+            words[kept++] = words[i];
+    word_count = kept;
+    for (uint32_t i = 0; i < module_count; i++)
+        if (!modules[i].is_there)
+            modules[i] = (struct module){0, 0, 0, 0};
+}
+
+/* Looks at all modules that are new. ``is_anew``: at all, since some have gone; others may be in their places. */
+static void find_words(int is_anew)
+{
+    static struct looked looked;
+    if (is_anew)
+        module_count = word_count = 0;
+    for (int tries = 0; tries < MOST_MODULES; tries++) {
+        looked.count = code_count = 0;
+        for (uint32_t i = 0; i < module_count; i++)
+            modules[i].is_there = 0;
+        dl_iterate_phdr(visit_module, &looked);
+        qsort(code, code_count, sizeof code[0], by_address);
+        drop_words();
+        if (!looked.count)
+            return;
+        for (uint32_t i = 0; i < looked.count; i++) {
+            struct found *one = &looked.found[i];
+            void *pin = dlopen(*one->name ? one->name : NULL, RTLD_LAZY | RTLD_NOLOAD);
+            struct link_map *map = NULL;
+            modules[one->number].is_looked_at = 1;
+            if (pin && !dlinfo(pin, RTLD_DI_LINKMAP, &map) && map->l_addr == modules[one->number].base)
+                look_at_module(one->number, &one->segments);
+            if (pin)
+                dlclose(pin);
+        }
+    }
+}
+
+static int count_modules(struct dl_phdr_info *info, size_t size, void *to)
+{
+    (void)size;
+    *(struct counted *)to = (struct counted){info->dlpi_adds, info->dlpi_subs};
+    return 1;
+}
+
+static struct counted before = {~0ull, ~0ull};
+
+/* While no module can go, and none has: what leads to the real function leads here. Somebody else's is left as it is,
+ * and counted. */
+static int write_words(struct dl_phdr_info *info, size_t size, void *to)
+{
+    (void)size, (void)to;
+    if (info->dlpi_adds != before.adds || info->dlpi_subs != before.subs)
+        return 1; /* the next time */
+    foreign_count = 0;
+    for (int hook = 0; hook < HOOKS; hook++)
+        for (uint32_t i = 0; i < word_count; i++) {
+            const struct word *one = &words[i];
+            if (one->hook != hook)
+                continue;
+            uintptr_t now = word_at((void *)one->at, 0), real = (uintptr_t)*hooks[hook].real;
+            if (now == (uintptr_t)hooks[hook].ours)
+                continue;
+            const struct code_range *to_where = code_at(now);
+            int is_later = to_where && to_where->module == one->module;
+            if (now == real || is_later)
+                write_word(one, (uintptr_t)hooks[hook].ours);
+            else
+                foreign_count++;
+        }
+    return 1;
+}
+
+static int put_hooks(void)
+{
+    struct counted now = {0, 0};
+    dl_iterate_phdr(count_modules, &now);
+    if (memcmp(&now, &before, sizeof now)) {
+        find_words(now.subs != before.subs);
+        before = now;
+    }
+    dl_iterate_phdr(write_words, NULL);
+    return !word_count ? REFUSED_NO_WORDS : foreign_count ? REFUSED_TAKEN_OVER : 0;
+}
+
+struct definition {
+    const char *name;
+    uintptr_t libc;
+    int is_other;
+};
+
+/* In the order in which the loader looks: whether somebody has the name before libc. */
+static int visit_definition(struct dl_phdr_info *info, size_t size, void *to)
+{
+    (void)size;
+    struct definition *wanted = to;
+    struct segments segments = {info->dlpi_phdr, info->dlpi_phnum, info->dlpi_addr};
+    for (uint32_t i = 0; i < segments.count; i++)
+        if (segments.first[i].p_type == PT_DYNAMIC && !strstr(info->dlpi_name, "linux-vdso")) {
+            struct tables tables = tables_of(info->dlpi_addr, info->dlpi_addr + segments.first[i].p_vaddr);
+            if (lies_in(&segments, wanted->libc, PT_LOAD, PF_X))
+                return 1;
+            if (defines(&tables, wanted->name)) {
+                wanted->is_other = 1;
+                return 1;
+            }
+        }
+    return 0;
+}
+
+static int find_python(struct dl_phdr_info *info, size_t size, void *to)
+{
+    (void)size;
+    struct segments segments = {info->dlpi_phdr, info->dlpi_phnum, info->dlpi_addr};
+    for (uint32_t i = 0; i < segments.count; i++) {
+        const ElfW(Phdr) *one = &segments.first[i];
+        uintptr_t begin = info->dlpi_addr + one->p_vaddr;
+        if (one->p_type == PT_LOAD && one->p_flags & PF_X && (uintptr_t)to >= begin && (uintptr_t)to < begin + one->p_memsz) {
+            python_begin = begin;
+            python_end = begin + one->p_memsz;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static int find_functions(void)
+{
+    void *libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+    if (!libc)
+        return REFUSED_OTHER_MALLOC;
+    for (int i = 0; i < HOOKS; i++) {
+        *hooks[i].real = dlsym(libc, hooks[i].name);
+        if (!*hooks[i].real)
+            return REFUSED_OTHER_MALLOC;
+    }
+    struct definition malloc_of = {"malloc", (uintptr_t)real_malloc, 0};
+    dl_iterate_phdr(visit_definition, &malloc_of);
+    dl_iterate_phdr(find_python, (void *)L.type_type->deallocate);
+    return malloc_of.is_other ? REFUSED_OTHER_MALLOC : 0;
+}
+
+struct ways {
+    struct way of[COPIES];
+};
+
+static int find_ways(struct dl_phdr_info *info, size_t size, void *to)
+{
+    (void)info, (void)size;
+    for (int i = 0; i < COPIES; i++)
+        if (copies[i].key)
+            find_way(&copies[i], &((struct ways *)to)->of[i]);
+    return 1;
+}
+
+/* Copies are written by who draws, and read here: nobody writes one that is not free. */
+static void resolve_native_stacks(void)
+{
+    struct ways ways;
+    memset(&ways, 0, sizeof ways);
+    dl_iterate_phdr(find_ways, &ways);
+    for (int i = 0; i < COPIES; i++) {
+        struct copy *copy = &copies[i];
+        if (!ways.of[i].count)
+            continue;
+        uint32_t found[MOST_NATIVE], count = 0;
+        for (uint32_t k = 0; k < ways.of[i].count; k++) {
+            uint32_t text = text_of_native(ways.of[i].at[k]);
+            if (text)
+                found[count++] = text;
+        }
+        if (!take_lock())
+            continue;
+        struct stack *stack = &stacks[copy->stack];
+        if (stack->key == copy->key) {
+            memcpy(stack->native, found, sizeof(uint32_t) * count);
+            stack->native_count = count;
+        }
+        copy->key = 0;
+        give_lock();
+    }
+}

@@ -1,0 +1,119 @@
+/* Which native functions led to an allocation: looked for in a copy of the stack, on the recorder's thread.
+ *
+ * No unwinder: libgcc's takes locks and asks for memory, and trusts what it finds; on the stacks of greenlets that is
+ * not what was there. A word of the stack is a return address where it points behind a call, and that call leads to
+ * the function that was found before. What cannot be told (a call through a register) is believed.
+ */
+
+enum { MOST_MODULES = 2048, MOST_CODE = 4096, NEAR = 1 << 18 };
+
+struct code_range {
+    uintptr_t begin, end;
+    uint32_t module;
+};
+
+static struct code_range code[MOST_CODE]; /* by address */
+static uint32_t code_count;
+
+/* Within the callback of dl_iterate_phdr, or with a module pinned. */
+static const struct code_range *code_at(uintptr_t address)
+{
+    uint32_t low = 0, high = code_count;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (code[middle].end <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < code_count && code[low].begin <= address ? &code[low] : NULL;
+}
+
+/* Where the jump through a table at ``stub`` (of a procedure linkage table) leads; 0: that is no such jump. */
+static uintptr_t behind_stub(uintptr_t stub)
+{
+    const unsigned char *at = (const unsigned char *)stub;
+    if (!memcmp(at, "\xf3\x0f\x1e\xfa", 4))
+        at += 4;
+    at += *at == 0xf2;
+    if (at[0] != 0xff || at[1] != 0x25)
+        return 0;
+    uintptr_t word = (uintptr_t)at + 6 + (uintptr_t)(intptr_t)half_at(at, 2);
+    return word % 8 ? 0 : word_at((void *)word, 0);
+}
+
+static int leads_to(uintptr_t target, uintptr_t callee)
+{
+    return target <= callee && callee - target < NEAR;
+}
+
+/* Whether ``back`` is where a function goes on that has called the one of ``callee``. */
+static int has_called(uintptr_t back, uintptr_t callee)
+{
+    const struct code_range *range = code_at(back), *of_callee = code_at(callee);
+    if (!range || !of_callee || back - range->begin < 16)
+        return 0;
+    const unsigned char *at = (const unsigned char *)back;
+    if (at[-5] == 0xe8) {
+        uintptr_t target = back + (uintptr_t)(intptr_t)half_at(at - 4, 0);
+        const struct code_range *to = code_at(target);
+        if (!to || target + 16 > to->end)
+            return 0;
+        uintptr_t behind = behind_stub(target);
+        if (behind)
+            return leads_to(behind, callee) || (behind && is_ours_at(behind) && of_callee->module != range->module);
+        return to->module == of_callee->module && leads_to(target, callee);
+    }
+    if (at[-6] == 0xff && at[-5] == 0x15) { /* through a word of the module's own */
+        uintptr_t word = back + (uintptr_t)(intptr_t)half_at(at - 4, 0);
+        return word % 8 == 0 && leads_to(word_at((void *)word, 0), callee);
+    }
+    int is_indirect = (at[-2] == 0xff && (at[-1] & 0xf8) == 0xd0) || (at[-3] == 0xff && (at[-2] & 0xf8) == 0x50) ||
+                      (at[-3] == 0x41 && at[-2] == 0xff && (at[-1] & 0xf8) == 0xd0) ||
+                      (at[-6] == 0xff && (at[-5] & 0xf8) == 0x90) || (at[-4] == 0x41 && at[-3] == 0xff && (at[-2] & 0xf8) == 0x50) ||
+                      (at[-7] == 0x41 && at[-6] == 0xff && (at[-5] & 0xf8) == 0x90);
+    return is_indirect;
+}
+
+/* "path\nfunction", the function empty where the module does not say. Without the lock: the loader has one of its own. */
+static uint32_t text_of_native(uintptr_t address)
+{
+    char written[1000];
+    Dl_info found;
+    ElfW(Sym) *symbol = NULL;
+    if (!dladdr1((void *)(address - 1), &found, (void **)&symbol, RTLD_DL_SYMENT) || !found.dli_fname)
+        return 0;
+    /* The nearest name that the module shows may be that of a function far before, which is not this one. */
+    int is_within = found.dli_sname && symbol && address - 1 - (uintptr_t)found.dli_saddr < symbol->st_size;
+    int length = snprintf(written, sizeof written, "%.600s\n%.300s", found.dli_fname, is_within ? found.dli_sname : "");
+    if (!take_lock())
+        return 0;
+    struct text *known = text_known_by(mixed(address) | 1);
+    if (!known->key && has_room_for_text((size_t)length + 1)) {
+        known->key = mixed(address) | 1;
+        known->at = text_used;
+        memcpy(text_bytes + text_used, written, (size_t)length + 1);
+        text_count++;
+        text_used += (uint32_t)length + 1;
+    }
+    uint32_t at = known->key ? known->at : 0;
+    give_lock();
+    return at;
+}
+
+struct way {
+    uintptr_t at[MOST_NATIVE];
+    uint32_t count;
+};
+
+static void find_way(const struct copy *copy, struct way *way)
+{
+    uintptr_t callee = copy->caller;
+    way->count = 1;
+    way->at[0] = callee;
+    if (!code_at(callee))
+        return;
+    for (uint32_t i = 0; i < copy->count && way->count < MOST_NATIVE; i++)
+        if (copy->words[i] != copy->caller && has_called(copy->words[i], callee))
+            way->at[way->count++] = callee = copy->words[i];
+}

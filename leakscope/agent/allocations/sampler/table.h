@@ -1,0 +1,157 @@
+/* What is remembered: samples by address, stacks, and the texts of frames. A lock of ours for all of it. */
+
+enum { LIVE = 1 << 14, MOST_LIVE = LIVE / 4 * 3, STACKS = 1 << 12, STACK_INDEX = 1 << 13, FRAMES = 1 << 13 };
+enum { FRAME_INDEX = 1 << 14, TEXT_BYTES = 1 << 20, FILTER = 1 << 16, MOST_FRAMES = 48, MOST_NATIVE = 8 };
+enum { MALLOC, MAPPED, OBJECT, KINDS };
+#define FAR (INT64_MAX / 2)
+
+struct sample {
+    uintptr_t address; /* 0: free */
+    uint64_t bytes;
+    float weight; /* bytes that it stands for */
+    float born_s;
+    uint32_t stack;
+    uint32_t kind;
+};
+
+struct stack {
+    uint64_t key; /* 0: free */
+    double live_bytes, asked_bytes;
+    uint32_t live_count, asked_count;
+    uint32_t frame_count, native_count;
+    uint32_t kind, is_resolved;
+    uint32_t frames[MOST_FRAMES]; /* innermost first: numbers of texts */
+    uint32_t native[MOST_NATIVE]; /* the same, of native functions */
+};
+
+struct text {
+    uint64_t key; /* 0: free */
+    uint32_t at;
+};
+
+static struct sample samples[LIVE];
+static uint8_t filter[FILTER]; /* how many samples have such an address, up to 255: then for ever */
+static struct stack stacks[STACKS];
+static uint16_t stack_index[STACK_INDEX]; /* number + 1 */
+static struct text texts[FRAME_INDEX];
+static char text_bytes[TEXT_BYTES];
+static uint32_t text_used = 1, text_count;
+static uint32_t live_count, stack_count, mapped_count;
+static uint64_t drawn_count, dropped_count, missed_count;
+static double base_rate, rate;
+static float tick_s;
+static int is_on;
+static int lock_word;
+
+static __thread int64_t left __attribute__((tls_model("initial-exec")));
+static __thread int busy __attribute__((tls_model("initial-exec")));
+
+/* Held for microseconds. Who cannot get it in a while (its holder was stopped) goes on without: 0. */
+static int take_lock(void)
+{
+    for (int tries = 0; tries < 100000; tries++) {
+        int free = 0;
+        if (__atomic_compare_exchange_n(&lock_word, &free, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+            return 1;
+        if (tries % 64 == 63)
+            sched_yield();
+        else
+            __builtin_ia32_pause();
+    }
+    return 0;
+}
+
+static void give_lock(void)
+{
+    __atomic_store_n(&lock_word, 0, __ATOMIC_RELEASE);
+}
+
+static uint64_t mixed(uint64_t x)
+{
+    x ^= x >> 30;
+    x *= 0xbf58476d1ce4e5b9ull;
+    x ^= x >> 27;
+    x *= 0x94d049bb133111ebull;
+    return x ^ x >> 31;
+}
+
+static uint32_t slot_of(uintptr_t address)
+{
+    return (uint32_t)(address >> 4) * 0x9e3779b1u >> 16;
+}
+
+static void forget_all(void)
+{
+    memset(samples, 0, sizeof samples);
+    memset(filter, 0, sizeof filter);
+    memset(stacks, 0, sizeof(struct stack) * stack_count);
+    memset(stack_index, 0, sizeof stack_index);
+    live_count = stack_count = mapped_count = 0;
+}
+
+static void count_out(struct sample *one)
+{
+    struct stack *stack = &stacks[one->stack];
+    stack->live_count--;
+    stack->live_bytes = stack->live_count ? stack->live_bytes - (double)one->weight : 0;
+    uint8_t *known = &filter[slot_of(one->address)];
+    if (*known < 255)
+        __atomic_store_n(known, *known - 1, __ATOMIC_RELAXED);
+    mapped_count -= one->kind == MAPPED;
+    live_count--;
+}
+
+/* Closes the gap, so that every search may end at the first free place. */
+static void remove_at(uint32_t at)
+{
+    count_out(&samples[at]);
+    for (uint32_t next = (at + 1) % LIVE; samples[next].address; next = (next + 1) % LIVE) {
+        uint32_t home = slot_of(samples[next].address) % LIVE;
+        if ((next - home) % LIVE >= (next - at) % LIVE) {
+            samples[at] = samples[next];
+            at = next;
+        }
+    }
+    samples[at].address = 0;
+}
+
+static uint32_t place_of(uintptr_t address)
+{
+    uint32_t at = slot_of(address) % LIVE;
+    while (samples[at].address && samples[at].address != address)
+        at = (at + 1) % LIVE;
+    return at;
+}
+
+/* With the lock. Half of them are enough: each that stays stands for twice as much. */
+static void thin_out(void)
+{
+    static uint64_t turn;
+    for (uint32_t at = 0; at < LIVE; at++) {
+        struct sample *one = &samples[at];
+        if (!one->address)
+            continue;
+        if (mixed(++turn * 0x9e3779b97f4a7c15ull) & 1) {
+            stacks[one->stack].live_bytes += (double)one->weight;
+            one->weight *= 2;
+        } else
+            remove_at(at--); /* another may have come to its place */
+    }
+}
+
+/* Stacks under which nothing is alive make room for others. */
+static void drop_idle_stacks(void)
+{
+    memset(stack_index, 0, sizeof stack_index);
+    for (uint32_t i = 0; i < stack_count; i++) {
+        struct stack *one = &stacks[i];
+        if (!one->live_count)
+            one->key = 0;
+        if (!one->key)
+            continue;
+        uint32_t at = (uint32_t)one->key % STACK_INDEX;
+        while (stack_index[at])
+            at = (at + 1) % STACK_INDEX;
+        stack_index[at] = (uint16_t)(i + 1);
+    }
+}
