@@ -13,7 +13,6 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
 
-
 def library(name: str, source: str, *headers: str) -> Extension:
     return Extension(
         name,

@@ -79,8 +79,8 @@ class Agent:
             options, self.outbox, self._thread, self._schedule, self._steps, self._phases, self._native_window,
             self._exit_soon, stress_s,
         )  # fmt: skip
-        self._sampler = Sampler() if options["sampling"] and self.taker.may_take else None
-        self._sampling_from = monotonic() + SAMPLING_AFTER_S
+        self._sampler = Sampler(stress_s is not None) if options["sampling"] and self.taker.may_take else None
+        self._sampling_from = monotonic() + (SAMPLING_AFTER_S if stress_s is None else 0.0)
         sentinels.pause_at_most(SENTINELS_SHARE * self.taker.pauses.limit())
         self._fatal_signals: fatal_signals.FatalSignals | None = None
         self._hooks = hooks.Hooks(self._callbacks())

@@ -6,6 +6,7 @@ from ..facts.code.adding import Line
 from ..facts.series.arithmetic import Floats
 from ..facts.where.stacks import GrowthLine
 from ..findings import Evidence, Series
+from ..units import format_bytes
 
 _POINTS = 2000  # of a curve, at most
 
@@ -16,10 +17,28 @@ def at_line(line: Line, does: str) -> Evidence:
 
 
 def grew_at(line: GrowthLine, **figures: object) -> Evidence:
-    """How much of the growth was seen to happen under a line."""
+    """How much of the growth was allocated at a line; in older recordings, was seen to happen there."""
+    if line.alive:
+        return _allocated_at(line)
     text = f"{line.file}:{line.line}: {line.share:.0%} of the growth that was watched happened here"
     seen = {"line": line.line, "share": round(line.share, 3), **figures}
     return Evidence(f"{text}: {line.text}" if line.text else text, seen)
+
+
+def _allocated_at(line: GrowthLine) -> Evidence:
+    live, settled = (sum(getattr(one, column) for one in line.alive) for column in ("live_bytes", "settled_bytes"))
+    text = (
+        f"{line.file}:{line.line} allocated {format_bytes(live)} that is alive, {line.share:.0%} of what the samples "
+        f"gained; {format_bytes(settled)} has been there for 10 s"
+    )
+    first = line.alive[0]
+    by = [name for name in (first.native_function and f"{first.native_function}()", first.package) if name]
+    text += f"; {' of '.join(by)} asked for it" if by else ""
+    figures = {
+        "line": line.line, "share": round(line.share, 3), "live_bytes": round(live), "settled_bytes": round(settled),
+        "samples": line.sample_count, "native_stack": first.native_stack,
+    }  # fmt: skip
+    return Evidence(f"{text}: {line.text}" if line.text else text, figures)
 
 
 def imports_only(package: str) -> Evidence:

@@ -178,7 +178,7 @@ else:
     assert run(journal, script(tmp_path, text)).returncode == 0
     found = rows(journal)
     (forked,) = {n["pid"] for n in found["agent_notes"] if n["note"] == "forked"}
-    by_parent = {row["pid"] == forked for row in found["growth_stacks"] if row["function"] == "fill"}
+    by_parent = {row["pid"] == forked for row in found["allocation_stacks"] if row["function"] == "fill"}
     assert by_parent == {False}
 
 

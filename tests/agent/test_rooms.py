@@ -24,11 +24,12 @@ ROOMS = {
     "native": {"interpreter", "journal", "plain_json"},  # malloc, the kernel, C code
     "life": {"interpreter", "native", "journal"},  # what happens to a process between two snapshots
     "graph": {"interpreter", "libraries", "plain_json"},  # the whole heap, read in C
+    "allocations": {"interpreter", "graph"},  # what was allocated and is alive: samples, drawn in C
     "torch": {"interpreter"},
     "probes": {"interpreter"},
     # When and how.
     "snapshots": {"interpreter", "journal", "outbox", "native", "life", "graph", "torch", "probes"},
-    "main": {"config", "interpreter", "outbox", "native", "life", "probes", "snapshots"},
+    "main": {"config", "allocations", "interpreter", "outbox", "native", "life", "probes", "snapshots"},
     "__init__": {"native", "main"},
     "sitecustomize": set(),
 }

@@ -122,7 +122,7 @@ EXPORT int sampler_tick(double now_s)
 {
     tick_s = (float)now_s;
     adapt();
-    int is_taken_over = put_hooks() != 0;
+    int is_taken_over = put_hooks() == REFUSED_TAKEN_OVER;
     resolve_native_stacks();
     return is_taken_over;
 }

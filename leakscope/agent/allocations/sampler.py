@@ -29,6 +29,7 @@ WINDOW_S = 3.0  # for which objects are watched
 PAUSE_S = 27.0  # before they are again: a tenth of the time, and a tenth of what churning objects costs
 GROWTHS = 3  # readings of Python's own allocator in a row, each higher than the one before
 LEAST_OBJECT_GROWTH_BYTES = 256 * 1024  # over those
+STRESS = 256.0
 _ROOM_BYTES = 1 << 20
 _KINDS = ("malloc", "mmap", "objects")
 _OBJECTS = 2
@@ -40,7 +41,8 @@ _REFUSALS = {
     5: "another tool answers for malloc",
 }
 # What allocates on behalf of others. Of a wheel's own copy the name goes on: libstdc++-0123abcd.so.6.
-_BETWEEN = ("libc.", "libc-", "libstdc++", "libgcc_s", "ld-linux", "libleakscope_", "libpython3")
+_BETWEEN = ("libc.", "libc-", "libstdc++", "libgcc_s", "ld-linux", "libpython3")
+_OURS = "libleakscope_"
 
 
 class _Figures(ctypes.Structure):
@@ -52,9 +54,13 @@ class _Figures(ctypes.Structure):
 
 
 class Sampler:
-    """Of one process. Only the agent's thread calls it, but for ``forked`` and ``end``."""
+    """Of one process. Only the agent's thread calls it, but for ``forked`` and ``end``.
 
-    def __init__(self) -> None:
+    ``is_stressed``: for tests of ours, hundreds of times as many samples, and objects watched whatever they do.
+    """
+
+    def __init__(self, is_stressed: bool = False) -> None:
+        self._is_stressed = is_stressed
         self.refusal: str | None = None
         self.is_on = False
         self._next_tick = 0.0
@@ -99,7 +105,7 @@ class Sampler:
         if found is None:
             return "objects do not lie in memory as in the Pythons that are known"
         own = names.AGENT.encode("utf-8", "surrogateescape")
-        refused = free.sampler_begin(ctypes.addressof(found), ctypes.sizeof(found), own, SAMPLE_BYTES)
+        refused = free.sampler_begin(ctypes.addressof(found), ctypes.sizeof(found), own, self._scaled(SAMPLE_BYTES))
         return _REFUSALS.get(refused, "it could not begin") if refused else None
 
     def tick(self, pymalloc_in_use_bytes: int | None) -> None:
@@ -122,12 +128,18 @@ class Sampler:
             if now >= self._armed_until or not doors.is_unwatched():
                 self._disarm()
         elif now >= self._may_arm_at and self._objects_grow() and doors.is_unwatched() and not _is_traced():
-            if self._held.sampler_arm(OBJECT_SAMPLE_BYTES):
-                self._armed_until, self._may_arm_at = now + WINDOW_S, now + WINDOW_S + PAUSE_S
+            if self._held.sampler_arm(self._scaled(OBJECT_SAMPLE_BYTES)):
+                self._armed_until = now + self._scaled(WINDOW_S)
+                self._may_arm_at = self._armed_until + self._scaled(PAUSE_S)
             else:
                 self._may_arm_at = float("inf")
 
+    def _scaled(self, value: float) -> float:
+        return value / STRESS if self._is_stressed else value
+
     def _objects_grow(self) -> bool:
+        if self._is_stressed:
+            return True
         seen = self._pymalloc
         rises = all(before < after for before, after in zip(seen, seen[1:]))
         return len(seen) > GROWTHS and rises and seen[-1] - seen[0] >= LEAST_OBJECT_GROWTH_BYTES
@@ -178,13 +190,13 @@ class Sampler:
         return rows
 
     def _of_native(self, text: str) -> dict[str, Any]:
-        functions = [tuple(one.split("\n")) for one in text.split("\0") if "\n" in one]
-        functions = [one for one in functions if not os.path.basename(one[0]).startswith("libleakscope_")]
+        parted = [one.partition("\n") for one in text.split("\0") if "\n" in one]
+        functions = [(path, name) for path, _, name in parted if not os.path.basename(path).startswith(_OURS)]
         named = [(path, function) for path, function in functions if not self._is_between(path)]
-        path, function = named[0] if named else (None, None)
         shown = [f"{os.path.basename(path)}:{function or '?'}" for path, function in functions]
+        library, function = named[0] if named else (None, None)
         return {
-            "native_library": path, "native_function": function or None, "native_stack": "\n".join(shown) or None,
+            "native_library": library, "native_function": function or None, "native_stack": "\n".join(shown) or None,
         }  # fmt: skip
 
     def _is_between(self, path: str) -> bool:

@@ -1,21 +1,22 @@
-"""Lines of the program under which malloc's memory in use grew, as the agent saw it happen."""
+"""Lines of the program under which malloc's memory in use grew: where it was allocated, as samples of allocations tell.
+
+Older recordings have looks at what ran while memory grew instead (``growth_stacks``), from which lines are inferred.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+
+import pandas as pd
 
 from ..code.adding import Line, Source
 from ..code.imports import package_named
 from ..code.index import Index, index_of
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
-
-if TYPE_CHECKING:
-    import pandas as pd
-
+from .allocations import Allocations, allocations, is_sampled
 
 _PACKAGES = re.compile(r"(?:site|dist)-packages/([^/.]+)")
 # A thread that stands here grows nothing: what grew while it was seen here, grew between two looks.
@@ -37,6 +38,7 @@ class GrowthLine:
     """A line of the user's. ``share``: of all growth that was seen under a line, 0 to 1.
 
     ``library``: the package whose code it calls; None where the line calls nothing that was imported.
+    ``alive``: what was sampled there, the most first; empty where growth was only seen to happen.
     """
 
     file: str
@@ -48,11 +50,14 @@ class GrowthLine:
     sample_count: int
     library: str | None
     stack: str
+    alive: tuple[Allocations, ...] = ()
 
 
 def growth_lines(growth: TreeGrowth, process: ProcessGrowth, sources: Sequence[Source]) -> list[GrowthLine]:
     """Lines under which memory in use grew in the judged window, the most first."""
     texts = {source.file: source.text.splitlines() for source in sources}
+    if is_sampled(process):
+        return _sampled_lines(allocations(growth, process), texts, sources)
     ends = growth_stacks(growth, process)
     if not len(ends):
         return []
@@ -76,6 +81,51 @@ def growth_lines(growth: TreeGrowth, process: ProcessGrowth, sources: Sequence[S
     return [_with_share(line, positive) for line in ordered if line.bytes > 0]
 
 
+def _sampled_lines(
+    alive: Sequence[Allocations], texts: dict[str, list[str]], sources: Sequence[Source]
+) -> list[GrowthLine]:
+    index = index_of(sources, "import")
+    places: dict[tuple[str, int], list[Allocations]] = {}
+    for one in alive:
+        place = _place_in_files(one, texts)
+        if place is not None:
+            places.setdefault(place, []).append(one)
+    lines = []
+    for (file, line), found in places.items():
+        first, text = found[0], _text(texts.get(file), line)
+        package = next((one.package for one in found if one.package), None)
+        lines.append(
+            GrowthLine(
+                file=file,
+                line=line,
+                function=_without_comprehension(first.function) if first.function else None,
+                text=text,
+                bytes=sum(one.bytes for one in found),
+                share=0.0,
+                sample_count=sum(one.sample_count for one in found),
+                library=package or _called_package(first.stack, file, line) or package_named(index, file, text),
+                stack=first.stack,
+                alive=tuple(found),
+            )
+        )
+    positive = sum(one.bytes for one in alive if one.bytes > 0)
+    ordered = sorted(lines, key=lambda line: (-line.bytes, line.file, line.line))
+    return [_with_share(line, positive) for line in ordered if line.bytes > 0]
+
+
+def _place_in_files(one: Allocations, texts: dict[str, list[str]]) -> tuple[str, int] | None:
+    """Code of no file (a namedtuple's ``__new__``, what exec runs) is not for a reader: who called it is."""
+    if one.file is None or one.line is None:
+        return None
+    if not one.file.startswith("<"):
+        return one.file, one.line
+    for call in reversed(one.stack.split("\n")):
+        file, _, line = call.partition(" ")[0].rpartition(":")
+        if file in texts and line.isdigit():
+            return file, int(line)
+    return one.file, one.line
+
+
 def _in_files(ends: pd.DataFrame, texts: dict[str, list[str]]) -> pd.DataFrame:
     """Code of no file (a namedtuple's ``__new__``, what exec runs) is not for a reader: who called it is."""
     ends = ends.copy()
@@ -97,6 +147,11 @@ def share_at(lines: Sequence[GrowthLine], places: Iterable[Line]) -> float:
 
 def growth_stacks(growth: TreeGrowth, process: ProcessGrowth) -> pd.DataFrame:
     """One row for each stack of calls; ``bytes``: what memory in use grew in the judged window while it was seen."""
+    if is_sampled(process):
+        found = [one for one in allocations(growth, process) if one.stack]
+        columns = ("stack", "function", "owner_file", "owner_line", "sample_count", "bytes")
+        seen = [(one.stack, one.function, one.file, one.line, one.sample_count, one.bytes) for one in found]
+        return pd.DataFrame(seen, columns=list(columns))
     rows = process.rows("growth_stacks")
     rows = rows[rows["time_s"] <= growth.end_s + 5.0]  # written at a flush, 5 s apart
     if not len(rows):
@@ -154,7 +209,7 @@ def _line(file: str, line: int, text: str, seen: pd.DataFrame, index: Index) -> 
 
 
 def _with_share(line: GrowthLine, positive: float) -> GrowthLine:
-    return GrowthLine(**{**line.__dict__, "share": line.bytes / max(positive, 1.0)})
+    return replace(line, share=line.bytes / max(positive, 1.0))
 
 
 def _text(lines: list[str] | None, line: int) -> str:

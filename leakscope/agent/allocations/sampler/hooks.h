@@ -18,7 +18,7 @@ static posix_memalign_function real_posix_memalign;
 static mmap_function real_mmap;
 static munmap_function real_munmap;
 
-static uintptr_t python_begin, python_end; /* the library or program that Python is: its arenas are no news */
+static uintptr_t python_begin, python_end; /* the library or program that Python is: it maps arenas of objects */
 
 enum { LEAST_MAPPED = 1 << 17 };
 
@@ -94,8 +94,8 @@ static void *our_mmap(void *wanted, size_t bytes, int protection, int flags, int
 {
     void *at = real_mmap(wanted, bytes, protection, flags, file, offset);
     uintptr_t caller = (uintptr_t)__builtin_return_address(0);
-    int is_of_python = caller >= python_begin && caller < python_end;
-    if (at != MAP_FAILED && flags & MAP_ANONYMOUS && protection & PROT_WRITE && bytes >= LEAST_MAPPED && !is_of_python)
+    int is_arena = caller >= python_begin && caller < python_end && !(flags & MAP_SHARED);
+    if (at != MAP_FAILED && flags & MAP_ANONYMOUS && protection & PROT_WRITE && bytes >= LEAST_MAPPED && !is_arena)
         ASKED(at, bytes, MAPPED);
     return at;
 }

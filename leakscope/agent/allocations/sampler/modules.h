@@ -5,12 +5,12 @@
  * of them not yet read-only.
  */
 
-enum { MOST_WORDS = 1 << 13 };
+enum { MOST_WORDS = 1 << 13, MOST_PASSES = 100 };
 enum { REFUSED_OTHER_LAYOUT = 1, REFUSED_OTHER_MALLOC, REFUSED_NO_MEMORY, REFUSED_NO_WORDS, REFUSED_TAKEN_OVER };
 
 struct module {
     uintptr_t base, dynamic;
-    uint32_t is_there, is_looked_at;
+    uint32_t is_looked_at;
 };
 
 struct word {
@@ -156,13 +156,14 @@ struct found {
     struct segments segments;
 };
 
+struct counted {
+    uint64_t adds, subs; /* modules that have come and gone since the process began */
+};
+
 struct looked {
     struct found found[32];
     uint32_t count;
-};
-
-struct counted {
-    uint64_t adds, subs;
+    struct counted at;
 };
 
 static uint32_t known_module(uintptr_t base, uintptr_t dynamic)
@@ -178,6 +179,7 @@ static int visit_module(struct dl_phdr_info *info, size_t size, void *to)
 {
     struct looked *looked = to;
     (void)size;
+    looked->at = (struct counted){info->dlpi_adds, info->dlpi_subs};
     uintptr_t dynamic = 0, own = (uintptr_t)our_malloc;
     struct segments segments = {info->dlpi_phdr, info->dlpi_phnum, info->dlpi_addr};
     uint32_t number = module_count;
@@ -188,12 +190,11 @@ static int visit_module(struct dl_phdr_info *info, size_t size, void *to)
     if (number == MOST_MODULES)
         return 0;
     if (number == module_count) {
-        modules[module_count++] = (struct module){info->dlpi_addr, dynamic, 0, 0};
+        modules[module_count++] = (struct module){info->dlpi_addr, dynamic, 0};
         /* Ours keeps to what it replaces. The kernel's has no words. */
         if (!dynamic || lies_in(&segments, own, PT_LOAD, PF_X) || strstr(info->dlpi_name, "linux-vdso"))
             modules[number].is_looked_at = 1;
     }
-    modules[number].is_there = 1;
     for (uint32_t i = 0; i < segments.count && code_count < MOST_CODE; i++) {
         const ElfW(Phdr) *one = &segments.first[i];
         uintptr_t begin = segments.base + one->p_vaddr;
@@ -216,34 +217,28 @@ static int by_address(const void *one, const void *other)
     return a < b ? -1 : a > b;
 }
 
-/* Words of modules that are gone are words no more. */
-static void drop_words(void)
-{
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < word_count; i++)
-        if (modules[words[i].module].is_there)
-            words[kept++] = words[i];
-    word_count = kept;
-    for (uint32_t i = 0; i < module_count; i++)
-        if (!modules[i].is_there)
-            modules[i] = (struct module){0, 0, 0, 0};
-}
+/* What was loaded when all words were looked at; no module has gone while that was done. */
+static struct counted known_at = {~0ull, ~0ull};
 
-/* Looks at all modules that are new. ``is_anew``: at all, since some have gone; others may be in their places. */
-static void find_words(int is_anew)
+/* Looks at all modules that are new; at all of them once one has gone, since another may be in its place. */
+static void find_words(void)
 {
     static struct looked looked;
-    if (is_anew)
-        module_count = word_count = 0;
-    for (int tries = 0; tries < MOST_MODULES; tries++) {
+    uint64_t subs = known_at.subs;
+    known_at = (struct counted){~0ull, ~0ull};
+    for (int tries = 0; tries < MOST_PASSES; tries++) {
         looked.count = code_count = 0;
-        for (uint32_t i = 0; i < module_count; i++)
-            modules[i].is_there = 0;
         dl_iterate_phdr(visit_module, &looked);
+        if (looked.at.subs != subs) {
+            subs = looked.at.subs;
+            module_count = word_count = 0;
+            continue;
+        }
         qsort(code, code_count, sizeof code[0], by_address);
-        drop_words();
-        if (!looked.count)
+        if (!looked.count) {
+            known_at = looked.at;
             return;
+        }
         for (uint32_t i = 0; i < looked.count; i++) {
             struct found *one = &looked.found[i];
             void *pin = dlopen(*one->name ? one->name : NULL, RTLD_LAZY | RTLD_NOLOAD);
@@ -257,21 +252,12 @@ static void find_words(int is_anew)
     }
 }
 
-static int count_modules(struct dl_phdr_info *info, size_t size, void *to)
-{
-    (void)size;
-    *(struct counted *)to = (struct counted){info->dlpi_adds, info->dlpi_subs};
-    return 1;
-}
-
-static struct counted before = {~0ull, ~0ull};
-
 /* While no module can go, and none has: what leads to the real function leads here. Somebody else's is left as it is,
  * and counted. */
 static int write_words(struct dl_phdr_info *info, size_t size, void *to)
 {
     (void)size, (void)to;
-    if (info->dlpi_adds != before.adds || info->dlpi_subs != before.subs)
+    if (info->dlpi_adds != known_at.adds || info->dlpi_subs != known_at.subs)
         return 1; /* the next time */
     foreign_count = 0;
     for (int hook = 0; hook < HOOKS; hook++)
@@ -292,14 +278,21 @@ static int write_words(struct dl_phdr_info *info, size_t size, void *to)
     return 1;
 }
 
+static int count_modules(struct dl_phdr_info *info, size_t size, void *to)
+{
+    (void)size;
+    *(struct counted *)to = (struct counted){info->dlpi_adds, info->dlpi_subs};
+    return 1;
+}
+
 static int put_hooks(void)
 {
     struct counted now = {0, 0};
     dl_iterate_phdr(count_modules, &now);
-    if (memcmp(&now, &before, sizeof now)) {
-        find_words(now.subs != before.subs);
-        before = now;
-    }
+    if (now.adds != known_at.adds || now.subs != known_at.subs)
+        find_words();
+    if (known_at.adds == ~0ull)
+        return 0; /* modules come and go all the time: the next time */
     dl_iterate_phdr(write_words, NULL);
     return !word_count ? REFUSED_NO_WORDS : foreign_count ? REFUSED_TAKEN_OVER : 0;
 }
@@ -367,7 +360,9 @@ struct ways {
 
 static int find_ways(struct dl_phdr_info *info, size_t size, void *to)
 {
-    (void)info, (void)size;
+    (void)size;
+    if (info->dlpi_adds != known_at.adds || info->dlpi_subs != known_at.subs)
+        return 1; /* where code lies is not known at the moment */
     for (int i = 0; i < COPIES; i++)
         if (copies[i].key)
             find_way(&copies[i], &((struct ways *)to)->of[i]);

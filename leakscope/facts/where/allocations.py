@@ -1,0 +1,112 @@
+"""Who asked for the memory that was gained and is still there: sampled by the agent, stack by stack."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..growth.processes import ProcessGrowth
+from ..growth.tree import TreeGrowth
+from ..tables import int_of, text_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TABLE = "allocation_stacks"
+NATIVE = ("malloc", "mmap")
+OBJECTS = ("objects",)
+# Of a wheel the libraries lie in the package, or beside it in a folder of its name: numpy.libs.
+_PACKAGES = re.compile(r"(?:site|dist)-packages/([^/.]+)")
+_STANDARD = re.compile(r"/lib-dynload/([^/.]+)")
+_AFTER_S = 6.0  # what is written at a flush is known some seconds later
+_KEY = ("allocator", "native_stack", "stack")
+
+
+@dataclass(frozen=True)
+class Allocations:
+    """Of one stack. ``bytes``: alive at the end of the judged window less alive at its start, estimated.
+
+    ``settled_bytes``: of what is alive at the end, what has been there for 10 s. ``asked_bytes``: asked for within the
+    window, freed or not. ``sample_count``: the samples alive at the end; an estimate errs by one part in its square
+    root. ``file``, ``line``, ``function``: the innermost call of the user's; None where a thread has none.
+    """
+
+    allocator: str
+    stack: str
+    file: str | None
+    line: int | None
+    function: str | None
+    native_library: str | None
+    native_function: str | None
+    native_stack: str
+    bytes: float
+    live_bytes: float
+    settled_bytes: float
+    asked_bytes: float
+    sample_count: int
+
+    @property
+    def package(self) -> str | None:
+        """Whose library it was that asked, as it is imported; None: Python's own, or the system's."""
+        found = _PACKAGES.search(self.native_library or "") or _STANDARD.search(self.native_library or "")
+        return found.group(1).split("-")[0] if found else None
+
+    @property
+    def error_bytes(self) -> float:
+        """One standard error of ``live_bytes``."""
+        return float(self.live_bytes / max(1, self.sample_count) ** 0.5)
+
+
+def is_sampled(process: ProcessGrowth) -> bool:
+    return bool(len(process.rows(TABLE)))
+
+
+def allocations(growth: TreeGrowth, process: ProcessGrowth, allocators: Sequence[str] = NATIVE) -> list[Allocations]:
+    """Of the judged window, the one that gained most first. Empty where nothing was sampled."""
+    rows = process.rows(TABLE)
+    rows = rows[rows["allocator"].isin(allocators)]
+    moments = sorted(process.rows(TABLE)["time_s"].unique())
+    after = [at_s for at_s in moments if at_s <= growth.end_s + _AFTER_S]
+    before = [at_s for at_s in moments if at_s <= growth.start_s]
+    if not after:
+        return []
+    first = _at(rows, before[-1]) if before else {}
+    found = [_of(row, first.get(key)) for key, row in _at(rows, after[-1]).items()]
+    return sorted(found, key=lambda one: (-one.bytes, one.stack, one.native_stack))
+
+
+def _at(rows: pd.DataFrame, at_s: float) -> dict[tuple[str, ...], pd.Series[Any]]:
+    """The rows of one moment. Two stacks that look alike (another way through native code) are one."""
+    found: dict[tuple[str, ...], pd.Series[Any]] = {}
+    for _, row in rows[rows["time_s"] == at_s].iterrows():
+        key = tuple(text_of(row, column) or "" for column in _KEY)
+        known = found.get(key)
+        if known is not None:
+            row = row.copy()
+            for column in ("live_bytes", "settled_bytes", "asked_bytes", "sample_count"):
+                row[column] += known[column]
+        found[key] = row
+    return found
+
+
+def _of(row: pd.Series[Any], first: pd.Series[Any] | None) -> Allocations:
+    def since(column: str) -> float:
+        return float(row[column]) - (0.0 if first is None else float(first[column]))
+
+    return Allocations(
+        allocator=str(row["allocator"]),
+        stack=text_of(row, "stack") or "",
+        file=text_of(row, "owner_file"),
+        line=int_of(row, "owner_line"),
+        function=text_of(row, "function"),
+        native_library=text_of(row, "native_library"),
+        native_function=text_of(row, "native_function"),
+        native_stack=text_of(row, "native_stack") or "",
+        bytes=since("live_bytes"),
+        live_bytes=float(row["live_bytes"]),
+        settled_bytes=float(row["settled_bytes"]),
+        asked_bytes=since("asked_bytes"),
+        sample_count=int(row["sample_count"]),
+    )

@@ -1,0 +1,349 @@
+"""Sampled allocations: what is alive is told with its line and about its size, and nothing of the job's changes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import leakscope.agent
+from leakscope.agent.allocations import sampler as sampler_module
+from leakscope.agent.graph import layout
+
+from ..harm.interpreters import Interpreter, interpreters
+from .staging import rows, run, stage
+
+FOLDER = Path(leakscope.agent.__file__).parent / "allocations"
+MiB = 1 << 20
+
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.skipif(
+        sampler_module._refusal() is not None or not (FOLDER / sampler_module.LIBRARY).exists(),
+        reason="no sampler here",
+    ),
+]
+
+# A process of its own: what leads to malloc leads elsewhere for as long as it lives.
+HEAD = """
+import json, os, sys, time
+sys.path.insert(0, {above!r})
+from agent.allocations import sampler
+sampler.SAMPLE_BYTES, sampler.OBJECT_SAMPLE_BYTES, sampler.SETTLED_S = {every}, 2048.0, 0.0
+one = sampler.Sampler()
+one.begin()
+# Who begins is the recorder's own thread: here it is the one to look at.
+import threading
+def told(kind=0):
+    one._lib.sampler_tick(time.monotonic())
+    rows = one._rows_of(kind, 0.0)
+    found = {{}}
+    for row in rows:
+        key = "%s:%s" % (str(row["function"]).rpartition(".")[2], row["owner_line"])
+        found[key] = found.get(key, 0) + row["live_bytes"]
+    return found
+def say(**what):
+    print(json.dumps(dict(what, refusal=one.refusal, figures=one.figures() if one.is_on else None)))
+def in_thread(function):
+    thread = threading.Thread(target=function)
+    thread.start()
+    thread.join()
+"""
+
+
+def said(
+    text: str, tmp_path: Path, interpreter: Interpreter | None = None, *, every: float = 65536.0, **env: str
+) -> Any:
+    """What a program says that begins with sampling."""
+    above = stage(tmp_path)
+    head = HEAD.format(above=str(above), every=every)
+    script = tmp_path / "program.py"
+    # The lines of the program are counted from its first one.
+    script.write_text(f"exec(compile({head!r}, '<head>', 'exec'))\n" + textwrap.dedent(text))
+    python = interpreter.path if interpreter is not None else sys.executable
+    done = subprocess.run([python, str(script)], capture_output=True, text=True, timeout=120, env=env or None)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout)
+
+
+KEPT = """\
+kept = []
+def keep():
+    for _ in range(400):
+        kept.append(bytearray(50_000))
+def drop():
+    for _ in range(4000):
+        bytearray(50_000)
+def grow():
+    global numbers
+    numbers = [0]
+    for _ in range(1_000_000):
+        numbers.append(0)
+for function in keep, drop, grow:
+    in_thread(function)
+say(alive=told())
+"""
+
+
+@pytest.mark.parametrize("interpreter", interpreters(), ids=str)
+def test_what_is_alive_is_told_with_its_line_and_size(interpreter: Interpreter, tmp_path: Path) -> None:
+    found = said(KEPT, tmp_path, interpreter)
+    assert found["refusal"] is None
+    alive = found["alive"]
+    # 400 samples or so: four standard errors are a fifth.
+    assert alive["keep:5"] == pytest.approx(400 * 50_000, rel=0.2)
+    assert alive["grow:13"] == pytest.approx(8e6 * 1.06, rel=0.3)
+    assert sum(size for key, size in alive.items() if key.startswith("drop")) < MiB
+    assert found["figures"]["dropped"] == found["figures"]["missed"] == 0
+
+
+OBJECTS = """\
+class Node:
+    def __init__(self, number):
+        self.number = number
+        self.text = str(number) * 3
+nodes = []
+def keep():
+    for number in range(100_000, 130_000):
+        nodes.append(Node(number))
+def drop():
+    for number in range(100_000):
+        [number]
+before = one._held.sampler_arm(2048.0)
+in_thread(keep)
+in_thread(drop)
+alive = told(2)
+one._held.sampler_disarm()
+in_thread(keep)
+say(armed=before, alive=alive, after=told(2))
+"""
+
+
+@pytest.mark.parametrize("interpreter", interpreters(), ids=str)
+def test_small_objects_are_told_while_they_are_watched(interpreter: Interpreter, tmp_path: Path) -> None:
+    found = said(OBJECTS, tmp_path, interpreter)
+    assert found["armed"] == 1
+    alive = found["alive"]
+    assert alive["__init__:5"] > 30_000 * 60 * 0.7  # the texts
+    assert alive["keep:9"] > 30_000 * 48 * 0.7  # the nodes
+    assert sum(size for key, size in alive.items() if key.startswith("drop")) < 0.05 * sum(alive.values())
+    assert found["after"] == {}
+
+
+def test_too_many_samples_are_thinned_out_and_still_add_up(tmp_path: Path) -> None:
+    text = """\
+    kept = []
+    def keep():
+        for _ in range(60_000):
+            kept.append(bytearray(3000))
+    in_thread(keep)
+    say(alive=told())
+    """
+    found = said(text, tmp_path, every=1024.0)
+    assert found["alive"]["keep:5"] == pytest.approx(60_000 * 3001, rel=0.05)
+    assert found["figures"]["live"] <= 1 << 14
+
+
+def test_what_another_library_maps_and_unmaps_is_followed(tmp_path: Path) -> None:
+    text = """\
+    import mmap
+    told()  # a library that has just come is looked at now and then
+    kept = []
+    def keep():
+        for _ in range(20):
+            kept.append(mmap.mmap(-1, 1 << 20))
+    def drop():
+        for _ in range(200):
+            mmap.mmap(-1, 1 << 20).close()
+    in_thread(keep); in_thread(drop)
+    say(alive=told(1))
+    """
+    found = said(text, tmp_path)
+    assert found["alive"]["keep:7"] == pytest.approx(20 * MiB, rel=0.01)  # each is larger than the mean by far
+    assert found["alive"].get("drop:10", 0) == 0
+
+
+def test_a_forked_child_tells_only_of_its_own(tmp_path: Path) -> None:
+    text = """\
+    kept = []
+    def keep():
+        for _ in range(100):
+            kept.append(bytearray(100_000))
+    in_thread(keep)
+    before = told()
+    out, into = os.pipe()
+    if not os.fork():
+        one.forked()
+        mine = told()
+        in_thread(keep)
+        os.write(into, json.dumps([mine, told()]).encode())
+        os._exit(0)
+    os.wait()
+    at_first, later = json.loads(os.read(out, 1 << 16))
+    say(parent=before, at_first=at_first, later=later, still=told())
+    """
+    found = said(text, tmp_path)
+    assert found["at_first"] == {}
+    assert found["later"]["keep:5"] == pytest.approx(found["parent"]["keep:5"], rel=0.3)
+    assert found["still"] == found["parent"]
+
+
+def test_threads_may_allocate_free_load_and_fork_at_once(tmp_path: Path) -> None:
+    """Neither a crash nor a standstill, and what is freed is forgotten."""
+    text = """\
+    import ctypes, random, subprocess, _ctypes
+    end = time.monotonic() + 4
+    def churn():
+        kept = []
+        while time.monotonic() < end:
+            kept.append(bytearray(random.randrange(100_000)))
+            if len(kept) > 50:
+                del kept[random.randrange(50)]
+    def load():
+        import glob, sysconfig
+        files = glob.glob(os.path.join(sysconfig.get_path("stdlib"), "lib-dynload", "*.so"))
+        while time.monotonic() < end:
+            handle = _ctypes.dlopen(random.choice(files), 1)
+            _ctypes.dlclose(handle)
+    def fork():
+        while time.monotonic() < end:
+            pid = os.fork()
+            if not pid:
+                [bytearray(50_000) for _ in range(100)]
+                os._exit(0)
+            assert os.waitpid(pid, 0)[1] == 0
+    def watch():
+        while time.monotonic() < end:
+            one._next_tick = 0
+            one.tick(None)
+            one.rows()
+    threads = [threading.Thread(target=f) for f in (churn, churn, churn, load, fork, watch)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+    say(alive=sum(told().values()))
+    """
+    found = said(text, tmp_path, every=4096.0)
+    assert found["refusal"] is None
+    assert found["alive"] < 4 * MiB
+
+
+def test_the_environment_and_errno_are_as_they_were(tmp_path: Path) -> None:
+    text = """\
+    import ctypes, errno
+    kept = []
+    library = ctypes.CDLL(None, use_errno=True)
+    library.open.argtypes = (ctypes.c_char_p, ctypes.c_int)
+    def fails():
+        found = set()
+        for _ in range(2000):
+            library.open(b"/nowhere/at/all", 0)
+            kept.append(bytearray(5000))
+            found.add(ctypes.get_errno())
+        say(preload=os.environ.get("LD_PRELOAD"), errors=sorted(found), wanted=errno.ENOENT)
+    in_thread(fails)
+    """
+    found = said(text, tmp_path, every=1024.0)
+    assert found["preload"] is None
+    assert found["errors"] == [found["wanted"]]
+
+
+def test_where_another_malloc_was_loaded_before_it_stays_away(tmp_path: Path) -> None:
+    compiler = shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no compiler")
+    source, library = tmp_path / "other.c", tmp_path / "other.so"
+    source.write_text(
+        "#include <stddef.h>\nextern void *__libc_malloc(size_t);\n"
+        "void *malloc(size_t n) { return __libc_malloc(n); }\n"
+    )
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    found = said("say()\n", tmp_path, LD_PRELOAD=str(library))
+    assert found["refusal"] == sampler_module._REFUSALS[2]
+
+
+def test_who_takes_over_malloc_later_is_left_alone(tmp_path: Path) -> None:
+    text = """\
+    import ctypes, tempfile
+    import subprocess
+    # As tracers do: the words lead to functions of theirs.
+    code = b'''
+    #define _GNU_SOURCE
+    #include <link.h>
+    #include <string.h>
+    #include <sys/mman.h>
+    static void *kept;
+    static void theirs(void *at) { (void)at; }
+    static int visit(struct dl_phdr_info *info, size_t size, void *to) {
+        if (strstr(info->dlpi_name, "vdso") || strstr(info->dlpi_name, "ld-linux") ||
+            strstr(info->dlpi_name, "libc.so"))
+            return 0;
+        const ElfW(Sym) *symbols = 0; const char *names = 0; ElfW(Rela) *all = 0; size_t count = 0;
+        for (int i = 0; i < info->dlpi_phnum; i++) if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
+            for (ElfW(Dyn) *d = (void *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr); d->d_tag; d++) {
+                if (d->d_tag == DT_SYMTAB) symbols = (void *)d->d_un.d_ptr;
+                if (d->d_tag == DT_STRTAB) names = (void *)d->d_un.d_ptr;
+                if (d->d_tag == DT_JMPREL) all = (void *)d->d_un.d_ptr;
+                if (d->d_tag == DT_PLTRELSZ) count = d->d_un.d_val / sizeof *all;
+            }
+        for (size_t i = 0; i < count; i++)
+            if (!strcmp(names + symbols[ELF64_R_SYM(all[i].r_info)].st_name, "posix_memalign") ||
+                !strcmp(names + symbols[ELF64_R_SYM(all[i].r_info)].st_name, "munmap")) {
+                void **word = (void *)(info->dlpi_addr + all[i].r_offset);
+                mprotect((void *)((unsigned long)word & ~4095ul), 4096, PROT_READ | PROT_WRITE);
+                kept = *word; *word = (void *)theirs; return 1;
+            }
+        return 0;
+    }
+    int take_over(void) { return dl_iterate_phdr(visit, 0); }
+    '''
+    folder = tempfile.mkdtemp()
+    open(folder + "/t.c", "wb").write(code)
+    subprocess.check_call(["gcc", "-shared", "-fPIC", "-o", folder + "/t.so", folder + "/t.c"])
+    took = ctypes.CDLL(folder + "/t.so").take_over()
+    one._next_tick = 0
+    one.tick(None)
+    print(json.dumps(dict(took=took, refusal=one.refusal, is_on=one.is_on)), flush=True)
+    os._exit(0)
+    """
+    if shutil.which("gcc") is None:
+        pytest.skip("no compiler")
+    found = said(text, tmp_path)
+    if not found["took"]:
+        pytest.skip("this Python has no such word")
+    assert found["refusal"] == sampler_module._REFUSALS[5]
+    assert not found["is_on"]
+
+
+def test_the_agent_writes_what_native_code_keeps(tmp_path: Path) -> None:
+    text = """
+import ctypes, time
+libc = ctypes.CDLL(None)
+libc.strdup.restype = ctypes.c_void_p
+def lose():
+    for _ in range(300): libc.strdup(b"x" * 30_000)
+time.sleep(2)
+for _ in range(12):
+    lose()
+    time.sleep(0.1)
+"""
+    journal = stage(tmp_path, flush_interval_s=1.0)
+    script = tmp_path / "lost.py"
+    script.write_text(text)
+    assert run(journal, str(script)).returncode == 0
+    found = [row for row in rows(journal)["allocation_stacks"] if row["function"] == "lose"]
+    last = max(row["time_mono_ns"] for row in found)
+    lost = sum(row["live_bytes"] for row in found if row["time_mono_ns"] == last)
+    assert lost == pytest.approx(12 * 300 * 30_001, rel=0.4)
+    assert {row["owner_line"] for row in found} == {6}
+
+
+def test_layouts_are_of_one_size() -> None:
+    """sampler.c refuses another; this says so before anybody records with it."""
+    assert sampler_module._refusal() is None
+    assert layout.find() is not None
