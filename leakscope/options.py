@@ -206,7 +206,7 @@ RECORD_OPTIONS: tuple[Option, ...] = (
            "Where memory grows outside Python, trace native calls with memray for a while (needs memray in the job).",
            None),
     Option(("--no-sampling",), "sampling", "", "",
-           "Do not sample allocations: memory that no Python object holds is then told without the lines that allocate.",
+           "Do not sample allocations: memory that no Python object holds is then told without its lines.",
            None, False),
     Option(("--full-heap",), "full_heap", "", "",
            "Keep every object and reference of a process's first and last snapshots, in a file each beside the "

@@ -603,7 +603,7 @@ TABLES: dict[str, Table] = {
         )),
         Table("allocation_stacks", "agent", "Memory allocated while it ran that is alive, by who asked: sampled", (
             *_PROCESS,
-            _c("allocator", "str", "", "malloc; mmap: large pieces of the kernel's; objects: Python's small ones, at times"),
+            _c("allocator", "str", "", "malloc; mmap: large pieces; objects: Python's small ones, at times"),
             _c("native_library", "str", "", "innermost on the stack but libc, libstdc++ and Python's own", "file"),
             _c("native_function", "str", "", "function of that library, where it shows its name", "name"),
             _c("native_stack", "str", "", "native functions, innermost first: library:function, one a line", "name"),
@@ -638,7 +638,7 @@ TABLES: dict[str, Table] = {
         )),
         Table("agent_notes", "agent", "What the agent did, or did not do and why", (
             *_PROCESS,
-            _c("note", "str", "", "loaded, take-skipped, reduced-take, no-heap-graph, no-allocation-samples, forked, ..."),
+            _c("note", "str", "", "loaded, take-skipped, reduced-take, no-heap-graph, no-allocation-samples, ..."),
             _TEXT,
         )),
         Table("sources", "agent", "Source of a user's module as it was loaded, so that a report can name lines later", (

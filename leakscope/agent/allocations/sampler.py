@@ -190,13 +190,16 @@ class Sampler:
         return rows
 
     def _of_native(self, text: str) -> dict[str, Any]:
-        parted = [one.partition("\n") for one in text.split("\0") if "\n" in one]
-        functions = [(path, name) for path, _, name in parted if not os.path.basename(path).startswith(_OURS)]
+        functions: list[tuple[str, str]] = []
+        for one in text.split("\0"):
+            path, newline, function = one.partition("\n")
+            if newline and not os.path.basename(path).startswith(_OURS):
+                functions.append((path, function))
         named = [(path, function) for path, function in functions if not self._is_between(path)]
         shown = [f"{os.path.basename(path)}:{function or '?'}" for path, function in functions]
-        library, function = named[0] if named else (None, None)
+        library, asked = named[0] if named else (None, None)
         return {
-            "native_library": library, "native_function": function or None, "native_stack": "\n".join(shown) or None,
+            "native_library": library, "native_function": asked or None, "native_stack": "\n".join(shown) or None,
         }  # fmt: skip
 
     def _is_between(self, path: str) -> bool:
