@@ -48,9 +48,8 @@ _OURS = "libleakscope_"
 class _Figures(ctypes.Structure):
     """``struct figures`` of rows.h."""
 
-    _fields_ = [("rate", ctypes.c_double)] + [
-        (name, ctypes.c_uint64) for name in ("drawn", "dropped", "missed", "live", "words")
-    ]
+    NAMES = "rate", "drawn", "dropped", "missed", "live", "words"
+    _fields_ = [("rate", ctypes.c_double)] + [(name, ctypes.c_uint64) for name in NAMES[1:]]
 
 
 class Sampler:
@@ -170,7 +169,7 @@ class Sampler:
     def figures(self) -> dict[str, float]:
         """Bytes between two samples, samples drawn, dropped for lack of room, frees that were missed, alive now."""
         self._lib.sampler_figures(ctypes.byref(self._figures))
-        return {name: getattr(self._figures, name) for name, _ in _Figures._fields_}
+        return {name: getattr(self._figures, name) for name in _Figures.NAMES}
 
     def _rows_of(self, kind: int, settled_s: float) -> list[dict[str, Any]]:
         used = self._lib.sampler_rows(self._room, _ROOM_BYTES, kind, MOST_ROWS, settled_s)
