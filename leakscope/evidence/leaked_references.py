@@ -8,11 +8,12 @@ no referrer; or small objects the collector does not track grow in number while 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..facts.code.adding import Line
 from ..facts.code.imports import only_package
 from ..facts.code.index import index_of
 from ..facts.growth.processes import ProcessGrowth
@@ -21,8 +22,10 @@ from ..facts.growth.tree import TreeGrowth
 from ..facts.heap.opaque import opaque_holders
 from ..facts.series.arithmetic import level_at
 from ..facts.tables import int_of, series, without_last
+from ..facts.where.stacks import GrowthLine
 from ..findings import Evidence, Finding
 from ..units import format_bytes, format_count, format_duration
+from .allocated import objects_made_at
 from .library_calls import calls_of
 from .sentences import imports_only
 
@@ -48,20 +51,22 @@ def leaked(
 
     ``has_holder``: some of it was seen to be held, so that numbers alone do not say that nobody holds the rest.
 
-    Nothing where the user's code holds a C object that cannot be looked into: its table is the likelier holder.
+    Where the user's code holds a C object that cannot be looked into, its table is the likelier holder, unless objects
+    without any were counted.
     """
-    if opaque_holders(process.rows("holders")):
-        return
+    opaque = opaque_holders(process.rows("holders"))
     growth, takes = case.growth, process.rows("takes")
     orphans = _most_orphaned(without_last(process.rows("orphans"), takes))
     window_s = growth.end_s - growth.start_s
     strays = strays_of(process, growth.start_s, growth.end_s, to_the_end=True)
     alone = _most_alone(strays, window_s) if strays is not None else None
     if strays is not None and alone is not None and alone.bytes >= min_own_share * left:
-        confidence = 0.7 if alone.is_exact else 0.65
-        yield _finding(case, process, left, kind, alone.type_name, confidence, [alone.evidence(strays.passed_s)])
+        confidence = (0.7 if alone.is_exact else 0.65) - (0.15 if opaque else 0)
+        yield _finding(
+            case, process, left, kind, alone.type_name, confidence, [alone.evidence(strays.passed_s)], opaque
+        )
         return
-    if strays is not None and strays.knows_pools:
+    if opaque or (strays is not None and strays.knows_pools):
         return  # what nobody refers to was counted
     if orphans is not None and _own_bytes_per_s(orphans) * window_s >= min_own_share * left:
         type_name = str(orphans["type_name"].iloc[0])
@@ -172,26 +177,35 @@ def _finding(
     type_name: str | None,
     confidence: float,
     evidence: list[Evidence],
+    opaque: Sequence[pd.Series[Any]] = (),
 ) -> Finding:
     what = type_name or "small ones: strings, numbers, bytes"
-    # The only package that the program imports, and so the one that made them.
-    package = only_package(index_of(case.sources, "import"))
-    if package:
-        evidence = [*evidence, imports_only(package)]
-    calls = calls_of(case, process, package)
-    evidence = [*evidence, *calls.evidence()]
-    package = calls.package
-    who = f"{package}, or another C extension," if package else "a C extension"
     doubts = ["a table inside C code that Python cannot reach would look the same"]
-    if calls.line is not None:
-        doubts.append(calls.doubt)
+    if opaque:
+        held = f"{opaque[0]['variable']}, a {opaque[0]['type_name']}"
+        doubts = [f"{held}, cannot be looked into: a table in it would look the same"]
+    made = objects_made_at(case, process)
+    line: GrowthLine | Line | None
+    if made is not None:
+        evidence, line, package = [*evidence, made.evidence], made.line, made.package
+    else:
+        # The only package that the program imports, and so the one that made them.
+        package = only_package(index_of(case.sources, "import"))
+        if package:
+            evidence = [*evidence, imports_only(package)]
+        calls = calls_of(case, process, package)
+        evidence = [*evidence, *calls.evidence()]
+        package, line = calls.package, calls.line
+        if line is not None:
+            doubts.append(calls.doubt)
+    who = f"{package}, or another C extension," if package else "a C extension"
     return case.finding(
         kind,
         f"Unreferenced objects pile up ({what}): {who} keeps references it should drop",
         confidence=confidence,
         bytes=left,
         process=process,
-        line=calls.line,
+        line=line,
         holder="no Python object",
         type=type_name,
         library=package,

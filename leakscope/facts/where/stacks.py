@@ -16,7 +16,7 @@ from ..code.imports import package_named
 from ..code.index import Index, index_of
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
-from .allocations import Allocations, allocations, is_sampled
+from .allocations import NATIVE, Allocations, allocations, is_sampled
 
 _PACKAGES = re.compile(r"(?:site|dist)-packages/([^/.]+)")
 # A thread that stands here grows nothing: what grew while it was seen here, grew between two looks.
@@ -55,9 +55,9 @@ class GrowthLine:
 
 def growth_lines(growth: TreeGrowth, process: ProcessGrowth, sources: Sequence[Source]) -> list[GrowthLine]:
     """Lines under which memory in use grew in the judged window, the most first."""
-    texts = {source.file: source.text.splitlines() for source in sources}
     if is_sampled(process):
-        return _sampled_lines(allocations(growth, process), texts, sources)
+        return lines_of(growth, process, sources, NATIVE)
+    texts = {source.file: source.text.splitlines() for source in sources}
     ends = growth_stacks(growth, process)
     if not len(ends):
         return []
@@ -81,9 +81,12 @@ def growth_lines(growth: TreeGrowth, process: ProcessGrowth, sources: Sequence[S
     return [_with_share(line, positive) for line in ordered if line.bytes > 0]
 
 
-def _sampled_lines(
-    alive: Sequence[Allocations], texts: dict[str, list[str]], sources: Sequence[Source]
+def lines_of(
+    growth: TreeGrowth, process: ProcessGrowth, sources: Sequence[Source], allocators: Sequence[str]
 ) -> list[GrowthLine]:
+    """Lines that allocated what the process gained in the judged window, the most first; by samples alone."""
+    texts = {source.file: source.text.splitlines() for source in sources}
+    alive = allocations(growth, process, allocators)
     index = index_of(sources, "import")
     places: dict[tuple[str, int], list[Allocations]] = {}
     for one in alive:

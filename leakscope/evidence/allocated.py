@@ -1,0 +1,51 @@
+"""Which lines made what stays: Python's small objects, as samples of their allocations tell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..facts.growth.processes import ProcessGrowth
+from ..facts.where.allocations import OBJECTS
+from ..facts.where.stacks import GrowthLine, lines_of
+from ..findings import Evidence
+from ..units import format_count
+
+if TYPE_CHECKING:
+    from ..facts.case import Case
+
+_LEAST_SAMPLES = 30  # of a line: an error of a fifth
+_LEAST_SHARE = 0.5  # of what stayed: the line, not one of them
+
+
+@dataclass(frozen=True)
+class MadeAt:
+    """The line under which most of the objects that stay are made. ``share``: of them, 0 to 1."""
+
+    line: GrowthLine
+    package: str | None
+    share: float
+
+    @property
+    def evidence(self) -> Evidence:
+        line, first = self.line, self.line.alive[0]
+        by = f", asked for by {self.package}" if self.package else ""
+        text = (
+            f"{line.file}:{line.line} made {self.share:.0%} of the small objects that were still there at the end of "
+            f"the seconds in which they were sampled{by}"
+        )
+        figures = {
+            "line": line.line, "share": round(self.share, 3), "samples": format_count(line.sample_count),
+            "native_stack": first.native_stack,
+        }  # fmt: skip
+        return Evidence(f"{text}: {line.text}" if line.text else text, figures)
+
+
+def objects_made_at(case: Case, process: ProcessGrowth) -> MadeAt | None:
+    """None where they were not sampled, or several lines make them."""
+    lines = lines_of(case.growth, process, case.sources, OBJECTS)
+    if not lines or lines[0].share < _LEAST_SHARE or lines[0].sample_count < _LEAST_SAMPLES:
+        return None
+    first = lines[0]
+    packages = {one.package for one in first.alive if one.bytes >= 0.1 * first.bytes}
+    return MadeAt(first, packages.pop() if len(packages) == 1 else None, first.share)
