@@ -2,7 +2,7 @@
 
 What the kernel counts comes first (mapped files, shared memory); then what malloc says it keeps free; then what the
 snapshots estimate (tensors, arrays, Python objects); then what malloc handed out and none of them explains (native).
-``unexplained`` is the remainder, so the accounts always close; it is negative where the estimates say too much.
+``unexplained`` is the remainder, so the accounts always close. Where estimates say more than there is they are cut.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+_COUNTED = ("mapped-files", "shared-memory")  # by the kernel
 _ESTIMATES = ("tensors", "arrays", "python-objects", "native")
 TAKE_COLUMNS = {"tensors": "tensor_bytes", "arrays": "array_bytes", "python-objects": "python_bytes"}
 _SHOWN_PROCESSES = 8
@@ -70,15 +71,38 @@ def _of_process(growth: TreeGrowth, process: ProcessGrowth) -> list[LedgerRow]:
         levels = {account: (0.0, end) for account, (_, end) in levels.items()}
     if not end_bytes:
         levels = {account: (start, 0.0) for account, (start, _) in levels.items()}
+    levels = _no_more_than(levels, (start_bytes, end_bytes))
     rows = []
     for account, (start, end) in levels.items():
-        first, last = round(start), round(end)
+        first, last = int(start), int(end)
         estimated = account in _ESTIMATES
         rows.append(LedgerRow(account, process.label, first, last, last - first, estimated))
     rows.sort(key=lambda row: (-row.growth_bytes, row.account))
     rest_start = start_bytes - sum(row.start_bytes for row in rows)
     rest_end = end_bytes - sum(row.end_bytes for row in rows)
     return [*rows, LedgerRow(_UNEXPLAINED, process.label, rest_start, rest_end, rest_end - rest_start)]
+
+
+def _no_more_than(levels: dict[str, tuple[float, float]], there: tuple[int, int]) -> dict[str, tuple[float, float]]:
+    """Cut where all together would be more than there is: pages that a fork shares are in use in both.
+
+    What the kernel counts stays. Of the others each gives by what it had at both ends, so that growth is hardly touched.
+    """
+    others = [account for account in levels if account not in _COUNTED]
+    steady = {account: min(levels[account]) for account in others}
+    cut = {account: [0.0, 0.0] for account in others}
+    for i, there_bytes in enumerate(there):
+        too_much = sum(level[i] for level in levels.values()) - there_bytes
+        for weights in (steady, {account: levels[account][i] for account in others}):
+            rest = too_much - sum(cut[account][i] for account in others)
+            total = sum(weights.values())
+            for account in others if rest > 0 and total > 0 else ():
+                most = levels[account][i] - cut[account][i]
+                cut[account][i] += min(most, rest * weights[account] / total)
+    return {
+        account: (start - cut[account][0], end - cut[account][1]) if account in cut else (start, end)
+        for account, (start, end) in levels.items()
+    }
 
 
 def _levels(time_s: Floats, value_bytes: Floats, window: tuple[float, float]) -> tuple[float, float]:
