@@ -65,6 +65,13 @@ def evidence(found: Retained) -> Iterator[Evidence]:
         )
     for line in found.lines[:3]:
         yield Evidence(f"{line.file}:{line.line} {line.kind}: {line.text}", {"line": line.line})
+    made = found.made_at
+    if made is not None:
+        text = (
+            f"{made.file}:{made.line} allocates it: {made.share:.0%} of what stayed, by {made.sample_count:,} samples"
+        )
+        figures = {"line": made.line, "share": round(made.share, 3), "samples": made.sample_count}
+        yield Evidence(f"{text}: {made.text}" if made.text else text, figures)
     others = _also_held_by(found)
     if others:
         text = f"{' and '.join(others)} {'refers' if len(others) == 1 else 'refer'} to the same objects"

@@ -12,9 +12,15 @@ from ..heap.paths import Accumulation, Heap, heaviest_leaf, keeps_growing
 from ..heap.place import GRAPH_TYPE, Place
 from ..series.arithmetic import level_at
 from ..tables import int_of
+from ..where.allocations import NATIVE, OBJECTS
 from ..where.holders import holder_name, holder_of, named_in
+from ..where.stacks import GrowthLine, lines_of
 from .look import Look
 
+_LARGEST_SMALL = 512  # bytes: larger objects are malloc's
+_MOST = 0.5
+_SOME = 0.2  # of what stays: below, a line's function took no part in it
+_LEAST_SAMPLES = 20  # an error of a quarter
 _RESIDENT = 1.1  # times what there is: estimates of what is held are no better than that
 
 
@@ -24,7 +30,7 @@ class Retained:
 
     **Units** bytes. ``total_bytes`` is what mending it would free, with what it pins; ``weighed_bytes`` what the
     snapshots saw it gain, ``share`` that of what came into use; ``rate`` is in bytes a second, ``untouched`` what
-    nobody has written to yet.
+    nobody has written to yet. ``made``: lines that allocated what stays in the process, the most first, by samples.
     """
 
     holder: Accumulation
@@ -40,6 +46,18 @@ class Retained:
     rate: float
     total_bytes: int
     untouched: bool
+    made: Sequence[GrowthLine] = ()
+
+    @property
+    def made_at(self) -> GrowthLine | None:
+        """The line that allocated what it holds: of what stayed in the process most was, and most of it is here."""
+        first = self.made[0] if self.made else None
+        if first is None or first.share < _MOST or first.sample_count < _LEAST_SAMPLES:
+            return None
+        is_as_much = (
+            first.alive[0].allocator in NATIVE and _MOST * first.bytes <= self.total_bytes <= first.bytes / _MOST
+        )
+        return first if self.share >= _MOST or is_as_much else None
 
     @property
     def name(self) -> str:
@@ -80,6 +98,7 @@ class Retained:
         sure += 0.1 if len(heap.takes) >= 4 else 0.0
         sure += 0.07 if place.has_length and keeps_growing(place.length, min_persistence=0.9) else 0.0
         sure += 0.05 if self.line is not None and self.line.kind == "adds" else 0.0
+        sure += 0.05 if self.made_at is not None else 0.0
         sure -= 0.15 if heap.truncated else 0.0
         sure -= 0.3 if self.limit is not None else 0.0
         sure -= 0.1 if self.holder.handle is not None else 0.0  # nobody has weighed what its members stand for
@@ -100,13 +119,15 @@ def retained(
     rate = holder.growth_bytes * pinning_ratio / max(look.seconds, 1e-9)
     untouched = _is_untouched(place, look.heap, process)
     most = process.growth_bytes if untouched else max(process.growth_bytes, holder.growth_bytes)
+    made = lines_of(growth, process, sources, NATIVE if _is_large(place) else OBJECTS)
+    adding = _by_what_made(lines if link is None else _of_chain(lines, sources, link), made)
     return Retained(
         holder=holder,
         look=look,
         place=place,
         named=named,
         kept=holder.handle or _graph_below(place) or heaviest_leaf(place),
-        lines=lines if link is None else _of_chain(lines, sources, link),
+        lines=adding,
         link=link,
         weighed_bytes=weighed,
         share=min(
@@ -116,7 +137,35 @@ def retained(
         rate=rate,
         total_bytes=int(min(rate * max(growth.end_s - growth.start_s, look.seconds), most)),
         untouched=untouched,
+        made=made,
     )
+
+
+def _is_large(place: Place) -> bool:
+    """Whether malloc handed out most of what it gained: buffers, and objects that are too large for Python's arenas."""
+    buffers = place.array_bytes[-1] - place.array_bytes[0] + place.tensor_bytes[-1] - place.tensor_bytes[0]
+    if buffers >= 0.5 * place.growth_bytes:
+        return True
+    added = place.length[-1] - place.length[0] if place.has_length else 0.0
+    return bool(added > 0 and place.growth_bytes > _LARGEST_SMALL * added)
+
+
+def _by_what_made(lines: Sequence[Line], made: Sequence[GrowthLine]) -> Sequence[Line]:
+    """Where several lines add to it, those in functions under which most of what stays was allocated come first."""
+    if len(lines) < 2 or not made:
+        return lines
+
+    def allocated(line: Line) -> float:
+        calls = f" {line.function or '<module>'}"
+        under = (one for one in made if one.bytes > 0)
+        return sum(
+            one.bytes
+            for one in under
+            if any(call.startswith(f"{line.file}:") and call.endswith(calls) for call in one.stack.split("\n"))
+        )
+
+    total = sum(one.bytes for one in made if one.bytes > 0)
+    return sorted(lines, key=lambda line: allocated(line) < _SOME * total)  # else as they stand
 
 
 def _graph_below(place: Place) -> Place | None:
