@@ -3,9 +3,9 @@
 Looks for:     growth of what malloc has allocated that no Python object, array or tensor explains.
 Why:           a bug or a cache inside a library does not show in any list of objects.
 Decides by:    the ledger: min_native_share of what a process gained is native, and malloc's memory in use itself rises;
-               the line is the one under which the agent saw most of it happen, or the repeated call of the library
-               that the source shows there. A known cache that took much and fills ever more slowly is waste: it may not
-               be a leak.
+               the line and the library are those that allocated most of what stays, by samples of allocations; in older
+               recordings, those seen while it grew, or a repeated call that the source shows there. A known cache that
+               took much and fills ever more slowly is waste: it may not be a leak.
 Mistaken when: a cache of the library is still filling and has a limit; or another thread does the work.
 Do:            look whether the library has a newer version or a limit for its cache, or call it in a process that
                ends now and then.
@@ -35,6 +35,7 @@ from ..facts.heap.opaque import opaque_holders
 from ..facts.series.arithmetic import gained, level_at
 from ..facts.series.trend import FLAT, judge
 from ..facts.tables import series, text_of
+from ..facts.where.allocations import Allocations, allocations
 from ..facts.where.stacks import GrowthLine, growth_lines
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH
@@ -113,12 +114,17 @@ class _Look(NamedTuple):
     cache: Cache | None
     opaque: pd.Series[Any] | None
     call: Line | None  # where no line was seen: the one C function that the program itself calls
-    package: str | None  # that the line calls, or the only one imported
+    package: str | None  # that asked for it, that the line calls, or the only one imported
+    asked: Allocations | None = None  # by samples: most of what stays
     library_calls: LibraryCalls = LibraryCalls(None)
 
     @property
+    def native_function(self) -> str | None:
+        return self.asked.native_function if self.asked is not None else None
+
+    @property
     def place(self) -> GrowthLine | Line | None:
-        """The line to name: a call of the library below that where growth was seen, if the source tells which."""
+        """The line to name: that allocated it; else a call of the library below that where growth was seen."""
         return self.library_calls.line or (self.lines[0] if self.lines else self.call)
 
     @property
@@ -129,6 +135,7 @@ class _Look(NamedTuple):
 # Of the growth, what has to be watched for a line to say more than the one call that hands out memory: a burst of looks
 # may meet the program four times, and then as well at the line after.
 _LEAST_WATCHED = 0.02
+_LEAST_SEEN = 0.3  # by samples, of native growth: else something is at work that they do not see
 
 
 def _look(case: Case, process: ProcessGrowth, min_line_share: float) -> _Look:
@@ -142,14 +149,22 @@ def _look(case: Case, process: ProcessGrowth, min_line_share: float) -> _Look:
     outside = free if cache is not None and cache.leaves_free else 0
     pool = round(arrow_pool_bytes(case, process))
     outside += min(pool, unexplained) if pool >= 0.5 * max(unexplained, 1) else 0
-    call = handing_out(case.sources)
+    asked = _asked(case, process, native)
+    call = handing_out(case.sources) if asked is None else None
     if line is not None and line.bytes >= _LEAST_WATCHED * native:
         call = None
     elif call is not None:
         lines, line = [], None
-    package = line.library if line is not None else _only_package(case)
+    package = line.library if line is not None else _only_package(case) if asked is None else asked.package
     opaque = _opaque_in(line, case, process)
-    return _Look(native, max(0, outside), lines, cache, opaque, call, package)
+    return _Look(native, max(0, outside), lines, cache, opaque, call, package, asked)
+
+
+def _asked(case: Case, process: ProcessGrowth, native_bytes: int) -> Allocations | None:
+    """The stack that allocated most of what stays; None where samples do not see what malloc says was allocated."""
+    found = [one for one in allocations(case.growth, process) if one.bytes > 0]
+    seen = sum(one.bytes for one in found)
+    return found[0] if found and seen >= _LEAST_SEEN * native_bytes else None
 
 
 def _late_bytes(growth: TreeGrowth, process: ProcessGrowth) -> float:
@@ -207,7 +222,7 @@ def _finding(case: Case, process: ProcessGrowth, look: _Look) -> Finding:
     line = look.lines[0] if look.lines else None
     watched = native_stacks(case, process)
     top = watched[0] if watched else None
-    if look.call is None and top is None:
+    if look.call is None and top is None and look.asked is None:
         under = (line.line, line.file) if line is not None else None
         calls = calls_of(case, process, look.package, under=under)
         look = look._replace(library_calls=calls)
@@ -217,8 +232,9 @@ def _finding(case: Case, process: ProcessGrowth, look: _Look) -> Finding:
     where = f" under {function}()" if function not in (None, "<module>") else ""
     if where and top is None and place is not line:
         where = f", perhaps{where}"
-    if top is not None:
-        where += f", in {top.native_function}()"
+    native_function = top.native_function if top is not None else look.native_function
+    if native_function is not None:
+        where += f", in {native_function}()"
     by = f"inside {cache.name}" if cache is not None else (f"inside {library}" if library else "of C or C++ code")
     title = f"Memory {by} grows{where}: {format_bytes(bytes)} that no Python object holds"
     if not leaking:
@@ -266,7 +282,9 @@ def _evidence(case: Case, process: ProcessGrowth, look: _Look) -> list[Evidence]
     evidence += [grew_at(line, looks=line.sample_count) for line in told]
     if look.call is not None:
         evidence.append(at_line(look.call, "is the only line that calls a C function that allocates"))
-    if not look.lines and look.package is not None:
+    if not look.lines and look.asked is not None:
+        evidence.append(_asked_by(look.asked))
+    elif not look.lines and look.package is not None:
         evidence.append(imports_only(look.package))
     evidence += look.library_calls.evidence()
     if look.cache is not None:
@@ -276,6 +294,12 @@ def _evidence(case: Case, process: ProcessGrowth, look: _Look) -> list[Evidence]
         text = f"{format_bytes(late)} of it came in the last third of the run: {growth.reason}"
         evidence.append(Evidence(text, {"late_bytes": round(late)}))
     return evidence
+
+
+def _asked_by(asked: Allocations) -> Evidence:
+    who = asked.native_stack.replace("\n", " < ")
+    text = f"{format_bytes(asked.live_bytes)} that is alive was allocated outside the program's functions: {who}"
+    return Evidence(text, {"live_bytes": round(asked.live_bytes), "samples": asked.sample_count})
 
 
 def _confidence(line: GrowthLine | None, top: NativeStack | None) -> float:
@@ -292,6 +316,8 @@ def _doubts(look: _Look, top: NativeStack | None, frozen: Frozen | None) -> list
     line, cache = look.lines[0] if look.lines else None, look.cache
     if top is not None:
         doubts.append("memray watched only a part of the run: a cache that is still filling looks the same")
+    elif line is None and look.asked is not None:
+        doubts.append("no function of the program's was on the stack: a thread of the library's allocates it")
     elif look.place is not line:
         doubts.append(f"{look.library_calls.doubt}; `record --native` would show the calls, where memray is installed")
     elif line is None:
@@ -301,7 +327,7 @@ def _doubts(look: _Look, top: NativeStack | None, frozen: Frozen | None) -> list
             "calls inside the library, where memray is installed"
         )
     elif line.share < 0.5:
-        doubts.append("the growth was seen under several lines: this line has the largest part, but less than half")
+        doubts.append("it was allocated under several lines: this line has the largest part, but less than half")
     if cache is not None and cache.is_bounded:
         doubts.append("a cache ends growing when it is full")
     return doubts

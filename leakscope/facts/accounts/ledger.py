@@ -86,7 +86,7 @@ def _of_process(growth: TreeGrowth, process: ProcessGrowth) -> list[LedgerRow]:
 def _no_more_than(levels: dict[str, tuple[float, float]], there: tuple[int, int]) -> dict[str, tuple[float, float]]:
     """Cut where all together would be more than there is: pages that a fork shares are in use in both.
 
-    What the kernel counts stays. Of the others each gives by what it had at both ends, so that growth is hardly touched.
+    What the kernel counts stays. Of the others each gives by what it had at both ends: growth is hardly touched.
     """
     others = [account for account in levels if account not in _COUNTED]
     steady = {account: min(levels[account]) for account in others}
