@@ -24,7 +24,7 @@ from leakscope import cli, options, schema
 from leakscope.recorder.tree import Tree
 from tests import docs_pages
 from tests.analyzers.leaks import trainer
-from tests.bench import heap
+from tests.bench import heap, sampling
 from tests.bench.figures import Results, as_markdown
 from tests.leakbench.table import from_results as leakbench
 
@@ -67,6 +67,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "outputs": docs_pages.outputs_table,
     "costs": lambda: as_markdown(Results.load()),
     "heap-costs": lambda: as_markdown(Results.load(heap.RESULTS)),
+    "sampling-costs": lambda: as_markdown(Results.load(sampling.RESULTS)),
     "tables": tables,
     "whole-heap": whole_heap,
     "leakbench": leakbench,  # measured: shown as the last whole run left it

@@ -1,9 +1,9 @@
 """``python -m tests.bench [--only PART] [--seconds N]``: measure, print, and after a whole run renew what shows it.
 
 Default settings, takes included. A whole run takes a quarter of an hour and writes results.json beside this file and
-docs/bench.svg; `make docs` then puts the table into docs/costs.md. The part `heap` has a file of its own,
-heap_graph.json, which also `--only heap` renews, and its table is in docs/heap.md. Run it on a machine that does
-nothing else.
+docs/bench.svg; `make docs` then puts the table into docs/costs.md. The parts `heap` and `sampling` have files of their
+own, which also `--only heap` and `--only sampling` renew; their tables are in docs/heap.md and docs/costs.md. Run it on
+a machine that does nothing else.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from . import heap, jobs, picture, recorders, recordings, service, takes
+from . import heap, jobs, picture, recorders, recordings, sampling, service, takes
 from .figures import RESULTS, Figure, Results, as_text
 from .runs import ROOT
 
-PARTS = ("jobs", "recorder", "recordings", "takes", "heap", "service")
+PARTS = ("jobs", "recorder", "recordings", "takes", "heap", "sampling", "service")
+# Measured with the others, and shown on pages of their own.
+APART = {heap.PER: heap.RESULTS, sampling.PER: sampling.RESULTS}
 
 
 def main() -> None:
@@ -45,11 +47,12 @@ def main() -> None:
 
 
 def _kept_apart(results: Results) -> Results:
-    """Without the figures of the heap's graph, which a page of its own shows."""
-    figures = {what: [f for f in results.figures if (f.per == heap.PER) is what] for what in (True, False)}
-    if figures[True]:
-        results._replace(figures=figures[True], skipped=()).save(heap.RESULTS)
-    return results._replace(figures=figures[False])
+    """Without the figures that pages of their own show."""
+    for per, path in APART.items():
+        figures = [figure for figure in results.figures if figure.per == per]
+        if figures:
+            results._replace(figures=figures, skipped=()).save(path)
+    return results._replace(figures=[figure for figure in results.figures if figure.per not in APART])
 
 
 def measure(parts: list[str] | tuple[str, ...], seconds: float, repeats: int) -> Results:
@@ -64,6 +67,7 @@ def measure(parts: list[str] | tuple[str, ...], seconds: float, repeats: int) ->
             "recordings": lambda: recordings.measure(folder),
             "takes": lambda: takes.measure(folder, skipped),
             "heap": heap.measure,
+            "sampling": lambda: sampling.measure(skipped),
             "service": lambda: service.measure(folder),
         }
         for part in PARTS:

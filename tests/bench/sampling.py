@@ -1,0 +1,119 @@
+"""What sampling allocations costs a program: the same loop before and after it has begun, in one process.
+
+Each loop is timed by the CPU time of the whole process, so that the sampler's own thread counts; the least of many
+rounds is taken, since everything else on a machine only adds. ``armed``: with Python's small objects wrapped, which is
+done for a tenth of the time, and only while these grow.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from .figures import Figure
+from .runs import PYTHON, ROOT
+
+RESULTS = Path(__file__).with_name("sampling.json")
+PER = "loop"
+TRAINING, CHURN, MEMORY_MB = 1.01, 1.03, 4.0  # budgets
+SHARE_ARMED = 0.1
+_HEAD = """
+import json, sys, threading, time
+from leakscope.agent.allocations.sampler import OBJECT_SAMPLE_BYTES, Sampler
+
+def objects():
+    class Node:
+        __slots__ = "number", "text"
+    for number in range(150_000):
+        node = Node()
+        node.number = [number]
+        node.text = str(number)
+
+def buffers():
+    for _ in range(150_000):
+        bytearray(2000)
+    [bytearray(700) for _ in range(50_000)]
+
+def training():
+    import torch
+    global model, optimizer, batch
+    if "model" not in globals():
+        torch.set_num_threads(1)
+        layers = [torch.nn.Linear(256, 256) for _ in range(6)]
+        model = torch.nn.Sequential(*layers)
+        optimizer = torch.optim.Adam(model.parameters())
+        batch = torch.randn(128, 256)
+    for _ in range(25):
+        optimizer.zero_grad()
+        model(batch).square().mean().backward()
+        optimizer.step()
+
+def resident():
+    with open("/proc/self/statm") as stream:
+        return int(stream.read().split()[1]) * 4096
+
+def least(loop, rounds):
+    times = []
+    for _ in range(rounds):
+        began = time.process_time()
+        loop()
+        times.append(time.process_time() - began)
+    return min(times)
+
+loop, rounds = globals()[sys.argv[1]], int(sys.argv[2])
+least(loop, 3)
+bare = least(loop, rounds)
+before = resident()
+sampler = Sampler()
+stop = threading.Event()
+def tick():
+    sampler.begin()
+    assert sampler.is_on, sampler.refusal
+    while not stop.wait(0.5):
+        sampler.tick(None)
+        sampler.rows()
+thread = threading.Thread(target=tick)
+thread.start()
+while not sampler.is_on:
+    time.sleep(0.01)
+least(loop, 1)
+sampled = least(loop, rounds)
+grown = resident() - before
+assert sampler._held.sampler_arm(OBJECT_SAMPLE_BYTES)
+armed = least(loop, rounds)
+sampler._held.sampler_disarm()
+stop.set()
+thread.join()
+print(json.dumps([bare, sampled, armed, grown]))
+"""
+
+
+def measure(skipped: list[str]) -> Iterator[Figure]:
+    loops: list[tuple[str, str, float | None]] = [
+        ("training loop", "training", TRAINING),
+        ("objects made and dropped", "objects", CHURN),
+    ]
+    loops.append(("nothing but buffers of 700 and 2,000 bytes", "buffers", None))
+    if not importlib.util.find_spec("torch"):
+        skipped.append("sampling in a training loop (no torch)")
+        del loops[0]
+    memory = 0.0
+    for name, function, budget in loops:
+        bare, sampled, armed, grown = _run(function)
+        memory = max(memory, grown / 1e6)
+        yield Figure(f"{name}: CPU time, sampled", sampled / bare, "× bare", budget, None, PER)
+        yield Figure(f"{name}: CPU time, with Python's small objects", armed / bare, "× bare", None, None, PER)
+        mean = (1 - SHARE_ARMED) * sampled + SHARE_ARMED * armed
+        yield Figure(f"{name}: CPU time, with these a tenth of the time", mean / bare, "× bare", budget, None, PER)
+    yield Figure("memory that sampling takes", memory, "MB", MEMORY_MB, None, PER)
+
+
+def _run(function: str, rounds: int = 25) -> list[float]:
+    done = subprocess.run([PYTHON, "-c", _HEAD, function, str(rounds)], cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"sampling {function} failed:\n{done.stderr}")
+    found: list[float] = json.loads(done.stdout)
+    return found
