@@ -22,10 +22,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _thread import LockType
     from collections.abc import Callable, Iterable, Mapping
-    from typing import Any
+    from typing import Any, Tuple
 
-    Call = tuple[str, int, int, str]  # file, line, first line of the function, its name
-    Place = tuple[str, str, str, int]  # stack, function, file, line
+    Call = Tuple[str, int, int, str]  # file, line, first line of the function, its name
+    Place = Tuple[str, str, str, int]  # stack, function, file, line
 
 LOOKS = 60  # of one burst
 LOOK_S = 0.001

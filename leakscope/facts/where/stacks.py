@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..code.adding import Line, Source
@@ -154,7 +154,7 @@ def _line(file: str, line: int, text: str, seen: pd.DataFrame, index: Index) -> 
 
 
 def _with_share(line: GrowthLine, positive: float) -> GrowthLine:
-    return GrowthLine(**{**line.__dict__, "share": line.bytes / max(positive, 1.0)})
+    return replace(line, share=line.bytes / max(positive, 1.0))
 
 
 def _text(lines: list[str] | None, line: int) -> str:
