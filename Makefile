@@ -10,8 +10,8 @@ SOURCES := leakscope fixtures tests
 DEMO := demo-output/run.parquet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test test-all test-oldest sdist torture fuzz fuzz-objects foreign-tests lint docs bench leakbench \
-	golden clean
+.PHONY: help demo quick test test-all test-oldest sdist torture fuzz fuzz-objects foreign-tests lint agent-types docs bench \
+	leakbench golden clean
 
 help:
 	@echo "make demo   record a small PyTorch training with a leak for 40 s and print the report"
@@ -50,12 +50,22 @@ demo: $(VENV)/installed-run
 	@echo "== leakscope report $(DEMO)"
 	@$(VENV)/bin/leakscope report $(DEMO)
 
+# The last mypy that knows Python 3.8, on which the agent runs too: its syntax, and what its standard library has.
+MYPY_OF_3_8 := $(VENV)/mypy-1.14.1
+$(MYPY_OF_3_8): $(VENV)/installed-test
+	@$(PIP) --target $@ mypy==1.14.1
+	@touch $@
+
+agent-types: $(MYPY_OF_3_8)
+	@PYTHONPATH=$(MYPY_OF_3_8) $(RUN) -m mypy --python-version 3.8 --no-site-packages --follow-imports silent \
+		--cache-dir .mypy_cache/oldest -p leakscope.agent
+
 lint: $(VENV)/installed-test
 	@echo "== ruff check, ruff format --check, mypy"
 	@$(RUN) -m ruff check $(SOURCES)
 	@$(RUN) -m ruff format --check $(SOURCES)
 	@$(RUN) -m mypy
-	@$(RUN) -m mypy --python-version 3.10 --follow-imports silent -p leakscope.agent
+	@$(MAKE) --no-print-directory agent-types
 
 AT_ONCE := -n 2 --dist loadgroup
 # tests/tiers.py says what is in each, and what happens to a test that fails among others and passes alone.

@@ -7,8 +7,10 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -185,6 +187,51 @@ def test_what_only_the_notebook_keeps_is_named_too():
     watch = _cell.Watch(namespace)
     namespace["Out"][3] = namespace["_"] = namespace["_3"] = bytearray(5 * MiB)
     assert [row[0] for row in rows_of(watch.growth(), namespace)] == ["Out"]
+
+
+@pytest.fixture
+def other_module() -> Iterator[ModuleType]:
+    """A module of the user's that is loaded beside the notebook."""
+    module = ModuleType("other_module")
+    module.__file__ = "/tmp/job/other_module.py"
+    sys.modules[module.__name__] = module
+    yield module
+    del sys.modules[module.__name__]
+
+
+def test_what_another_let_go_of_is_no_growth_of_who_holds_it_still(other_module: ModuleType):
+    rules = [bytearray(1000) for _ in range(3000)]
+    pages = [np.ones(10**5) for _ in range(4)]
+    vars(other_module).update(RULES={"all": list(rules)}, PAGES=[*pages])
+    namespace: dict[str, Any] = {"rules": list(rules), "pages": [*pages]}
+    del rules, pages
+    watch = _cell.Watch(namespace)
+    vars(other_module)["RULES"].clear()
+    del namespace["pages"]
+    growth = watch.growth()
+    assert [row for row in growth.rows() if row[0].startswith(("rules", "other_module"))] == []
+
+
+def test_what_is_new_beside_what_another_let_go_of_is_growth(other_module: ModuleType):
+    pages = [np.ones(10**5) for _ in range(4)]
+    vars(other_module).update(PAGES=[*pages])
+    namespace: dict[str, Any] = {"pages": [*pages]}
+    del pages
+    watch = _cell.Watch(namespace)
+    vars(other_module)["PAGES"].clear()
+    namespace["pages"].append(np.ones(2 * MiB // 8))
+    (row,) = rows_of(watch.growth(), namespace)
+    assert row[0] == "pages"
+    assert row[1] == "+2.0 MiB"
+
+
+def test_new_objects_where_others_lay_before_are_growth():
+    namespace: dict[str, Any] = {"old": tuple(bytearray(1000) for _ in range(3000))}
+    watch = _cell.Watch(namespace)
+    del namespace["old"]
+    namespace["new"] = [bytearray(1000) for _ in range(3000)]
+    (row,) = rows_of(watch.growth(), namespace)
+    assert (row[0], row[2]) == ("new", "0 → 3,000")
 
 
 def test_nothing_new_is_nothing_to_show():

@@ -5,6 +5,10 @@ Python 2 finds it, too: its types stand in comments.
 
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Optional  # noqa: F401  (in a comment of Python 2)
+
 
 def _start():
     # type: () -> str
@@ -48,7 +52,7 @@ def _is_main_interpreter():
 
 
 def _make_way(boot):
-    # type: (str | None) -> None
+    # type: (Optional[str]) -> None
     """Run the sitecustomize that would have been found without ours; without one, stay (site insists on the name)."""
     import os
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Collection, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -66,23 +67,21 @@ class Recording(PlainRecording):
         """The diagnosis, as ``leakscope.analyze`` makes it; the whole one is made once."""
         if only or thresholds:
             return _shown(analyze(self, only, thresholds))
-        known: Report | None = self.__dict__.get("_report")
-        if known is None:
-            known = self.__dict__["_report"] = _shown(analyze(self))
-        return known
+        return self._whole_report
+
+    @cached_property
+    def _whole_report(self) -> Report:
+        return _shown(analyze(self))
 
     @property
     def plot(self) -> Plots:
         """Pictures: ``rec.plot.timeline()`` and others, each on matplotlib axes that it returns."""
         return Plots(self)
 
-    @property
+    @cached_property
     def heap(self) -> Heap:
         """Who holds how much, exactly: ``rec.heap.top()`` and others, each a DataFrame."""
-        known: Heap | None = self.__dict__.get("_heap")
-        if known is None:
-            known = self.__dict__["_heap"] = Heap(self)
-        return known
+        return Heap(self)
 
 
 class Plots:

@@ -41,10 +41,10 @@ _WARM_UP = "A first run also pays for imports, caches and threads: run the cell 
 
 
 class Holder(NamedTuple):
-    """All objects at one path, before and after: bytes that they retain, members."""
+    """All objects at one path: bytes that they retain and did not before, members before and after."""
 
     parent: str | None
-    retained_bytes: tuple[int, int]
+    gained_bytes: int
     length: tuple[int, int] | None
 
 
@@ -111,8 +111,7 @@ class Growth:
         return [*said, _WARM_UP]
 
     def _gain(self, path: str) -> int:
-        before, after = self.holders[path].retained_bytes
-        return after - before
+        return self.holders[path].gained_bytes
 
     def _accumulating(self) -> Iterator[str]:
         """From each name that gained, down the path as long as one member carries nearly all of it."""
@@ -199,11 +198,14 @@ def _objects() -> Objects:
 
 def _holders(heap: OwnHeap) -> Iterator[tuple[str, Holder]]:
     """By path, as the notebook has it."""
+    from ..facts.heap.arrived import new_bytes
     from ..facts.heap.paths import heap_of
 
     sources = [(module, file or "", "") for module, _, file in names.user_namespaces() if not _is_ours(module)]
-    found = heap_of(heap.recording([*sources, (_NAMES, "", "")]), os.getpid(), 0.0, float("inf"))
+    recording = heap.recording([*sources, (_NAMES, "", "")])
+    found = heap_of(recording, os.getpid(), 0.0, float("inf"))
     places = () if found is None else found.places
+    new = {} if found is None else new_bytes(recording, found.pid, *found.takes)
     users = [place for place in places if place.row["is_user"] and not place.type_name.startswith("leakscope.")]
     own = {place.path for place in users if _path(place.path)}
     for place in places:
@@ -211,9 +213,11 @@ def _holders(heap: OwnHeap) -> Iterator[tuple[str, Holder]]:
         if path is None or place.path not in own:
             continue
         parent = None if place.parent is None or place.parent.path not in own else _path(place.parent.path)
-        size = int(place.deep_bytes[0]), int(place.deep_bytes[-1])
+        gained = place.growth_bytes
+        if place.numbers:  # what another held as well, and let go of, is nothing that the cell left behind
+            gained = min(gained, sum(new.get(number, 0.0) for number in place.numbers))
         length = (int(place.length[0]), int(place.length[-1])) if place.has_length else None
-        yield path, Holder(parent, size, length)
+        yield path, Holder(parent, int(gained), length)
 
 
 def _path(path: str) -> str | None:

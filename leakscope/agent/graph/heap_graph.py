@@ -20,12 +20,12 @@ from .whole import Writer
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from typing import Any
+    from typing import Any, List, Tuple
 
     from .whole import File
 
-    Call = tuple[str, int, int, str]
-    Swept = tuple[list[tuple[type, int]], list[Any]]
+    Call = Tuple[str, int, int, str]
+    Swept = Tuple[List[Tuple[type, int]], List[Any]]
 
 LIBRARY = "libleakscope_graph.so"
 

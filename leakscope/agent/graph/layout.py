@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
+_own: Any = type.__dict__
+_itemsize_of, _dictoffset_of = _own["__itemsize__"].__get__, _own["__dictoffset__"].__get__
+_name_of = _own["__name__"].__get__
 _WORD = ctypes.c_uint64
 _BYTES = 8
 # Known by their addresses: whoever likes may call a class ``generator``, and Cython does.
@@ -146,12 +149,12 @@ def _is_type(cls: type) -> bool:
     """Whether what ``type`` says of it stands where reader.c reads it."""
     at = id(cls)
     name = ctypes.c_char_p.from_address(at + 24).value
-    said = (names.basicsize_of(cls), names.flags_of(cls), type.__dict__["__itemsize__"].__get__(cls))
+    said = (names.basicsize_of(cls), names.flags_of(cls), _itemsize_of(cls))
     return (
         name is not None
         and name.decode("utf-8", "replace").rpartition(".")[2] == names.qualname_of(cls)
         and (_word(at + 32), _word(at + 168), _word(at + 40)) == said
-        and ctypes.c_ssize_t.from_address(at + 288).value == type.__dict__["__dictoffset__"].__get__(cls)
+        and ctypes.c_ssize_t.from_address(at + 288).value == _dictoffset_of(cls)
         and _word(at + 256) == id(names.mro_of(cls)[1])
         and _word(at + 344) == id(names.mro_of(cls))
     )
@@ -177,7 +180,7 @@ class _Other(Exception):
 def _find_name() -> int:
     """Where a class that Python code made has its name; two words behind it is its qualified name."""
     words = arrays.of(_WORD, names.basicsize_of(type) // _BYTES).from_address(id(_Known))
-    name, qualified = id(type.__dict__["__name__"].__get__(_Known)), id(names.qualname_of(_Known))
+    name, qualified = id(_name_of(_Known)), id(names.qualname_of(_Known))
     for at in range(_TYPE_BYTES // _BYTES, len(words) - 2):
         if (words[at], words[at + 2]) == (name, qualified):
             return at * _BYTES

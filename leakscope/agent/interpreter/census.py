@@ -19,9 +19,9 @@ from . import names
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from typing import Any
+    from typing import Any, List, Tuple
 
-    Swept = tuple[list[tuple[type, int]], list[Any]]
+    Swept = Tuple[List[Tuple[type, int]], List[Any]]
 
 
 _GENERATIONS = range(3)

@@ -21,19 +21,20 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import CodeType, FrameType
-    from typing import Any
+    from typing import Any, Optional, Tuple
 
     # (qualified name, module, file, line) of whoever has a variable.
-    Owner = tuple[str | None, str | None, str, int | None]
+    Owner = Tuple[Optional[str], Optional[str], str, Optional[int]]
     # The same of a variable by its name, and whether its file is the user's.
-    Named = tuple[str | None, str | None, str | None, str | None, int | None, bool]
+    Named = Tuple[Optional[str], Optional[str], Optional[str], Optional[str], Optional[int], bool]
 
-_mro_of = type.__dict__["__mro__"].__get__
-_namespace_of = type.__dict__["__dict__"].__get__
-_qualname_of = type.__dict__["__qualname__"].__get__
-_module_of = type.__dict__["__module__"].__get__
-basicsize_of = type.__dict__["__basicsize__"].__get__
-flags_of = type.__dict__["__flags__"].__get__
+_own: Any = type.__dict__
+_mro_of = _own["__mro__"].__get__
+_namespace_of = _own["__dict__"].__get__
+_qualname_of = _own["__qualname__"].__get__
+_module_of = _own["__module__"].__get__
+basicsize_of = _own["__basicsize__"].__get__
+flags_of = _own["__flags__"].__get__
 HEAPTYPE = 1 << 9
 
 

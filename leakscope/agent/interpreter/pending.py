@@ -94,7 +94,7 @@ def _finishing() -> Iterable[Any]:
     nothing = ()
     _add_pending_call(_is_true, id(nothing))
     runtime = ctypes.addressof(ctypes.c_char.in_dll(ctypes.pythonapi, "_PyRuntime"))
-    asked = b"".join(word.to_bytes(8, sys.byteorder) for word in (_is_true.value, id(nothing)))
+    asked = b"".join(word.to_bytes(8, sys.byteorder) for word in (_is_true.value or 0, id(nothing)))
     at = (ctypes.c_char * _RUNTIME_BYTES).from_address(runtime).raw.find(asked)
     if at < 0:
         return (True,)

@@ -13,9 +13,9 @@ from . import names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Tuple
 
-    Hidden = tuple[Any, ...]
+    Hidden = Tuple[Any, ...]
 
 _switches: list[Any] = []  # of torch's compiled part, once it is there: found anew they would be half of a step's cost
 

@@ -93,7 +93,8 @@ def items_at(base: Any, obj: Any, positions: Sequence[int]) -> list[Any]:
 
     **Cost** 0.5 us each.
     """
-    slots = _List.from_address(id(obj)).items if base is list else ctypes.cast(id(obj) + tuple.__basicsize__, _slots)
+    in_tuple = id(obj) + tuple.__basicsize__
+    slots: Any = _List.from_address(id(obj)).items if base is list else ctypes.cast(in_tuple, _slots)
     are_there = map(gt, map(base.__len__, repeat(obj)), positions)
     try:  # one by one: a slice of ctypes takes NULL for an object
         return list(map(getitem, repeat(slots), compress(positions, are_there)))

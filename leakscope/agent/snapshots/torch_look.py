@@ -19,14 +19,14 @@ from ..torch import rows as torch_rows
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
-    from typing import Any
+    from typing import Any, Dict, Tuple
 
     from ..graph.heap_graph import HeapGraph
     from ..torch.remembered import Remembered
     from ..torch.tensors import Storage
 
-    Row = tuple[str, dict[str, Any]]
-    Tie = tuple[int, int, int, int, int]
+    Row = Tuple[str, Dict[str, Any]]
+    Tie = Tuple[int, int, int, int, int]
 
 TYPES = ("Tensor", "Module", "Optimizer", "Iterator")
 MOST_NOTES = 4  # of frameworks
