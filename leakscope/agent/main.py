@@ -105,6 +105,7 @@ class Agent:
         atexit.register(doors.door(self._at_exit, self._thread.end_unseen(AT_EXIT)))
         outbox.prepare_to_part()
         load_unwinder()
+        self.taker.load_reader()
         self._begin_thread()
 
     def _callbacks(self) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import sys
 from _thread import allocate_lock, get_ident
 from time import CLOCK_MONOTONIC, clock_gettime_ns, sleep, thread_time
 
+from ..graph import heap_graph
 from ..graph.heap_graph import HeapGraph
 from ..interpreter import collector, doors, names, pending, quiet
 from ..life import fatal_signals
@@ -117,6 +118,7 @@ class Taker:
         self._memory = Remembered()
         self._has_forked = False  # what it looks at is shared with others
         self._graph: HeapGraph | None = None  # made once a take is due
+        self._noted_refusal: str | None = None
         self._full_heap = FullHeap(options, outbox)
         self._begun: list[_Begun] = []  # at most one, which the agent's thread is to finish
         self._failed = 0
@@ -210,12 +212,17 @@ class Taker:
         is_asked, self.is_asked = self.is_asked, False
         return "user" if is_new or is_asked else None
 
+    def load_reader(self) -> None:
+        """As the process starts; what hinders it is said once a snapshot is due, and tried again."""
+        heap_graph.load()
+
     def _prepare_graph(self) -> None:
-        """Loads the library while nothing of the job's waits for us; from another thread a graph can then be read."""
-        if self._graph is None:
+        """Tries the library while nothing of the job's waits for us; from another thread a graph can then be read."""
+        if self._graph is None or self._graph.may_come_later:
             with collector.HeldBack():  # classes are made for it, and the job's garbage is not ours to free
                 self._graph = HeapGraph()
-            if self._graph.refusal is not None:
+            if self._graph.refusal not in (None, self._noted_refusal):
+                self._noted_refusal = self._graph.refusal
                 self._outbox.note("no-heap-graph", self._graph.refusal)
         self._graph.recorder = doors.thread_state()
         self._is_exact = self._can_be_exact()
