@@ -207,7 +207,7 @@ class Agent:
             ("phases", self._phases.rows()),
             ("compile_counters", compile_counters.rows(None)),
             ("growth_stacks", self._stacks.rows()),
-            ("tracked_segments", () if self.taker.takes else tracked_segments.rows(self.taker.main_thread)),
+            ("tracked_segments", tracked_segments.rows(self.taker.main_thread) if self.taker.is_tracker else ()),
         ):
             for row in rows:
                 self.outbox.add(table, dict(row, step=self._steps.current()))

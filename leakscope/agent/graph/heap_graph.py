@@ -451,13 +451,16 @@ class HeapGraph:
         self._read, self._at_work, self._past = [], [], None
         self._serials = {}
 
-    def running(self) -> dict[int, list[Call]]:
+    def running(self, is_alone: bool = True) -> dict[int, list[Call]]:
         """{thread: [(file, line, first line of the function, its name), ...]} of all threads but this one, innermost
         first. Numbers tell threads apart and are no identifiers of Python's. **Cost** 0.5 us a frame.
+
+        ``is_alone``: only one thread calls this so, over and over; another may read into the same memory meanwhile.
         """
-        used = self._running(self._threads, _THREADS_BYTES)
+        read = self._threads if is_alone else arrays.empty(ctypes.c_char, _THREADS_BYTES)
+        used = self._running(read, _THREADS_BYTES)
         found = {}
-        for text in ctypes.string_at(self._threads, used).decode("utf-8", "replace").split("\0\0"):
+        for text in ctypes.string_at(read, used).decode("utf-8", "replace").split("\0\0"):
             thread, newline, calls = text.partition("\n")
             if newline:
                 found[int(thread)] = [_call(call) for call in calls.split("\0") if call]

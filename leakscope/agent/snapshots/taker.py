@@ -19,7 +19,7 @@ from ..graph import heap_graph
 from ..graph.heap_graph import HeapGraph
 from ..interpreter import collector, doors, names, pending, quiet
 from ..life import fatal_signals
-from ..native import allocators
+from ..native import allocators, tracked_segments
 from ..native.memory import rss_bytes
 from ..outbox import stamps
 from ..torch import cuda, gradients
@@ -50,7 +50,7 @@ GRAPH_WAITS = 1000  # times ASK_AGAIN_S
 LEAST_RUN_S = 2.0  # a shorter one has no snapshot at its end
 MOST_FAILED = 5  # snapshots; then none any more
 # Helpers of the standard library and of tools: they hold nothing of the user's and come in numbers.
-_NO_TAKES = ("multiprocessing.resource_tracker", "torch/_inductor/compile_worker", "torch._inductor.compile_worker")
+_NO_TAKES = (tracked_segments.COMMAND, "torch/_inductor/compile_worker", "torch._inductor.compile_worker")
 _WITH_STEP = frozenset(("marks", "gradients", "compile_counters"))
 _EXPLAINED = ("python_bytes", "array_bytes", "tensor_bytes")
 
@@ -104,7 +104,10 @@ class Taker:
         self._before_take = before_take
         self._stress_s = stress_s
         self.main_thread = get_ident()
-        self.may_take = self.takes = bool(options["takes"]) and not _is_helper()
+        command = _command()
+        is_helper = any(part in command for part in _NO_TAKES)
+        self.is_tracker = tracked_segments.COMMAND in command
+        self.may_take = self.takes = bool(options["takes"]) and not is_helper
         self.fork: sharing.Fork | None = None  # in a forked child: whether it is worth a snapshot
         self.pauses = pause.Pauses(options["max_pause_s"])
         self.peak = peak.Peak(self._look_at_peak)
@@ -139,7 +142,7 @@ class Taker:
 
     def abandon(self) -> None:
         """In a forked child, first: what goes on here goes on in the parent."""
-        self.takes = False
+        self.takes = self.is_tracker = False
         self._turn = allocate_lock()
         self._begun = []
         collector.let_go()
@@ -233,6 +236,10 @@ class Taker:
             self._prepare_graph()
         return self._graph.running() if self._graph is not None and self._has_graph() else {}
 
+    def _running_now(self) -> dict[int, list[Call]]:
+        """The same on any thread, where the library is there already."""
+        return self._graph.running(is_alone=False) if self._graph is not None and self._has_graph() else {}
+
     def _can_be_exact(self) -> bool:
         """Of torch more is read than the graph has: on its own thread, between two steps."""
         return self._has_graph() and not is_loaded()
@@ -282,7 +289,7 @@ class Taker:
         """Nothing until the job itself uses CUDA: a flag is read, then the allocator's counters once a second."""
         for row in cuda.rows_if_due(self._steps.current()):
             self._outbox.add("allocator", row)
-        refused = cuda.attach_oom_observer(self._on_cuda_oom)
+        refused = cuda.attach_oom_observer(self._on_cuda_oom, self._running_now)
         if refused is not None:
             self._outbox.note("cuda-observer", refused)
 
@@ -520,10 +527,10 @@ class Taker:
         return False
 
 
-def _is_helper() -> bool:
+def _command() -> str:
+    """The words that this process was started with."""
     try:
         with open("/proc/self/cmdline", "rb") as stream:
-            line = stream.read(4096).decode("utf-8", "replace")
+            return stream.read(4096).decode("utf-8", "replace")
     except OSError:
-        return False
-    return any(part in line for part in _NO_TAKES)
+        return ""
