@@ -108,6 +108,9 @@ class Agent:
         atexit.register(doors.door(self._at_exit, self._thread.end_unseen(AT_EXIT)))
         outbox.prepare_to_part()
         load_unwinder()
+        self.taker.load_reader()
+        if self._sampler is not None:
+            self._sampler.load()
         self._begin_thread()
 
     def _callbacks(self) -> dict[str, Any]:
@@ -225,7 +228,7 @@ class Agent:
         for table, rows in (
             ("phases", self._phases.rows()),
             ("compile_counters", compile_counters.rows(None)),
-            ("tracked_segments", () if self.taker.takes else tracked_segments.rows(self.taker.main_thread)),
+            ("tracked_segments", tracked_segments.rows(self.taker.main_thread) if self.taker.is_tracker else ()),
         ):
             for row in rows:
                 self.outbox.add(table, dict(row, step=self._steps.current()))

@@ -20,10 +20,12 @@ from typing import Any
 
 import pytest
 
+from leakscope.agent.graph.heap_graph import HeapGraph
 from leakscope.agent.torch import cuda
 from leakscope.schema import TABLES
 
 GIB = 1 << 30
+nobody_runs: Callable[[], dict[int, Any]] = dict
 
 
 # C has no frames; one of this name counts for as little.
@@ -136,10 +138,10 @@ def test_nothing_is_called_before_the_job_initialised_cuda(monkeypatch: pytest.M
     fake = FakeCuda(monkeypatch, initialized=False)
     assert cuda.rows(1) == []
     assert cuda.device_row(0, 1) is None
-    assert cuda.attach_oom_observer(print) is None
+    assert cuda.attach_oom_observer(print, nobody_runs) is None
     assert fake.calls == []
     sys.modules["torch.cuda"]._initialized = True  # type: ignore[attr-defined]
-    assert cuda.attach_oom_observer(print) is None
+    assert cuda.attach_oom_observer(print, nobody_runs) is None
     assert len(fake.observers) == 1
 
 
@@ -147,25 +149,25 @@ def test_nothing_is_called_without_torch(monkeypatch: pytest.MonkeyPatch) -> Non
     for name in ("torch.cuda", "torch._C"):
         monkeypatch.setitem(sys.modules, name, None)  # type: ignore[arg-type]
     assert cuda.rows(1) == []
-    assert cuda.attach_oom_observer(print) is None
+    assert cuda.attach_oom_observer(print, nobody_runs) is None
 
 
 def test_nothing_is_called_in_a_forked_child(fake: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda, "_PID", os.getpid() - 1)
     assert cuda.rows(1) == []
     assert cuda.device_row(0, 1) is None
-    assert cuda.attach_oom_observer(print) is None
+    assert cuda.attach_oom_observer(print, nobody_runs) is None
     assert fake.calls == []
 
 
 def test_a_graph_capture_is_not_disturbed(fake: FakeCuda) -> None:
     fake.capturing = True
     assert cuda.rows(1) == []
-    assert cuda.attach_oom_observer(print) is None
+    assert cuda.attach_oom_observer(print, nobody_runs) is None
     assert set(fake.calls) == {"isCurrentStreamCapturing"}
     fake.capturing = False
     assert len(cuda.rows(1)) == 1
-    cuda.attach_oom_observer(print)
+    cuda.attach_oom_observer(print, nobody_runs)
     assert len(fake.observers) == 1
 
 
@@ -173,7 +175,7 @@ def test_a_broken_device_is_the_jobs_to_hear_of(fake: FakeCuda) -> None:
     fake.error = torch_error()
     assert cuda.rows(1) == []
     assert cuda.device_row(0, 1) is None
-    assert cuda.attach_oom_observer(print) is None
+    assert cuda.attach_oom_observer(print, nobody_runs) is None
 
 
 def test_what_a_signal_handler_of_the_job_raised_goes_on_its_way(fake: FakeCuda) -> None:
@@ -193,14 +195,14 @@ def _raises(number: int, frame: object) -> None:
 def test_a_refusal_is_said_once(fake: FakeCuda) -> None:
     nobody: list[Any] = []
     fake.binding._cuda_attach_out_of_memory_observer = nobody.remove  # type: ignore[attr-defined]
-    note = cuda.attach_oom_observer(print)
+    note = cuda.attach_oom_observer(print, nobody_runs)
     assert note == "CUDA out-of-memory errors are not observed: list.remove(x): x not in list"
-    assert cuda.attach_oom_observer(print) is None
+    assert cuda.attach_oom_observer(print, nobody_runs) is None
 
 
 def test_running_out_is_told_with_the_lines_of_the_user(fake: FakeCuda) -> None:
     told: list[tuple[Any, ...]] = []
-    cuda.attach_oom_observer(lambda *figures: told.append(figures))
+    cuda.attach_oom_observer(lambda *figures: told.append(figures), nobody_runs)
     fake.observers[0](0, 2 * GIB, 80 * GIB, GIB)
     (figures,) = told
     assert figures[:4] == (0, 2 * GIB, 80 * GIB, GIB)
@@ -210,10 +212,17 @@ def test_running_out_is_told_with_the_lines_of_the_user(fake: FakeCuda) -> None:
     assert text.startswith(f"cuda:0: {2 * GIB} bytes asked for, {GIB} free of {80 * GIB}, at {__file__}:")
 
 
-def test_running_out_in_backward_is_told_with_who_waits_for_it(fake: FakeCuda) -> None:
-    """The engine's threads have no Python frames; the one that called backward() waits in torch/autograd."""
+@pytest.mark.parametrize("is_readable", [True, False])
+def test_running_out_in_backward_is_told_with_who_waits_for_it(fake: FakeCuda, is_readable: bool) -> None:
+    """The engine's threads have no Python frames; the one that called backward() waits in torch/autograd.
+
+    Where C code cannot read what that runs, nothing is said of it: its frames are not ours to hold.
+    """
     told: list[tuple[Any, ...]] = []
-    cuda.attach_oom_observer(lambda *figures: told.append(figures))
+    graph = HeapGraph()
+    if is_readable and graph.refusal is not None:
+        pytest.skip(f"no heap graph: {graph.refusal}")
+    cuda.attach_oom_observer(lambda *figures: told.append(figures), graph.running if is_readable else nobody_runs)
     engine: dict[str, Any] = {}
     exec(compile("def run_backward(done): done.acquire()", "/site-packages/torch/autograd/graph.py", "exec"), engine)
     done = threading.Lock()
@@ -231,20 +240,21 @@ def test_running_out_in_backward_is_told_with_who_waits_for_it(fake: FakeCuda) -
         pass
     done.release()
     trainer.join()
-    assert told[0][4].endswith("training_step (in backward)")
+    assert told[0][4].endswith(" training_step (in backward)" if is_readable else "")
+    assert bool(told[0][4]) == is_readable
 
 
 def test_what_fails_while_telling_does_not_replace_the_jobs_error(fake: FakeCuda) -> None:
     def fails(*figures: Any) -> None:
         raise ValueError("disk full")
 
-    cuda.attach_oom_observer(fails)
+    cuda.attach_oom_observer(fails, nobody_runs)
     assert fake.observers[0](0, 1, 2, 1) is None
 
 
 def test_a_job_that_runs_out_again_and_again_is_told_of_a_few_times(fake: FakeCuda) -> None:
     told: list[Any] = []
-    cuda.attach_oom_observer(lambda *figures: told.append(figures))
+    cuda.attach_oom_observer(lambda *figures: told.append(figures), nobody_runs)
     for _ in range(100):
         fake.observers[0](0, 1, 2, 1)
     assert len(told) == cuda.MOST_REPORTS
@@ -253,7 +263,8 @@ def test_a_job_that_runs_out_again_and_again_is_told_of_a_few_times(fake: FakeCu
 @pytest.mark.parametrize("is_user", [True, False], ids=["user's frames", "looked for in other threads"])
 def test_telling_keeps_no_frame_alive(fake: FakeCuda, monkeypatch: pytest.MonkeyPatch, is_user: bool) -> None:
     monkeypatch.setattr(cuda.names, "is_user_file", lambda file: is_user)
-    cuda.attach_oom_observer(lambda *figures: None)
+    graph = HeapGraph()
+    cuda.attach_oom_observer(lambda *figures: None, nobody_runs if graph.refusal else graph.running)
     held: list[weakref.ref[Any]] = []
 
     def step() -> None:
@@ -281,7 +292,7 @@ def test_beside_the_real_torch_cuda_stays_untouched() -> None:
         import torch, sys
         from leakscope.agent.torch import cuda
         assert cuda.rows(1) == [] and cuda.rows_if_due(1) == [] and cuda.device_row(0, 1) is None
-        assert cuda.attach_oom_observer(print) is None
+        assert cuda.attach_oom_observer(print, dict) is None
         assert not torch.cuda.is_initialized()
         assert type(torch.cuda.__dict__["_initialized"]) is bool  # what we read is still there
     """

@@ -37,6 +37,7 @@ sys.path.insert(0, {above!r})
 from agent.allocations import sampler
 sampler.SAMPLE_BYTES, sampler.OBJECT_SAMPLE_BYTES, sampler.SETTLED_S = {every}, 2048.0, 0.0
 one = sampler.Sampler()
+one.load()
 one.begin()
 # Who begins is the recorder's own thread: here it is the one to look at.
 import threading

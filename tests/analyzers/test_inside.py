@@ -51,6 +51,16 @@ def test_inventories_that_were_not_taken_are_admitted_once(tmp_path: Path) -> No
     assert says(note, "a snapshot is missing", "300 MiB are shared with forked children")
 
 
+def test_why_a_heap_was_not_read_is_said_unless_it_was_read_later(tmp_path: Path) -> None:
+    builder = RecordingBuilder(tmp_path)
+    for pid, reason in ((5, "no compiler"), (6, "cannot open shared object file")):
+        builder.process(pid).samples(pid, [50_000_000] * 12).note(pid, 0.1, "loaded")
+        builder.note(pid, 2.0, "no-heap-graph", reason)
+    builder.row("heap_graphs", 5.0, pid=6, take=2)
+    (note,) = analyze(builder.ends(12.0).open()).recording.notes
+    assert says(note, "holders", "estimates", "no compiler")
+
+
 def test_a_process_with_little_address_space_was_left_alone(tmp_path: Path) -> None:
     builder = RecordingBuilder(tmp_path).process(5, cmdline="python train.py", exe="/usr/bin/python3.11")
     builder.samples(5, [50_000_000] * 12)

@@ -70,6 +70,7 @@ before = resident()
 sampler = Sampler()
 stop = threading.Event()
 def tick():
+    sampler.load()
     sampler.begin()
     assert sampler.is_on, sampler.refusal
     while not stop.wait(0.5):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from _ctypes import dlopen
 from time import monotonic
 
 from ..graph import layout
@@ -31,6 +32,7 @@ GROWTHS = 3  # readings of Python's own allocator in a row, each higher than the
 LEAST_OBJECT_GROWTH_BYTES = 256 * 1024  # over those
 STRESS = 256.0
 _ROOM_BYTES = 1 << 20
+_FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), LIBRARY)
 _KINDS = ("malloc", "mmap", "objects")
 _OBJECTS = 2
 _REFUSALS = {
@@ -62,12 +64,21 @@ class Sampler:
         self._is_stressed = is_stressed
         self.refusal: str | None = None
         self.is_on = False
+        self._handle: int | None = None
         self._next_tick = 0.0
         self._pymalloc: list[int] = []  # bytes in use, the last readings
         self._armed_until: float | None = None
         self._may_arm_at = 0.0
         self._survivors: dict[tuple[str, ...], list[Any]] = {}  # of windows that are over
         self._python = os.path.realpath(sys.executable)
+
+    def load(self) -> None:
+        """As the process starts: the job has no other root then, and no limits; who cannot load it says so later."""
+        if _refusal() is None and os.path.exists(_FILE):
+            try:
+                self._handle = dlopen(_FILE, 0)
+            except OSError:
+                pass
 
     def begin(self) -> None:
         """Once. Afterwards ``is_on``, or ``refusal`` says why not."""
@@ -79,13 +90,9 @@ class Sampler:
             self._lib.sampler_tick(monotonic())
 
     def _load(self) -> str | None:
-        path = os.path.join(os.path.dirname(os.path.abspath(__file__)), LIBRARY)
-        if not os.path.exists(path):
-            return "it was installed without a C compiler"
-        try:
-            free, held = ctypes.CDLL(path), ctypes.PyDLL(path)
-        except OSError as error:
-            return str(error)
+        if self._handle is None:
+            return "its library could not be loaded; was it installed without a C compiler?"
+        free, held = ctypes.CDLL(_FILE, handle=self._handle), ctypes.PyDLL(_FILE, handle=self._handle)
         pointer, number, size = ctypes.c_void_p, ctypes.c_double, ctypes.c_uint64
         free.sampler_begin.argtypes = (pointer, size, ctypes.c_char_p, number)
         free.sampler_tick.argtypes = (number,)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from _ctypes import dlopen
 from time import thread_time
 
 from .. import libraries
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     Swept = Tuple[List[Tuple[type, int]], List[Any]]
 
 LIBRARY = "libleakscope_graph.so"
+_FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), LIBRARY)
+_loaded: list[int] = []  # its handle, once it is loaded; without ctypes.CDLL, whose class would be garbage
 
 LEAST_BYTES = 64 * 1024  # that a node retains, to be written down
 MOST_NODES = 250  # and those on their ways to the root
@@ -177,6 +180,27 @@ class Found:
         self.marks = marks
 
 
+def load() -> str | None:
+    """Loads the library, where that was not done yet; returns why it cannot be had, or None. **Cost** 0.1 ms.
+
+    As the process starts: no other thread opens files meanwhile, and the job has no other root and no limits yet.
+    """
+    why_not = layout.refusal()
+    if why_not is None and not _loaded:
+        if _was_not_built():
+            return "it was installed without a C compiler"
+        try:
+            _loaded.append(dlopen(_FILE, 0))
+        except OSError as error:
+            return str(error)
+    return why_not
+
+
+def _was_not_built() -> bool:
+    """The file is not there; or nothing is there any more, as in another root, which says nothing of it."""
+    return not os.path.lexists(_FILE) and os.path.isdir(os.path.dirname(_FILE))
+
+
 def _find_arenas(find: Any) -> bool:
     """Whether the library knows now where the arenas of Python's small objects are."""
     begin, end = layout.variables()
@@ -190,12 +214,14 @@ def _find_arenas(find: Any) -> bool:
 class HeapGraph:
     """Of one process. **Errors** ``refusal`` says why there is none: then nothing else may be called.
 
+    ``may_come_later``: refused because the library's file cannot be opened now; another one, made later, may be had.
     ``minds_watchers``: while somebody traces, profiles or debugs, nothing is read.
     """
 
     def __init__(self, *, minds_watchers: bool = True) -> None:
         self._minds_watchers = minds_watchers
-        self.refusal = layout.refusal() or self._load()
+        self.refusal = load() or self._prepare()
+        self.may_come_later = not _loaded and layout.refusal() is None and not _was_not_built()
         self.recorder: int | None = None  # the state of the agent's thread
         self.weighs_tensors = False
         self._object_s = OBJECT_S
@@ -210,14 +236,8 @@ class HeapGraph:
         self._is_wanted: dict[tuple[int, int], bool] = {}  # types by address
         self._knows_arrow = False
 
-    def _load(self) -> str | None:
-        path = os.path.join(os.path.dirname(os.path.abspath(__file__)), LIBRARY)
-        if not os.path.exists(path):
-            return "it was installed without a C compiler"
-        try:
-            held, free = ctypes.PyDLL(path), ctypes.CDLL(path)
-        except OSError as error:
-            return str(error)
+    def _prepare(self) -> str | None:
+        held, free = (kind(_FILE, handle=_loaded[0]) for kind in (ctypes.PyDLL, ctypes.CDLL))
         if hasattr(held, "graph_own"):
             held.graph_own.restype, held.graph_own.argtypes = None, (ctypes.c_char_p,)
             held.graph_own(names.AGENT.encode("utf-8", "surrogateescape"))
@@ -269,7 +289,6 @@ class HeapGraph:
         self._nones = NoneCount(held, free)
         self._running = held.graph_running
         self._running.restype, self._running.argtypes = word, (pointer, word)
-        self._threads = ctypes.create_string_buffer(_THREADS_BYTES)
         self._writer = Writer(free)
         return None
 
@@ -435,9 +454,10 @@ class HeapGraph:
         """{thread: [(file, line, first line of the function, its name), ...]} of all threads but this one, innermost
         first. Numbers tell threads apart and are no identifiers of Python's. **Cost** 0.5 us a frame.
         """
-        used = self._running(self._threads, _THREADS_BYTES)
+        read = arrays.empty(ctypes.c_char, _THREADS_BYTES)
+        used = self._running(read, _THREADS_BYTES)
         found = {}
-        for text in ctypes.string_at(self._threads, used).decode("utf-8", "replace").split("\0\0"):
+        for text in ctypes.string_at(read, used).decode("utf-8", "replace").split("\0\0"):
             thread, newline, calls = text.partition("\n")
             if newline:
                 found[int(thread)] = [_call(call) for call in calls.split("\0") if call]

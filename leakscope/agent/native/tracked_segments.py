@@ -17,11 +17,16 @@ if TYPE_CHECKING:
     from typing import Any
 
 MAIN = "resource_tracker.py"
+COMMAND = "multiprocessing.resource_tracker"  # is in the command line of one
 MOST_SEGMENTS = 20000
 
 
 def rows(main_thread: int) -> Iterator[dict[str, Any]]:
-    """One row if this process is a tracker. **Cost** 2 us a segment."""
+    """One row if this process is a tracker. **Cost** 2 us a segment.
+
+    To be asked of no other: this holds frames of the main thread, and finalizes their variables where they end
+    meanwhile. Those of a tracker run as long as it does.
+    """
     names = _names(doors.current_frames().get(main_thread))
     if names is None:
         return

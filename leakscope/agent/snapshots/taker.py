@@ -15,10 +15,11 @@ import sys
 from _thread import allocate_lock, get_ident
 from time import CLOCK_MONOTONIC, clock_gettime_ns, sleep, thread_time
 
+from ..graph import heap_graph
 from ..graph.heap_graph import HeapGraph
 from ..interpreter import collector, doors, names, pending, quiet
 from ..life import fatal_signals
-from ..native import allocators
+from ..native import allocators, tracked_segments
 from ..native.memory import rss_bytes
 from ..outbox import stamps
 from ..torch import cuda, gradients
@@ -49,7 +50,7 @@ GRAPH_WAITS = 1000  # times ASK_AGAIN_S
 LEAST_RUN_S = 2.0  # a shorter one has no snapshot at its end
 MOST_FAILED = 5  # snapshots; then none any more
 # Helpers of the standard library and of tools: they hold nothing of the user's and come in numbers.
-_NO_TAKES = ("multiprocessing.resource_tracker", "torch/_inductor/compile_worker", "torch._inductor.compile_worker")
+_NO_TAKES = (tracked_segments.COMMAND, "torch/_inductor/compile_worker", "torch._inductor.compile_worker")
 _WITH_STEP = frozenset(("marks", "gradients", "compile_counters"))
 _EXPLAINED = ("python_bytes", "array_bytes", "tensor_bytes")
 
@@ -103,7 +104,10 @@ class Taker:
         self._before_take = before_take
         self._stress_s = stress_s
         self.main_thread = get_ident()
-        self.may_take = self.takes = bool(options["takes"]) and not _is_helper()
+        command = _command()
+        is_helper = any(part in command for part in _NO_TAKES)
+        self.is_tracker = tracked_segments.COMMAND in command
+        self.may_take = self.takes = bool(options["takes"]) and not is_helper
         self.fork: sharing.Fork | None = None  # in a forked child: whether it is worth a snapshot
         self.pauses = pause.Pauses(options["max_pause_s"])
         self.peak = peak.Peak(self._look_at_peak)
@@ -117,6 +121,7 @@ class Taker:
         self._memory = Remembered()
         self._has_forked = False  # what it looks at is shared with others
         self._graph: HeapGraph | None = None  # made once a take is due
+        self._noted_refusal: str | None = None
         self._full_heap = FullHeap(options, outbox)
         self._begun: list[_Begun] = []  # at most one, which the agent's thread is to finish
         self._failed = 0
@@ -137,7 +142,7 @@ class Taker:
 
     def abandon(self) -> None:
         """In a forked child, first: what goes on here goes on in the parent."""
-        self.takes = False
+        self.takes = self.is_tracker = False
         self._turn = allocate_lock()
         self._begun = []
         collector.let_go()
@@ -210,20 +215,23 @@ class Taker:
         is_asked, self.is_asked = self.is_asked, False
         return "user" if is_new or is_asked else None
 
+    def load_reader(self) -> None:
+        """As the process starts; what hinders it is said once a snapshot is due, and tried again."""
+        heap_graph.load()
+
     def _prepare_graph(self) -> None:
-        """Loads the library while nothing of the job's waits for us; from another thread a graph can then be read."""
-        if self._graph is None:
+        """Tries the library while nothing of the job's waits for us; from another thread a graph can then be read."""
+        if self._graph is None or self._graph.may_come_later:
             with collector.HeldBack():  # classes are made for it, and the job's garbage is not ours to free
                 self._graph = HeapGraph()
-            if self._graph.refusal is not None:
+            if self._graph.refusal not in (None, self._noted_refusal):
+                self._noted_refusal = self._graph.refusal
                 self._outbox.note("no-heap-graph", self._graph.refusal)
         self._graph.recorder = doors.thread_state()
         self._is_exact = self._can_be_exact()
 
-    def running(self) -> dict[int, list[Call]]:
-        """What other threads run: heap_graph.py. Empty where that cannot be read."""
-        if self._graph is None:
-            self._prepare_graph()
+    def _running_now(self) -> dict[int, list[Call]]:
+        """What other threads run, where the library is there already."""
         return self._graph.running() if self._graph is not None and self._has_graph() else {}
 
     def _can_be_exact(self) -> bool:
@@ -275,7 +283,7 @@ class Taker:
         """Nothing until the job itself uses CUDA: a flag is read, then the allocator's counters once a second."""
         for row in cuda.rows_if_due(self._steps.current()):
             self._outbox.add("allocator", row)
-        refused = cuda.attach_oom_observer(self._on_cuda_oom)
+        refused = cuda.attach_oom_observer(self._on_cuda_oom, self._running_now)
         if refused is not None:
             self._outbox.note("cuda-observer", refused)
 
@@ -513,10 +521,10 @@ class Taker:
         return False
 
 
-def _is_helper() -> bool:
+def _command() -> str:
+    """The words that this process was started with."""
     try:
         with open("/proc/self/cmdline", "rb") as stream:
-            line = stream.read(4096).decode("utf-8", "replace")
+            return stream.read(4096).decode("utf-8", "replace")
     except OSError:
-        return False
-    return any(part in line for part in _NO_TAKES)
+        return ""

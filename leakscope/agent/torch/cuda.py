@@ -11,15 +11,18 @@ from __future__ import annotations
 
 import os
 import sys
+from itertools import islice
 from time import monotonic
 
-from ..interpreter import doors, names
+from ..interpreter import names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import FrameType
     from typing import Any
+
+    Running = Callable[[], Mapping[int, Sequence[tuple[str, int, int, str]]]]
 
 PERIOD_S = 1.0
 MOST_REPORTS = 20  # a job that tries ever smaller batches runs out often: the allocator counts the rest
@@ -86,12 +89,13 @@ def device_row(device: int, step: int | None) -> dict[str, Any] | None:
         return None
 
 
-def attach_oom_observer(callback: Callable[[int, int, int, int, str], None]) -> str | None:
+def attach_oom_observer(callback: Callable[[int, int, int, int, str], None], running: Running) -> str | None:
     """Have ``callback(device, requested_bytes, total_bytes, free_bytes, frames)`` called when an allocation fails.
 
     To be called at every safe point: it acts once, after CUDA was initialised (earlier would initialise it).
     ``frames`` is text, the user's innermost first. The callback runs on the thread that allocates, before the job's
-    exception, without the allocator's lock. Returns a line for ``agent_notes`` where torch refuses, else None.
+    exception, without the allocator's lock. ``running()``: the calls of each other thread, innermost first, each (file,
+    line, first line of the function, its name). Returns a line for ``agent_notes`` where torch refuses, else None.
     """
     global _attach_tried
     try:
@@ -102,7 +106,7 @@ def attach_oom_observer(callback: Callable[[int, int, int, int, str], None]) -> 
         attach = names.getattr_plain(binding, "_cuda_attach_out_of_memory_observer")
         if attach is None:
             return "CUDA out-of-memory errors are not observed: this torch has no observers"
-        attach(_observer(callback))
+        attach(_observer(callback, running))
     except Exception as error:  # the cudaMallocAsync backend and pluggable allocators refuse
         if names.is_foreign(error):
             raise
@@ -117,44 +121,46 @@ def oom_text(device: int, requested_bytes: int, total_bytes: int, free_bytes: in
     return f"{text}, at {frames}" if frames else text
 
 
-def _observer(callback: Callable[[int, int, int, int, str], None]) -> Callable[[int, int, int, int], None]:
+def _observer(
+    callback: Callable[[int, int, int, int, str], None], running: Running
+) -> Callable[[int, int, int, int], None]:
     reports = iter(range(MOST_REPORTS))
 
     def observe(device: int, requested_bytes: int, total_bytes: int, free_bytes: int) -> None:
         try:
             if os.getpid() == _PID and next(reports, None) is not None:
-                callback(device, requested_bytes, total_bytes, free_bytes, _user_frames())
+                callback(device, requested_bytes, total_bytes, free_bytes, _user_frames(running))
         except Exception:
             pass  # whatever leaves here would take the place of the job's own out-of-memory error
 
     return observe
 
 
-def _user_frames() -> str:
-    """``file:line function < caller``. Backward runs on threads without Python frames: then those of who waits."""
-    lines = _lines(sys._getframe(1))
+def _user_frames(running: Running) -> str:
+    """``file:line function < caller``. Backward runs on threads without Python frames: then those of who waits.
+
+    No frame of another thread is touched: if that returned meanwhile, its variables would be finalized on this one.
+    """
+    lines = _lines(_own_calls(sys._getframe(1)))
     if lines:
         return " < ".join(lines)
-    frame = None
-    try:
-        for frame in doors.current_frames().values():
-            if _AUTOGRAD in names.file_of(frame.f_code):
-                lines = _lines(frame)
-                if lines:
-                    return " < ".join(lines) + " (in backward)"
-    finally:
-        del frame  # it may be our own frame, which would then hold itself
+    for calls in running().values():
+        if calls and _AUTOGRAD in calls[0][0]:
+            lines = _lines((file, line, name.rpartition(".")[2]) for file, line, _, name in calls)
+            if lines:
+                return " < ".join(lines) + " (in backward)"
     return ""
 
 
-def _lines(frame: FrameType | None) -> list[str]:
-    lines: list[str] = []
-    while frame is not None and len(lines) < MOST_FRAMES:
-        code = frame.f_code
-        if names.is_user_file(names.file_of(code)):
-            lines.append(f"{names.file_of(code)}:{frame.f_lineno} {names.name_of(code)}")
+def _own_calls(frame: FrameType | None) -> Iterable[tuple[str, int, str]]:
+    while frame is not None:
+        yield names.file_of(frame.f_code), frame.f_lineno, names.name_of(frame.f_code)
         frame = frame.f_back
-    return lines
+
+
+def _lines(calls: Iterable[tuple[str, int, str]]) -> list[str]:
+    users = (f"{file}:{line} {name}" for file, line, name in calls if names.is_user_file(file))
+    return list(islice(users, MOST_FRAMES))
 
 
 def is_used() -> bool:

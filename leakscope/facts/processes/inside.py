@@ -33,9 +33,12 @@ def _left_undone(recording: Recording) -> list[str]:
 
 
 def _without_graph(recording: Recording) -> list[str]:
-    """Why the heap could not be read as a whole, each reason once."""
-    notes = recording.tables["agent_notes"]
-    why = notes[notes["note"] == "no-heap-graph"]["text"].dropna().drop_duplicates()
+    """Why the heap could not be read as a whole, each reason once; of processes that could read it later, nothing."""
+    notes, graphs = recording.tables["agent_notes"], recording.tables["heap_graphs"]
+    notes = notes[notes["note"] == "no-heap-graph"].dropna(subset="text")
+    read = set(zip(graphs["pid"], graphs["start_ticks"]))
+    said = zip(zip(notes["pid"], notes["start_ticks"]), notes["text"])
+    why = list(dict.fromkeys(text for process, text in said if process not in read))
     return [f"holders and sizes are estimates, the heap was not read as a whole: {text}" for text in why][:_MOST_NOTES]
 
 
