@@ -224,9 +224,10 @@ class Taker:
         if self._graph is None or self._graph.may_come_later:
             with collector.HeldBack():  # classes are made for it, and the job's garbage is not ours to free
                 self._graph = HeapGraph()
-            if self._graph.refusal not in (None, self._noted_refusal):
-                self._noted_refusal = self._graph.refusal
-                self._outbox.note("no-heap-graph", self._graph.refusal)
+            refusal = self._graph.refusal
+            if refusal is not None and refusal != self._noted_refusal:
+                self._noted_refusal = refusal
+                self._outbox.note("no-heap-graph", refusal)
         self._graph.recorder = doors.thread_state()
         self._is_exact = self._can_be_exact()
 

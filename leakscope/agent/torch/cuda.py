@@ -20,9 +20,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import FrameType
-    from typing import Any
+    from typing import Any, Tuple
 
-    Running = Callable[[], Mapping[int, Sequence[tuple[str, int, int, str]]]]
+    Running = Callable[[], Mapping[int, Sequence[Tuple[str, int, int, str]]]]
 
 PERIOD_S = 1.0
 MOST_REPORTS = 20  # a job that tries ever smaller batches runs out often: the allocator counts the rest
