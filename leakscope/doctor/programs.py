@@ -27,6 +27,7 @@ _REPORT = ("pyarrow", "pandas", "numpy", "rich", "click")
 def checks(root: str) -> Iterator[Check]:
     yield from _interpreters()
     yield _heap_graph()
+    yield _allocations()
     yield _packages()
     yield _charts()
     yield _gpu(root)
@@ -40,6 +41,17 @@ def _interpreters() -> Iterator[Check]:
             file.write(f"import sys; sys.{_MARK} = True\n")
         checks = [_interpreter(path, folder) for path in dict.fromkeys(found)]
     yield from dict.fromkeys(checks)  # several names, shims among them, often stand for one interpreter
+
+
+def _allocations() -> Check:
+    """Whether sampling would begin here; it does not: from then on malloc of this process would lead elsewhere."""
+    from ..agent.allocations.sampler import Sampler
+
+    refusal = Sampler.refusal_before()
+    if refusal is None:
+        return ok("allocations", "what native code keeps is told with the lines that allocated it")
+    remedy = "install gcc, then leakscope anew" if "compiler" in refusal else None
+    return limited("allocations", f"{refusal}: native memory is told without lines", remedy)
 
 
 def _heap_graph() -> Check:

@@ -61,6 +61,13 @@ def test_why_a_heap_was_not_read_is_said_unless_it_was_read_later(tmp_path: Path
     assert says(note, "holders", "estimates", "no compiler")
 
 
+def test_why_allocations_were_not_sampled_is_said(tmp_path: Path) -> None:
+    builder = RecordingBuilder(tmp_path).process(5).samples(5, [50_000_000] * 12).note(5, 0.1, "loaded")
+    builder.note(5, 1.0, "no-allocation-samples", "malloc is another than glibc's")
+    (note,) = analyze(builder.ends(12.0).open()).recording.notes
+    assert says(note, "not sampled", "another than glibc's")
+
+
 def test_a_process_with_little_address_space_was_left_alone(tmp_path: Path) -> None:
     builder = RecordingBuilder(tmp_path).process(5, cmdline="python train.py", exe="/usr/bin/python3.11")
     builder.samples(5, [50_000_000] * 12)

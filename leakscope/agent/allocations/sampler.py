@@ -72,9 +72,14 @@ class Sampler:
         self._survivors: dict[tuple[str, ...], list[Any]] = {}  # of windows that are over
         self._python = os.path.realpath(sys.executable)
 
+    @staticmethod
+    def refusal_before() -> str | None:
+        """Why it could not begin, as far as can be told before."""
+        return _refusal() or (None if os.path.exists(_FILE) else "it was installed without a C compiler")
+
     def load(self) -> None:
         """As the process starts: the job has no other root then, and no limits; who cannot load it says so later."""
-        if _refusal() is None and os.path.exists(_FILE):
+        if self.refusal_before() is None:
             try:
                 self._handle = dlopen(_FILE, 0)
             except OSError:

@@ -29,7 +29,7 @@ def _left_undone(recording: Recording) -> list[str]:
     notes = recording.tables["agent_notes"]
     notes = notes[notes["note"].isin(["take-skipped", "failed", "take-interrupted"])]
     sentences = [f"a snapshot is missing: {text}" for text in notes["text"].dropna().drop_duplicates()]
-    return [*sentences[:_MOST_NOTES], *_reduced(recording), *_without_graph(recording)]
+    return [*sentences[:_MOST_NOTES], *_reduced(recording), *_without_graph(recording), *_without_samples(recording)]
 
 
 def _without_graph(recording: Recording) -> list[str]:
@@ -40,6 +40,14 @@ def _without_graph(recording: Recording) -> list[str]:
     said = zip(zip(notes["pid"], notes["start_ticks"]), notes["text"])
     why = list(dict.fromkeys(text for process, text in said if process not in read))
     return [f"holders and sizes are estimates, the heap was not read as a whole: {text}" for text in why][:_MOST_NOTES]
+
+
+def _without_samples(recording: Recording) -> list[str]:
+    notes = recording.tables["agent_notes"]
+    why = notes[notes["note"] == "no-allocation-samples"]["text"].dropna().drop_duplicates()
+    return [f"allocations were not sampled, so that lines of native memory are missing: {text}" for text in why][
+        :_MOST_NOTES
+    ]
 
 
 def _reduced(recording: Recording) -> list[str]:

@@ -72,12 +72,14 @@ def allocations(growth: TreeGrowth, process: ProcessGrowth, allocators: Sequence
     rows = process.rows(TABLE)
     rows = rows[rows["allocator"].isin(allocators)]
     moments = sorted(process.rows(TABLE)["time_s"].unique())
-    after = [at_s for at_s in moments if at_s <= growth.end_s + _AFTER_S]
-    before = [at_s for at_s in moments if at_s <= growth.start_s]
-    if not after:
+    moments = [at_s for at_s in moments if at_s <= growth.end_s + _AFTER_S]
+    if not moments:
         return []
-    first = _at(rows, before[-1]) if before else {}
-    found = [_of(row, first.get(key)) for key, row in _at(rows, after[-1]).items()]
+    # Where the window begins before the first flush, what was there by then is no news: most of it is warm-up.
+    early = [at_s for at_s in moments if at_s <= max(growth.start_s, moments[0])]
+    has_both_ends = early[-1] < moments[-1] and early[-1] <= (growth.start_s + growth.end_s) / 2
+    first = _at(rows, early[-1]) if has_both_ends else {}
+    found = [_of(row, first.get(key)) for key, row in _at(rows, moments[-1]).items()]
     return sorted(found, key=lambda one: (-one.bytes, one.stack, one.native_stack))
 
 

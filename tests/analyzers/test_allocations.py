@@ -1,0 +1,94 @@
+"""What a report makes of sampled allocations: the line, the library and the function that asked for what stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from leakscope import analyze
+from leakscope.facts.case import Case
+from leakscope.facts.where.allocations import Allocations, allocations
+from tests.builders import RecordingBuilder
+
+from .leaks import PID, MiB, sentinels
+from .leaks import trainer as leaking
+from .test_native_growth import FILE, SOURCE, takes
+
+CODEC = "/venv/lib/python3.11/site-packages/codec/_native.cpython-311-x86_64-linux-gnu.so"
+
+
+def row(live_bytes: float, line: int | None = 5, **columns: Any) -> dict[str, Any]:
+    """Of a stack whose innermost call of the user's is at this line of FILE."""
+    place: dict[str, Any] = {"stack": "", "function": None, "owner_file": None, "owner_line": None}
+    if line is not None:
+        place = {
+            "stack": f"{FILE}:9 main\n{FILE}:{line} step",
+            "function": "step",
+            "owner_file": FILE,
+            "owner_line": line,
+        }
+    return {
+        "allocator": "malloc", "live_bytes": int(live_bytes), "settled_bytes": int(live_bytes / 2), "sample_count": 40,
+        "asked_bytes": int(3 * live_bytes), "native_library": CODEC, "native_function": "pack_frames",
+        "native_stack": "_native.cpython-311-x86_64-linux-gnu.so:pack_frames", **place, **columns,
+    }  # fmt: skip
+
+
+def recorded(folder: Path, *slopes: dict[str, Any]) -> RecordingBuilder:
+    """A process with native growth; each of ``slopes`` is a row whose live bytes are those of one second."""
+    builder = takes(sentinels(leaking(folder))).source(PID, FILE, SOURCE)
+    for at_s in (5, 10, 15, 20):
+        for one in slopes:
+            grown = {name: int(one[name] * at_s) for name in ("live_bytes", "settled_bytes", "asked_bytes")}
+            builder.row("allocation_stacks", at_s, PID, **{**one, **grown})
+    return builder
+
+
+def test_the_line_the_library_and_the_function_that_asked_are_named(tmp_path: Path) -> None:
+    report = analyze(recorded(tmp_path, row(8 * MiB), row(MiB, 6, native_library=None, native_function=None)).open())
+    (found,) = [one for one in report.findings if one.kind == "native-growth"]
+    assert (found.subject.file, found.subject.line, found.subject.library) == (FILE, 5, "codec")
+    assert "pack_frames" in found.title
+    assert found.confidence > 0.8
+
+
+def test_what_a_thread_of_a_library_asks_for_is_told_by_the_library_alone(tmp_path: Path) -> None:
+    report = analyze(recorded(tmp_path, row(8 * MiB, None)).open())
+    (found,) = [one for one in report.findings if one.kind == "native-growth"]
+    assert (found.subject.line, found.subject.library) == (None, "codec")
+    assert "pack_frames" in found.title
+
+
+def gained(folder: Path, *slopes: dict[str, Any]) -> list[Allocations]:
+    case = Case(recorded(folder, *slopes).open())
+    assert case.growth.main is not None
+    return allocations(case.growth, case.growth.main)
+
+
+def test_what_was_there_before_the_window_is_no_growth(tmp_path: Path) -> None:
+    builder = recorded(tmp_path, row(2 * MiB))
+    for at_s in (5, 10, 15, 20):
+        builder.row("allocation_stacks", at_s, PID, **row(900 * MiB, 6))
+    case = Case(builder.open())
+    assert case.growth.main is not None
+    first, second = allocations(case.growth, case.growth.main)
+    assert first.line == 5 and first.bytes > 0
+    assert (second.line, second.bytes) == (6, 0.0)
+
+
+def test_objects_are_told_apart_from_what_malloc_hands_out(tmp_path: Path) -> None:
+    found = gained(tmp_path, row(MiB), row(50 * MiB, 6, allocator="objects"))
+    assert [one.line for one in found] == [5]
+
+
+def test_a_package_is_what_is_imported(tmp_path: Path) -> None:
+    packages = {
+        CODEC: "codec",
+        "/venv/lib/python3.11/site-packages/numpy.libs/libopenblas64.so": "numpy",
+        "/venv/lib/python3.11/site-packages/ujson.cpython-311-x86_64-linux-gnu.so": "ujson",
+        "/venv/lib/python3.11/site-packages/google/_upb/_message.abi3.so": "google._upb",
+        "/usr/lib/python3.11/lib-dynload/_sqlite3.cpython-311-x86_64-linux-gnu.so": "_sqlite3",
+        "/usr/lib/x86_64-linux-gnu/libsqlite3.so.0": None,
+    }
+    found = gained(tmp_path, *(row(MiB, native_library=path, native_stack=path) for path in packages))
+    assert {one.native_library: one.package for one in found} == packages
