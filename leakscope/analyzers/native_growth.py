@@ -298,8 +298,8 @@ def _evidence(case: Case, process: ProcessGrowth, look: _Look) -> list[Evidence]
 
 def _asked_by(asked: Allocations) -> Evidence:
     who = asked.native_stack.replace("\n", " < ")
-    text = f"{format_bytes(asked.live_bytes)} that is alive was allocated outside the program's functions: {who}"
-    return Evidence(text, {"live_bytes": round(asked.live_bytes), "samples": asked.sample_count})
+    text = f"most of what stays was allocated outside the program's functions, by {asked.sample_count:,} samples: {who}"
+    return Evidence(text, {"samples": asked.sample_count})
 
 
 def _confidence(line: GrowthLine | None, top: NativeStack | None) -> float:

@@ -6,7 +6,6 @@ from ..facts.code.adding import Line
 from ..facts.series.arithmetic import Floats
 from ..facts.where.stacks import GrowthLine
 from ..findings import Evidence, Series
-from ..units import format_bytes
 
 _POINTS = 2000  # of a curve, at most
 
@@ -27,16 +26,17 @@ def grew_at(line: GrowthLine, **figures: object) -> Evidence:
 
 def _allocated_at(line: GrowthLine) -> Evidence:
     live, settled = (sum(getattr(one, column) for one in line.alive) for column in ("live_bytes", "settled_bytes"))
+    # In shares: of what is asked for not all may ever be touched, and only that is memory.
     text = (
-        f"{line.file}:{line.line} allocated {format_bytes(live)} that is alive, {line.share:.0%} of what the samples "
-        f"gained; {format_bytes(settled)} has been there for 10 s"
+        f"{line.file}:{line.line} allocated {line.share:.0%} of what stays, by {line.sample_count:,} samples; "
+        f"{settled / max(live, 1.0):.0%} of it has been there for 10 s"
     )
     first = line.alive[0]
     by = [name for name in (first.native_function and f"{first.native_function}()", first.package) if name]
     text += f"; {' of '.join(by)} asked for it" if by else ""
     figures = {
-        "line": line.line, "share": round(line.share, 3), "live_bytes": round(live), "settled_bytes": round(settled),
-        "samples": line.sample_count, "native_stack": first.native_stack,
+        "line": line.line, "share": round(line.share, 3), "samples": line.sample_count,
+        "native_stack": first.native_stack,
     }  # fmt: skip
     return Evidence(f"{text}: {line.text}" if line.text else text, figures)
 
