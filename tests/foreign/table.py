@@ -13,6 +13,7 @@ from tests.foreign.runs import HUNG
 
 RESULTS = Path(__file__).with_name("results.json")
 EXPLAINED = Path(__file__).with_name("explained.json")
+UNEXPLAINED = "not yet explained: leakscope's"
 
 
 def rows(path: Path) -> list[dict[str, Any]]:
@@ -45,14 +46,14 @@ def write(results: list[dict[str, Any]]) -> None:
         ours = [
             {"file": file, "test": d["test"], "verdict": d["verdict"]}
             for d in r["differences"]
-            if d["verdict"] != TIMING and not _follows(d, r["differences"])
+            if d["verdict"] != TIMING and not follows(d, r["differences"])
         ]
         one.setdefault("differences", []).extend(ours)
     lines = ",\n".join(json.dumps(one) for _, one in sorted(sums.items()))  # one a line: two runs can be compared
     RESULTS.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
 
 
-def _follows(difference: dict[str, Any], others: list[dict[str, Any]]) -> bool:
+def follows(difference: dict[str, Any], others: list[dict[str, Any]]) -> bool:
     """An exit status that says what a test beside it says; that of a crash or a hang never does."""
     ended = difference["test"] == EXIT and all(status.isdigit() for status in difference["recorded"])
     return ended and any(other["test"] != EXIT for other in others)
@@ -63,7 +64,7 @@ def explanation(suite: str, difference: dict[str, str]) -> str:
     for entry in json.loads(EXPLAINED.read_text(encoding="utf-8")):
         if entry["suite"] == suite and entry["file"] in difference["file"] and entry["test"] in difference["test"]:
             return str(entry["why"])
-    return "not yet explained: leakscope's"
+    return UNEXPLAINED
 
 
 def page() -> str:
