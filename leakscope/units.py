@@ -11,6 +11,11 @@ KiB = 1024
 MiB = 1024**2
 GiB = 1024**3
 
+# As messages of programs have them.
+SIZES: dict[str, int] = {"bytes": 1, "B": 1, **{f"{p}iB": 1024**n for n, p in enumerate("KMGTP", 1)}}
+
+MOST = 0.5  # of a whole: nothing else can have more
+
 _TIME_UNITS = {"": 1.0, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 # 5MB is ten to the sixth times five; 5MiB and, as for docker and systemd, 5M are 2**20.
 BYTE_UNITS: dict[str, float] = {"": 1, "b": 1, **{f"{p}b": 1000**n for n, p in enumerate("kmgt", 1)}}

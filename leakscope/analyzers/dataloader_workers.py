@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from ..evidence.suspects import copied_in, kept_in
 from ..evidence.teams import growing, has_copied, is_costly
 from ..facts.growth.processes import ProcessGrowth
+from ..facts.processes.table import IDLE_SHARE
 from ..facts.processes.teams import Team
 from ..findings import Finding, RuledOut, Skipped
 from ..kinds import SIBLINGS, WASTE
@@ -29,7 +30,6 @@ NEEDS = ("process_samples", "processes")
 TELLS = (WASTE, SIBLINGS)
 AFTER = ("retained-graph", "retained-objects")  # a worker that is no fork takes snapshots: they name its holder
 _KIND = "dataloader-workers"
-_IDLE_SHARE = 0.05  # of a core
 
 
 def findings(
@@ -38,10 +38,6 @@ def findings(
     so_far: Sequence[Finding] = (),
     min_share: float = 0.15,  # of the growth of the tree: less is not what it suffers from
     min_bytes: int = 8 * MiB,  # heaps of Python settle by a few
-    min_copied_bytes: int = 64 * MiB,  # all workers: an interpreter with torch in it copies some by itself
-    min_copied_bytes_each: int = 32 * MiB,  # measured: 12 to 22 with torch and without any rows
-    min_copied_share: float = 0.1,  # of what the whole tree holds
-    min_data_share: float = 0.4,  # of what a worker copied, seen in the parent as Python objects of the data set
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per parent whose workers keep growing or have copied its data, or what they cost."""
     growth = case.growth
@@ -53,15 +49,7 @@ def findings(
         enough = max(min_bytes, min_share * growth.growth_bytes)
         if growth.leaking and team.is_growing(growth) and team.gained >= enough:
             yield growing(case, _KIND, team, copied if team.is_copying else kept_in(case, team, so_far))
-        elif is_costly(
-            team,
-            copied,
-            growth,
-            min_copied_bytes=min_copied_bytes,
-            min_copied_share=min_copied_share,
-            min_bytes_each=min_copied_bytes_each,
-            min_data_share=min_data_share,
-        ):
+        elif is_costly(team, copied, growth):
             yield has_copied(case, _KIND, team, copied)
         elif growth.leaking is None:
             yield Skipped(_KIND, growth.reason)
@@ -82,7 +70,7 @@ def _ruled_out(team: Team) -> RuledOut:
     text = f"{count} loader workers hold {format_bytes(sum(private))} of their own and do not keep growing"
     if born > count:
         text += f"; {format_count(born)} were started in all: persistent_workers is off, or new loaders are created"
-    if count > 1 and max(busy) < _IDLE_SHARE:
+    if count > 1 and max(busy) < IDLE_SHARE:
         text += f"; none was busy for more than {max(busy):.0%} of its life: fewer would do"
     figures = {
         "worker_count": count,

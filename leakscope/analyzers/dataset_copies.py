@@ -32,7 +32,7 @@ from ..facts.subject import Definition
 from ..facts.tables import int_of, text_of, without_last
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import WASTE
-from ..units import MiB, format_bytes, format_count
+from ..units import MOST, MiB, format_bytes, format_count
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,7 +43,6 @@ NEEDS = ("takes",)
 TELLS = (WASTE,)
 AFTER = ()
 _KIND = "dataset-copies"
-_MOST = 0.5  # of the growth of the job
 _TOKEN_IDS, _INTEGERS, _MAPPED = "token-ids", "integers", "arrow-mapped"
 _WORDS = {
     "records": "records",
@@ -92,10 +91,6 @@ def findings(
     min_correlation: float = 0.9,  # of lengths: by chance one pair in a thousand
     min_wasted_bytes: int = 8 * MiB,  # less is not worth anybody's time
     min_wasted_share: float = 0.03,  # of what the process holds: the same
-    min_copied_bytes: int = 64 * MiB,  # these as for loader workers
-    min_copied_bytes_each: int = 32 * MiB,
-    min_copied_share: float = 0.1,
-    min_data_share: float = 0.4,
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per group of containers that hold the same rows, or parent whose forks have copied its."""
     growth = case.growth
@@ -114,18 +109,10 @@ def findings(
         if team.is_loader:  # dataloader-workers tells of them
             continue
         rows = copied_in(case, team)
-        if is_costly(
-            team,
-            rows,
-            growth,
-            min_copied_bytes=min_copied_bytes,
-            min_copied_share=min_copied_share,
-            min_bytes_each=min_copied_bytes_each,
-            min_data_share=min_data_share,
-        ):
+        if is_costly(team, rows, growth):
             found = True
             # Where most of what the job gained is copies, copying is what grows, and no waste beside it.
-            goes_on = growth.leaking and team.is_copying and team.all_copied >= _MOST * growth.growth_bytes
+            goes_on = growth.leaking and team.is_copying and team.all_copied >= MOST * growth.growth_bytes
             yield (growing if goes_on else has_copied)(case, _KIND, team, rows)
     if not found:
         figures = {"containers": containers}

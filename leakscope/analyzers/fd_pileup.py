@@ -3,7 +3,7 @@
 Looks for:     a process whose number of open descriptors keeps rising.
 Why:           at the limit (often 1024) every open() fails with "too many open files"; and what each stands for, a
                buffer, a socket, a shared segment, stays in memory.
-Decides by:    min_descriptors more at the end, still rising then, by min_fraction of what there were.
+Decides by:    min_descriptors more at the end, still rising then, and by a third of what there were.
 Mistaken when: a cache of open files is bounded and still being filled.
 Do:            close what was opened: open it in a with statement.
 """
@@ -53,11 +53,10 @@ def findings(
     case: Case,
     *,
     min_descriptors: int = 16,  # a library opens a handful when it is first used
-    min_fraction: float = 0.3,  # of the usual number: 16 more beside 500 is no pile
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per process whose descriptors pile up, or the most that were seen."""
     piles = [_pile(process) for process in case.growth.processes]
-    growing, undecided = rising(piles, min_descriptors, min_fraction)
+    growing, undecided = rising(piles, min_descriptors)
     yield from (_finding(case, pile) for pile in growing)
     most = max((pile.most for pile in piles), default=0)
     if growing:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..evidence.explained import explained_bytes
+from ..evidence.explained import is_explained
 from ..evidence.sentences import at_line
 from ..facts.accounts.ledger import growth_of
 from ..facts.code.adding import Line
@@ -46,8 +46,6 @@ def findings(
     so_far: Sequence[Finding] = (),
     min_free_share: float = 0.5,  # of the process's growth: below, what is in use is the news
     min_free_bytes: int = 16 * MiB,  # allocators keep some in every program
-    min_process_share: float = 0.1,  # of the tree's growth
-    max_explained_share: float = 0.5,  # by other findings, of the process's growth
     min_pinning_count: int = 1000,  # fewer survivors cannot pin much: a page, or a pool, each
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per process whose growth is memory that allocators keep free."""
@@ -57,11 +55,11 @@ def findings(
         return
     found = False
     most = max([0, *(growth_of(case.ledger, "allocator-free", p.label) for p in growth.processes)])
-    for process in case.carriers(min_share=min_process_share):
+    for process in case.carriers():
         free = growth_of(case.ledger, "allocator-free", process.label)
         if free < max(min_free_bytes, min_free_share * process.growth_bytes):
             continue
-        if explained_bytes(so_far, process) >= max_explained_share * process.growth_bytes:
+        if is_explained(so_far, process):
             continue
         found = True
         yield _finding(case, process, free, min_pinning_count)

@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..evidence.explained import explained_bytes
+from ..evidence.explained import is_explained
 from ..evidence.frozen_garbage import Frozen, frozen_in
 from ..evidence.library_calls import LibraryCalls, calls_of
 from ..evidence.native_caches import Cache, arrow_pool_bytes, known_cache
@@ -58,9 +58,7 @@ def findings(
     so_far: Sequence[Finding] = (),
     min_native_share: float = 0.5,  # of the process's growth: below, something else is the news
     min_native_bytes: int = 4 * MiB,  # what allocators and imports leave behind in a short run
-    min_process_share: float = 0.1,  # of the tree's growth
     min_line_share: float = 0.2,  # of the growth seen under lines: below, no line stands out
-    max_explained_share: float = 0.5,  # by other findings, of the process's growth
     min_filled_bytes: int = 64 * MiB,  # by a known cache whose growth slows down: less is what warm-up leaves
     min_filled_share: float = 0.2,  # of what the process holds
     min_late_share: float = 0.05,  # of that growth, still added in the last third: else the cache is full and quiet
@@ -69,7 +67,7 @@ def findings(
     growth = case.growth
     reasons: list[RuledOut | Skipped] = []
     found = False
-    for process in case.carriers(min_bytes=min_native_bytes, min_share=min_process_share):
+    for process in case.carriers(min_native_bytes):
         look = _look(case, process, min_line_share)
         figures = {"native_bytes": look.bytes, "growth_bytes": process.growth_bytes}
         if not growth.leaking:
@@ -88,7 +86,7 @@ def findings(
         ):
             text = f"{format_bytes(look.bytes)} of {process.label}'s growth is native (C/C++) memory"
             reasons.append(RuledOut(_KIND, text, figures))
-        elif explained_bytes(so_far, process) >= max_explained_share * process.growth_bytes:
+        elif is_explained(so_far, process):
             reasons.append(RuledOut(_KIND, f"other findings explain the growth of {process.label}", figures))
         elif look.opaque is not None and _is_standard(look.opaque):
             text = f"{look.opaque['variable']}, a {look.opaque['type_name']}, may hold it: see unexplained-growth"

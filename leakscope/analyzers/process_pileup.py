@@ -3,7 +3,7 @@
 Looks for:     children of one program, or ended children never waited for (zombies), whose number keeps rising.
 Why:           each child costs its own memory, and even a zombie a place in the table of processes: at the limit of
                processes nothing can be started any more.
-Decides by:    min_processes more at the end, still rising then, by min_fraction of what there were.
+Decides by:    min_processes more at the end, still rising then, and by a third of what there were.
 Mistaken when: a pool is filled to its size only towards the end of the recording.
 Do:            end and wait for the old child before another is started, or let one pool do the work.
 """
@@ -63,14 +63,13 @@ def findings(
     case: Case,
     *,
     min_processes: int = 8,  # a pool or a set of loader workers may be completed late, by a few
-    min_fraction: float = 0.3,  # of the usual number: 8 more beside 100 is no pile
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per parent and program whose children pile up, and per parent that leaves zombies."""
     time_s = _finely(case.growth.time_s)
     children = list(_piles(case.processes, time_s))
     zombies = [_zombies(parent, time_s) for parent in case.processes]
-    running, undecided = rising(children, min_processes, min_fraction)
-    ended, zombies_undecided = rising(zombies, min_processes, min_fraction)
+    running, undecided = rising(children, min_processes)
+    ended, zombies_undecided = rising(zombies, min_processes)
     yield from (_finding(case, pile) for pile in running)
     yield from (_zombie_finding(case, pile) for pile in ended)
     if running or ended:

@@ -29,7 +29,7 @@ from ..facts.series.trend import CANNOT_TELL, FLAT, GROWING, LEAST_STEPS, judge
 from ..facts.tables import int_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import CRASH, DANGER, GROWTH
-from ..units import format_count, format_duration
+from ..units import MOST, format_count, format_duration
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -76,7 +76,6 @@ def findings(
     min_fall: int = 100,  # references: in a healthy program what C code has returns to the same value within some tens
     min_kept: int = 1000,  # references: as many may be in tables that C code fills once
     min_own_share: float = 0.2,  # of the growth: what hangs on the objects usually weighs several times as much
-    min_explained_share: float = 0.5,  # above it the growth has a holder, and objects without one are a by-product
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per process that loses references to None or keeps some, one for objects nobody refers to."""
     growth = case.growth
@@ -87,7 +86,7 @@ def findings(
     if not growth.leaking or process is None:
         return
     left = growth.growth_bytes - sum(f.bytes for f in so_far if not f.wasted)
-    if left > (1 - min_explained_share) * growth.growth_bytes:
+    if left > (1 - MOST) * growth.growth_bytes:  # else it has a holder, and objects without one are a by-product
         held = any(f.tells(GROWTH) and f.subject.path and f.subject.pid == process.pid for f in so_far)
         yield from leaked(case, process, left, _KIND, has_holder=held, min_own_share=min_own_share)
 

@@ -30,13 +30,6 @@ def findings(
     *,
     min_share: float = 0.08,  # the same as for objects: the two compete for the same growth
     min_bytes: int = 1 * MiB,
-    min_process_share: float = 0.1,
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per holder of growing graphs."""
-    yield from retained.findings(
-        case,
-        retained.GRAPH,
-        min_share=min_share,
-        min_bytes=min_bytes,
-        min_process_share=min_process_share,
-    )
+    yield from retained.findings(case, retained.GRAPH, min_share=min_share, min_bytes=min_bytes)

@@ -33,18 +33,11 @@ def findings(
     *,
     min_share: float = 0.08,  # of its process's growth: two leaks at once differ by less than ten times
     min_bytes: int = 1 * MiB,  # what estimates from samples are sure of
-    min_process_share: float = 0.1,  # of the tree's growth: below, a process is not worth looking into
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per holder, over all processes that carry a part of the growth."""
-    in_forks = list(_in_forks(case, max(min_bytes, min_process_share * case.growth.growth_bytes)))
+    in_forks = list(_in_forks(case, case.worth_a_look(min_bytes)))
     yield from in_forks
-    for result in retained.findings(
-        case,
-        retained.OBJECTS,
-        min_share=min_share,
-        min_bytes=min_bytes,
-        min_process_share=min_process_share,
-    ):
+    for result in retained.findings(case, retained.OBJECTS, min_share=min_share, min_bytes=min_bytes):
         if isinstance(result, Finding) or not in_forks:
             yield result
 

@@ -29,7 +29,7 @@ from ..facts.series.trend import CANNOT_TELL, GROWING, Trend, judge
 from ..facts.subject import subject_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import ELSEWHERE, GROWTH
-from ..units import MiB, format_bytes
+from ..units import MOST, MiB, format_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,8 +41,6 @@ TELLS = (GROWTH, ELSEWHERE)
 HEADLINE = "Shared memory leaks"
 AFTER = ("retained-objects",)  # segments that are still mapped are held by somebody, whom it names
 _KIND = "shared-memory"
-_HELD = 0.5  # of the segments' growth: a holder that grew by less holds something else
-_UNMAPPED = 0.5  # of the segments' sum: nobody has them, though they have names
 _UNTRACKED = ("unregister(", "track=False")  # by which a program takes segments off the list of Python's tracker
 # Who makes segments of a name, and by which call.
 _STATES = {
@@ -112,7 +110,7 @@ def _is_the_jobs(case: Case, rows: pd.DataFrame, everyone: Sequence[Process], so
     name = str(rows["segment_name"].iloc[0])
     tracked = _tracked_share(case.rows("tracked_segments"), rows, name)
     if tracked is not None and not mentions(sources, *_UNTRACKED):
-        return tracked >= _HELD
+        return tracked >= MOST
     if rows["mapped_by"].fillna("").ne("").any() or rows["segment_kind"].iloc[0] != "dev-shm":
         return True
     if any(process.role in ("resource-tracker", "shm-manager") for process in everyone) and name.startswith("psm_"):
@@ -133,7 +131,7 @@ def _finding(case: Case, kind: str, name: str, rows: pd.DataFrame, trend: Trend,
         _at(rows, column, time_s) for column in ("segment_bytes", "segment_count", "unmapped_bytes")
     )
     at_end = int(np.searchsorted(time_s, trend.end_s, side="right")) - 1
-    forgotten = unmapped[at_end] >= _UNMAPPED * max(size[at_end], 1.0)
+    forgotten = unmapped[at_end] >= MOST * max(size[at_end], 1.0)
     mapping = {int(pid) for text in rows["mapped_by"].dropna() for pid in text.split(",") if pid}
     if kind in _SYSTEM_V:
         mapping.add(int(name.rpartition(" ")[2]))  # the kernel knows who made it
@@ -195,7 +193,7 @@ def _finding(case: Case, kind: str, name: str, rows: pd.DataFrame, trend: Trend,
 
 def _holder(so_far: Sequence[Finding], mapping: set[int], bytes: int) -> Finding | None:
     """What was found to keep objects in a process that maps the segments, and in like amount."""
-    return next((f for f in so_far if f.subject.pid in mapping and f.bytes >= _HELD * bytes), None)
+    return next((f for f in so_far if f.subject.pid in mapping and f.bytes >= MOST * bytes), None)
 
 
 def _making_line(sources: Sequence[Source], name: str) -> Line | None:

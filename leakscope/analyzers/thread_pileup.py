@@ -3,7 +3,7 @@
 Looks for:     a process whose number of threads keeps rising.
 Why:           each thread keeps its stack and whatever its functions hold; a replaced worker that was never told to
                stop does so for ever.
-Decides by:    min_threads more threads at the end, still rising then, by min_fraction of what there were.
+Decides by:    min_threads more threads at the end, still rising then, and by a third of what there were.
 Mistaken when: a pool grows to its full size only towards the end of the recording.
 Do:            tell the old thread to stop and join it before starting another, or use one pool.
 """
@@ -53,11 +53,10 @@ def findings(
     case: Case,
     *,
     min_threads: int = 10,  # a library's pool may be completed late, by a few
-    min_fraction: float = 0.3,  # of the usual number: 10 more beside 200 is no pile
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per process whose threads pile up, or the largest rise that was seen."""
     piles = [pile for process in case.growth.processes if (pile := _pile(process)).count.size]
-    growing, undecided = rising(piles, min_threads, min_fraction)
+    growing, undecided = rising(piles, min_threads)
     yield from (_finding(case, pile) for pile in growing)
     if growing:
         return

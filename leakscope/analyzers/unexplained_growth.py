@@ -1,6 +1,6 @@
 """Growth that no other diagnosis explains: which process, which account, what it is not, and who is suspected.
 
-Looks for:     a growing tree of which the other findings explain less than min_explained_share.
+Looks for:     a growing tree of which the other findings explain less than half.
 Why:           an honest "we do not know" that narrows the search is worth more than a guess.
 Decides by:    the ledger; objects whose inside cannot be seen (databases, picklers, parsers) are named as suspects
                where the growth is in memory that C code asked for. The only one there is, or the one that the line
@@ -29,7 +29,7 @@ from ..facts.tables import text_of, without_last
 from ..facts.where.stacks import growth_lines
 from ..findings import Evidence, Finding, LedgerRow, RuledOut, Skipped, Subject
 from ..kinds import ASIDE
-from ..units import MiB, format_bytes, format_count
+from ..units import MOST, MiB, format_bytes, format_count
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,7 +49,6 @@ _ACCOUNTS = {
     "shared-memory": "shared memory",
     "unexplained": "memory that no account covers",
 }
-_MOSTLY = 0.5  # of what is not explained
 _OUT_OF_SIGHT = ("native", "unexplained")  # where what an opaque object holds shows up
 
 
@@ -57,7 +56,6 @@ def findings(
     case: Case,
     *,
     so_far: Sequence[Finding] = (),
-    min_explained_share: float = 0.5,  # named holders never cover all: allocators round up, and keep some
     min_accounted_share: float = 0.9,  # below, the report says what the ledger lacks
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding when the others leave more than half of the growth unexplained."""
@@ -67,7 +65,7 @@ def findings(
         yield no_growth(_KIND, growth)
         return
     explained = min(growth.growth_bytes, explained_bytes(so_far))
-    if explained >= min_explained_share * growth.growth_bytes:
+    if explained >= MOST * growth.growth_bytes:  # named holders never cover all: allocators round up, and keep some
         share = explained / max(growth.growth_bytes, 1)
         figures = {"explained_bytes": explained, "growth_bytes": growth.growth_bytes}
         lacking = _lacking(case, process, min_accounted_share)
@@ -107,7 +105,7 @@ def _finding(case: Case, process: ProcessGrowth, bytes: int) -> Finding:
     title = f"{process.name} gained {format_bytes(bytes)} in {_ACCOUNTS[account]}"
     if first is not None:
         title += f", {'most likely' if len(suspects) == 1 else 'perhaps'} held by {_name(first)}"
-    elif sum(one.bytes for one in outside) >= _MOSTLY * bytes:
+    elif sum(one.bytes for one in outside) >= MOST * bytes:
         title += f": {format_count(outside[0].count)} {outside[0].type_name} that C code alone holds"
     else:
         title += ", and its holder is unknown"

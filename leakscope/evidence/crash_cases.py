@@ -11,14 +11,13 @@ from ..facts.endings.meanings import Meaning
 from ..facts.endings.members import Member
 from ..facts.processes.table import DATALOADER_WORKER
 from ..findings import Evidence
-from ..units import format_bytes, format_count, signal_name
+from ..units import MOST, format_bytes, format_count, signal_name
 from .memory_refused import refusal, requested_bytes, shared_memory_use
 from .oom_culprit import Culprit, culprit
 
 if TYPE_CHECKING:
     from ..facts.case import Case
 
-_MOST_OF_IT = 0.5  # of what a process held: what holds that much is what to mend
 _FULL_FRACTION = 0.9  # of /dev/shm, once a second: a batch more did not fit
 
 
@@ -101,7 +100,7 @@ def _refused(case: Case, member: Member, told: Told, words: str, near_fraction: 
     why = refusal(case, member.pid, member.start_ticks, requested, near_fraction)
     title = told.title + (f": {why.by}" if why.by is not None else "")
     holder = culprit(case, member, ()) if not case.growth.leaking else None  # a leak is told elsewhere
-    is_most = holder is not None and holder.share >= _MOST_OF_IT and holder.subject.line is not None
+    is_most = holder is not None and holder.share >= MOST and holder.subject.line is not None
     return told._replace(
         title=title,
         confidence=0.95 if why.by is not None else 0.8,

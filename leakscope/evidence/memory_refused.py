@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..facts.endings.counters import of_host
 from ..facts.tables import int_of
 from ..findings import Evidence
-from ..units import GiB, KiB, MiB, format_bytes
+from ..units import SIZES, format_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from ..facts.case import Case
 
-_UNITS = {"bytes": 1, "B": 1, "KiB": KiB, "MiB": MiB, "GiB": GiB, "TiB": 1024 * GiB, "PiB": 1024**2 * GiB}
 _REQUEST = re.compile(
     r"Unable to allocate ([\d.]+) ([KMGTP]iB|bytes|B)\b|tried to allocate (\d+) bytes|malloc of size (\d+) failed"
     r"|unable to mmap (\d+) bytes"
@@ -57,7 +56,7 @@ def requested_bytes(text: str) -> int | None:
     if found is None:
         return None
     if found.group(1):
-        return round(float(found.group(1)) * _UNITS[found.group(2)])
+        return round(float(found.group(1)) * SIZES[found.group(2)])
     return int(next(part for part in found.groups()[2:] if part))
 
 

@@ -19,14 +19,13 @@ from ..facts.tables import text_of
 from ..facts.where.holders import holder_name, holder_of
 from ..findings import Finding, Subject
 from ..kinds import GROWTH, SIBLINGS, WASTE
-from ..units import MiB, format_bytes, format_duration
+from ..units import MOST, MiB, format_bytes, format_duration
 
 if TYPE_CHECKING:
     from ..facts.case import Case
 
 _LEAST_SHARE = 0.1  # of what the process held: less did not kill it
 _LEAST_BYTES = 1 * MiB
-_MOST_OF_IT = 0.5
 
 
 @dataclass(frozen=True)
@@ -108,7 +107,7 @@ def _held_most(case: Case, hog: Member, held: int) -> Culprit | None:
     rows = case.rows("holders")
     rows = rows[(rows["pid"] == hog.pid) & (rows["take"] == last["take"])]
     rows = rows[rows["is_user"].fillna(False).astype(bool) & rows["edge_kind"].isin(NAMING_EDGES)]
-    rows = rows[rows["deep_bytes"].fillna(0) >= _MOST_OF_IT * held]
+    rows = rows[rows["deep_bytes"].fillna(0) >= MOST * held]
     if not len(rows):
         return None
     records: list[dict[str, Any]] = rows.to_dict("records")

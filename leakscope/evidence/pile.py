@@ -41,11 +41,11 @@ class Pile:
         """How many more there are than at the start; a few looks are taken together, since each may miss some."""
         return int(self.count[-3:].max() - np.median(self.count[:3]))
 
-    def verdict(self, min_count: int, min_fraction: float) -> str:
+    def verdict(self, min_count: int) -> str:
         """Whether their number keeps rising."""
         if not self.count.size or np.ptp(self.count) < min_count:
             return FLAT
-        return judge_count(self.time_s, self.count, self.owner, min_count=min_count, min_fraction=min_fraction).verdict
+        return judge_count(self.time_s, self.count, self.owner, min_count=min_count).verdict
 
     def keeper(self, case: Case, types: frozenset[str], made: Line | None, *, of_class: str | None = None) -> Keeper:
         """Who keeps the objects that stand for them: of ``types``, or of a class of the user's. ``made``: where."""
@@ -66,7 +66,7 @@ class OwnPile(Pile):
 _Pile = TypeVar("_Pile", bound=Pile)
 
 
-def rising(piles: Iterable[_Pile], min_count: int, min_fraction: float) -> tuple[list[_Pile], bool]:
-    """The piles that keep rising by ``min_count`` and ``min_fraction``, and whether of others that cannot be told."""
-    verdicts = [(pile, pile.verdict(min_count, min_fraction)) for pile in piles]
+def rising(piles: Iterable[_Pile], min_count: int) -> tuple[list[_Pile], bool]:
+    """The piles that keep rising by ``min_count`` and a share of what there were; whether nobody can tell of others."""
+    verdicts = [(pile, pile.verdict(min_count)) for pile in piles]
     return [pile for pile, verdict in verdicts if verdict == GROWING], CANNOT_TELL in [v for _, v in verdicts]

@@ -28,19 +28,16 @@ __all__ = ["GRAPH", "NEEDS", "OBJECTS", "findings"]
 NEEDS = ("process_samples", "takes", "holders")
 
 
-def findings(
-    case: Case, kind: str, *, min_share: float, min_bytes: int, min_process_share: float
-) -> Iterator[Finding | RuledOut | Skipped]:
+def findings(case: Case, kind: str, *, min_share: float, min_bytes: int) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield the findings of one kind, or why there are none.
 
     ``min_share`` of its process's growth and ``min_bytes``: below, a holder is not what ate the memory.
-    ``min_process_share`` of the tree's growth: below, a process is not looked into.
     """
     growth = case.growth
     if growth.leaking is not True:
         yield no_growth(kind, growth)
         return
-    found = case.once(_all, min_share, min_bytes, min_process_share)
+    found = case.once(_all, min_share, min_bytes)
     if found is None:
         yield Skipped(kind, "not enough snapshots of the growing process: two are needed")
         return
@@ -51,11 +48,11 @@ def findings(
         yield RuledOut(kind, f"no named {what} kept growing", {"growth_bytes": growth.growth_bytes})
 
 
-def _all(case: Case, min_share: float, min_bytes: int, min_process_share: float) -> list[Finding] | None:
+def _all(case: Case, min_share: float, min_bytes: int) -> list[Finding] | None:
     """Findings of both kinds; None where no growing process has two snapshots."""
     growth, sources = case.growth, case.sources
     found: list[Finding] | None = None
-    for process in case.carriers(min_bytes=min_bytes, min_share=min_process_share):
+    for process in case.carriers(min_bytes):
         looks = [
             look_at(heap, process, growth, min_share, min_bytes)
             for heap in heaps(case.recording, process.pid, growth.start_s, growth.end_s)

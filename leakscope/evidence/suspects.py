@@ -12,11 +12,10 @@ from ..facts.processes.worker_code import Code, own_lines, own_stacks
 from ..facts.where.inherited import object_bytes
 from ..facts.where.stacks import GrowthLine, share_at
 from ..findings import Finding
+from ..units import MOST
 
 if TYPE_CHECKING:
     from ..facts.case import Case
-
-_MOST_OF_IT = 0.5  # of what is inherited
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ def kept_in(case: Case, team: Team, so_far: Sequence[Finding] = ()) -> Suspect:
 def copied_in(case: Case, team: Team) -> Suspect:
     """The rows their data set reads; what holds most of all they inherited, where that is far more."""
     rows, most = _rows_read(case, team), team.inherited
-    if most is None or rows.held_bytes >= _MOST_OF_IT * most.bytes:
+    if most is None or rows.held_bytes >= MOST * most.bytes:
         return rows
     return Suspect("read", most.name, most.holder, most.line, held_bytes=most.bytes, path=most.path)
 

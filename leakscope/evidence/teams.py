@@ -30,10 +30,10 @@ def is_costly(
     suspect: Suspect,
     growth: TreeGrowth,
     *,
-    min_copied_bytes: int,
-    min_copied_share: float,
-    min_bytes_each: int,
-    min_data_share: float,
+    min_copied_bytes: int = 64 * MiB,  # all workers: an interpreter with torch in it copies some by itself
+    min_bytes_each: int = 32 * MiB,  # measured: 12 to 22 with torch and without any rows
+    min_copied_share: float = 0.1,  # of what the whole tree holds
+    min_data_share: float = 0.4,  # of what a worker copied, seen in the parent as Python objects of the data set
 ) -> bool:
     """Far more than an interpreter copies by itself, and enough of it can be Python objects of their parent's."""
     copies = team.copies

@@ -53,10 +53,14 @@ class Case:
         """Whether the tree of processes grows, and each process over its life."""
         return tree_growth(self.recording)
 
-    def carriers(self, *, min_bytes: float = 0.0, min_share: float = 0.0) -> list[ProcessGrowth]:
-        """The processes that gained so many bytes, and such a share of the growth; the one that gained most first."""
-        least = max(min_bytes, min_share * self.growth.growth_bytes)
+    def carriers(self, min_bytes: float = 0.0) -> list[ProcessGrowth]:
+        """The processes that gained so much that they are worth looking into; the one that gained most first."""
+        least = self.worth_a_look(min_bytes)
         return [process for process in self.growth.processes if process.growth_bytes >= least]
+
+    def worth_a_look(self, min_bytes: float, min_share: float = 0.1) -> float:
+        """``min_bytes``, and such a share of the growth of the tree. **Units** bytes."""
+        return max(min_bytes, min_share * self.growth.growth_bytes)
 
     @cached_property
     def processes(self) -> list[Process]:

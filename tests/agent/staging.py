@@ -36,7 +36,7 @@ def run(
     """Run Python with the staged agent; the output is captured, the environment is ours plus ``environment``."""
     paths = [str(journal / "boot"), *filter(None, [environment.pop("PYTHONPATH", "")])]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **environment}
-    return subprocess.run([python, *arguments], env=env, capture_output=True, text=True, timeout=120)
+    return subprocess.run([python, *arguments], env=env, capture_output=True, text=True, timeout=600)
 
 
 def rows(journal: Path) -> dict[str, list[dict[str, Any]]]:

@@ -1,8 +1,9 @@
 """What each hand-set number buys: all of them made smaller, then larger, together, over the golden recordings.
 
 Where a recording is judged otherwise, fewer and fewer of them are changed until the one that did it is left. That one
-matters and is not tried again. What is left in the end changes nothing, alone or with all the others like it: nobody
-needs it, or no recording tries it. ``sweep.json`` has what was found; a sweep that was stopped goes on from there.
+matters and is not tried again. What is left is tried at the extremes: at 0, then at infinity. Of a number that changes
+nothing even there nobody notices whether it exists: delete it with the code that it was for, or say in a comment which
+case it guards, and give that case a test. ``sweep.json`` has what was found: a sweep that was stopped goes on from it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import json
+import math
 import multiprocessing
+import resource
 import signal
 import sys
 import time
@@ -32,8 +35,9 @@ from . import FOLDER, golden_programs, recording_of
 from .thresholds import JUDGING, PACKAGE, Threshold, changed, thresholds
 
 RESULTS = FOLDER / "sweep.json"
-FACTORS = (0.8, 1.25)
-LONGEST_S = 60  # of one judging: a number may keep a loop going
+FACTORS = (0.8, 1.25, 0.0, math.inf)  # in this order: what matters at 0.8 is no news at 0
+LONGEST_S = 30  # of one judging: a number may keep a loop going
+MOST_BYTES = 6 << 30  # of one process, for the same reason
 
 Outcome = tuple[Any, ...]
 
@@ -67,7 +71,7 @@ def sweep(programs: Sequence[Program], of_file: str, minutes: float | None, at_o
             print(f"{key} = {present[key].text}: {difference}", flush=True)
 
     with context.Pool(at_once, maxtasksperchild=1) as pool, ThreadPoolExecutor(at_once) as threads:
-        list(threads.map(look, [(name, factor) for name in _recordings for factor in FACTORS]))
+        list(threads.map(look, [(name, factor) for factor in FACTORS for name in _recordings]))
     is_whole = not undone and time.monotonic() <= ends and len(programs) == len(golden_programs())
     write(present, matters, is_whole)
     idle = [key for key in present if key not in matters]
@@ -103,20 +107,25 @@ def _open_all(programs: Sequence[Program]) -> None:
 
 
 def _search(name: str, factor: float, left: Sequence[Threshold], ends: float) -> list[tuple[str, str]]:
-    """The numbers that matter to a recording, each with ``name x0.8: was, now is``."""
+    """The numbers that matter to a recording, each with ``name x0.8: was, now is``.
+
+    At the extremes a number may matter only together with others that are absurd as well. These are not counted, and
+    are left alone for the rest of this search.
+    """
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
     same = _outcome(name, (), factor)
     found = []
     left = list(left)
     known = 0  # so many of the first change nothing together
     while time.monotonic() <= ends and _outcome(name, left, factor) != same:
         most = len(left)
-        now = same
         while most - known > 1:
             middle = (known + most) // 2
-            outcome = _outcome(name, left[:middle], factor)
-            known, most, now = (middle, most, now) if outcome == same else (known, middle, outcome)
-        now = now if now != same else _outcome(name, left[:most], factor)
-        found.append((left.pop(most - 1).key, f"{name} x{factor:g}: {_short(same)}, now {_short(now)}"))
+            known, most = (middle, most) if _outcome(name, left[:middle], factor) == same else (known, middle)
+        one = left.pop(most - 1)
+        alone = _outcome(name, [one], factor)
+        if alone != same:
+            found.append((one.key, f"{name} x{factor:g}: {_short(same)}, now {_short(alone)}"))
     return found
 
 

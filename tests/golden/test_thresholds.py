@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 
 from . import thresholds
 from .thresholds import Threshold, changed
@@ -55,6 +56,10 @@ def test_one_number_is_changed_and_whole_ones_stay_whole(monkeypatch, tmp_path):
     assert value("_MOST", 1.25, "_MOST, _LEAST") == (80 << 20, 2)
     assert value("_BINS[1]", 0.8, "_BINS[0], round(_BINS[1], 6)") == (0.5, 0.72)
     assert value("judge(share)", 1.25, "judge([1.1, 1.3])") == [1.3]
+    assert value("_LEAST", 0.0, "_LEAST, _MOST") == (0, 64 << 20)
+    assert value("_BINS[1]", 0.0, "_BINS") == (0.5, 0.0)
+    assert value("_LEAST", math.inf, "_LEAST, type(_LEAST)") == (2 * 10**9, int)
+    assert value("judge(share)", math.inf, "judge([1e6, 1e12])") == [1e12]
 
 
 def test_several_are_changed_at_once(monkeypatch, tmp_path):

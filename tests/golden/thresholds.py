@@ -6,6 +6,7 @@ Found in the sources, so that a move of code to another folder needs no word her
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +18,7 @@ _SCALED = (
     "(lambda value: (__import__('math').floor if {factor} < 1 else __import__('math').ceil)(value * {factor})"
     " if isinstance(value, int) else value * {factor})({text})"
 )
+_VERY_LARGE = 10**9  # for infinity: whole numbers stay whole, and a billion GiB are still 64 bits
 
 
 class Threshold(NamedTuple):
@@ -50,7 +52,8 @@ def changed(source: str, of: Sequence[Threshold], factor: float) -> str:
         # ast counts bytes
         head = lines[threshold.line - 1].encode()[: threshold.column].decode()
         tail = lines[threshold.end_line - 1].encode()[threshold.end_column :].decode()
-        new = head + _SCALED.format(factor=factor, text=threshold.text.replace("\n", " ")) + tail
+        text = threshold.text.replace("\n", " ")
+        new = head + _SCALED.format(factor=_VERY_LARGE if factor == math.inf else factor, text=text) + tail
         lines[threshold.line - 1 : threshold.end_line] = [new]
     return "".join(lines)
 

@@ -27,6 +27,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.slow]
 PROGRAM = str(Path(scenarios.__file__))
 COMPILED = ["compiled"]
 OTHERS = [name for name in scenarios.SCENARIOS if name not in COMPILED]
+LIMIT_S = 600.0  # of one process: among many others it gets a tenth of a processor
 _LOG_STAMP = re.compile(r"\b[EWI]\d{4} \d\d:\d\d:\d\d\.\d+ \d+")  # date, time and process id in torch's own log
 
 
@@ -45,7 +46,7 @@ def outcome(done: subprocess.CompletedProcess[str], tables: dict[str, Any]) -> O
 
 
 def bare(*arguments: str) -> Outcome:
-    done = subprocess.run([sys.executable, "-W", "always", *arguments], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-W", "always", *arguments], capture_output=True, text=True, timeout=LIMIT_S)
     return outcome(done, {})
 
 

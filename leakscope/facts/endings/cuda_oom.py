@@ -14,10 +14,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, fields
 
-from ...units import GiB, KiB, MiB
+from ...units import SIZES, GiB, KiB, MiB
 
 _SIZE = r"(-?[\d.]+) (bytes|KiB|MiB|GiB|TiB|KB|MB|GB)"
-_UNITS = {"bytes": 1, "KiB": KiB, "MiB": MiB, "GiB": GiB, "TiB": 1024 * GiB, "KB": KiB, "MB": MiB, "GB": GiB}
+_OLD_SIZES = {"KB": KiB, "MB": MiB, "GB": GiB}  # which are powers of two, too
 _START = re.compile(r"\b(?:CUDA|HIP|XPU) out of memory\.")
 _LONGEST = 4000  # characters of one message: a line for each process on the GPU
 _PATTERNS = {
@@ -85,4 +85,4 @@ def _size(found: re.Match[str] | None) -> int | None:
 
 
 def _bytes(number: str, unit: str) -> int:
-    return round(float(number) * _UNITS[unit])
+    return round(float(number) * {**SIZES, **_OLD_SIZES}[unit])

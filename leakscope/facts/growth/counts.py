@@ -30,7 +30,12 @@ def up_to_the_end(time_s: Floats, count: Floats, owner: ProcessGrowth | None) ->
 
 
 def judge_count(
-    time_s: Floats, count: Floats, owner: ProcessGrowth | None, *, min_count: int, min_fraction: float
+    time_s: Floats,
+    count: Floats,
+    owner: ProcessGrowth | None,
+    *,
+    min_count: int,
+    min_fraction: float = 0.3,  # of the usual number: 16 more beside 500 is no pile
 ) -> Trend:
     """Does it keep rising? Before the owner's first training step nothing is made again and again."""
     started_s = owner.first_step_s if owner is not None else None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...findings import RuledOut, Skipped
+from ...units import MOST
 from ..series.arithmetic import Floats
 from ..series.trend import CANNOT_TELL, FLAT, GROWING, Trend
 from .doubts import rising
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from ...storage import Recording
 
 _LEAKING = {GROWING: True, FLAT: False, CANNOT_TELL: None}
-_MOSTLY = 0.5  # of the tree's growth: less, and that of one process may end while the tree goes on
 _NO_SAMPLES = Trend(CANNOT_TELL, "no memory samples in this recording")
 
 
@@ -93,7 +93,7 @@ def _doubt(recording: Recording, job: Job, view: View, main: ProcessGrowth, grow
     """What speaks against the verdict of a view. Growth of many processes does not end with that of the main one."""
     if view.trend.verdict == FLAT:
         return rising(recording, job.worker, (float(job.time_s[0]), float(job.time_s[-1])))
-    if view.trend.verdict != GROWING or main.growth_bytes < _MOSTLY * growth_bytes:
+    if view.trend.verdict != GROWING or main.growth_bytes < MOST * growth_bytes:
         return None
     window_s = (view.trend.start_s, view.trend.end_s)
     return next((doubt for may_end in view.may_end if (doubt := may_end(recording, main, window_s)) is not None), None)

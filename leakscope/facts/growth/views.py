@@ -19,7 +19,6 @@ from .job import Job
 from .processes import ProcessGrowth
 
 _LIKE_BEFORE = 0.35  # of what a step leaked before: levels of three stretches are no better known than that
-_STRETCHES = ((0.0, 0.15), (0.55, 0.75), (0.85, 1.0))  # of the samples: wide enough that one tooth is not the level
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +93,7 @@ def _by_step(
     slow = max_pace if plain.trend.verdict == FLAT else max_pace_undecided
     if steps[-1] - steps[0] < LEAST_STEPS or not _slowed_down(time_s, at_s, step, slow):
         return
-    if not _goes_on(time_s, held, steps):
+    if not _goes_on(held, steps):
         return
     clock_s = (steps - steps[0]) * (time_s[-1] - time_s[0]) / (steps[-1] - steps[0])  # had all steps taken equally long
     trend = judge(clock_s, held)
@@ -108,10 +107,12 @@ def _slowed_down(time_s: Floats, at_s: Floats, step: Floats, max_pace: float) ->
     return bool(0 < last[1] - last[0] < max_pace * (first[1] - first[0]))
 
 
-def _goes_on(time_s: Floats, held: Floats, steps: Floats) -> bool:
-    """The slow steps of the last third of the time leak like those before; with a curriculum they only take longer."""
-    stretches = [slice(*(round(part * time_s.size) for part in ends)) for ends in _STRETCHES]
-    levels, moments = ([float(np.median(values[s])) for s in stretches] for values in (held, steps))
+def _goes_on(held: Floats, steps: Floats) -> bool:
+    """The slow steps of the last third of the time leak like those before; with a curriculum they only take longer.
+
+    Levels are those of thirds: wide enough that one tooth is not the level.
+    """
+    levels, moments = ([float(np.median(third)) for third in np.array_split(values, 3)] for values in (held, steps))
     before, after = np.diff(levels) / np.maximum(np.diff(moments), 1.0)
     return bool(after >= _LIKE_BEFORE * before)
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .place import GRAPH_TYPE, MODULE_DICTS, OUTSIDE, Floats, Place
+from ...units import MOST
+from .place import GRAPH_TYPE, GROUPS, MODULE_DICTS, OF_MODULES, OF_OUTSIDE, OUTSIDE, Floats, Place
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from ...storage import Recording
 
 MODULES = "sys.modules"  # the path of the dict that has all modules
-_OF_MODULES = 1  # the root of the table of modules
-_OUTSIDE_GROUP = 4
-_GROUPS = 6  # the first numbers: roots, and no objects
 _LEFT_OUT = ("recorder", "unreached")  # what is ours, and garbage: other diagnoses tell of it
 _LEAST_CHILDREN = 8
 _LINKS = 16  # of one type, each of which has nearly nothing but the next: a chain, and one place
@@ -35,7 +33,6 @@ _ARRAYS = ("numpy.ndarray", "numpy.memmap", "array.array", "bytearray", "mmap.mm
 _NAMESPACES = ("_thread._local", "types.SimpleNamespace", "argparse.Namespace")
 _STEPS_OF_LOCALS = 3
 _RESULTS = "functools._lru_cache_wrapper"
-_MOST_OF_IT = 0.5
 _CONTAINERS = ("dict", "list", "set", "tuple", "frozenset", "collections.deque", "collections.OrderedDict")
 
 
@@ -199,7 +196,7 @@ def _from_roots(nodes: Mapping[int, _Node]) -> list[int]:
 def _place_of(node: _Node) -> tuple[Any, ...] | None:
     """By what name it is held, and what it is; None for what has no name that the next one would have, too."""
     row = node.row
-    if node.number < _GROUPS:
+    if node.number < GROUPS:
         return None
     own = row["path_node"], row["type_name"], row["edge_kind"], _edge_name(node)
     if row["type_name"] == "frame":
@@ -219,7 +216,7 @@ def _places(
     places: dict[int, Place] = {}
     taken: set[str] = set()
     for node in nodes.values():
-        if node.number < _GROUPS or node.row["root_kind"] in _LEFT_OUT or node.number in first_of_chain:
+        if node.number < GROUPS or node.row["root_kind"] in _LEFT_OUT or node.number in first_of_chain:
             continue
         row = names.row(node)
         path = row["path"]
@@ -252,7 +249,7 @@ def _places(
         found += [*own, *_autograd(own, nodes[number], count)]
         if number in links:
             found.append(_chain(place, nodes[number], names.row(links[number]), _alive(links_of[number])))
-    if _OUTSIDE_GROUP in nodes:
+    if OF_OUTSIDE in nodes:
         found += _outside(nodes, names, places, count)
     for place in found:
         above = place.parent
@@ -284,7 +281,7 @@ def _autograd(holders: Sequence[Place], node: _Node, count: int) -> Iterator[Pla
     if GRAPH_TYPE not in node.by_type:
         return
     operations, bytes = node.by_type[GRAPH_TYPE]
-    members = [member for member in holders[1:] if member.deep_bytes.max() >= _MOST_OF_IT * bytes.max()]
+    members = [member for member in holders[1:] if member.deep_bytes.max() >= MOST * bytes.max()]
     holder = max(members, key=lambda member: member.deep_bytes.max(), default=holders[0])
     row = dict(
         holder.row, path=f"{holder.path}.grad_fn", parent_path=holder.path, edge_kind="reference", type_name=GRAPH_TYPE,
@@ -302,7 +299,7 @@ def _autograd(holders: Sequence[Place], node: _Node, count: int) -> Iterator[Pla
 def _outside(nodes: Mapping[int, _Node], names: _Names, places: Mapping[int, Place], count: int) -> Iterator[Place]:
     """What only C code refers to, a place for each type: named by the user's class that it is made of."""
     members = Place("", "", {"node": None, "member_type": None}, *np.zeros((5, count)))
-    for place in list(_others(members, nodes[_OUTSIDE_GROUP], (), count)):
+    for place in list(_others(members, nodes[OF_OUTSIDE], (), count)):
         known = [p for n, p in places.items() if p.type_name == place.type_name and _is_directly(nodes[n])]
         made_of = place.type_name
         for example in known:
@@ -313,7 +310,7 @@ def _outside(nodes: Mapping[int, _Node], names: _Names, places: Mapping[int, Pla
         module, _, name = made_of.rpartition(".")
         path = f"{name} objects outside Python"
         place.path, place.parent = path, None
-        place.row = names.row(nodes[_OUTSIDE_GROUP]) | {
+        place.row = names.row(nodes[OF_OUTSIDE]) | {
             "path": path, "parent_path": None, "root_kind": OUTSIDE, "edge_kind": "global", "variable": name,
             "owner_module": module, "type_name": place.type_name, "node": None, "is_user": names.is_users(made_of),
         }  # fmt: skip
@@ -323,7 +320,7 @@ def _outside(nodes: Mapping[int, _Node], names: _Names, places: Mapping[int, Pla
 
 
 def _is_directly(node: _Node) -> bool:
-    return _number(node.row["dominator_node"]) == _OUTSIDE_GROUP
+    return _number(node.row["dominator_node"]) == OF_OUTSIDE
 
 
 def _is_named_by_its_like(link: _Node, nodes: Mapping[int, _Node]) -> bool:
@@ -361,7 +358,7 @@ def _give_to_holder(members: Place, sharers: Mapping[int, float], places: Mappin
     above = members.parent
     holders = [
         places[number] for number, bytes in sorted(sharers.items(), key=lambda one: -one[1])
-        if number in places and bytes >= _MOST_OF_IT * members.deep_bytes.max() and _is_below(places[number], above)
+        if number in places and bytes >= MOST * members.deep_bytes.max() and _is_below(places[number], above)
     ]  # fmt: skip
     if above is None or not holders:
         return
@@ -474,7 +471,7 @@ def _link_before(node: _Node, nodes: Mapping[int, _Node]) -> int | None:
     above = node
     for _ in range(3):
         found = nodes.get(_number(above.row["dominator_node"]))
-        if found is None or found.number < _GROUPS:
+        if found is None or found.number < GROUPS:
             return None
         holder, above = above if above is not node else found, found
         if above.row["type_name"] == node.row["type_name"]:
@@ -555,10 +552,10 @@ class _Names:
             way.append(number)
             self._paths[number] = "…"  # should they lead round in a circle
             node = self._nodes.get(number)
-            number = 0 if node is None or number < _GROUPS else _number(node.row["path_node"])
+            number = 0 if node is None or number < GROUPS else _number(node.row["path_node"])
         for one in reversed(way):
             node = self._nodes.get(one)
-            self._paths[one] = "" if node is None or one < _GROUPS else self._path(node)
+            self._paths[one] = "" if node is None or one < GROUPS else self._path(node)
         return self._paths[way[0] if way else number]
 
     def _path(self, node: _Node) -> str:
@@ -668,10 +665,10 @@ class _Names:
 
     def _above(self, node: _Node) -> _Node | None:
         number = _number(node.row["path_node"])
-        return None if number < _GROUPS else self._nodes.get(number)
+        return None if number < GROUPS else self._nodes.get(number)
 
     def _is_modules(self, node: _Node) -> bool:
-        return _number(node.row["path_node"]) == _OF_MODULES
+        return _number(node.row["path_node"]) == OF_MODULES
 
 
 def names_in_keys(nodes: pd.DataFrame) -> set[str]:
@@ -679,7 +676,7 @@ def names_in_keys(nodes: pd.DataFrame) -> set[str]:
     rows = nodes[["pid", "node", "path_node", "edge_kind", "edge_name"]].astype(object)
     rows = rows.where(rows.notna(), None)
     told = list(rows.itertuples(index=False, name=None))
-    spaces = {(pid, node) for pid, node, above, kind, _ in told if above == _OF_MODULES or kind == "namespace"}
+    spaces = {(pid, node) for pid, node, above, kind, _ in told if above == OF_MODULES or kind == "namespace"}
     keys = [(pid, above, str(name)) for pid, _, above, _, name in told if name is not None]
     return {name[2:-2] for pid, above, name in keys if name.startswith("['") and (pid, above) in spaces}
 

@@ -11,6 +11,10 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
+# The first objects of a graph are none of Python's: they stand for groups of roots. Among these are the table of
+# modules, running functions, and what only C code refers to.
+GROUPS = 6
+OF_MODULES, OF_THREADS, OF_OUTSIDE = 1, 2, 4
 OUTSIDE = "outside"  # a root kind: objects that only C code holds
 GRAPH_TYPE = "torch autograd graph"  # as the agent names it, in walks and in graphs of the heap
 # Where a torch module keeps what the user wrote as ``model.part``.

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 from ...errors import BadInput
 from ..tables import AT_EXIT
 from .graph import MODULES, graph_places, takes_with_graph
-from .place import OUTSIDE, Floats, Place
+from .place import OF_OUTSIDE, OF_THREADS, OUTSIDE, Floats, Place
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from ...storage import Recording
 
-_THREADS, _OUTSIDE = 2, 4  # the groups of roots: running functions, and what only C code refers to
 _NO_GRAPH = (
     "no snapshot in it has the whole heap: it was recorded without snapshots, by an older leakscope, "
     "or where the heap graph cannot be read (`leakscope doctor`)"
@@ -190,7 +189,7 @@ def outside_growth(nodes: pd.DataFrame, children: pd.DataFrame, takes: pd.DataFr
     numbers = [take for take in takes["take"] if (nodes["take"] == take).any()]
     if len(numbers) < 2:
         return []
-    of_group = children[children["node"] == _OUTSIDE].set_index(["take", "type_name"])
+    of_group = children[children["node"] == OF_OUTSIDE].set_index(["take", "type_name"])
     found = []
     for type_name in dict.fromkeys(of_group.index.get_level_values("type_name")):
         counts, bytes = ([_at(of_group, (take, type_name), column) for take in (numbers[0], numbers[-1])]
@@ -206,7 +205,7 @@ def held_by_threads(children: pd.DataFrame) -> pd.Series[float]:
     ``children``: rows of one process of the table heap_children. A function of its own holds little where there are
     hundreds of threads that run it, and has no line among the holders.
     """
-    frames = children[(children["node"] == _THREADS) & (children["type_name"] == "frame")]
+    frames = children[(children["node"] == OF_THREADS) & (children["type_name"] == "frame")]
     return frames["retained_bytes"].astype("float64").groupby(frames["take"]).sum()
 
 

@@ -11,12 +11,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ...errors import BadInput
+from .place import GROUPS
 from .tree import heap_tree
 
 if TYPE_CHECKING:
     from ...storage import Recording
 
-GROUPS = 6  # the first objects: groups of roots, and no objects of Python's
 _NONE = (
     "has no file with the whole heap beside it: record with --full-heap, or `leakscope snapshot --full-heap`. "
     "The files lie beside the recording (run.heap-PID-SNAPSHOT.parquet) and have to be moved with it"

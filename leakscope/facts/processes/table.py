@@ -23,7 +23,7 @@ from ..tables import int_of, process_name, series, text_of
 if TYPE_CHECKING:
     from ...storage import Recording
 
-_IDLE_SHARE = 0.05  # of a core: a worker that waits in a poll loop uses less
+IDLE_SHARE = 0.05  # of a core: a worker that waits in a poll loop uses less
 _END_S = 1.0  # helpers end a moment before or after the process they work for
 _SHOWN = 12
 DATALOADER_WORKER, COMPILE_WORKER = "dataloader-worker", "compile-worker"
@@ -83,7 +83,7 @@ class Process:
         return max(0.0, used) / max(end_s - start_s, 1e-9)
 
     def is_idle(self, start_s: float, end_s: float) -> bool:
-        return self.busy_share(start_s, end_s) < _IDLE_SHARE
+        return self.busy_share(start_s, end_s) < IDLE_SHARE
 
 
 def alive_counts(some: Iterable[Process], time_s: Floats) -> Floats:

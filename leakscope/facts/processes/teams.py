@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ...units import MOST
 from ..code.index import Source
 from ..growth.processes import ProcessGrowth
 from ..growth.sharing import copied_by_takes
@@ -30,7 +31,6 @@ _WARM_UP_S = 2.0  # a worker's imports and first batches
 _WARM_UP_LIFE = 0.2  # of a worker that lived shorter
 _LAST_S = 2.0  # before the end of the window: workers end a moment before their parent
 _ALIKE = 0.5  # growth of the least over that of the most
-_MOST = 0.5  # of the job's growth
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +80,7 @@ class Team:
         """One grows, or they are most of the job's growth: each by itself may go up and down too much to tell."""
         parent = self.parent.growth if self.parent is not None and self.is_copying else None
         gained = sum(worker.growth_bytes for worker in self.alive)
-        carries = bool(growth.leaking) and gained >= _MOST * max(growth.growth_bytes, 1)
+        carries = bool(growth.leaking) and gained >= MOST * max(growth.growth_bytes, 1)
         members = [*self.alive, *([parent] if parent is not None else [])]
         return bool(self.alive) and (carries or any(member.trend.verdict == GROWING for member in members))
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...units import MOST
 from ..code.adding import Holder, Line, adding_lines
 from ..code.index import Source
 from ..heap.paths import NAMING_EDGES
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ...storage import Recording
-
-_MOST_OF_IT = 0.5  # ``log.entries`` rather than ``log``, where it holds this share of what there is
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,9 +80,7 @@ def _deepest(take: pd.DataFrame, named: pd.DataFrame, heaviest: pd.Series[Any]) 
     """The last name on the way down from the heaviest that still has most of it."""
     take = take[take["parent_path"].notna()]
     parents = dict(zip(take["path"], take["parent_path"]))
-    enough = named[
-        (named["take"] == heaviest["take"]) & (named["object_bytes"] >= _MOST_OF_IT * heaviest["object_bytes"])
-    ]
+    enough = named[(named["take"] == heaviest["take"]) & (named["object_bytes"] >= MOST * heaviest["object_bytes"])]
     best, best_depth = heaviest, 0
     for _, row in enough.iterrows():
         depth, at = 0, row["path"]
