@@ -14,7 +14,7 @@ from ..units import format_count
 if TYPE_CHECKING:
     from ..facts.case import Case
 
-_LEAST_SAMPLES = 30  # of a line: an error of a fifth
+_MOST_ERROR = 0.2  # of what a line made
 _LEAST_SHARE = 0.5  # of what stayed: the line, not one of them
 
 
@@ -44,7 +44,7 @@ class MadeAt:
 def objects_made_at(case: Case, process: ProcessGrowth) -> MadeAt | None:
     """None where they were not sampled, or several lines make them."""
     lines = lines_of(case.growth, process, case.sources, OBJECTS)
-    if not lines or lines[0].share < _LEAST_SHARE or lines[0].sample_count < _LEAST_SAMPLES:
+    if not lines or lines[0].share < _LEAST_SHARE or lines[0].error_share > _MOST_ERROR:
         return None
     first = lines[0]
     packages = {one.package for one in first.alive if one.bytes >= 0.1 * first.bytes}

@@ -7,7 +7,7 @@ from typing import Any
 
 from leakscope import analyze
 from leakscope.facts.case import Case
-from leakscope.facts.where.allocations import Allocations, allocations
+from leakscope.facts.where.allocations import Allocations, allocations, function_name
 from tests.builders import RecordingBuilder
 
 from .leaks import PID, MiB, sentinels
@@ -29,7 +29,7 @@ def row(live_bytes: float, line: int | None = 5, **columns: Any) -> dict[str, An
         }
     return {
         "allocator": "malloc", "live_bytes": int(live_bytes), "settled_bytes": int(live_bytes / 2), "sample_count": 40,
-        "asked_bytes": int(3 * live_bytes), "native_library": CODEC, "native_function": "pack_frames",
+        "error_bytes": int(live_bytes / 6), "asked_bytes": int(3 * live_bytes), "native_library": CODEC, "native_function": "pack_frames",
         "native_stack": "_native.cpython-311-x86_64-linux-gnu.so:pack_frames", **place, **columns,
     }  # fmt: skip
 
@@ -39,7 +39,7 @@ def recorded(folder: Path, *slopes: dict[str, Any]) -> RecordingBuilder:
     builder = takes(sentinels(leaking(folder))).source(PID, FILE, SOURCE)
     for at_s in (5, 10, 15, 20):
         for one in slopes:
-            grown = {name: int(one[name] * at_s) for name in ("live_bytes", "settled_bytes", "asked_bytes")}
+            grown = {name: int(one[name] * at_s) for name in one if name.endswith("_bytes")}
             builder.row("allocation_stacks", at_s, PID, **{**one, **grown})
     return builder
 
@@ -76,9 +76,29 @@ def test_what_was_there_before_the_window_is_no_growth(tmp_path: Path) -> None:
     assert (second.line, second.bytes) == (6, 0.0)
 
 
+def test_what_is_freed_as_the_program_ends_was_there(tmp_path: Path) -> None:
+    builder = recorded(tmp_path, row(4 * MiB))
+    builder.row("allocation_stacks", 20.1, PID, **row(1, 7))
+    case = Case(builder.open())
+    assert case.growth.main is not None
+    (first, *_) = allocations(case.growth, case.growth.main)
+    assert first.line == 5 and first.bytes > 0
+
+
 def test_objects_are_told_apart_from_what_malloc_hands_out(tmp_path: Path) -> None:
     found = gained(tmp_path, row(MiB), row(50 * MiB, 6, allocator="objects"))
     assert [one.line for one in found] == [5]
+
+
+def test_functions_are_told_by_the_names_people_call_them() -> None:
+    names = {
+        "_ZN3c109alloc_cpuEm": "c10::alloc_cpu",
+        "_ZNK2at6Tensor5cloneEv": "at::Tensor::clone",
+        "_ZN5alloc5alloc15exchange_malloc17h0123456789abcdefE": "alloc::alloc::exchange_malloc",
+        "pack_frames": "pack_frames",
+        "_Znwm": "_Znwm",
+    }
+    assert {symbol: function_name(symbol) for symbol in names} == names
 
 
 def test_a_package_is_what_is_imported(tmp_path: Path) -> None:

@@ -163,8 +163,10 @@ class Sampler:
             if row["settled_bytes"]:
                 key = row["stack"], row["function"] or "", row["native_stack"] or ""
                 known = self._survivors.setdefault(key, [0, 0, 0, 0, row])
-                for at, column in enumerate(("settled_bytes", "settled_bytes", "sample_count", "asked_bytes")):
-                    known[at] += row[column]
+                for at, figure in enumerate(
+                    (row["settled_bytes"], row["error_bytes"] ** 2, row["sample_count"], row["asked_bytes"])
+                ):
+                    known[at] += figure
         self._held.sampler_disarm()
         del self._pymalloc[:]
 
@@ -174,8 +176,10 @@ class Sampler:
             return []
         rows = [row for kind in (0, 1) for row in self._rows_of(kind, SETTLED_S)]
         survivors = sorted(self._survivors.values(), key=lambda known: -int(known[0]))[:MOST_ROWS]
-        for live, settled, count, asked, row in survivors:
-            rows.append(dict(row, live_bytes=live, settled_bytes=settled, sample_count=count, asked_bytes=asked))
+        for live, variance, count, asked, row in survivors:
+            error = int(variance**0.5)
+            figures = {"live_bytes": live, "settled_bytes": live, "sample_count": count, "asked_bytes": asked}
+            rows.append(dict(row, error_bytes=error, **figures))
         return rows
 
     def figures(self) -> dict[str, float]:
@@ -190,10 +194,10 @@ class Sampler:
         for one in text.split("\2")[:-1]:
             head, _, calls = one.partition("\1")
             figures, _, native = head.partition("\n")
-            _, live, settled, count, asked, _ = figures.split("\t")
+            _, live, settled, error, count, asked = figures.split("\t")
             row = {
                 "allocator": _KINDS[kind], "live_bytes": int(live), "settled_bytes": int(settled),
-                "sample_count": int(count), "asked_bytes": int(asked),
+                "error_bytes": int(error), "sample_count": int(count), "asked_bytes": int(asked),
             }  # fmt: skip
             row.update(_of_python(calls))
             row.update(self._of_native(native))

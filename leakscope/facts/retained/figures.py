@@ -20,7 +20,7 @@ from .look import Look
 _LARGEST_SMALL = 512  # bytes: larger objects are malloc's
 _MOST = 0.5
 _SOME = 0.2  # of what stays: below, a line's function took no part in it
-_LEAST_SAMPLES = 20  # an error of a quarter
+_MOST_ERROR = 0.25  # of what a line allocated
 _RESIDENT = 1.1  # times what there is: estimates of what is held are no better than that
 
 
@@ -52,7 +52,7 @@ class Retained:
     def made_at(self) -> GrowthLine | None:
         """The line that allocated what it holds: of what stayed in the process most was, and most of it is here."""
         first = self.made[0] if self.made else None
-        if first is None or first.share < _MOST or first.sample_count < _LEAST_SAMPLES:
+        if first is None or first.share < _MOST or first.error_share > _MOST_ERROR:
             return None
         is_as_much = (
             first.alive[0].allocator in NATIVE and _MOST * first.bytes <= self.total_bytes <= first.bytes / _MOST

@@ -22,6 +22,7 @@ _PACKAGES = re.compile(r"(?:site|dist)-packages/([^/.]+)")
 _STANDARD = re.compile(r"/lib-dynload/([^/.]+)")
 _SHARED_NAMES = ("google", "azure", "nvidia")  # many libraries are imported from them
 _AFTER_S = 6.0  # what is written at a flush is known some seconds later
+_LET_GO = 0.5
 _KEY = ("allocator", "native_stack", "stack")
 
 
@@ -30,8 +31,8 @@ class Allocations:
     """Of one stack. ``bytes``: alive at the end of the judged window less alive at its start, estimated.
 
     ``settled_bytes``: of what is alive at the end, what has been there for 10 s. ``asked_bytes``: asked for within the
-    window, freed or not. ``sample_count``: the samples alive at the end; an estimate errs by one part in its square
-    root. ``file``, ``line``, ``function``: the innermost call of the user's; None where a thread has none.
+    window, freed or not. ``sample_count``: the samples alive at the end; ``error_bytes``: one standard error of what
+    they say. ``file``, ``line``, ``function``: the innermost call of the user's; None where a thread has none.
     """
 
     allocator: str
@@ -47,6 +48,7 @@ class Allocations:
     settled_bytes: float
     asked_bytes: float
     sample_count: int
+    error_bytes: float
 
     @property
     def package(self) -> str | None:
@@ -56,11 +58,6 @@ class Allocations:
             return None
         name, path = found.group(1), (self.native_library or "")[found.end(1) :]
         return f"{name}.{path.split('/')[1]}" if name in _SHARED_NAMES and path.startswith("/") else name
-
-    @property
-    def error_bytes(self) -> float:
-        """One standard error of ``live_bytes``."""
-        return float(self.live_bytes / max(1, self.sample_count) ** 0.5)
 
 
 def is_sampled(process: ProcessGrowth) -> bool:
@@ -75,12 +72,36 @@ def allocations(growth: TreeGrowth, process: ProcessGrowth, allocators: Sequence
     moments = [at_s for at_s in moments if at_s <= growth.end_s + _AFTER_S]
     if not moments:
         return []
+    # As it ended: main() has returned, and what its variables held is freed.
+    while len(moments) > 1 and moments[-1] > growth.end_s:
+        if _all_of(rows, moments[-1]) >= _LET_GO * _all_of(rows, moments[-2]):
+            break
+        del moments[-1]
     # Where the window begins before the first flush, what was there by then is no news: most of it is warm-up.
     early = [at_s for at_s in moments if at_s <= max(growth.start_s, moments[0])]
     has_both_ends = early[-1] < moments[-1] and early[-1] <= (growth.start_s + growth.end_s) / 2
     first = _at(rows, early[-1]) if has_both_ends else {}
     found = [_of(row, first.get(key)) for key, row in _at(rows, moments[-1]).items()]
     return sorted(found, key=lambda one: (-one.bytes, one.stack, one.native_stack))
+
+
+def function_name(symbol: str | None) -> str | None:
+    """``c10::alloc_cpu`` for ``_ZN3c109alloc_cpuEm``: what people call a function of C++ or Rust."""
+    if symbol is None or not symbol.startswith("_ZN"):
+        return symbol
+    parts, rest = [], symbol[3:].lstrip("KVRO")
+    while (found := re.match(r"(\d+)", rest)) is not None:
+        begin = found.end()
+        end = begin + int(found.group(1))
+        parts.append(rest[begin:end])
+        rest = rest[end:]
+    if len(parts) > 1 and re.fullmatch(r"h[0-9a-f]{16}", parts[-1]):
+        del parts[-1]  # of Rust: tells instances apart
+    return "::".join(parts) or symbol
+
+
+def _all_of(rows: pd.DataFrame, at_s: float) -> float:
+    return float(rows[rows["time_s"] == at_s]["live_bytes"].sum())
 
 
 def _at(rows: pd.DataFrame, at_s: float) -> dict[tuple[str, ...], pd.Series[Any]]:
@@ -93,6 +114,7 @@ def _at(rows: pd.DataFrame, at_s: float) -> dict[tuple[str, ...], pd.Series[Any]
             row = row.copy()
             for column in ("live_bytes", "settled_bytes", "asked_bytes", "sample_count"):
                 row[column] += known[column]
+            row["error_bytes"] = (float(row["error_bytes"]) ** 2 + float(known["error_bytes"]) ** 2) ** 0.5
         found[key] = row
     return found
 
@@ -108,11 +130,12 @@ def _of(row: pd.Series[Any], first: pd.Series[Any] | None) -> Allocations:
         line=int_of(row, "owner_line"),
         function=text_of(row, "function"),
         native_library=text_of(row, "native_library"),
-        native_function=text_of(row, "native_function"),
+        native_function=function_name(text_of(row, "native_function")),
         native_stack=text_of(row, "native_stack") or "",
         bytes=since("live_bytes"),
         live_bytes=float(row["live_bytes"]),
         settled_bytes=float(row["settled_bytes"]),
         asked_bytes=since("asked_bytes"),
         sample_count=int(row["sample_count"]),
+        error_bytes=float(row["error_bytes"]),
     )

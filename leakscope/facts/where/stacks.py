@@ -52,6 +52,12 @@ class GrowthLine:
     stack: str
     alive: tuple[Allocations, ...] = ()
 
+    @property
+    def error_share(self) -> float:
+        """One standard error, of what is alive; 0 where nothing was sampled."""
+        live = sum(one.live_bytes for one in self.alive)
+        return float(sum(one.error_bytes**2 for one in self.alive) ** 0.5 / live) if live > 0 else 0.0
+
 
 def growth_lines(growth: TreeGrowth, process: ProcessGrowth, sources: Sequence[Source]) -> list[GrowthLine]:
     """Lines under which memory in use grew in the judged window, the most first."""
