@@ -59,7 +59,12 @@ def in_thread(function):
 
 
 def said(
-    text: str, tmp_path: Path, interpreter: Interpreter | None = None, *, every: float = 65536.0, **env: str
+    text: str,
+    tmp_path: Path,
+    interpreter: Interpreter | None = None,
+    *,
+    every: float = 65536.0,
+    **env: str,
 ) -> Any:
     """What a program says that begins with sampling."""
     above = stage(tmp_path)
@@ -135,6 +140,29 @@ def test_small_objects_are_told_while_they_are_watched(interpreter: Interpreter,
     assert alive["keep:9"] > 30_000 * 48 * 0.7  # the nodes
     assert sum(size for key, size in alive.items() if key.startswith("drop")) < 0.05 * sum(alive.values())
     assert found["after"] == {}
+
+
+def test_a_thread_that_allocates_as_it_begins_is_sampled(tmp_path: Path) -> None:
+    """Its calls lead to ours a moment before anything is drawn."""
+    text = """\
+    stop = threading.Event()
+    kept = []
+    def churn():
+        while not stop.is_set():
+            bytearray(1000)
+        for _ in range(400):
+            kept.append(bytearray(50_000))
+    one._lib.sampler_end()
+    thread = threading.Thread(target=churn)
+    thread.start()
+    time.sleep(0.2)
+    one.begin()
+    stop.set()
+    thread.join()
+    say(alive=told())
+    """
+    found = said(text, tmp_path)
+    assert found["alive"]["churn:8"] == pytest.approx(400 * 50_000, rel=0.25)
 
 
 def test_too_many_samples_are_thinned_out_and_still_add_up(tmp_path: Path) -> None:

@@ -29,7 +29,8 @@ def row(live_bytes: float, line: int | None = 5, **columns: Any) -> dict[str, An
         }
     return {
         "allocator": "malloc", "live_bytes": int(live_bytes), "settled_bytes": int(live_bytes / 2), "sample_count": 40,
-        "error_bytes": int(live_bytes / 6), "asked_bytes": int(3 * live_bytes), "native_library": CODEC, "native_function": "pack_frames",
+        "error_bytes": int(live_bytes / 6), "asked_bytes": int(3 * live_bytes),
+        "native_library": CODEC, "native_function": "pack_frames",
         "native_stack": "_native.cpython-311-x86_64-linux-gnu.so:pack_frames", **place, **columns,
     }  # fmt: skip
 

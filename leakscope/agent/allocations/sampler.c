@@ -82,8 +82,10 @@ EXPORT int sampler_begin(const struct layout *layout, uint64_t size, const char 
     int refusal = find_functions();
     if (refusal)
         return refusal;
-    if (pthread_atfork(before_fork, after_fork, in_child))
+    static int has_handlers; /* it may begin again after an end */
+    if (!has_handlers && pthread_atfork(before_fork, after_fork, in_child))
         return REFUSED_NO_MEMORY;
+    has_handlers = 1;
     refusal = put_hooks();
     if (!refusal)
         __atomic_store_n(&is_on, 1, __ATOMIC_RELEASE);

@@ -1,5 +1,7 @@
 /* Which allocations are drawn. */
 
+enum { ASK_AGAIN = 1 << 20 };
+
 static uint64_t draws;
 
 /* How many bytes go by until the next: exponential, of mean ``mean``. */
@@ -56,7 +58,7 @@ static __attribute__((noinline)) void draw(void *at, size_t bytes, int kind, uin
     if (busy)
         return;
     if (!__atomic_load_n(&is_on, __ATOMIC_ACQUIRE)) {
-        left = FAR;
+        left = ASK_AGAIN; /* not yet, or no more */
         return;
     }
     int error = errno;
