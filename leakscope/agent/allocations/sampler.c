@@ -78,7 +78,7 @@ EXPORT int sampler_begin(const struct layout *layout, uint64_t size, const char 
     L = *layout;
     strncpy(own_folder, own, sizeof own_folder - 1);
     this_thread_or_null = (void *(*)(void))dlsym(RTLD_DEFAULT, "PyGILState_GetThisThreadState");
-    base_rate = rate = bytes_a_sample;
+    least_rate = rate = bytes_a_sample;
     int refusal = find_functions();
     if (refusal)
         return refusal;

@@ -142,8 +142,8 @@ static void adapt(void)
     double per_s = (double)(drawn_count - seen) / passed_s;
     seen = drawn_count;
     since_s = tick_s;
-    if (per_s > 300 && rate < 64 * base_rate)
+    if (per_s > 300 && rate < 64 * least_rate)
         rate *= 2;
-    else if (per_s < 50 && rate > base_rate)
+    else if (per_s < 50 && rate > least_rate)
         rate /= 2;
 }

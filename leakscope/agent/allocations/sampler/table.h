@@ -38,7 +38,7 @@ static char text_bytes[TEXT_BYTES];
 static uint32_t text_used = 1, text_count;
 static uint32_t live_count, stack_count, mapped_count;
 static uint64_t drawn_count, dropped_count, missed_count;
-static double base_rate, rate;
+static double least_rate, rate;
 static float tick_s;
 static int is_on;
 static int lock_word;
@@ -123,10 +123,14 @@ static uint32_t place_of(uintptr_t address)
     return at;
 }
 
-/* With the lock. Half of them are enough: each that stays stands for twice as much. */
+/* With the lock. Half of them are enough: each that stays stands for twice as much. From now on fewer are drawn: were new
+ * ones as fine as before, old ones would be halved again and again until few stood for all that is old. */
 static void thin_out(void)
 {
     static uint64_t turn;
+    least_rate *= 2;
+    if (rate < least_rate)
+        rate = least_rate;
     for (uint32_t at = 0; at < LIVE; at++) {
         struct sample *one = &samples[at];
         if (!one->address)
