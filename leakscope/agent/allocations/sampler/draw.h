@@ -131,7 +131,7 @@ static __attribute__((noinline)) void forget_mapped(uintptr_t begin, uintptr_t e
     errno = error;
 }
 
-/* Where much is asked for, or little: so that drawing costs a thousandth, whatever the job does. */
+/* Where much is asked for, or little: so that drawing costs some thousandths at most, whatever the job does. */
 static void adapt(void)
 {
     static uint64_t seen;
@@ -142,8 +142,8 @@ static void adapt(void)
     double per_s = (double)(drawn_count - seen) / passed_s;
     seen = drawn_count;
     since_s = tick_s;
-    if (per_s > 300 && rate < 64 * least_rate)
+    if (per_s > 1000 && rate < 64 * least_rate)
         rate *= 2;
-    else if (per_s < 50 && rate > least_rate)
+    else if (per_s < 200 && rate > least_rate)
         rate /= 2;
 }
