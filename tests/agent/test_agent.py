@@ -625,3 +625,38 @@ def test_a_start_imports_little_of_the_standard_library(tmp_path: Path) -> None:
         "operator",
         "typing",
     }
+
+
+RAISED = """
+import sys, time
+agent = sys.modules["_leakscope_agent"].main._agent
+raised, ticks = [], []
+
+def trace(frame, event, argument):
+    if event == "exception" and not issubclass(argument[0], (GeneratorExit, StopIteration)):
+        raised.append((frame.f_code.co_filename, frame.f_lineno, argument[0].__name__))
+    return trace
+
+def look(now, look=agent._look_around):
+    if not agent.taker.number:  # what it does once only, at its first snapshot, is not traced
+        return look(now)
+    sys.settrace(trace)
+    try:
+        look(now)
+    finally:
+        sys.settrace(None)
+    ticks.append(now)
+
+agent._look_around = look
+ends = time.monotonic() + 60
+while len(ticks) < 5 and time.monotonic() < ends:
+    time.sleep(0.05)
+print(len(ticks) >= 5, set(raised))
+"""
+
+
+def test_nothing_is_raised_where_nothing_happens(tmp_path: Path) -> None:
+    """A debugger that is set just then, and stops at whatever is raised, would stop the job there, in our code."""
+    journal = stage(tmp_path)
+    done = run(journal, "-c", RAISED, LEAKSCOPE_STRESS="1000,traced")  # one snapshot; and it minds no tracer
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True set()\n", "")

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
+import struct
+import zlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from leakscope.agent.interpreter import names
+
 from ..harm.interpreters import Interpreter, interpreters
-from .staging import rows, run, stage
+from .staging import AGENT, rows, run, stage
 
 pytestmark = pytest.mark.live
 
@@ -74,3 +79,54 @@ def test_containers_a_few_steps_away_have_their_lengths(interpreter: Interpreter
     counted: dict[str, Any] = {row["type_name"]: row for row in found["object_types"] if row["take"] == takes[-1]}
     if lengths[0] > 1000:
         assert counted["__main__.Session"]["object_count"] == pytest.approx(lengths[0], abs=2)
+
+
+DEEP = """
+import sys, time
+from leakscope.agent.journal import read_blocks
+import glob
+
+def waiting(one):
+    yield one
+
+def chain():
+    one = iter([1])
+    for _ in range(3000):
+        one = waiting(one)
+        next(one)
+    return one
+
+def is_told():
+    blocks = [block for name in glob.glob(sys.argv[1] + "/agent-*.jnl") for block in read_blocks(name)]
+    return any(table == "takes" or row["note"] == "failed" for table, rows in blocks for row in rows
+               if table in ("takes", "agent_notes"))
+
+kept = chain()
+ends = time.monotonic() + 60
+while not is_told() and time.monotonic() < ends:
+    time.sleep(0.05)
+"""
+
+
+@pytest.mark.parametrize("interpreter", interpreters(), ids=str)
+def test_generators_that_hold_each_other_are_followed_a_few_steps(interpreter: Interpreter, tmp_path: Path) -> None:
+    journal = stage(tmp_path)
+    (journal / "agent" / "graph" / "libleakscope_graph.so").unlink()
+    (tmp_path / "job.py").write_text(DEEP)
+    often = {"LEAKSCOPE_STRESS": "0.2", "PYTHONPATH": str(AGENT.parents[1])}
+    done = run(journal, str(tmp_path / "job.py"), str(journal), python=interpreter.path, **often)
+    assert (done.returncode, done.stderr) == (0, "")
+    found = rows(journal)
+    assert found["takes"]
+    assert not [row["text"] for row in found["agent_notes"] if row["note"] == "failed"]
+
+
+@pytest.mark.parametrize("error", [ctypes.ArgumentError, struct.error, zlib.error])
+def test_what_a_library_raises_at_a_call_of_ours_is_not_for_the_job(error: type[Exception]) -> None:
+    code: dict[str, Any] = {}
+    exec(compile("def call(error): raise error('odd')", names.AGENT + "made.py", "exec"), code)
+    with pytest.raises(error) as caught:
+        code["call"](error)
+    trace = caught.value.__traceback__
+    assert trace is not None
+    assert not names.is_foreign(caught.value.with_traceback(trace.tb_next))  # without the frame of this test

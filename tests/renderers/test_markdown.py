@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from markdown_it import MarkdownIt  # rich needs it, so it is always there
+from markdown_it import MarkdownIt  # rich needs it, but for its oldest versions
 
 from leakscope.renderers import _markdown, render
 

@@ -22,10 +22,7 @@ _libc = ctypes.PyDLL(None)  # whose functions keep other threads waiting
 
 def open_high(path: str, flags: int) -> int:
     """A descriptor; an ``opener`` for ``open``. **Cost** 20 us. **Errors** OSError, ValueError."""
-    try:
-        os.lstat(path)  # a file system that keeps its callers waiting does so here, where other threads run on
-    except OSError:
-        pass  # a new one
+    os.access(path, os.F_OK)  # a file system that keeps its callers waiting does so here, where other threads run on
     opened: list[int] = []
     moved: list[int] = []
     is_moved = map(le, (0,), moved)  # not where so many are not allowed

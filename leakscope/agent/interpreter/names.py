@@ -302,7 +302,7 @@ def named_by(variable: str, owner: Owner) -> Named:
     return (variable, qualname, module if type(module) is str else None, file, line, is_user_file(file))
 
 
-_LIBRARIES_WE_CALL = ("torch", "numpy", "pyarrow")
+_LIBRARIES_WE_CALL = ("torch", "numpy", "pyarrow", "binascii", "ctypes", "mmap", "struct", "zlib")
 
 
 def is_foreign(error: BaseException) -> bool:

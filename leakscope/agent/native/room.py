@@ -6,6 +6,8 @@ the process, its address space.
 
 from __future__ import annotations
 
+import os
+
 from ..interpreter import files
 
 TYPE_CHECKING = False
@@ -26,6 +28,8 @@ def left_bytes() -> int:
 
 
 def _read(path: str) -> bytes:
+    if not os.access(path, os.F_OK):
+        return b""
     try:
         with open(path, "rb", opener=files.open_high) as stream:
             return stream.read(65536)

@@ -148,9 +148,9 @@ class _Containers:
             frames.append(frame)
             frame = frame.f_back
         while frames:
-            self._follow_frame(frames.pop(), "frame")
+            self._follow_frame(frames.pop(), "frame", STEPS)
 
-    def _follow_frame(self, frame: FrameType, root: str) -> None:
+    def _follow_frame(self, frame: FrameType, root: str, steps: int) -> None:
         code = frame.f_code
         if not names.is_user_file(names.file_of(code)) or names.name_of(code) == "<module>":
             return
@@ -158,7 +158,7 @@ class _Containers:
         owner = (name, names.module_of_frame(frame), names.file_of(code), code.co_firstlineno)
         short = name.rsplit("<locals>.", 1)[-1]
         for variable, value in reading.frame_locals(frame):
-            self._follow(f"{short}() {variable}", value, root, "local", names.named_by(variable, owner), STEPS)
+            self._follow(f"{short}() {variable}", value, root, "local", names.named_by(variable, owner), steps)
 
     def _follow_function(self, function: Any, path: str, root: str, steps: int) -> None:
         """What a function of the user's keeps: variables of those it was made in, and defaults."""
@@ -190,7 +190,7 @@ class _Containers:
             self._follow_function(value, path, root, steps)
             return
         if cls is types.GeneratorType and value.gi_frame is not None:
-            self._follow_frame(value.gi_frame, root)
+            self._follow_frame(value.gi_frame, root, steps - 1)
             return
         base = bytearray if cls is bytearray else reading.base_of(cls)
         length = None if base is None else base.__len__(value)

@@ -244,6 +244,8 @@ class Taker:
 
     def work_out(self) -> None:
         """Finish the snapshot that was begun at a safe point."""
+        if not self._begun:
+            return
         try:
             begun = self._begun.pop()
         except IndexError:
