@@ -55,5 +55,5 @@ def test_carriers_are_the_processes_that_gained_enough(tmp_path):
     builder = trainer(tmp_path).process(77, cmdline="/usr/bin/python3 /home/me/idle.py")
     case = Case(builder.samples(77, [50 * MiB] * 80, every_s=0.25).open())
     assert [process.pid for process in case.growth.processes] == [PID, 77]
-    assert [process.pid for process in case.carriers(min_share=0.1)] == [PID]
+    assert [process.pid for process in case.carriers()] == [PID]
     assert not case.carriers(min_bytes=10_000 * MiB)
