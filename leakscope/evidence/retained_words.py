@@ -11,6 +11,7 @@ from ..agent import libraries
 from ..facts.heap.paths import user_place
 from ..facts.heap.place import OUTSIDE
 from ..facts.retained.figures import Retained
+from ..facts.where.allocations import OBJECTS
 from ..facts.where.holders import holder_name
 from ..facts.where.libraries import CALLABLES, is_hook_table
 from ..findings import Evidence
@@ -67,9 +68,10 @@ def evidence(found: Retained) -> Iterator[Evidence]:
         yield Evidence(f"{line.file}:{line.line} {line.kind}: {line.text}", {"line": line.line})
     made = found.made_at
     if made is not None:
-        text = (
-            f"{made.file}:{made.line} allocates it: {made.share:.0%} of what stayed, by {made.sample_count:,} samples"
-        )
+        is_small = made.alive[0].allocator in OBJECTS
+        what = "the small objects that stayed" if is_small else "what malloc handed out and was kept"
+        samples = f"by {made.sample_count:,} samples"
+        text = f"{made.file}:{made.line} allocated {made.share:.0%} of {what}, {samples}"
         figures = {"line": made.line, "share": round(made.share, 3), "samples": made.sample_count}
         yield Evidence(f"{text}: {made.text}" if made.text else text, figures)
     others = _also_held_by(found)
