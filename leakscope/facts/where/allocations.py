@@ -114,9 +114,13 @@ def _at(rows: pd.DataFrame, at_s: float) -> dict[tuple[str, ...], pd.Series[Any]
             row = row.copy()
             for column in ("live_bytes", "settled_bytes", "asked_bytes", "sample_count"):
                 row[column] += known[column]
-            row["error_bytes"] = (float(row["error_bytes"]) ** 2 + float(known["error_bytes"]) ** 2) ** 0.5
+            row["error_bytes"] = round((_error(row) ** 2 + _error(known) ** 2) ** 0.5)
         found[key] = row
     return found
+
+
+def _error(row: pd.Series[Any]) -> float:
+    return float(int_of(row, "error_bytes") or 0)
 
 
 def _of(row: pd.Series[Any], first: pd.Series[Any] | None) -> Allocations:
@@ -137,5 +141,5 @@ def _of(row: pd.Series[Any], first: pd.Series[Any] | None) -> Allocations:
         settled_bytes=float(row["settled_bytes"]),
         asked_bytes=since("asked_bytes"),
         sample_count=int(row["sample_count"]),
-        error_bytes=float(row["error_bytes"]),
+        error_bytes=_error(row),
     )
