@@ -5,12 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 import weakref
+from collections import deque
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from leakscope.agent.interpreter import reading
+from leakscope.agent.interpreter import reading, sampling
 
 from ..harm.interpreters import Interpreter, interpreters
 from .staging import stage
@@ -76,3 +77,20 @@ def test_variables_of_frames_are_read_in_every_python(interpreter: Interpreter, 
         [interpreter.path, str(tmp_path / "program.py")], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout == "['local'] ['one', 'held'] True\n"
+
+
+@pytest.mark.parametrize("made", [dict.fromkeys, set, deque])
+def test_a_container_that_changes_between_two_members_ends_the_sample(made: Any) -> None:
+    """Another thread may have its turn between them."""
+    container = made(range(10))
+    members = iter(container)
+    first = next(members)
+    if isinstance(container, dict):
+        container[10] = None
+    elif isinstance(container, set):
+        container.add(10)
+    else:
+        container.append(10)
+    assert first == 0
+    assert sampling._passed(members, [0, 3]) == []
+    assert sampling._passed(iter(container), [0, 3]) == [0, 3]

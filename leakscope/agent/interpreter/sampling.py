@@ -54,8 +54,11 @@ def picked(base: Any, obj: Any, length: int, wanted: int, phase: float = 0.0) ->
 def _passed(iterator: Iterator[Any], positions: Iterable[int]) -> list[Any]:
     sample: list[Any] = []
     at = 0
-    for position in positions:
-        if position >= at:
-            sample += islice(iterator, position - at, position - at + 1)
-            at = position + 1
+    try:
+        for position in positions:
+            if position >= at:
+                sample += islice(iterator, position - at, position - at + 1)
+                at = position + 1
+    except RuntimeError:
+        pass  # another thread changed it between two of them: those before are members all the same
     return sample
