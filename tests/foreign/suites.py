@@ -21,8 +21,8 @@ class Suite(NamedTuple):
     """``tests``: folders or patterns below site-packages, or below ``source`` where the wheel has no tests.
 
     ``source``: "sdist", or "folder" for a checkout that ``--source NAME=FOLDER`` names. ``into``: tests that can
-    run only inside their package are copied there. ``most``: that many files, evenly chosen. ``variables``: of its
-    environment.
+    run only inside their package are copied there. ``options``: of pytest; of unittest, a module that runs the tests of
+    others. ``most``: that many files, evenly chosen. ``variables``: of its environment.
     """
 
     name: str
@@ -100,7 +100,7 @@ class Suite(NamedTuple):
                 options += ["--junit-xml", str(report)]
             return [str(python), "-m", "test", *options, file]
         if self.runner == "unittest":
-            return [str(python), "-m", file.removesuffix(".py").replace("/", "."), "-v"]
+            return [str(python), "-m", *self.options, file.removesuffix(".py").replace("/", "."), "-v"]
         root = self._root(python)
         options = [
             f"--rootdir={root}",
@@ -120,19 +120,19 @@ class Suite(NamedTuple):
 
 _PYTEST = ("pytest", "hypothesis")
 _TORCH = ("torch", "numpy", "scipy", *_PYTEST)
-_TRIO = ("trio", "astor", "jedi", "trustme", "pyopenssl", *_PYTEST)
+_TRIO = ("trio==0.35.0", "astor", "jedi", "trustme", "pyopenssl", *_PYTEST)
 _AIOHTTP = (
     "aiohttp", "coverage", "pytest-mock", "pytest-xdist", "pytest-codspeed", "blockbuster", "trustme", "isal",
     "zlib-ng", "pytest-timeout", "freezegun", "proxy.py", "re-assert", "python-on-whales", *_PYTEST,
 )  # fmt: skip
 _DEBUGPY = (
-    "debugpy", "psutil", "untangle", "importlib-metadata", "django", "flask", "gevent", "numpy", "requests",
+    "debugpy==1.8.21", "psutil", "untangle", "importlib-metadata", "django", "flask", "gevent", "numpy", "requests",
     "typing-extensions", "pytest-timeout", "pytest-retry", "pytest-xdist", "pytest-cov", *_PYTEST,
 )  # fmt: skip
 _ALL = (
     Suite("cpython", runner="regrtest"),
     Suite("numpy", ("numpy", *_PYTEST), ("numpy/**/test_*.py",)),
-    Suite("pandas", ("pandas", "pyarrow", *_PYTEST), ("pandas/tests/**/test_*.py",)),
+    Suite("pandas", ("pandas", "pyarrow", *_PYTEST), ("pandas/tests/**/test_*.py",), most=30),
     Suite("pyarrow", ("pyarrow", "pandas", "numpy", *_PYTEST), ("pyarrow/tests/**/test_*.py",)),
     Suite("lxml", ("lxml", *_PYTEST), ("lxml/tests/test_*.py",), "sdist", into="src/lxml/tests"),
     Suite(
@@ -155,7 +155,13 @@ _ALL = (
     Suite("gevent", ("gevent[test]", *_PYTEST), ("gevent/tests/test__*.py",), runner="unittest"),
     Suite("joblib", ("joblib", "numpy", *_PYTEST), ("joblib/test/test_*.py",)),
     Suite("aiohttp", _AIOHTTP, ("tests/test_*.py",), "sdist"),
-    Suite("tornado", ("tornado", *_PYTEST), ("tornado/test/*_test.py",)),
+    Suite(
+        "tornado",
+        ("tornado==6.6.1",),
+        ("tornado/test/*_test.py",),
+        runner="unittest",
+        options=("tornado.test.runtests",),  # it sets up the log, on which tests that fail under pytest rely
+    ),
     Suite(
         "trio",
         _TRIO,
@@ -163,7 +169,7 @@ _ALL = (
         options=("-p", "trio._tests.pytest_plugin"),
     ),
     Suite("coverage", ("coverage", "flaky", *_PYTEST), ("tests/test_*.py",), "sdist"),
-    Suite("debugpy", _DEBUGPY, ("tests/**/test_*.py",), "folder"),
+    Suite("debugpy", _DEBUGPY, ("tests/**/test_*.py",), "folder", most=12),
 )
 SUITES = {suite.name: suite for suite in _ALL}
 
