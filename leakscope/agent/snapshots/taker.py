@@ -203,7 +203,7 @@ class Taker:
         if now - waits_since > PATIENCE_S:
             self._take_here()
             return
-        for _ in range(ASKS):  # a burst of looks (GrowthStacks) may just have asked for its own call, which runs now
+        for _ in range(ASKS):  # another call of ours may run just now
             if self.pending.ask():
                 return
             sleep(ASK_AGAIN_S)

@@ -42,7 +42,6 @@ static void remember(void *at, size_t bytes, int kind, double mean, uintptr_t ca
         stack->live_bytes += (double)samples[place].weight;
         stack->asked_bytes += (double)samples[place].weight;
         stack->live_count++;
-        stack->asked_count++;
         mapped_count += kind == MAPPED;
         live_count++;
         drawn_count++;

@@ -17,7 +17,7 @@ struct sample {
 struct stack {
     uint64_t key; /* 0: free */
     double live_bytes, asked_bytes;
-    uint32_t live_count, asked_count;
+    uint32_t live_count;
     uint32_t frame_count, native_count;
     uint32_t kind, is_resolved;
     uint32_t frames[MOST_FRAMES]; /* innermost first: numbers of texts */
