@@ -25,6 +25,7 @@ OBJECT_SAMPLE_BYTES = 64 * 1024.0
 TICK_S = 0.5
 SETTLED_S = 10.0  # what has been there for so long is no buffer of the step that runs
 MOST_ROWS = 40
+MOST_SURVIVORS = 400
 MOST_CALLS = 24
 WINDOW_S = 3.0  # for which objects are watched
 PAUSE_S = 27.0  # before they are again: a tenth of the time, and a tenth of what churning objects costs
@@ -167,6 +168,9 @@ class Sampler:
                     (row["settled_bytes"], row["error_bytes"] ** 2, row["sample_count"], row["asked_bytes"])
                 ):
                     known[at] += figure
+        if len(self._survivors) > MOST_SURVIVORS:  # code that is made anew each time has ever new stacks
+            most = sorted(self._survivors.items(), key=lambda item: -int(item[1][0]))
+            self._survivors = dict(most[:MOST_ROWS])
         self._held.sampler_disarm()
         del self._pymalloc[:]
 
