@@ -42,7 +42,7 @@ def test_a():
 def test_what_failed_is_tried_once_more_if_it_is_live(monkeypatch, tmp_path, capsys, name, program, status, said):
     (tmp_path / f"test_{name}.py").write_text(f"import pytest\n{program}")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(tiers, "AT_ONCE", [])
+    monkeypatch.setattr(tiers, "AT_ONCE", {"test": []})
     alone = ["-p", "no:cacheprovider", "-p", "no:xdist", "-W", "ignore", "--rootdir", str(tmp_path)]
     monkeypatch.setattr(tiers, "ALONE", alone)
     assert tiers.run("test", [*alone, f"test_{name}.py"]) == status

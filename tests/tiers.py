@@ -23,7 +23,9 @@ TIERS = {
     "test-all": [],
 }
 # Live tests wait for most of their time. Three at once keep two cores busy, and more would starve each other.
-AT_ONCE = ["-n", "3", "--dist", "loadgroup"]
+# Unit tests compute: a third at once would only import everything once more.
+_WORKERS = {"quick": 2, "test": 3, "test-all": 3}
+AT_ONCE = {tier: ["-n", str(count), "--dist", "loadgroup"] for tier, count in _WORKERS.items()}
 ALONE = ["-n", "0"]
 ONE_IN = 200
 _GROUP = re.compile(r"@[\w-]+$")  # what xdist adds to the names of tests that belong together
@@ -47,7 +49,7 @@ class Tally:
 def run(tier: str, arguments: list[str]) -> int:
     """Run a tier; returns the exit status."""
     first, second = Tally(), Tally()
-    status = int(pytest.main(["-q", *AT_ONCE, *TIERS[tier], *arguments], plugins=[first]))
+    status = int(pytest.main(["-q", *AT_ONCE[tier], *TIERS[tier], *arguments], plugins=[first]))
     if status != pytest.ExitCode.TESTS_FAILED or set(first.failed) - first.may_starve:
         return status
     print(f"== once more, alone: {len(first.failed)} tests", flush=True)
