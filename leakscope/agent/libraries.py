@@ -101,7 +101,7 @@ THINGS = (
     Thing("map", HARMLESS), Thing("filter", HARMLESS),
     # All types of these modules. Snapshots do name them: how many there are may say something, their inside does not.
     Thing("_hashlib.", HARMLESS), Thing("_io.", HARMLESS), Thing("_random.", HARMLESS), Thing("_socket.", HARMLESS),
-    Thing("_struct.", HARMLESS), Thing("_thread.", HARMLESS), Thing("builtins.", HARMLESS),
+    Thing("_struct.", HARMLESS), Thing("_thread.", HARMLESS),
     Thing("datetime.", HARMLESS),
     Thing("io.", HARMLESS), Thing("itertools.", HARMLESS), Thing("logging.", HARMLESS), Thing("mmap.", HARMLESS),
     Thing("numpy.", HARMLESS), Thing("random.", HARMLESS), Thing("re.", HARMLESS), Thing("select.", HARMLESS),

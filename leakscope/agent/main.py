@@ -189,6 +189,7 @@ class Agent:
             if monotonic() < self._sampling_from:
                 return
             sampler.begin()
+            self.taker.know_blocks(sampler.blocks)
         sampler.tick(pymalloc_bytes)
         if sampler.refusal is not None:
             self.outbox.note("no-allocation-samples", sampler.refusal)

@@ -47,5 +47,5 @@ def objects_made_at(case: Case, process: ProcessGrowth) -> MadeAt | None:
     if not lines or lines[0].share < _LEAST_SHARE or lines[0].error_share > _MOST_ERROR:
         return None
     first = lines[0]
-    packages = {one.package for one in first.alive if one.bytes >= 0.1 * first.bytes}
+    packages = {one.package for one in first.alive if one.bytes >= 0.1 * first.bytes and one.package is not None}
     return MadeAt(first, packages.pop() if len(packages) == 1 else None, first.share)

@@ -20,6 +20,7 @@ from ..units import format_bytes, format_count, format_duration
 # How to let go of what a library keeps on the user's behalf.
 _LET_GO = {thing.name: thing.let_go for thing in libraries.all_of(libraries.REGISTRY) if thing.let_go}
 
+_SOME_NATIVE = 0.1  # of what it holds
 _ABOUT_ALL = 1.05  # what is weighed is estimated; more than that is no matter of rounding
 
 
@@ -108,6 +109,10 @@ def _weighed(found: Retained) -> Iterator[Evidence]:
     if count == 1:
         text = f"{place.said} held {format_bytes(place.deep_bytes[-1])} in the last snapshot"
     yield Evidence(text, figures)
+    native = float(place.native_bytes[-1])
+    if native >= _SOME_NATIVE * float(place.deep_bytes[-1]):
+        text = f"{format_bytes(native)} of that is native memory to which its objects point, by samples of allocations"
+        yield Evidence(text, {"native_bytes": int(native)})
     if begin:
         yield Evidence(
             "earlier snapshots did not look there: extended in a straight line over the "

@@ -27,6 +27,7 @@ SETTLED_S = 10.0  # what has been there for so long is no buffer of the step tha
 MOST_ROWS = 40
 MOST_SURVIVORS = 400
 MOST_CALLS = 24
+MOST_BLOCKS, BLOCK_BYTES = 1 << 14, 32
 WINDOW_S = 3.0  # for which objects are watched
 PAUSE_S = 27.0  # before they are again: a tenth of the time, and a tenth of what churning objects costs
 GROWTHS = 3  # readings of Python's own allocator in a row, each higher than the one before
@@ -71,7 +72,7 @@ class Sampler:
         self._armed_until: float | None = None
         self._may_arm_at = 0.0
         self._survivors: dict[tuple[str, ...], list[Any]] = {}  # of windows that are over
-        self._python = os.path.realpath(sys.executable)
+        self._python = os.path.realpath(sys.executable), sys.executable
 
     @staticmethod
     def refusal_before() -> str | None:
@@ -104,6 +105,7 @@ class Sampler:
         free.sampler_tick.argtypes = (number,)
         free.sampler_rows.restype = size
         free.sampler_rows.argtypes = (pointer, size, ctypes.c_int, ctypes.c_uint32, number)
+        free.sampler_blocks.restype, free.sampler_blocks.argtypes = size, (pointer, size)
         free.sampler_figures.restype, free.sampler_figures.argtypes = None, (pointer,)
         held.sampler_arm.argtypes = (number,)
         held.sampler_disarm.restype = None
@@ -186,6 +188,11 @@ class Sampler:
             rows.append(dict(row, error_bytes=error, **figures))
         return rows
 
+    def blocks(self) -> tuple[Any, int]:
+        """(``struct block`` of rows.h, one behind the other; how many): memory of malloc that is alive, by address."""
+        room = ctypes.create_string_buffer(MOST_BLOCKS * BLOCK_BYTES)
+        return room, int(self._lib.sampler_blocks(room, MOST_BLOCKS)) if self.is_on else 0
+
     def figures(self) -> dict[str, float]:
         """Bytes between two samples, samples drawn, dropped for lack of room, frees that were missed, alive now."""
         self._lib.sampler_figures(ctypes.byref(self._figures))
@@ -222,7 +229,7 @@ class Sampler:
         }  # fmt: skip
 
     def _is_between(self, path: str) -> bool:
-        return path == self._python or os.path.basename(path).startswith(_BETWEEN)
+        return path in self._python or os.path.basename(path).startswith(_BETWEEN)
 
     # ---- ends
 

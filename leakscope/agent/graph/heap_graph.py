@@ -13,7 +13,7 @@ from _ctypes import dlopen
 from time import thread_time
 
 from .. import libraries
-from ..interpreter import arrays, doors, names
+from ..interpreter import arrays, doors, files, names
 from . import layout
 from .references import NoneCount
 from .whole import Writer
@@ -41,6 +41,7 @@ LEAST_STRAYS = 16  # of one type
 # For each object that the collector tracks: 90 to 220 ns as they lie near or far; then what this heap took.
 OBJECT_S, LEAST_OBJECT_S = 150e-9, 50e-9
 SAFETY = 1.25
+BLOCKS_S = 0.010  # for what lies behind objects' pointers
 MEANINGFUL = 50000  # objects
 LEAST_NODES = 2000  # of a graph that is sampled: 0.3 ms, and fewer are hardly more than the modules
 MEMORY_SHARE = 8  # one part in so many of the memory that is left
@@ -51,6 +52,7 @@ _MODULES, _KEY, _NAMED = 1, 2, (1, 2, 3, 4, 9, 10)
 _ATTRIBUTE, _NAMESPACE = 1, 5
 _LIVES_FOR_EVER = _NO_ROW = 0xFFFFFFFF
 OBJECT, STORAGE, AUTOGRAD = 0, 1, 2  # what a tie leads to
+_BLOCK = 5  # the type of what is native memory
 _MANY = 1 << 62
 _FILLED_IN_C = libraries.names_of(libraries.FILLED_IN_C)
 _ARROW_TYPES = ("Table", "RecordBatch", "ChunkedArray", "Array")  # as in reader.c
@@ -67,7 +69,7 @@ def _structure(name: str, **fields: Any) -> Any:
 
 
 _Row = _structure(
-    "Row", c_uint64="address own_bytes retained_bytes length limit storage_bytes",
+    "Row", c_uint64="address own_bytes retained_bytes length limit storage_bytes native_bytes",
     c_uint32="node path_row dominator_row type references edges_in children new_children label label_kind owner is_old "
     "is_seen is_main is_wanted",
 )  # fmt: skip
@@ -78,7 +80,7 @@ _Kind = _structure(
     c_void_p="type",
     c_uint64="listed listed_bytes unreached",
     c_uint32="text",
-    c_uint8="base is_gc is_made_in_c is_wanted",
+    c_uint8="base is_gc is_made_in_c is_wanted may_hold",
 )
 _Bounds = _structure("Bounds", c_uint64="bytes bytes_each objects nodes count is_collecting")
 
@@ -92,6 +94,15 @@ _Link = _structure("Link", c_uint64="address", c_uint32="node type label label_k
 _Pin = _structure("Pin", c_uint64="count bytes pinned_bytes", c_uint32="row unused")
 _Tie = _structure("Tie", c_uint64="from_address to_address bytes", c_uint32="type count")
 _Mark = _structure("Mark", c_uint32="node row is_held unused")
+
+
+class _Blocks(ctypes.Structure):
+    """``struct known_blocks`` of reader/blocks.h."""
+
+    _fields_ = [
+        ("at", ctypes.c_void_p), ("ranges", ctypes.c_void_p), ("count", ctypes.c_uint64),
+        ("range_count", ctypes.c_uint64), ("most_ns", ctypes.c_uint64),
+    ]  # fmt: skip
 
 
 class _Further(ctypes.Structure):
@@ -130,7 +141,7 @@ class _Graph(ctypes.Structure):
         for name in (
             "nodes", "edges", "reached", "total_bytes", "unreachable_count", "unreachable_bytes", "from_c_count",
             "from_c_bytes", "small_bytes", "array_bytes", "storage_bytes", "row_count", "share_count", "text_bytes",
-            "type_count", "listed_count", "frozen_count", "stack_count", "sharer_count", "is_sampled",
+            "type_count", "listed_count", "frozen_count", "stack_count", "sharer_count", "native_bytes", "is_sampled",
         )
     ] + [
         ("rows", ctypes.POINTER(_Row)), ("shares", ctypes.POINTER(_Share)), ("texts", ctypes.c_void_p),
@@ -235,6 +246,7 @@ class HeapGraph:
         self._last_serial = len(_GROUPS) - 1
         self._is_wanted: dict[tuple[int, int], bool] = {}  # types by address
         self._knows_arrow = False
+        self.native: Callable[[], tuple[Any, int]] | None = None  # sampled blocks of malloc, as Sampler.blocks
 
     def _prepare(self) -> str | None:
         held, free = (kind(_FILE, handle=_loaded[0]) for kind in (ctypes.PyDLL, ctypes.CDLL))
@@ -268,6 +280,11 @@ class HeapGraph:
         pointer, word = ctypes.c_void_p, ctypes.c_uint64
         self._find_tensors = held.graph_tensors
         self._find_tensors.restype, self._find_tensors.argtypes = None, (word,) * 5
+        harmless = b"".join(name.encode() + b"\0" for name in sorted(libraries.names_of(libraries.HARMLESS)))
+        held.graph_harmless.restype, held.graph_harmless.argtypes = None, (ctypes.c_char_p, word)
+        held.graph_harmless(harmless, len(harmless))
+        self._know_blocks = held.graph_blocks
+        self._know_blocks.restype, self._know_blocks.argtypes = None, (pointer,)
         self._know_arrow = held.graph_arrow
         self._know_arrow.restype, self._know_arrow.argtypes = None, (pointer,)
         take, self._label, self._free = held.graph_take, held.graph_label, held.graph_free
@@ -373,10 +390,12 @@ class HeapGraph:
         began = thread_time()
         if not self._knows_arrow:
             self._find_arrow()
+        kept = self._give_blocks()
         given = id(sys.modules), self.recorder, doors.main_state(), ctypes.byref(bounds), sweep
         for place, one in zip(self._given, given):
             place[0] = one
         graph = self._take()
+        del kept  # until then
         self._nones.read()
         took_s = thread_time() - began
         self._given[-1][0] = None  # it is large
@@ -390,6 +409,18 @@ class HeapGraph:
                 self._node_s = max(LEAST_OBJECT_S, SAFETY * took_s / nodes)
             return list(zip(types, counts)), picked
         return None
+
+    def _give_blocks(self) -> object:
+        """Sampled blocks of malloc, for the next graph; returns what has to stay as long."""
+        room, count = self.native() if self.native is not None else (None, 0)
+        ranges = _anonymous_ranges() if count else []
+        flat = arrays.filled(ctypes.c_uint64, [end for one in ranges for end in one])
+        blocks = _Blocks(
+            at=ctypes.addressof(room) if room is not None else None, ranges=ctypes.addressof(flat), count=count,
+            range_count=len(ranges), most_ns=int(BLOCKS_S * 1e9),
+        )  # fmt: skip
+        self._know_blocks(ctypes.byref(blocks))
+        return room, flat
 
     @property
     def is_sampled(self) -> bool:
@@ -514,7 +545,8 @@ class HeapGraph:
             rows.append(("heap_graphs", dict(summary, **nones, weighs_tensors=weighed)))
             return Found(
                 rows, contents.listed_count if is_all else None, contents.frozen_count if is_all else None,
-                contents.total_bytes - contents.array_bytes - contents.storage_bytes, contents.array_bytes,
+                contents.total_bytes - contents.array_bytes - contents.storage_bytes - contents.native_bytes,
+                contents.array_bytes,
                 list(_types(contents)), list(_stacks(contents)), list(_marks(contents, numbers)),
             )  # fmt: skip
         finally:
@@ -530,7 +562,7 @@ class HeapGraph:
             key = kind.type, kind.is_gc
             is_wanted = self._is_wanted.get(key)
             if is_wanted is None:
-                is_wanted = self._is_wanted[key] = _is_opaque(_type_name(graph, at), kind.is_gc)
+                is_wanted = self._is_wanted[key] = _is_opaque(_type_name(graph, at), kind)
             kind.is_wanted = is_wanted
 
     def _number(self, graph: Any) -> list[int]:
@@ -587,6 +619,7 @@ class HeapGraph:
                     "shallow_bytes": row.own_bytes,
                     "retained_bytes": row.retained_bytes,
                     "retained_storage_bytes": row.storage_bytes or None,
+                    "retained_native_bytes": row.native_bytes or None,
                     "length": row.length - 1 if row.length else None,
                     "length_limit": row.limit - 1 if row.limit else None,
                     "child_count": row.children,
@@ -611,7 +644,7 @@ class HeapGraph:
         for at in range(graph.share_count):
             share = graph.shares[at]
             is_told = share.type == AUTOGRAD or rows[share.row].children >= LEAST_CHILDREN
-            if not is_told or not share.type:
+            if not is_told or share.type in (0, _BLOCK):
                 continue
             if not type_names[share.type]:
                 type_names[share.type] = _type_name(graph, share.type)
@@ -629,7 +662,7 @@ class HeapGraph:
             )
         for at in range(graph.sharer_count):
             sharer = graph.sharers[at]
-            if not sharer.type or sharer.count < LEAST_CHILDREN:
+            if sharer.type in (0, _BLOCK) or sharer.count < LEAST_CHILDREN:
                 continue
             if not type_names[sharer.type]:
                 type_names[sharer.type] = _type_name(graph, sharer.type)
@@ -644,6 +677,25 @@ class HeapGraph:
                     "retained_bytes": sharer.bytes,
                 },
             )
+
+
+def _anonymous_ranges() -> list[tuple[int, int]]:
+    """(begin, end) of memory that can be written and is no file's, by rising addresses. **Cost** 1 us each."""
+    found: list[tuple[int, int]] = []
+    try:
+        with open("/proc/self/maps", "rb", opener=files.open_high) as stream:
+            for line in stream:
+                where, allowed, _, device, *_ = line.split(None, 4)
+                if device != b"00:00" or not allowed.startswith(b"rw"):
+                    continue
+                begin, end = (int(one, 16) for one in where.split(b"-"))
+                if found and found[-1][1] == begin:
+                    found[-1] = found[-1][0], end
+                else:
+                    found.append((begin, end))
+    except (OSError, ValueError):  # no /proc, or no descriptor left
+        return []
+    return found
 
 
 def _call(text: str) -> Call:
@@ -777,6 +829,7 @@ def _summary(graph: Any, number: int, took_s: float, analysed_s: float) -> dict[
         **(_unnamed(graph) if not graph.is_sampled else {}),
         "array_bytes": graph.array_bytes,
         "storage_bytes": graph.storage_bytes,
+        "native_bytes": graph.native_bytes,
         **(_pools(graph) if graph.arena_count else {}),
         "take_cpu_s": took_s,
         "analysis_cpu_s": analysed_s,
@@ -831,13 +884,15 @@ def _text(graph: Any, at: int) -> str:
     return ctypes.string_at(graph.texts + at).decode("utf-8", "replace")
 
 
-def _is_opaque(type_name: str, is_collected: int) -> bool:
+def _is_opaque(type_name: str, kind: Any) -> bool:
     """Of a type made in C: whether its objects may hold what Python does not see. A database, a parser, a model."""
     module, _, name = type_name.rpartition(".")
-    if not module or libraries.is_harmless(type_name) or not name:
+    if not module:
+        return bool(kind.may_hold)
+    if libraries.is_harmless(type_name) or not name:
         return False
     file = names.module_file(module)
-    return not is_collected or type_name in _FILLED_IN_C or (file is not None and file.endswith((".so", ".pyd")))
+    return not kind.is_gc or type_name in _FILLED_IN_C or (file is not None and file.endswith((".so", ".pyd")))
 
 
 def _type_name(graph: Any, number: int) -> str:

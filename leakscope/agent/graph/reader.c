@@ -27,6 +27,7 @@
 #include <sys/vfs.h>
 #include <fcntl.h>
 #include <unistd.h>
+#include <time.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -63,6 +64,7 @@ EXPORT void graph_arrow(object *const sizes[ARROW_TYPES + 1])
 #include "reader/objects.h"
 #include "reader/pools.h"
 #include "reader/edges.h"
+#include "reader/blocks.h"
 #include "reader/threads.h"
 #include "reader/take.h"
 #include "reader/analysis.h"

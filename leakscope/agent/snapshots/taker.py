@@ -121,6 +121,7 @@ class Taker:
         self._memory = Remembered()
         self._has_forked = False  # what it looks at is shared with others
         self._graph: HeapGraph | None = None  # made once a take is due
+        self._blocks: Callable[[], tuple[Any, int]] | None = None
         self._noted_refusal: str | None = None
         self._full_heap = FullHeap(options, outbox)
         self._begun: list[_Begun] = []  # at most one, which the agent's thread is to finish
@@ -219,6 +220,12 @@ class Taker:
         """As the process starts; what hinders it is said once a snapshot is due, and tried again."""
         heap_graph.load()
 
+    def know_blocks(self, blocks: Callable[[], tuple[Any, int]]) -> None:
+        """From now on there are sampled allocations (``Sampler.blocks``)."""
+        self._blocks = blocks
+        if self._graph is not None:
+            self._graph.native = blocks
+
     def _prepare_graph(self) -> None:
         """Tries the library while nothing of the job's waits for us; from another thread a graph can then be read."""
         if self._graph is None or self._graph.may_come_later:
@@ -229,6 +236,7 @@ class Taker:
                 self._noted_refusal = refusal
                 self._outbox.note("no-heap-graph", refusal)
         self._graph.recorder = doors.thread_state()
+        self._graph.native = self._blocks
         self._is_exact = self._can_be_exact()
 
     def _running_now(self) -> dict[int, list[Call]]:

@@ -161,6 +161,7 @@ def _exact(takes: pd.DataFrame, graphs: pd.DataFrame) -> pd.DataFrame:
     if len(without_last(takes[takes["take"].isin(graphs.index)], takes)) < 2:
         return takes
     objects = graphs["retained_bytes"] - graphs["array_bytes"].fillna(0) - graphs["storage_bytes"].fillna(0)
+    objects -= graphs["native_bytes"].fillna(0)
     return takes.assign(python_bytes=takes["take"].map(objects))
 
 

@@ -47,6 +47,7 @@ class _Node:
     row: dict[str, Any]
     retained: Floats
     storage: Floats
+    native: Floats
     children: Floats
     length: Floats
     numbers: set[int] = field(default_factory=set)
@@ -107,16 +108,20 @@ def _nodes(rows: pd.DataFrame, position: Mapping[int, int]) -> dict[int, _Node]:
         number, at = int(row["node"]), position[int(row["take"])]
         node = nodes.get(number)
         if node is None:
-            retained, storage, children, length = np.zeros((4, len(position)))
-            node = nodes[number] = _Node(number, {}, retained, storage, children, length, numbers={number})
+            node = nodes[number] = _Node(number, {}, *np.zeros((5, len(position))))
+            node.numbers.add(number)
         if not node.row or row["is_named"] or not node.row["is_named"]:
             node.row = {str(column): value for column, value in row.items()}
         node.retained[at] = row["retained_bytes"]
-        storage = row["retained_storage_bytes"]
-        node.storage[at] = 0.0 if storage is None or storage != storage else storage
+        node.storage[at] = _or_none_at_all(row["retained_storage_bytes"])
+        node.native[at] = _or_none_at_all(row["retained_native_bytes"])
         node.children[at] = row["child_count"]
-        node.length[at] = 0.0 if row["length"] is None or row["length"] != row["length"] else row["length"]
+        node.length[at] = _or_none_at_all(row["length"])
     return nodes
+
+
+def _or_none_at_all(figure: float | None) -> float:
+    return 0.0 if figure is None or figure != figure else figure
 
 
 def _name_by_others(nodes: Mapping[int, _Node], rows: pd.DataFrame) -> None:
@@ -383,7 +388,7 @@ def _is_below(place: Place, above: Place | None) -> bool:
 
 
 def _weigh_arrays(root: Place, nodes: Mapping[int, _Node]) -> None:
-    """How much of what each place retains are arrays, and storages of tensors: from below, as far as places go."""
+    """How much of what each place retains are arrays, storages of tensors and native memory, as far as places go."""
     below = [root]
     for place in below:
         below += place.children
@@ -394,16 +399,29 @@ def _weigh_arrays(root: Place, nodes: Mapping[int, _Node]) -> None:
         if place.parent is not None:
             place.parent.array_bytes += place.array_bytes
     for place in below:
-        if place.row["node"] is not None:
-            place.tensor_bytes = np.minimum(nodes[place.row["node"]].storage, place.deep_bytes)
-        left = place.tensor_bytes - sum(
-            (nodes[child.row["node"]].storage for child in place.children if child.row["node"] is not None),
-            np.zeros(len(place.tensor_bytes)),
-        )
-        others = [child for child in place.children if child.row["node"] is None]
-        for child in sorted(others, key=lambda child: -child.deep_bytes.max()):
-            child.tensor_bytes = np.clip(left, 0.0, child.deep_bytes)
-            left = left - child.tensor_bytes
+        place.tensor_bytes = _part_of(place, place.tensor_bytes, [nodes[number].storage for number in _own(place)])
+        place.native_bytes = _part_of(place, place.native_bytes, [nodes[number].native for number in _own(place)])
+        _share_out(place, nodes)
+
+
+def _own(place: Place) -> list[int]:
+    return [] if place.row["node"] is None else [place.row["node"]]
+
+
+def _part_of(place: Place, given: Floats, own: Sequence[Floats]) -> Floats:
+    return np.minimum(own[0], place.deep_bytes) if own else given
+
+
+def _share_out(place: Place, nodes: Mapping[int, _Node]) -> None:
+    """To members without a node of their own, the largest first: what those with one do not account for."""
+    others = [child for child in place.children if child.row["node"] is None]
+    of_nodes = [nodes[child.row["node"]] for child in place.children if child.row["node"] is not None]
+    tensors = place.tensor_bytes - sum((node.storage for node in of_nodes), np.zeros_like(place.tensor_bytes))
+    native = place.native_bytes - sum((node.native for node in of_nodes), np.zeros_like(place.native_bytes))
+    for child in sorted(others, key=lambda child: -child.deep_bytes.max()):
+        child.tensor_bytes = np.clip(tensors, 0.0, child.deep_bytes)
+        child.native_bytes = np.clip(native, 0.0, child.deep_bytes - child.tensor_bytes)
+        tensors, native = tensors - child.tensor_bytes, native - child.native_bytes
 
 
 def _own_bytes(place: Place, nodes: Mapping[int, _Node]) -> Floats:
@@ -457,6 +475,7 @@ def _continue(newest: _Node, before: _Node) -> None:
     """A chain that grows at its beginning has another first link each time."""
     newest.retained += before.retained
     newest.storage += before.storage
+    newest.native += before.native
     newest.children += before.children
     newest.length += before.length
     if not isinstance(newest.row["edge_name"], str):  # it was another's by the time it was asked for

@@ -42,6 +42,7 @@ class Place:
     named_by: Place | None = None  # at whose name its own begins, where that may be another than its parent
     children: list[Place] = field(default_factory=list)
     also_held_by: list[Place] = field(default_factory=list)  # what was put here hangs on each of these as well
+    native_bytes: Floats = field(default_factory=lambda: np.zeros(1))  # sampled memory of malloc, of deep_bytes
     numbers: frozenset[int] = frozenset()  # of the objects of the exact graph that it stands for
 
     @property

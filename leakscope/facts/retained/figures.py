@@ -143,7 +143,8 @@ def retained(
 
 def _is_large(place: Place) -> bool:
     """Whether malloc handed out most of what it gained: buffers, and objects that are too large for Python's arenas."""
-    buffers = place.array_bytes[-1] - place.array_bytes[0] + place.tensor_bytes[-1] - place.tensor_bytes[0]
+    parts = (place.array_bytes, place.tensor_bytes, place.native_bytes)
+    buffers = sum(float(part[-1] - part[0]) for part in parts)
     if buffers >= 0.5 * place.growth_bytes:
         return True
     added = place.length[-1] - place.length[0] if place.has_length else 0.0
@@ -152,7 +153,8 @@ def _is_large(place: Place) -> bool:
 
 def _by_what_made(lines: Sequence[Line], made: Sequence[GrowthLine]) -> Sequence[Line]:
     """Where several lines add to it, those in functions under which most of what stays was allocated come first."""
-    if len(lines) < 2 or not made:
+    adding = [line for line in lines if line.kind != "creates"]
+    if len(adding) < 2 or not made:
         return lines
 
     def allocated(line: Line) -> float:
@@ -165,7 +167,8 @@ def _by_what_made(lines: Sequence[Line], made: Sequence[GrowthLine]) -> Sequence
         )
 
     total = sum(one.bytes for one in made if one.bytes > 0)
-    return sorted(lines, key=lambda line: allocated(line) < _SOME * total)  # else as they stand
+    adding.sort(key=lambda line: allocated(line) < _SOME * total)  # else as they stand
+    return [*adding, *(line for line in lines if line.kind == "creates")]
 
 
 def _graph_below(place: Place) -> Place | None:

@@ -53,6 +53,61 @@ EXPORT uint64_t sampler_rows(char *to, uint64_t room, int kind, uint32_t most, d
     return used;
 }
 
+struct block { /* as the reader of the heap wants it */
+    uint64_t address, bytes;
+    double stands_for, variance;
+};
+
+static int by_address_of_block(const void *one, const void *other)
+{
+    uint64_t a = ((const struct block *)one)->address, b = ((const struct block *)other)->address;
+    return a < b ? -1 : a > b;
+}
+
+/* Of what was asked for, the part that is in memory: pages that nobody has written to take none. */
+static double part_in_memory(uint64_t address, uint64_t bytes)
+{
+    enum { PAGE = 4096, LEAST_BYTES = 16 * PAGE, AT_ONCE = 1024, MOST_LOOKS = 16 };
+    unsigned char pages[AT_ONCE];
+    uint64_t begin = (address + PAGE - 1) & ~(uint64_t)(PAGE - 1), end = (address + bytes) & ~(uint64_t)(PAGE - 1), seen = 0, there = 0;
+    if (bytes < LEAST_BYTES)
+        return 1;
+    /* Of what is very large some parts, evenly. */
+    uint64_t every = (end - begin) / PAGE / AT_ONCE / MOST_LOOKS + 1;
+    for (uint64_t at = begin; at < end; at += (uint64_t)AT_ONCE * PAGE * every) {
+        uint64_t count = (end - at) / PAGE < AT_ONCE ? (end - at) / PAGE : AT_ONCE;
+        if (mincore((void *)at, count * PAGE, pages))
+            return 1; /* it is gone, or the kernel does not say */
+        for (uint64_t i = 0; i < count; i++)
+            there += pages[i] & 1;
+        seen += count;
+    }
+    return seen ? (double)there / (double)seen : 1;
+}
+
+/* Blocks of malloc that are alive, by rising addresses; returns how many. */
+EXPORT uint64_t sampler_blocks(struct block *to, uint64_t most)
+{
+    uint64_t count = 0;
+    busy = 1;
+    if (!take_lock()) {
+        busy = 0;
+        return 0;
+    }
+    for (uint32_t at = 0; at < LIVE && count < most; at++)
+        if (samples[at].address && samples[at].kind == MALLOC)
+            to[count++] = (struct block){samples[at].address, samples[at].bytes, (double)samples[at].weight, 0};
+    give_lock();
+    qsort(to, count, sizeof *to, by_address_of_block);
+    for (uint64_t i = 0; i < count; i++) {
+        double part = part_in_memory(to[i].address, to[i].bytes), more = to[i].stands_for - (double)to[i].bytes;
+        to[i].variance = more > 0 ? to[i].stands_for * more * part * part : 0; /* what is certain to be drawn has none */
+        to[i].stands_for *= part;
+    }
+    busy = 0;
+    return count;
+}
+
 struct figures {
     double rate;
     uint64_t drawn, dropped, missed;

@@ -3,7 +3,7 @@
 /* While it is worked out; by node, or by the number that a node got as it was first reached. */
 struct work {
     struct array number, vertex, parent, above, semi, label, cursor, dominator, edges_in, from, from_begin, retained, path, queue,
-        children, first, chain, storage, weight;
+        children, first, chain, storage, native, variance, certain, weight;
 };
 
 static void drop_work(struct graph *g, struct work *w)
@@ -401,8 +401,9 @@ static int share_out(struct graph *g, struct work *w, const struct past *past, u
             continue;
         int is_new = node >= GROUPS && past && !was_there(past, fingerprint(g, node));
         double weight = weight_of(w, i);
-        rows[row].children += is_graph ? 0 : (uint32_t)scaled(1, weight);
-        rows[row].new_children += (uint32_t)(is_new && !is_graph);
+        int is_child = !is_graph && !(node >= GROUPS && types[node] == TYPE_BLOCK);
+        rows[row].children += is_child ? (uint32_t)scaled(1, weight) : 0;
+        rows[row].new_children += (uint32_t)(is_new && is_child);
         uint32_t type = node < GROUPS ? TYPE_NONE : types[node];
         struct share *shares = g->share.at;
         uint64_t slot = (row * 0x9E3779B1u ^ type * 0x85EBCA6Bu) & (size - 1);
@@ -508,9 +509,9 @@ static int find_sharers(struct graph *g, struct work *w, uint64_t least_bytes)
 }
 
 /* What is no object of Python's: it is told at what holds it. */
-static int is_of_torch(const uint32_t *types, uint32_t node)
+static int is_no_object(const uint32_t *types, uint32_t node)
 {
-    return node >= GROUPS && (types[node] == TYPE_STORAGE || types[node] == TYPE_AUTOGRAD);
+    return node >= GROUPS && (types[node] == TYPE_STORAGE || types[node] == TYPE_AUTOGRAD || types[node] == TYPE_BLOCK);
 }
 
 static void mark_way(const struct graph *g, const struct work *w, uint32_t node)
@@ -521,7 +522,7 @@ static void mark_way(const struct graph *g, const struct work *w, uint32_t node)
     for (uint32_t at = node; steps < LONGEST_WAY && at != NONE && row_of[at] == NONE; at = path[at])
         steps++;
     for (uint32_t at = node; steps < LONGEST_WAY && at != NONE && row_of[at] == NONE; at = path[at])
-        row_of[at] = is_of_torch(types, at) ? NONE : 0;
+        row_of[at] = is_no_object(types, at) ? NONE : 0;
 }
 
 /* What only C refers to may be many and small: the largest of the types that retain most, and what it is made of. */
@@ -567,22 +568,27 @@ static void mark_outside(struct graph *g, struct work *w, uint32_t count, uint64
     drop(&g->budget, &table);
 }
 
-/* Objects of types that are asked for: the nearest to a root, and of those that one object holds the first of a type. */
+/* Objects of types that are asked for: of each type the nearest to a root, and of those that one object holds the first. */
 static void mark_wanted(struct graph *g, struct work *w, uint32_t queued)
 {
-    enum { MOST_WANTED = 150 };
+    enum { MOST_WANTED = 200, MOST_OF_TYPE = 8 };
     const uint32_t *queue = w->queue.at, *path = w->path.at, *types = g->type.at;
     const struct kind *kinds = g->kind.at;
     uint32_t *last = w->first.at, marked = 0; /* which has served: of each node the type of the last one marked below it */
-    if (w->first.bytes < g->nodes * 4)
+    struct array counts = {0};
+    if (w->first.bytes < g->nodes * 4 || !grow(&g->budget, &counts, g->type_count))
         return;
+    uint8_t *of_type = counts.at;
     memset(last, 0, g->nodes * 4);
+    memset(of_type, 0, g->type_count);
     for (uint32_t i = 0; i < queued && marked < MOST_WANTED; i++) {
         uint32_t node = queue[i], type = node < GROUPS ? TYPE_NONE : types[node];
-        if (type < FIRST_TYPE || !kinds[type].is_wanted || last[path[node]] == type)
+        if (type < FIRST_TYPE || !kinds[type].is_wanted || last[path[node]] == type || of_type[type] == MOST_OF_TYPE)
             continue;
+        of_type[type]++;
         last[path[node]] = type;
         mark_way(g, w, node);
         marked++;
     }
+    drop(&g->budget, &counts);
 }

@@ -1,8 +1,9 @@
 /* The graph: nodes by their addresses, edges by the numbers of nodes. */
 
 enum { ROOT, MODULES, THREADS, RECORDER, FROM_C, UNREACHABLE, GROUPS }; /* the first nodes; no objects */
-/* TYPE_AUTOGRAD: all that was calculated for a tensor; TYPE_ARROW: what the C++ object has that a table of Arrow's shows */
-enum { TYPE_NONE, TYPE_STORAGE, TYPE_AUTOGRAD, TYPE_ARROW, TYPE_FRAME, FIRST_TYPE };
+/* TYPE_AUTOGRAD: all that was calculated for a tensor; TYPE_ARROW: what the C++ object has that a table of Arrow's shows;
+ * TYPE_BLOCK: memory of malloc */
+enum { TYPE_NONE, TYPE_STORAGE, TYPE_AUTOGRAD, TYPE_ARROW, TYPE_FRAME, TYPE_BLOCK, FIRST_TYPE };
 enum { OPERATION_BYTES = 520 }; /* of an autograd graph, with its edges and metadata: measured on a GPT-2 */
 
 struct kind { /* of a type: how its objects are read */
@@ -11,13 +12,14 @@ struct kind { /* of a type: how its objects are read */
     uint32_t text; /* where its name is among the texts */
     uint8_t base, is_gc, is_made_in_c;
     uint8_t is_wanted; /* the agent wants to know where its objects are held, however little they retain */
+    uint8_t may_hold; /* its objects may have native memory of their own, of which nobody tells */
 };
 enum { PLAIN, DICT, LIST, TUPLE, TEXT, BYTES, INTEGER, SET, BYTE_ARRAY, DEQUE, ORDERED_DICT, ARRAY, NDARRAY, TENSOR, BYTES_IO,
        STRING_IO, C_DATA, GENERATOR, MAPPING, CONTEXT, VARIABLE, IMAGE, ARROW };
 
 struct row { /* a node that matters, as the agent gets it */
     uint64_t address, own_bytes, retained_bytes, length, limit; /* length: members of a container, or links of a chain, + 1 */
-    uint64_t storage_bytes; /* of retained_bytes: memory of tensors */
+    uint64_t storage_bytes, native_bytes; /* of retained_bytes: memory of tensors; sampled memory of malloc */
     uint32_t node, path_row, dominator_row, type, references, edges_in, children, new_children;
     uint32_t label, label_kind, owner; /* among the texts; of what has code of its own: file, line, name; of a class: its name */
     uint32_t is_old, is_seen; /* there at the snapshot before; reached again for its label */
@@ -97,6 +99,7 @@ struct graph {
     uint64_t nodes, edges, reached, total_bytes, unreachable_count, unreachable_bytes, from_c_count, from_c_bytes;
     uint64_t small_bytes, array_bytes, storage_bytes, row_count, share_count, text_bytes, type_count;
     uint64_t listed_count, frozen_count, stack_count, sharer_count;
+    uint64_t native_bytes; /* of malloc, by samples, behind objects that lead to it */
     uint64_t is_sampled; /* there were too many objects to read them all */
     struct row *rows;
     struct share *shares;
@@ -114,7 +117,7 @@ struct graph {
     /* our own */
     struct budget budget;
     struct array address, own, type, references, begin, edge, table, kind_table, row_of, row_table;
-    struct array local, variable, pool, arena, loose, below, sample;
+    struct array local, variable, pool, arena, loose, below, sample, variance; /* variance: of the estimate of each block */
     struct array number, vertex, dominator, retained, path; /* of graph_analyse, where all nodes are to be written */
     struct array kind, text, row, share, stack, sharer, stray, link, copied, mark, pin; /* a forked child has them too */
     uint64_t copied_bytes;
@@ -123,6 +126,7 @@ struct graph {
     pid_t process; /* whose heap it is: the child of a fork has the names of it, and nothing behind them */
     uint32_t table_mask, kind_mask, row_mask;
     uint32_t waiting, local_count, variable_count, sample_count;
+    uint32_t first_block, block_count; /* nodes that are native memory */
     uint64_t node_limit; /* of a graph that is sampled; 0: none */
     int is_for_file; /* all nodes are to be written */
     uint64_t main_begin, main_end; /* edges to the frames of the main thread */

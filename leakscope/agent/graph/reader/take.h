@@ -93,6 +93,7 @@ EXPORT struct graph *graph_take(object *modules, void *recorder, void *main, str
     ARRAY(g, kind, struct kind)[TYPE_STORAGE].text = put_text(g, "torch storage", 13);
     ARRAY(g, kind, struct kind)[TYPE_AUTOGRAD].text = put_text(g, "torch autograd graph", 20);
     ARRAY(g, kind, struct kind)[TYPE_ARROW].text = put_text(g, "Arrow's data", 12);
+    ARRAY(g, kind, struct kind)[TYPE_BLOCK].text = put_text(g, "native memory", 13);
     ARRAY(g, kind, struct kind)[TYPE_FRAME].text = put_text(g, "frame", 5);
     g->nodes = GROUPS;
     uint32_t *begin = g->begin.at;
@@ -141,7 +142,7 @@ EXPORT struct graph *graph_take(object *modules, void *recorder, void *main, str
             goto failed;
     }
     ARRAY(g, begin, uint32_t)[g->nodes] = (uint32_t)g->edges;
-    if (!tie_variables(g))
+    if (!tie_variables(g) || !find_blocks(g))
         goto failed;
     weigh_storages(g);
     weigh_arrow(g);

@@ -113,6 +113,42 @@ static int is_collected(const type *cls)
     return cls->traverse && cls->flags & HAS_GC;
 }
 
+/* The type made in C that an object's memory begins with. Python code may have made classes of it. */
+static const type *made_in_c(const type *cls)
+{
+    while (cls && cls->deallocate == L.python_deallocate)
+        cls = cls->base;
+    return cls;
+}
+
+enum { LEAST_OF_C = 24 }; /* bytes: one word of its own */
+static char harmless_types[1 << 13]; /* names, one behind the other; of all of a module they end with a dot */
+
+/* With the GIL, once: the types that have nothing in C that would be worth a look. */
+EXPORT void graph_harmless(const char *names, uint64_t bytes)
+{
+    if (bytes < sizeof harmless_types - 1)
+        memcpy(harmless_types, names, bytes);
+}
+
+/* Whether what is in an object's C part may be worth a look: it is none that is known to be harmless, and no type of
+ * Python itself: these have names without a dot, as those of PyO3 may, but are no heap types. */
+static int may_hold(const type *cls)
+{
+    char name[LONGEST_NAME + 1];
+    cls = made_in_c(cls);
+    size_t length = cls && cls->basic_size >= LEAST_OF_C ? name_of(cls, name) : 0;
+    name[length] = 0;
+    if (!memchr(name, '.', length))
+        return length && cls->flags & HEAP_TYPE;
+    for (const char *one = harmless_types; *one; one += strlen(one) + 1) {
+        size_t of_one = strlen(one);
+        if (one[of_one - 1] == '.' ? !strncmp(name, one, of_one) : !strcmp(name, one))
+            return 0;
+    }
+    return 1;
+}
+
 static uint32_t type_of(struct graph *g, type *cls)
 {
     struct kind *kinds = g->kind.at;
@@ -144,6 +180,7 @@ static uint32_t type_of(struct graph *g, type *cls)
     kinds = g->kind.at;
     kinds[number] = (struct kind){.type = cls, .text = put_name(g, cls), .base = base_of(cls), .is_gc = (uint8_t)is_collected(cls),
                                   .is_made_in_c = cls->deallocate != L.python_deallocate};
+    kinds[number].may_hold = (uint8_t)(kinds[number].base == PLAIN && may_hold(cls));
     table[slot] = number;
     g->type_count++;
     return number;
