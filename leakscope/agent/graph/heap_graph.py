@@ -41,7 +41,7 @@ LEAST_STRAYS = 16  # of one type
 # For each object that the collector tracks: 90 to 220 ns as they lie near or far; then what this heap took.
 OBJECT_S, LEAST_OBJECT_S = 150e-9, 50e-9
 SAFETY = 1.25
-BLOCKS_S = 0.010  # for what lies behind objects' pointers
+BLOCKS_S = 0.010  # for what lies behind objects' pointers; or an eighth of what reading objects takes
 MEANINGFUL = 50000  # objects
 LEAST_NODES = 2000  # of a graph that is sampled: 0.3 ms, and fewer are hardly more than the modules
 MEMORY_SHARE = 8  # one part in so many of the memory that is left
@@ -101,7 +101,7 @@ class _Blocks(ctypes.Structure):
 
     _fields_ = [
         ("at", ctypes.c_void_p), ("ranges", ctypes.c_void_p), ("count", ctypes.c_uint64),
-        ("range_count", ctypes.c_uint64), ("most_ns", ctypes.c_uint64),
+        ("range_count", ctypes.c_uint64), ("least_ns", ctypes.c_uint64),
     ]  # fmt: skip
 
 
@@ -417,7 +417,7 @@ class HeapGraph:
         flat = arrays.filled(ctypes.c_uint64, [end for one in ranges for end in one])
         blocks = _Blocks(
             at=ctypes.addressof(room) if room is not None else None, ranges=ctypes.addressof(flat), count=count,
-            range_count=len(ranges), most_ns=int(BLOCKS_S * 1e9),
+            range_count=len(ranges), least_ns=int(BLOCKS_S * 1e9),
         )  # fmt: skip
         self._know_blocks(ctypes.byref(blocks))
         return room, flat

@@ -15,12 +15,12 @@ struct range { /* of memory that is no file's, by rising addresses */
     uint64_t begin, end;
 };
 
-enum { MOST_POINTERS = 4, LEAST_OF_TYPE = 64, WORDS_READ = 24, LEAST_WORDS = 3, MOST_WORDS = 512, AT_ONCE = 64 };
+enum { MOST_POINTERS = 4, WORDS_READ = 24, LEAST_WORDS = 3, MOST_WORDS = 512, AT_ONCE = 64 };
 
 static struct known_blocks {
     const struct block *at;
     const struct range *ranges;
-    uint64_t count, range_count, most_ns;
+    uint64_t count, range_count, least_ns; /* least_ns: that may be taken in any case */
 } known;
 
 /* With the GIL, for the next graph; what it gets stays until then. */
@@ -136,24 +136,45 @@ static void look_at_word(struct scan *scan, uint32_t from, int is_from_place, ui
     ((struct way *)scan->way.at)[scan->way_count++] = (struct way){from, to, (uint32_t)is_from_place};
 }
 
-/* Of the words of all objects that may hold something in C. */
-static int look_at_objects(struct scan *scan, uint64_t of_one_type)
+/* Types of which some object led to a block: of these all are looked at, of others some. They stay known, so that what a
+ * holder has is not told differently from one snapshot to the next. */
+enum { MOST_FRUITFUL = 256 };
+static struct {
+    uint64_t types[MOST_FRUITFUL];
+    uint32_t count;
+} fruitful;
+
+static int is_fruitful(uint64_t type)
+{
+    for (uint32_t i = 0; i < fruitful.count; i++)
+        if (fruitful.types[i] == type)
+            return 1;
+    return 0;
+}
+
+/* How many objects of a type are looked at. Fewer, once so many took too long. */
+static const struct {
+    uint64_t of_fruitful, of_others;
+} SETTINGS[] = {{8192, 256}, {2048, 64}, {512, 16}, {128, 4}};
+enum { MOST_SETTINGS = sizeof SETTINGS / sizeof *SETTINGS };
+static int setting;
+
+/* Of the words of all objects that may hold something in C. ``strides``: by type, of how many one is looked at. */
+static void look_at_objects(struct scan *scan, uint64_t *strides)
 {
     struct graph *g = scan->g;
     const uint32_t *types = g->type.at;
     const struct kind *kinds = g->kind.at;
-    struct array counts = {0};
-    if (!grow(&g->budget, &counts, g->type_count * 8))
-        return 0;
-    uint64_t *of_type = counts.at;
-    memset(of_type, 0, g->type_count * 8);
-    uint64_t nodes = g->nodes;
-    for (uint32_t node = GROUPS; node < nodes; node++)
-        of_type[types[node]] += types[node] >= FIRST_TYPE && kinds[types[node]].may_hold;
-    for (uint32_t type = FIRST_TYPE; type < g->type_count; type++)
-        of_type[type] = of_type[type] ? of_type[type] / of_one_type + 1 : 0;
-    for (uint32_t node = GROUPS; node < nodes; node++) {
-        uint64_t stride = types[node] >= FIRST_TYPE ? of_type[types[node]] : 0;
+    memset(strides, 0, g->type_count * 8);
+    for (uint32_t node = GROUPS; node < g->nodes; node++)
+        strides[types[node]] += types[node] >= FIRST_TYPE && kinds[types[node]].may_hold;
+    for (uint32_t type = FIRST_TYPE; type < g->type_count; type++) {
+        int is_one = strides[type] && is_fruitful((uintptr_t)kinds[type].type);
+        uint64_t most = is_one ? SETTINGS[setting].of_fruitful : SETTINGS[setting].of_others;
+        strides[type] = strides[type] ? (strides[type] - 1) / most + 1 : 0;
+    }
+    for (uint32_t node = GROUPS; node < g->nodes; node++) {
+        uint64_t stride = types[node] >= FIRST_TYPE ? strides[types[node]] : 0;
         const object *one = (object *)ARRAY(g, address, uintptr_t)[node];
         if (!stride || node % stride || !count_of(one))
             continue;
@@ -162,8 +183,6 @@ static int look_at_objects(struct scan *scan, uint64_t of_one_type)
         for (uint64_t i = 2; i < words && i < MOST_WORDS; i++)
             look_at_word(scan, node, 0, word_at(one, 8 * i), 0, (double)stride);
     }
-    drop(&g->budget, &counts);
-    return 1;
 }
 
 /* Of this thread: on a busy machine others run in between. */
@@ -219,9 +238,9 @@ static void read_places(const struct place *places, const uint32_t *numbers, uin
 }
 
 /* The nearest first. 0 where they are too many. */
-static int look_behind(struct scan *scan)
+static int look_behind(struct scan *scan, uint64_t most_ns)
 {
-    uint64_t ends = cpu_ns() + known.most_ns;
+    uint64_t ends = cpu_ns() + most_ns;
     for (uint32_t next = 0; next < scan->place_count;) {
         struct behind behind[AT_ONCE];
         uint64_t counts[AT_ONCE];
@@ -242,12 +261,13 @@ static int look_behind(struct scan *scan)
     return 1;
 }
 
-/* A node for each place that leads to a block, and the edges between them. */
-static int add_places(struct scan *scan)
+/* What leads to a block, over other places. Whether a type turned out to be fruitful of which not all were looked at. */
+static int find_ways(struct scan *scan, const uint64_t *strides)
 {
     struct graph *g = scan->g;
     struct place *places = scan->place.at;
     const struct way *ways = scan->way.at;
+    int is_new = 0;
     for (int is_done = 0; !is_done;) {
         is_done = 1;
         for (uint64_t k = scan->way_count; k-- > 0;)
@@ -256,6 +276,23 @@ static int add_places(struct scan *scan)
                 is_done = 0;
             }
     }
+    for (uint64_t k = 0; k < scan->way_count; k++) {
+        uint32_t type = ways[k].is_from_place ? TYPE_NONE : ARRAY(g, type, uint32_t)[ways[k].from];
+        uint64_t address = (uintptr_t)ARRAY(g, kind, struct kind)[type].type;
+        if (!type || !places[ways[k].to].leads || is_fruitful(address) || fruitful.count == MOST_FRUITFUL)
+            continue;
+        fruitful.types[fruitful.count++] = address;
+        is_new |= strides[type] > 1;
+    }
+    return is_new;
+}
+
+/* A node for each place that leads to a block, and the edges between them. */
+static int add_places(struct scan *scan)
+{
+    struct graph *g = scan->g;
+    struct place *places = scan->place.at;
+    const struct way *ways = scan->way.at;
     uint64_t before = g->nodes, count = 0, added = 0;
     struct array array = {0};
     if (!grow(&g->budget, &array, (scan->way_count + 1) * sizeof(struct pair)))
@@ -291,24 +328,31 @@ static int add_places(struct scan *scan)
     return is_done;
 }
 
-/* 0: the graph is no good any more. */
-static int find_blocks(struct graph *g)
+/* ``began_ns``: when reading began, of which it takes a part at most. 0: the graph is no good any more. */
+static int find_blocks(struct graph *g, uint64_t began_ns)
 {
-    static uint64_t of_one_type = 4096; /* objects to look at; fewer, once they took too long */
+    enum { MOST_PASSES = 4, PART = 8 };
     struct scan scan = {.g = g, .index_mask = (1 << 17) - 1};
-    int is_done = 1;
+    struct array strides = {0};
+    uint64_t part_ns = (cpu_ns() - began_ns) / PART, most_ns = part_ns > known.least_ns ? part_ns : known.least_ns;
+    int is_done = 1, is_seen = 0;
     if (!known.count || !known.range_count)
         return 1;
-    if (grow(&g->budget, &scan.is_weighed, known.count) && grow(&g->budget, &scan.index, (scan.index_mask + 1ul) * 4)) {
+    if (grow(&g->budget, &scan.is_weighed, known.count) && grow(&g->budget, &scan.index, (scan.index_mask + 1ul) * 4) &&
+        grow(&g->budget, &strides, g->type_count * 8)) {
         memset(scan.is_weighed.at, 0, known.count);
         claim_all(&scan);
-        for (int is_seen = 0; !is_seen && of_one_type >= LEAST_OF_TYPE; of_one_type /= is_seen ? 1 : 4) {
+        for (int pass = 0, is_new = 1; pass < MOST_PASSES && is_new; pass++) {
             memset(scan.index.at, 0, (scan.index_mask + 1ul) * 4);
             scan.place_count = scan.way_count = 0;
-            is_seen = look_at_objects(&scan, of_one_type) && look_behind(&scan);
-            is_done = !is_seen || add_places(&scan);
+            look_at_objects(&scan, strides.at);
+            is_seen = look_behind(&scan, most_ns);
+            is_new = is_seen ? find_ways(&scan, strides.at) : setting + 1 < MOST_SETTINGS;
+            setting += !is_seen && is_new;
         }
+        is_done = !is_seen || add_places(&scan);
     }
+    drop(&g->budget, &strides);
     drop(&g->budget, &scan.is_weighed);
     drop(&g->budget, &scan.place);
     drop(&g->budget, &scan.index);

@@ -68,6 +68,7 @@ EXPORT struct graph *graph_take(object *modules, void *recorder, void *main, str
 {
     struct budget budget = {bounds->bytes, 0};
     struct array self = {0};
+    uint64_t began_ns = cpu_ns();
     bounds->is_collecting = L.is_collecting && *L.is_collecting;
     if (!L.generations || bounds->is_collecting)
         return NULL;
@@ -142,7 +143,7 @@ EXPORT struct graph *graph_take(object *modules, void *recorder, void *main, str
             goto failed;
     }
     ARRAY(g, begin, uint32_t)[g->nodes] = (uint32_t)g->edges;
-    if (!tie_variables(g) || !find_blocks(g))
+    if (!tie_variables(g) || !find_blocks(g, began_ns))
         goto failed;
     weigh_storages(g);
     weigh_arrow(g);
