@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..evidence.explained import is_explained
 from ..evidence.frozen_garbage import Frozen, frozen_in
+from ..evidence.leaked_references import leaked_handles
 from ..evidence.library_calls import LibraryCalls, calls_of
 from ..evidence.native_caches import Cache, arrow_pool_bytes, known_cache
 from ..evidence.native_windows import NativeStack, native_stacks
@@ -85,6 +86,9 @@ def findings(
             not look.outside_bytes and _is_flat(growth, process, min_native_share)
         ):
             text = f"{format_bytes(look.bytes)} of {process.label}'s growth is native (C/C++) memory"
+            reasons.append(RuledOut(_KIND, text, figures))
+        elif (handles := leaked_handles(process, growth)) is not None:
+            text = f"{handles.type_name} objects that nobody refers to stand for it: see refcount-drift"
             reasons.append(RuledOut(_KIND, text, figures))
         elif is_explained(so_far, process):
             reasons.append(RuledOut(_KIND, f"other findings explain the growth of {process.label}", figures))

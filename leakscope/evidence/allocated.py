@@ -1,7 +1,8 @@
-"""Which lines made what stays: Python's small objects, as samples of their allocations tell."""
+"""Which line made what stays: Python's small objects, or what malloc handed out, as samples of allocations tell."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -30,10 +31,13 @@ class MadeAt:
     def evidence(self) -> Evidence:
         line, first = self.line, self.line.alive[0]
         by = f", asked for by {self.package}" if self.package else ""
-        text = (
-            f"{line.file}:{line.line} made {self.share:.0%} of the small objects that were still there at the end of "
-            f"the seconds in which they were sampled{by}"
-        )
+        what = f"allocated {self.share:.0%} of what malloc handed out and was kept"
+        if first.allocator in OBJECTS:
+            what = (
+                f"made {self.share:.0%} of the small objects that were still there at the end of the seconds in which "
+            )
+            what += "they were sampled"
+        text = f"{line.file}:{line.line} {what}{by}"
         figures = {
             "line": line.line, "share": round(self.share, 3), "samples": format_count(line.sample_count),
             "native_stack": first.native_stack,
@@ -41,9 +45,9 @@ class MadeAt:
         return Evidence(f"{text}: {line.text}" if line.text else text, figures)
 
 
-def objects_made_at(case: Case, process: ProcessGrowth) -> MadeAt | None:
+def made_at(case: Case, process: ProcessGrowth, allocators: Sequence[str] = OBJECTS) -> MadeAt | None:
     """None where they were not sampled, or several lines make them."""
-    lines = lines_of(case.growth, process, case.sources, OBJECTS)
+    lines = lines_of(case.growth, process, case.sources, allocators)
     if not lines or lines[0].share < _LEAST_SHARE or lines[0].error_share > _MOST_ERROR:
         return None
     first = lines[0]

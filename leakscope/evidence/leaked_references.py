@@ -14,18 +14,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..facts.code.adding import Line
-from ..facts.code.imports import only_package
+from ..facts.code.imports import STANDARD_LIBRARY, only_package
 from ..facts.code.index import index_of
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.strays import Strays, piles_up, strays_of
 from ..facts.growth.tree import TreeGrowth
+from ..facts.heap.handles import in_step
 from ..facts.heap.opaque import opaque_holders
 from ..facts.series.arithmetic import level_at
 from ..facts.tables import int_of, series, without_last
+from ..facts.where.allocations import NATIVE, OBJECTS
 from ..facts.where.stacks import GrowthLine
 from ..findings import Evidence, Finding
-from ..units import format_bytes, format_count, format_duration
-from .allocated import objects_made_at
+from ..units import MOST, format_bytes, format_count, format_duration
+from .allocated import made_at
 from .library_calls import calls_of
 from .sentences import imports_only
 
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 _SMALL_OBJECT_BYTES = (16, 512)  # least and largest block of Python's own allocator; larger ones are malloc's
+_LEAST_TAKES = 4  # snapshots: three intervals that are alike
 _FEW = 0.02  # containers gained for each small object gained: fewer hold nothing, or all of it in one place
 
 
@@ -60,6 +63,11 @@ def leaked(
     window_s = growth.end_s - growth.start_s
     strays = strays_of(process, growth.start_s, growth.end_s, to_the_end=True)
     alone = _most_alone(strays, window_s) if strays is not None else None
+    handles = leaked_handles(process, growth)
+    if handles is not None:
+        evidence = [handles.evidence(strays.passed_s if strays is not None else window_s)]
+        yield _finding(case, process, left, kind, handles.type_name, 0.7, evidence, has_native=True)
+        return
     if strays is not None and alone is not None and alone.bytes >= min_own_share * left:
         confidence = (0.7 if alone.is_exact else 0.65) - (0.15 if opaque else 0)
         yield _finding(
@@ -80,16 +88,21 @@ def leaked(
 
 
 class _Alone(NamedTuple):
-    """Objects of one type that only C code refers to. ``bytes``: gained in the judged window."""
+    """Objects of one type that only C code refers to. ``bytes``: gained in the judged window; ``bytes_each``: what came
+    into use for each that was added, where that is native memory of theirs.
+    """
 
     bytes: float
     type_name: str
     counts: tuple[float, float]
     is_exact: bool  # else: from a sample of pools
+    bytes_each: float | None = None
 
     def evidence(self, passed_s: float) -> Evidence:
         first, last = map(format_count, self.counts)
         how = "" if self.is_exact else ", by a sample of the memory that small objects lie in"
+        if self.bytes_each is not None:
+            how = f"; for each that was added {format_bytes(self.bytes_each)} came into use, between any two snapshots"
         return Evidence(
             f"objects of type {self.type_name} that no object refers to and no cycle keeps alive: {first} → {last} in "
             f"{format_duration(passed_s)}{how}",
@@ -110,6 +123,31 @@ def _most_alone(strays: Strays, window_s: float) -> _Alone | None:
             if piles_up(count) and piles_up(bytes):
                 counts = float(count[0]), float(count[-1])
                 found.append(_Alone(strays.gained(bytes, window_s), stray.type_name, counts, is_exact))
+    return max(found, key=lambda one: one.bytes, default=None)
+
+
+def leaked_handles(process: ProcessGrowth, growth: TreeGrowth) -> _Alone | None:
+    """Objects made in C that pile up without a reference, in step with memory that is not Python's: they stand for it.
+
+    Of what they hold Python sees nothing; so it is put down to their number only where it grew with it in each interval
+    between snapshots, and these are three or more.
+    """
+    strays = strays_of(process, growth.start_s, growth.end_s)
+    if strays is None or len(strays.time_s) < _LEAST_TAKES:
+        return None
+    held = np.array([level_at(process.time_s, process.held_bytes, at_s) for at_s in strays.time_s])
+    window_s = growth.end_s - growth.start_s
+    found = []
+    for stray in strays.types:
+        module, dot, _ = stray.type_name.partition(".")
+        count = stray.outside_count
+        if not dot or module in STANDARD_LIBRARY or module == "torch" or not piles_up(count):
+            continue
+        each = in_step(count, held)
+        gained = 0.0 if each is None else strays.gained(count, window_s) * each
+        if gained >= MOST * process.growth_bytes:
+            counts = float(count[0]), float(count[-1])
+            found.append(_Alone(min(gained, process.growth_bytes), stray.type_name, counts, True, each))
     return max(found, key=lambda one: one.bytes, default=None)
 
 
@@ -178,13 +216,14 @@ def _finding(
     confidence: float,
     evidence: list[Evidence],
     opaque: Sequence[pd.Series[Any]] = (),
+    has_native: bool = False,
 ) -> Finding:
     what = type_name or "small ones: strings, numbers, bytes"
     doubts = ["a table inside C code that Python cannot reach would look the same"]
     if opaque:
         held = f"{opaque[0]['variable']}, a {opaque[0]['type_name']}"
         doubts = [f"{held}, cannot be looked into: a table in it would look the same"]
-    made = objects_made_at(case, process)
+    made = made_at(case, process, NATIVE if has_native else OBJECTS)
     line: GrowthLine | Line | None
     if made is not None:
         evidence, line, package = [*evidence, made.evidence], made.line, made.package

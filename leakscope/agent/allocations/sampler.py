@@ -13,7 +13,7 @@ from _ctypes import dlopen
 from time import monotonic
 
 from ..graph import layout
-from ..interpreter import collector, doors, names
+from ..interpreter import arrays, collector, doors, names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ class Sampler:
 
     def blocks(self) -> tuple[Any, int]:
         """(``struct block`` of rows.h, one behind the other; how many): memory of malloc that is alive, by address."""
-        room = ctypes.create_string_buffer(MOST_BLOCKS * BLOCK_BYTES)
+        room = arrays.empty(ctypes.c_char, MOST_BLOCKS * BLOCK_BYTES)
         return room, int(self._lib.sampler_blocks(room, MOST_BLOCKS)) if self.is_on else 0
 
     def figures(self) -> dict[str, float]:

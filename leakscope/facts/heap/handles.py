@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..series.arithmetic import Floats
 from .paths import Accumulation, Heap, keeps_growing, user_place
 from .place import Place
 
@@ -61,8 +62,12 @@ def _candidate(heap: Heap, place: Place, package: str | None) -> _Candidate | No
 
 def _bytes_each(heap: Heap, place: Place) -> float | None:
     """What came into use for each member that was added; None if that differs too much between the snapshots."""
-    members = np.diff(place.length)
-    in_use = np.diff(heap.rss_bytes - heap.free_bytes)
+    return in_step(place.length, heap.rss_bytes - heap.free_bytes)
+
+
+def in_step(count: Floats, in_use_bytes: Floats) -> float | None:
+    """Bytes that came into use for each that was added; None unless that is alike in all intervals, two or more."""
+    members, in_use = np.diff(count), np.diff(in_use_bytes)
     if members.size < 2 or not (members > 0).all():
         return None
     each = float(in_use.sum() / members.sum())
