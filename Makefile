@@ -40,7 +40,7 @@ $(VENV)/installed-run: pyproject.toml setup.py $(wildcard leakscope/agent/*/*.c 
 
 $(VENV)/installed-test: $(VENV)/installed-run
 	@echo "== $(VENV): installing what the tests need"
-	@$(PIP) --editable '.[test,plots,deep,native]'
+	@$(PIP) --editable '.[test,plots,deep]'
 	@touch $@
 
 demo: $(VENV)/installed-run

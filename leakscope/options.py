@@ -57,7 +57,6 @@ class RecordOptions(NamedTuple):
     on_alert: str | None = None
     webhooks: Sequence[str] = ()
     tee: bool = False
-    native: bool = False
     sampling: bool = True
     full_heap: bool = False
     flush_s: float = 5.0
@@ -202,9 +201,6 @@ RECORD_OPTIONS: tuple[Option, ...] = (
     Option(("--tee",), "tee", "", "",
            "Record the end of stderr even if it is a terminal or a pipe. A helper copies it, so lines of stdout and "
            "stderr may interleave differently.", None),
-    Option(("--native",), "native", "", "",
-           "Where memory grows outside Python, trace native calls with memray for a while (needs memray in the job).",
-           None),
     Option(("--no-sampling",), "sampling", "", "",
            "Do not sample allocations: memory that no Python object holds is then told without its lines.",
            None, False),

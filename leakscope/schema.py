@@ -143,9 +143,7 @@ _FUNCTION = _c(
     "function", "str", "", "threads: outermost user function, qualified; compile_counters: compiled most often", "name"
 )
 _STACK = _c("stack", "str", "", "calls from the outermost user frame inward: file:line function, one a line", "file")
-_GROWN_BYTES = _c(
-    "grown_bytes", "int", "bytes", "growth of malloc's memory in use seen there; native_stacks: allocated and kept"
-)
+_GROWN_BYTES = _c("grown_bytes", "int", "bytes", "growth of malloc's memory in use seen there")
 _PHASE = _c("phase", "str", "", "start-up, train, eval, save, or the user's word", "message")
 _DEVICE = _c("device", "str", "", "cpu, cuda:0, ...")
 _DTYPE = _c("dtype", "str", "", "element type without the torch prefix: float32, bfloat16, ...")
@@ -619,17 +617,6 @@ TABLES: dict[str, Table] = {
             _c("sample_count", "int", "", "samples that are alive"),
             _c("asked_bytes", "int", "bytes", "asked for in all, freed or not"),
             _STEP,
-        )),
-        Table("native_stacks", "recorder", "Memory kept from a window in which memray watched, by call stack", (
-            *_PROCESS,
-            _c("native_function", "str", "", "innermost function of C, C++ or Rust that is not Python's own", "name"),
-            _FUNCTION,
-            _OWNER_FILE,
-            _OWNER_LINE,
-            _STACK,
-            _c("allocation_count", "int", "", "allocations of the window that were not freed in it"),
-            _GROWN_BYTES,
-            _c("window_s", "float", "s", "length of the window"),
         )),
         Table("experiments", "agent", "What a popular remedy would free, tried once", (
             *_PROCESS,

@@ -118,8 +118,7 @@ anywhere.
 {_paragraphs(masking)}
 
 Masking knows secrets by their looks, so it is no promise: a password that is a plain word, given as a bare argument or
-as a message's last word, looks like any other word. leakscope deletes what memray writes during `--native` when it
-finishes the recording; until then that file holds the command line as it is.
+as a message's last word, looks like any other word.
 
 ## `--no-source`
 

@@ -55,9 +55,7 @@ FLOORS = (
 )
 # Room -> third-party packages it may import. One that is not listed here imports the standard library only.
 PACKAGES = {
-    # sitecustomize: the job's own, which ours stands in front of. memray: only for who asks for it by --native.
-    "agent": {"sitecustomize", "memray"},
-    "recorder": {"memray"},  # in the script that the job's interpreter runs
+    "agent": {"sitecustomize"},  # the job's own, which ours stands in front of
     "storage": {"pyarrow", "pandas", "numpy"},
     "facts": {"numpy", "pandas"},
     "evidence": {"numpy", "pandas"},

@@ -27,7 +27,6 @@ DEFAULTS = {
     "takes": True,  # False: sentinels only
     "full_heap": False,  # the whole graph of each snapshot in a file of its own; wanted only where the user asked
     "probe": False,  # try remedies at the end of the process whatever they cost
-    "native": False,  # a window of memray where memory grows outside Python; wanted only where the user asked
     "sampling": True,  # of allocations: sampler.py
     "sources": True,  # record the text of the user's modules so that a report can name lines
     "salt": None,  # of the masks that stand for secrets: one for all who write to a recording

@@ -12,7 +12,7 @@ from .allocations.sampler import Sampler
 from .interpreter import doors, names
 from .interpreter.thread import AT_EXIT, AT_FORK, Thread, load_unwinder
 from .life import experiments, fatal_signals, hooks, last_words, phases, sentinels
-from .native import allocators, memory, native_window, tracked_segments
+from .native import allocators, memory, tracked_segments
 from .outbox import WATCHED, Outbox, stamps
 from .probes import compile_counters
 from .snapshots import steps, taker
@@ -73,10 +73,9 @@ class Agent:
         self._thread = Thread(self._tick, tick_s, self.outbox.parting, self._restart)
         self._steps = steps.Steps(self._stepped)
         self._phases = phases.Phases(self._phase_began)
-        self._native_window = native_window.NativeWindow(folder, self.outbox.note) if options["native"] else None
         self._schedule = Schedule(folder, options, stress_s)
         self.taker = taker.Taker(
-            options, self.outbox, self._thread, self._schedule, self._steps, self._phases, self._native_window,
+            options, self.outbox, self._thread, self._schedule, self._steps, self._phases,
             self._exit_soon, stress_s,
         )  # fmt: skip
         self._sampler = Sampler(stress_s is not None) if options["sampling"] and self.taker.may_take else None
@@ -170,8 +169,6 @@ class Agent:
             self._fatal_signals.tick()
         self.taker.look_at_level(now)
         self._sample(pymalloc_bytes)
-        if self._native_window is not None:
-            self._native_window.tick()
         self.taker.consider(now)
         if not self.taker.is_exiting:
             self.taker.work_out()
@@ -276,8 +273,6 @@ class Agent:
             outbox.forked()
             if self._fatal_signals is not None:
                 self._fatal_signals.forked(outbox.pid, outbox.start_ticks)
-            if self._native_window is not None:
-                self._native_window.forget()
             outbox.prepare_to_part()
             forker = names.forker(sys._getframe())
             taker.forked(is_loader=forker in names.LOADERS)
@@ -316,8 +311,6 @@ class Agent:
             if self._fatal_signals is not None:
                 self._fatal_signals.leave_to_others()
             self.taker.take_last()
-            if self._native_window is not None:
-                self._native_window.close()
             self._last_rows()
             if self._sampler is not None:
                 self._sampler.end()

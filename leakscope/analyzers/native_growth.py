@@ -23,7 +23,6 @@ from ..evidence.frozen_garbage import Frozen, frozen_in
 from ..evidence.leaked_references import leaked_handles
 from ..evidence.library_calls import LibraryCalls, calls_of
 from ..evidence.native_caches import Cache, arrow_pool_bytes, known_cache
-from ..evidence.native_windows import NativeStack, native_stacks
 from ..evidence.sentences import at_line, curve, grew_at, imports_only
 from ..facts.accounts.ledger import growth_of
 from ..facts.code.adding import Line
@@ -222,21 +221,18 @@ def _is_standard(opaque: pd.Series[Any]) -> bool:
 def _finding(case: Case, process: ProcessGrowth, look: _Look) -> Finding:
     leaking = case.growth.leaking
     line = look.lines[0] if look.lines else None
-    watched = native_stacks(case, process)
-    top = watched[0] if watched else None
-    if look.call is None and top is None and look.asked is None:
+    if look.call is None and look.asked is None:
         under = (line.line, line.file) if line is not None else None
         calls = calls_of(case, process, look.package, under=under)
         look = look._replace(library_calls=calls)
     place, library, cache = look.place, look.package or look.library_calls.package, look.cache
     bytes = max(0, min(process.growth_bytes, look.bytes))
-    function = top.function if top is not None else (place.function if place is not None else None)
+    function = place.function if place is not None else None
     where = f" under {function}()" if function not in (None, "<module>") else ""
-    if where and top is None and place is not line:
+    if where and place is not line:
         where = f", perhaps{where}"
-    native_function = top.native_function if top is not None else look.native_function
-    if native_function is not None:
-        where += f", in {native_function}()"
+    if look.native_function is not None:
+        where += f", in {look.native_function}()"
     by = f"inside {cache.name}" if cache is not None else (f"inside {library}" if library else "of C or C++ code")
     title = f"Memory {by} grows{where}: {format_bytes(bytes)} that no Python object holds"
     if not leaking:
@@ -246,16 +242,16 @@ def _finding(case: Case, process: ProcessGrowth, look: _Look) -> Finding:
         _KIND,
         title,
         severity=None if leaking else "note",
-        confidence=_confidence(line, top),
+        confidence=round(0.5 + 0.4 * line.share, 2) if line is not None else 0.5,
         bytes=bytes,
         process=process,
-        line=top or place,
+        line=place,
         holder=cache.name if cache is not None else whose,
         library=cache.library if cache is not None else library,
         variable=text_of(look.opaque, "variable"),
         type=text_of(look.opaque, "type_name"),
-        evidence=[*_evidence(case, process, look), *(stack.evidence for stack in watched)],
-        doubts=_doubts(look, top, frozen_in(case, process)),
+        evidence=_evidence(case, process, look),
+        doubts=_doubts(look, frozen_in(case, process)),
         remedy=cache.remedy if cache is not None else [],
         series=[curve("memory allocated by malloc", *series(process.rows("sentinels"), "malloc_in_use_bytes"))],
         wasted=not leaking,
@@ -304,30 +300,18 @@ def _asked_by(asked: Allocations) -> Evidence:
     return Evidence(text, {"samples": asked.sample_count})
 
 
-def _confidence(line: GrowthLine | None, top: NativeStack | None) -> float:
-    """By how much of what was watched happened there; memray saw each allocation, the agent looked now and then."""
-    by_look = 0.5 + 0.4 * line.share if line is not None else 0.5
-    return round(max(by_look, 0.5 + 0.45 * top.share if top is not None else 0.0), 2)
-
-
-def _doubts(look: _Look, top: NativeStack | None, frozen: Frozen | None) -> list[str]:
+def _doubts(look: _Look, frozen: Frozen | None) -> list[str]:
     doubts = []
     if frozen is not None:
         count = format_count(frozen.gained_count)
         doubts.append(f"gc.freeze() hid {count} more objects from the collector: their cycles may hold part of it")
     line, cache = look.lines[0] if look.lines else None, look.cache
-    if top is not None:
-        doubts.append("memray watched only a part of the run: a cache that is still filling looks the same")
-    elif line is None and look.asked is not None:
+    if line is None and look.asked is not None:
         doubts.append("no function of the program's was on the stack: a thread of the library's allocates it")
     elif look.place is not line:
-        doubts.append(f"{look.library_calls.doubt}; `record --native` would show the calls, where memray is installed")
+        doubts.append(look.library_calls.doubt)
     elif line is None:
-        doubts.append(
-            "no line stood out while it grew: a thread of the library may allocate it; "
-            "`record --native` would show the "
-            "calls inside the library, where memray is installed"
-        )
+        doubts.append("no line stood out while it grew: a thread of the library may allocate it")
     elif line.share < 0.5:
         doubts.append("it was allocated under several lines: this line has the largest part, but less than half")
     if cache is not None and cache.is_bounded:

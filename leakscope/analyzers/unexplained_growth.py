@@ -87,7 +87,7 @@ def _lacking(case: Case, process: ProcessGrowth, min_accounted_share: float) -> 
     elif len(process.rows("takes")) < 2:
         why = "there are fewer than two snapshots: a longer recording would tell"
     else:
-        why = "objects the snapshots did not reach, or memory of libraries: `record --native` watches those"
+        why = "objects the snapshots did not reach, or memory that libraries map themselves"
     return f"; no account covers {1 - share:.0%} of {process.label}'s growth: {why}"
 
 

@@ -20,7 +20,7 @@ from ..schema import SCHEMA_VERSION
 from ..units import format_bytes
 from ..version import __version__
 from . import attach, console, finalizing, launch, naming, proc
-from .helpers import Room, too_full
+from .helpers import Room
 from .output import Output
 from .sampler import Sampler
 from .stderr_file import StderrFile
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from .alerting import Alerting
     from .tee import Tee
 
-_NATIVE_ROOM_BYTES = 512 << 20  # symbols of large libraries, in the job's interpreter
 FAILED_BEFORE_START = 125  # as timeout(1) and env(1)
 
 
@@ -230,18 +229,13 @@ class _Recording:
         self._output.remove_agent()
 
     def _last_rows(self) -> Iterator[tuple[str, Row]]:
-        """What can only be told when the job is over: its last words, and what memray saw."""
+        """What can only be told when the job is over: its last words."""
         from . import crash_text  # nobody waits for it at the start
 
         for row in crash_text.of_fatal_signals(self._output.journal_path):
             yield crash_text.TABLE, row
         if isinstance(self._job, launch.Job) and self._job.wait_status and self._stderr_tail:
             yield crash_text.TABLE, crash_text.of_stderr(self._stderr_tail, self._job.pid, self._job.start_ticks)
-        if self._options.native and too_full(_NATIVE_ROOM_BYTES) is None:
-            from . import native_stacks
-
-            for row in native_stacks.rows(self._output.journal_path):
-                yield native_stacks.TABLE, row
 
     def _look_for_us(self, row: Row) -> None:
         """A crash with our agent's calls on its stack is told to who records the command again."""
@@ -353,7 +347,6 @@ def _meta(options: RecordOptions, now_unix_ns: int, now_mono_ns: int) -> dict[st
 def _agent_config(options: RecordOptions, now_mono_ns: int) -> dict[str, Any]:
     return {
         "probe": options.probe,
-        "native": options.native,
         "sampling": options.sampling,
         "flush_interval_s": options.flush_s,
         "takes": options.takes,

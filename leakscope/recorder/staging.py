@@ -23,7 +23,7 @@ from . import proc
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _NAME = "leakscope"
-_RUN = "leakscope-run-"  # analyzers and native_stacks know our own frames by it
+_RUN = "leakscope-run-"  # analyzers know our own frames by it
 _OWNER = "run.json"  # whose folder it is
 _PRIVATE = 0o700
 _ABANDONED_S = 3600.0  # one that does not say whose it is: its recorder was killed while it made it

@@ -169,9 +169,9 @@ def test_modules_are_loaded_with_the_agent_or_never(file: Path) -> None:
     assert not lines(file, wrong)
 
 
-# What they open is read before the job begins; the journal is the recorder's, too, and memray opens the native window.
+# What they open is read before the job begins; the journal is the recorder's, too.
 OPENED_AT_THE_START = frozenset(("address_space.py", "collector.py", "config.py", "descriptors.py", "taker.py"))
-OPENED_BY_OTHERS = frozenset(("files.py", "journal.py", "native_window.py"))
+OPENED_BY_OTHERS = frozenset(("files.py", "journal.py"))
 
 
 def test_no_file_of_ours_has_a_number_of_the_jobs(file: Path) -> None:

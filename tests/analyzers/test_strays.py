@@ -232,3 +232,34 @@ def test_the_end_of_the_program_shows_what_c_code_keeps(tmp_path):
     reason = {"reason": lambda s: "schedule" if s < 10 else "exit"}
     (finding,), _ = looked(with_graphs(builder, [row], at_s=(2, 20), **reason), "refcount-drift")
     assert finding.subject.type == "list"
+
+
+def handles(count, name="parser.Document"):
+    """Objects of C of 100 bytes that only C code refers to: so many, by second."""
+    return [{"type_name": name, "object_count": 9e9, "outside_count": count, "outside_bytes": lambda s: 100 * count(s)}]
+
+
+def test_handles_that_nothing_refers_to_stand_for_the_memory_that_came_with_each(tmp_path):
+    builder = with_graphs(sentinels(trainer(tmp_path)), handles(lambda s: 30 * s))
+    (finding,), _ = looked(builder, "refcount-drift")
+    assert finding.subject.type == "parser.Document"
+    assert finding.bytes > 0.9 * LEAK_BYTES_PER_S * 16
+    assert any("for each that was added 341 KiB came into use" in evidence.text for evidence in finding.evidence)
+    findings, ruled_out = looked(builder, "native-growth")
+    assert not findings
+    assert any("refcount-drift" in one.reason for one in ruled_out)
+
+
+@pytest.mark.parametrize(
+    "count, name",
+    [
+        (lambda s: 3000 if s > 3 else 10, "parser.Document"),  # made once
+        (lambda s: 3 * s**3, "parser.Document"),  # out of step
+        (lambda s: 30 * s, "zlib.Compress"),  # of Python's own library, whose counts are right
+        (lambda s: 30 * s, "torch.Tensor"),  # held in C++
+    ],
+)
+def test_handles_out_of_step_are_no_cause(tmp_path, count, name):
+    builder = with_graphs(sentinels(trainer(tmp_path)), handles(count, name))
+    assert not looked(builder, "refcount-drift")[0]
+    assert looked(builder, "native-growth")[0]

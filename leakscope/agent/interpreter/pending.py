@@ -22,7 +22,7 @@ class PendingCall:
     the interpreter's list is ``PyObject_IsTrue``, with an object of ours as its argument, and hands an exception on to
     the frame that was interrupted. (A ctypes callback would print and swallow it.)
 
-    While one runs no other is asked for: Python 3.11 under a profiler (that of memray, set meanwhile) then never gets
+    While one runs no other is asked for: Python 3.11 under a profiler (set meanwhile) then never gets
     past the beginning of a function, since what is pending keeps it from going on and cannot be served.
     """
 

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from ..graph.heap_graph import Call
     from ..interpreter.thread import Thread
     from ..life.phases import Phases
-    from ..native.native_window import NativeWindow
     from ..outbox import Outbox
     from .schedule import Schedule
     from .steps import Steps
@@ -52,7 +51,6 @@ MOST_FAILED = 5  # snapshots; then none any more
 # Helpers of the standard library and of tools: they hold nothing of the user's and come in numbers.
 _NO_TAKES = (tracked_segments.COMMAND, "torch/_inductor/compile_worker", "torch._inductor.compile_worker")
 _WITH_STEP = frozenset(("marks", "gradients", "compile_counters"))
-_EXPLAINED = ("python_bytes", "array_bytes", "tensor_bytes")
 
 
 class _Begun:
@@ -90,7 +88,6 @@ class Taker:
         schedule: Schedule,
         steps: Steps,
         phases: Phases,
-        native_window: NativeWindow | None,
         before_take: Callable[[], None],
         stress_s: float | None,
     ) -> None:
@@ -100,7 +97,6 @@ class Taker:
         self._schedule = schedule
         self._steps = steps
         self._phases = phases
-        self._native_window = native_window
         self._before_take = before_take
         self._stress_s = stress_s
         self.main_thread = get_ident()
@@ -495,9 +491,6 @@ class Taker:
             outbox.add_stamped(table, row)
         summary.update(moment)
         outbox.add_stamped("takes", summary)
-        if self._native_window is not None and not self.is_exiting:
-            explained = sum(summary[account] or 0 for account in _EXPLAINED)
-            self._native_window.look(figures[1], explained, f"{outbox.pid}-{outbox.start_ticks}")
 
     def _longest_pause_s(self) -> float:
         """What a snapshot may hold up the job now. At its end nobody waits for an answer: only the budget counts."""

@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..series.arithmetic import Floats
 from .paths import Accumulation, Heap, keeps_growing, user_place
-from .place import Place
+from .place import Floats, Place
 
 _MIN_MEMBERS = 4
 _ALIKE = 2.0  # in proportion: no interval has more than twice, or less than half, of what all have for each member
