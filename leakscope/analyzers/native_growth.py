@@ -140,9 +140,9 @@ _LEAST_SEEN = 0.3  # by samples, of native growth: else something is at work tha
 
 
 def _look(case: Case, process: ProcessGrowth, min_line_share: float) -> _Look:
-    native, free, unexplained = (
-        growth_of(case.ledger, account, process.label) for account in ("native", "allocator-free", "unexplained")
-    )
+    accounts = ("native", "native-held", "allocator-free", "unexplained")
+    native, held, free, unexplained = (growth_of(case.ledger, account, process.label) for account in accounts)
+    native += held
     lines = growth_lines(case.growth, process, case.sources)
     lines = lines[:3] if lines and lines[0].share >= min_line_share else []
     line = lines[0] if lines else None

@@ -45,11 +45,12 @@ _ACCOUNTS = {
     "arrays": "arrays",
     "python-objects": "Python objects",
     "native": "memory of C or C++ code",
+    "native-held": "native memory that objects lead to",
     "allocator-free": "memory that malloc keeps free",
     "shared-memory": "shared memory",
     "unexplained": "memory that no account covers",
 }
-_OUT_OF_SIGHT = ("native", "unexplained")  # where what an opaque object holds shows up
+_OUT_OF_SIGHT = ("native", "native-held", "unexplained")  # where what an opaque object holds shows up
 
 
 def findings(

@@ -18,8 +18,8 @@ _HOUR_S, _DAY_S = 3600, 86400
 _TIME_STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 _COLOURS = 12
 _ACCOUNT_SLOTS = {  # an account has the same colour in every report, in its timeline and its ledger
-    "tensors": 0, "arrays": 1, "python-objects": 5, "native": 2, "allocator-free": 3, "shared-memory": 7,
-    "mapped-files": 4, "other": 11, "unexplained": 11,
+    "tensors": 0, "arrays": 1, "python-objects": 5, "native": 2, "native-held": 6, "allocator-free": 3,
+    "shared-memory": 7, "mapped-files": 4, "other": 11, "unexplained": 11,
 }  # fmt: skip
 _PHASE_SLOTS = {"start-up": 4, "train": 6, "eval": 9, "save": 8}
 _FREE_SLOTS = (10, 1, 7, 3, 2, 5, 0)  # of phases that the program named itself

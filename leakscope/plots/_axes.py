@@ -21,8 +21,8 @@ TIME_LABEL = "time since the recording began (s)"
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
 _LONGEST_NAME = 48
 ACCOUNT_COLOURS = {  # so that two runs side by side can be compared, and a timeline with its ledger
-    "tensors": 0, "arrays": 1, "native": 2, "allocator-free": 3, "mapped-files": 4, "python-objects": 5, "other": 7,
-    "unexplained": 7, "shared-memory": 6,
+    "tensors": 0, "arrays": 1, "native": 2, "native-held": 6, "allocator-free": 3, "mapped-files": 4,
+    "python-objects": 5, "other": 7, "unexplained": 7, "shared-memory": 6,
 }  # fmt: skip
 
 

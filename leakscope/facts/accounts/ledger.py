@@ -1,7 +1,8 @@
 """Where the growth went: one account a row, process by process, summing exactly to what the tree gained.
 
 What the kernel counts comes first (mapped files, shared memory); then what malloc says it keeps free; then what the
-snapshots estimate (tensors, arrays, Python objects); then what malloc handed out and none of them explains (native).
+snapshots estimate (tensors, arrays, Python objects, native memory to which objects lead: native-held); then what malloc
+handed out and none of them explains (native).
 ``unexplained`` is the remainder, so the accounts always close. Where estimates say more than there is they are cut.
 """
 
@@ -23,8 +24,10 @@ if TYPE_CHECKING:
 
 
 _COUNTED = ("mapped-files", "shared-memory")  # by the kernel
-_ESTIMATES = ("tensors", "arrays", "python-objects", "native")
+_HELD = "native-held"
+_ESTIMATES = ("tensors", "arrays", "python-objects", _HELD, "native")
 TAKE_COLUMNS = {"tensors": "tensor_bytes", "arrays": "array_bytes", "python-objects": "python_bytes"}
+_OF_GRAPHS = {_HELD: "native_held_bytes"}  # as _exact has them
 _SHOWN_PROCESSES = 8
 _UNEXPLAINED = "unexplained"
 _LAST_MOMENTS = 0.15  # of the window: what a job lets go of there, and never did before, was held all the time
@@ -86,8 +89,13 @@ def _of_process(growth: TreeGrowth, process: ProcessGrowth) -> list[LedgerRow]:
 def _no_more_than(levels: dict[str, tuple[float, float]], there: tuple[int, int]) -> dict[str, tuple[float, float]]:
     """Cut where all together would be more than there is: pages that a fork shares are in use in both.
 
-    What the kernel counts stays. Of the others each gives by what it had at both ends: growth is hardly touched.
+    What the kernel counts stays. First goes what malloc handed out and nobody has written to: ``native`` has that, told
+    by what was asked for. Of the others each gives by what it had at both ends: growth is hardly touched.
     """
+    if "native" in levels:
+        start, end = levels["native"]
+        too_much = min(sum(level[1] for level in levels.values()) - there[1], end - start)
+        levels = {**levels, "native": (start, end - max(0.0, too_much))}
     others = [account for account in levels if account not in _COUNTED]
     steady = {account: min(levels[account]) for account in others}
     cut = {account: [0.0, 0.0] for account in others}
@@ -161,8 +169,8 @@ def _exact(takes: pd.DataFrame, graphs: pd.DataFrame) -> pd.DataFrame:
     if len(without_last(takes[takes["take"].isin(graphs.index)], takes)) < 2:
         return takes
     objects = graphs["retained_bytes"] - graphs["array_bytes"].fillna(0) - graphs["storage_bytes"].fillna(0)
-    objects -= graphs["native_bytes"].fillna(0)
-    return takes.assign(python_bytes=takes["take"].map(objects))
+    held = graphs["native_bytes"].fillna(0)
+    return takes.assign(python_bytes=takes["take"].map(objects - held), native_held_bytes=takes["take"].map(held))
 
 
 def _before_letting_go(sentinels: pd.DataFrame, window: tuple[float, float]) -> pd.DataFrame:
@@ -210,8 +218,8 @@ def _estimates(takes: pd.DataFrame, window: tuple[float, float], gained: float) 
     """What snapshots say, carried on in a straight line to the ends of the window, never beyond what was gained."""
     measured: dict[str, tuple[float, float]] = {}
     carried: dict[str, tuple[float, float]] = {}
-    for account, column in TAKE_COLUMNS.items():
-        time_s, values = series(takes, column)
+    for account, column in (*TAKE_COLUMNS.items(), *_OF_GRAPHS.items()):
+        time_s, values = series(takes, column) if column in takes else (np.empty(0), np.empty(0))
         if time_s.size < 2 or time_s[-1] <= time_s[0]:
             continue
         start, end = (float(np.interp(at, time_s, values)) for at in window)
