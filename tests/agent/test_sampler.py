@@ -516,6 +516,60 @@ for _ in range(12):
     assert {row["owner_line"] for row in found} == {6}
 
 
+def test_what_the_recorders_own_thread_asks_for_is_left_out_after_a_fork_too(tmp_path: Path) -> None:
+    """It ends before each fork, since Python 3.12, and another goes on afterwards."""
+    text = """\
+    kept = []
+    def own():
+        one.tick(None)
+        kept.extend([bytearray(50_000) for _ in range(300)])
+    in_thread(own)
+    say(alive=told())
+    """
+    found = said(text, tmp_path)
+    assert not [key for key in found["alive"] if key.startswith(("own", "<listcomp>"))]
+
+
+def test_it_ends_before_python_does_while_somebody_watches_too(tmp_path: Path) -> None:
+    """Later, threads that still run would be asked for frames of theirs that are freed."""
+    text = """
+import os, sys, time, types
+agent = sys.modules["_leakscope_agent"].main._agent
+while not agent._sampler.is_on:
+    time.sleep(0.05)
+class Last:
+    def __del__(self):
+        os.write(1, b"%d alive" % self.figures()["live"])
+last = Last()
+sys.modules["held"] = types.ModuleType("held")  # the tracer keeps this module's variables to the very end
+sys.modules["held"].last = last
+last.figures, last.kept = agent._sampler.figures, [bytearray(50_000) for _ in range(300)]
+assert last.figures()["live"]
+del last
+sys.settrace(lambda *_: None)
+"""
+    journal = stage(tmp_path)
+    script = tmp_path / "watched.py"
+    script.write_text(text)
+    done = run(journal, str(script), LEAKSCOPE_STRESS="0.05")
+    assert (done.returncode, done.stdout) == (0, "0 alive"), done.stderr
+
+
+def test_a_window_on_objects_is_over_in_a_fork_of_which_nobody_tells(tmp_path: Path) -> None:
+    text = """\
+    one._held.sampler_arm(2048.0)
+    pid = os.fork()
+    if not pid:
+        before = one.figures()["drawn"]
+        kept = [[number] for number in range(100_000)]
+        os._exit(0 if one.figures()["drawn"] - before < 100 else 1)
+    status = os.waitpid(pid, 0)[1]
+    one._held.sampler_disarm()
+    say(status=status)
+    """
+    assert said(text, tmp_path, every=1e9)["status"] == 0
+
+
 def test_layouts_are_of_one_size() -> None:
     """sampler.c refuses another; this says so before anybody records with it."""
     assert sampler_module._refusal() is None

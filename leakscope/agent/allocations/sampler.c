@@ -71,6 +71,7 @@ static void after_fork(void)
 static void in_child(void)
 {
     give_lock();
+    objects_left = FAR; /* while somebody watches, nobody tells of the fork, nor ends a window on objects */
 }
 
 /* 0: begun. Else why not, a number for sampler.py. */

@@ -22,7 +22,7 @@ static int is_buried[DOMAINS]; /* somebody wrapped ours, and had not unwrapped i
 
 static __attribute__((noinline)) void draw_object(void *at, size_t bytes, uintptr_t caller, const uint64_t *stack_at)
 {
-    if (!is_armed) {
+    if (!is_armed || !__atomic_load_n(&is_on, __ATOMIC_ACQUIRE)) {
         objects_left = FAR;
         return;
     }
