@@ -104,7 +104,8 @@ class Agent:
         )
         if WARNS_OF_THREADS:
             doors.call_last_after_forks(self._thread.restart.ask_unseen)
-        atexit.register(doors.door(self._at_exit, self._thread.end_unseen(AT_EXIT)))
+        ends = [] if self._sampler is None else self._sampler.ends
+        atexit.register(doors.door(self._at_exit, (doors.call_each(ends), *self._thread.end_unseen(AT_EXIT))))
         outbox.prepare_to_part()
         load_unwinder()
         self.taker.load_reader()
@@ -301,8 +302,9 @@ class Agent:
         return True
 
     def _at_exit(self) -> bool:
-        if self.outbox.pid != os.getpid():
-            return True  # a fork that somebody watched from its beginning
+        if self.outbox.pid != os.getpid():  # a fork that somebody watched from its beginning
+            self._end_sampling()
+            return True
         self._look_for_watchers()
         self.taker.is_exiting = True
         try:
@@ -312,15 +314,18 @@ class Agent:
                 self._fatal_signals.leave_to_others()
             self.taker.take_last()
             self._last_rows()
-            if self._sampler is not None:
-                self._sampler.end()
+            self._end_sampling()
             if self.taker.takes or self._options["probe"]:
                 limit_s = min(experiments.BUDGET_S, EXPERIMENTS_S * self._options["take_fraction"])
                 for row in experiments.run(self._options["probe"], allocators.malloc_figures()[1], limit_s):
                     self.outbox.add("experiments", row)
                     self.outbox.write()  # each by itself: the finalizers that a collection runs might not come back
         except Exception:
-            pass
+            self._end_sampling()
         # Python's end would stop it by pthread_exit, which aborts the process if there is no memory for libgcc.
         self._thread.end()
         return True
+
+    def _end_sampling(self) -> None:
+        if self._sampler is not None:
+            self._sampler.end()

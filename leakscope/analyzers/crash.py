@@ -54,6 +54,12 @@ _AT_THE_END = (
     "Python was shutting down with leakscope's agent loaded, and the agent may be the cause: "
     f"{_WITHOUT} shows whether it also aborts without the agent"
 )
+# Below calls of malloc that a native crash came in, or long before one that found the heap damaged: in no traceback.
+_OF_MEMORY = ("native-fault", "damaged-heap")
+_SAMPLED = (
+    "leakscope's sampling of allocations was on, whose code no traceback shows: "
+    "leakscope record --no-sampling shows whether it also crashes without it"
+)
 _ASKED_TO_END = ("SystemExit", "KeyboardInterrupt")
 
 
@@ -195,6 +201,9 @@ def _finding(case: Case, failure: Failure, stderr: str, near_fraction: float) ->
     at_the_end = meaning is not None and meaning.name == "deallocating-none" and _FINALIZING in words
     if at_the_end and _has_agent(case, failure.member):
         told = told._replace(confidence=0.7, doubts=[*told.doubts, _AT_THE_END])
+    of_memory = failure.signal is not None and meaning is not None and meaning.name in _OF_MEMORY
+    if of_memory and _was_sampled(case, failure.member):
+        told = told._replace(doubts=[*told.doubts, _SAMPLED])
     return _with_place(case, failure, told, meaning, calls, place)
 
 
@@ -289,3 +298,7 @@ def _nothing(case: Case, root: Member | None) -> RuledOut | Skipped:
 
 def _has_agent(case: Case, member: Member) -> bool:
     return bool((case.rows("agent_notes")["start_ticks"] == member.start_ticks).any())
+
+
+def _was_sampled(case: Case, member: Member) -> bool:
+    return bool((case.rows("allocation_stacks")["start_ticks"] == member.start_ticks).any())

@@ -64,11 +64,12 @@ def said(
     interpreter: Interpreter | None = None,
     *,
     every: float = 65536.0,
+    first: str = "",
     **env: str,
 ) -> Any:
-    """What a program says that begins with sampling."""
+    """What a program says that begins with sampling, or with ``first``."""
     above = stage(tmp_path)
-    head = HEAD.format(above=str(above), every=every)
+    head = first + HEAD.format(above=str(above), every=every)
     script = tmp_path / "program.py"
     # The lines of the program are counted from its first one.
     script.write_text(f"exec(compile({head!r}, '<head>', 'exec'))\n" + textwrap.dedent(text))
@@ -282,6 +283,149 @@ def test_the_environment_and_errno_are_as_they_were(tmp_path: Path) -> None:
     assert found["errors"] == [found["wanted"]]
 
 
+def built(folder: Path, name: str, code: str, *options: str) -> Path:
+    """A library of C."""
+    compiler = shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no compiler")
+    source, library = folder / f"{name}.c", folder / f"lib{name}.so"
+    source.write_text(code)
+    words = [compiler, "-D_GNU_SOURCE", "-fno-builtin", "-shared", "-fPIC", "-o", str(library), str(source), *options]
+    subprocess.run(words, check=True)
+    return library
+
+
+def test_the_flags_of_floating_point_numbers_are_as_they_were(tmp_path: Path) -> None:
+    """numpy looks at them after each loop; who asked for it is ended by SIGFPE as one is set."""
+    code = """
+    #include <fenv.h>
+    #include <stdlib.h>
+    int flags(void) {
+        static void *kept[2000];
+        feclearexcept(FE_ALL_EXCEPT);
+        for (int i = 0; i < 40000; i++) {
+            free(kept[i % 2000]);
+            kept[i % 2000] = malloc(5000);
+        }
+        return fetestexcept(FE_ALL_EXCEPT);
+    }
+    """
+    library = built(tmp_path, "flags", code, "-lm")
+    text = f"""\
+    import ctypes
+    flags = ctypes.CDLL({str(library)!r}).flags
+    told()
+    seen = []
+    in_thread(lambda: seen.append(flags()))
+    say(seen=seen)
+    """
+    found = said(text, tmp_path, every=1024.0)
+    assert found["figures"]["drawn"] > 1000
+    assert found["seen"] == [0]
+
+
+def test_who_wraps_what_wraps_objects_is_not_wrapped_by_it(tmp_path: Path) -> None:
+    """Each would call the other without end."""
+    code = """
+    #include <stddef.h>
+    struct allocator {
+        void *context;
+        void *(*malloc)(void *, size_t);
+        void *(*calloc)(void *, size_t, size_t);
+        void *(*realloc)(void *, void *, size_t);
+        void (*free)(void *, void *);
+    };
+    void PyMem_GetAllocator(int, struct allocator *);
+    void PyMem_SetAllocator(int, struct allocator *);
+    static struct allocator inner;
+    static void *asks(void *c, size_t n) { return inner.malloc(inner.context, n); }
+    static void *clears(void *c, size_t n, size_t m) { return inner.calloc(inner.context, n, m); }
+    static void *again(void *c, void *at, size_t n) { return inner.realloc(inner.context, at, n); }
+    static void gives(void *c, void *at) { inner.free(inner.context, at); }
+    void wrap(void) {
+        static struct allocator outer = {NULL, asks, clears, again, gives};
+        PyMem_GetAllocator(2, &inner);
+        PyMem_SetAllocator(2, &outer);
+    }
+    void unwrap(void) { PyMem_SetAllocator(2, &inner); }
+    """
+    library = built(tmp_path, "wraps", code)
+    text = f"""\
+    import ctypes
+    wraps = ctypes.PyDLL({str(library)!r})
+    armed = [one._held.sampler_arm(2048.0)]
+    wraps.wrap()
+    one._held.sampler_disarm()
+    armed.append(one._held.sampler_arm(2048.0))
+    kept = [[number] for number in range(10000)]
+    one._held.sampler_disarm()
+    wraps.unwrap()
+    armed.append(one._held.sampler_arm(2048.0))
+    kept += [[number] for number in range(10000)]
+    one._held.sampler_disarm()
+    say(armed=armed)
+    """
+    assert said(text, tmp_path)["armed"] == [1, 0, 1]
+
+
+def test_a_library_that_has_a_malloc_of_its_own_later_keeps_to_it(tmp_path: Path) -> None:
+    """Loaded so that its own libraries come first, and what it calls is looked up at the first call."""
+    own = """
+    #include <stddef.h>
+    static char room[1 << 20];
+    static size_t used;
+    int count;
+    void *malloc(size_t n) { count++; used += (n + 15) & ~15ul; return room + used; }
+    void free(void *at) { count += at != NULL; }
+    """
+    user = """
+    #include <stdlib.h>
+    extern int count;
+    int use(void) { free(malloc(1000)); return count; }
+    """
+    built(tmp_path, "own", own)
+    library = built(tmp_path, "user", user, "-Wl,-z,lazy", f"-L{tmp_path}", "-lown", f"-Wl,-rpath,{tmp_path}")
+    text = f"""\
+    import ctypes
+    open_ = ctypes.CDLL(None).dlopen
+    open_.restype = ctypes.c_void_p
+    handle = open_({str(library).encode()!r}, os.RTLD_LAZY | os.RTLD_DEEPBIND)
+    told()
+    say(count=ctypes.CDLL("user", handle=handle).use())
+    """
+    assert said(text, tmp_path)["count"] == 2
+
+
+def test_two_threads_that_fork_at_once_leave_no_lock_behind(tmp_path: Path) -> None:
+    code = """
+    #include <pthread.h>
+    #include <sys/wait.h>
+    #include <unistd.h>
+    static void takes_long(void) { usleep(200000); }
+    void begin(void) { pthread_atfork(takes_long, NULL, NULL); }
+    void forks(void) {
+        pid_t pid = fork();
+        if (!pid)
+            _exit(0);
+        waitpid(pid, NULL, 0);
+    }
+    """
+    library = built(tmp_path, "forks", code, "-lpthread")
+    first = f"import ctypes\nforks = ctypes.CDLL({str(library)!r})\nforks.begin()\n"  # its handler runs after ours
+    text = """\
+    threads = [threading.Thread(target=forks.forks) for _ in range(3)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+    kept = []
+    before = one.figures()
+    in_thread(lambda: kept.extend(bytearray(50_000) for _ in range(300)))
+    say(before=before)
+    """
+    found = said(text, tmp_path, first=first)
+    assert found["figures"]["missed"] == found["before"]["missed"]
+    assert found["figures"]["drawn"] > found["before"]["drawn"] + 100
+
+
 def test_where_another_malloc_was_loaded_before_it_stays_away(tmp_path: Path) -> None:
     compiler = shutil.which("gcc")
     if compiler is None:
@@ -370,6 +514,60 @@ for _ in range(12):
     lost = sum(row["live_bytes"] for row in found if row["time_mono_ns"] == last)
     assert lost == pytest.approx(12 * 300 * 30_001, rel=0.4)
     assert {row["owner_line"] for row in found} == {6}
+
+
+def test_what_the_recorders_own_thread_asks_for_is_left_out_after_a_fork_too(tmp_path: Path) -> None:
+    """It ends before each fork, since Python 3.12, and another goes on afterwards."""
+    text = """\
+    kept = []
+    def own():
+        one.tick(None)
+        kept.extend([bytearray(50_000) for _ in range(300)])
+    in_thread(own)
+    say(alive=told())
+    """
+    found = said(text, tmp_path)
+    assert not [key for key in found["alive"] if key.startswith(("own", "<listcomp>"))]
+
+
+def test_it_ends_before_python_does_while_somebody_watches_too(tmp_path: Path) -> None:
+    """Later, threads that still run would be asked for frames of theirs that are freed."""
+    text = """
+import os, sys, time, types
+agent = sys.modules["_leakscope_agent"].main._agent
+while not agent._sampler.is_on:
+    time.sleep(0.05)
+class Last:
+    def __del__(self):
+        os.write(1, b"%d alive" % self.figures()["live"])
+last = Last()
+sys.modules["held"] = types.ModuleType("held")  # the tracer keeps this module's variables to the very end
+sys.modules["held"].last = last
+last.figures, last.kept = agent._sampler.figures, [bytearray(50_000) for _ in range(300)]
+assert last.figures()["live"]
+del last
+sys.settrace(lambda *_: None)
+"""
+    journal = stage(tmp_path)
+    script = tmp_path / "watched.py"
+    script.write_text(text)
+    done = run(journal, str(script), LEAKSCOPE_STRESS="0.05")
+    assert (done.returncode, done.stdout) == (0, "0 alive"), done.stderr
+
+
+def test_a_window_on_objects_is_over_in_a_fork_of_which_nobody_tells(tmp_path: Path) -> None:
+    text = """\
+    one._held.sampler_arm(2048.0)
+    pid = os.fork()
+    if not pid:
+        before = one.figures()["drawn"]
+        kept = [[number] for number in range(100_000)]
+        os._exit(0 if one.figures()["drawn"] - before < 100 else 1)
+    status = os.waitpid(pid, 0)[1]
+    one._held.sampler_disarm()
+    say(status=status)
+    """
+    assert said(text, tmp_path, every=1e9)["status"] == 0
 
 
 def test_layouts_are_of_one_size() -> None:

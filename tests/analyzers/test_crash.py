@@ -391,6 +391,25 @@ def test_our_agent_is_not_blamed_for_what_it_did_not_call(
     assert ("in another thread (heap.py:120 in sweep)" in said(finding)) is is_told
 
 
+@pytest.mark.parametrize("is_sampled", [True, False])
+@pytest.mark.parametrize("words", ["", "malloc(): corrupted top size", "ValueError: 1"])
+def test_the_sampling_of_allocations_is_doubted_where_native_code_crashed(
+    tmp_path: Path, words: str, is_sampled: bool
+) -> None:
+    """It hooks malloc, on the job's own threads, where a traceback shows the job's calls alone."""
+    builder = trainer(tmp_path, leak=0)
+    if is_sampled:
+        builder.row("allocation_stacks", 15.0, PID, allocator="malloc", stack="", live_bytes=1, settled_bytes=1)
+    if words.startswith("ValueError"):
+        builder.row("crash_text", 19.9, PID, crash_source="exception", exception_type="ValueError", last_words=words)
+    elif words:
+        builder.row("crash_text", 19.9, PID, crash_source="stderr", last_words=words)
+    is_native = not words.startswith("ValueError")
+    (finding,) = answers(builder.ends(signal=6) if is_native else builder.ends(exit_code=1))
+    assert isinstance(finding, Finding)
+    assert any("--no-sampling" in doubt for doubt in finding.doubts) is (is_sampled and is_native)
+
+
 def test_a_crash_of_a_child_in_our_agent_is_no_lesser_thing_because_the_job_went_on(tmp_path: Path) -> None:
     text = f"Fatal Python error: Aborted\n\nCurrent thread 0x00007f02 (most recent call first):\n{AGENTS}{JOBS}"
     builder = trainer(tmp_path, leak=0).process(WORKER, role="python-fork", died_s=8.0, exit_signal=6)

@@ -56,8 +56,9 @@ def main() -> None:
             pool.shutdown(wait=False, cancel_futures=True)
             runs.stop()
             raise SystemExit(130) from None
-    if options.write or not (options.suites or options.python or options.only):
-        table.write(table.rows(options.results))
+    is_part = bool(options.suites or options.python or options.only)
+    if options.write or not is_part:
+        table.write(table.rows(options.results), is_part=is_part)
 
 
 def run_all(options: argparse.Namespace, pool: ThreadPoolExecutor) -> None:

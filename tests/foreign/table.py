@@ -24,20 +24,24 @@ def rows(path: Path) -> list[dict[str, Any]]:
     return list({(r["commit"], r["python"], r["suite"], r["file"]): r for r in read}.values())
 
 
-def write(results: list[dict[str, Any]]) -> None:
+def write(results: list[dict[str, Any]], *, is_part: bool = False) -> None:
     """Renew the committed sums: a newer result of a file replaces the older one, whatever the commit.
 
-    Of a suite on an interpreter that has no results here the committed sum stays, with its date. A file whose bare run
-    took too long was compared with nothing, and does not count.
+    Of a suite on an interpreter that has no results here the committed sum stays, with its date. Where only a part was
+    run anew (``is_part``), its sum stands beside that of all, until the next run of all. A file whose bare run took
+    too long was compared with nothing, and does not count.
     """
     latest = {(r["python"], r["suite"], r["file"]): r for r in results if r["status"] != HUNG}
     ran = {(suite, python) for python, suite, _ in latest}
     committed = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else []
-    sums = {key: one for one in committed if (key := (one["suite"], one["python"])) not in ran}
+    sums = {
+        (*key, bool(one.get("is_part"))): one
+        for one in committed
+        if (key := (one["suite"], one["python"])) not in ran or (is_part and not one.get("is_part"))
+    }
     for (python, suite, file), r in sorted(latest.items()):
-        one = sums.setdefault(
-            (suite, python), {"suite": suite, "python": python, "files": 0, "tests": 0, "snapshots": 0}
-        )
+        new = {"suite": suite, "python": python, **({"is_part": True} if is_part else {})}
+        one = sums.setdefault((suite, python, is_part), {**new, "files": 0, "tests": 0, "snapshots": 0})
         one["files"] += 1
         one["tests"] += r["tests"]
         one["snapshots"] += r["snapshots"]
@@ -87,7 +91,8 @@ _TITLES = ("suite", "Python", "date", "files", "tests", "snapshots", "timing", "
 
 def _cells(one: dict[str, Any]) -> tuple[str, ...]:
     figures = (one["files"], one["tests"], one["snapshots"], one["timing"], len(one["differences"]))
-    return (one["suite"], one["python"], one["date"], *(f"{figure:,}" for figure in figures))
+    suite = f"{one['suite']}, a part" if one.get("is_part") else one["suite"]
+    return (suite, one["python"], one["date"], *(f"{figure:,}" for figure in figures))
 
 
 def _differences(sums: list[dict[str, Any]]) -> Iterator[str]:

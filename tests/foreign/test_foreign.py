@@ -167,6 +167,20 @@ def test_a_part_leaves_what_is_known_of_the_others(tmp_path, monkeypatch):
     }  # fmt: skip
 
 
+def test_a_part_that_was_run_anew_stands_beside_the_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr(table, "RESULTS", tmp_path / "results.json")
+    one = {"python": "3.12.1", "suite": "s", "tests": 5, "snapshots": 1, "status": "0", "differences": []}
+    files = [{**one, "file": file, "date": "2026-01-02"} for file in ("f", "g")]
+    table.write(files)
+    for date in ("2026-01-03", "2026-01-04"):
+        table.write([{**one, "file": "f", "date": date}], is_part=True)
+    assert "| s | 3.12.1 | 2026-01-02 | 2 |" in table.page()
+    assert "| s, a part | 3.12.1 | 2026-01-04 | 1 |" in table.page()
+    assert "2026-01-03" not in table.page()
+    table.write(files)
+    assert "a part" not in table.page()
+
+
 @pytest.mark.parametrize(("ended", "said"), [("2", ["t"]), ("SIGSEGV", [EXIT, "t"]), (HUNG, [EXIT, "t"])])
 def test_only_a_plain_exit_status_is_left_to_the_test_it_follows_from(tmp_path, monkeypatch, ended, said):
     monkeypatch.setattr(table, "RESULTS", tmp_path / "results.json")

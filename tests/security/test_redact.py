@@ -125,10 +125,18 @@ def figures(value: Any, key: str = "") -> Any:
 
 
 def test_no_text_of_the_users_is_left(tmp_path):
-    run = leak(tmp_path).write()
+    builder = leak(tmp_path)
+    calls = f"{HOME}/train.py:7 step\n{HOME}/train.py:90 <module>"
+    builder.row(
+        "allocation_stacks", 12.0, PID, allocator="malloc", live_bytes=1 << 20, settled_bytes=1 << 20, sample_count=2,
+        native_library=f"{HOME}/own/libown.so", native_function="own_make", native_stack="libown.so:own_make",
+        function="step", owner_file=f"{HOME}/train.py", owner_line=7, stack=calls,
+    )  # fmt: skip
+    run = builder.write()
     before, after = texts_of_file(run), texts_of_file(safe_copy(run))
     assert {name for name, word in USERS.items() if word not in before} == set()
     assert {name for name, word in USERS.items() if word in after} == set()
+    assert f"{HOME}/own/libown.so" in before
 
 
 def test_the_report_has_the_same_kinds_and_figures(tmp_path):

@@ -15,13 +15,15 @@
  *   sampler_forget  in a forked child: what its parent asked for is its parent's
  *   sampler_end     with the GIL: nothing more is drawn
  *
- * In the job's calls nothing is asked of malloc, no lock of another's is taken, and no reference count moves. Of
+ * In the job's calls nothing is asked of malloc, no lock of another's is taken, and no reference count moves; errno and
+ * the flags of floating-point numbers stay as they are. Of
  * Python a thread reads its own frames only: nobody else changes those, whether the thread has the GIL or not.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>
+#include <fenv.h>
 #include <link.h>
 #include <math.h>
 #include <pthread.h>
@@ -51,7 +53,8 @@
 #include "sampler/objects.h"
 #include "sampler/rows.h"
 
-static int is_held;
+/* Each thread's own: two may fork at once, and the second not get the lock. */
+static __thread int is_held __attribute__((tls_model("initial-exec")));
 
 static void before_fork(void)
 {
@@ -68,6 +71,7 @@ static void after_fork(void)
 static void in_child(void)
 {
     give_lock();
+    objects_left = FAR; /* while somebody watches, nobody tells of the fork, nor ends a window on objects */
 }
 
 /* 0: begun. Else why not, a number for sampler.py. */

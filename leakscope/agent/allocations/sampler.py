@@ -17,6 +17,7 @@ from ..interpreter import arrays, collector, doors, names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 LIBRARY = "libleakscope_allocations.so"
@@ -66,6 +67,7 @@ class Sampler:
         self._is_stressed = is_stressed
         self.refusal: str | None = None
         self.is_on = False
+        self.ends: list[Callable[[], object]] = []  # C functions that end it while somebody watches, once it is on
         self._handle: int | None = None
         self._next_tick = 0.0
         self._pymalloc: list[int] = []  # bytes in use, the last readings
@@ -93,6 +95,7 @@ class Sampler:
             self.refusal = _refusal() or self._load()
         self.is_on = self.refusal is None
         if self.is_on:
+            self.ends += [self._lib.sampler_without_python, self._lib.sampler_end]
             self._lib.sampler_leave_out_this_thread()
             self._lib.sampler_tick(monotonic())
 
@@ -127,6 +130,7 @@ class Sampler:
         now = monotonic()
         if not self.is_on:
             return
+        self._lib.sampler_leave_out_this_thread()  # another since a fork
         if now >= self._next_tick:
             self._next_tick = now + TICK_S
             if self._lib.sampler_tick(now):

@@ -13,7 +13,7 @@ import time
 
 SEED = int(os.environ.get("OBJECTS_SEED", "0"))
 choose = random.Random(SEED)
-WAITS_S = 20.0
+WAITS_S = 120.0  # among many other programs; where there is time, it waits for a tenth of a second
 PATIENCE_S = 0.1  # of the agent, for a main thread that sleeps: 5 s are too long for so many states
 _calls = collections.Counter()
 _main = getattr(sys.modules.get("_leakscope_agent"), "main", None)

@@ -4,6 +4,25 @@ enum { ASK_AGAIN = 1 << 20 };
 
 static uint64_t draws;
 
+/* What the job may look at after any call of malloc, or has set: numpy and others read the flags, and who lets numbers
+ * that are not exact end the program by SIGFPE means their own. */
+struct kept {
+    int error;
+    fenv_t floats;
+};
+
+static void keep(struct kept *kept)
+{
+    kept->error = errno;
+    feholdexcept(&kept->floats);
+}
+
+static void give_back(const struct kept *kept)
+{
+    fesetenv(&kept->floats);
+    errno = kept->error;
+}
+
 /* How many bytes go by until the next: exponential, of mean ``mean``. */
 static int64_t next_draw(double mean)
 {
@@ -60,7 +79,8 @@ static __attribute__((noinline)) void draw(void *at, size_t bytes, int kind, uin
         left = ASK_AGAIN; /* not yet, or no more */
         return;
     }
-    int error = errno;
+    struct kept kept;
+    keep(&kept);
     busy = 1;
     if (left == -(int64_t)bytes) /* a new thread, which has drawn none yet */
         left = next_draw(rate) - (int64_t)bytes;
@@ -70,7 +90,16 @@ static __attribute__((noinline)) void draw(void *at, size_t bytes, int kind, uin
             remember(at, bytes, kind, rate, caller, stack_at);
     }
     busy = 0;
-    errno = error;
+    give_back(&kept);
+}
+
+/* On the job's call, where its flags have not been kept yet. */
+static void take_out(uint32_t place)
+{
+    struct kept kept;
+    keep(&kept);
+    remove_at(place);
+    give_back(&kept);
 }
 
 /* What is freed, or may be. ``taken``, if any, gets what was known. */
@@ -86,7 +115,7 @@ static __attribute__((noinline)) int forget(void *at, struct sample *taken)
         if (is_known) {
             if (taken)
                 *taken = samples[place];
-            remove_at(place);
+            take_out(place);
         }
         give_lock();
     } else
@@ -99,7 +128,8 @@ static __attribute__((noinline)) int forget(void *at, struct sample *taken)
 /* It was not freed after all. */
 static __attribute__((noinline)) void put_back(const struct sample *taken)
 {
-    int error = errno;
+    struct kept kept;
+    keep(&kept);
     if (take_lock()) {
         uint32_t place = place_of(taken->address);
         if (!samples[place].address && stacks[taken->stack].key) {
@@ -114,7 +144,7 @@ static __attribute__((noinline)) void put_back(const struct sample *taken)
         }
         give_lock();
     }
-    errno = error;
+    give_back(&kept);
 }
 
 /* Of what is mapped a part may go, but its beginning stands for it. */
@@ -124,7 +154,7 @@ static __attribute__((noinline)) void forget_mapped(uintptr_t begin, uintptr_t e
     if (!busy && take_lock()) {
         for (uint32_t at = 0; at < LIVE; at++)
             while (samples[at].kind == MAPPED && samples[at].address >= begin && samples[at].address < end)
-                remove_at(at);
+                take_out(at);
         give_lock();
     }
     errno = error;

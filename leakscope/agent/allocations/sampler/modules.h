@@ -119,7 +119,7 @@ static int lies_in(const struct segments *of, uintptr_t address, uint32_t kind, 
 }
 
 /* A module that is pinned. */
-static void look_at_module(uint32_t number, const struct segments *segments)
+static void look_at_module(uint32_t number, const struct segments *segments, void *pin)
 {
     struct module *module = &modules[number];
     struct tables tables = tables_of(module->base, module->dynamic);
@@ -144,6 +144,10 @@ static void look_at_module(uint32_t number, const struct segments *segments)
             /* Not yet looked up, it leads to what will do that. */
             int is_later = kind == R_X86_64_JUMP_SLOT && now > module->base && lies_in(segments, now, PT_LOAD, PF_X) && !is_libc;
             if (now != (uintptr_t)*hook->real && !is_later)
+                continue;
+            /* It may be looked up among the module's own libraries first (RTLD_DEEPBIND): what another malloc gave must
+             * not come to libc's free. */
+            if (is_later && dlsym(pin, hook->name) != *hook->real)
                 continue;
             word.is_read_only = (uint32_t)lies_in(segments, word.at, PT_GNU_RELRO, 0);
             words[word_count++] = word;
@@ -245,7 +249,7 @@ static void find_words(void)
             struct link_map *map = NULL;
             modules[one->number].is_looked_at = 1;
             if (pin && !dlinfo(pin, RTLD_DI_LINKMAP, &map) && map->l_addr == modules[one->number].base)
-                look_at_module(one->number, &one->segments);
+                look_at_module(one->number, &one->segments, pin);
             if (pin)
                 dlclose(pin);
         }

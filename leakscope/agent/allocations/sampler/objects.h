@@ -18,21 +18,23 @@ static struct allocator below[DOMAINS];
 static int64_t objects_left;
 static double objects_rate;
 static int is_armed;
+static int is_buried[DOMAINS]; /* somebody wrapped ours, and had not unwrapped it as the window was over */
 
 static __attribute__((noinline)) void draw_object(void *at, size_t bytes, uintptr_t caller, const uint64_t *stack_at)
 {
-    if (!is_armed) {
+    if (!is_armed || !__atomic_load_n(&is_on, __ATOMIC_ACQUIRE)) {
         objects_left = FAR;
         return;
     }
+    struct kept kept;
+    keep(&kept);
     objects_left = next_draw(objects_rate);
-    if (!at || busy)
-        return;
-    int error = errno;
-    busy = 1;
-    remember(at, bytes, OBJECT, objects_rate, caller, stack_at);
-    busy = 0;
-    errno = error;
+    if (at && !busy) {
+        busy = 1;
+        remember(at, bytes, OBJECT, objects_rate, caller, stack_at);
+        busy = 0;
+    }
+    give_back(&kept);
 }
 
 #define MADE(at, bytes) \
@@ -102,15 +104,23 @@ EXPORT int sampler_arm(double bytes_a_sample)
     allocator_function set = (allocator_function)dlsym(RTLD_DEFAULT, "PyMem_SetAllocator");
     if (!get || !set || !is_alone())
         return 0;
+    for (int i = 0; i < DOMAINS; i++) {
+        struct allocator now;
+        get(1 + i, &now);
+        if (is_buried[i] && now.malloc != above[i].malloc)
+            return 0; /* it still calls ours: ours must not call it */
+    }
     objects_rate = bytes_a_sample;
     objects_left = next_draw(objects_rate);
     is_armed = 1;
     for (int i = 0; i < DOMAINS; i++) {
         struct allocator now, ours = above[i];
         get(1 + i, &now); /* PYMEM_DOMAIN_MEM, PYMEM_DOMAIN_OBJ */
+        is_buried[i] = 0;
         if (now.malloc == ours.malloc)
             continue; /* it stayed where somebody else had wrapped it */
         below[i] = now;
+        ours.context = now.context; /* another interpreter may read it and the function at two instants */
         set(1 + i, &ours);
     }
     return 1;
@@ -121,12 +131,15 @@ EXPORT void sampler_disarm(void)
 {
     allocator_function get = (allocator_function)dlsym(RTLD_DEFAULT, "PyMem_GetAllocator");
     allocator_function set = (allocator_function)dlsym(RTLD_DEFAULT, "PyMem_SetAllocator");
+    if (!is_armed)
+        return;
     is_armed = 0;
     objects_left = FAR;
     for (int i = 0; get && set && i < DOMAINS; i++) {
         struct allocator now;
         get(1 + i, &now);
-        if (now.malloc == above[i].malloc)
+        is_buried[i] = now.malloc != above[i].malloc;
+        if (!is_buried[i])
             set(1 + i, &below[i]);
     }
     if (!take_lock())

@@ -46,18 +46,24 @@ static int lock_word;
 static __thread int64_t left __attribute__((tls_model("initial-exec")));
 static __thread int busy __attribute__((tls_model("initial-exec")));
 
-/* Held for microseconds. Who cannot get it in a while (its holder was stopped) goes on without: 0. */
+/* Held for microseconds. Who cannot get it in a while (its holder was stopped, or forks for long) goes on without: 0.
+ * From then on nobody waits, until it can be had again: the job must not be slowed by what it does not need. */
 static int take_lock(void)
 {
-    for (int tries = 0; tries < 100000; tries++) {
+    static int is_stuck;
+    int most = __atomic_load_n(&is_stuck, __ATOMIC_RELAXED) ? 1 : 100000;
+    for (int tries = 0; tries < most; tries++) {
         int free = 0;
-        if (__atomic_compare_exchange_n(&lock_word, &free, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+        if (__atomic_compare_exchange_n(&lock_word, &free, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+            __atomic_store_n(&is_stuck, 0, __ATOMIC_RELAXED);
             return 1;
+        }
         if (tries % 64 == 63)
             sched_yield();
         else
             __builtin_ia32_pause();
     }
+    __atomic_store_n(&is_stuck, 1, __ATOMIC_RELAXED);
     return 0;
 }
 
