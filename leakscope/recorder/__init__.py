@@ -131,7 +131,7 @@ class _Recording:
         self._stderr_tail = ""
         self._output = output
         self._options = options
-        self._status_line = console.StatusLine(not options.quiet)
+        self._status = console.Status(not options.quiet)
         self._sampler: Sampler | None = None  # None once recording is over
         self._finished: Sampler | None = None
         self._is_closed = False
@@ -166,7 +166,7 @@ class _Recording:
             yield
         except Exception as error:
             self._sampler = self._finished = None
-            self._status_line.erase()
+            self._status.end()
             fault = f"{type(error).__name__}: {error}"
             console.say(f"a fault of leakscope ended the recording, not the command ({fault}); {self._kept()}")
 
@@ -184,7 +184,7 @@ class _Recording:
             fsync_s=options.fsync_s,
             max_cpu_fraction=options.max_overhead_fraction,
             asks_agents=options.agent,
-            status_line=self._status_line,
+            status=self._status,
             alerting=self._alerting,
         )
         self._sampler = self._finished = sampler
@@ -214,7 +214,7 @@ class _Recording:
     def _close(self, sampler: Sampler | None) -> None:
         """End the recording and begin to finish the file; after a fault there is no sampler, but there are its rows."""
         self._sampler, self._is_closed = None, True
-        self._status_line.erase()
+        self._status.end()
         if sampler is not None:
             sampler.finish(self._job.wait_status, self._job.ending_text)
             for table, row in self._last_rows():

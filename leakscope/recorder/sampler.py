@@ -33,6 +33,7 @@ FLUSH_ROWS = 1000  # they take 1 KB each while they wait, and twice that while t
 CHECKPOINT_PERIOD_S = 60.0
 CHECKPOINT_BYTES = 1024 * 1024
 CHECKPOINT_GROWTH = 1.5
+PEAK_RISE = 1.02  # a job that grows has a new peak between any two samples
 CHECKPOINT_ROOM_BYTES = 10**9  # of the machine: with less left the helper could be what is one too many
 CHECKPOINT_CGROUP_ROOM_BYTES = 256 * 1024 * 1024  # three times what it takes: the job may grow meanwhile
 
@@ -50,7 +51,7 @@ class Sampler:
         fsync_s: float | None,
         max_cpu_fraction: float = 0.01,
         asks_agents: bool,
-        status_line: console.StatusLine,
+        status: console.Status,
         alerting: Alerting | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -67,9 +68,10 @@ class Sampler:
         self._interval_s = interval_s
         self._max_cpu_fraction = max_cpu_fraction
         self._told_interval_s = 0.0
+        self._told_peak_bytes = 0
         self._flush_s, self._fsync_s = flush_s, fsync_s
         self._asks_agents = asks_agents
-        self._status_line = status_line
+        self._status = status
         self._alerting = alerting
         self._clock = clock
         self._began_s = self._next_s = now_s = clock()
@@ -101,14 +103,15 @@ class Sampler:
 
     def take_in(self, happenings: list[Happening]) -> None:
         """Write down what woke the recorder."""
-        for kind, pid, value in happenings:
+        for kind, pid, value, most_bytes in happenings:
             if kind == "ended":
                 code = launch.exit_code_of(value)
+                if not self.tree.is_helper(pid) and most_bytes > _own_most_bytes():
+                    self.figures.note_death(most_bytes)
                 self.tree.note_exit(pid, code if code >= 0 else None, -code if code < 0 else None)
                 self.helpers.ended(pid, -code if code < 0 else None)
                 self._helper = None if pid == self._helper else self._helper
                 if self._alerting is not None and (said := self._alerting.note_exit(pid)):
-                    self._status_line.erase()
                     console.pass_on(said)
             elif pid == self.tree.root_pid:
                 verb = {"signal": "passed on", "stopped": "stopped by", "continued": "continued by"}[kind]
@@ -133,7 +136,7 @@ class Sampler:
             self._next_flush_s = now_s + self._flush_s
             self.flush()
             self._checkpoint_if_due(now_s)
-        self._status_line.show(now_s, self.elapsed_s, self.figures, self.limits.nearest)
+        self._status.show(now_s, self.elapsed_s, self.figures, self.limits.nearest)
 
     def _fair_interval_s(self, now_s: float) -> float:
         """As often as a trend needs points, less often where a round is dear: hundreds of processes."""
@@ -201,6 +204,8 @@ class Sampler:
                 self.add(table, row)
         processes, host = found.get("process_samples", []), found.get("host_samples", [])
         self.figures.look_at(self.tree, sum(row["file_bytes"] or 0 for row in processes))
+        self.figures.look_between(self.tree)
+        self._tell_peak()
         alarms = self.limits.look_at(
             host,
             found.get("cgroup_samples", []),
@@ -217,6 +222,13 @@ class Sampler:
         self._sample_duration_s = self._clock() - now_s
         cost_s = time.process_time() - before_s  # on a busy machine a round takes long and costs the same
         self._round_cpu_s += (cost_s - self._round_cpu_s) * (COST_SMOOTHING if self._round_cpu_s else 1.0)
+
+    def _tell_peak(self) -> None:
+        """A peak that no sample shows, once it is higher than the one told before."""
+        peak = self.figures.peak
+        if peak.is_between and peak.size_bytes > PEAK_RISE * self._told_peak_bytes:
+            self._told_peak_bytes = peak.size_bytes
+            self.event("peak", peak.text, float(peak.size_bytes))
 
     def _ask(self, source: ModuleType, now_s: float) -> list[Row]:
         """Its rows, no more often than it wishes; a source that fails is asked no more, the others go on."""
@@ -251,7 +263,7 @@ class Sampler:
 
         for alert in alerting.look_at(now_s, Sample(self.tree, self.figures, self.limits, processes, host)):
             self.event("alert", alert.text, alert.value, self.tree.root_pid)
-            self._status_line.interrupt(f"alert: {alert.text}")
+            self._status.interrupt(f"alert: {alert.text}")
             self.has_room(alerting.full, "an alert is shown here only")
         for pid in alerting.helpers:
             self.tree.leave_out(pid)
@@ -296,3 +308,8 @@ class Sampler:
         text = f"a process of leakscope's own that {killed.what} was killed; it is not part of the job"
         self.event("helper-killed", text, pid=killed.pid)
         self._makes_checkpoints = False
+
+
+def _own_most_bytes() -> int:
+    """The most that the recorder had: of a child that did not reach it, the kernel says that of the recorder."""
+    return proc.bytes_of(proc.read("/proc/self/status") or b"", b"VmHWM") or 0
