@@ -101,10 +101,10 @@ def ending_text(exit_code: int | None, elapsed_s: float, kill_count: int) -> str
 
 
 def memory_text(figures: Figures) -> str:
-    """``memory: 115 MiB at the end, peak 118 MiB``: what was loaded at the start is no growth, so none is told."""
+    """``peak 118 MiB``: what was loaded at the start is no growth, and the last sample is of a job that ends."""
     if figures.first_bytes is None:
         return "it ended before its memory could be read"
-    return f"memory: {format_bytes(figures.last_bytes)} at the end, {figures.peak.text}"
+    return figures.peak.text
 
 
 def signal_name(number: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from ..units import MiB, format_bytes
+from .peaks import Peak
 from .tree import Tree
 
 RATE_WINDOW_S = 60.0
@@ -16,8 +16,6 @@ LEAST_STEADY_S = 20.0  # most models are loaded in less
 _WARM_UP_S, _WARM_UP_FRACTION = 5.0, 0.2  # imports, the first batches, the optimizer's state
 _STRETCHES = 6
 _MOST_IN_ONE = 0.5  # of the rise in one stretch: more is a step, and a step is no growth
-_LEAST_RISE, _LEAST_RISE_BYTES = 0.02, MiB  # above the peak of the samples: a page more is no news
-_LEAST_KNOWN = 0.5  # of what the kernel says: a process that had less when it was seen may not be the one
 _LEAST_AT_END = 0.4  # of the usual rise in the last stretch: less, and it is coming to an end
 
 
@@ -26,20 +24,6 @@ class Steady(NamedTuple):
 
     rate: float
     watched_s: float
-
-
-class Peak(NamedTuple):
-    """The most memory that was held. ``of``: the process that held it between two samples, None if a sample saw it."""
-
-    size_bytes: int = 0
-    of: str | None = None
-    is_between: bool = False
-
-    @property
-    def text(self) -> str:
-        """``peak 104 MiB (by tail, between samples)``."""
-        between = f" ({f'by {self.of}, ' if self.of is not None else ''}between samples)" if self.is_between else ""
-        return f"peak {format_bytes(self.size_bytes)}{between}"
 
 
 class Course:
@@ -105,7 +89,6 @@ class Figures:
         self.process_count = 0
         self.steady_bytes_per_s: float | None = None  # None: it does not grow steadily, or nobody can tell yet
         self._first_s: float | None = None
-        self._largest = (0, 0, "")  # of one process: the most RSS, what of it it shares, and its name
         self._recent: deque[tuple[float, int]] = deque()
         self.course = Course()
 
@@ -129,28 +112,6 @@ class Figures:
         self._recent.append((tree.now_s, memory_bytes))
         while self._recent[0][0] < tree.now_s - RATE_WINDOW_S:
             self._recent.popleft()
-
-    def note_death(self, most_bytes: int) -> None:
-        """What the kernel says of processes that are gone: the most RSS that one of them ever had."""
-        known_bytes, shared_bytes, name = self._largest
-        if most_bytes > known_bytes:
-            is_its = known_bytes >= _LEAST_KNOWN * most_bytes
-            self._note_between(most_bytes - (shared_bytes if is_its else 0), name if is_its else None)
-
-    def look_between(self, tree: Tree) -> None:
-        """Where a process's own peak rose since the last sample, the others are taken to have been as they are now."""
-        processes = list(tree)
-        memory_bytes = sum(process.memory_bytes for process in processes)
-        for process in processes:
-            name, shared_bytes = process.stat.comm, max(0, process.rss_bytes - process.memory_bytes)
-            self._largest = max(self._largest, (process.most_bytes, shared_bytes, name))
-            if process.new_most_bytes:
-                self._note_between(memory_bytes + process.new_most_bytes - process.rss_bytes, name)
-
-    def _note_between(self, size_bytes: int, of: str | None) -> None:
-        known_bytes = self.peak.size_bytes
-        if size_bytes > known_bytes + max(_LEAST_RISE_BYTES, _LEAST_RISE * known_bytes):
-            self.peak = Peak(size_bytes, of, is_between=True)
 
     @property
     def bytes_per_s(self) -> float | None:

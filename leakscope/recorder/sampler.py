@@ -13,16 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 from ..agent.journal import FOR_ALL
 from ..units import format_bytes
-from . import console, finalizing, launch, proc, sources
+from . import blind, console, finalizing, launch, proc, sources
 from .figures import Figures
 from .helpers import Helpers, Killed, Room, too_full
 from .launch import Happening
 from .limits import Alarm, Limits
 from .output import Output
+from .peaks import Peaks
 from .tree import Row, Tree
 
 if TYPE_CHECKING:
     from .alerting import Alerting
+    from .answering import Answering
 
 EARLY_INTERVAL_S, EARLY_S, INTERVAL_S = 0.25, 60.0, 1.0  # short runs are common, and a trend needs points
 EARLY_COST_FACTOR = 3.0  # of what is allowed, in the first minute
@@ -33,7 +35,6 @@ FLUSH_ROWS = 1000  # they take 1 KB each while they wait, and twice that while t
 CHECKPOINT_PERIOD_S = 60.0
 CHECKPOINT_BYTES = 1024 * 1024
 CHECKPOINT_GROWTH = 1.5
-PEAK_RISE = 1.02  # a job that grows has a new peak between any two samples
 CHECKPOINT_ROOM_BYTES = 10**9  # of the machine: with less left the helper could be what is one too many
 CHECKPOINT_CGROUP_ROOM_BYTES = 256 * 1024 * 1024  # three times what it takes: the job may grow meanwhile
 
@@ -53,6 +54,7 @@ class Sampler:
         asks_agents: bool,
         status: console.Status,
         alerting: Alerting | None = None,
+        answering: Answering | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``interval_s`` None adapts to the age of the recording and to what a round costs, of which
@@ -61,18 +63,20 @@ class Sampler:
         self.output = output
         self.tree = tree
         self.figures = Figures()
+        self.peaks = Peaks()
         self.limits = Limits()
         self.lost_total_s = 0.0
+        self.looks_for_agents = False  # once, and a line for the user if there is none
         self._lost_s: float | None = None
         self._lost_reason = ""
         self._interval_s = interval_s
         self._max_cpu_fraction = max_cpu_fraction
         self._told_interval_s = 0.0
-        self._told_peak_bytes = 0
         self._flush_s, self._fsync_s = flush_s, fsync_s
         self._asks_agents = asks_agents
         self._status = status
         self._alerting = alerting
+        self._answering = answering
         self._clock = clock
         self._began_s = self._next_s = now_s = clock()
         # The first flush comes early: a command that is killed at once leaves something to read.
@@ -107,9 +111,11 @@ class Sampler:
             if kind == "ended":
                 code = launch.exit_code_of(value)
                 if not self.tree.is_helper(pid) and most_bytes > _own_most_bytes():
-                    self.figures.note_death(most_bytes)
+                    self.peaks.note_death(most_bytes, self._clock())
                 self.tree.note_exit(pid, code if code >= 0 else None, -code if code < 0 else None)
                 self.helpers.ended(pid, -code if code < 0 else None)
+                if self._answering is not None:
+                    self._answering.note_exit(pid)
                 self._helper = None if pid == self._helper else self._helper
                 if self._alerting is not None and (said := self._alerting.note_exit(pid)):
                     console.pass_on(said)
@@ -136,6 +142,11 @@ class Sampler:
             self._next_flush_s = now_s + self._flush_s
             self.flush()
             self._checkpoint_if_due(now_s)
+        self._prepare_answer()
+        if self.looks_for_agents and self.elapsed_s >= blind.LOOK_S:
+            self.looks_for_agents = False
+            if (note := blind.while_it_runs(self.tree, self.output.journal_path)) is not None:
+                self._status.interrupt(note)
         self._status.show(now_s, self.elapsed_s, self.figures, self.limits.nearest)
 
     def _fair_interval_s(self, now_s: float) -> float:
@@ -159,6 +170,9 @@ class Sampler:
             finalizing.stop(self._helper)
         self._look_round(self._clock())
         self.add("recorder_samples", self._own_row())
+        peak = self.figures.peak = self.peaks.highest(self.figures.peak, self.output.journal_path)
+        if peak.is_between:
+            self.event("peak", peak.text, float(peak.size_bytes))
         code = None if wait_status is None else launch.exit_code_of(wait_status)
         text = ending_text(code, self.elapsed_s, self.limits.kill_count)
         self.event("end", text, None if code is None else float(code), self.tree.root_pid)
@@ -204,8 +218,7 @@ class Sampler:
                 self.add(table, row)
         processes, host = found.get("process_samples", []), found.get("host_samples", [])
         self.figures.look_at(self.tree, sum(row["file_bytes"] or 0 for row in processes))
-        self.figures.look_between(self.tree)
-        self._tell_peak()
+        self.peaks.look_at(self.tree)
         alarms = self.limits.look_at(
             host,
             found.get("cgroup_samples", []),
@@ -222,13 +235,6 @@ class Sampler:
         self._sample_duration_s = self._clock() - now_s
         cost_s = time.process_time() - before_s  # on a busy machine a round takes long and costs the same
         self._round_cpu_s += (cost_s - self._round_cpu_s) * (COST_SMOOTHING if self._round_cpu_s else 1.0)
-
-    def _tell_peak(self) -> None:
-        """A peak that no sample shows, once it is higher than the one told before."""
-        peak = self.figures.peak
-        if peak.is_between and peak.size_bytes > PEAK_RISE * self._told_peak_bytes:
-            self._told_peak_bytes = peak.size_bytes
-            self.event("peak", peak.text, float(peak.size_bytes))
 
     def _ask(self, source: ModuleType, now_s: float) -> list[Row]:
         """Its rows, no more often than it wishes; a source that fails is asked no more, the others go on."""
@@ -252,6 +258,8 @@ class Sampler:
 
     def _raise(self, alarm: Alarm) -> None:
         self.event(alarm.event, alarm.text, alarm.value)
+        if alarm.event == "pressure":
+            self._stop_answering()
         if alarm.event == "pressure" and self._asks_agents:
             try:
                 self.output.request_take(f"{FOR_ALL}: {alarm.text}" if alarm.is_near_the_end else alarm.text)
@@ -295,6 +303,27 @@ class Sampler:
         self._helper = finalizing.start(self.output.path, "--checkpoint")
         self.tree.leave_out(self._helper)
         self.helpers.add(self._helper, "brings the file up to date")
+
+    def _prepare_answer(self) -> None:
+        """Have a helper at hand for the end of the job."""
+        if self._answering is None:
+            return
+        before = self._answering.pid
+        full = self._answering.go_on(self.elapsed_s, self.output.journal.written_bytes)
+        self.has_room(full, "the verdict is not told at the end")
+        now = self._answering.pid
+        if before is not None and before != now:
+            self.helpers.stopped(before)
+            self.tree.note_exit(before, None, None)
+        if now is not None and now != before:
+            self.tree.leave_out(now)
+            self.helpers.add(now, "waits for the end to tell the verdict")
+
+    def _stop_answering(self) -> None:
+        """Memory is the job's."""
+        if self._answering is not None and self._answering.pid is not None:
+            self.helpers.stopped(self._answering.pid)
+            self._answering.stop()
 
     def has_room(self, full: Room | None, what: str) -> bool:
         """Whether nothing is ``full``; else ``what`` is left out, and the first time that is said."""

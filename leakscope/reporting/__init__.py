@@ -7,6 +7,7 @@ finding: its head (``head``), the timeline, the heap by holder, the source lines
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .. import analyzers
@@ -14,7 +15,7 @@ from ..evidence import experiments
 from ..facts.accounts import tensors
 from ..facts.case import Case
 from ..facts.processes import table
-from ..findings import Report, in_order
+from ..findings import Excerpt, Finding, Report, Verdict, in_order
 from . import attached, excerpts, head, heap_view, timeline
 
 if TYPE_CHECKING:
@@ -30,6 +31,23 @@ def analyze(
     (each takes those it knows). **Errors** BadInput for a kind or a threshold that does not exist.
     """
     return report_of(Case(recording), only, thresholds)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The part of a report that a person reads first."""
+
+    verdict: Verdict
+    findings: list[Finding]
+    excerpts: list[Excerpt]
+
+
+def answer_of(recording: Recording) -> Answer:
+    """The same verdict and findings as in the report, without what is there to look at."""
+    case = Case(recording)
+    findings = in_order(analyzers.diagnose(case).findings)
+    verdict = attached.verdict(case, head.verdict(case, findings))
+    return Answer(verdict, findings, excerpts.excerpts(case, findings[:1]))
 
 
 def report_of(case: Case, only: Collection[str] | None = None, thresholds: Mapping[str, Any] | None = None) -> Report:

@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
+from leakscope.agent.journal import Journal
 from leakscope.recorder import console, proc
 from leakscope.recorder.figures import Figures
 from leakscope.recorder.limits import Alarm, Limit
 from leakscope.recorder.output import Output
+from leakscope.recorder.peaks import Peaks
 from leakscope.recorder.sampler import Sampler
 from leakscope.recorder.sources import process_memory
 from leakscope.recorder.tree import Process, Tree
@@ -181,12 +183,12 @@ def test_status_line() -> None:
 def test_what_is_loaded_at_the_start_is_no_growth() -> None:
     figures = figures_of(*range(10, 210, 20), *[210] * 50)
     assert console.status_text(60, figures, None) == "210 MiB, 1 process, 60.0 s"
-    assert console.memory_text(figures) == "memory: 210 MiB at the end, peak 210 MiB"
+    assert console.memory_text(figures) == "peak 210 MiB"
 
 
-def seen(figures: Figures, at_s: float, *readings: tuple[str, float, float]) -> None:
+def seen(peaks: Peaks, at_s: float, *readings: tuple[str, float, float]) -> Figures:
     """Processes of one sample: name, RSS now and VmHWM in MiB."""
-    tree = Tree(1, 1)
+    tree, figures = Tree(1, 1), Figures()
     tree.now_s = at_s
     for number, (name, rss_mib, most_mib) in enumerate(readings):
         stat = proc.Stat(name, "S", 1, 0.0, 1, 7)
@@ -195,7 +197,8 @@ def seen(figures: Figures, at_s: float, *readings: tuple[str, float, float]) -> 
         process.note_most(int(most_mib * MIB))
         tree.living[process.pid] = process
     figures.look_at(tree)
-    figures.look_between(tree)
+    peaks.look_at(tree)
+    return figures
 
 
 @pytest.mark.parametrize(
@@ -210,12 +213,25 @@ def seen(figures: Figures, at_s: float, *readings: tuple[str, float, float]) -> 
     ],
 )
 def test_a_peak_between_two_samples_is_told(
-    readings: list[tuple[str, float, float]], most_mib: float, text: str
+    readings: list[tuple[str, float, float]], most_mib: float, text: str, tmp_path: Path
 ) -> None:
-    figures = Figures()
-    seen(figures, 0.0, *readings)
-    figures.note_death(int(most_mib * MIB))
-    assert figures.peak.text == text
+    peaks = Peaks()
+    figures = seen(peaks, 0.0, *readings)
+    peaks.note_death(int(most_mib * MIB), 1.0)
+    assert peaks.highest(figures.peak, str(tmp_path)).text == text
+
+
+@pytest.mark.parametrize(
+    ("taken_s", "text"), [(51.9, "peak 50.0 MiB"), (20.0, "peak 90.0 MiB (by train, between samples)")]
+)
+def test_what_a_snapshot_takes_is_no_peak_of_the_job(taken_s: float, text: str, tmp_path: Path) -> None:
+    journal = Journal(str(tmp_path), "agent-100-7")
+    journal.add("takes", {"pid": 100, "start_ticks": 7, "take": 1, "time_mono_ns": int(taken_s * 1e9)})
+    journal.flush()
+    peaks = Peaks()
+    seen(peaks, 51.0, ("train", 50, 50))
+    figures = seen(peaks, 52.0, ("train", 50, 90))
+    assert peaks.highest(figures.peak, str(tmp_path)).text == text
 
 
 @pytest.mark.parametrize(
