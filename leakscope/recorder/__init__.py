@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..agent.journal import open_regular
 from ..errors import LeakscopeError
-from ..options import RecordOptions, parse_record, record_help
+from ..options import RecordOptions, parse_attach, parse_record
 from ..schema import SCHEMA_VERSION
 from ..units import format_bytes
 from ..version import __version__
@@ -36,17 +36,19 @@ _NATIVE_ROOM_BYTES = 512 << 20  # symbols of large libraries, in the job's inter
 FAILED_BEFORE_START = 125  # as timeout(1) and env(1)
 
 
-def main(argv: Sequence[str]) -> int:
-    """``leakscope record``: returns the exit status, or ends by the signal that ended the command."""
-    try:
-        options = parse_record(argv)
-        if options.help:
-            sys.stdout.write(record_help())
-            return 0
-        if options.find_training:
-            from .candidates import main as find_training
+def main(argv: Sequence[str], command: str = "record") -> int | None:
+    """``leakscope record`` and ``attach``: returns the exit status, or ends by the signal that ended the command.
 
-            return find_training()
+    None: the help is asked for, which others write.
+    """
+    try:
+        options = parse_attach(argv) if command == "attach" else parse_record(argv)
+        if options.help:
+            return None
+        if options.find_training:
+            from .candidates import main as list_processes
+
+            return list_processes()
         return attach_to(options) if options.attaches else record(options)
     except launch.NotStarted as error:
         console.say(str(error))
