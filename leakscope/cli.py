@@ -206,9 +206,16 @@ _run_argument = click.argument("run", type=click.Path(path_type=Path), default="
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to a file; its suffix implies the format.")
 @click.option("--only", multiple=True, metavar="KIND", help="Look for this kind of finding only; repeatable.")
 @click.option("--exit-code", is_flag=True, help="Exit with 1 if there is a finding of severity warning or critical.")
+@click.option("-v", "--verbose", is_flag=True, help="In the terminal: all evidence, and why each kind was ruled out.")
 @click.option("--color/--no-color", default=None, help="Colours: by default if the output is a terminal.")
 def report(
-    run: Path, format_name: str | None, output: Path | None, only: tuple[str, ...], exit_code: bool, color: bool | None
+    run: Path,
+    format_name: str | None,
+    output: Path | None,
+    only: tuple[str, ...],
+    exit_code: bool,
+    verbose: bool,
+    color: bool | None,
 ) -> int:
     """Say what grew in a recording, who holds it, and what to do.
 
@@ -221,7 +228,7 @@ def report(
     format_name = format_name or (_format_for(output) if output else "terminal")
     _not_the_recording(output, run)
     result = analyze(open_recording(run), only=only or None)
-    text = render(result, format_name)
+    text = render(result, format_name, **({"verbose": True} if verbose and format_name == "terminal" else {}))
     if output:
         output.write_text(click.unstyle(text), encoding="utf-8")
     else:

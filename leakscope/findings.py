@@ -257,6 +257,20 @@ class Verdict:
 
 
 @dataclass(frozen=True)
+class Peak:
+    """The most memory of all processes together, bytes.
+
+    ``between_samples``: no sample shows it, the kernel told of it; then ``process`` is who held it, if that is known.
+    ``cgroup_bytes``: the most that the job's cgroup counted, if it has a limit; page cache is in it.
+    """
+
+    bytes: int
+    process: str | None = None
+    between_samples: bool = False
+    cgroup_bytes: int | None = None
+
+
+@dataclass(frozen=True)
 class RecordingFacts:
     """What was recorded and what recording it cost; ``ended`` is exit, signal, oom-killed or lost.
 
@@ -276,6 +290,7 @@ class RecordingFacts:
     notes: Sequence[str] = ()
     overhead: Mapping[str, float | None] = field(default_factory=dict)
     cwd: str | None = None
+    peak: Peak | None = None
 
 
 @dataclass(frozen=True)

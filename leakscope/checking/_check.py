@@ -108,8 +108,8 @@ def _too_short(pace: Pace, limit: Growth, seen: float) -> str:
 
 def _unit(limit: Growth) -> str:
     if limit.unit == "step":
-        return "a step" if limit.per == 1 else f"in {format_count(limit.per)} steps"
-    return "an hour" if limit.per == 1 else f"in {limit.per:,.3g} hours"
+        return "per step" if limit.per == 1 else f"in {format_count(limit.per)} steps"
+    return "per hour" if limit.per == 1 else f"in {limit.per:,.3g} hours"
 
 
 def _peak(report: Report, limit_bytes: float) -> Outcome:

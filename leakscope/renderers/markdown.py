@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from ..findings import BudgetRow, Excerpt, Finding, LedgerRow, ProcessRow, Report, Subject, Verdict
-from ..units import format_bytes, format_duration
+from ..units import format_bytes, format_duration, format_rate
 from ..version import __version__
 from ..words import VERDICTS, amount, by_reason, caveats, run_facts
 from ._markdown import block, code, folded, head, row, text
@@ -59,11 +59,12 @@ def _figures(verdict: Verdict) -> Iterator[tuple[str, str]]:
     if verdict.growth_bytes:
         yield "growth", format_bytes(verdict.growth_bytes, signed=True)
     if verdict.growth_bytes_per_hour:
-        yield "an hour", format_bytes(verdict.growth_bytes_per_hour, signed=True)
+        figure, unit = format_rate(verdict.growth_bytes_per_hour, verdict.growth_bytes, signed=True).split(" per ")
+        yield f"per {unit}", figure
     if verdict.growth_bytes_per_step:
-        yield "a step", format_bytes(verdict.growth_bytes_per_step, signed=True)
+        yield "per step", format_bytes(verdict.growth_bytes_per_step, signed=True)
     if verdict.wasted_bytes:
-        yield "wasted once", format_bytes(verdict.wasted_bytes)
+        yield "wasted", format_bytes(verdict.wasted_bytes)
     if verdict.seconds_to_limit is not None:
         yield f"{text(verdict.limit or 'limit', 40)} full in", format_duration(verdict.seconds_to_limit)
 

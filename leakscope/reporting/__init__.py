@@ -7,7 +7,7 @@ finding: its head (``head``), the timeline, the heap by holder, the source lines
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from .. import analyzers
@@ -16,7 +16,7 @@ from ..facts.accounts import tensors
 from ..facts.case import Case
 from ..facts.processes import table
 from ..findings import Excerpt, Finding, Report, Verdict, in_order
-from . import attached, excerpts, head, heap_view, timeline
+from . import attached, excerpts, head, heap_view, peak, timeline
 
 if TYPE_CHECKING:
     from ..storage import Recording
@@ -56,8 +56,9 @@ def report_of(case: Case, only: Collection[str] | None = None, thresholds: Mappi
     findings = in_order(results.findings)
     found = {finding.kind for finding in findings}
     tried = (r for r in experiments.ruled_out(case) if r.kind not in found and (not only or r.kind in only))
+    drawn = timeline.timeline(case)
     return Report(
-        recording=attached.facts(case, head.facts(case)),
+        recording=replace(attached.facts(case, head.facts(case)), peak=peak.peak(case, drawn)),
         verdict=attached.verdict(case, head.verdict(case, findings)),
         ledger=case.ledger,
         findings=findings,
@@ -65,7 +66,7 @@ def report_of(case: Case, only: Collection[str] | None = None, thresholds: Mappi
         skipped=[skip for skip in results.skipped if not only or skip.kind in only],
         tensor_budget=tensors.tensor_budget(case.recording, case.growth),
         processes=table.process_rows(case.processes, case.growth),
-        timeline=timeline.timeline(case),
+        timeline=drawn,
         heap=heap_view.heap_views(case),
         excerpts=excerpts.excerpts(case, findings),
     )
