@@ -206,6 +206,7 @@ _run_argument = click.argument("run", type=click.Path(path_type=Path), default="
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to a file; its suffix implies the format.")
 @click.option("--only", multiple=True, metavar="KIND", help="Look for this kind of finding only; repeatable.")
 @click.option("--exit-code", is_flag=True, help="Exit with 1 if there is a finding of severity warning or critical.")
+@click.option("--all-findings", is_flag=True, help="Also those that [tool.leakscope] of pyproject.toml ignores.")
 @click.option("-v", "--verbose", is_flag=True, help="In the terminal: all evidence, and why each kind was ruled out.")
 @click.option("--color/--no-color", default=None, help="Colours: by default if the output is a terminal.")
 def report(
@@ -214,20 +215,24 @@ def report(
     output: Path | None,
     only: tuple[str, ...],
     exit_code: bool,
+    all_findings: bool,
     verbose: bool,
     color: bool | None,
 ) -> int:
     """Say what grew in a recording, who holds it, and what to do.
 
-    RUN is the recording, also one that is still running or was cut off; run.parquet if none is named.
+    RUN is the recording, also one that is still running or was cut off; run.parquet if none is named. What `ignore` of
+    [tool.leakscope] in the pyproject.toml of the working folder names is shown as ignored.
     """
+    from .ignoring import Ignores, read_ignores, without_ignored
     from .renderers import render
     from .reporting import analyze
     from .storage import open_recording
 
     format_name = format_name or (_format_for(output) if output else "terminal")
     _not_the_recording(output, run)
-    result = analyze(open_recording(run), only=only or None)
+    ignores = Ignores() if all_findings else read_ignores(Path.cwd())
+    result = without_ignored(analyze(open_recording(run), only=only or None), ignores)
     text = render(result, format_name, **({"verbose": True} if verbose and format_name == "terminal" else {}))
     if output:
         output.write_text(click.unstyle(text), encoding="utf-8")
@@ -585,15 +590,20 @@ def compare(before: Path, after: Path, format_name: str | None, output: Path | N
 def check(run: Path, format_name: str, **options: Any) -> int:
     """Hold a recording to rules: a gate for CI. Without any rule it must not leak.
 
-    Rules not given here come from [tool.leakscope.check] in the pyproject.toml of the working folder. Exits with 0 if
-    all are kept, 1 if one is broken, 4 if the recording cannot tell.
+    Rules not given here come from [tool.leakscope.check] in the pyproject.toml of the working folder. Findings that
+    `ignore` of [tool.leakscope] names break no rule, and are counted. Exits with 0 if all are kept, 1 if one is broken,
+    4 if the recording cannot tell.
     """
     from . import checking
+    from .ignoring import read_ignores
     from .storage import open_recording
 
     rules = checking.read_rules({name.replace("_", "-"): value for name, value in options.items()}, Path.cwd())
     baseline = open_recording(rules.baseline) if rules.baseline is not None else None
-    result = checking.check(open_recording(run), rules, baseline)
+    ignores = read_ignores(Path.cwd())
+    for note in ignores.notes:
+        click.echo(f"leakscope: {note}", err=True)
+    result = checking.check(open_recording(run), rules, baseline, ignores)
     click.echo(checking.render(result, format_name), nl=False)
     return result.exit_status
 

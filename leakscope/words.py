@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .findings import Finding, Peak, RecordingFacts, Report, RuledOut, Skipped
+from .findings import Finding, Ignored, Peak, RecordingFacts, Report, RuledOut, Skipped, Verdict
 from .units import format_bytes, format_duration, format_rate
 
 VERDICTS = {True: "LEAKING", False: "NOT LEAKING", None: "CANNOT TELL"}
+
+
+_SAID_BY_BADGE = ("Memory leaks: ", "No leak: ", "Cannot tell whether memory leaks: ")
+
+
+def in_a_line(verdict: Verdict) -> str:
+    """``LEAKING: Store.rows (list) keeps growing: ...``."""
+    headline = verdict.headline
+    for words in _SAID_BY_BADGE:
+        headline = headline[len(words) :] if headline.startswith(words) else headline
+    return f"{VERDICTS[verdict.leaking]}: {headline}"
 
 
 def printable(text: str) -> str:
@@ -51,6 +62,12 @@ def amount(finding: Finding) -> str:
     if finding.bytes_per_step:
         figures.append(f"{format_bytes(finding.bytes_per_step)} per step")
     return ", ".join([*figures, f"{finding.confidence:.0%} sure"])
+
+
+def accepted(one: Ignored) -> str:
+    """``Store.rows (list) keeps growing: bounded by the vocabulary (until 2027-01-01)``."""
+    until = f" (until {one.until})" if one.until is not None else ""
+    return f"{one.finding.title}: {one.reason}{until}"
 
 
 def by_reason(entries: Sequence[RuledOut | Skipped]) -> list[tuple[str, str]]:

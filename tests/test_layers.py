@@ -31,9 +31,12 @@ ROOMS = {
     "evidence": FOUNDATION | {"agent", "storage", "facts"},
     "analyzers": FOUNDATION | {"agent", "storage", "oom", "facts", "evidence"},
     "reporting": FOUNDATION | {"storage", "facts", "evidence", "analyzers"},
-    "answering": FOUNDATION | {"storage", "analyzers", "reporting", "words"},
+    "settings": {"errors"},  # of a project, in its pyproject.toml
+    "ignoring": FOUNDATION | {"settings"},
+    "answering": FOUNDATION | {"storage", "analyzers", "ignoring", "reporting", "words"},
     "comparing": FOUNDATION | {"storage", "facts", "reporting", "words", "pages"},
-    "checking": FOUNDATION | {"storage", "facts", "analyzers", "reporting", "comparing"},
+    "checking": FOUNDATION
+    | {"storage", "facts", "analyzers", "reporting", "comparing", "ignoring", "settings", "words"},
     "own_heap": FOUNDATION | {"agent", "storage"},  # the heap of the process itself, in a notebook or a test
     "pytest_plugin": FOUNDATION | {"agent", "storage", "facts", "own_heap"},  # measures inside the tests' own process
     "redacting": FOUNDATION | {"storage", "facts"},

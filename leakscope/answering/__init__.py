@@ -6,10 +6,12 @@ nobody reads in a terminal are not made.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..ignoring import headline, read_ignores, split
 from ..reporting import Answer, answer_of
-from ..words import VERDICTS, printable
+from ..words import in_a_line, printable
 
 if TYPE_CHECKING:
     from ..findings import Excerpt, Finding
@@ -22,9 +24,10 @@ _LONGEST = 96  # of a line of source
 def lines(recording: Recording) -> list[str]:
     """At most three: what is the matter, where, and what to do."""
     answer = answer_of(recording)
-    told = [f"{VERDICTS[answer.verdict.leaking]}: {answer.verdict.headline}"]
-    if answer.findings:
-        told += _about(answer.findings[0], answer)
+    findings, ignored = split(answer.findings, read_ignores(Path.cwd()))
+    told = [headline(in_a_line(answer.verdict), ignored)]
+    if findings:
+        told += _about(findings[0], answer)
     return [printable(line) for line in told]
 
 

@@ -19,7 +19,7 @@ from markupsafe import Markup, escape
 
 from ..units import format_bytes, format_count, format_duration, format_rate
 from ..version import __version__
-from ..words import printable
+from ..words import accepted, printable
 from . import charts
 
 _FOLDER = Path(__file__).parent
@@ -67,6 +67,7 @@ def _environment() -> Environment:
         bytes=format_bytes,
         growth=_growth,
         rate=format_rate,
+        accepted=accepted,
         count=format_count,
         duration=format_duration,
         lines=charts.lines,

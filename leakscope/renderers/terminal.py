@@ -36,7 +36,7 @@ from ..findings import (
     Verdict,
 )
 from ..units import format_bytes, format_duration
-from ..words import VERDICTS, amount, by_reason, caveats, cost, printable, run_facts
+from ..words import VERDICTS, accepted, amount, by_reason, caveats, cost, printable, run_facts
 
 SUFFIX = ".txt"
 _WIDEST = 110  # longer lines are hard to read
@@ -46,6 +46,7 @@ _TRAILING_BLANKS = re.compile(r"(?m)(?: |\x1b\[[0-9;]*m)+$")  # with the colours
 _AROUND = 1  # lines before and after the one that is meant
 _MOST_EVIDENCE = 4  # of the first finding; of the others the first sentence
 _MOST_REASONS = 2  # why one kind was not checked
+_SHOWN_FINGERPRINT = 12
 _MOST_BUDGETS = 6  # columns of the table of tensors
 _MISLEADING = 1.2  # summed RSS over PSS: less is a shared library or two
 _SMALL_BYTES = 1024 * 1024  # accounts that moved by less are added up in one row
@@ -87,6 +88,9 @@ def _parts(report: Report, verbose: bool) -> Iterator[RenderableType]:
         source = sources.get((finding.subject.file or "", finding.subject.line or 0))
         is_said = _lower(finding.title) in _lower(report.verdict.headline)
         yield from _finding(finding, number, source, None if verbose else _MOST_EVIDENCE if number == 1 else 1, is_said)
+    if report.ignored:
+        yield _heading("Ignored by pyproject.toml")
+        yield _list([_clean(accepted(one)) for one in report.ignored], style="dim")
     if report.ledger:
         yield _heading("Where the growth went")
         yield Padding(_ledger(report.ledger), (0, 0, 0, 2))
@@ -176,7 +180,8 @@ def _finding(
             yield Padding(Text(name, style="bold"), (0, 0, 0, 3))
         if lines:
             yield Padding(_list(lines, style=line_style), (0, 0, 0, 3))
-    yield Padding(_styled(_clean(" · ".join([amount(finding), *_further(finding)])), "dim"), (0, 0, 0, 3))
+    mark = [f"fingerprint {finding.fingerprint[:_SHOWN_FINGERPRINT]}"] if whole and finding.fingerprint else []
+    yield Padding(_styled(_clean(" · ".join([amount(finding), *_further(finding), *mark])), "dim"), (0, 0, 0, 3))
 
 
 def _where(subject: Subject) -> Text | None:
