@@ -1,4 +1,4 @@
-"""``python -m leakscope`` and the ``leakscope`` command: ``record`` goes to the recorder, everything else to click.
+"""``python -m leakscope`` and the ``leakscope`` command: ``record`` and ``attach`` go to the recorder, others to click.
 
 The fork in the way stands before any import, since the recorder stays resident beside the job and must remain small.
 """
@@ -11,10 +11,13 @@ from typing import NoReturn
 
 def main() -> NoReturn:
     """Run the command of ``sys.argv`` and exit with its status."""
-    if sys.argv[1:2] == ["record"]:
+    if sys.argv[1:2] in (["record"], ["attach"]):
         from .recorder import main as record
 
-        sys.exit(record(sys.argv[2:]))
+        status = record(sys.argv[2:], sys.argv[1])
+        if status is not None:
+            sys.exit(status)
+        sys.argv[2:] = ["--help"]
     from .cli import main as others
 
     sys.exit(others())

@@ -10,13 +10,15 @@ import importlib
 import os
 import pkgutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import click
+from click.shell_completion import CompletionItem, get_completion_class
 
 from .errors import BadInput, LeakscopeError
+from .options import ATTACH_LACKS, RECORD_OPTIONS, Option
 from .version import __version__
 
 
@@ -45,8 +47,43 @@ def _fail(line: str, status: int) -> int:
     return status
 
 
+_SETTINGS = {
+    "help_option_names": ["-h", "--help"],
+    "auto_envvar_prefix": "LEAKSCOPE",
+    "max_content_width": 110,  # or the terminal's width, if that is less
+}
+_SECTIONS = {
+    "Record": ("record", "attach", "ps", "snapshot", "watch"),
+    "Understand": ("report", "heap", "oom"),
+    "Decide": ("compare", "check"),
+    "Keep house": ("doctor", "finalize", "redact", "schema", "completion"),
+}
+_ORDER_OF_WORK = (
+    ("leakscope record train.py", "run it; the verdict is printed when it ends"),
+    ("leakscope report", "what grew, who holds it, which line, what to do"),
+    ("leakscope heap --diff", "who holds how much, and what grew"),
+    ("leakscope compare before.parquet run.parquet", "did the fix work?"),
+    ("leakscope check", "the same question in CI, by its exit status"),
+)
+
+
+class _Command(click.Command):
+    """A command whose help ends with examples: pairs of what to type and what that does."""
+
+    def __init__(self, *args: Any, examples: Sequence[tuple[str, str]] = (), **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.examples = examples
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        if self.examples:
+            with formatter.section("Examples"):
+                formatter.write_dl(self.examples, col_max=52)
+
+
 class _Commands(click.Group):
     """The commands, quiet when the reader of their output, such as head, had enough."""
+
+    command_class = _Command
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -55,8 +92,61 @@ class _Commands(click.Group):
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or the interpreter complains while it flushes at exit
             return 0
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """By what they are for, each with its whole first sentence."""
+        with formatter.section("The order of work"):
+            formatter.write_dl(_ORDER_OF_WORK, col_max=52)
+        for title, names in _SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, self.commands[name].get_short_help_str(limit=200)) for name in names])
 
-_SETTINGS = {"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "LEAKSCOPE"}
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        formatter.write_paragraph()
+        formatter.write_text("`leakscope COMMAND --help` explains one. Documentation: docs/index.md of the project.")
+
+
+class _RecorderCommand(_Command):
+    """A command whose words the recorder reads itself, which must stay small: here are its help and completion."""
+
+    def __init__(self, *args: Any, lacks: Collection[str] = (), **settings: Any) -> None:
+        super().__init__(*args, add_help_option=False, **settings)
+        self._options = [option for option in RECORD_OPTIONS if option.group and option.field not in lacks]
+        self.params = [_as_click(option) for option in self._options]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.params = {"arguments": tuple(args)}
+        ctx.args = args
+        return args
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return ["[OPTIONS]", self.options_metavar or ""]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for group in dict.fromkeys(option.group for option in self._options):
+            own = [param for option, param in zip(self._options, self.params) if option.group == group]
+            with formatter.section(group):
+                formatter.write_dl([record for param in own if (record := param.get_help_record(ctx)) is not None])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        if incomplete.startswith("-") and not any(self._begins_command(word) for word in ctx.args):
+            return super().shell_complete(ctx, incomplete)
+        return [CompletionItem(incomplete, type="file")]
+
+    def _begins_command(self, word: str) -> bool:
+        return word == "--"
+
+
+def _as_click(option: Option) -> click.Option:
+    """An option of the recorder as click shows and completes it."""
+    settings: dict[str, Any] = {"help": option.help, "is_flag": option.parse is None}
+    if option.parse is not None:
+        kinds: dict[str, Any] = {"FILE": click.Path(), "auto|off": click.Choice(["auto", "off"])}
+        settings |= {"metavar": option.metavar, "type": kinds.get(option.metavar, click.STRING)}
+        settings |= {"default": option.default or None, "show_default": bool(option.default)}
+    return click.Option([*option.flags], **settings)
+
+
+_SCHEMAS = ["recording", "report", "markdown", "json"]  # the last two: what it was called by before -f
 
 
 @click.group(cls=_Commands, context_settings=_SETTINGS, invoke_without_command=True)
@@ -66,6 +156,15 @@ def cli(context: click.Context) -> None:
     """A flight recorder for training memory: records a job's processes and names what grows."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
+
+
+class _Format(click.Choice):  # type: ignore[type-arg, unused-ignore]
+    """A format by its name, of which all commands have the same; and by one that it had before."""
+
+    _BEFORE: ClassVar = {"text": "terminal"}
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return super().convert(self._BEFORE.get(value, value), param, ctx)
 
 
 def _renderers() -> list[str]:
@@ -91,31 +190,50 @@ def _not_the_recording(output: Path | None, *recordings: Path) -> None:
         raise BadInput(f"{output} is the recording itself: choose another file")
 
 
+_FORMAT_HELP = "[default: terminal, or by the suffix of -o]"
 _run_argument = click.argument("run", type=click.Path(path_type=Path), default="run.parquet")  # as record's -o
 
 
-@cli.command()
+@cli.command(
+    examples=[
+        ("leakscope report", "what grew, who holds it, what to do"),
+        ("leakscope report -o report.html", "the same as a page, with charts"),
+        ("leakscope report runs/a.parquet -f json", "for a program"),
+    ]
+)
 @_run_argument
-@click.option("-f", "--format", "format_name", type=click.Choice(_renderers()), help="[default: terminal, or by -o]")
+@click.option("-f", "--format", "format_name", type=_Format(_renderers()), help=_FORMAT_HELP)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to a file; its suffix implies the format.")
 @click.option("--only", multiple=True, metavar="KIND", help="Look for this kind of finding only; repeatable.")
 @click.option("--exit-code", is_flag=True, help="Exit with 1 if there is a finding of severity warning or critical.")
+@click.option("--all-findings", is_flag=True, help="Also those that [tool.leakscope] of pyproject.toml ignores.")
+@click.option("-v", "--verbose", is_flag=True, help="In the terminal: all evidence, and why each kind was ruled out.")
 @click.option("--color/--no-color", default=None, help="Colours: by default if the output is a terminal.")
 def report(
-    run: Path, format_name: str | None, output: Path | None, only: tuple[str, ...], exit_code: bool, color: bool | None
+    run: Path,
+    format_name: str | None,
+    output: Path | None,
+    only: tuple[str, ...],
+    exit_code: bool,
+    all_findings: bool,
+    verbose: bool,
+    color: bool | None,
 ) -> int:
     """Say what grew in a recording, who holds it, and what to do.
 
-    RUN is the recording, also one that is still running or was cut off; run.parquet if none is named.
+    RUN is the recording, also one that is still running or was cut off; run.parquet if none is named. What `ignore` of
+    [tool.leakscope] in the pyproject.toml of the working folder names is shown as ignored.
     """
+    from .ignoring import Ignores, read_ignores, without_ignored
     from .renderers import render
     from .reporting import analyze
     from .storage import open_recording
 
     format_name = format_name or (_format_for(output) if output else "terminal")
     _not_the_recording(output, run)
-    result = analyze(open_recording(run), only=only or None)
-    text = render(result, format_name)
+    ignores = Ignores() if all_findings else read_ignores(Path.cwd())
+    result = without_ignored(analyze(open_recording(run), only=only or None), ignores)
+    text = render(result, format_name, **({"verbose": True} if verbose and format_name == "terminal" else {}))
     if output:
         output.write_text(click.unstyle(text), encoding="utf-8")
     else:
@@ -132,7 +250,7 @@ def _color(asked: bool | None) -> bool | None:
     return asked
 
 
-@cli.command()
+@cli.command(examples=[("leakscope finalize run.parquet", "after a kill -9 of the recorder")])
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--keep-journal", is_flag=True, help="Leave the journal folder beside the finished file.")
 @click.option("--checkpoint", is_flag=True, help="Bring the file up to date while the recorder goes on.")
@@ -153,7 +271,7 @@ def finalize(run: Path, keep_journal: bool, checkpoint: bool, quiet: bool) -> No
         click.echo(f"leakscope: {path} is up to date ({format_bytes(path.stat().st_size)})", err=True)
 
 
-@cli.command()
+@cli.command(examples=[("leakscope redact run.parquet -o to-send.parquet", "a copy for others")])
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="Write to this file, a new one.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing unless it fails.")
@@ -173,34 +291,117 @@ def redact(run: Path, output: Path, quiet: bool) -> None:
         click.echo(f"leakscope: {count:,} texts of {run} are placeholders in {output} ({size})", err=True)
 
 
-@cli.command()
-@click.argument(
-    "what", metavar="[markdown|json|report]", type=click.Choice(["markdown", "json", "report"]), default="markdown"
+@cli.command(
+    examples=[
+        ("leakscope schema", "tables and columns"),
+        ("leakscope schema -f json", "the same for a program"),
+        ("leakscope schema report", "the JSON Schema of `leakscope report -f json`"),
+    ]
 )
-def schema(what: str) -> None:
-    """Print every table and column of a recording: type, unit, meaning.
-
-    As markdown or json. `report` is the JSON Schema of what `leakscope report -f json` says.
-    """
+@click.argument("what", metavar="[recording|report]", type=click.Choice(_SCHEMAS), default="recording")
+@click.option(
+    "-f", "--format", "format_name", type=_Format(["json", "markdown"]), default="markdown", show_default=True,
+    help="Of the tables; a report's schema is always JSON.",
+)  # fmt: skip
+def schema(what: str, format_name: str) -> None:
+    """Print what a recording or a report consists of: names, types, units, meaning."""
     if what == "report":
         click.echo(Path(__file__).with_name("report-schema.json").read_text(encoding="utf-8"), nl=False)
         return
     from .storage import describe
 
-    click.echo(describe.as_markdown() if what == "markdown" else describe.as_json(), nl=False)
+    is_json = "json" in (what, format_name)
+    click.echo(describe.as_json() if is_json else describe.as_markdown(), nl=False)
 
 
-@cli.command(add_help_option=False, context_settings={"ignore_unknown_options": True})
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def record(arguments: tuple[str, ...]) -> int:
-    """Run a command, or look at processes that run already (-p), and record their memory."""
-    from .recorder import main as start  # __main__ goes there at once, so that the recorder stays free of click
+@cli.command(
+    examples=[
+        ('eval "$(leakscope completion bash)"', "in ~/.bashrc"),
+        ('eval "$(leakscope completion zsh)"', "in ~/.zshrc"),
+        ("leakscope completion fish | source", "in ~/.config/fish/config.fish"),
+    ]
+)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print what makes a shell complete commands, options and files."""
+    completer = get_completion_class(shell)
+    if completer is None:
+        raise BadInput(f"no completion is known for {shell}")
+    click.echo(completer(cli, {}, "leakscope", "_LEAKSCOPE_COMPLETE").source())
 
-    return start(arguments)
+
+@cli.command(
+    cls=_RecorderCommand,
+    options_metavar="[--] COMMAND...",
+    examples=[
+        ("leakscope record train.py", "run a script, by leakscope's Python"),
+        ("leakscope record -- torchrun --nproc-per-node 8 train.py", "any command, with all its processes"),
+        ("leakscope record -o runs/{time}.parquet -- python train.py", "a file of its own for each run"),
+        ("leakscope record --alert 'oom_eta<30min' -- python train.py", "a word before memory is full"),
+    ],
+)
+def record(arguments: tuple[str, ...]) -> None:
+    """Run a command and record the memory of all its processes.
+
+    From outside and, for Python processes, from inside. A script such as train.py is run by leakscope's own Python.
+    Exits exactly as the command does; 125 if leakscope itself could not begin, 126 and 127 as a shell. With -p or
+    --system: until the process ends, -d is over or ^C; exits with 0.
+
+    Every option can be set in the environment, such as LEAKSCOPE_RECORD_INTERVAL=1s.
+    """
+    _to_recorder("record", arguments)
 
 
-@cli.command()
-@click.option("-f", "--format", "format_name", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@cli.command(
+    cls=_RecorderCommand,
+    options_metavar="PID...",
+    lacks=ATTACH_LACKS,
+    examples=[
+        ("leakscope attach 4242", "until it ends, or ^C"),
+        ("leakscope attach -d 5min 4242", "for five minutes"),
+    ],
+)
+def attach(arguments: tuple[str, ...]) -> None:
+    """Record a process that runs already, and its children.
+
+    From outside: objects have no names, except where leakscope and the job both run on Python 3.14, whose interpreter
+    lets the agent in. Nothing happens to the job. Until the process ends, -d is over or ^C; exits with 0.
+    """
+    _to_recorder("attach", arguments)
+
+
+def _to_recorder(command: str, arguments: Sequence[str]) -> None:
+    """For who comes by ``main``: ``__main__`` goes there at once, so that the recorder stays free of click."""
+    from .recorder import main as start
+
+    context = click.get_current_context()
+    status = start(arguments, command)
+    if status is None:
+        click.echo(context.get_help())
+    context.exit(status or 0)
+
+
+@cli.command(examples=[("leakscope ps", "then: leakscope attach PID")])
+def ps() -> int:
+    """List running processes that look like training, or grow.
+
+    Looks twice, two seconds apart. Exits with 1 if there is none.
+    """
+    from .recorder.candidates import main as list_processes
+
+    return list_processes()
+
+
+@cli.command(examples=[("leakscope doctor", "before the first recording on a host")])
+@click.option(
+    "-f",
+    "--format",
+    "format_name",
+    type=_Format(["json", "terminal"]),
+    default="terminal",
+    show_default=True,
+    help="As text or as JSON.",
+)
 def doctor(format_name: str) -> None:
     """Say which evidence this host and this user can give, and what to do about the gaps."""
     from . import doctor as examination
@@ -209,9 +410,22 @@ def doctor(format_name: str) -> None:
     click.echo(examination.as_json(groups) if format_name == "json" else examination.as_text(groups), nl=False)
 
 
-@cli.command()
+@cli.command(
+    examples=[
+        ("dmesg | leakscope oom -", "who was killed, and why"),
+        ("leakscope oom pod.log -f json", "for a program"),
+    ]
+)
 @click.argument("log", metavar="FILE", type=click.Path(allow_dash=True))
-@click.option("-f", "--format", "format_name", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "-f",
+    "--format",
+    "format_name",
+    type=_Format(["json", "terminal"]),
+    default="terminal",
+    show_default=True,
+    help="As text or as JSON.",
+)
 def oom(log: str, format_name: str) -> None:
     """Say who was killed for memory, by which limit, and who held it.
 
@@ -234,7 +448,13 @@ def oom(log: str, format_name: str) -> None:
         click.echo("\n".join(map(printable, reader.as_text(reading).split("\n"))), nl=False)
 
 
-@cli.command()
+@cli.command(
+    examples=[
+        ("leakscope heap", "who holds how much"),
+        ("leakscope heap --diff", "what grew"),
+        ("leakscope heap --path Tensor", "what keeps objects of that type alive"),
+    ]
+)
 @_run_argument
 @click.option("-p", "--pid", type=int, metavar="PID", help="Process; the one with the largest heap by default.")
 @click.option("--at", "at_s", type=float, metavar="SECONDS", help="The snapshot nearest to this moment, not the last.")
@@ -278,7 +498,7 @@ def heap(
     click.echo(shown, nl=False)
 
 
-@cli.command()
+@cli.command(examples=[("leakscope snapshot -p 4242", "then: leakscope heap heap.parquet")])
 @click.option("-p", "--pid", type=int, metavar="PID", required=True, help="A running Python process.")
 @click.option("-o", "--output", default="heap.parquet", show_default=True, metavar="FILE", help="File to write.")
 @click.option("--full-heap", is_flag=True, help="Keep every object and reference too, in a file beside FILE.")
@@ -308,15 +528,15 @@ def snapshot(pid: int, output: str, full_heap: bool, quiet: bool) -> None:
             click.echo(f"leakscope: every object is in {shown(taken.whole)} ({size})", err=True)
 
 
-@cli.command()
+@cli.command(examples=[("leakscope compare before.parquet run.parquet", "did the fix work?")])
 @click.argument("before", type=click.Path(path_type=Path))
 @click.argument("after", type=click.Path(path_type=Path))
 @click.option(
     "-f",
     "--format",
     "format_name",
-    type=click.Choice(["terminal", "markdown", "json", "html"]),
-    help="[default: terminal, or by -o]",
+    type=_Format(["html", "json", "markdown", "terminal"]),
+    help=_FORMAT_HELP,
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to a file; its suffix implies the format.")
 def compare(before: Path, after: Path, format_name: str | None, output: Path | None) -> int:
@@ -339,7 +559,12 @@ def compare(before: Path, after: Path, format_name: str | None, output: Path | N
     return comparing.EXIT_STATUS[result.verdict]
 
 
-@cli.command()
+@cli.command(
+    examples=[
+        ("leakscope check", "it must not leak"),
+        ("leakscope check --max-growth 5MB/1000steps --no-oom", "rules of your own"),
+    ]
+)
 @_run_argument
 @click.option("--max-growth", metavar="RATE", help="5MB/1000steps, 20KB/step or 50MB/hour.")
 @click.option("--max-rss", metavar="SIZE", help="Most memory of all processes together, shared pages counted once.")
@@ -353,24 +578,43 @@ def compare(before: Path, after: Path, format_name: str | None, output: Path | N
 @click.option(
     "--inconclusive", metavar="[pass|fail]", help="Result of a rule that cannot be decided.  [default: exit 4]"
 )
-@click.option("-f", "--format", "format_name", type=click.Choice(["terminal", "json"]), default="terminal")
+@click.option(
+    "-f",
+    "--format",
+    "format_name",
+    type=_Format(["json", "terminal"]),
+    default="terminal",
+    show_default=True,
+    help="As text or as JSON.",
+)
 def check(run: Path, format_name: str, **options: Any) -> int:
     """Hold a recording to rules: a gate for CI. Without any rule it must not leak.
 
-    Rules not given here come from [tool.leakscope.check] in the pyproject.toml of the working folder. Exits with 0 if
-    all are kept, 1 if one is broken, 4 if the recording cannot tell.
+    Rules not given here come from [tool.leakscope.check] in the pyproject.toml of the working folder. Findings that
+    `ignore` of [tool.leakscope] names break no rule, and are counted. Exits with 0 if all are kept, 1 if one is broken,
+    4 if the recording cannot tell.
     """
     from . import checking
+    from .ignoring import read_ignores
     from .storage import open_recording
 
     rules = checking.read_rules({name.replace("_", "-"): value for name, value in options.items()}, Path.cwd())
     baseline = open_recording(rules.baseline) if rules.baseline is not None else None
-    result = checking.check(open_recording(run), rules, baseline)
+    ignores = read_ignores(Path.cwd())
+    for note in ignores.notes:
+        click.echo(f"leakscope: {note}", err=True)
+    result = checking.check(open_recording(run), rules, baseline, ignores)
     click.echo(checking.render(result, format_name), nl=False)
     return result.exit_status
 
 
-@cli.command()
+@cli.command(
+    examples=[
+        ("leakscope watch run.parquet", "while it is being recorded"),
+        ("leakscope watch -p 4242", "without a recording"),
+        ("leakscope watch run.parquet --speed 10", "how it went"),
+    ]
+)
 @click.argument("run", type=click.Path(path_type=Path), required=False)
 @click.option("-p", "--pid", "pids", type=int, multiple=True, metavar="PID", help="A running process; repeatable.")
 @click.option(

@@ -5,6 +5,8 @@ The field names are those of the JSON contract ``leakscope.report/1``; they are 
 
 from __future__ import annotations
 
+import hashlib
+import os.path
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -58,8 +60,8 @@ class Finding:
 
     **Units** ``bytes``: what fixing it frees by the end of the recording (not a forecast); ``confidence`` 0 to 1,
     how sure we are, apart from ``severity``, how bad it is. ``wasted`` marks one-time waste: it is added up in
-    ``verdict.wasted_bytes`` and does not make a run "leaking". ``means``, which is not in the JSON, is the kind as
-    its diagnosis declares it: who runs the diagnoses fills it in.
+    ``verdict.wasted_bytes`` and does not make a run "leaking". ``fingerprint`` is the same from run to run. ``means``,
+    which is not in the JSON, is the kind as its diagnosis declares it: who runs the diagnoses fills it in.
     """
 
     kind: str
@@ -75,11 +77,21 @@ class Finding:
     remedy: Sequence[str] = ()
     series: Sequence[Series] = ()
     wasted: bool = False
+    fingerprint: str = ""
     means: Kind | None = field(default=None, compare=False, repr=False, metadata={"json": False})
 
     def tells(self, *meanings: str) -> bool:
         """Whether findings of this kind mean one of these for the verdict (``kinds.MEANINGS``)."""
         return self.means is not None and any(meaning in self.means.tells for meaning in meanings)
+
+
+@dataclass(frozen=True)
+class Ignored:
+    """A finding that the project knows of and accepts: why, and until which day (ISO 8601; None: for good)."""
+
+    finding: Finding
+    reason: str
+    until: str | None = None
 
 
 @dataclass(frozen=True)
@@ -257,6 +269,20 @@ class Verdict:
 
 
 @dataclass(frozen=True)
+class Peak:
+    """The most memory of all processes together, bytes.
+
+    ``between_samples``: no sample shows it, the kernel told of it; then ``process`` is who held it, if that is known.
+    ``cgroup_bytes``: the most that the job's cgroup counted, if it has a limit; page cache is in it.
+    """
+
+    bytes: int
+    process: str | None = None
+    between_samples: bool = False
+    cgroup_bytes: int | None = None
+
+
+@dataclass(frozen=True)
 class RecordingFacts:
     """What was recorded and what recording it cost; ``ended`` is exit, signal, oom-killed or lost.
 
@@ -276,6 +302,7 @@ class RecordingFacts:
     notes: Sequence[str] = ()
     overhead: Mapping[str, float | None] = field(default_factory=dict)
     cwd: str | None = None
+    peak: Peak | None = None
 
 
 @dataclass(frozen=True)
@@ -293,6 +320,25 @@ class Report:
     timeline: Timeline | None = None
     heap: Sequence[HeapView] = ()
     excerpts: Sequence[Excerpt] = ()
+    ignored: Sequence[Ignored] = ()
+
+
+def file_of(finding: Finding, folder: str | None) -> str | None:
+    """The file of a finding, relative if it lies below ``folder``, in which the job was started."""
+    file = finding.subject.file
+    if not file or file.startswith("<") or folder is None:
+        return os.path.normpath(file) if file and not file.startswith("<") else file
+    whole, top = os.path.normpath(os.path.join(folder, file)), os.path.normpath(folder)
+    return os.path.relpath(whole, top) if whole.startswith(top.rstrip("/") + "/") else whole
+
+
+def fingerprint_of(finding: Finding, folder: str | None) -> str:
+    """The same from run to run, also when lines move: what holds, and where; no line, no figure, no process."""
+    subject = finding.subject
+    held = subject.variable or subject.holder
+    parts = (finding.kind, file_of(finding, folder), subject.function, held, subject.type)
+    joined = "\0".join(part or "" for part in parts)
+    return hashlib.sha256(joined.encode("utf-8", "replace")).hexdigest()[:32]
 
 
 def is_our_crash(finding: Finding) -> bool:

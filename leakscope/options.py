@@ -1,4 +1,4 @@
-"""The options of ``leakscope record``: one table that parses, reads the environment and writes the help.
+"""The options of ``leakscope record`` and ``attach``: one table that parses and reads the environment; help shows it.
 
 Standard library only and without argparse, which costs the recorder 6 ms: it runs before the job starts.
 """
@@ -17,9 +17,13 @@ _TRUE, _FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
 
 
 class Option(NamedTuple):
-    """One option. ``parse`` makes its value from text (None: a switch without a value); ``field`` of RecordOptions."""
+    """One option. ``parse`` makes its value from text (None: a switch without a value); ``field`` of RecordOptions.
+
+    ``group``: under which heading the help has it; none: it goes on working, and no help shows it.
+    """
 
     flags: tuple[str, ...]
+    group: str
     field: str
     metavar: str
     default: str
@@ -159,75 +163,84 @@ def _output(text: str) -> str:
 
 
 RECORD_OPTIONS: tuple[Option, ...] = (
-    Option(("-o", "--output"), "output", "FILE", "run.parquet",
+    Option(("-o", "--output"), "Recording", "output", "FILE", "run.parquet",
            "File to record into; {host} {pid} {rank} {local_rank} {job} {time} {env:NAME} are filled in.", _output),
-    Option(("-p", "--pid"), "pids", "PID", "",
-           "Record a process that runs already, and its children, from outside; repeatable.", _pid),
-    Option(("--find-training",), "find_training", "", "",
-           "List the running processes that look like training, with the command to record each.", None),
-    Option(("--system",), "system", "", "",
+    Option(("-p", "--pid"), "Recording", "pids", "PID", "",
+           "Record a process that runs already, as `leakscope attach` does; repeatable.", _pid),
+    Option(("--system",), "Recording", "system", "", "",
            "Record the whole host: the 200 processes with the most memory or growth.", None),
-    Option(("-i", "--interval"), "interval_s", "TIME", "auto",
-           "Time between samples. auto: 250ms in the first minute, then 1s; 5s with --system.", _period_or_auto),
-    Option(("-d", "--duration"), "duration_s", "TIME", "",
+    Option(("-d", "--duration"), "Recording", "duration_s", "TIME", "",
            "Stop recording after TIME; the job keeps running.", _duration),
-    Option(("-f", "--force"), "force", "", "",
+    Option(("-i", "--interval"), "Recording", "interval_s", "TIME", "auto",
+           "Time between samples. auto: 250ms in the first minute, then 1s; 5s with --system.", _period_or_auto),
+    Option(("-f", "--force"), "Recording", "force", "", "",
            "Delete an earlier recording of that name instead of renaming it.", None),
-    Option(("-q", "--quiet"), "quiet", "", "",
-           "No status line, no summary.", None),
-    Option(("--no-summary",), "summary", "", "",
-           "No summary at the end.", None, False),
-    Option(("--agent",), "agent", "auto|off", "auto",
-           "off: sample from outside only, the command's environment stays as it is.", _agent),
-    Option(("--no-snapshots",), "takes", "", "",
-           "Take no heap snapshots; read only cheap counters.", None, False, ("--no-takes",)),
-    Option(("--probe",), "probe", "", "",
-           "At the end of each process, measure what gc, malloc_trim and empty_cache free, however long that takes.",
-           None),
-    Option(("--no-source",), "sources", "", "",
-           "Record no text of the program: neither its modules' source nor lines of it in tracebacks, nor what follows "
-           "python -c.", None, False),
-    Option(("--framework-logs",), "framework_logs", "", "",
-           "Add memory figures to the logs of transformers' Trainer and of Lightning (changes what they print).", None),
-    Option(("--no-adopt",), "adopts", "", "",
-           "Do not become the parent of processes that outlive theirs: they see process 1, as without a recorder, and "
-           "those that start so are not recorded.", None, False),
-    Option(("--alert",), "alerts", "RULE", "",
-           "Alert on rss>40GB, growth>100MB/min, oom_eta<30min, workers>16 or oom; repeatable.", _rule),
-    Option(("--on-alert",), "on_alert", "COMMAND", "",
-           "Run COMMAND in a shell at each alert, with the alert as JSON on its standard input.", str),
-    Option(("--webhook",), "webhooks", "URL", "",
-           "Send each alert to URL (Slack, Discord, or plain JSON); repeatable.", _url),
-    Option(("--tee",), "tee", "", "",
-           "Record the end of stderr even if it is a terminal or a pipe. A helper copies it, so lines of stdout and "
-           "stderr may interleave differently.", None),
-    Option(("--no-sampling",), "sampling", "", "",
-           "Do not sample allocations: memory that no Python object holds is then told without its lines.",
-           None, False),
-    Option(("--full-heap",), "full_heap", "", "",
-           "Keep every object and reference of a process's first and last snapshots, in a file each beside the "
-           "recording. One is kept anyhow, the first time that 95% of a memory limit is used.", None),
-    Option(("--pss-interval",), "pss_interval_s", "TIME", "auto",
+    Option(("--label",), "Recording", "labels", "KEY=VALUE", "",
+           "Attach a label to the recording; repeatable.", _label),
+    Option(("--flush",), "Recording", "flush_s", "TIME", "5s",
+           "Write samples to disk this often; a kill loses at most this much.", _period),
+    Option(("--fsync",), "Recording", "fsync_s", "TIME|never|always", "30s",
+           "Sync the journal to disk this often, against power loss.", _fsync),
+    Option(("--pss-interval",), "Recording", "pss_interval_s", "TIME", "auto",
            "Time between readings of proportional memory (PSS). auto: 10s, longer where a reading is slow.",
            _period_or_auto),
-    Option(("--max-overhead",), "max_overhead_fraction", "PERCENT", "1%",
+    Option(("--keep-journal",), "Recording", "keep_journal", "", "",
+           "Leave the journal folder beside the finished file.", None),
+    Option(("-q", "--quiet"), "What is said", "quiet", "", "",
+           "Say nothing: no figures in the title, no verdict at the end.", None),
+    Option(("--no-summary",), "What is said", "summary", "", "",
+           "No verdict and no summary at the end.", None, False),
+    Option(("--agent",), "View inside", "agent", "auto|off", "auto",
+           "off: sample from outside only, the command's environment stays as it is.", _agent),
+    Option(("--no-snapshots",), "View inside", "takes", "", "",
+           "Take no heap snapshots; read only cheap counters.", None, False, ("--no-takes",)),
+    Option(("--probe",), "View inside", "probe", "", "",
+           "At the end of each process, measure what gc, malloc_trim and empty_cache free, however long that takes.",
+           None),
+    Option(("--no-source",), "View inside", "sources", "", "",
+           "Record no text of the program: neither its modules' source nor lines of it in tracebacks, nor what follows "
+           "python -c.", None, False),
+    Option(("--framework-logs",), "View inside", "framework_logs", "", "",
+           "Add memory figures to the logs of transformers' Trainer and of Lightning (changes what they print).", None),
+    Option(("--no-sampling",), "View inside", "sampling", "", "",
+           "Do not sample allocations: memory that no Python object holds is then told without its lines.",
+           None, False),
+    Option(("--full-heap",), "View inside", "full_heap", "", "",
+           "Keep every object and reference of a process's first and last snapshots, in a file each beside the "
+           "recording. One is kept anyhow, the first time that 95% of a memory limit is used.", None),
+    Option(("--max-overhead",), "Cost", "max_overhead_fraction", "PERCENT", "1%",
            "Overhead limit: snapshots as a share of each process's time, the recorder as a share of one core. Short "
            "runs may use four minutes' worth at once.", _percent),
-    Option(("--max-pause",), "max_pause_s", "TIME", "100ms",
+    Option(("--max-pause",), "Cost", "max_pause_s", "TIME", "100ms",
            "Longest pause that a snapshot may cause. A larger heap is read only in part, and the report says so. The "
            "default is 250ms where nothing that serves others (asyncio, socketserver, gevent, ...) is loaded, or torch "
            "is, and 1s where an optimizer steps.", _pause),
-    Option(("--flush",), "flush_s", "TIME", "5s",
-           "Write samples to disk this often; a kill loses at most this much.", _period),
-    Option(("--fsync",), "fsync_s", "TIME|never|always", "30s",
-           "Sync the journal to disk this often, against power loss.", _fsync),
-    Option(("--label",), "labels", "KEY=VALUE", "",
-           "Attach a label to the recording; repeatable.", _label),
-    Option(("--keep-journal",), "keep_journal", "", "",
-           "Leave the journal folder beside the finished file.", None),
-    Option(("-h", "--help"), "help", "", "",
-           "Show this text.", None),
+    Option(("--alert",), "Alerts", "alerts", "RULE", "",
+           "Alert on rss>40GB, growth>100MB/min, oom_eta<30min, workers>16 or oom; repeatable.", _rule),
+    Option(("--on-alert",), "Alerts", "on_alert", "COMMAND", "",
+           "Run COMMAND in a shell at each alert, with the alert as JSON on its standard input.", str),
+    Option(("--webhook",), "Alerts", "webhooks", "URL", "",
+           "Send each alert to URL (Slack, Discord, or plain JSON); repeatable.", _url),
+    Option(("--no-adopt",), "The job itself", "adopts", "", "",
+           "Do not become the parent of processes that outlive theirs: they see process 1, as without a recorder, and "
+           "those that start so are not recorded.", None, False),
+    Option(("--tee",), "The job itself", "tee", "", "",
+           "Record the end of stderr even if it is a terminal or a pipe. A helper copies it, so lines of stdout and "
+           "stderr may interleave differently.", None),
+    Option(("--find-training",), "", "find_training", "", "",
+           "The same as `leakscope ps`.", None),
+    Option(("-h", "--help"), "Other", "help", "", "",
+           "Show this message and exit.", None),
 )  # fmt: skip
+ATTACH_LACKS = (
+    "pids",
+    "system",
+    "find_training",
+    "framework_logs",
+    "adopts",
+    "tee",
+    "sampling",
+)  # for what is not started
 _SEVERAL = ("pids", "alerts", "webhooks")
 _BY_FLAG = {flag: option for option in RECORD_OPTIONS for flag in (*option.flags, *option.earlier)}
 
@@ -237,48 +250,74 @@ def parse_record(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -
 
     Options end at ``--`` or at the first word that is none: what follows is the command. **Errors** BadInput.
     """
+    values, words = _read(argv, environ, "record")
+    options = RecordOptions(command=tuple(words), **values)
+    asked = [bool(options.command), bool(options.pids), options.system, options.find_training]
+    if sum(asked) > 1 and not options.help:
+        raise BadInput("record takes one of these: a command, -p PID or --system")
+    if not (any(asked) or options.help):
+        raise BadInput("record needs a command, such as: leakscope record train.py")
+    _check(options)
+    return options
+
+
+def parse_attach(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> RecordOptions:
+    """The same of the words after ``attach``, where process ids stand in place of a command. **Errors** BadInput."""
+    values, words = _read(argv, environ, "attach")
+    options = RecordOptions(**values)
+    if not (options.help or words):
+        raise BadInput("attach needs a process id, such as: leakscope attach 4242 (leakscope ps lists processes)")
+    _check(options)
+    return options._replace(pids=tuple(dict.fromkeys(map(_pid, words))))
+
+
+def _check(options: RecordOptions) -> None:
+    if (options.on_alert or options.webhooks) and not (options.alerts or options.help):
+        flag = "--on-alert" if options.on_alert else "--webhook"
+        raise BadInput(f"{flag} needs a rule that says when, such as --alert 'rss>90%'")
+
+
+def _read(argv: Sequence[str], environ: Mapping[str, str], command: str) -> tuple[dict[str, Any], list[str]]:
+    """Values of options, and the words that are none: of ``attach`` they may stand anywhere."""
     values: dict[str, Any] = {"labels": {}, "pids": (), "alerts": (), "webhooks": ()}
     for option in RECORD_OPTIONS:
         variable = next((name for name in option.variables if name in environ), None)
-        if variable is not None and option.field != "help":
+        if variable is not None and option.field != "help" and _is_of(option, command):
             _from_environment(values, option, variable, environ[variable])
-    words = list(argv)
-    while words and words[0].startswith("-") and words[0] != "-":
+    words, others = list(argv), []
+    while words and (command == "attach" or (words[0].startswith("-") and words[0] != "-")):
         word = words.pop(0)
         if word == "--":
             break
         if word.startswith("--"):
             flag, equals, value = word.partition("=")
-            _from_flag(values, flag, value if equals else None, words)
+            _from_flag(values, flag, value if equals else None, words, command)
+        elif word.startswith("-"):
+            _from_short_flags(values, word, words, command)
         else:
-            _from_short_flags(values, word, words)
-    options = RecordOptions(command=tuple(words), **values)
-    asked = [bool(options.command), bool(options.pids), options.system, options.find_training]
-    if sum(asked) > 1 and not options.help:
-        raise BadInput("record takes one of these: a command, -p PID, --system or --find-training")
-    if not (any(asked) or options.help):
-        raise BadInput("record needs a command, such as: leakscope record -- python train.py")
-    if (options.on_alert or options.webhooks) and not (options.alerts or options.help):
-        flag = "--on-alert" if options.on_alert else "--webhook"
-        raise BadInput(f"{flag} needs a rule that says when, such as --alert 'rss>90%'")
-    return options
+            others.append(word)
+    return values, others + words
 
 
-def _from_short_flags(values: dict[str, Any], word: str, words: list[str]) -> None:
+def _is_of(option: Option, command: str) -> bool:
+    return command != "attach" or option.field not in ATTACH_LACKS
+
+
+def _from_short_flags(values: dict[str, Any], word: str, words: list[str], command: str) -> None:
     """``-fq``, ``-i 1s``, ``-i1s``, ``-fi1s``."""
     for position, letter in enumerate(word[1:], start=2):
         flag, rest = f"-{letter}", word[position:]
         option = _BY_FLAG.get(flag)
         if option is not None and option.parse is not None:
-            return _from_flag(values, flag, rest or None, words)
-        _from_flag(values, flag, None, words)
+            return _from_flag(values, flag, rest or None, words, command)
+        _from_flag(values, flag, None, words, command)
     return None
 
 
-def _from_flag(values: dict[str, Any], flag: str, value: str | None, words: list[str]) -> None:
+def _from_flag(values: dict[str, Any], flag: str, value: str | None, words: list[str], command: str) -> None:
     option = _BY_FLAG.get(flag)
-    if option is None:
-        raise BadInput(f"record has no option {flag} (leakscope record --help lists them)")
+    if option is None or not _is_of(option, command):
+        raise BadInput(f"{command} has no option {flag}{_meant(flag, command)}")
     if option.parse is None and value is not None:
         raise BadInput(f"{flag} takes no value, got {value!r}")
     if option.parse is not None and value is None:
@@ -286,6 +325,16 @@ def _from_flag(values: dict[str, Any], flag: str, value: str | None, words: list
             raise BadInput(f"{flag} needs a value: {flag} {option.metavar}")
         value = words.pop(0)
     _set(values, option, flag, value)
+
+
+def _meant(flag: str, command: str) -> str:
+    """What else a flag may be; loaded only for who mistyped one."""
+    import difflib
+
+    known = [name for name, option in _BY_FLAG.items() if name.startswith("--") and _is_of(option, command)]
+    if close := difflib.get_close_matches(flag, known, n=1):
+        return f": did you mean {close[0]}?"
+    return f" (leakscope {command} --help lists them)"
 
 
 def _from_environment(values: dict[str, Any], option: Option, variable: str, text: str) -> None:
@@ -313,26 +362,3 @@ def _set(values: dict[str, Any], option: Option, origin: str, text: str | None) 
         values[option.field] = tuple(dict.fromkeys([*values[option.field], value]))
     else:
         values[option.field] = value
-
-
-def record_help() -> str:
-    """The text of ``leakscope record --help``."""
-    lines = [
-        "Usage: leakscope record [OPTIONS] [--] COMMAND...",
-        "       leakscope record [OPTIONS] -p PID | --system | --find-training",
-        "",
-        "  Run a command and record the memory of all its processes, from outside and,",
-        "  for Python processes, from inside. A script such as train.py is run by",
-        "  leakscope's own Python. Exits exactly as the command does; 125 if",
-        "  leakscope itself could not begin, 126 and 127 as a shell. With -p or --system:",
-        "  until the process ends, -d is over or ^C; exits with 0.",
-        "",
-        "Options:",
-    ]
-    names = [", ".join(o.flags) + (f" {o.metavar}" if o.metavar else "") for o in RECORD_OPTIONS]
-    width = max(map(len, names))
-    for name, option in zip(names, RECORD_OPTIONS):
-        default = f" [default: {option.default}]" if option.default else ""
-        lines.append(f"  {name:<{width}}  {option.help}{default}")
-    lines += ["", f"Every option can be set in the environment, such as {ENVIRONMENT_PREFIX}INTERVAL=1s."]
-    return "\n".join(lines) + "\n"

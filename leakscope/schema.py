@@ -212,6 +212,8 @@ TABLES: dict[str, Table] = {
             _c("current_bytes", "int", "bytes", "memory.current / memory.usage_in_bytes, page cache included"),
             _LIMIT_BYTES,
             _c("high_bytes", "int", "bytes", "memory.high; null = none"),
+            _c("cgroup_peak_bytes", "int", "bytes",
+               "memory.peak / memory.max_usage_in_bytes: the most since the cgroup was made, page cache included"),
             _c("cgroup_anon_bytes", "int", "bytes", "anon of memory.stat"),
             _c("cgroup_file_bytes", "int", "bytes", "file of memory.stat: page cache, reclaimable"),
             _c("cgroup_shmem_bytes", "int", "bytes", "shmem of memory.stat"),
@@ -247,7 +249,7 @@ TABLES: dict[str, Table] = {
         )),
         Table("events", "recorder", "Something that happened once: start, end, signal, alert, lost output", (
             _c("event", "str", "", "start, end, signal, output-lost, oom-kill-counter, pressure, alert, stopped, "
-               "continued, throttled, source-failed, helper-left-out, helper-killed"),
+               "continued, throttled, source-failed, helper-left-out, helper-killed, peak (one that no sample shows)"),
             *_PROCESS,
             _TEXT,
             _c("value", "float", "", "figure belonging to the event, unit by event"),

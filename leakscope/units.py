@@ -67,6 +67,13 @@ def format_duration(seconds: float) -> str:
     return f"{seconds / 86400:.1f} days"
 
 
+def format_rate(bytes_per_hour: float, gained_bytes: float, signed: bool = False) -> str:
+    """``88.4 MiB per minute``; per hour where so much was gained, or more: then it was watched for an hour."""
+    if abs(bytes_per_hour) > abs(gained_bytes):
+        return f"{format_bytes(bytes_per_hour / 60, signed)} per minute"
+    return f"{format_bytes(bytes_per_hour, signed)} per hour"
+
+
 def format_count(value: float) -> str:
     """``12,345``: thousands separated, no decimals."""
     return f"{value:,.0f}"

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .findings import Finding, RecordingFacts, Report, RuledOut, Skipped
-from .units import format_bytes, format_duration
+from .findings import Finding, Ignored, Peak, RecordingFacts, Report, RuledOut, Skipped, Verdict
+from .units import format_bytes, format_duration, format_rate
 
 VERDICTS = {True: "LEAKING", False: "NOT LEAKING", None: "CANNOT TELL"}
+
+
+_SAID_BY_BADGE = ("Memory leaks: ", "No leak: ", "Cannot tell whether memory leaks: ")
+
+
+def in_a_line(verdict: Verdict) -> str:
+    """``LEAKING: Store.rows (list) keeps growing: ...``."""
+    headline = verdict.headline
+    for words in _SAID_BY_BADGE:
+        headline = headline[len(words) :] if headline.startswith(words) else headline
+    return f"{VERDICTS[verdict.leaking]}: {headline}"
 
 
 def printable(text: str) -> str:
@@ -18,9 +29,18 @@ def printable(text: str) -> str:
 
 
 def run_facts(recording: RecordingFacts) -> str:
-    """``45.9 s, 3 processes, exit status 0``."""
+    """``45.9 s, 3 processes, exit status 0, peak 104 MiB (by tail, between samples)``."""
     processes = "1 process" if recording.process_count == 1 else f"{recording.process_count} processes"
-    return f"{format_duration(recording.duration_s)}, {processes}, {ended(recording)}"
+    facts = [format_duration(recording.duration_s), processes, ended(recording)]
+    return ", ".join([*facts, *([peak(recording.peak)] if recording.peak is not None else [])])
+
+
+def peak(known: Peak) -> str:
+    """``peak 104 MiB (by tail, between samples)``, and what a cgroup with a limit counted, page cache included."""
+    of = f"by {printable(known.process)}, " if known.process is not None else ""
+    between = f" ({of}between samples)" if known.between_samples else ""
+    cgroup = f", {format_bytes(known.cgroup_bytes)} in its cgroup with page cache" if known.cgroup_bytes else ""
+    return f"peak {format_bytes(known.bytes)}{between}{cgroup}"
 
 
 def ended(recording: RecordingFacts) -> str:
@@ -33,15 +53,21 @@ def ended(recording: RecordingFacts) -> str:
 
 
 def amount(finding: Finding) -> str:
-    """``600 MiB, 20.1 GiB an hour, 128 KiB a step, 97% sure``."""
+    """``600 MiB, 88.4 MiB per minute, 128 KiB per step, 97% sure``."""
     figures = [format_bytes(finding.bytes)]
     if finding.wasted:
-        figures.append("wasted once")
+        figures.append("wasted")
     if finding.bytes_per_hour:
-        figures.append(f"{format_bytes(finding.bytes_per_hour)} an hour")
+        figures.append(format_rate(finding.bytes_per_hour, finding.bytes))
     if finding.bytes_per_step:
-        figures.append(f"{format_bytes(finding.bytes_per_step)} a step")
+        figures.append(f"{format_bytes(finding.bytes_per_step)} per step")
     return ", ".join([*figures, f"{finding.confidence:.0%} sure"])
+
+
+def accepted(one: Ignored) -> str:
+    """``Store.rows (list) keeps growing: bounded by the vocabulary (until 2027-01-01)``."""
+    until = f" (until {one.until})" if one.until is not None else ""
+    return f"{one.finding.title}: {one.reason}{until}"
 
 
 def by_reason(entries: Sequence[RuledOut | Skipped]) -> list[tuple[str, str]]:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import click
 
 import leakscope
-from leakscope import cli, options, redacting, schema
+from leakscope import cli, redacting, schema
 from leakscope.agent import masking
 from leakscope.analyzers import kinds
 from leakscope.kinds import Kind
@@ -230,8 +230,7 @@ def _commands() -> str:
             terminal_width=_HELP_COLUMNS,
             help_option_names=["-h", "--help"],
         )
-        shown = options.record_help() if name == "record" else command.get_help(context)
-        sections += [f"## `leakscope {name}`", f"```\n{shown.rstrip()}\n```"]
+        sections += [f"## `leakscope {name}`", f"```\n{command.get_help(context).rstrip()}\n```"]
     return "\n\n".join(sections) + "\n"
 
 

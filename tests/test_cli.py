@@ -11,7 +11,7 @@ import types
 import pytest
 
 import leakscope
-from leakscope import cli, options, schema
+from leakscope import cli, schema
 from leakscope.cli import main
 from leakscope.findings import Finding, RecordingFacts, Report, Subject, Verdict
 from tests.builders import RecordingBuilder
@@ -209,6 +209,67 @@ class TestMark:
         leakscope.mark(step=3)
 
 
-def test_record_help_is_the_recorders_own(capsys):
-    assert main(["record", "--help"]) == 0
-    assert capsys.readouterr().out == options.record_help()
+@pytest.mark.parametrize("name", sorted(cli.cli.commands))
+def test_help_fits_the_terminal_and_ends_with_examples(name, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "70")
+    assert main([name, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= 70
+    examples = shown.partition("\nExamples:\n")[2]
+    assert f"leakscope {name}" in examples
+
+
+def test_help_says_the_order_of_work_and_has_every_command_once(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "110")
+    assert main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    steps = [shown.index(f"  leakscope {name}") for name in ("record", "report", "heap", "compare", "check")]
+    assert steps == sorted(steps)
+    listed = [line.split()[0] for line in shown.splitlines() if line[:2] == "  " and line[2:3].islower()]
+    assert sorted(name for name in listed if name != "leakscope") == sorted(cli.cli.commands)
+
+
+@pytest.mark.parametrize(
+    ("typed", "found"),
+    [
+        ("rep", "report"),
+        ("record --no-sn", "--no-snapshots"),
+        ("record --agent o", "off"),
+        ("attach --dur", "--duration"),
+        ("check --form", "--format"),
+    ],
+)
+def test_a_shell_completes_commands_and_options(typed, found, capsys, monkeypatch):
+    monkeypatch.setenv("_LEAKSCOPE_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", f"leakscope {typed}")
+    monkeypatch.setenv("COMP_CWORD", str(len(typed.split())))
+    with pytest.raises(SystemExit):
+        main([])
+    assert capsys.readouterr().out.split() == [f"plain,{found}"]
+
+
+def test_what_follows_the_options_of_record_is_completed_as_files(capsys, monkeypatch):
+    monkeypatch.setenv("_LEAKSCOPE_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", "leakscope record -- python tr")
+    monkeypatch.setenv("COMP_CWORD", "4")
+    with pytest.raises(SystemExit):
+        main([])
+    assert capsys.readouterr().out.split() == ["file,tr"]
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_completion_prints_a_script(shell, capsys):
+    assert main(["completion", shell]) == 0
+    assert f"{shell}_complete" in capsys.readouterr().out
+
+
+def test_formats_have_one_name_in_all_commands():
+    formats = {}
+    for name, command in cli.cli.commands.items():
+        for param in command.params:
+            if "--format" in param.opts:
+                formats[name] = set(param.type.choices)
+    assert set.union(*formats.values()) == {"github", "html", "json", "junit", "markdown", "sarif", "terminal"}
+    assert all("json" in names for names in formats.values())
+    asked = cli.cli.commands["doctor"].make_context("doctor", ["-f", "text"])  # as it was called before
+    assert asked.params["format_name"] == "terminal"

@@ -37,7 +37,7 @@ KINDS = DOCS / "kinds"
 
 def record_options() -> str:
     rows = []
-    for option in options.RECORD_OPTIONS:
+    for option in filter(lambda option: option.group, options.RECORD_OPTIONS):
         names = ", ".join(option.flags) + (f" {option.metavar}" if option.metavar else "")
         rows.append((_code(names), _code(option.default), option.help))
     return _table(("option", "default", "meaning"), rows)

@@ -41,6 +41,8 @@ DEFINITIONS = {
     "heap_take": findings.HeapTake,
     "heap_holder": findings.HeapHolder,
     "excerpt": findings.Excerpt,
+    "ignored": findings.Ignored,
+    "peak": findings.Peak,
 }
 MAXIMAL = dataclasses.replace(
     FULL, processes=[findings.ProcessRow("train.py", "trainer", 3, 2, 20.0, 0.9, 1, 1, 2, 8, 40, 0.0, 20.0)]

@@ -10,8 +10,10 @@ from ..comparing import CANNOT_TELL as UNDECIDED
 from ..comparing import WORSE, Pace, compare_cases, pace_of, workers_at_once
 from ..facts.case import Case
 from ..findings import Finding, Report
+from ..ignoring import Ignores, without_ignored
 from ..reporting import report_of
 from ..units import format_bytes, format_count
+from ..words import accepted
 from ._rules import Growth, Rules
 
 if TYPE_CHECKING:
@@ -41,18 +43,22 @@ class Check:
     outcome: str
     exit_status: int
     outcomes: tuple[Outcome, ...]
+    ignored: tuple[str, ...] = ()
 
 
-def check(recording: Recording, rules: Rules, baseline: Recording | None = None) -> Check:
-    """Hold a recording to the rules; without any rule it must not leak."""
+def check(
+    recording: Recording, rules: Rules, baseline: Recording | None = None, ignores: Ignores | None = None
+) -> Check:
+    """Hold a recording to the rules; without any rule it must not leak. What is ``ignored`` breaks none of them."""
     case = Case(recording)
-    report = case.once(report_of)
+    report = without_ignored(case.once(report_of), ignores or Ignores())
     outcomes = tuple(_outcomes(case, report, rules, baseline))
     found = {outcome.outcome for outcome in outcomes}
     worst = BROKEN if BROKEN in found else CANNOT_TELL if CANNOT_TELL in found else KEPT
     undecided = {"pass": 0, "fail": 1, None: 4}[rules.inconclusive]
     status = {KEPT: 0, BROKEN: 1, CANNOT_TELL: undecided}[worst]
-    return Check(report.recording.path, worst, status, outcomes)
+    ignored = tuple(map(accepted, report.ignored))
+    return Check(report.recording.path, worst, status, outcomes, ignored)
 
 
 def _outcomes(case: Case, report: Report, rules: Rules, baseline: Recording | None) -> Iterator[Outcome]:
@@ -108,8 +114,8 @@ def _too_short(pace: Pace, limit: Growth, seen: float) -> str:
 
 def _unit(limit: Growth) -> str:
     if limit.unit == "step":
-        return "a step" if limit.per == 1 else f"in {format_count(limit.per)} steps"
-    return "an hour" if limit.per == 1 else f"in {limit.per:,.3g} hours"
+        return "per step" if limit.per == 1 else f"in {format_count(limit.per)} steps"
+    return "per hour" if limit.per == 1 else f"in {limit.per:,.3g} hours"
 
 
 def _peak(report: Report, limit_bytes: float) -> Outcome:
@@ -150,6 +156,8 @@ def _against(case: Case, report: Report, baseline: Recording) -> Outcome:
 
 
 def _no_leak(report: Report) -> Outcome:
+    if report.verdict.leaking and report.ignored and _first(report, lambda finding: not finding.wasted) is None:
+        return Outcome("no leak", KEPT, "memory grows, and all that was found is ignored")
     outcome = {True: BROKEN, False: KEPT, None: CANNOT_TELL}[report.verdict.leaking]
     text = report.verdict.headline.rstrip(".")
     if outcome == BROKEN:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 
+from ..words import printable
 from ._check import BROKEN, CANNOT_TELL, KEPT, Check, Outcome
 
 FORMATS = ("terminal", "json")
@@ -18,7 +19,13 @@ def render(check: Check, format_name: str) -> str:
         text = json.dumps({"schema": SCHEMA, **dataclasses.asdict(check)}, indent=2, ensure_ascii=False)
         return text.encode("utf-8", "replace").decode("utf-8") + "\n"
     order = (BROKEN, CANNOT_TELL, KEPT)
-    return "".join(_line(outcome) for outcome in sorted(check.outcomes, key=lambda o: order.index(o.outcome)))
+    lines = [_line(outcome) for outcome in sorted(check.outcomes, key=lambda o: order.index(o.outcome))]
+    return "".join([*lines, *(f"ignored: {printable(text)}\n" for text in check.ignored), _count(check)])
+
+
+def _count(check: Check) -> str:
+    count = len(check.ignored)
+    return f"{count} finding{'' if count == 1 else 's'} ignored by pyproject.toml\n" if count else ""
 
 
 def _line(outcome: Outcome) -> str:

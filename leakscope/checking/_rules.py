@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from .. import analyzers
 from ..errors import BadInput
+from ..settings import FILE, of_project
 from ..units import parse_bytes
 
 _PER_HOUR = {"min": 60.0, "minute": 60.0, "h": 1.0, "hour": 1.0, "day": 1 / 24}
@@ -83,32 +82,10 @@ def parse_growth(text: str) -> Growth:
 
 
 def _from_pyproject(folder: Path) -> dict[str, Any]:
-    path = folder / "pyproject.toml"
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return {}
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path} cannot be read: {error}") from None
-    if "leakscope" not in text:
-        return {}
-    toml = _toml()
-    if toml is None:
-        raise BadInput(f"{path} may hold {_SECTION}, but reading it needs Python 3.11 or `pip install tomli`")
-    try:
-        found: Any = toml.loads(text)
-    except ValueError as error:
-        raise BadInput(f"{path} is not valid TOML: {error}") from None
-    for name in ("tool", "leakscope", "check"):
-        found = found.get(name, {}) if isinstance(found, dict) else None
+    found = of_project(folder).get("check", {})
     if not isinstance(found, dict):
-        raise BadInput(f"{path}: {_SECTION} is not a table")
+        raise BadInput(f"{folder / FILE}: {_SECTION} is not a table")
     return found
-
-
-def _toml() -> ModuleType | None:
-    names = [name for name in ("tomllib", "tomli") if importlib.util.find_spec(name) is not None]
-    return importlib.import_module(names[0]) if names else None
 
 
 def _bytes(value: Any) -> float:

@@ -45,10 +45,10 @@ def html(comparison: Comparison) -> str:
 def _figures(comparison: Comparison) -> Iterator[tuple[str, str, str]]:
     one, two = comparison.before, comparison.after
     if comparison.aligned_by == STEP:
-        name, smallest = "Growth a step", comparison.smallest_leak_bytes_per_step
+        name, smallest = "Growth per step", comparison.smallest_leak_bytes_per_step
         rates = one.growth_bytes_per_step, two.growth_bytes_per_step
     else:
-        name, smallest = "Growth an hour", comparison.smallest_leak_bytes_per_hour
+        name, smallest = "Growth per hour", comparison.smallest_leak_bytes_per_hour
         rates = one.growth_bytes_per_hour, two.growth_bytes_per_hour
     if smallest is not None:
         before, after = (_rate(side, rate or 0.0, smallest) for side, rate in zip((one, two), rates))

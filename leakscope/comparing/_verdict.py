@@ -130,5 +130,5 @@ def _not_enough(pair: PacePair) -> str:
 def _rate(pace: Pace, pair: PacePair) -> str:
     is_below = not pace.grows and pace.slope < pair.resolution  # drift: a figure would pass for a leak
     slope = pair.resolution if is_below else pace.slope
-    text = f"{format_bytes(slope)} a step" if pair.unit == STEP else f"{format_bytes(slope * 3600)} an hour"
+    text = f"{format_bytes(slope)} per step" if pair.unit == STEP else f"{format_bytes(slope * 3600)} per hour"
     return f"less than {text}" if is_below else text

@@ -60,11 +60,11 @@ def closing(comparison: Comparison) -> Iterator[str]:
     if comparison.aligned_by == STEP:
         over = f"steps {format_count(start)} to {format_count(end)}, counted from each run's first"
         smallest = comparison.smallest_leak_bytes_per_step
-        unit = "a step"
+        unit = "per step"
     else:
         over = f"{format_duration(end - start)} after start-up, by time"
         smallest = comparison.smallest_leak_bytes_per_hour
-        unit = "an hour"
+        unit = "per hour"
     if end > start:
         yield f"Compared over {over}."
     if smallest is not None:

@@ -17,9 +17,9 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from ..units import format_bytes, format_count, format_duration
+from ..units import format_bytes, format_count, format_duration, format_rate
 from ..version import __version__
-from ..words import printable
+from ..words import accepted, printable
 from . import charts
 
 _FOLDER = Path(__file__).parent
@@ -66,6 +66,8 @@ def _environment() -> Environment:
     environment.filters.update(
         bytes=format_bytes,
         growth=_growth,
+        rate=format_rate,
+        accepted=accepted,
         count=format_count,
         duration=format_duration,
         lines=charts.lines,

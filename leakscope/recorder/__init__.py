@@ -7,6 +7,7 @@ command does not notice: the recorder then is its transparent parent and no more
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -15,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..agent.journal import open_regular
 from ..errors import LeakscopeError
-from ..options import RecordOptions, parse_record, record_help
+from ..options import RecordOptions, parse_attach, parse_record
 from ..schema import SCHEMA_VERSION
 from ..units import format_bytes
 from ..version import __version__
-from . import attach, console, finalizing, launch, naming, proc
+from . import attach, blind, console, finalizing, launch, naming, proc
+from .answering import Answer, Answering
 from .helpers import Room
 from .output import Output
 from .sampler import Sampler
@@ -33,17 +35,19 @@ if TYPE_CHECKING:
 FAILED_BEFORE_START = 125  # as timeout(1) and env(1)
 
 
-def main(argv: Sequence[str]) -> int:
-    """``leakscope record``: returns the exit status, or ends by the signal that ended the command."""
-    try:
-        options = parse_record(argv)
-        if options.help:
-            sys.stdout.write(record_help())
-            return 0
-        if options.find_training:
-            from .candidates import main as find_training
+def main(argv: Sequence[str], command: str = "record") -> int | None:
+    """``leakscope record`` and ``attach``: returns the exit status, or ends by the signal that ended the command.
 
-            return find_training()
+    None: the help is asked for, which others write.
+    """
+    try:
+        options = parse_attach(argv) if command == "attach" else parse_record(argv)
+        if options.help:
+            return None
+        if options.find_training:
+            from .candidates import main as list_processes
+
+            return list_processes()
         return attach_to(options) if options.attaches else record(options)
     except launch.NotStarted as error:
         console.say(str(error))
@@ -83,6 +87,8 @@ def record(options: RecordOptions) -> int:
         raise
     if stderr is not None:
         stderr.started()
+    if options.agent and (note := blind.at_start(options.command)) is not None:
+        output.notes.append(note)
     if not options.quiet:
         for note in output.notes:
             console.say(note)
@@ -130,7 +136,7 @@ class _Recording:
         self._stderr_tail = ""
         self._output = output
         self._options = options
-        self._status_line = console.StatusLine(not options.quiet)
+        self._status = console.Status(not options.quiet)
         self._sampler: Sampler | None = None  # None once recording is over
         self._finished: Sampler | None = None
         self._is_closed = False
@@ -138,6 +144,7 @@ class _Recording:
         self._helper_status: int | None = None
         self._full: Room | None = None  # what leaves no room to finish the file
         self._alerting: Alerting | None = None
+        self._answering = Answering(output.path) if options.summary and not options.quiet else None
 
     def run(self) -> None:
         with self._guarded():
@@ -165,7 +172,7 @@ class _Recording:
             yield
         except Exception as error:
             self._sampler = self._finished = None
-            self._status_line.erase()
+            self._status.end()
             fault = f"{type(error).__name__}: {error}"
             console.say(f"a fault of leakscope ended the recording, not the command ({fault}); {self._kept()}")
 
@@ -183,12 +190,14 @@ class _Recording:
             fsync_s=options.fsync_s,
             max_cpu_fraction=options.max_overhead_fraction,
             asks_agents=options.agent,
-            status_line=self._status_line,
+            status=self._status,
             alerting=self._alerting,
+            answering=self._answering,
         )
         self._sampler = self._finished = sampler
         if (pid := getattr(self._stderr, "pid", None)) is not None:
             sampler.tree.leave_out(pid)
+        sampler.looks_for_agents = options.agent and not options.attaches and not self._output.notes  # nothing was said
         sampler.sample()
         sampler.event("start", "recording began", pid=self._job.pid)
 
@@ -213,7 +222,7 @@ class _Recording:
     def _close(self, sampler: Sampler | None) -> None:
         """End the recording and begin to finish the file; after a fault there is no sampler, but there are its rows."""
         self._sampler, self._is_closed = None, True
-        self._status_line.erase()
+        self._status.end()
         if sampler is not None:
             sampler.finish(self._job.wait_status, self._job.ending_text)
             for table, row in self._last_rows():
@@ -256,19 +265,27 @@ class _Recording:
             self._helper_status = finalizing.wait(self._helper)
         if self._alerting is not None:
             console.pass_on(self._alerting.finish())
+        answer = self._answering.answer() if self._answering is not None and self._helper_status == 0 else None
         if self._finished is None:
             return
         if self._options.summary and not self._options.quiet:
-            status = self._job.wait_status
-            code = None if status is None else launch.exit_code_of(status)
-            console.say(self._job.ending_text(code, elapsed_s, self._finished.limits.kill_count))
-            console.say(console.memory_text(self._finished.figures))
-            if self._helper_status == 0:
-                console.say(self._recorded())
+            self._sum_up(self._finished, elapsed_s, answer)
         if lost := self._finished.lost_text():
             console.say(lost)
         if self._helper_status != 0:
             console.say(f"{self._why_not_finished()}; {self._kept()}")
+
+    def _sum_up(self, sampler: Sampler, elapsed_s: float, answer: Answer | None) -> None:
+        """How the job ended; what is the matter, where that is known; and what to type for more."""
+        status = self._job.wait_status
+        code = None if status is None else launch.exit_code_of(status)
+        ending = self._job.ending_text(code, elapsed_s, sampler.limits.kill_count)
+        console.say(f"{ending}, {console.memory_text(sampler.figures)}")
+        if self._helper_status != 0:
+            return
+        for line in answer.told() if answer is not None else ():
+            console.say_under(line)
+        console.say_under(self._recorded(is_answered=answer is not None))
 
     @property
     def _log(self) -> str:
@@ -280,11 +297,13 @@ class _Recording:
             return stream.read()
         return ""
 
-    def _recorded(self) -> str:
+    def _recorded(self, is_answered: bool) -> str:
         shown = naming.shown(self._output.path)
+        command = "leakscope report" if shown == naming.DEFAULT_OUTPUT else f"leakscope report {shlex.quote(shown)}"
+        more = f"more: {command}" if is_answered else f"what grew, and who holds it: {command}"
         with suppress(OSError):
             size = format_bytes(os.stat(self._output.path).st_size)
-            return f"recorded in {shown} ({size}); what grew, and who holds it: leakscope report {shown}"
+            return f"recorded in {shown} ({size}); {more}; as a page: {command} -o report.html"
         return f"recorded in {shown}"
 
     def _kept(self) -> str:

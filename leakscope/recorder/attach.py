@@ -197,7 +197,7 @@ class HostTree(Tree):
         rows: list[Row] = []
         for pid in newcomers:
             if (stat := proc.stat(pid)) is not None and not stat.is_dead:
-                rows += self._add(Process(pid, stat, self.now_s, now_ns, is_root=False), now_ns)
+                rows += self._add(Process(pid, stat, self.now_s, now_ns, is_root=False, is_stranger=True), now_ns)
         # Of a job every cgroup is kept; of a host they come and go without end.
         self.cgroups = {process.cgroup: None for process in self if process.cgroup is not None}
         return rows

@@ -1,4 +1,4 @@
-"""Which running processes look like training: ``record --find-training``. Runs by itself, beside the jobs.
+"""Which running processes look like training, or grow: ``leakscope ps``. Runs by itself, beside the jobs.
 
 Two looks at all processes, ``LOOK_S`` apart. What speaks for one: a training library or the GPU's driver among its
 mapped files, much memory, memory that grows. Processes that one of them started are counted with it.
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ..units import MiB, format_bytes
@@ -22,7 +23,8 @@ LOOK_S = 2.0
 LEAST_BYTES = 50 * MiB  # an interpreter with a training library loaded has 150 MiB and more
 LARGE_BYTES = 1024 * MiB  # a Python program of that size is worth a look whatever it has loaded
 GROWN_BYTES = 10 * MiB  # in LOOK_S: 18 GiB an hour
-_SHOWN_COMMAND = 100
+_SHOWN_COLUMNS = 120  # where there is no terminal
+_TITLES = ("PID", "MEMORY", f"IN {LOOK_S:.0f} S", "CHILDREN", "LOADED", "COMMAND")
 # Part of the name of a mapped file -> what that means.
 _LIBRARIES = (
     (b"/libtorch_cpu", "torch"),
@@ -49,39 +51,42 @@ class Candidate(NamedTuple):
     owner: int
 
     @property
-    def reasons(self) -> str:
-        """``12.6 GiB, +206 MiB in 2 s, torch and CUDA loaded, 20 children of 8.0 GiB``."""
-        parts = [format_bytes(self.rss_bytes)]
-        if self.grown_bytes >= MiB:
-            parts.append(f"{format_bytes(self.grown_bytes, signed=True)} in {LOOK_S:.0f} s")
-        if self.libraries:
-            parts.append(f"{' and '.join(self.libraries)} loaded")
-        if self.child_count:
-            noun = "1 child" if self.child_count == 1 else f"{self.child_count} children"
-            parts.append(f"{noun} of {format_bytes(self.child_bytes)}")
-        if self.owner != os.geteuid():
-            parts.append(f"of {user_name(self.owner)}")
-        return ", ".join(parts)
-
-    @property
-    def line(self) -> str:
+    def cells(self) -> tuple[str, ...]:
+        """``4242``, ``12.6 GiB``, ``+206 MiB``, ``20 of 8.0 GiB``, ``torch, CUDA``, and what it runs."""
         command = " ".join(shlex.join(self.arguments).split())
-        if len(command) > _SHOWN_COMMAND:
-            command = command[: _SHOWN_COMMAND - 3] + "..."
-        return f"leakscope record -p {self.pid:<8} # {self.reasons}: {_printable(command)}"
+        of = f"{user_name(self.owner)}: " if self.owner != os.geteuid() else ""
+        return (
+            str(self.pid),
+            format_bytes(self.rss_bytes),
+            format_bytes(self.grown_bytes, signed=True) if abs(self.grown_bytes) >= MiB else "",
+            f"{self.child_count} of {format_bytes(self.child_bytes)}" if self.child_count else "",
+            ", ".join(self.libraries),
+            of + _printable(command),
+        )
 
 
 def main() -> int:
-    """Print a line for each candidate, the likeliest first; 0, or 1 if there is none."""
+    """Print a row for each candidate, the likeliest first; 0, or 1 if there is none."""
     found = find()
-    for candidate in found:
-        sys.stdout.write(candidate.line + "\n")
     if not found:
         sys.stderr.write(
-            "leakscope: nothing looks like training: no Python process has a training library loaded, "
-            f"more than {format_bytes(LARGE_BYTES)}, or grows\n"
+            "leakscope: nothing looks like training, and nothing grows: no Python process has a training library "
+            f"loaded or more than {format_bytes(LARGE_BYTES)}, and none gained {format_bytes(GROWN_BYTES)} "
+            f"in {LOOK_S:.0f} s\n"
         )
-    return 0 if found else 1
+        return 1
+    sys.stdout.write("\n".join([*_table(found), "", "Record one of them: leakscope attach PID"]) + "\n")
+    return 0
+
+
+def _table(found: Sequence[Candidate]) -> Iterator[str]:
+    rows = [_TITLES, *(candidate.cells for candidate in found)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_TITLES) - 1)]
+    columns = shutil.get_terminal_size((_SHOWN_COLUMNS, 24)).columns
+    for row in rows:
+        figures = [f"{cell:>{width}}" for cell, width in zip(row, widths) if width]
+        line = "  ".join([*figures, row[-1]])
+        yield line if len(line) <= columns else line[: columns - 3] + "..."
 
 
 def find(look_s: float = LOOK_S) -> list[Candidate]:
@@ -107,7 +112,7 @@ def _judged(first: dict[int, int]) -> Iterator[Candidate]:
         grown = rss_bytes - before if before else 0
         is_python = _is_python(pid, arguments)
         trains = bool(set(libraries) - set(_DRIVERS)) or (is_python and bool(libraries))
-        if trains or (is_python and grown >= GROWN_BYTES) or ((is_python or libraries) and rss_bytes >= LARGE_BYTES):
+        if trains or grown >= GROWN_BYTES or ((is_python or libraries) and rss_bytes >= LARGE_BYTES):
             status = proc.read(f"/proc/{pid}/status") or b""
             owner = int((proc.text_of(status, b"Uid") or "-1").split()[0])
             yield Candidate(pid, rss_bytes, grown, libraries, 0, 0, tuple(arguments), owner)

@@ -1,6 +1,8 @@
-"""What the recorder says, all of it on stderr: the live status line, single lines, the summary. Runs in the recorder.
+"""What the recorder says, all of it on stderr: the live status, single lines, the answer. Runs in the recorder.
 
-Nothing here may hold up or end a recording: a terminal that is stopped is skipped, one that is gone is forgotten.
+Nothing here may hold up or end a recording: a terminal that is stopped is skipped, one that is gone is forgotten. And
+nothing may mix with what the job prints, which the recorder does not see: the status is in the terminal's title, and a
+line for the user begins at the left edge wherever the job left the cursor.
 """
 
 from __future__ import annotations
@@ -17,30 +19,40 @@ from .limits import Limit
 _STDERR = 2
 _REFRESH_S = 1.0
 _PIPE_BYTES = 4096  # so much goes into a pipe that takes anything, without waiting
-_CLEAR_LINE = "\r\x1b[K"
 _SHOWN_LIMIT_S = 24 * 3600.0  # a limit farther away than a day is no news
+# Beginnings of TERM: these show a title, or take one without a trace. The Linux console and serial lines may print it.
+_WITH_TITLE = (
+    "xterm", "tmux", "screen", "rxvt", "alacritty", "foot", "kitty", "konsole", "vte", "gnome", "wezterm", "ghostty",
+    "putty", "mlterm", "contour", "st-", "iterm", "mintty", "cygwin",
+)  # fmt: skip
+_KEEP_TITLE, _TITLE, _END_OF_TITLE, _OLD_TITLE = "\x1b[22;2t", "\x1b]2;", "\x07", "\x1b[23;2t"
 
 
 def say(line: str) -> None:
     """One line for the user."""
-    _write(f"leakscope: {line}\n")
+    _write(f"{_left_edge()}leakscope: {line}\n")
+
+
+def say_under(line: str) -> None:
+    """A further line of what was said just before."""
+    _write(f"  {line}\n")
 
 
 def pass_on(text: str) -> None:
     """What a helper wrote for the user, as it is; what nobody reads is left out."""
-    data = text.encode("utf-8", "replace")
+    data = (_left_edge() + text if text else "").encode("utf-8", "replace")
     while data and _is_writable():
         with suppress(OSError):
             os.write(_STDERR, data[:_PIPE_BYTES])
         data = data[_PIPE_BYTES:]
 
 
-class StatusLine:
-    """One line rewritten in place, at most once a second, while stderr is a terminal that shows this process group."""
+class Status:
+    """The figures in the title of the terminal, at most once a second, while it shows this process group."""
 
     def __init__(self, enabled: bool) -> None:
         self._speaks = enabled
-        self._enabled = enabled and os.isatty(_STDERR)
+        self._enabled = enabled and os.environ.get("TERM", "").startswith(_WITH_TITLE) and os.isatty(_STDERR)
         self._shown = False
         self._next_s = 0.0
 
@@ -48,34 +60,33 @@ class StatusLine:
         if not self._enabled or now_s < self._next_s or not _can_write():
             return
         self._next_s = now_s + _REFRESH_S
-        width = 80
-        with suppress(OSError):
-            width = os.get_terminal_size(_STDERR).columns or width
-        _write("\r" + status_text(elapsed_s, figures, limit)[: width - 1] + "\x1b[K")
+        # In one write: half a sequence, and the job's next byte would be taken for a part of it.
+        title = f"{_TITLE}{status_text(elapsed_s, figures, limit)} (leakscope){_END_OF_TITLE}"
+        _write(title if self._shown else _KEEP_TITLE + title)
         self._shown = True
 
     def interrupt(self, line: str) -> None:
-        """A line that stays, above the one that is rewritten; left out where nobody reads: it must not block."""
-        self.erase()
+        """A line that stays; left out where nobody reads: it must not block."""
         if self._speaks and _is_writable():
             say(line)
 
-    def erase(self) -> None:
+    def end(self) -> None:
+        """The terminal has its own title again."""
         if self._shown and _can_write():
-            _write(_CLEAR_LINE)
+            _write(_OLD_TITLE)
         self._shown = False
 
 
 def status_text(elapsed_s: float, figures: Figures, limit: Limit | None) -> str:
-    """``leakscope 1.2 GiB, +310 MiB, +12.0 MiB/min, 5 processes, limit in 32 min 10 s, 4 min 05 s``."""
-    parts = [format_bytes(figures.last_bytes), format_bytes(figures.growth_bytes, signed=True)]
-    if (rate := figures.bytes_per_s) is not None:
+    """``1.2 GiB, +12.0 MiB/min, 5 processes, limit in 32 min 10 s, 4 min 05 s``; a rate, once it grows steadily."""
+    parts = [format_bytes(figures.last_bytes)]
+    if (rate := figures.steady_bytes_per_s) is not None:
         parts.append(f"{format_bytes(rate * 60, signed=True)}/min")
     parts.append("1 process" if figures.process_count == 1 else f"{figures.process_count} processes")
     if limit is not None and limit.seconds_left is not None and limit.seconds_left < _SHOWN_LIMIT_S:
         parts.append(f"limit in {format_duration(limit.seconds_left)}")
     parts.append(format_duration(round(elapsed_s)))
-    return "leakscope " + ", ".join(parts)
+    return ", ".join(parts)
 
 
 def ending_text(exit_code: int | None, elapsed_s: float, kill_count: int) -> str:
@@ -90,18 +101,29 @@ def ending_text(exit_code: int | None, elapsed_s: float, kill_count: int) -> str
 
 
 def memory_text(figures: Figures) -> str:
+    """``peak 118 MiB``: what was loaded at the start is no growth, and the last sample is of a job that ends."""
     if figures.first_bytes is None:
         return "it ended before its memory could be read"
-    return (
-        f"memory: {format_bytes(figures.first_bytes)} at the start, {format_bytes(figures.last_bytes)} at the end "
-        f"({format_bytes(figures.growth_bytes, signed=True)}), peak {format_bytes(figures.peak_bytes)}"
-    )
+    return figures.peak.text
 
 
 def signal_name(number: int) -> str:
     with suppress(ValueError):
         return f"{signal.Signals(number).name} ({number})"
     return f"signal {number}"
+
+
+def _left_edge() -> str:
+    """What brings the cursor to the left edge of a line without a line left empty, wherever the job left it.
+
+    A row of blanks ends in the margin of the same line if it began at its left edge, else it runs on into the next one.
+    """
+    if not os.isatty(_STDERR):
+        return ""
+    columns = 0
+    with suppress(OSError):
+        columns = os.get_terminal_size(_STDERR).columns
+    return " " * columns + "\r\x1b[K" if columns and os.environ.get("TERM", "dumb") != "dumb" else ""
 
 
 def _can_write() -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
+from .peaks import Peak
 from .tree import Tree
 
 RATE_WINDOW_S = 60.0
@@ -84,8 +85,9 @@ class Figures:
     def __init__(self) -> None:
         self.first_bytes: int | None = None
         self.last_bytes = 0
-        self.peak_bytes = 0
+        self.peak = Peak()
         self.process_count = 0
+        self.steady_bytes_per_s: float | None = None  # None: it does not grow steadily, or nobody can tell yet
         self._first_s: float | None = None
         self._recent: deque[tuple[float, int]] = deque()
         self.course = Course()
@@ -102,15 +104,14 @@ class Figures:
         if self.first_bytes is None or tree.now_s - self._first_s < STARTING_S:
             self.first_bytes = memory_bytes
         self.last_bytes = memory_bytes
-        self.peak_bytes = max(self.peak_bytes, memory_bytes)
-        self.course.add(tree.now_s, memory_bytes - file_bytes)
+        if memory_bytes > self.peak.size_bytes:
+            self.peak = Peak(memory_bytes)
+        if self.course.add(tree.now_s, memory_bytes - file_bytes):
+            steady = self.course.steady()
+            self.steady_bytes_per_s = steady.rate if steady is not None else None
         self._recent.append((tree.now_s, memory_bytes))
         while self._recent[0][0] < tree.now_s - RATE_WINDOW_S:
             self._recent.popleft()
-
-    @property
-    def growth_bytes(self) -> int:
-        return self.last_bytes - (self.first_bytes or 0)
 
     @property
     def bytes_per_s(self) -> float | None:

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
+from typing import Any
 
 from .helpers import Room, goes_first, too_full
 from .launch import HANDLED
@@ -19,14 +20,14 @@ _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__
 # cloud stores (with ssl) and cloudpickle (a fifteenth of the instructions that are left). Nothing is taken apart at the
 # end (20 ms): by then the file is on disk, and what was said is in the log.
 _UNNEEDED = ("numpy", "cloudpickle", "pyarrow._s3fs", "pyarrow._gcsfs", "pyarrow._azurefs", "pyarrow._hdfs")
+_PATH = "import gc, os, sys; gc.disable(); sys.path[:] = sys.argv.pop(1).split(os.pathsep); "
 _CODE = (
-    "import gc, os, sys; gc.disable(); sys.path[:] = sys.argv.pop(1).split(os.pathsep); "
     f"sys.modules.update(dict.fromkeys({_UNNEEDED})); "
     "from leakscope.storage.__main__ import main; gc.freeze(); gc.enable(); os._exit(main(sys.argv[1:]))"
 )
 # Parts of pyarrow take memory from its default pool, whichever is set later: mimalloc's keeps 10 MB more.
 _ENVIRON = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
-_ENDS_WAITING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+ENDS_WAITING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _NICE = 19
 # Of its own memory, seen: 19 MiB for a minute, 60 MiB for a day of 20 processes.
 _ROOM_BYTES, _ROOM_IF_SHORT_BYTES, _SHORT_BYTES = 80 << 20, 32 << 20, 1 << 20
@@ -50,26 +51,50 @@ def full_limit(journal_bytes: int) -> Room | None:
 
 def start(output: str, *options: str, log: str = os.devnull) -> int:
     """Begin ``leakscope finalize``; returns the pid. ``log`` gets what it says. **Errors** OSError."""
-    own = sys.path[0 if getattr(sys.flags, "safe_path", False) else 1 :]  # the first is the user's folder
-    command = [sys.executable, "-S", "-c", _CODE, os.pathsep.join([_ROOT, *filter(None, own)]), *options, "--", output]
-    pid = os.posix_spawn(
-        sys.executable,
-        command,
-        {**os.environ, **_ENVIRON},
-        file_actions=[
+    pid = spawn(
+        command(_CODE, *options, "--", output),
+        [
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
             (os.POSIX_SPAWN_OPEN, 2, log, os.O_WRONLY | (_NEW if log != os.devnull else 0), 0o600),
         ],
+    )
+    if "--checkpoint" in options:  # at the end somebody waits for it
+        yields(pid)
+    goes_first(pid)
+    return pid
+
+
+def command(code: str, *arguments: str) -> list[str]:
+    """An interpreter of ours that runs ``code``, which finds what is installed here in ``sys.path``."""
+    own = sys.path[0 if getattr(sys.flags, "safe_path", False) else 1 :]  # the first is the user's folder
+    path = os.pathsep.join([_ROOT, *filter(None, own)])
+    return [sys.executable, "-S", "-c", _PATH + code, path, *arguments]
+
+
+def spawn(words: list[str], file_actions: list[tuple[Any, ...]]) -> int:
+    """A helper in a process group of its own; returns the pid. **Errors** OSError."""
+    return os.posix_spawn(
+        words[0],
+        words,
+        {**os.environ, **_ENVIRON},
+        file_actions=file_actions,
         setpgroup=0,
         setsigmask=(),
         setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
     )
-    if "--checkpoint" in options:  # at the end somebody waits for it
-        with suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, pid, _NICE)
-    goes_first(pid)
-    return pid
+
+
+def hurries(pid: int) -> None:
+    """Somebody waits for it now. Only root may take back that it yields."""
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, pid, os.getpriority(os.PRIO_PROCESS, 0))
+
+
+def yields(pid: int) -> None:
+    """The job goes first: it gets what is left."""
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, pid, _NICE)
 
 
 def wait(pid: int) -> int | None:
@@ -82,7 +107,7 @@ def wait(pid: int) -> int | None:
         if not _is_alive(pid):
             return None
         info = signal.sigwaitinfo(HANDLED)
-        if info.si_signo in _ENDS_WAITING:
+        if info.si_signo in ENDS_WAITING:
             stop(pid)
             return None
 

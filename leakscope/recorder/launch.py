@@ -39,11 +39,15 @@ class NotStarted(LeakscopeError):
 
 
 class Happening(NamedTuple):
-    """What woke the recorder: signal, stopped, continued (the value is a signal) or ended (a wait status)."""
+    """What woke the recorder: signal, stopped, continued (the value is a signal) or ended (a wait status).
+
+    ``most_bytes``, of one that ended: the most that it, or a process that it waited for, ever had in memory.
+    """
 
     kind: str
     pid: int
     value: int
+    most_bytes: int = 0
 
 
 def find_program(name: str, path: str | None) -> str:
@@ -162,7 +166,7 @@ class Job:
         happenings = []
         while self.wait_status is None:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
+                pid, status, usage = os.wait4(-1, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
             except ChildProcessError:
                 break
             if pid == 0:
@@ -176,7 +180,7 @@ class Job:
                 happenings.append(Happening("continued", pid, signal.SIGCONT))
                 self._stopped = self._stopped and pid != self.pid
             else:
-                happenings.append(Happening("ended", pid, status))
+                happenings.append(Happening("ended", pid, status, usage.ru_maxrss * 1024))
                 if pid == self.pid:
                     self.wait_status = status
         return happenings

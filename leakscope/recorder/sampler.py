@@ -13,16 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 from ..agent.journal import FOR_ALL
 from ..units import format_bytes
-from . import console, finalizing, launch, proc, sources
+from . import blind, console, finalizing, launch, proc, sources
 from .figures import Figures
 from .helpers import Helpers, Killed, Room, too_full
 from .launch import Happening
 from .limits import Alarm, Limits
 from .output import Output
+from .peaks import Peaks
 from .tree import Row, Tree
 
 if TYPE_CHECKING:
     from .alerting import Alerting
+    from .answering import Answering
 
 EARLY_INTERVAL_S, EARLY_S, INTERVAL_S = 0.25, 60.0, 1.0  # short runs are common, and a trend needs points
 EARLY_COST_FACTOR = 3.0  # of what is allowed, in the first minute
@@ -50,8 +52,9 @@ class Sampler:
         fsync_s: float | None,
         max_cpu_fraction: float = 0.01,
         asks_agents: bool,
-        status_line: console.StatusLine,
+        status: console.Status,
         alerting: Alerting | None = None,
+        answering: Answering | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``interval_s`` None adapts to the age of the recording and to what a round costs, of which
@@ -60,8 +63,10 @@ class Sampler:
         self.output = output
         self.tree = tree
         self.figures = Figures()
+        self.peaks = Peaks()
         self.limits = Limits()
         self.lost_total_s = 0.0
+        self.looks_for_agents = False  # once, and a line for the user if there is none
         self._lost_s: float | None = None
         self._lost_reason = ""
         self._interval_s = interval_s
@@ -69,8 +74,9 @@ class Sampler:
         self._told_interval_s = 0.0
         self._flush_s, self._fsync_s = flush_s, fsync_s
         self._asks_agents = asks_agents
-        self._status_line = status_line
+        self._status = status
         self._alerting = alerting
+        self._answering = answering
         self._clock = clock
         self._began_s = self._next_s = now_s = clock()
         # The first flush comes early: a command that is killed at once leaves something to read.
@@ -101,14 +107,17 @@ class Sampler:
 
     def take_in(self, happenings: list[Happening]) -> None:
         """Write down what woke the recorder."""
-        for kind, pid, value in happenings:
+        for kind, pid, value, most_bytes in happenings:
             if kind == "ended":
                 code = launch.exit_code_of(value)
+                if not self.tree.is_helper(pid) and most_bytes > _own_most_bytes():
+                    self.peaks.note_death(most_bytes, self._clock())
                 self.tree.note_exit(pid, code if code >= 0 else None, -code if code < 0 else None)
                 self.helpers.ended(pid, -code if code < 0 else None)
+                if self._answering is not None:
+                    self._answering.note_exit(pid)
                 self._helper = None if pid == self._helper else self._helper
                 if self._alerting is not None and (said := self._alerting.note_exit(pid)):
-                    self._status_line.erase()
                     console.pass_on(said)
             elif pid == self.tree.root_pid:
                 verb = {"signal": "passed on", "stopped": "stopped by", "continued": "continued by"}[kind]
@@ -133,7 +142,12 @@ class Sampler:
             self._next_flush_s = now_s + self._flush_s
             self.flush()
             self._checkpoint_if_due(now_s)
-        self._status_line.show(now_s, self.elapsed_s, self.figures, self.limits.nearest)
+        self._prepare_answer()
+        if self.looks_for_agents and self.elapsed_s >= blind.LOOK_S:
+            self.looks_for_agents = False
+            if (note := blind.while_it_runs(self.tree, self.output.journal_path)) is not None:
+                self._status.interrupt(note)
+        self._status.show(now_s, self.elapsed_s, self.figures, self.limits.nearest)
 
     def _fair_interval_s(self, now_s: float) -> float:
         """As often as a trend needs points, less often where a round is dear: hundreds of processes."""
@@ -156,6 +170,9 @@ class Sampler:
             finalizing.stop(self._helper)
         self._look_round(self._clock())
         self.add("recorder_samples", self._own_row())
+        peak = self.figures.peak = self.peaks.highest(self.figures.peak, self.output.journal_path)
+        if peak.is_between:
+            self.event("peak", peak.text, float(peak.size_bytes))
         code = None if wait_status is None else launch.exit_code_of(wait_status)
         text = ending_text(code, self.elapsed_s, self.limits.kill_count)
         self.event("end", text, None if code is None else float(code), self.tree.root_pid)
@@ -201,6 +218,7 @@ class Sampler:
                 self.add(table, row)
         processes, host = found.get("process_samples", []), found.get("host_samples", [])
         self.figures.look_at(self.tree, sum(row["file_bytes"] or 0 for row in processes))
+        self.peaks.look_at(self.tree)
         alarms = self.limits.look_at(
             host,
             found.get("cgroup_samples", []),
@@ -240,6 +258,8 @@ class Sampler:
 
     def _raise(self, alarm: Alarm) -> None:
         self.event(alarm.event, alarm.text, alarm.value)
+        if alarm.event == "pressure":
+            self._stop_answering()
         if alarm.event == "pressure" and self._asks_agents:
             try:
                 self.output.request_take(f"{FOR_ALL}: {alarm.text}" if alarm.is_near_the_end else alarm.text)
@@ -251,7 +271,7 @@ class Sampler:
 
         for alert in alerting.look_at(now_s, Sample(self.tree, self.figures, self.limits, processes, host)):
             self.event("alert", alert.text, alert.value, self.tree.root_pid)
-            self._status_line.interrupt(f"alert: {alert.text}")
+            self._status.interrupt(f"alert: {alert.text}")
             self.has_room(alerting.full, "an alert is shown here only")
         for pid in alerting.helpers:
             self.tree.leave_out(pid)
@@ -284,6 +304,27 @@ class Sampler:
         self.tree.leave_out(self._helper)
         self.helpers.add(self._helper, "brings the file up to date")
 
+    def _prepare_answer(self) -> None:
+        """Have a helper at hand for the end of the job."""
+        if self._answering is None:
+            return
+        before = self._answering.pid
+        full = self._answering.go_on(self.elapsed_s, self.output.journal.written_bytes)
+        self.has_room(full, "the verdict is not told at the end")
+        now = self._answering.pid
+        if before is not None and before != now:
+            self.helpers.stopped(before)
+            self.tree.note_exit(before, None, None)
+        if now is not None and now != before:
+            self.tree.leave_out(now)
+            self.helpers.add(now, "waits for the end to tell the verdict")
+
+    def _stop_answering(self) -> None:
+        """Memory is the job's."""
+        if self._answering is not None and self._answering.pid is not None:
+            self.helpers.stopped(self._answering.pid)
+            self._answering.stop()
+
     def has_room(self, full: Room | None, what: str) -> bool:
         """Whether nothing is ``full``; else ``what`` is left out, and the first time that is said."""
         if full is not None and what not in self._left_out:
@@ -296,3 +337,8 @@ class Sampler:
         text = f"a process of leakscope's own that {killed.what} was killed; it is not part of the job"
         self.event("helper-killed", text, pid=killed.pid)
         self._makes_checkpoints = False
+
+
+def _own_most_bytes() -> int:
+    """The most that the recorder had: of a child that did not reach it, the kernel says that of the recorder."""
+    return proc.bytes_of(proc.read("/proc/self/status") or b"", b"VmHWM") or 0

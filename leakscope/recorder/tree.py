@@ -25,11 +25,15 @@ _RECHECK_S = 10.0
 class Process:
     """One process of the tree: what a row of ``processes`` says, and what its readings need to remember."""
 
-    def __init__(self, pid: int, stat: proc.Stat, now_s: float, now_ns: int, is_root: bool) -> None:
+    def __init__(
+        self, pid: int, stat: proc.Stat, now_s: float, now_ns: int, is_root: bool, is_stranger: bool = False
+    ) -> None:
+        """``is_stranger``: it ran already before it was looked at."""
         self.pid = pid
         self.stat = stat
         self.ppid = stat.ppid
         self.is_root = is_root
+        self.is_stranger = is_stranger
         self.born_s = now_s
         self.born_mono_ns = now_ns
         self.died_mono_ns: int | None = None
@@ -45,6 +49,8 @@ class Process:
         self.next_look_s = now_s
         self.looked_comm = ""
         self.rss_bytes = 0
+        self.most_bytes = 0  # VmHWM: the most RSS it ever had, as far as samples saw
+        self.new_most_bytes = 0  # the same, if it rose since the last sample, else 0
         self.pss_bytes: int | None = None
         self.pss_rss_bytes = 0  # rss when pss was read
         self.pss_family_size = 0  # processes that shared its pages when its PSS was read
@@ -58,6 +64,12 @@ class Process:
         if self.pss_bytes is None:
             return self.rss_bytes
         return max(0, self.pss_bytes + self.rss_bytes - self.pss_rss_bytes)
+
+    def note_most(self, most_bytes: int) -> None:
+        """VmHWM as it is now. Of what runs already nobody knows when it was so high: the first reading is no news."""
+        is_news = most_bytes > self.most_bytes and (self.most_bytes > 0 or not self.is_stranger)
+        self.new_most_bytes = most_bytes if is_news else 0
+        self.most_bytes = max(self.most_bytes, most_bytes)
 
     def row(self) -> Row:
         return {
@@ -104,6 +116,7 @@ class Tree:
         self._roots_to_come = {*attached_pids} if root_pid is None else {root_pid, *attached_pids}
         self._known: set[int] = {recorder_pid}  # pids that were looked at and need no second look
         self._helpers: set[int] = set()
+        self._sees_strangers = root_pid is None or bool(attached_pids)  # found at the first look: they ran before
         self._last_pid: int | None = None
         self._scanned_s = float("-inf")
         self._reaped: dict[int, tuple[int | None, int | None]] = {}  # by the recorder
@@ -115,6 +128,10 @@ class Tree:
     def leave_out(self, pid: int) -> None:
         """A child of the recorder that is not the job's: its own helper."""
         self._helpers.add(pid)
+
+    def is_helper(self, pid: int) -> bool:
+        """Whether that child of the recorder is its own, and not the job's."""
+        return pid in self._helpers
 
     def note_exit(self, pid: int, exit_code: int | None, exit_signal: int | None) -> None:
         """What the recorder learnt when it reaped ``pid``; the process is dead at the next update."""
@@ -168,8 +185,10 @@ class Tree:
         roots, self._roots_to_come = self._roots_to_come, set()  # a later process of that number is another one
         while ours := [pid for pid, stat in strangers.items() if stat.ppid in parents or pid in roots]:
             for pid in sorted(ours):
-                rows += self._add(Process(pid, strangers.pop(pid), self.now_s, now_ns, pid in roots), now_ns)
+                stat, is_stranger = strangers.pop(pid), self._sees_strangers
+                rows += self._add(Process(pid, stat, self.now_s, now_ns, pid in roots, is_stranger), now_ns)
                 parents.add(pid)
+        self._sees_strangers = False
         return rows
 
     def _add(self, process: Process, now_ns: int) -> list[Row]:

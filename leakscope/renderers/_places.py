@@ -5,7 +5,7 @@ from __future__ import annotations
 import os.path
 from typing import NamedTuple
 
-from ..findings import Finding, Report
+from ..findings import Finding, Report, file_of
 
 
 class Place(NamedTuple):
@@ -20,12 +20,7 @@ def place(report: Report, finding: Finding) -> Place | None:
     file, line = finding.subject.file, finding.subject.line
     if not file or not line or file.startswith("<"):
         return None
-    folder = cwd(report)
-    if folder is None:
-        return Place(os.path.normpath(file), int(line))
-    whole = os.path.normpath(os.path.join(folder, file))
-    inside = whole.startswith(folder.rstrip("/") + "/")
-    return Place(os.path.relpath(whole, folder) if inside else whole, int(line))
+    return Place(file_of(finding, cwd(report)) or file, int(line))
 
 
 def cwd(report: Report) -> str | None:

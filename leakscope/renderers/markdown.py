@@ -11,15 +11,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from ..findings import BudgetRow, Excerpt, Finding, LedgerRow, ProcessRow, Report, Subject, Verdict
-from ..units import format_bytes, format_duration
+from ..units import format_bytes, format_duration, format_rate
 from ..version import __version__
-from ..words import VERDICTS, amount, by_reason, caveats, run_facts
+from ..words import VERDICTS, accepted, amount, by_reason, caveats, run_facts
 from ._markdown import block, code, folded, head, row, text
 
 SUFFIX = ".md"
 # Characters for each part: 60,000. The rest is for the headings, the verdict and the last line, at most 4,000.
 _FINDINGS, _LEDGER, _PROCESSES, _BUDGET, _RULED_OUT, _SKIPPED = 36_000, 6_000, 4_000, 4_000, 5_000, 5_000
 # Of one finding, however hostile its strings: together less than _FINDINGS, so that the first is always there.
+_IGNORED = 2_000
 _EVIDENCE, _DOUBTS, _REMEDY = 8_000, 3_000, 4_000
 
 
@@ -28,6 +29,9 @@ def render(report: Report) -> str:
     excerpts = {(e.file, e.line): e for e in report.excerpts}
     findings = (_finding(finding, number, excerpts) for number, finding in enumerate(report.findings, 1))
     parts = [*_head(report), _fitted(findings, len(report.findings), _FINDINGS, between="\n\n")]
+    if report.ignored:
+        known = [f"- {text(accepted(one))}" for one in report.ignored]
+        parts += ["### Ignored by pyproject.toml", _fitted(known, len(known), _IGNORED)]
     if report.ledger:
         parts += ["### Where the growth went", _ledger(report.ledger)]
     if sum(process.count for process in report.processes) > 1:
@@ -59,11 +63,12 @@ def _figures(verdict: Verdict) -> Iterator[tuple[str, str]]:
     if verdict.growth_bytes:
         yield "growth", format_bytes(verdict.growth_bytes, signed=True)
     if verdict.growth_bytes_per_hour:
-        yield "an hour", format_bytes(verdict.growth_bytes_per_hour, signed=True)
+        figure, unit = format_rate(verdict.growth_bytes_per_hour, verdict.growth_bytes, signed=True).split(" per ")
+        yield f"per {unit}", figure
     if verdict.growth_bytes_per_step:
-        yield "a step", format_bytes(verdict.growth_bytes_per_step, signed=True)
+        yield "per step", format_bytes(verdict.growth_bytes_per_step, signed=True)
     if verdict.wasted_bytes:
-        yield "wasted once", format_bytes(verdict.wasted_bytes)
+        yield "wasted", format_bytes(verdict.wasted_bytes)
     if verdict.seconds_to_limit is not None:
         yield f"{text(verdict.limit or 'limit', 40)} full in", format_duration(verdict.seconds_to_limit)
 

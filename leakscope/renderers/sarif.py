@@ -7,14 +7,13 @@ Files below the folder the job was started in are named relative to it (``SRCROO
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
-from ..findings import Finding, Report
+from ..findings import Finding, Ignored, Report, fingerprint_of
 from ..kinds import Kind
 from ..version import __version__
 from ..words import amount, printable
@@ -29,14 +28,18 @@ def render(report: Report) -> str:
     """One JSON object with one run, indented, ending with a newline."""
     placed = [(finding, where) for finding in report.findings if (where := place(report, finding)) is not None]
     others = [finding for finding in report.findings if place(report, finding) is None]
-    means = {finding.kind: finding.means for finding, _ in placed}
+    known = [(one, where) for one in report.ignored if (where := place(report, one.finding)) is not None]
+    means = {finding.kind: finding.means for finding in (*(f for f, _ in placed), *(one.finding for one, _ in known))}
     names = sorted(means)
     rules = [_rule(name, means[name]) for name in names]
     run: dict[str, Any] = {
         "tool": {"driver": {"name": "leakscope", "version": __version__, "rules": rules}},
         "invocations": [_invocation(report, others)],
         "columnKind": "unicodeCodePoints",
-        "results": [_result(finding, where, names) for finding, where in placed],
+        "results": [
+            *(_result(finding, where, names, cwd(report)) for finding, where in placed),
+            *({**_result(one.finding, where, names, cwd(report)), **_suppressed(one)} for one, where in known),
+        ],
     }
     folder = cwd(report)
     if folder is not None:
@@ -66,7 +69,7 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _result(finding: Finding, where: Place, rules: Sequence[str]) -> dict[str, Any]:
+def _result(finding: Finding, where: Place, rules: Sequence[str], folder: str | None) -> dict[str, Any]:
     location: dict[str, Any] = {
         "physicalLocation": {"artifactLocation": _artifact(where), "region": {"startLine": where.line}}
     }
@@ -79,9 +82,14 @@ def _result(finding: Finding, where: Place, rules: Sequence[str]) -> dict[str, A
         "message": {"text": _message(finding)},
         "locations": [location],
         "rank": round(100 * float(finding.confidence), 1),
-        "partialFingerprints": {"leakscope/v1": _fingerprint(finding, where)},
+        "partialFingerprints": {"leakscope/v1": finding.fingerprint or fingerprint_of(finding, folder)},
         "properties": {"bytes": int(finding.bytes)},
     }
+
+
+def _suppressed(one: Ignored) -> dict[str, Any]:
+    """What the project accepts is shown by no tool as open, and by all as known."""
+    return {"suppressions": [{"kind": "external", "status": "accepted", "justification": printable(one.reason)}]}
 
 
 def _artifact(where: Place) -> dict[str, str]:
@@ -98,14 +106,6 @@ def _message(finding: Finding) -> str:
     held = [f"path: {finding.subject.path}"] if finding.subject.path else []
     lines = map(printable, [finding.title, amount(finding), *held, *finding.remedy])
     return "\n".join(lines).replace("](", "]\u200b(")  # what SARIF would take for a link
-
-
-def _fingerprint(finding: Finding, where: Place) -> str:
-    """The same from run to run, also when lines move: what holds, and where; no line, no figure, no process."""
-    subject = finding.subject
-    parts = (finding.kind, where.file, subject.function, subject.variable or subject.holder, subject.type)
-    joined = "\0".join(part or "" for part in parts)
-    return hashlib.sha256(joined.encode("utf-8", "replace")).hexdigest()[:32]
 
 
 def _invocation(report: Report, others: Sequence[Finding]) -> dict[str, Any]:

@@ -1,5 +1,8 @@
 """The report for a person at a terminal: the verdict, the answer, what speaks for and against it, then the accounts.
 
+The first screen is enough to act: what is the matter, the line with its source, what to do, and what that rests on.
+What was ruled out stands in one line, and further evidence is left out, unless everything is asked for.
+
 Colour is in the text whenever ``color`` is not False; who prints it to something that is no terminal takes it out.
 """
 
@@ -10,6 +13,7 @@ import re
 import shutil
 from collections.abc import Iterator, Sequence
 from io import StringIO
+from textwrap import dedent
 
 from rich import box
 from rich.console import Console, ConsoleRenderable, Group, RenderableType
@@ -20,29 +24,39 @@ from rich.text import Text
 from ..findings import (
     BudgetRow,
     Evidence,
+    Excerpt,
     Finding,
     LedgerRow,
     ProcessRow,
     RecordingFacts,
     Report,
+    RuledOut,
+    Skipped,
     Subject,
     Verdict,
 )
 from ..units import format_bytes, format_duration
-from ..words import VERDICTS, amount, by_reason, caveats, cost, printable, run_facts
+from ..words import VERDICTS, accepted, amount, by_reason, caveats, cost, printable, run_facts
 
 SUFFIX = ".txt"
 _WIDEST = 110  # longer lines are hard to read
 _SHORT_COMMAND, _LONGEST_COMMAND = 36, 3 * _WIDEST  # beside the facts of the run on a line of 80; some lines of its own
 _SEVERITY_STYLES = {"critical": "bold red", "warning": "bold yellow", "note": "bold cyan"}
 _TRAILING_BLANKS = re.compile(r"(?m)(?: |\x1b\[[0-9;]*m)+$")  # with the colours that begin and end among them
+_AROUND = 1  # lines before and after the one that is meant
+_MOST_EVIDENCE = 4  # of the first finding; of the others the first sentence
+_MOST_REASONS = 2  # why one kind was not checked
+_SHOWN_FINGERPRINT = 12
 _MOST_BUDGETS = 6  # columns of the table of tensors
 _MISLEADING = 1.2  # summed RSS over PSS: less is a shared library or two
 _SMALL_BYTES = 1024 * 1024  # accounts that moved by less are added up in one row
 
 
-def render(report: Report, *, width: int | None = None, color: bool | None = None) -> str:
-    """Text of at most ``width`` columns (the terminal's by default), without trailing blanks."""
+def render(report: Report, *, width: int | None = None, color: bool | None = None, verbose: bool = False) -> str:
+    """Text of at most ``width`` columns (the terminal's by default), without trailing blanks.
+
+    ``verbose``: with all evidence and what was ruled out.
+    """
     if color is None:
         color = not os.environ.get("NO_COLOR")
     columns = min(width or shutil.get_terminal_size((100, 24)).columns, _WIDEST)
@@ -60,17 +74,23 @@ def render(report: Report, *, width: int | None = None, color: bool | None = Non
         force_jupyter=False,  # it would print beside the text it makes
         _environ={},  # the caller has decided; the environment must not decide again
     )
-    for part in _parts(report):
+    for part in _parts(report, verbose):
         console.print(part)
     return _TRAILING_BLANKS.sub(lambda match: match[0].replace(" ", ""), stream.getvalue()).strip("\n") + "\n"
 
 
-def _parts(report: Report) -> Iterator[RenderableType]:
+def _parts(report: Report, verbose: bool) -> Iterator[RenderableType]:
     yield _verdict(report.verdict)
     yield _run_line(report.recording)
+    sources = {(excerpt.file, excerpt.line): excerpt for excerpt in report.excerpts}
     for number, finding in enumerate(report.findings, 1):
         yield ""
-        yield from _finding(finding, number)
+        source = sources.get((finding.subject.file or "", finding.subject.line or 0))
+        is_said = _lower(finding.title) in _lower(report.verdict.headline)
+        yield from _finding(finding, number, source, None if verbose else _MOST_EVIDENCE if number == 1 else 1, is_said)
+    if report.ignored:
+        yield _heading("Ignored by pyproject.toml")
+        yield _list([_clean(accepted(one)) for one in report.ignored], style="dim")
     if report.ledger:
         yield _heading("Where the growth went")
         yield Padding(_ledger(report.ledger), (0, 0, 0, 2))
@@ -81,15 +101,36 @@ def _parts(report: Report) -> Iterator[RenderableType]:
         yield _heading("What the tensors are")
         yield Padding(_budget(report.tensor_budget), (0, 0, 0, 2))
     if report.ruled_out:
-        yield _heading("Ruled out")
-        yield _list([_joined(kinds, reason) for kinds, reason in by_reason(report.ruled_out)])
-    blind = [_joined(kinds, reason) for kinds, reason in by_reason(report.skipped)]
+        yield from _ruled_out(report.ruled_out, verbose)
+    blind = [_joined(kinds, reason) for kinds, reason in _not_checked(report.skipped, verbose)]
     blind += map(_clean, caveats(report))
     if blind:
         yield _heading("Not checked")
         yield _list(blind, style="dim")
     yield ""
     yield Text(cost(report.recording), style="dim")
+
+
+def _not_checked(entries: Sequence[Skipped], verbose: bool) -> Iterator[tuple[str, str]]:
+    """Of kinds with a reason for each of many processes, the first."""
+    reasons: dict[str, list[str]] = {}
+    for kinds, reason in by_reason(entries):
+        reasons.setdefault(kinds, []).append(reason)
+    for kinds, own in reasons.items():
+        if verbose or len(own) <= _MOST_REASONS:
+            yield from ((kinds, reason) for reason in own)
+        else:
+            yield kinds, f"{own[0]}, and {len(own) - 1} more (--verbose)"
+
+
+def _ruled_out(entries: Sequence[RuledOut], verbose: bool) -> Iterator[RenderableType]:
+    if verbose:
+        yield _heading("Ruled out")
+        yield _list([_joined(kinds, reason) for kinds, reason in by_reason(entries)])
+        return
+    kinds = list(dict.fromkeys(entry.kind for entry in entries))
+    yield ""
+    yield Text.assemble(("Ruled out", "bold"), f" (--verbose says why): {_clean(', '.join(kinds))}")
 
 
 def _verdict(verdict: Verdict) -> ConsoleRenderable:
@@ -109,45 +150,83 @@ def _run_line(recording: RecordingFacts) -> Text:
     return _styled(Text.assemble(command, gap, run_facts(recording)), "dim")
 
 
-def _finding(finding: Finding, number: int) -> Iterator[RenderableType]:
+def _finding(
+    finding: Finding, number: int, source: Excerpt | None, most: int | None, is_said: bool
+) -> Iterator[RenderableType]:
+    """What a person would do next stands before what speaks for it.
+
+    ``most``: of the evidence; None: all. ``is_said``: the headline has its title already.
+    """
+    whole = most is None or most > 1
     style = _SEVERITY_STYLES.get(finding.severity, "bold")
-    title = Text.assemble(
-        (f"{number}. ", "bold"), (f"{finding.severity}: ", style), _styled(_clean(finding.title), "bold")
-    )
+    text = finding.kind if is_said and number == 1 else finding.title
+    title = Text.assemble((f"{number}. ", "bold"), (f"{finding.severity}: ", style), _styled(_clean(text), "bold"))
     yield _hanging(title, 3)
-    rows = [*_where(finding.subject), ("amount", Text(amount(finding)))]
-    rows.append(("kind", _clean(finding.kind)))
-    yield Padding(_pairs(rows), (0, 0, 0, 3))
+    where = _where(finding.subject)
+    if where is not None:
+        yield Padding(where, (0, 0, 0, 3))
+    if source is not None:
+        yield Padding(_source(source, _AROUND if whole else 0), (0, 0, 0, 3))
+    shown = [_evidence(e) for e in finding.evidence[:most]]
+    if whole and len(shown) < len(finding.evidence):
+        shown.append(Text(f"and {len(finding.evidence) - len(shown)} more (--verbose)", style="dim"))
     parts = (
-        ("Evidence", [_evidence(e) for e in finding.evidence], ""),
-        ("Doubts", [_clean(d) for d in finding.doubts], "yellow"),
         ("What to do", [_clean(r) for r in finding.remedy], "green"),
+        ("Evidence", shown, ""),
+        ("Doubts", [_clean(d) for d in finding.doubts], "yellow"),
     )
     for name, lines, line_style in parts:
-        if lines:
+        if lines and whole:
             yield Padding(Text(name, style="bold"), (0, 0, 0, 3))
+        if lines:
             yield Padding(_list(lines, style=line_style), (0, 0, 0, 3))
+    mark = [f"fingerprint {finding.fingerprint[:_SHOWN_FINGERPRINT]}"] if whole and finding.fingerprint else []
+    yield Padding(_styled(_clean(" · ".join([amount(finding), *_further(finding), *mark])), "dim"), (0, 0, 0, 3))
 
 
-def _where(subject: Subject) -> Iterator[tuple[str, Text]]:
-    """What a person would edit first, then the way to it."""
+def _where(subject: Subject) -> Text | None:
+    """What a person would edit, and what is held there."""
+    parts = []
     if subject.file:
         place = _styled(_clean(subject.file + (f":{subject.line}" if subject.line else "")), "bold cyan")
         if subject.function:
-            place.append_text(Text.assemble("  in ", _clean(subject.function)))
-        yield "where", place
+            place.append_text(Text.assemble(" in ", _clean(subject.function)))
+        parts.append(place)
     if subject.holder or subject.variable:
-        yield "held by", _clean(subject.holder or subject.variable or "")
-    if subject.type:
-        yield "type", _clean(subject.type)
-    if subject.path:
-        yield "path", _clean(subject.path)
+        parts.append(Text.assemble("held by ", _clean(subject.holder or subject.variable or "")))
+    if subject.type and f"({subject.type})" not in (subject.holder or ""):
+        parts.append(_clean(subject.type))
+    return Text(", ").join(parts) if parts else None
+
+
+def _further(finding: Finding) -> Iterator[str]:
+    """The rest of what is known of the subject, in a line."""
+    subject = finding.subject
+    yield finding.kind
+    if subject.path and subject.path != subject.holder:
+        yield f"path {subject.path}"
     if subject.library:
-        yield "library", _clean(subject.library)
+        yield subject.library
     if subject.process:
         known = [subject.role or "", f"pid {subject.pid}" if subject.pid is not None else "", subject.device or ""]
         extra = ", ".join(part for part in known if part)
-        yield "process", _clean(subject.process + (f" ({extra})" if extra else ""))
+        yield subject.process + (f" ({extra})" if extra else "")
+
+
+def _source(excerpt: Excerpt, around: int) -> Table:
+    """The line, with a few round it; long ones are cut."""
+    shown = [
+        (at, line) for at, line in enumerate(excerpt.lines, excerpt.first_line) if abs(at - excerpt.line) <= around
+    ]
+    texts = dedent("\n".join(line.expandtabs(4).replace("\n", " ").rstrip() for _, line in shown)).split("\n")
+    table = Table.grid(padding=(0, 1))
+    table.add_column(justify="right", style="dim", no_wrap=True, min_width=len(str(shown[-1][0])) + 2)
+    table.add_column(no_wrap=True, overflow="ellipsis")
+    for (at, _), line in zip(shown, texts):
+        is_meant = at == excerpt.line
+        text = _clean(line)
+        table.add_row(f"{'>' if is_meant else ' '} {at}", _styled(text, "bold" if is_meant else "dim"))
+    return table
 
 
 def _ledger(rows: Sequence[LedgerRow]) -> Table:
@@ -249,6 +328,10 @@ def _pairs(rows: Sequence[tuple[str, Text]]) -> Table:
     for name, value in rows:
         table.add_row(name, value)
     return table
+
+
+def _lower(text: str) -> str:
+    return text.lower().rstrip(".")
 
 
 def _hanging(text: Text, indent: int) -> Table:

@@ -6,7 +6,8 @@ finding: its head (``head``), the timeline, the heap by holder, the source lines
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from .. import analyzers
@@ -14,8 +15,8 @@ from ..evidence import experiments
 from ..facts.accounts import tensors
 from ..facts.case import Case
 from ..facts.processes import table
-from ..findings import Report, in_order
-from . import attached, excerpts, head, heap_view, timeline
+from ..findings import Excerpt, Finding, Report, Verdict, fingerprint_of, in_order
+from . import attached, excerpts, head, heap_view, peak, timeline
 
 if TYPE_CHECKING:
     from ..storage import Recording
@@ -32,14 +33,39 @@ def analyze(
     return report_of(Case(recording), only, thresholds)
 
 
+@dataclass(frozen=True)
+class Answer:
+    """The part of a report that a person reads first."""
+
+    verdict: Verdict
+    findings: list[Finding]
+    excerpts: list[Excerpt]
+
+
+def answer_of(recording: Recording) -> Answer:
+    """The same verdict and findings as in the report, without what is there to look at."""
+    case = Case(recording)
+    findings = _marked(case, analyzers.diagnose(case).findings)
+    verdict = attached.verdict(case, head.verdict(case, findings))
+    return Answer(verdict, findings, excerpts.excerpts(case, findings))
+
+
+def _marked(case: Case, findings: Sequence[Finding]) -> list[Finding]:
+    """In their order, each with its fingerprint."""
+    cwd = case.recording.meta.get("cwd")
+    folder = cwd if isinstance(cwd, str) and cwd.startswith("/") else None
+    return [replace(finding, fingerprint=fingerprint_of(finding, folder)) for finding in in_order(findings)]
+
+
 def report_of(case: Case, only: Collection[str] | None = None, thresholds: Mapping[str, Any] | None = None) -> Report:
     """``analyze`` for who asks the case more than that."""
     results = analyzers.diagnose(case, only, thresholds)
-    findings = in_order(results.findings)
+    findings = _marked(case, results.findings)
     found = {finding.kind for finding in findings}
     tried = (r for r in experiments.ruled_out(case) if r.kind not in found and (not only or r.kind in only))
+    drawn = timeline.timeline(case)
     return Report(
-        recording=attached.facts(case, head.facts(case)),
+        recording=replace(attached.facts(case, head.facts(case)), peak=peak.peak(case, drawn)),
         verdict=attached.verdict(case, head.verdict(case, findings)),
         ledger=case.ledger,
         findings=findings,
@@ -47,7 +73,7 @@ def report_of(case: Case, only: Collection[str] | None = None, thresholds: Mappi
         skipped=[skip for skip in results.skipped if not only or skip.kind in only],
         tensor_budget=tensors.tensor_budget(case.recording, case.growth),
         processes=table.process_rows(case.processes, case.growth),
-        timeline=timeline.timeline(case),
+        timeline=drawn,
         heap=heap_view.heap_views(case),
         excerpts=excerpts.excerpts(case, findings),
     )

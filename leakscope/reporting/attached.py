@@ -1,10 +1,11 @@
-"""Recordings of processes that ran already (``record -p``, ``--system``): the report says from where it looked."""
+"""Recordings of processes that ran already, or that kept us out: the report says from where it looked."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ..facts.processes.inside import blind_spot
 from ..findings import RecordingFacts, Verdict
 
 if TYPE_CHECKING:
@@ -22,8 +23,14 @@ def facts(case: Case, known: RecordingFacts) -> RecordingFacts:
 
 def verdict(case: Case, known: Verdict) -> Verdict:
     """With the same words in its headline."""
-    text = _text(case)
+    text = _text(case) or _blind(case)
     return known if text is None else replace(known, headline=f"{known.headline} ({text[:1].upper()}{text[1:]}.)")
+
+
+def _blind(case: Case) -> str | None:
+    main = case.growth.main
+    why = blind_spot(case.recording, main.pid if main is not None else None)
+    return f"seen from outside only: {why}" if why is not None else None
 
 
 def _text(case: Case) -> str | None:

@@ -11,7 +11,7 @@ from ..facts.growth.tree import TreeGrowth
 from ..facts.processes.inside import not_looked_at
 from ..findings import Finding, RecordingFacts, Verdict, is_our_crash
 from ..kinds import CRASH, DANGER, ELSEWHERE, KILL, LIMIT, PILE
-from ..units import format_bytes, format_duration
+from ..units import format_bytes, format_duration, format_rate
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -108,7 +108,7 @@ class Told:
     @property
     def rate(self) -> str:
         seconds = self.growth.end_s - self.growth.start_s
-        return f"{format_bytes(self.gained / max(seconds, 1e-9) * 3600)} an hour"
+        return format_rate(self.gained / max(seconds, 1e-9) * 3600, self.gained)
 
     @cached_property
     def first(self) -> Finding | None:

@@ -107,7 +107,8 @@ class _Viewer:
         while not self._feed.is_over:
             self._look_at_all()
             scene = self._scene
-            print(status_text(scene.now_s + self._age_s(), scene.figures, scene.limits.nearest), flush=True)
+            text = status_text(scene.now_s + self._age_s(), scene.figures, scene.limits.nearest)
+            print(f"leakscope {text}", flush=True)
             next_s = max(next_s + interval_s, time.monotonic())
             if not self._feed.is_over:
                 time.sleep(max(0.0, next_s - time.monotonic()))

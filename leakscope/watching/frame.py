@@ -69,12 +69,8 @@ def _memory(scene: Scene, width: int) -> Iterator[Line]:
     if figures.first_bytes is None:
         yield _labelled("memory", "not yet read")
         return
-    parts = [
-        format_bytes(figures.last_bytes),
-        f"peak {format_bytes(figures.peak_bytes)}",
-        f"{format_bytes(figures.growth_bytes, signed=True)} so far",
-    ]
-    if (rate := figures.bytes_per_s) is not None:
+    parts = [format_bytes(figures.last_bytes), figures.peak.text]
+    if (rate := figures.steady_bytes_per_s) is not None:
         parts.append(f"{format_bytes(rate * 60, signed=True)}/min")
     yield _labelled("memory", "   ".join(parts))
     if bars := scene.history.sparkline(min(100, width - _LABEL_WIDTH - 1)):

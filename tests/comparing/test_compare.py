@@ -159,7 +159,7 @@ def test_the_exit_status_says_it(tmp_path, capsys, before, after, status, name):
 
 def test_what_is_shown_names_rates_holder_and_the_smallest_leak(compared):
     text = render(compared(LEAK, {}), "terminal")
-    assert text.startswith("Better: memory no longer leaks: 512 KiB a step before")
+    assert text.startswith("Better: memory no longer leaks: 512 KiB per step before")
     assert "gone  Trainer.history (list)" in text
     assert "/home/me/train.py:12" in text
     assert "would not have been seen" in text

@@ -25,7 +25,7 @@ FIXED = dataclasses.replace(
 )
 BETTER = Comparison(
     verdict="better",
-    reason="memory no longer leaks: 512 KiB a step before, less than 5.0 KiB a step after",
+    reason="memory no longer leaks: 512 KiB per step before, less than 5.0 KiB per step after",
     aligned_by="step",
     range_start=0,
     range_end=200,
@@ -71,7 +71,7 @@ def test_the_verdict_comes_first_and_every_figure_is_there_without_a_script():
     for part in (
         "+512 KiB → below 5.0 KiB", "500 MiB → 210 MiB", "+512 KiB (500 to 520 KiB)", "Trainer.history (list)",
         "train.py:12", "90.0 MiB", "91.0 MiB", "4 x 50.0 MiB", "By training steps since each run's first",
-        "A difference below 5.0 KiB a step would not have been seen", "But: only one of them counted steps",
+        "A difference below 5.0 KiB per step would not have been seen", "But: only one of them counted steps",
     ):  # fmt: skip
         assert part in page.text, part
     chart = next(attributes for tag, attributes in page.tags if tag == "figure")

@@ -186,9 +186,9 @@ def sampler_of(job: subprocess.Popen[bytes], folder: Path, options: RecordOption
     output = Output.claim(str(folder / "run.parquet"), force=True, meta={"command": ["x"]}, agent_config=None)
     alerting = alerting_of(options, job.pid, output.path)
     assert alerting is not None
-    line = console.StatusLine(not options.quiet)
+    line = console.Status(not options.quiet)
     settings: dict[str, Any] = {"interval_s": 0.05, "flush_s": 1.0, "fsync_s": None, "asks_agents": False}
-    return Sampler(output, Tree(job.pid, os.getpid()), status_line=line, alerting=alerting, **settings), alerting
+    return Sampler(output, Tree(job.pid, os.getpid()), status=line, alerting=alerting, **settings), alerting
 
 
 def sample_until(sampler: Sampler, condition: Callable[[], bool]) -> None:

@@ -213,7 +213,7 @@ def test_the_driver_is_asked_in_its_own_time(use: Callable[..., Any], tmp_path: 
     output = Output.claim(str(tmp_path / "run.parquet"), force=False, meta={"command": ["x"]}, agent_config=None)
     sampler = Sampler(
         output, tree(), interval_s=0.25, flush_s=60.0, fsync_s=None, asks_agents=False,
-        status_line=console.StatusLine(False), clock=lambda: now_s[0],
+        status=console.Status(False), clock=lambda: now_s[0],
     )  # fmt: skip
     asked = []
     for now_s[0] in (0.0, 0.5, 1.0, 1.9, 2.1, 3.0, 4.2):

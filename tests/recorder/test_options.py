@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 
 import pytest
 
 from leakscope.errors import BadInput
-from leakscope.options import RECORD_OPTIONS, parse_record, record_help
+from leakscope.options import ATTACH_LACKS, RECORD_OPTIONS, parse_attach, parse_record
 
 from .runs import PYTHON, environment
 
@@ -66,8 +67,6 @@ def test_the_environment_stands_in_and_an_option_wins() -> None:
 def test_names_that_options_had_before_go_on_working_unseen() -> None:
     assert parse_record(["--no-takes", "true"], {}).takes is False
     assert parse_record(["true"], {"LEAKSCOPE_RECORD_NO_TAKES": "1"}).takes is False
-    assert "--no-snapshots" in record_help()
-    assert "--no-takes" not in record_help()
 
 
 def test_processes_that_run_already_stand_in_for_a_command() -> None:
@@ -81,11 +80,37 @@ def test_processes_that_run_already_stand_in_for_a_command() -> None:
         parse_record(["-p", "42", "python", "train.py"], {})
 
 
+def test_attach_takes_process_ids_and_options_in_any_order() -> None:
+    options = parse_attach(["42", "-d", "1m", "43", "--quiet", "42"], {})
+    assert (options.pids, options.duration_s, options.quiet, options.attaches) == ((42, 43), 60.0, True, True)
+    with pytest.raises(BadInput, match="'train' is not a process id"):
+        parse_attach(["train"], {})
+    with pytest.raises(BadInput, match="attach needs a process id"):
+        parse_attach([], {})
+    with pytest.raises(BadInput, match="attach has no option --tee"):
+        parse_attach(["--tee", "42"], {})
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("--outputt", "--output"), ("--max-overhed", "--max-overhead"), ("--nosnapshots", "--no-snapshots")],
+)
+def test_who_mistypes_an_option_is_told_what_it_may_be(typed: str, meant: str) -> None:
+    with pytest.raises(BadInput, match=f"record has no option {typed}: did you mean {meant}"):
+        parse_record([typed, "x"], {})
+
+
 @pytest.mark.live
-def test_help_names_every_option_and_needs_no_command() -> None:
+@pytest.mark.parametrize("command", ["record", "attach"])
+def test_help_names_every_option_and_needs_no_command(command: str) -> None:
     result = subprocess.run(
-        [PYTHON, "-m", "leakscope", "record", "--help"], env=environment(), capture_output=True, text=True
+        [PYTHON, "-m", "leakscope", command, "--help"], env=environment(COLUMNS="72"), capture_output=True, text=True
     )
     assert (result.returncode, result.stderr) == (0, "")
-    assert result.stdout == record_help()
-    assert all(flag in result.stdout for option in RECORD_OPTIONS for flag in option.flags)
+    shown = [option for option in RECORD_OPTIONS if option.group]
+    lacks = ATTACH_LACKS if command == "attach" else ()
+    for option in shown:
+        is_listed = re.search(rf"(?m)^  (-\w, )?{option.flags[-1]}\b", result.stdout) is not None
+        assert is_listed is (option.field not in lacks), option.flags
+    assert "--no-takes" not in result.stdout
+    assert max(map(len, result.stdout.splitlines())) <= 72

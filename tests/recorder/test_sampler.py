@@ -11,13 +11,15 @@ from typing import Any
 
 import pytest
 
-from leakscope.recorder import console
+from leakscope.agent.journal import Journal
+from leakscope.recorder import console, proc
 from leakscope.recorder.figures import Figures
 from leakscope.recorder.limits import Alarm, Limit
 from leakscope.recorder.output import Output
+from leakscope.recorder.peaks import Peaks
 from leakscope.recorder.sampler import Sampler
 from leakscope.recorder.sources import process_memory
-from leakscope.recorder.tree import Tree
+from leakscope.recorder.tree import Process, Tree
 
 from .runs import rows
 
@@ -58,7 +60,7 @@ def make_sampler(output: Output, job: subprocess.Popen[bytes], clock: Clock, **o
     settings: dict[str, Any] = {"interval_s": None, "flush_s": 5.0, "fsync_s": None, "asks_agents": True}
     settings["max_cpu_fraction"] = 0.5  # a slow machine must not make the intervals longer
     tree = Tree(job.pid, os.getpid())
-    return Sampler(output, tree, status_line=console.StatusLine(False), clock=clock, **{**settings, **options})
+    return Sampler(output, tree, status=console.Status(False), clock=clock, **{**settings, **options})
 
 
 @pytest.mark.parametrize(("interval_s", "expected"), [(None, 4 * 60 + 60), (0.5, 240), (10.0, 12)])
@@ -166,16 +168,70 @@ def figures_of(*mib: float, every_s: float = 1.0) -> Figures:
 
 def test_figures_leave_out_loading_and_the_end() -> None:
     figures = figures_of(1, 50, 100, 110, 90, 0)
-    assert (figures.first_bytes, figures.last_bytes, figures.peak_bytes) == (50 * MIB, 90 * MIB, 110 * MIB)
+    assert (figures.first_bytes, figures.last_bytes, figures.peak.size_bytes) == (50 * MIB, 90 * MIB, 110 * MIB)
 
 
 def test_status_line() -> None:
     figures = figures_of(*range(100, 160))
     limit = Limit("host", 0, 600 * MIB, seconds_left=600.0)
     assert console.status_text(75, figures, limit) == (
-        "leakscope 159 MiB, +58.0 MiB, +60.0 MiB/min, 1 process, limit in 10 min 00 s, 75.0 s"
+        "159 MiB, +60.0 MiB/min, 1 process, limit in 10 min 00 s, 75.0 s"
     )
     assert "limit" not in console.status_text(75, figures, limit._replace(seconds_left=None))
+
+
+def test_what_is_loaded_at_the_start_is_no_growth() -> None:
+    figures = figures_of(*range(10, 210, 20), *[210] * 50)
+    assert console.status_text(60, figures, None) == "210 MiB, 1 process, 60.0 s"
+    assert console.memory_text(figures) == "peak 210 MiB"
+
+
+def seen(peaks: Peaks, at_s: float, *readings: tuple[str, float, float]) -> Figures:
+    """Processes of one sample: name, RSS now and VmHWM in MiB."""
+    tree, figures = Tree(1, 1), Figures()
+    tree.now_s = at_s
+    for number, (name, rss_mib, most_mib) in enumerate(readings):
+        stat = proc.Stat(name, "S", 1, 0.0, 1, 7)
+        process = Process(100 + number, stat, at_s, 0, is_root=number == 0)
+        process.rss_bytes = int(rss_mib * MIB)
+        process.note_most(int(most_mib * MIB))
+        tree.living[process.pid] = process
+    figures.look_at(tree)
+    peaks.look_at(tree)
+    return figures
+
+
+@pytest.mark.parametrize(
+    ("readings", "most_mib", "text"),
+    [
+        ([("train", 50, 50)], 50, "peak 50.0 MiB"),
+        ([("train", 50, 50.2)], 0, "peak 50.0 MiB"),  # a page or two
+        ([("train", 50, 400)], 400, "peak 400 MiB (by train, between samples)"),
+        ([("train", 50, 400), ("worker", 100, 100)], 400, "peak 500 MiB (by train, between samples)"),
+        ([("sh", 3, 3), ("tail", 80, 80)], 104, "peak 104 MiB (by tail, between samples)"),
+        ([("sh", 3, 3)], 104, "peak 104 MiB (between samples)"),  # one that no sample saw
+    ],
+)
+def test_a_peak_between_two_samples_is_told(
+    readings: list[tuple[str, float, float]], most_mib: float, text: str, tmp_path: Path
+) -> None:
+    peaks = Peaks()
+    figures = seen(peaks, 0.0, *readings)
+    peaks.note_death(int(most_mib * MIB), 1.0)
+    assert peaks.highest(figures.peak, str(tmp_path)).text == text
+
+
+@pytest.mark.parametrize(
+    ("taken_s", "text"), [(51.9, "peak 50.0 MiB"), (20.0, "peak 90.0 MiB (by train, between samples)")]
+)
+def test_what_a_snapshot_takes_is_no_peak_of_the_job(taken_s: float, text: str, tmp_path: Path) -> None:
+    journal = Journal(str(tmp_path), "agent-100-7")
+    journal.add("takes", {"pid": 100, "start_ticks": 7, "take": 1, "time_mono_ns": int(taken_s * 1e9)})
+    journal.flush()
+    peaks = Peaks()
+    seen(peaks, 51.0, ("train", 50, 50))
+    figures = seen(peaks, 52.0, ("train", 50, 90))
+    assert peaks.highest(figures.peak, str(tmp_path)).text == text
 
 
 @pytest.mark.parametrize(

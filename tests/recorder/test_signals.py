@@ -181,13 +181,3 @@ def test_stop_key_and_fg(terminal: Callable[..., Terminal], tmp_path: Path) -> N
     window.wait()
     events = [row["event"] for row in rows(tmp_path / "run.parquet.journal", "events")]
     assert [event for event in events if event in ("stopped", "continued")] == ["stopped", "continued"]
-
-
-def test_status_line_is_erased_at_the_end(terminal: Callable[..., Terminal]) -> None:
-    window = terminal(*record_command(PYTHON, "-c", "import time; time.sleep(1.3); print('over')"))
-    window.expect("\rleakscope ")
-    window.expect("1 process")
-    window.expect("over")
-    window.expect("\r\x1b[K")
-    window.expect("leakscope: the command exited with status 0")
-    assert window.wait() == 0

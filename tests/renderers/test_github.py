@@ -33,7 +33,7 @@ def test_the_answer_the_line_and_what_has_none():
     assert placed[:2] == ("error", {"file": "train.py", "line": "88", "title": "leakscope: retained-objects"})
     assert placed[2].splitlines()[:2] == [
         "critical: Trainer.history keeps every loss tensor",
-        "600 MiB, 120 GiB an hour, 128 KiB a step, 97% sure",
+        "600 MiB, 2.0 GiB per minute, 128 KiB per step, 97% sure",
     ]
     assert "store loss.item(): frees about 600 MiB" in placed[2]
     assert other[:2] == ("notice", {"title": "leakscope: duplicate-model"})

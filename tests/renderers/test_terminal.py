@@ -23,7 +23,7 @@ python train.py  ·  21.4 s, 3 processes, exit status 0
    type     torch.Tensor float32
    path     main() trainer.history[*]
    process  train.py (trainer, pid 4242)
-   amount   600 MiB, 120 GiB an hour, 128 KiB a step, 97% sure
+   amount   600 MiB, 2.0 GiB per minute, 128 KiB per step, 97% sure
    kind     retained-objects
    Evidence
      · the list grew from 120 to 5,000 members
@@ -34,7 +34,7 @@ python train.py  ·  21.4 s, 3 processes, exit status 0
 
 2. note: The model's weights live twice
    process  train.py (pid 4242)
-   amount   200 MiB, wasted once, 80% sure
+   amount   200 MiB, wasted, 80% sure
    kind     duplicate-model
 
 Where the growth went

@@ -20,7 +20,7 @@ def test_a_long_recording_keeps_its_peak_its_end_and_its_growth(tmp_path):
     scene = Scene()
     scene.take_in(rows)
     assert scene.figures.first_bytes is not None and abs(scene.figures.first_bytes - 50 * MiB) < MiB
-    assert scene.figures.peak_bytes == 2950 * MiB
+    assert scene.figures.peak.size_bytes == 2950 * MiB
     assert scene.figures.last_bytes == rss[-1] - 50 * MiB
     assert scene.figures.bytes_per_s is not None and 0.9 < scene.figures.bytes_per_s * 60 / MiB < 1.1
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any
 
+from ... import outside
 from ...units import GiB, format_bytes
 from ..tables import process_name, text_of
 
@@ -69,22 +70,50 @@ def _without_inside_view(recording: Recording) -> list[str]:
     """One sentence for each longer-lived Python process without an agent, at most a few."""
     if str((recording.meta.get("options") or {}).get("agent")) in ("off", "False"):
         return ["no inside view: recorded with --agent off"]
-    seen = recording.tables["agent_notes"]
-    known = {(int(p), int(t)) for p, t in zip(seen["pid"].dropna(), seen["start_ticks"].dropna())}
-    sentences = []
-    for _, row in recording.tables["processes"].dropna(subset=["pid", "start_ticks"]).iterrows():
-        key = int(row["pid"]), int(row["start_ticks"])
-        if key in known or not _is_python(row) or _life_s(recording, row) < _LEAST_LIFE_S:
-            continue
-        sentences.append(f"no inside view of {process_name(row)}[{int(row['pid'])}]: {_reason(recording, row)}")
+    sentences = [
+        f"no inside view of {process_name(row)}[{int(row['pid'])}]: {_reason(recording, row)}"
+        for row in _blind(recording)
+    ]
     if len(sentences) > _MOST_NOTES:
         sentences[_MOST_NOTES:] = [f"and of {len(sentences) - _MOST_NOTES} more Python processes"]
     return sentences
 
 
+def _blind(recording: Recording) -> list[pd.Series[Any]]:
+    """Rows of Python processes without an agent that lived long enough for one to say so."""
+    seen = recording.tables["agent_notes"]
+    known = {(int(p), int(t)) for p, t in zip(seen["pid"].dropna(), seen["start_ticks"].dropna())}
+    rows = recording.tables["processes"].dropna(subset=["pid", "start_ticks"])
+    return [
+        row
+        for _, row in rows.iterrows()
+        if (int(row["pid"]), int(row["start_ticks"])) not in known
+        and _is_python(row)
+        and _life_s(recording, row) >= _LEAST_LIFE_S
+    ]
+
+
+def blind_spot(recording: Recording, pid: int | None) -> str | None:
+    """Why there is no view inside the process that matters, and what to do; None if there is one, or it is no Python.
+
+    ``pid`` None: the first process that is a Python.
+    """
+    if str((recording.meta.get("options") or {}).get("agent")) in ("off", "False"):
+        return "recorded with --agent off: record it without that"
+    blind = [row for row in _blind(recording) if pid is None or int(row["pid"]) == pid]
+    if not blind or (pid is None and len(recording.tables["sentinels"])):
+        return None
+    flag = outside.flag_of(_words(blind[0]))
+    reason = (
+        f"{process_name(blind[0])} was {_reason(recording, blind[0])}"
+        if flag is not None
+        else _reason(recording, blind[0])
+    )
+    return f"{reason}: {outside.remedy(flag)}"
+
+
 def _is_python(row: pd.Series[Any]) -> bool:
-    exe = (text_of(row, "exe") or text_of(row, "comm") or "").rsplit("/", 1)[-1]
-    return exe.startswith(("python", "pypy"))
+    return outside.is_python(text_of(row, "exe") or text_of(row, "comm") or "")
 
 
 def _life_s(recording: Recording, row: pd.Series[Any]) -> float:
@@ -105,18 +134,12 @@ def _reason(recording: Recording, row: pd.Series[Any]) -> str:
         if limit["limit_bytes"] < least_bytes:
             text = f"its memory is limited to {format_bytes(int(limit['limit_bytes']))} ({command})"
             return f"{text}, and below {format_bytes(least_bytes)} the agent takes none of it"
+    flag = outside.flag_of(_words(row))
+    return f"started with {flag}" if flag is not None else outside.UNKNOWN
+
+
+def _words(row: pd.Series[Any]) -> list[str]:
     try:
-        words = shlex.split(text_of(row, "cmdline") or "")
+        return shlex.split(text_of(row, "cmdline") or "")
     except ValueError:
-        words = []
-    for word in words[1:]:
-        if not word.startswith("-") or word in ("-c", "-m", "-"):
-            break
-        if not word.startswith("--"):
-            for flag in "IES":
-                if flag in word[1:]:
-                    return f"started with -{flag}"
-    return (
-        "the agent did not start there (PYTHONPATH replaced, a frozen program, a free-threaded Python, "
-        "or ulimit -n below 256)"
-    )
+        return []

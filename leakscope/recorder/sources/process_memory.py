@@ -36,6 +36,7 @@ def rows(tree: Tree) -> Iterator[Row]:
         if rss_bytes is None:  # exiting: its memory is gone, and a zero would look like a drop of the job's memory
             continue
         process.rss_bytes = rss_bytes
+        process.note_most(proc.bytes_of(status, b"VmHWM") or 0)
         yield {
             "pid": process.pid,
             "start_ticks": process.stat.start_ticks,

@@ -1,0 +1,47 @@
+"""The answer in a few lines, for who has just seen a job end: the verdict, the first finding with its line, a remedy.
+
+Made by a helper of the recorder, which is never waited for longer than half a second: so the parts of a report that
+nobody reads in a terminal are not made.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..ignoring import headline, read_ignores, split
+from ..reporting import Answer, answer_of
+from ..words import in_a_line, printable
+
+if TYPE_CHECKING:
+    from ..findings import Excerpt, Finding
+    from ..storage import Recording
+
+__all__ = ["lines"]
+_LONGEST = 96  # of a line of source
+
+
+def lines(recording: Recording) -> list[str]:
+    """At most three: what is the matter, where, and what to do."""
+    answer = answer_of(recording)
+    findings, ignored = split(answer.findings, read_ignores(Path.cwd()))
+    told = [headline(in_a_line(answer.verdict), ignored)]
+    if findings:
+        told += _about(findings[0], answer)
+    return [printable(line) for line in told]
+
+
+def _about(finding: Finding, answer: Answer) -> list[str]:
+    subject = finding.subject
+    place = f"{subject.file}:{subject.line}" if subject.file and subject.line else subject.file or ""
+    source = _source(answer.excerpts, subject.file, subject.line)
+    remedy = finding.remedy[0] if finding.remedy else ""
+    return [line for line in (f"{place}  {source}".strip(), f"do: {remedy}" if remedy else "") if line]
+
+
+def _source(excerpts: list[Excerpt], file: str | None, line: int | None) -> str:
+    for excerpt in excerpts:
+        if (excerpt.file, excerpt.line) == (file, line) and line is not None:
+            text = excerpt.lines[line - excerpt.first_line].strip()
+            return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+    return ""

@@ -1,0 +1,35 @@
+"""Why a Python process is seen from outside only, by the words that it was started with, and what helps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_KEEPS_OUT = "IES"  # PYTHONPATH is not read, or site is not loaded: nothing of ours is imported
+UNKNOWN = (
+    "the agent did not start there (PYTHONPATH replaced, a frozen program, a free-threaded Python, "
+    "or ulimit -n below 256)"
+)
+
+
+def flag_of(words: Sequence[str]) -> str | None:
+    """The option of the interpreter that keeps the agent out: ``-I``; None if none does."""
+    for word in words[1:]:
+        if not word.startswith("-") or word in ("-c", "-m", "-"):
+            break
+        if not word.startswith("--"):
+            for flag in _KEEPS_OUT:
+                if flag in word[1:].partition("c")[0]:
+                    return f"-{flag}"
+    return None
+
+
+def is_python(program: str) -> bool:
+    """Whether a program is an interpreter of Python, by the name of its file."""
+    return program.rsplit("/", 1)[-1].startswith(("python", "pypy"))
+
+
+def remedy(flag: str | None) -> str:
+    """What lets the agent in."""
+    if flag is not None:
+        return f"record it without {flag}"
+    return "`leakscope doctor` says what keeps it out"

@@ -1,0 +1,35 @@
+"""Says in time that a job is not seen from inside, while it can still be started anew. Runs in the recorder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+
+from .. import outside
+from .tree import Tree
+
+LOOK_S = 5.0  # an agent has begun to write by then, also on a busy machine
+
+
+def at_start(command: Sequence[str]) -> str | None:
+    """A line for the user, if the interpreter is told to keep everything out; None if not."""
+    flag = outside.flag_of(command) if outside.is_python(command[0]) else None
+    if flag is None:
+        return None
+    return f"the job is seen from outside only, since python {flag} lets nothing in: {outside.remedy(flag)}"
+
+
+def while_it_runs(tree: Tree, journal_path: str) -> str | None:
+    """The same of the largest Python process that is old enough, if no agent writes for it."""
+    grown = [p for p in tree if tree.now_s - p.born_s >= LOOK_S - 1.0 and outside.is_python(p.exe or p.stat.comm)]
+    if not grown:
+        return None
+    largest = max(grown, key=lambda process: process.rss_bytes)
+    prefix = f"agent-{largest.pid}-{largest.stat.start_ticks}-"
+    with suppress(OSError):
+        if any(name.startswith(prefix) for name in os.listdir(journal_path)):
+            return None
+    flag = outside.flag_of(largest.arguments)
+    why = f"python {flag} lets nothing in" if flag is not None else outside.UNKNOWN
+    return f"{largest.stat.comm}[{largest.pid}] is seen from outside only, since {why}: {outside.remedy(flag)}"

@@ -1,0 +1,117 @@
+"""Memory that came and went between two samples, as the kernel remembers it. Runs in the recorder.
+
+VmHWM of a process that lives, ``ru_maxrss`` of one that was reaped. A snapshot takes memory in the job for a moment, as
+much as the objects that it looks at: what rose while one was made is leakscope's own and no peak of the job's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import NamedTuple
+
+from ..agent.journal import read_blocks
+from ..units import MiB, format_bytes
+from .tree import Tree
+
+_LEAST_RISE, _LEAST_RISE_BYTES = 0.02, MiB  # above the peak of the samples: a page more is no news
+_LEAST_KNOWN = 0.5  # of what the kernel says: a process that had less when it was seen may not be the one
+_MOST_KEPT = 16
+_WORK_S = 10.0  # after a snapshot the agent works out who holds what
+_LATE_S = 1.0
+_MOST_READ_BYTES = 32 * MiB  # of agents' journals: half a second
+
+
+class Peak(NamedTuple):
+    """The most memory that was held. ``of``: the process that held it between two samples, None if nobody knows."""
+
+    size_bytes: int = 0
+    of: str | None = None
+    is_between: bool = False
+
+    @property
+    def text(self) -> str:
+        """``peak 104 MiB (by tail, between samples)``."""
+        between = f" ({f'by {self.of}, ' if self.of is not None else ''}between samples)" if self.is_between else ""
+        return f"peak {format_bytes(self.size_bytes)}{between}"
+
+
+class _Rise(NamedTuple):
+    """Of the whole tree, the others taken to have been as at the sample after it; seen between two moments."""
+
+    size_bytes: int
+    since_s: float
+    until_s: float
+    pid: int | None
+    of: str | None
+
+    def is_own(self, taken_s: Mapping[int, list[float]]) -> bool:
+        times = taken_s.get(self.pid, []) if self.pid is not None else []
+        return any(self.since_s - _WORK_S <= at_s <= self.until_s + _LATE_S for at_s in times)
+
+
+class Peaks:
+    """What the kernel said of each process so far."""
+
+    def __init__(self) -> None:
+        self._rises: list[_Rise] = []
+        self._largest: tuple[int, int, int, str] = (0, 0, 0, "")  # most RSS, what of it is shared, pid, name
+        self._looked_s = 0.0
+
+    def look_at(self, tree: Tree) -> None:
+        """After the samples were taken."""
+        processes = list(tree)
+        memory_bytes = sum(process.memory_bytes for process in processes)
+        for process in processes:
+            name, shared_bytes = process.stat.comm, max(0, process.rss_bytes - process.memory_bytes)
+            self._largest = max(self._largest, (process.most_bytes, shared_bytes, process.pid, name))
+            if process.new_most_bytes > process.rss_bytes:
+                size_bytes = memory_bytes + process.new_most_bytes - process.rss_bytes
+                self._keep(_Rise(size_bytes, self._looked_s, tree.now_s, process.pid, name))
+        self._looked_s = tree.now_s
+
+    def note_death(self, most_bytes: int, now_s: float) -> None:
+        """The most RSS that a process which is gone, or one that it waited for, ever had."""
+        known_bytes, shared_bytes, pid, name = self._largest
+        if most_bytes <= known_bytes:
+            return
+        if known_bytes >= _LEAST_KNOWN * most_bytes:
+            self._keep(_Rise(most_bytes - shared_bytes, self._looked_s, now_s, pid, name))
+        else:
+            self._keep(_Rise(most_bytes, self._looked_s, now_s, None, None))
+
+    def highest(self, sampled: Peak, journal_path: str) -> Peak:
+        """The peak of the run: of the samples, or a higher one between them that is the job's own."""
+        least = sampled.size_bytes + max(_LEAST_RISE_BYTES, int(_LEAST_RISE * sampled.size_bytes))
+        higher = [rise for rise in self._rises if rise.size_bytes > least]
+        if not higher:
+            return sampled
+        taken_s = _snapshots(journal_path, {rise.pid for rise in higher if rise.pid is not None})
+        if taken_s is None:  # too many to read
+            return sampled
+        rise = max((r for r in higher if not r.is_own(taken_s)), default=None)
+        return Peak(rise.size_bytes, rise.of, is_between=True) if rise is not None else sampled
+
+    def _keep(self, rise: _Rise) -> None:
+        self._rises = sorted([*self._rises, rise], key=lambda r: -r.size_bytes)[:_MOST_KEPT]
+
+
+def _snapshots(journal_path: str, pids: set[int]) -> dict[int, list[float]] | None:
+    """When each process was looked into, seconds of the monotonic clock; None: nobody reads so much."""
+    taken_s: dict[int, list[float]] = {}
+    names = [name for name in _names(journal_path) if any(name.startswith(f"agent-{pid}-") for pid in pids)]
+    with suppress(OSError):
+        paths = [os.path.join(journal_path, name) for name in names]
+        if sum(map(os.path.getsize, paths)) > _MOST_READ_BYTES:
+            return None
+        for path in paths:
+            for table, rows in read_blocks(path):
+                for row in rows if table == "takes" else ():
+                    taken_s.setdefault(row["pid"], []).append(row["time_mono_ns"] / 1e9)
+    return taken_s
+
+
+def _names(folder: str) -> Iterator[str]:
+    with suppress(OSError):
+        yield from os.listdir(folder)

@@ -1,0 +1,88 @@
+"""The answer that is there when a job ends: from a helper that has loaded what it takes."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from leakscope.recorder import answering, finalizing, helpers
+from leakscope.recorder.answering import Answering
+from tests.golden import RECORDINGS
+
+from .runs import TIMEOUT_S, record, record_command
+
+LEAKY = RECORDINGS / "retained_objects_local_list-leaky.parquet"
+
+
+def wait_for(what: Callable[[], bool]) -> None:
+    until_s = time.monotonic() + 4 * TIMEOUT_S
+    while not what():
+        assert time.monotonic() < until_s
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Answering]:
+    """A helper that is given time, on a machine that has room."""
+    monkeypatch.setattr(answering, "too_full", lambda *_: None)
+    monkeypatch.setattr(answering, "PATIENCE_S", 4 * TIMEOUT_S)
+    asked = Answering(str(LEAKY))
+    yield asked
+    asked.stop()
+
+
+@pytest.mark.live
+def test_verdict_line_and_remedy_come_from_the_helper(answers: Answering) -> None:
+    answers.go_on(answering.FIRST_S, 0)
+    pid = answers.pid
+    assert pid is not None and os.getpriority(os.PRIO_PROCESS, pid) > 0
+    wait_for(lambda: answers._listen() or answers._is_ready)
+    answer = answers.answer()
+    assert answer is not None and answer.told() == answer.lines
+    verdict, place, remedy = answer.lines
+    assert verdict.startswith("LEAKING: ")
+    assert ".py:" in place and remedy.startswith("do: ")
+    assert answers.pid is None and not os.path.exists(f"/proc/{pid}")
+
+
+@pytest.mark.live
+def test_an_earlier_look_is_told_with_its_time(answers: Answering, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers.go_on(answering.FIRST_S, 0)
+    wait_for(lambda: answers.go_on(answering.FIRST_LOOK_S, 0) or answers._answer is not None)
+    monkeypatch.setattr(answering, "PATIENCE_S", 0.0)
+    answer = answers.answer()
+    assert answer is not None and answer.told()[0].endswith("(As of 16.0 s.)")
+
+
+def test_no_helper_where_memory_is_short_or_the_run_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Answering(str(LEAKY))
+    monkeypatch.setattr(answering, "too_full", lambda *_: None)
+    assert asked.go_on(answering.FIRST_S - 1, 0) is None and asked.pid is None
+    monkeypatch.setattr(answering, "too_full", lambda *_: helpers.Room("the machine", 5))
+    assert asked.go_on(answering.FIRST_S, 0) == ("the machine", 5) and asked.pid is None
+    monkeypatch.setattr(answering, "too_full", lambda *_: None)
+    monkeypatch.setattr(finalizing, "is_possible", lambda: True)
+    assert asked.go_on(100.0, 0) is None and asked.pid is None  # it does not try again
+    assert asked.answer() is None
+
+
+@pytest.mark.live
+def test_the_end_says_what_to_type(tmp_path: Path) -> None:
+    done = record(tmp_path, "-o", "a b.parquet", "--", "sleep", "0.1", finalize=True)
+    first, last = done.stderr.splitlines()
+    assert first.startswith("leakscope: the command exited with status 0 after ") and "peak " in first
+    assert "leakscope report 'a b.parquet' -o report.html" in last
+    assert not record(tmp_path, "-q", "--", "sleep", "0.1", finalize=True).stderr
+
+
+@pytest.mark.live
+@pytest.mark.parametrize(("flag", "is_said"), [("-I", True), ("-u", False)])
+def test_who_starts_it_so_that_nobody_can_look_in_is_told_at_once(flag: str, is_said: bool, tmp_path: Path) -> None:
+    done = record(tmp_path, "--", record_command()[0], flag, "-c", "print()")
+    said = [line for line in done.stderr.splitlines() if "seen from outside only" in line]
+    assert bool(said) is is_said
+    assert all("record it without -I" in line for line in said)

@@ -1,0 +1,99 @@
+"""Findings that a project accepts: by holder or fingerprint, with a reason, until a day; shown and counted."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from pathlib import Path
+
+import pytest
+
+from leakscope.cli import main
+from leakscope.errors import BadInput
+from leakscope.findings import Report
+from leakscope.ignoring import read_ignores, without_ignored
+from leakscope.reporting import analyze
+from leakscope.storage import open_recording
+from tests.golden import RECORDINGS
+
+LEAKY = RECORDINGS / "fixtures-train_leaky.parquet"
+HOLDER = "Trainer.predictions"
+REASON = "drawn at the end"
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    return analyze(open_recording(LEAKY))
+
+
+def ignoring(folder: Path, entry: str) -> Path:
+    (folder / "pyproject.toml").write_text(f"[tool.leakscope]\nignore = [{entry}]\n")
+    return folder
+
+
+def test_by_holder_and_with_wildcards(report: Report, tmp_path: Path) -> None:
+    for name in (HOLDER, f"{HOLDER} (list)", "predictions", "Trainer.*"):
+        ignores = read_ignores(ignoring(tmp_path, f'{{holder = "{name}", reason = "{REASON}"}}'))
+        shown = without_ignored(report, ignores)
+        assert not shown.findings and len(shown.ignored) == len(report.findings)
+        assert {one.reason for one in shown.ignored} == {REASON}
+        assert f"{len(report.findings)} findings are ignored" in shown.verdict.headline
+        assert shown.verdict.leaking is True  # what was measured stays
+
+
+def test_by_fingerprint_and_kind(report: Report, tmp_path: Path) -> None:
+    first, second = report.findings
+    assert first.fingerprint != second.fingerprint
+    entry = f'{{fingerprint = "{first.fingerprint[:12]}", reason = "{REASON}"}}'
+    assert without_ignored(report, read_ignores(ignoring(tmp_path, entry))).findings == [second]
+    entry = f'{{holder = "{HOLDER}", kind = "{second.kind}", reason = "{REASON}"}}'
+    assert without_ignored(report, read_ignores(ignoring(tmp_path, entry))).findings == [first]
+
+
+@pytest.mark.parametrize("day", ["2027-01-01", '"2027-01-01"'])
+def test_an_entry_ends_on_its_day(day: str, report: Report, tmp_path: Path) -> None:
+    folder = ignoring(tmp_path, f'{{holder = "{HOLDER}", reason = "{REASON}", until = {day}}}')
+    before = without_ignored(report, read_ignores(folder, datetime.date(2026, 12, 31)))
+    assert [one.until for one in before.ignored] == ["2027-01-01"] * len(report.findings)
+    after = without_ignored(report, read_ignores(folder, datetime.date(2027, 1, 1)))
+    assert after.findings == report.findings and not after.ignored
+    (note,) = set(after.recording.notes) - set(report.recording.notes)
+    assert HOLDER in note and "2027-01-01" in note
+
+
+@pytest.mark.parametrize(
+    ("entry", "complaint"),
+    [
+        ('"Store"', "is not a table"),
+        ('{reason = "x"}', "needs a holder or a fingerprint"),
+        ('{holder = "x"}', "has no reason"),
+        ('{holder = "x", reason = " "}', "reason of ignore is not a text"),
+        ('{holder = "x", reason = "y", till = "z"}', "has no 'till'"),
+        ('{holder = "x", reason = "y", until = "soon"}', "not a day: 'soon'"),
+        ('{fingerprint = "ab", reason = "y"}', "too short"),
+    ],
+)
+def test_a_wrong_entry_is_told(entry: str, complaint: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=complaint):
+        read_ignores(ignoring(tmp_path, entry))
+
+
+def test_check_keeps_and_counts_what_is_ignored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["check", str(LEAKY)]) == 1
+    assert "ignored" not in capsys.readouterr().out
+    ignoring(tmp_path, f'{{holder = "{HOLDER}", reason = "{REASON}"}}')
+    assert main(["check", str(LEAKY)]) == 0
+    shown = capsys.readouterr().out
+    assert "2 findings ignored" in shown and REASON in shown
+    assert main(["check", str(LEAKY), "--no-findings", "retained-objects", "-f", "json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["ignored"]) == 2
+    assert main(["report", str(LEAKY), "--exit-code"]) == 0
+    assert "Ignored by pyproject.toml" in capsys.readouterr().out
+    assert main(["report", str(LEAKY), "--exit-code", "--all-findings"]) == 1
+    assert "Ignored" not in capsys.readouterr().out
+    for format_name in ("markdown", "html", "sarif", "json"):
+        assert main(["report", str(LEAKY), "-f", format_name]) == 0
+        assert REASON in capsys.readouterr().out
