@@ -195,8 +195,8 @@ RECORD_OPTIONS: tuple[Option, ...] = (
     Option(("--no-snapshots",), "View inside", "takes", "", "",
            "Take no heap snapshots; read only cheap counters.", None, False, ("--no-takes",)),
     Option(("--probe",), "View inside", "probe", "", "",
-           "At the end of each process, measure what gc, malloc_trim and empty_cache free, however long that takes.",
-           None),
+           "At the end of each process, measure what gc, malloc_trim, empty_cache and Arrow free, however long that "
+           "takes.", None),
     Option(("--no-source",), "View inside", "sources", "", "",
            "Record no text of the program: neither its modules' source nor lines of it in tracebacks, nor what follows "
            "python -c.", None, False),

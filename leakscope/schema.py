@@ -622,7 +622,8 @@ TABLES: dict[str, Table] = {
         )),
         Table("experiments", "agent", "What a popular remedy would free, tried once", (
             *_PROCESS,
-            _c("experiment", "str", "", "gc.collect, malloc_trim, torch.cuda.empty_cache, empty_host_cache"),
+            _c("experiment", "str", "",
+               "gc.collect, malloc_trim, arrow.release_unused, torch.cuda.empty_cache, empty_host_cache"),
             _c("returned_bytes", "int", "bytes", "resident memory before less after; may be negative"),
             _c("freed_count", "int", "", "objects freed, where the remedy says"),
             _c("experiment_s", "float", "s", "time it took"),

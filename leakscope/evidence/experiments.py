@@ -95,6 +95,9 @@ def ruled_out(
                         f"trimming gives it back until it is needed again{end.arenas}"
                     )
                     yield RuledOut("native-growth", reason, figures)
+            elif experiment == "arrow.release_unused" and is_small:
+                reason = f"Arrow's release_unused() at the end returned {amount}: its pool keeps nothing to speak of"
+                yield RuledOut("native-growth", reason, figures)
             elif experiment == "torch.cuda.empty_cache":
                 yield from _of_device(row, small_fraction)
         return

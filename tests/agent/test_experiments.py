@@ -61,6 +61,11 @@ def test_a_collection_is_credited_with_what_it_freed() -> None:
     assert collection["freed_count"] >= 50
 
 
+def test_arrow_is_asked_for_what_its_pool_keeps_where_it_is_loaded() -> None:
+    names = [row["experiment"] for row in tried("import pyarrow\n")]
+    assert names == ["malloc_trim", "arrow.release_unused", "gc.collect"]
+
+
 def test_a_remedy_says_that_it_gave_back_nothing() -> None:
     amounts = [row["returned_bytes"] for row in tried("held = [bytearray(100_000) for _ in range(500)]\n")]
     assert max(amounts) < 10 * MiB

@@ -30,7 +30,7 @@ def tried(
 
 
 def said(recording):
-    experiments = ("gc.collect", "malloc_trim", "torch.cuda")
+    experiments = ("gc.collect", "malloc_trim", "torch.cuda", "Arrow")
     return [r.reason for r in analyze(recording).ruled_out if r.reason.startswith(experiments)]
 
 
@@ -51,6 +51,11 @@ def test_a_trim_that_gave_back_much_says_that_it_was_no_leak(tmp_path):
     (reason,) = said(recording)
     assert says(reason, "malloc_trim()", "600 MiB of 800 MiB", "not leaked")
     assert returned(Case(recording), PID, "malloc_trim") == 600 * MiB
+
+
+def test_an_arrow_pool_that_keeps_nothing_is_not_to_blame(tmp_path):
+    (reason,) = said(tried(tmp_path, arrow__release_unused=-4096))
+    assert says(reason, "release_unused()", "0 B of 800 MiB")
 
 
 def test_fewer_arenas_are_advised_where_there_are_many(tmp_path):

@@ -51,6 +51,9 @@ def run(asked: bool = False, free_bytes: int | None = None, budget_s: float = BU
         if asked:
             for row in _cuda_rows():
                 yield row
+            release = _release_of_arrow()
+            if release is not None:
+                yield _measured("arrow.release_unused", release)
         blocks = doors.allocated_blocks()
         cost_s = float("inf") if blocks is None else blocks * _COLLECT_S_PER_BLOCK
         if asked or (monotonic() + cost_s < ends and not _has_children() and not _would_be_noticed()):
@@ -144,6 +147,14 @@ def _cuda_rows() -> Iterator[dict[str, Any]]:
         after = _reserved_bytes(binding)
         row["text"] = f"reserved on the devices: {before} bytes before, {after} after"
         yield row
+
+
+def _release_of_arrow() -> Callable[[], object] | None:
+    """Of Arrow's default pool, where the job has loaded pyarrow completely: a call of C++ that frees nothing in use."""
+    if names.getattr_plain(sys.modules.get("pyarrow"), "Table") is None:
+        return None
+    pool_of = names.getattr_plain(sys.modules.get("pyarrow.lib"), "default_memory_pool")
+    return None if pool_of is None else pool_of().release_unused
 
 
 def _reserved_bytes(binding: Any) -> int:
