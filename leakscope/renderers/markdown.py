@@ -14,6 +14,7 @@ from ..findings import BudgetRow, Excerpt, Finding, LedgerRow, ProcessRow, Repor
 from ..units import format_bytes, format_duration, format_rate
 from ..version import __version__
 from ..words import VERDICTS, accepted, amount, by_reason, caveats, run_facts
+from ._holders import COLUMNS, largest_holders
 from ._markdown import block, code, folded, head, row, text
 
 SUFFIX = ".md"
@@ -34,6 +35,11 @@ def render(report: Report) -> str:
         parts += ["### Ignored by pyproject.toml", _fitted(known, len(known), _IGNORED)]
     if report.ledger:
         parts += ["### Where the growth went", _ledger(report.ledger)]
+    heading, held = largest_holders(report)
+    if held:
+        cells = ((code(path, 120), code(what, 120), *figures) for path, what, *figures in (one.cells for one in held))
+        table = "\n".join([head([*COLUMNS[:2], *(f" {name}" for name in COLUMNS[2:])]), *map(row, cells)])
+        parts.append(folded(heading, table))
     if sum(process.count for process in report.processes) > 1:
         parts.append(folded("Processes, when the job had most memory", _processes(report.processes)))
     if report.tensor_budget:

@@ -37,6 +37,7 @@ from ..findings import (
 )
 from ..units import format_bytes, format_duration
 from ..words import VERDICTS, accepted, amount, by_reason, caveats, cost, printable, run_facts
+from ._holders import COLUMNS, Held, largest_holders
 
 SUFFIX = ".txt"
 _WIDEST = 110  # longer lines are hard to read
@@ -94,6 +95,10 @@ def _parts(report: Report, verbose: bool) -> Iterator[RenderableType]:
     if report.ledger:
         yield _heading("Where the growth went")
         yield Padding(_ledger(report.ledger), (0, 0, 0, 2))
+    heading, held = largest_holders(report)
+    if held:
+        yield _heading(printable(heading))
+        yield Padding(_holders(held), (0, 0, 0, 2))
     if sum(row.count for row in report.processes) > 1:
         yield _heading("Processes, when the job had most memory")
         yield Padding(_processes(report.processes), (0, 0, 0, 2))
@@ -226,6 +231,17 @@ def _source(excerpt: Excerpt, around: int) -> Table:
         is_meant = at == excerpt.line
         text = _clean(line)
         table.add_row(f"{'>' if is_meant else ' '} {at}", _styled(text, "bold" if is_meant else "dim"))
+    return table
+
+
+def _holders(held: Sequence[Held]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for name in COLUMNS[:2]:
+        table.add_column(name, overflow="fold")
+    for name in COLUMNS[2:]:
+        table.add_column(name, justify="right", no_wrap=True)
+    for one in held:
+        table.add_row(*map(_clean, one.cells))
     return table
 
 

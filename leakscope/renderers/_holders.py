@@ -1,0 +1,95 @@
+"""Who held most at the end, and what they gained: a short table of every report, whatever its verdict."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..findings import HeapHolder, HeapView, Report
+from ..units import MiB, format_bytes, format_count, format_duration
+
+_MOST = 5
+_LEAST_BYTES = MiB
+_LEAST_SHARE = 0.02  # of what all of them hold
+_CARRIES = 0.8  # of what the object above it holds
+_OF_NO_ONE = ("several modules together", "smaller modules")
+_NO_HOLDERS = ("frame", "module")
+_ANOTHER = re.compile(r"'+$")  # tells two apart that had one name
+COLUMNS = ("holder", "what it is", "at first", "at last", "gained")
+
+
+class Held(NamedTuple):
+    """``members``: of a container how many, at first and at last; None: it has none."""
+
+    path: str
+    what: str
+    first_bytes: int
+    last_bytes: int
+    members: tuple[int, int] | None
+
+    @property
+    def cells(self) -> tuple[str, str, str, str, str]:
+        gained = format_bytes(self.last_bytes - self.first_bytes, signed=True)
+        what = self.what
+        if self.members is not None and self.members[1] > 1:
+            first, last = self.members
+            is_known = 0 < first != last  # members that had rows of their own at first were not counted together
+            what += f", {format_count(first)} → {format_count(last)}" if is_known else f", {format_count(last)}"
+        return self.path, what, format_bytes(self.first_bytes), format_bytes(self.last_bytes), gained
+
+
+def largest_holders(report: Report) -> tuple[str, list[Held]]:
+    """(heading, rows) of the process that gained most; no rows where no two snapshots told of its heap."""
+    if not report.heap or len(report.heap[0].takes) < 2:
+        return "", []
+    view = report.heap[0]
+    tops = [number for number, holder in enumerate(view.holders) if _is_told(holder, view.holders)]
+    total = sum(holder.bytes[-1] for holder in view.holders if holder.parent is None)
+    least = max(_LEAST_BYTES, _LEAST_SHARE * total)
+    tops = [number for number in tops if view.holders[number].bytes[-1] >= least]
+    tops.sort(key=lambda number: -view.holders[number].bytes[-1])
+    first, last = (format_duration(view.takes[at].time_s) for at in (0, -1))
+    whose = f" in {view.process}" if len(report.heap) > 1 else ""
+    return f"Largest holders{whose}, at {first} and at {last}", [
+        _held(view, _carrier(view, number)) for number in tops[:_MOST]
+    ]
+
+
+def _is_told(holder: HeapHolder, holders: Sequence[HeapHolder]) -> bool:
+    """A function or a module is no holder to a reader: what its variables hold is told instead."""
+    above = None if holder.parent is None else holders[holder.parent]
+    is_at_top = above is None or (above.parent is None and above.type in _NO_HOLDERS)
+    return is_at_top and holder.type not in _NO_HOLDERS and holder.path not in _OF_NO_ONE
+
+
+def _carrier(view: HeapView, number: int) -> int:
+    """From an object to the one that it has nearly all of that in, as long as that has a name of its own."""
+    while True:
+        most = _CARRIES * view.holders[number].bytes[-1]
+        below = [
+            at
+            for at, one in enumerate(view.holders)
+            if one.parent == number and one.bytes[-1] >= most and not one.path.rstrip("'").endswith(("[*]", ">", "…"))
+        ]
+        if not below:
+            return number
+        number = below[0]
+
+
+def _held(view: HeapView, number: int) -> Held:
+    holder = view.holders[number]
+    members = _members(view.holders, number)
+    what = holder.type
+    counts = None
+    if members is not None:
+        what += f" of {members.type}"
+        counts = (members.count[0], members.count[-1])
+    return Held(_ANOTHER.sub("", holder.path), what, holder.bytes[0], holder.bytes[-1], counts)
+
+
+def _members(holders: Sequence[HeapHolder], number: int) -> HeapHolder | None:
+    """What a container has most of, told together."""
+    path = f"{holders[number].path}[*]"
+    found = [one for one in holders if one.parent == number and _ANOTHER.sub("", one.path) == path]
+    return max(found, key=lambda one: one.bytes[-1], default=None)

@@ -1,0 +1,53 @@
+"""Every report says who holds most, whatever its verdict: in a terminal and in markdown."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from leakscope.findings import HeapHolder, HeapTake, HeapView, Report
+from leakscope.renderers import render
+from leakscope.renderers._holders import largest_holders
+
+from .reports import EMPTY
+
+MiB = 1024**2
+
+
+def holder(path: str, kind: str, *mib: float, parent: int | None = None, count: tuple[int, int] = (1, 1)) -> HeapHolder:
+    return HeapHolder(path, parent, kind, [round(one * MiB) for one in mib], count)
+
+
+def with_heap(*holders: HeapHolder, takes: int = 2) -> Report:
+    moments = [HeapTake(1, 3.0, None, "schedule", False), HeapTake(2, 63.0, None, "schedule", False)]
+    return dataclasses.replace(EMPTY, heap=[HeapView("train.py[7]", moments[:takes], holders, 0, True)])
+
+
+HOLDERS = (
+    holder("main()", "frame", 0.2, 62),
+    holder("main() memory.items", "list", 0.1, 61, parent=0),
+    holder("main() memory.items[*]", "numpy.ndarray", 0.1, 60, parent=1, count=(10, 6000)),
+    holder("shop.CACHE", "dict", 40, 40),
+    holder("smaller modules", "module", 30, 30),
+    holder("shop.NAMES'", "set", 0.3, 0.4),
+)
+
+
+def test_the_largest_are_told_with_what_they_gained_and_how_many_members() -> None:
+    heading, held = largest_holders(with_heap(*HOLDERS))
+    assert heading == "Largest holders, at 3.0 s and at 63.0 s"
+    assert [one.cells for one in held] == [
+        ("main() memory.items", "list of numpy.ndarray, 10 → 6,000", "102 KiB", "61.0 MiB", "+60.9 MiB"),
+        ("shop.CACHE", "dict", "40.0 MiB", "40.0 MiB", "0 B"),
+    ]
+
+
+def test_they_are_in_the_terminal_and_in_markdown_also_where_nothing_leaks() -> None:
+    report = with_heap(*HOLDERS)
+    assert not report.findings
+    for text in (render(report, "terminal"), render(report, "markdown")):
+        assert "Largest holders" in text and "memory.items" in text and "+60.9 MiB" in text
+
+
+def test_one_snapshot_says_nothing_of_growth() -> None:
+    assert largest_holders(with_heap(*HOLDERS, takes=1)) == ("", [])
+    assert "Largest holders" not in render(with_heap(*HOLDERS, takes=1), "terminal")
