@@ -16,6 +16,7 @@ from leakscope.reporting import analyze
 from leakscope.storage import open_recording
 from tests.golden import RECORDINGS
 
+pytestmark = pytest.mark.golden
 LEAKY = RECORDINGS / "fixtures-train_leaky.parquet"
 HOLDER = "Trainer.predictions"
 REASON = "drawn at the end"

@@ -130,7 +130,7 @@ def test_everything_a_report_says_is_in_the_page_without_javascript():
         "Leaking", FULL.verdict.headline, "python train.py", "21.4 s", "+642 MiB", "cgroup full in", "12 min 00 s",
         "Trainer.history keeps every loss tensor", "97% sure", "the list grew from 120 to 5,000 members",
         "sizes are estimated from a sample of the members", "store loss.item(): frees about 600 MiB",
-        "self.history.append(loss)", "200 MiB wasted once", "mapped-files", "+600 MiB",
+        "self.history.append(loss)", "200 MiB wasted", "mapped-files", "+600 MiB",
         "eval begins at step 2,400", "worker[4250] was ended by SIGKILL", "7 more moments of kind phase",
         "main() trainer", ".history", "× 5,000", "+549 MiB", "31 smaller places",
         "activations", "900 MiB", "1.3 GiB", "cyclic-garbage", "calling gc.collect() will not help",

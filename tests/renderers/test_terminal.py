@@ -7,8 +7,11 @@ import dataclasses
 import pytest
 
 from leakscope.errors import BadInput
-from leakscope.findings import RuledOut, Subject
+from leakscope.findings import Evidence, RuledOut, Subject
 from leakscope.renderers import names, render
+from leakscope.reporting import analyze
+from leakscope.storage import open_recording
+from tests.golden import RECORDINGS
 
 from .reports import EMPTY, FULL, RETAINED
 
@@ -17,25 +20,23 @@ EXPECTED = """\
 Memory leaks: Trainer.history keeps every loss tensor.
 python train.py  ·  21.4 s, 3 processes, exit status 0
 
-1. critical: Trainer.history keeps every loss tensor
-   where    train.py:88  in Trainer.step
-   held by  Trainer.history (list)
-   type     torch.Tensor float32
-   path     main() trainer.history[*]
-   process  train.py (trainer, pid 4242)
-   amount   600 MiB, 2.0 GiB per minute, 128 KiB per step, 97% sure
-   kind     retained-objects
+1. critical: retained-objects
+   train.py:88 in Trainer.step, held by Trainer.history (list), torch.Tensor
+   float32
+     87 for batch in data:
+   > 88     self.history.append(loss)
+     89 done()
+   What to do
+     · store loss.item(): frees about 600 MiB
    Evidence
      · the list grew from 120 to 5,000 members
    Doubts
      · sizes are estimated from a sample of the members
-   What to do
-     · store loss.item(): frees about 600 MiB
+   600 MiB, 2.0 GiB per minute, 128 KiB per step, 97% sure · retained-objects ·
+   path main() trainer.history[*] · train.py (trainer, pid 4242)
 
 2. note: The model's weights live twice
-   process  train.py (pid 4242)
-   amount   200 MiB, wasted, 80% sure
-   kind     duplicate-model
+   200 MiB, wasted, 80% sure · duplicate-model · train.py (pid 4242)
 
 Where the growth went
   account               start        end      growth
@@ -56,8 +57,7 @@ What the tensors are
 
   total                 1000 MiB                1.3 GiB
 
-Ruled out
-  · cyclic-garbage: calling gc.collect() will not help
+Ruled out (--verbose says why): cyclic-garbage
 
 Not checked
   · gpu-fragmentation: no GPU in this recording
@@ -113,9 +113,37 @@ def test_an_unknown_format_is_refused_with_those_there_are():
         render(FULL, "xml")
 
 
-def test_what_several_kinds_have_in_common_is_said_once():
+def test_what_was_ruled_out_is_a_line_until_it_is_asked_for():
     reason = "memory does not keep growing: varies around 386 MiB"
     report = dataclasses.replace(FULL, ruled_out=[RuledOut(k, reason, {}) for k in ("fragmentation", "native-growth")])
-    text = render(report, "terminal", width=100, color=False)
+    assert "Ruled out (--verbose says why): fragmentation, native-growth\n" in render(
+        report, "terminal", width=100, color=False
+    )
+    text = render(report, "terminal", width=100, color=False, verbose=True)
     assert text.count(reason) == 1
     assert f"fragmentation, native-growth: {reason}" in text
+
+
+def test_of_much_evidence_the_first_is_shown_and_how_much_more_there_is():
+    evidence = [Evidence(f"figure number {n}") for n in range(9)]
+    findings = [dataclasses.replace(one, evidence=evidence) for one in (RETAINED, RETAINED)]
+    report = dataclasses.replace(FULL, findings=findings)
+    text = render(report, "terminal", width=100, color=False)
+    assert text.count("figure number 0") == 2
+    assert text.count("figure number 3") == 1
+    assert "and 5 more (--verbose)" in text
+    assert render(report, "terminal", width=100, color=False, verbose=True).count("figure number 8") == 2
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("name", ["fixtures-train_leaky", "loaders_pile_up_by_epoch-leaky", "fd_pileup-leaky"])
+def test_the_first_screen_is_enough_to_act(name):
+    report = analyze(open_recording(RECORDINGS / f"{name}.parquet"))
+    first = report.findings[0]
+    screen = "\n".join(render(report, "terminal", width=100, color=False).splitlines()[:25])
+    words = " ".join(screen.split())
+    assert first.title.lower() in words.lower()
+    assert f"{first.subject.file}:{first.subject.line}" in words
+    assert f"> {first.subject.line} " in words
+    assert first.remedy[0] in words
+    assert first.evidence[0].text in words
