@@ -48,6 +48,14 @@ Where the growth went
   total               200 MiB    842 MiB    +642 MiB
   ~ estimated from snapshots of the heap
 
+Largest holders, at 5.0 s and at 18.0 s
+  holder                   what it is             at first    at last     gained
+  ──────────────────────────────────────────────────────────────────────────────
+  main() trainer.history   list of                20.0 MiB    570 MiB   +550 MiB
+                           torch.Tensor, 120 →
+                           5,000
+  main() config            dict                   70.0 MiB   70.0 MiB        0 B
+
 What the tensors are
   account       at the end (cpu)   peak of a step (cpu)
   ─────────────────────────────────────────────────────
