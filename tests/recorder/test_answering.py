@@ -74,7 +74,7 @@ def test_no_helper_where_memory_is_short_or_the_run_is(monkeypatch: pytest.Monke
 def test_the_end_says_what_to_type(tmp_path: Path) -> None:
     done = record(tmp_path, "-o", "a b.parquet", "--", "sleep", "0.1", finalize=True)
     first, last = done.stderr.splitlines()
-    assert first.startswith("leakscope: the command exited with status 0 after ") and "peak " in first
+    assert first.startswith("leakscope: the command exited with status 0 after ")
     assert "leakscope report 'a b.parquet' -o report.html" in last
     assert not record(tmp_path, "-q", "--", "sleep", "0.1", finalize=True).stderr
 
