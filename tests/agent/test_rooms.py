@@ -21,7 +21,7 @@ ROOMS = {
     "config": {"plain_json", "journal"},
     "interpreter": {"libraries", "journal"},  # the doors into our code, our thread, and how objects of the job are read
     "outbox": {"interpreter", "journal", "masking"},
-    "native": {"interpreter", "journal", "plain_json"},  # malloc, the kernel, C code
+    "native": {"interpreter", "journal"},  # malloc, the kernel, C code
     "life": {"interpreter", "native", "journal"},  # what happens to a process between two snapshots
     "graph": {"interpreter", "libraries", "plain_json"},  # the whole heap, read in C
     "allocations": {"interpreter", "graph"},  # what was allocated and is alive: samples, drawn in C

@@ -284,9 +284,10 @@ def test_training_is_found_among_other_processes(tmp_path: Path, monkeypatch: py
     assert candidate.child_count == 1  # the worker is large enough by itself, but is recorded with its parent
     assert candidate.child_bytes > 120_000_000
     assert all(c.libraries or c.rss_bytes > candidates.GROWN_BYTES for c in found.values())
-    assert candidate.line.startswith(f"leakscope record -p {process.pid} ")
-    assert "torch loaded, 1 child of 12" in candidate.line
-    assert "\n" not in candidate.line
+    pid, _, _, children, loaded, command = candidate.cells
+    assert (pid, loaded) == (str(process.pid), "torch")
+    assert children.startswith("1 of 12")
+    assert "\n" not in command
 
 
 def test_what_is_found_is_listed_and_nothing_is_an_answer_too(
@@ -296,10 +297,10 @@ def test_what_is_found_is_listed_and_nothing_is_an_answer_too(
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(candidates, "find", lambda: [one])
     assert candidates.main() == 0
-    assert capsys.readouterr().out == (
-        "leakscope record -p 42       # 13.0 GiB, +206 MiB in 2 s, torch and CUDA loaded, 20 children of 8.0 GiB: "
-        "model-garden serve\n"
-    )
+    titles, row, _, then = capsys.readouterr().out.splitlines()
+    assert titles.split() == ["PID", "MEMORY", "IN", "2", "S", "CHILDREN", "LOADED", "COMMAND"]
+    assert row.split("  ") == [" 42", "13.0 GiB", "+206 MiB", "20 of 8.0 GiB", "torch, CUDA", "model-garden serve"]
+    assert then.endswith("leakscope attach PID")
     monkeypatch.setattr(candidates, "find", list)
     assert candidates.main() == 1
     assert "nothing looks like training" in capsys.readouterr().err

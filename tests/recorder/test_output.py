@@ -28,9 +28,9 @@ def test_finished_file_after_the_run(tmp_path: Path) -> None:
     table = pd.read_parquet(tmp_path / "run.parquet")["table"]
     assert {"processes", "process_samples", "host_samples", "events"} <= set(table)
     lines = result.stderr.splitlines()
-    assert all(line.startswith("leakscope: ") for line in lines)
-    assert "exited with status 0" in lines[0]
-    assert lines[-1].endswith("leakscope report run.parquet")
+    assert lines[0].startswith("leakscope: ") and "exited with status 0" in lines[0]
+    assert all(line.startswith("  ") for line in lines[1:])
+    assert "leakscope report" in lines[-1]
 
 
 def test_keep_journal(tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ def test_cgroup_v2(mounted: Callable[..., Path]) -> None:
     write(
         top / "pod" / "train",
         memory__current="600\n",
+        memory__peak="650\n",
         memory__max="max\n",
         memory__high="900\n",
         memory__stat="anon 100\nfile 400\nkernel 7\nshmem 50\n",
@@ -62,6 +63,7 @@ def test_cgroup_v2(mounted: Callable[..., Path]) -> None:
     assert inner == {
         "cgroup": "/pod/train",
         "current_bytes": 600,
+        "cgroup_peak_bytes": 650,
         "limit_bytes": None,
         "high_bytes": 900,
         "cgroup_anon_bytes": 100,
