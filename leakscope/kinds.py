@@ -18,6 +18,7 @@ LIMIT = "limit"
 CRASH = "crash"
 KILL = "kill"
 ASIDE = "aside"
+FILLS = "fills"
 # What a diagnosis may declare as TELLS, and what the verdict then makes of its findings.
 MEANINGS = {
     GROWTH: "names what made memory of the job grow",
@@ -31,6 +32,7 @@ MEANINGS = {
     CRASH: "the job ended of it where its severity is critical: no limit lies ahead then",
     KILL: "the kernel ended a process: told before all else",
     ASIDE: "said in the headline only if memory leaks and nothing ranks above it",
+    FILLS: "names what makes memory grow up to a limit of its own: where nothing else grows, the headline says it",
 }
 _HEADINGS = ("Looks for", "Why", "Decides by", "Mistaken when", "Do")
 _HEADING = re.compile(rf"^({'|'.join(_HEADINGS)}):\s+", re.MULTILINE)

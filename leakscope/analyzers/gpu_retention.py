@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING
 from ..evidence.sentences import at_line, curve
 from ..facts.accounts.gpu import DeviceUse, nothing_to_look_at
 from ..facts.code.adding import Line, adding_lines
+from ..facts.code.names import holder_of
 from ..facts.heap.paths import heap_of, user_place
 from ..facts.heap.place import Place
 from ..facts.series.arithmetic import level_at
 from ..facts.series.trend import CANNOT_TELL, GROWING, Trend, judge
 from ..facts.subject import About, Definition
 from ..facts.tables import text_of, without_last
-from ..facts.where.holders import holder_name, holder_of
+from ..facts.where.holders import holder_name
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import ELSEWHERE
 from ..units import MiB, format_bytes, format_count

@@ -14,15 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..facts.accounts.limits import (
-    CGROUP,
-    DEV_SHM,
-    HOST,
-    RLIMIT,
-    Forecast,
-    Limit,
-    forecast_of,
-)
+from ..facts.accounts.forecast import Forecast, forecast_of
+from ..facts.growth.limits import CGROUP, DEV_SHM, HOST, RLIMIT, Limit
 from ..facts.series.arithmetic import level_at
 from ..findings import SEVERITIES, Evidence, Finding, RuledOut, Series, Skipped, Subject
 from ..kinds import DANGER, LIMIT

@@ -21,7 +21,7 @@ from ..agent import libraries
 from ..evidence.sentences import at_line, curve
 from ..facts.code.adding import Line, Source
 from ..facts.code.starts import calls, mentions
-from ..facts.growth.doubts import filling_up
+from ..facts.growth.filling import fills
 from ..facts.growth.tree import severity_of
 from ..facts.processes.table import Process
 from ..facts.series.arithmetic import Floats
@@ -94,7 +94,8 @@ def _is_bounded(case: Case, trend: Trend) -> bool:
     """Whether somebody keeps the segments in a buffer that has a limit and is not full yet."""
     window_s = (case.growth.start_s, case.growth.end_s)
     pids = map(int, case.rows("takes")["pid"].unique())
-    return any(filling_up(case.recording, pid, window_s, trend.growth_bytes) for pid in pids)
+    found = (fills(case.recording, pid, trend.growth_bytes, window_s) for pid in pids)
+    return any(one is not None and one.share >= MOST for one in found)
 
 
 def _at(rows: pd.DataFrame, column: str, time_s: Floats) -> Floats:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..facts.code.adding import adding_lines
+from ..facts.code.names import holder_of
 from ..facts.endings.members import Member
 from ..facts.heap.paths import NAMING_EDGES, Accumulation, accumulations, heaps, user_place
 from ..facts.heap.place import Place
 from ..facts.subject import definition_of, subject_of
 from ..facts.tables import text_of
-from ..facts.where.holders import holder_name, holder_of
+from ..facts.where.holders import holder_name
 from ..findings import Finding, Subject
 from ..kinds import GROWTH, SIBLINGS, WASTE
 from ..units import MOST, MiB, format_bytes, format_duration

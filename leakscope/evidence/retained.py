@@ -61,7 +61,11 @@ def _all(case: Case, min_share: float, min_bytes: int) -> list[Finding] | None:
             look = _believed(looks)
             found = found or []
             package = _package(growth, process, sources) if look.explained_share < 0.5 else None
-            holders = [holder for holder in holders_of(look, package) if not _is_lost(holder, sources)]
+            holders = [
+                holder
+                for holder in holders_of(look, package)
+                if not _is_lost(holder, sources) and not _levels_out(holder, growth)
+            ]
             for rank, holder in enumerate(holders):
                 found.append(finding_of(case, holder, rank, look, process))
     return found
@@ -70,6 +74,14 @@ def _all(case: Case, min_share: float, min_bytes: int) -> list[Finding] | None:
 def _believed(looks: Sequence[Look]) -> Look:
     """What explains most, the first of equals."""
     return max(looks, key=lambda look: look.explained_share)
+
+
+def _levels_out(holder: Accumulation, growth: TreeGrowth) -> bool:
+    """It fills up to a limit of its own, for which there is room: see filling."""
+    fills = growth.fills
+    if fills is None or fills.room is not None or holder.place is None:
+        return False
+    return any(one.limit is not None and one.place.path == holder.place.path for one in fills.found)
 
 
 def _is_lost(holder: Accumulation, sources: Sequence[Source]) -> bool:

@@ -157,7 +157,7 @@ def doubts(found: Retained) -> Iterator[str]:
     if found.untouched:
         yield "most of what it holds was never written to: that costs address space, and memory only once it is used"
     if found.limit is not None:
-        yield f"it is bounded to {format_count(found.limit)} members: it may stop growing there"
+        yield from _bounded(found.limit, found)
     if found.is_unseen_graph:
         yield "what its graph gained was not seen: a model whose one step needs as many nodes would look the same"
     elif found.holder.bytes_each is not None:
@@ -170,6 +170,15 @@ def doubts(found: Retained) -> Iterator[str]:
         yield "a snapshot was cut short by its time budget: figures are estimates"
     if found.line is None:
         yield "no line of the recorded sources adds to it"
+
+
+def _bounded(limit: int, found: Retained) -> Iterator[str]:
+    place = found.place
+    text = f"it is bounded to {format_count(limit)} members: it may stop growing there"
+    if place.has_length and place.length[-1] < limit:
+        level = float(place.deep_bytes[-1]) * limit / max(float(place.length[-1]), 1.0)
+        text += f", at about {format_bytes(level)}"
+    yield text
 
 
 def remedy(found: Retained) -> list[str]:

@@ -13,18 +13,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from ..findings import Evidence, Finding, Series, Subject
+from .accounts.forecast import Forecast, forecast
 from .accounts.gpu import DeviceUse, Oom, all_ooms, device_uses
 from .accounts.ledger import ledger
-from .accounts.limits import Forecast, Limit, forecast, limits, nearest
+from .code.recorded import sources_of
 from .endings.kills import Kills, kills
 from .endings.members import Member, members
+from .growth.limits import Limit, limits, nearest
 from .growth.processes import ProcessGrowth
 from .growth.tree import TreeGrowth, severity_of, tree_growth
 from .heap.holders import with_exact_holders
 from .processes.table import Process, processes
 from .processes.teams import Team, teams
 from .subject import About, Spot, Whose, subject_of
-from .where.sources import sources_of
 
 if TYPE_CHECKING:
     import pandas as pd

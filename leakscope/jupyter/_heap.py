@@ -10,11 +10,11 @@ import pandas as pd
 
 from ..errors import BadInput
 from ..facts.code.adding import adding_lines
+from ..facts.code.names import holder_of
+from ..facts.code.recorded import sources_of
 from ..facts.heap.place import Place
 from ..facts.heap.tree import HeapTree, heap_tree
 from ..facts.heap.whole import WholeHeap, whole_heap_of
-from ..facts.where.holders import holder_of
-from ..facts.where.sources import sources_of
 
 if TYPE_CHECKING:
     from ..facts.code.index import Source

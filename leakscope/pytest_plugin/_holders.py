@@ -99,9 +99,10 @@ def _user_files() -> list[tuple[str, str]]:
 def _growing(recording: Recording, growth_bytes: float) -> Iterator[tuple[float, str]]:
     """(bytes gained between the snapshots, who and where)."""
     from ..facts.code.adding import adding_lines
+    from ..facts.code.names import holder_of
+    from ..facts.code.recorded import sources_of
     from ..facts.heap.paths import accumulations, heap_of, user_place
-    from ..facts.where.holders import holder_name, holder_of
-    from ..facts.where.sources import sources_of
+    from ..facts.where.holders import holder_name
 
     heap = heap_of(recording, os.getpid(), 0.0, 10.0)
     if heap is None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..facts.growth.tree import TreeGrowth
 from ..facts.processes.inside import not_looked_at
 from ..findings import Finding, RecordingFacts, Verdict, is_our_crash
-from ..kinds import CRASH, DANGER, ELSEWHERE, KILL, LIMIT, PILE
+from ..kinds import CRASH, DANGER, ELSEWHERE, FILLS, KILL, LIMIT, PILE
 from ..units import format_bytes, format_duration, format_rate
 
 if TYPE_CHECKING:
@@ -113,7 +113,8 @@ class Told:
     @cached_property
     def first(self) -> Finding | None:
         """What tells best why memory grows."""
-        return next((f for f in self.findings if not (f.wasted or f.tells(KILL) or _is_danger(f))), None)
+        aside = (KILL, FILLS)
+        return next((f for f in self.findings if not (f.wasted or any(map(f.tells, aside)) or _is_danger(f))), None)
 
     @cached_property
     def elsewhere(self) -> Finding | None:
@@ -157,6 +158,9 @@ def _whether(told: Told) -> str:
         return f"{told.elsewhere.means.headline}: {_lower(told.elsewhere.title)}."
     if told.growth.leaking is None:
         return f"Cannot tell whether memory leaks: {told.growth.reason}."
+    filling = next((f for f in told.findings if f.tells(FILLS)), None)
+    if filling is not None:
+        return f"No leak: {_lower(filling.title)}."
     return f"No leak: memory does not keep growing ({told.growth.reason})."
 
 

@@ -395,19 +395,6 @@ def test_what_was_never_written_to_is_not_said_to_take_memory(tmp_path: Path) ->
     assert "never written" in " ".join(found.doubts)
 
 
-def test_a_bounded_cache_is_doubted(tmp_path: Path) -> None:
-    found = first(recorded(tmp_path, lambda f: history(240 * MB * f, 2000 * f, length_limit=100_000)))
-    assert found.confidence < 0.75
-    assert any("bounded to 100,000" in doubt for doubt in found.doubts)
-
-
-@pytest.mark.parametrize("limit", [2000, 3500])
-def test_a_bounded_buffer_that_is_filling_up_is_no_leak(tmp_path: Path, limit: int) -> None:
-    report = recorded(tmp_path, lambda f: history(240 * MB * f, 2000 * f, length_limit=limit))
-    assert report.verdict.leaking is None and not report.findings
-    assert f"of {limit:,} items" in report.verdict.headline
-
-
 def test_a_full_buffer_beside_a_leak_does_not_excuse_it(tmp_path: Path) -> None:
     def holders(f: float) -> list[dict[str, Any]]:
         full = place("main() recent", 5 * MB, type_name="collections.deque", length=100, length_limit=100)

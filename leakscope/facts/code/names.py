@@ -7,10 +7,10 @@ to everyone who is given it. Not up again from there: a function that is given t
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from heapq import heappop, heappush
 from itertools import count
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .index import Index, Scope, is_of, tail
 from .points_to import CALLED, EACH, PART, WRAPPED, Field, Node, Term, Variable, adds, key_of
@@ -33,6 +33,20 @@ class Holder(NamedTuple):
     edge_kind: str = "attribute"
     type_name: str = ""
     key: str | None = None  # of the member that grows, where the holder is a record: ``progress['samples']``
+
+
+def holder_of(row: Mapping[str, Any], key: str | None = None) -> Holder:
+    """A row of the table ``holders`` as a name to look for in the sources; ``key`` of the member that grows."""
+    known = {column: value if isinstance(value, str) else None for column, value in row.items()}
+    return Holder(
+        variable=known["variable"] or row["path"],
+        owner=known["owner"],
+        owner_module=known["owner_module"],
+        owner_file=known["owner_file"],
+        edge_kind=known["edge_kind"] or "attribute",
+        type_name=row["type_name"],
+        key=key,
+    )
 
 
 class Names:

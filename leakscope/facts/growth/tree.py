@@ -1,8 +1,8 @@
 """Does the tree of processes grow without end: the question every growth finding starts from.
 
 One judge goes through the views of its memory: the first that shows growth is believed, and without one the plain view.
-Then it asks what speaks against that: nobody can tell where growth may end by itself, or where a holder rises in memory
-that stands. A new view is one more in ``views``, a new doubt one more of a view.
+Then it asks what speaks against that. What fills up to a limit of its own is no leak; and nobody can tell where growth
+may end by itself, or where a holder rises in memory that stands. A new view is one more in ``views``.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...findings import RuledOut, Skipped
-from ...units import MOST
+from ...units import MOST, format_count
 from ..series.arithmetic import Floats
 from ..series.trend import CANNOT_TELL, FLAT, GROWING, Trend
-from .doubts import rising
+from .doubts import rising, settling
+from .filling import Fills, fills
 from .job import Job, job_of
 from .processes import ProcessGrowth, process_growths
 from .views import View, views
@@ -32,7 +33,8 @@ _NO_SAMPLES = Trend(CANNOT_TELL, "no memory samples in this recording")
 class TreeGrowth:
     """The tree as a whole. ``leaking`` is True, False, or None with the ``reason`` why nobody can tell.
 
-    ``processes`` are ordered by what they gained between ``start_s`` and ``end_s``, the most first.
+    ``processes`` are ordered by what they gained between ``start_s`` and ``end_s``, the most first. ``fills``: what in
+    the first of them fills up to a limit of its own.
     """
 
     leaking: bool | None
@@ -44,6 +46,7 @@ class TreeGrowth:
     time_s: Floats
     held_bytes: Floats
     processes: tuple[ProcessGrowth, ...] = field(default=())
+    fills: Fills | None = None
 
     @property
     def main(self) -> ProcessGrowth | None:
@@ -73,9 +76,15 @@ def tree_growth(recording: Recording) -> TreeGrowth:
     measured = _measured(job, view)
     growth = sum(p.growth_bytes for p in measured)
     leaking, reason = _LEAKING[view.trend.verdict], view.trend.reason
-    if (doubt := _doubt(recording, job, view, measured[0], growth)) is not None:
+    filling = None
+    if view.trend.verdict == GROWING:
+        filling = fills(recording, measured[0].pid, measured[0].growth_bytes, window_s)
+        if measured[0].growth_bytes >= MOST * growth:  # that of many processes does not end with that of the main one
+            leaking, reason = _doubted(recording, view, measured[0], filling)
+    elif view.trend.verdict == FLAT and (doubt := rising(recording, job.worker, _span(job))) is not None:
         leaking, reason = None, doubt
-    return TreeGrowth(leaking, reason, plain.trend, *window_s, growth, job.time_s, job.held_bytes, tuple(measured))
+    measures = window_s[0], window_s[1], growth, job.time_s, job.held_bytes
+    return TreeGrowth(leaking, reason, plain.trend, *measures, tuple(measured), filling)
 
 
 def _measured(job: Job, view: View) -> list[ProcessGrowth]:
@@ -89,14 +98,40 @@ def _measured(job: Job, view: View) -> list[ProcessGrowth]:
     return sorted(measured, key=lambda p: (-p.growth_bytes, p.pid))
 
 
-def _doubt(recording: Recording, job: Job, view: View, main: ProcessGrowth, growth_bytes: int) -> str | None:
-    """What speaks against the verdict of a view. Growth of many processes does not end with that of the main one."""
-    if view.trend.verdict == FLAT:
-        return rising(recording, job.worker, (float(job.time_s[0]), float(job.time_s[-1])))
-    if view.trend.verdict != GROWING or main.growth_bytes < MOST * growth_bytes:
-        return None
-    window_s = (view.trend.start_s, view.trend.end_s)
-    return next((doubt for may_end in view.may_end if (doubt := may_end(recording, main, window_s)) is not None), None)
+def _doubted(
+    recording: Recording,
+    view: View,
+    main: ProcessGrowth,
+    filling: Fills | None,
+    *,
+    min_share: float = 0.5,  # of the growth: less, and what fills up does not explain it
+    sure_share: float = 0.75,  # of the growth: the rest is what lies between its members
+    most_besides: float = 0.25,  # of the growth, kept by others that have no limit: they are the answer then
+    certain_besides: float = 0.08,  # of the growth: what is told as a finding of its own
+) -> tuple[bool | None, str]:
+    """Growth that was seen, and what speaks against its going on."""
+    if filling is not None and filling.share >= min_share and filling.other_share < most_besides:
+        first = filling.found[0]
+        if first.limit is None or not filling.are_known:
+            line = next(one.line for one in filling.found if one.limit is None)
+            where = f" ({line.file.rsplit('/', 1)[-1]}:{line.line})" if line is not None else ""
+            limited = f"{first.name} is kept below a number of members that is not known{where}"
+            return None, f"{limited}: it may stop growing there"
+        if filling.room is None:
+            reason = f"{first.name} fills up to its limit of {format_count(first.limit)} members"
+            if filling.share >= sure_share and filling.other_share < certain_besides:
+                return False, reason
+            return (
+                None,
+                f"{reason}, which explains {filling.share:.0%} of the growth: a longer run would tell about the rest",
+            )
+    if view.may_settle and (doubt := settling(recording, main, (view.trend.start_s, view.trend.end_s))) is not None:
+        return None, doubt
+    return _LEAKING[view.trend.verdict], view.trend.reason
+
+
+def _span(job: Job) -> tuple[float, float]:
+    return float(job.time_s[0]), float(job.time_s[-1])
 
 
 def no_growth(kind: str, growth: TreeGrowth) -> RuledOut | Skipped:

@@ -14,7 +14,6 @@ import pandas as pd
 
 from ..series.arithmetic import Floats
 from ..series.trend import DRIFT_BYTES, FLAT, GROWING, LEAST_STEPS, Trend, judge
-from .doubts import Doubt, bounded, settling
 from .job import Job
 from .processes import ProcessGrowth
 
@@ -25,12 +24,12 @@ _LIKE_BEFORE = 0.35  # of what a step leaked before: levels of three stretches a
 class View:
     """One way to look at a job's memory. Of its ``trend`` the window is in seconds, and the reason names the view.
 
-    ``in_use_of`` is the process of which what is in use was judged, rather than what is held. ``may_end`` are the
-    reasons for which growth in this view may end by itself.
+    ``in_use_of`` is the process of which what is in use was judged, rather than what is held. Growth
+    that ``may_settle`` ends once the largest of all batches was seen.
     """
 
     trend: Trend
-    may_end: tuple[Doubt, ...] = (bounded, settling)
+    may_settle: bool = True
     in_use_of: ProcessGrowth | None = None
 
 
@@ -141,7 +140,7 @@ def _in_use(
     if min(unused[0] - unused[1], held[0] - used[0]) < min_refilled * (used[1] - used[0]):
         return
     reason = f"what is in use {trend.reason}, in memory that had been freed before"
-    yield View(replace(trend, reason=reason), may_end=(bounded,), in_use_of=worker)
+    yield View(replace(trend, reason=reason), may_settle=False, in_use_of=worker)
 
 
 def in_use_of(rows: pd.DataFrame) -> tuple[Floats, Floats, Floats]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..code.adding import Line, Source, adding_lines
+from ..code.names import holder_of
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from ..heap.paths import Accumulation, Heap, heaviest_leaf, keeps_growing
@@ -13,7 +14,7 @@ from ..heap.place import GRAPH_TYPE, Place
 from ..series.arithmetic import level_at
 from ..tables import int_of
 from ..where.allocations import NATIVE, OBJECTS
-from ..where.holders import holder_name, holder_of, named_in
+from ..where.holders import holder_name, named_in
 from ..where.stacks import GrowthLine, lines_of
 from .look import Look
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from ..code.adding import Holder, Line, Source, adding_lines, find_calls_given, lines_adding_to_key
+from ..code.adding import Line, Source, adding_lines, find_calls_given, lines_adding_to_key
+from ..code.names import holder_of
 from ..heap.paths import user_place
 from ..heap.place import OUTSIDE, Place
 from .libraries import CALLABLES, filled_by, made_at
@@ -36,20 +36,6 @@ def holder_name(place: Place) -> str:
     if row["parent_path"] is None and place.root_kind in ("task", "generator"):
         return f"suspended {short}() ({kind})"
     return f"{short}.{variable} ({kind})" if short else f"{variable} ({kind})"
-
-
-def holder_of(row: Mapping[str, Any], key: str | None = None) -> Holder:
-    """A row of the table ``holders`` as a name to look for in the sources; ``key`` of the member that grows."""
-    known = {column: value if isinstance(value, str) else None for column, value in row.items()}
-    return Holder(
-        variable=known["variable"] or row["path"],
-        owner=known["owner"],
-        owner_module=known["owner_module"],
-        owner_file=known["owner_file"],
-        edge_kind=known["edge_kind"] or "attribute",
-        type_name=row["type_name"],
-        key=key,
-    )
 
 
 def named_in(

@@ -15,9 +15,10 @@ import numpy as np
 from ...units import MOST
 from ..code.adding import Holder, Line, adding_lines
 from ..code.index import Source
+from ..code.names import holder_of
 from ..heap.paths import NAMING_EDGES
 from ..heap.place import Place
-from .holders import holder_name, holder_of
+from .holders import holder_name
 
 if TYPE_CHECKING:
     import pandas as pd

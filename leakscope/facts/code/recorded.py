@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..code.index import Source
+from .index import Source
 
 if TYPE_CHECKING:
     from ...storage import Recording

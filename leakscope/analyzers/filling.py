@@ -1,0 +1,119 @@
+"""A cache, ring or queue that memory fills up to a limit of the program's own: it levels out there.
+
+Looks for:     containers that explain the growth and have a limit which they have not exceeded.
+Why:           memory that rises as such a container fills looks like a leak until it is full, and then stands.
+Decides by:    the limit of the container itself (maxlen of a deque, maxsize of an lru_cache), or one that the program
+               compares its length with where members are added or taken out; by what a member takes on average.
+Mistaken when: members added later are larger, or keep growing themselves.
+Do:            nothing, if the memory it takes when it is full is yours to spend; else lower the limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ..evidence import retained
+from ..facts.growth.filling import Filling
+from ..facts.growth.processes import ProcessGrowth
+from ..facts.subject import definition_of
+from ..facts.tables import text_of
+from ..facts.where.holders import holder_name
+from ..findings import Evidence, Finding, RuledOut, Series, Skipped
+from ..kinds import FILLS
+from ..units import MiB, format_bytes, format_count, format_duration
+
+if TYPE_CHECKING:
+    from ..facts.case import Case
+
+NEEDS = retained.NEEDS
+TELLS = (FILLS,)
+AFTER = ()
+_KIND = "filling"
+_SURE, _BY_SOURCE = 0.95, 0.85  # that it levels out: by a limit of the container's own; by a comparison in the sources
+_FAR = 0.1  # of the limit: what it takes when it is full is no more than a guess
+
+
+def findings(case: Case, *, min_bytes: int = 1 * MiB) -> Iterator[Finding | RuledOut | Skipped]:
+    """Yield one finding for each container that is filling up."""
+    growth, fills = case.growth, case.growth.fills
+    known = [one for one in fills.found if one.limit is not None] if fills is not None and fills.room is None else []
+    main = growth.main
+    if fills is None or main is None:
+        yield RuledOut(_KIND, "nothing that grew has a limit that it was on its way to")
+        return
+    if not known:
+        yield RuledOut(_KIND, "nothing that grew has a limit that it can reach")
+    for filling in known:
+        if filling.growth_bytes >= min_bytes:
+            yield _finding(case, filling, main)
+
+
+def _finding(case: Case, filling: Filling, process: ProcessGrowth) -> Finding:
+    place, row = filling.place, filling.named.row
+    name = holder_name(filling.named)
+    takes = [round(float(s), 3) for s in filling.time_s]
+    series = [Series(f"bytes held by {name}", takes, [float(b) for b in place.deep_bytes])]
+    series.append(Series("members", takes, [float(n) for n in place.length], y_unit="count"))
+    return case.finding(
+        _KIND,
+        _title(filling, name),
+        severity="note",
+        confidence=_SURE if filling.line is None else _BY_SOURCE,
+        bytes=int(filling.growth_bytes),
+        process=process,
+        line=filling.line or definition_of(row),
+        device="cpu",
+        holder=name,
+        variable=text_of(row, "variable"),
+        path=place.said,
+        type=place.type_name,
+        module=text_of(row, "owner_module"),
+        evidence=list(_evidence(filling, takes)),
+        doubts=list(_doubts(filling)),
+        remedy=[_remedy(filling)],
+        series=series,
+    )
+
+
+def _title(filling: Filling, name: str) -> str:
+    limit = format_count(filling.limit or 0)
+    if filling.full_share >= 1:
+        return f"{name} has filled up to its limit of {limit} members, with {format_bytes(filling.held_bytes)}"
+    about = f"levels out at about {format_bytes(filling.level_bytes)}"
+    return f"{name} is filling: {filling.full_share:.0%} of {limit} members; it {about}"
+
+
+def _evidence(filling: Filling, takes: list[float]) -> Iterator[Evidence]:
+    place = filling.place
+    first, last = format_count(place.length[0]), format_count(place.length[-1])
+    yield Evidence(
+        f"it had {first} members in the first and {last} in the last of {len(takes)} snapshots over "
+        f"{format_duration(takes[-1] - takes[0])}, and holds {format_bytes(filling.held_bytes)}",
+        {"start_length": int(place.length[0]), "end_length": filling.length, "end_bytes": int(filling.held_bytes)},
+    )
+    if filling.line is not None:
+        line = filling.line
+        text = f"{line.file}:{line.line} keeps it to {format_count(filling.limit or 0)}: {line.text}"
+        yield Evidence(text, {"line": line.line})
+    else:
+        yield Evidence(f"the {place.type_name.rsplit('.', 1)[-1]} itself has that limit", {"limit": filling.limit})
+    each = filling.held_bytes / max(filling.length, 1)
+    yield Evidence(
+        f"a member takes {format_bytes(each)} on average: {format_count(filling.limit or 0)} of them take "
+        f"{format_bytes(filling.level_bytes)}, {format_bytes(filling.needed_bytes)} more than now",
+        {"level_bytes": int(filling.level_bytes), "needed_bytes": int(filling.needed_bytes)},
+    )
+
+
+def _doubts(filling: Filling) -> Iterator[str]:
+    if filling.full_share < _FAR:
+        yield f"it is at {filling.full_share:.0%} of its limit: what it takes when it is full is a guess"
+    if filling.line is not None and filling.full_share < 1:
+        yield "the limit is read from the source: the program was not seen to keep to it yet"
+
+
+def _remedy(filling: Filling) -> str:
+    size = format_bytes(filling.level_bytes)
+    where = f" at {filling.line.file.rsplit('/', 1)[-1]}:{filling.line.line}" if filling.line is not None else ""
+    return f"nothing, if {size} is what it may take; a lower limit{where} takes less in proportion"

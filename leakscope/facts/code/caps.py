@@ -1,0 +1,281 @@
+"""At how many members the program itself stops a container from growing, read from its sources.
+
+A cap is a length that is compared where members are put in or taken out: ``while len(self.rows) > self.most:
+self.rows.popleft()``, ``if len(rows) < 100: rows.append(row)``; or a slice that leaves so many: ``rows = rows[-100:]``.
+Whether a container keeps to it is for those to say who have seen its length.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from .adding import Line, line_at
+from .index import FUNCTIONS, Index, Scope, Source, index_of, last_name, pairs
+from .names import Holder, Names
+from .points_to import Field, Node, Variable, adds
+
+CAPS = "caps"
+_SURE = 0.9  # that an expression is the object itself
+_TAKES_OUT = frozenset(("clear", "discard", "get", "get_nowait", "pop", "popitem", "popleft", "remove"))
+_FROM_FIRST = frozenset(("heappop", "heappushpop", "heapreplace"))  # functions that are given the container
+_INTO_FIRST = frozenset(("heappush", "insort", "insort_left", "insort_right"))
+_LENGTHS = frozenset(("qsize", "__len__"))
+_LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+_FLIPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE}
+_ABOVE, _BELOW = (ast.Gt, ast.GtE, ast.Eq), (ast.Lt, ast.LtE, ast.NotEq)
+_DEEPEST = 6  # steps from a number's name to the number
+_CALLS = 2  # functions within each other that may take out
+
+
+class Cap(NamedTuple):
+    """``line`` compares or cuts. ``members``: the numbers it may be, least first; empty: the sources do not tell."""
+
+    members: tuple[int, ...]
+    line: Line
+
+
+def caps(sources: Sequence[Source], holder: Holder) -> list[Cap]:
+    """In the order of the sources."""
+    index = index_of(sources, holder.variable, holder.owner_file)
+    names = Names(index, holder)
+    return [cap for scope in index.scopes for cap in _Caps(index, names, scope).found()]
+
+
+class _Caps:
+    """The caps of one object in one scope."""
+
+    def __init__(self, index: Index, names: Names, scope: Scope) -> None:
+        self._index, self._names, self._scope = index, names, scope
+
+    def found(self) -> Iterator[Cap]:
+        if self._scope.kind == "class":
+            return
+        nodes = list(_own(self._scope.node))
+        for node in nodes:
+            if isinstance(node, (ast.If, ast.While)):
+                for test in ast.walk(node.test):
+                    if isinstance(test, ast.Compare) and len(test.ops) == 1:
+                        yield from self._compared(node, test, nodes)
+            else:
+                yield from self._cut(node)
+
+    def _compared(self, node: ast.If | ast.While, test: ast.Compare, nodes: Sequence[ast.AST]) -> Iterator[Cap]:
+        left, op, right = test.left, type(test.ops[0]), test.comparators[0]
+        if not self._is_length(left):
+            left, op, right = right, _FLIPPED.get(op, op), left
+        if not self._is_length(left):
+            return
+        if issubclass(op, _ABOVE):
+            holds = (
+                self._takes_out(node.body, self._scope)
+                or self._adds(node.orelse)
+                or (isinstance(node, ast.If) and isinstance(node.body[-1], _LEAVES) and self._adds_after(node, nodes))
+            )
+        else:
+            holds = issubclass(op, _BELOW) and (self._adds(node.body) or self._takes_out(node.orelse, self._scope))
+        if holds:
+            yield self._cap(right, test)
+
+    def _cut(self, node: ast.AST) -> Iterator[Cap]:
+        """``rows = rows[-100:]``, ``rows[:] = rows[-100:]``, ``del rows[:-100]``."""
+        if isinstance(node, ast.Delete):
+            for target in node.targets:
+                whole, lower, upper = _sliced(target)
+                kept = lower or upper
+                if whole is not target and self._is_it(whole) and kept is not None and None in (lower, upper):
+                    yield self._cap(_positive(kept), node)
+            return
+        for target, value in pairs(node):
+            whole, *_ = _sliced(target)
+            cut, lower, upper = _sliced(value)
+            if cut is value or not (self._is_it(whole) and self._is_it(cut)):
+                continue
+            if isinstance(lower, ast.UnaryOp) and upper is None:
+                yield self._cap(_positive(lower), node)
+            elif lower is None and upper is not None and not isinstance(upper, ast.UnaryOp):
+                yield self._cap(upper, node)
+
+    def _cap(self, members: ast.expr, node: ast.AST) -> Cap:
+        numbers = _Numbers(self._index).of(members, self._scope)
+        line = line_at(self._index, self._scope, node, CAPS, 1.0)
+        return Cap(tuple(sorted(numbers)) if numbers is not None else (), line)
+
+    def _is_it(self, node: ast.expr | None, scope: Scope | None = None) -> bool:
+        return self._names.strength(node, scope or self._scope, inside=False) >= _SURE
+
+    def _is_length(self, node: ast.expr) -> bool:
+        """``len(rows)``, ``rows.qsize()``; or a name that was given this."""
+        if isinstance(node, ast.Name):
+            assigned = [pair for site in self._scope.sites for pair in pairs(site.node)]
+            given = [value for target, value in assigned if isinstance(target, ast.Name) and target.id == node.id]
+            return len(given) == 1 and isinstance(given[0], ast.Call) and self._is_length(given[0])
+        if not isinstance(node, ast.Call):
+            return False
+        if isinstance(node.func, ast.Name) and node.func.id == "len" and len(node.args) == 1:
+            return self._is_it(node.args[0])
+        return isinstance(node.func, ast.Attribute) and node.func.attr in _LENGTHS and self._is_it(node.func.value)
+
+    def _takes_out(self, nodes: Sequence[ast.AST], scope: Scope, calls: int = _CALLS) -> bool:
+        """Something there takes members out, or puts another container in its place."""
+        for node in (inner for one in nodes for inner in ast.walk(one)):
+            if isinstance(node, ast.Call):
+                func = node.func
+                if isinstance(func, ast.Attribute) and func.attr in _TAKES_OUT and self._is_it(func.value, scope):
+                    return True
+                if last_name(func) in _FROM_FIRST and node.args and self._is_it(node.args[0], scope):
+                    return True
+                for function in self._index.callees(func, scope) if calls else ():
+                    if function.kind == "function" and self._takes_out(_body(function.node), function, calls - 1):
+                        return True
+            elif isinstance(node, ast.Delete):
+                if any(isinstance(t, ast.Subscript) and self._is_it(t.value, scope) for t in node.targets):
+                    return True
+            elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+                targets = [target for target, _ in pairs(node) if not isinstance(target, ast.Subscript)]
+                if any(self._is_it(target, scope) or self._names.is_seed(target, scope) for target in targets):
+                    return True
+        return False
+
+    def _adds(self, nodes: Sequence[ast.AST]) -> bool:
+        for node in (inner for one in nodes for inner in ast.walk(one)):
+            if isinstance(node, ast.Call):
+                if isinstance(node.func, ast.Attribute) and adds(node.func.attr) and self._is_it(node.func.value):
+                    return True
+                if last_name(node.func) in _INTO_FIRST and node.args and self._is_it(node.args[0]):
+                    return True
+            for target, _ in pairs(node):
+                if isinstance(target, ast.Subscript) and self._is_it(target.value):
+                    return True
+        return False
+
+    def _adds_after(self, node: ast.AST, nodes: Sequence[ast.AST]) -> bool:
+        end = getattr(node, "end_lineno", None) or 0
+        return self._adds([one for one in nodes if isinstance(one, ast.stmt) and one.lineno > end])
+
+
+class _Numbers:
+    """Which whole numbers an expression may be: through names, attributes, parameters and their defaults."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self._seen: set[Node] = set()
+
+    def of(self, node: ast.expr, scope: Scope, depth: int = _DEEPEST) -> set[int] | None:
+        """None where one of the ways leads to something that is no number of the sources."""
+        if isinstance(node, ast.Constant):
+            is_number = isinstance(node.value, (int, float)) and not isinstance(node.value, bool)
+            return {int(node.value)} if is_number and abs(node.value) < 1e15 else None  # type: ignore[arg-type]
+        if depth == 0:
+            return None
+        if isinstance(node, ast.BinOp):
+            return _combined(node.op, self.of(node.left, scope, depth - 1), self.of(node.right, scope, depth - 1))
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            found = self.of(node.operand, scope, depth - 1)
+            return None if found is None else {-number for number in found}
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            place = self._index.points_to.target(node, scope)
+            return self._at(place[0], depth - 1) if place is not None else None
+        if isinstance(node, ast.Call) and last_name(node.func) == "int" and len(node.args) == 1:
+            return self.of(node.args[0], scope, depth - 1)
+        return None
+
+    def _at(self, node: Node, depth: int) -> set[int] | None:
+        if node in self._seen:
+            return set()
+        self._seen.add(node)
+        given = _given(self._index)
+        ways = [*given.get(node, ())]
+        if isinstance(node, Field):
+            for owner in self._index.classes:
+                if node.owner is not None and not self._index.related(owner, node.owner):
+                    continue
+                ways += given.get(Field(owner, node.name), ()) if owner != node.owner else ()
+                for scope in self._index.classes[owner]:
+                    ways += given.get(Variable(scope, node.name), ())
+        found: set[int] = set()
+        for value, scope in ways:
+            numbers = self.of(value, scope, depth)
+            if numbers is None:
+                return None
+            found |= numbers
+        return found or None
+
+
+@lru_cache(maxsize=1)
+def _given(index: Index) -> dict[Node, list[tuple[ast.expr, Scope]]]:
+    """What each variable, attribute and parameter is given; the default of a parameter where a call leaves it out."""
+    found: dict[Node, list[tuple[ast.expr, Scope]]] = defaultdict(list)
+    for scope in index.scopes:
+        for site in scope.sites:
+            for target, value in pairs(site.node):
+                place = index.points_to.target(target, scope) if value is not None else None
+                if place is not None and not place[1] and value is not None:
+                    found[place[0]].append((value, scope))
+    for function, callers in list(index.callers.items()):
+        for caller, site in callers:
+            for name, value in index.arguments(site.node, function) if isinstance(site.node, ast.Call) else ():
+                parameter = Field(function.name, name) if function.kind == "class" else Variable(function, name)
+                found[parameter].append((value, caller))
+    for function in index.scopes:
+        for name, value in _defaults(function.node):
+            calls = [site.node for _, site in index.callers.get(function, ()) if isinstance(site.node, ast.Call)]
+            if not calls or any(name not in dict(index.arguments(call, function)) for call in calls):
+                found[Variable(function, name)].append((value, function.parent or function))
+    return found
+
+
+def _defaults(node: ast.AST | None) -> Iterator[tuple[str, ast.expr]]:
+    if not isinstance(node, FUNCTIONS):
+        return
+    positional = [*node.args.posonlyargs, *node.args.args]
+    late = positional[len(positional) - len(node.args.defaults) :]
+    yield from ((p.arg, value) for p, value in zip(late, node.args.defaults))
+    yield from ((p.arg, value) for p, value in zip(node.args.kwonlyargs, node.args.kw_defaults) if value is not None)
+
+
+def _combined(op: ast.operator, left: set[int] | None, right: set[int] | None) -> set[int] | None:
+    if left is None or right is None or len(left) != 1 or len(right) != 1:
+        return None
+    (one,), (other,) = left, right
+    if isinstance(op, ast.Add):
+        return {one + other}
+    if isinstance(op, ast.Sub):
+        return {one - other}
+    if isinstance(op, ast.Mult):
+        return {one * other}
+    if isinstance(op, (ast.Div, ast.FloorDiv)) and other:
+        return {one // other}
+    if isinstance(op, ast.Pow) and 0 <= other <= 50 and abs(one) <= 1000:
+        return {one**other}
+    return {one << other} if isinstance(op, ast.LShift) and 0 <= other <= 50 else None
+
+
+def _sliced(node: ast.expr | None) -> tuple[ast.expr | None, ast.expr | None, ast.expr | None]:
+    """``rows``, and where the part begins and ends, of ``rows[-100:]``; of anything else that itself."""
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
+        return node.value, node.slice.lower, node.slice.upper
+    return node, None, None
+
+
+def _positive(node: ast.expr) -> ast.expr:
+    return node.operand if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) else node
+
+
+def _body(node: ast.AST | None) -> list[ast.AST]:
+    body = getattr(node, "body", [])
+    return list(body) if isinstance(body, list) else [body]
+
+
+def _own(node: ast.AST | None) -> Iterator[ast.AST]:
+    """All nodes of a module or function, without those of functions and classes in it."""
+    waiting: list[ast.AST] = list(reversed(_body(node)))
+    while waiting:
+        at = waiting.pop()
+        if isinstance(at, (*FUNCTIONS, ast.ClassDef)):
+            continue
+        yield at
+        waiting += reversed(list(ast.iter_child_nodes(at)))

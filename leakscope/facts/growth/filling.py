@@ -1,0 +1,177 @@
+"""Containers that rise to a limit of the program's own: a cache, a ring, a queue that is not full yet.
+
+The limit is the container's (``maxlen`` of a deque, ``maxsize`` of an lru_cache), or one that the program compares its
+length with. One that was exceeded all the same is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..code.adding import Line
+from ..code.caps import Cap, caps
+from ..code.names import holder_of
+from ..code.recorded import sources_of
+from ..heap.paths import accumulations, heap_of, user_place
+from ..heap.place import Place
+from ..series.arithmetic import Floats
+from ..tables import int_of
+from .limits import Limit, limits, nearest
+
+if TYPE_CHECKING:
+    from ...storage import Recording
+    from ..code.index import Source
+
+_LEAST_SHARE = 0.05  # of what its process gained: below, it matters to nobody
+_OVER = 1.02  # times the limit: a program that compares before it adds has one more, or a batch
+_DEARER = 1.5  # times what a member takes on average: new ones that take more are not all that grows
+_WHEN_FULL = 0.25  # of its growth: what members hold on to has no such limit
+_AFTER = 0.3  # of the window: growth that goes on so long after it was full is not its own
+
+
+@dataclass(frozen=True, eq=False)
+class Filling:
+    """``limit`` members are the most it will have; None where it has one that nobody knows.
+
+    ``line`` keeps it there; None where the container does so itself. **Units** bytes: what it gained between the
+    snapshots, what it holds, and what it will hold when it is full.
+    """
+
+    place: Place
+    limit: int | None
+    line: Line | None
+    growth_bytes: float
+    time_s: Floats
+
+    @property
+    def named(self) -> Place:
+        return user_place(self.place)
+
+    @property
+    def name(self) -> str:
+        return str(self.named.row["variable"] or self.place.path)
+
+    @property
+    def length(self) -> int:
+        return int(self.place.length[-1])
+
+    @property
+    def held_bytes(self) -> float:
+        return float(self.place.deep_bytes[-1])
+
+    @property
+    def full_share(self) -> float:
+        return min(self.length / self.limit, 1.0) if self.limit else 0.0
+
+    @property
+    def level_bytes(self) -> float:
+        return self.held_bytes / max(self.full_share, 1e-9) if self.limit else self.held_bytes
+
+    @property
+    def needed_bytes(self) -> float:
+        return self.level_bytes - self.held_bytes
+
+
+@dataclass(frozen=True, eq=False)
+class Fills:
+    """What fills up in the process that gained most, the most first, as shares of what it gained.
+
+    ``other_share``: of what keeps growing and has no limit. ``room``: the limit of memory in which there is too little
+    room for all of it, and None if there is enough.
+    """
+
+    found: Sequence[Filling]
+    share: float
+    other_share: float
+    room: Limit | None
+
+    @property
+    def are_known(self) -> bool:
+        return all(one.limit is not None for one in self.found)
+
+
+def fills(recording: Recording, pid: int, growth_bytes: int, window_s: tuple[float, float]) -> Fills | None:
+    """What in a process is behind its growth. None where nothing fills up, or there are no snapshots to compare."""
+    heap = heap_of(recording, pid, *window_s)
+    if heap is None:
+        return None
+    seconds = float(heap.time_s[-1] - heap.time_s[0])
+    gained = max(growth_bytes * seconds / max(window_s[1] - window_s[0], 1e-9), 1.0)
+    found: list[Filling] = []
+    others = 0.0
+    sources = sources_of(recording)
+    for one in accumulations(heap.roots, _LEAST_SHARE * gained):
+        filling = _filling(sources, one.place, heap.time_s, window_s) if one.place is not None else None
+        if filling is not None:
+            found.append(filling)
+        else:
+            others += one.growth_bytes
+    if not found:
+        return None
+    found.sort(key=lambda filling: -filling.growth_bytes)
+    share = sum(filling.growth_bytes for filling in found) / gained
+    return Fills(found, share, others / gained, _too_small(recording, sum(f.needed_bytes for f in found)))
+
+
+def _too_small(recording: Recording, needed_bytes: float) -> Limit | None:
+    limit = nearest(limits(recording))
+    if limit is None or needed_bytes <= float(limit.limit_bytes[-1] - limit.used_bytes[-1]):
+        return None
+    return limit
+
+
+def _filling(sources: Sequence[Source], place: Place, time_s: Floats, window_s: tuple[float, float]) -> Filling | None:
+    if not (place.has_length and place.count[-1] == 1 and place.length[-1] > place.length[0]):
+        return None
+    limit, line = int_of(place.row, "length_limit"), None
+    if limit is None:
+        cap = _cap(sources, place)
+        if cap is None:
+            return None
+        limit, line = max(cap.members, default=None), cap.line
+    filling = Filling(place, limit, line, place.growth_bytes, time_s)
+    return filling if _explains(filling, time_s, window_s) else None
+
+
+def _cap(sources: Sequence[Source], place: Place) -> Cap | None:
+    """The lowest that it has not exceeded; one of unknown height where no other is left."""
+    for held in _held_as(place):
+        found = caps(sources, holder_of(held.row))
+        kept = [cap for cap in (_kept(cap, float(place.length[-1])) for cap in found) if cap.members]
+        if kept:
+            return min(kept, key=lambda cap: cap.members[-1])
+        if found and not all(cap.members for cap in found):
+            return next(cap for cap in found if not cap.members)
+    return None
+
+
+def _kept(cap: Cap, length: float) -> Cap:
+    """Without the numbers that were exceeded."""
+    return Cap(tuple(members for members in cap.members if members * _OVER >= length), cap.line)
+
+
+def _held_as(place: Place) -> Iterator[Place]:
+    """The container itself; and the object of a class that has it as an attribute, as a queue has its deque."""
+    if isinstance(place.row["variable"], str):
+        yield place
+    above = place.parent
+    if above is not None and place.row["edge_kind"] == "attribute" and not above.has_length:
+        yield above
+
+
+def _explains(filling: Filling, time_s: Floats, window_s: tuple[float, float]) -> bool:
+    """Whether it grew by having more members, and did not go on when it was full."""
+    place, limit = filling.place, filling.limit
+    each = place.growth_bytes / max(float(place.length[-1] - place.length[0]), 1.0)
+    if each > _DEARER * filling.held_bytes / max(filling.length, 1):
+        return False
+    full = np.flatnonzero(place.length >= limit) if limit is not None else np.empty(0, dtype=int)
+    if not full.size:
+        return True
+    since = place.deep_bytes[-1] - place.deep_bytes[full[0]]
+    after_s = window_s[1] - time_s[full[0]]
+    return bool(since <= _WHEN_FULL * place.growth_bytes and after_s <= _AFTER * (window_s[1] - window_s[0]))

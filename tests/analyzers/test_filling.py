@@ -1,0 +1,124 @@
+"""What fills up to a limit of its own is no leak, and the report says where it levels out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leakscope.findings import Finding, Report
+from leakscope.reporting import analyze
+
+from ..builders import RecordingBuilder
+from ..sentences import says
+
+MB = 1_000_000
+CACHE = """
+MOST = 4 * 1000
+
+
+class Cache:
+    def __init__(self, most=MOST):
+        self.most = most
+        self.entries = {}
+
+    def put(self, key, value):
+        self.entries[key] = value
+        if len(self.entries) > self.most:
+            self.entries.pop(next(iter(self.entries)))
+"""
+UNLIMITED = CACHE.replace("            self.entries.pop(next(iter(self.entries)))\n", "            print('many')\n")
+FROM_OUTSIDE = CACHE.replace("most=MOST", "most=read_settings()")
+
+
+def row(path: str, **columns: Any) -> dict[str, Any]:
+    known = {
+        "path": path, "parent_path": None, "root_kind": "frame", "edge_kind": "attribute", "variable": "entries",
+        "owner": "Cache", "owner_module": "__main__", "owner_file": "/job/serve.py", "is_user": True,
+        "type_name": "dict", "object_count": 1.0, "member_type": "bytes",
+    }  # fmt: skip
+    return known | columns
+
+
+def run(
+    folder: Path, source: str = CACHE, *, members: int = 2400, other_mb: int = 0, available_mb: int = 0, **columns: Any
+) -> Report:
+    """24 s in which ``Cache.entries`` gains 240 MB by ``members``, and a list beside it ``other_mb``."""
+    rate = 10 + other_mb / 24
+    rss = [50 * MB + round(rate * MB * i / 4) for i in range(96)]
+    builder = RecordingBuilder(folder).process(100).samples(100, rss, every_s=0.25)
+    builder.source(100, "/job/serve.py", source)
+    if available_mb:
+        builder.host([available_mb * MB] * 25, 100_000 * MB)
+    for number, at_s in enumerate((3.0, 7.0, 11.0, 15.0, 19.0, 23.0), 1):
+        share = at_s / 24
+        length = round(members * share)
+        holders = [row("main() cache.entries", deep_bytes=round(240 * MB * share), length=length, **columns)]
+        if other_mb:
+            log = row("main() log", edge_kind="local", variable="log", owner="main", type_name="list")
+            holders.append(log | {"deep_bytes": round(other_mb * MB * share), "length": round(1e5 * share)})
+        builder.take(100, number, at_s, holders=holders, rss_bytes=50 * MB + round(rate * MB * at_s))
+    return analyze(builder.ends(24.0, exit_code=0).open())
+
+
+def only(report: Report) -> Finding:
+    (finding,) = report.findings
+    return finding
+
+
+def test_a_cache_that_the_program_keeps_small_is_no_leak(tmp_path: Path) -> None:
+    report = run(tmp_path)
+    finding = only(report)
+    assert report.verdict.leaking is False
+    assert (finding.kind, finding.severity) == ("filling", "note")
+    assert (finding.subject.variable, finding.subject.line) == ("entries", 12)
+    assert says(finding.title, "4,000", "381 MiB")  # 230 MB of 2,300 members: 400 MB of 4,000
+    assert says(report.verdict.headline, "4,000", "381 MiB")
+
+
+@pytest.mark.parametrize("columns", [{"length_limit": 4000}, {"length_limit": 2300}])
+def test_a_container_with_a_limit_of_its_own_is_none_either(tmp_path: Path, columns: dict[str, Any]) -> None:
+    report = run(tmp_path, "", **columns)
+    assert report.verdict.leaking is False
+    assert says(only(report).title, f"{columns['length_limit']:,}")
+
+
+def test_a_length_that_is_only_looked_at_is_no_limit(tmp_path: Path) -> None:
+    report = run(tmp_path, UNLIMITED)
+    assert report.verdict.leaking is True and only(report).kind == "retained-objects"
+    assert "filling" in {ruled_out.kind for ruled_out in report.ruled_out}
+
+
+def test_a_limit_that_was_exceeded_is_none(tmp_path: Path) -> None:
+    assert run(tmp_path, members=9000).verdict.leaking is True
+
+
+def test_a_limit_that_needs_more_memory_than_there_is_does_not_help(tmp_path: Path) -> None:
+    report = run(tmp_path, available_mb=100)
+    assert report.verdict.leaking is True and report.findings[0].kind == "retained-objects"
+    assert run(tmp_path, available_mb=1000).verdict.leaking is False
+
+
+def test_a_limit_of_unknown_height_leaves_it_open(tmp_path: Path) -> None:
+    report = run(tmp_path, FROM_OUTSIDE)
+    assert report.verdict.leaking is None
+    assert "serve.py:12" in report.verdict.headline
+
+
+def test_a_leak_beside_it_is_told_first(tmp_path: Path) -> None:
+    report = run(tmp_path, other_mb=200)
+    assert report.verdict.leaking is True
+    assert [(f.kind, f.subject.variable) for f in report.findings] == [
+        ("retained-objects", "log"), ("filling", "entries")
+    ]  # fmt: skip
+
+
+def test_members_that_become_larger_are_no_filling(tmp_path: Path) -> None:
+    """A bounded table of lists: it has hardly more members, and each of them grows."""
+    builder = RecordingBuilder(tmp_path).process(100).source(100, "/job/serve.py", CACHE)
+    builder.samples(100, [50 * MB + round(10 * MB * i / 4) for i in range(96)], every_s=0.25)
+    for number, at_s in enumerate((3.0, 7.0, 11.0, 15.0, 19.0, 23.0), 1):
+        holders = [row("main() cache.entries", deep_bytes=round(10 * MB * at_s), length=1000 + number)]
+        builder.take(100, number, at_s, holders=holders, rss_bytes=50 * MB + round(10 * MB * at_s))
+    assert analyze(builder.ends(24.0, exit_code=0).open()).verdict.leaking is True
