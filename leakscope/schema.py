@@ -353,6 +353,7 @@ TABLES: dict[str, Table] = {
             _c("retained_native_bytes", "int", "bytes", "of retained_bytes, sampled memory of malloc; null = none"),
             _LENGTH,
             _LENGTH_LIMIT,
+            _c("limits", "str", "", "attributes that may be limits of what it holds: maxsize=3000 most=5", "name"),
             _c("child_count", "int", "", "objects it dominates immediately"),
             _c("new_child_count", "int", "", "of these: not in the snapshot before"),
             _c("reference_count", "int", "", "references to it that Python counts; null = it lives for ever"),

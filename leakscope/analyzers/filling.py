@@ -18,7 +18,7 @@ from ..facts.growth.filling import Filling
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.subject import definition_of
 from ..facts.tables import text_of
-from ..facts.where.holders import holder_name
+from ..facts.where.holders import holder_name, named_in
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
 from ..kinds import FILLS
 from ..units import MiB, format_bytes, format_count, format_duration
@@ -50,8 +50,9 @@ def findings(case: Case, *, min_bytes: int = 1 * MiB) -> Iterator[Finding | Rule
 
 
 def _finding(case: Case, filling: Filling, process: ProcessGrowth) -> Finding:
-    place, row = filling.place, filling.named.row
-    name = holder_name(filling.named)
+    place = filling.place
+    named, lines = named_in(case.sources, place)
+    row, name = named.row, holder_name(named)
     takes = [round(float(s), 3) for s in filling.time_s]
     series = [Series(f"bytes held by {name}", takes, [float(b) for b in place.deep_bytes])]
     series.append(Series("members", takes, [float(n) for n in place.length], y_unit="count"))
@@ -62,7 +63,7 @@ def _finding(case: Case, filling: Filling, process: ProcessGrowth) -> Finding:
         confidence=_SURE if filling.line is None else _BY_SOURCE,
         bytes=int(filling.growth_bytes),
         process=process,
-        line=filling.line or definition_of(row),
+        line=filling.line or next(iter(lines), None) or definition_of(row),
         device="cpu",
         holder=name,
         variable=text_of(row, "variable"),
@@ -97,7 +98,7 @@ def _evidence(filling: Filling, takes: list[float]) -> Iterator[Evidence]:
         text = f"{line.file}:{line.line} keeps it to {format_count(filling.limit or 0)}: {line.text}"
         yield Evidence(text, {"line": line.line})
     else:
-        yield Evidence(f"the {place.type_name.rsplit('.', 1)[-1]} itself has that limit", {"limit": filling.limit})
+        yield Evidence(f"it has a limit of {format_count(filling.limit or 0)} itself", {"limit": filling.limit})
     each = filling.held_bytes / max(filling.length, 1)
     yield Evidence(
         f"a member takes {format_bytes(each)} on average: {format_count(filling.limit or 0)} of them take "

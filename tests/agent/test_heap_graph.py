@@ -372,12 +372,13 @@ class Cache:
     def __init__(self):
         self.entries = {{}}
         self.name = "x"
+        self.maxsize, self.most, self.capacity, self.hits, self.keep = 3000, 2**30 - 1, 2**70, 17, -5
 
 class Slotted:
-    __slots__ = ("store",)
+    __slots__ = ("store", "limit")
 
 cache, slotted, table = Cache(), Slotted(), [[], []]
-slotted.store = []
+slotted.store, slotted.limit = [], 40
 graph = HeapGraph()
 
 def work(history):
@@ -431,6 +432,9 @@ def test_every_holder_is_named_and_its_growth_counted(interpreter: Interpreter, 
         # 5,000 were added since the snapshot before; many may lie where others were freed, and pass for those.
         assert 2_500 <= row["new_child_count"] <= 10_100, (text, row)
         assert row["was_there"] and row["is_named"]
+        if "entries" in text or "store" in text:
+            whose = row if row["limits"] else found[row["path_node"]]
+            assert whose["limits"] == ("limit=40" if "store" in text else f"maxsize=3000 most={2**30 - 1}")
     children = [
         row for table, row in rows if table == "heap_children" and row["node"] in {r["node"] for r in gained.values()}
     ]

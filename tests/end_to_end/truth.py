@@ -11,7 +11,7 @@ def told_wrong(program: Program, report: dict[str, Any]) -> str:
     """What the report gets wrong; empty if nothing."""
     verdict, findings = report["verdict"], report["findings"]
     if not program.places:
-        return verdict["headline"] if findings or verdict["leaking"] is not False else ""
+        return verdict["headline"] if is_accused(report) or verdict["leaking"] is not False else ""
     first = findings[: len(program.places)]
     # Of two leaks of like size either may come first.
     pairs = zip(first, _in_like_order(first, program))
@@ -21,6 +21,11 @@ def told_wrong(program: Program, report: dict[str, Any]) -> str:
     if program.grows and sum(finding["bytes"] for finding in first) < 0.5 * verdict["growth_bytes"]:
         return f"{verdict['headline']} The findings explain less than half of it"
     return ""
+
+
+def is_accused(report: dict[str, Any]) -> bool:
+    """More than a note was found."""
+    return any(finding["severity"] != "note" for finding in report["findings"])
 
 
 def _in_like_order(findings: list[dict[str, Any]], program: Program) -> list[Place]:

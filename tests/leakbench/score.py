@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.end_to_end.programs import Place, Program
+from tests.end_to_end.truth import is_accused
 
 CONFIDENCE_BINS = (0.0, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0)
 
@@ -16,7 +17,7 @@ class Score(NamedTuple):
     """What one report was right about; None: the program's truth asks nothing there, or nothing was recorded.
 
     ``said`` is the first finding in short, or how the verdict reads if there is none; ``confidence`` is that finding's.
-    ``kind``, ``name`` and ``line`` are of leaky programs; ``alarm`` is of clean ones: anything was found in it.
+    ``kind``, ``name`` and ``line`` are of leaky programs; ``alarm`` is of clean ones: more than a note was found in it.
     """
 
     program: str
@@ -61,7 +62,7 @@ def score(program: Program, report: dict[str, Any] | None, not_run: str = "") ->
         duration_s=report["recording"]["duration_s"],
     )
     if not leaky:
-        return scored._replace(alarm=bool(findings) or leaking is True)
+        return scored._replace(alarm=is_accused(report) or leaking is True)
     kinds = {place.kind for place in program.places} | set(program.kinds)
     names = {place.variable for place in program.places if place.variable} | set(program.names)
     lines = {place.line_text for place in program.places if place.line_text}

@@ -56,7 +56,12 @@ def report(program: Program, leaking: bool | None, *findings: tuple[str, str | N
         "verdict": {"leaking": leaking},
         "recording": {"duration_s": 14.0},
         "findings": [
-            {"kind": kind, "confidence": 0.9, "subject": {"variable": name, "file": str(program.path), "line": line}}
+            {
+                "kind": kind,
+                "severity": "warning",
+                "confidence": 0.9,
+                "subject": {"variable": name, "file": str(program.path), "line": line},
+            }
             for kind, name, line in findings
         ],
     }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import sys
 from _ctypes import dlopen
 from time import thread_time
@@ -59,6 +60,9 @@ _ARROW_TYPES = ("Table", "RecordBatch", "ChunkedArray", "Array")  # as in reader
 _FUNCTIONS_IN_C = ("cython_function_or_method", "method_descriptor", "builtin_function_or_method")
 _THREADS_BYTES = 128 * 1024
 _CONTAINERS = (1, 2, 3, 7, 9, 10)  # dict, list, tuple, set, deque, OrderedDict
+_LIMIT = re.compile(
+    r"max|most|limit|cap|size|bound|keep|len|window|depth|quota|slots|entries|items|^_*n=", re.IGNORECASE
+)
 _WAITS = 0xFFFFFFFF  # before what waits to be called
 
 
@@ -71,7 +75,7 @@ def _structure(name: str, **fields: Any) -> Any:
 _Row = _structure(
     "Row", c_uint64="address own_bytes retained_bytes length limit storage_bytes native_bytes",
     c_uint32="node path_row dominator_row type references edges_in children new_children label label_kind owner is_old "
-    "is_seen is_main is_wanted",
+    "is_seen is_main is_wanted numbers unused",
 )  # fmt: skip
 _Share = _structure("Share", c_uint32="row type", c_uint64="count bytes new_count new_bytes")
 _Sharer = _structure("Sharer", c_uint32="row dominator_row type", c_uint64="count bytes")
@@ -622,6 +626,7 @@ class HeapGraph:
                     "retained_native_bytes": row.native_bytes or None,
                     "length": row.length - 1 if row.length else None,
                     "length_limit": row.limit - 1 if row.limit else None,
+                    "limits": _limits(_text(graph, row.numbers)) if row.numbers else None,
                     "child_count": row.children,
                     "new_child_count": row.new_children if not graph.is_sampled else None,
                     "reference_count": row.references if is_object and row.references != _LIVES_FOR_EVER else None,
@@ -870,6 +875,11 @@ def _edge_name(graph: Any, row: Any) -> str | None:
     of_modules = graph.rows[graph.rows[row.path_row].path_row].node == _MODULES
     is_name = text.isidentifier() or (of_modules and all(part.isidentifier() for part in text.split(".")))
     return f"['{text}']" if is_name else None
+
+
+def _limits(numbers: str) -> str | None:
+    """Of attributes that are numbers, those that may be the most that an object is to hold, by their names."""
+    return " ".join(number for number in numbers.split() if _LIMIT.search(number)) or None
 
 
 def _owner(graph: Any, row: Any) -> tuple[str | None, str | None, int | None]:

@@ -32,10 +32,14 @@ _CALLS = 2  # functions within each other that may take out
 
 
 class Cap(NamedTuple):
-    """``line`` compares or cuts. ``members``: the numbers it may be, least first; empty: the sources do not tell."""
+    """``line`` compares or cuts. ``members``: the numbers it may be, least first; empty: the sources do not tell.
+
+    ``attribute``: of the same object, where the number is kept.
+    """
 
     members: tuple[int, ...]
     line: Line
+    attribute: str | None = None
 
 
 def caps(sources: Sequence[Source], holder: Holder) -> list[Cap]:
@@ -102,7 +106,9 @@ class _Caps:
     def _cap(self, members: ast.expr, node: ast.AST) -> Cap:
         numbers = _Numbers(self._index).of(members, self._scope)
         line = line_at(self._index, self._scope, node, CAPS, 1.0)
-        return Cap(tuple(sorted(numbers)) if numbers is not None else (), line)
+        own = isinstance(members, ast.Attribute) and self._scope.params[:1] == (last_name(members.value),)
+        attribute = members.attr if isinstance(members, ast.Attribute) and own else None
+        return Cap(tuple(sorted(numbers)) if numbers is not None else (), line, attribute)
 
     def _is_it(self, node: ast.expr | None, scope: Scope | None = None) -> bool:
         return self._names.strength(node, scope or self._scope, inside=False) >= _SURE

@@ -1,11 +1,12 @@
 """Containers that rise to a limit of the program's own: a cache, a ring, a queue that is not full yet.
 
-The limit is the container's (``maxlen`` of a deque, ``maxsize`` of an lru_cache), or one that the program compares its
-length with. One that was exceeded all the same is none.
+The limit is the container's (``maxlen`` of a deque, ``maxsize`` of an lru_cache), one that the program compares its
+length with, or of a library's container an attribute beside it (``maxsize``). One that was exceeded is none.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from ...storage import Recording
     from ..code.index import Source
 
+_LIMIT = re.compile(r"max_?(size|len|entries|items|count|length)|capacity|^_*limit$", re.IGNORECASE)
 _LEAST_SHARE = 0.05  # of what its process gained: below, it matters to nobody
 _OVER = 1.02  # times the limit: a program that compares before it adds has one more, or a batch
 _DEARER = 1.5  # times what a member takes on average: new ones that take more are not all that grows
@@ -130,9 +132,9 @@ def _filling(sources: Sequence[Source], place: Place, time_s: Floats, window_s: 
     limit, line = int_of(place.row, "length_limit"), None
     if limit is None:
         cap = _cap(sources, place)
-        if cap is None:
+        limit, line = (max(cap.members, default=None), cap.line) if cap is not None else (_of_library(place), None)
+        if cap is None and limit is None:
             return None
-        limit, line = max(cap.members, default=None), cap.line
     filling = Filling(place, limit, line, place.growth_bytes, time_s)
     return filling if _explains(filling, time_s, window_s) else None
 
@@ -140,7 +142,7 @@ def _filling(sources: Sequence[Source], place: Place, time_s: Floats, window_s: 
 def _cap(sources: Sequence[Source], place: Place) -> Cap | None:
     """The lowest that it has not exceeded; one of unknown height where no other is left."""
     for held in _held_as(place):
-        found = caps(sources, holder_of(held.row))
+        found = [_with_value(cap, place) for cap in caps(sources, holder_of(held.row))]
         kept = [cap for cap in (_kept(cap, float(place.length[-1])) for cap in found) if cap.members]
         if kept:
             return min(kept, key=lambda cap: cap.members[-1])
@@ -149,9 +151,30 @@ def _cap(sources: Sequence[Source], place: Place) -> Cap | None:
     return None
 
 
+def _with_value(cap: Cap, place: Place) -> Cap:
+    """What a snapshot saw in the attribute that the length is compared with is the number, whatever the sources say."""
+    seen = _numbers_beside(place).get(cap.attribute or "")
+    return cap if seen is None else cap._replace(members=(seen,))
+
+
+def _numbers_beside(place: Place) -> dict[str, int]:
+    """Attributes of the object that has the container, as far as they are numbers."""
+    limits = place.row.get("limits")
+    pairs = (pair.rpartition("=") for pair in limits.split()) if isinstance(limits, str) else ()
+    return {name: int(number) for name, _, number in pairs if number.isdigit()}
+
+
+def _of_library(place: Place) -> int | None:
+    """Of a class of a library's, whose sources nobody reads."""
+    if place.is_user:
+        return None
+    numbers = (number for name, number in _numbers_beside(place).items() if _LIMIT.search(name))
+    return min((number for number in numbers if number * _OVER >= place.length[-1]), default=None)
+
+
 def _kept(cap: Cap, length: float) -> Cap:
     """Without the numbers that were exceeded."""
-    return Cap(tuple(members for members in cap.members if members * _OVER >= length), cap.line)
+    return cap._replace(members=tuple(members for members in cap.members if members * _OVER >= length))
 
 
 def _held_as(place: Place) -> Iterator[Place]:

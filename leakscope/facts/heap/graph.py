@@ -557,6 +557,7 @@ class _Names:
             "member_type": None,
             "length": 1.0 if is_container else None,
             "length_limit": self._limit(node),
+            "limits": self._limits(node),
             "opaque": node.row["opaque"] is True,
             "chained": False,
         }
@@ -673,6 +674,16 @@ class _Names:
         if limit is None or limit != limit:
             limit = above.row["length_limit"] if above is not None and above.row["type_name"] == _RESULTS else None
         return None if limit is None or limit != limit else int(limit)
+
+    def _limits(self, node: _Node) -> str | None:
+        """Numbers among the attributes of the object that has it as an attribute: one may be its limit."""
+        above = self._above(node)
+        for _ in range(2):  # a ``__dict__``, and whose it is
+            limits = above.row.get("limits") if above is not None else None
+            if isinstance(limits, str):
+                return limits
+            above = self._above(above) if above is not None and above.row["edge_kind"] == "namespace" else None
+        return None
 
     def _module_of(self, file: Any) -> str | None:
         return next((module for module, known in self._user_modules.items() if known == file), None)

@@ -15,7 +15,11 @@ struct search { /* among what an object refers to, for rows whose way leads thro
     /* Or for an attribute that has an object of this type now, where there was another: how many, and the first. */
     const type *successor;
     uint32_t found, label, label_kind;
+    char *numbers; /* its attributes that are numbers; NULL where nobody asks */
+    size_t used;
 };
+
+enum { MOST_ATTRIBUTES = 200, MOST_NUMBERS = 400 }; /* the latter: characters. A limit is among the first that are set */
 
 static int is_below(const struct search *search, uint32_t row)
 {
@@ -90,6 +94,42 @@ static void label_text(struct search *search, uintptr_t child, int kind, const o
     label(search, child, kind, characters_, characters(text, characters_, sizeof characters_));
 }
 
+/* A number above 1 that fits half a word, as limits are; else 0. */
+static uint32_t limit_of(const object *one)
+{
+    if (!one || one->type != L.integer)
+        return 0;
+    uint64_t size = (uint64_t)one->size;
+    int is_one_digit = L.version >= VERSION(3, 12) ? size >> 3 == 1 && !(size & 3) : one->size == 1;
+    uint32_t number = is_one_digit ? (uint32_t)half_at(one, 24) : 0;
+    return number > 1 ? number : 0;
+}
+
+static void note_number(struct search *search, const char *name, size_t length, const object *value)
+{
+    uint32_t number = search->numbers ? limit_of(value) : 0;
+    if (!number || search->used + length + 13 > MOST_NUMBERS)
+        return;
+    char *at = search->numbers + search->used;
+    memcpy(at, name, length);
+    at[length++] = '=';
+    char digits[12], *digit = digits + sizeof digits;
+    do
+        *--digit = (char)('0' + number % 10);
+    while (number /= 10);
+    size_t count = (size_t)(digits + sizeof digits - digit);
+    memcpy(at + length, digit, count);
+    at[length + count] = ' ';
+    search->used += length + count + 1;
+}
+
+static void note_named(struct search *search, const object *name, const object *value)
+{
+    char characters_[LONGEST_LABEL];
+    if (search->numbers && limit_of(value))
+        note_number(search, characters_, characters(name, characters_, sizeof characters_), value);
+}
+
 static void label_items(struct search *search, object *dict)
 {
     intptr_t at = 0;
@@ -101,6 +141,8 @@ static void label_items(struct search *search, object *dict)
                 label_text(search, (uintptr_t)value, KEY, key);
             continue;
         }
+        if (is_text(key))
+            note_named(search, key, value);
         if (is_below(search, found)) {
             if (is_text(key))
                 label_text(search, (uintptr_t)value, KEY, key);
@@ -124,8 +166,10 @@ static void label_values(struct search *search, const object *one, const type *c
 {
     struct values values = values_of(one, cls);
     for (uint64_t i = 0; i < values.count; i++)
-        if (is_text(name_at(values, i)))
+        if (is_text(name_at(values, i))) {
             label_text(search, word_at(values.first, 8 * i), ATTRIBUTE, name_at(values, i));
+            note_named(search, name_at(values, i), (object *)word_at(values.first, 8 * i));
+        }
 }
 
 static void label_slots(struct search *search, const object *one, const type *cls)
@@ -134,8 +178,12 @@ static void label_slots(struct search *search, const object *one, const type *cl
         if (!(above->flags & HEAP_TYPE) || !above->members)
             continue;
         for (const struct member *member = above->members; member->name; member++)
-            if ((member->kind == 16 || member->kind == 6) && member->offset > 0 && member->offset + 8 <= cls->basic_size)
-                label(search, word_at(one, (size_t)member->offset), ATTRIBUTE, member->name, strnlen(member->name, LONGEST_LABEL));
+            if ((member->kind == 16 || member->kind == 6) && member->offset > 0 && member->offset + 8 <= cls->basic_size) {
+                uintptr_t value = word_at(one, (size_t)member->offset);
+                size_t length = strnlen(member->name, LONGEST_LABEL);
+                label(search, value, ATTRIBUTE, member->name, length);
+                note_number(search, member->name, length, (object *)value);
+            }
     }
 }
 
@@ -200,8 +248,6 @@ static int label_of_function(struct search *search, const object *tuple)
     return 1;
 }
 
-enum { MOST_ATTRIBUTES = 200 };
-
 /* An attribute may have got a new value since. What it had has its name, if no other got one of that type. */
 static void label_replaced(struct graph *g, uint32_t number)
 {
@@ -235,6 +281,7 @@ static void look_below(struct graph *g, uint32_t number)
 {
     struct row *row = &g->rows[number];
     struct search search = {.g = g, .row = number};
+    char numbers[MOST_NUMBERS];
     object *one = (object *)row->address;
     const uint32_t *begin = g->begin.at;
     uint32_t members = begin[row->node + 1] - begin[row->node];
@@ -253,6 +300,9 @@ static void look_below(struct graph *g, uint32_t number)
         return;
     const struct kind kind = ((struct kind *)g->kind.at)[row->type];
     const type *cls = one->type; /* the same: see is_same */
+    int is_namespace = row->label_kind == NAMESPACE && cls == L.dict && word_at(one, 16) <= MOST_ATTRIBUTES;
+    if (is_namespace || (cls->flags & HEAP_TYPE && cls != L.type_type))
+        search.numbers = numbers;
     if (kind.base == DICT || kind.base == ORDERED_DICT)
         row->length = word_at(one, 16) + 1;
     else if (kind.base == SET)
@@ -329,6 +379,8 @@ static void look_below(struct graph *g, uint32_t number)
     }
     if (cls->flags & HEAP_TYPE)
         label_slots(&search, one, cls);
+    if (search.used)
+        g->rows[number].numbers = put_text(g, numbers, search.used - 1);
     label_replaced(g, number);
 }
 
