@@ -19,6 +19,7 @@ CRASH = "crash"
 KILL = "kill"
 ASIDE = "aside"
 FILLS = "fills"
+HELD = "held"
 # What a diagnosis may declare as TELLS, and what the verdict then makes of its findings.
 MEANINGS = {
     GROWTH: "names what made memory of the job grow",
@@ -32,6 +33,7 @@ MEANINGS = {
     CRASH: "the job ended of it where its severity is critical: no limit lies ahead then",
     KILL: "the kernel ended a process: told before all else",
     ASIDE: "said in the headline only if memory leaks and nothing ranks above it",
+    HELD: "names what memory is full of though it does not grow: the headline says it there",
     FILLS: "names what makes memory grow up to a limit of its own: where nothing else grows, the headline says it",
 }
 _HEADINGS = ("Looks for", "Why", "Decides by", "Mistaken when", "Do")

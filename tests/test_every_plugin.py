@@ -20,7 +20,7 @@ from leakscope.facts.case import Case
 from leakscope.facts.growth.tree import TreeGrowth
 from leakscope.facts.series.trend import FLAT, GROWING, Trend
 from leakscope.findings import Finding, Subject
-from leakscope.kinds import DANGER, ELSEWHERE, FILLS, GROWTH, KILL, MEANINGS, PILE, WASTE
+from leakscope.kinds import DANGER, ELSEWHERE, FILLS, GROWTH, HELD, KILL, MEANINGS, PILE, WASTE
 from leakscope.reporting.head import Told, headline
 from leakscope.storage import open_recording
 from tests import docs_pages
@@ -118,7 +118,7 @@ def test_the_headline_speaks_of_it(kind):
     means = analyzers.kinds()[kind]
     finding = Finding(kind, TITLE, "warning", 0.9, 0, Subject(), wasted=WASTE in means.tells, means=means)
     grows, flat = told(finding, leaking=True), told(finding, leaking=False)
-    if finding.tells(WASTE, ELSEWHERE, PILE, FILLS):
+    if finding.tells(WASTE, ELSEWHERE, PILE, FILLS, HELD):
         assert TITLE.lower() in flat
     elif finding.tells(DANGER, KILL):
         assert TITLE.lower() in flat and TITLE.lower() in grows

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..facts.growth.tree import TreeGrowth
 from ..facts.processes.inside import not_looked_at
 from ..findings import Finding, RecordingFacts, Verdict, is_our_crash
-from ..kinds import CRASH, DANGER, ELSEWHERE, FILLS, KILL, LIMIT, PILE
+from ..kinds import CRASH, DANGER, ELSEWHERE, FILLS, HELD, KILL, LIMIT, PILE
 from ..units import format_bytes, format_duration, format_rate
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Told:
     @cached_property
     def first(self) -> Finding | None:
         """What tells best why memory grows."""
-        aside = (KILL, FILLS)
+        aside = (KILL, FILLS, HELD)
         return next((f for f in self.findings if not (f.wasted or any(map(f.tells, aside)) or _is_danger(f))), None)
 
     @cached_property
@@ -194,6 +194,11 @@ def _waste(told: Told) -> str:
     return f"But {format_bytes(told.wasted_bytes)} are wasted: {_lower(waste.title)}." if waste is not None else ""
 
 
+def _held(told: Told) -> str:
+    held = next((f for f in told.findings if f.tells(HELD)), None) if told.growth.leaking is not True else None
+    return f"{held.title}." if held is not None else ""
+
+
 def _danger_besides(told: Told) -> str:
     if told.danger is None or not told.growth.leaking or told.is_all_in_the_kill:
         return ""
@@ -204,7 +209,7 @@ def _signal(told: Told) -> str:
     return f"The job was ended by signal {told.signal}." if told.signal is not None and told.kill is None else ""
 
 
-_PARTS = (_killed, _danger, _whether, _hidden, _pile, _waste, _danger_besides, _signal)
+_PARTS = (_killed, _danger, _whether, _hidden, _pile, _waste, _held, _danger_besides, _signal)
 
 
 def _is_crash(finding: Finding) -> bool:

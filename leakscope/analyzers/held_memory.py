@@ -1,0 +1,104 @@
+"""A cache, queue or list that filled during the run and is kept since: held, not growing.
+
+Looks for:     holders with a name of yours that gained much between two snapshots, and have stood since.
+Why:           it is no leak, and may be most of the process: a queue that nobody empties, the results of a phase that
+               is over, a cache that is idle. It ends when its holder lets go.
+Decides by:    min_share of what its process holds and min_bytes, gained during the run; still there in the last
+               snapshot, and hardly more than in the one before.
+Mistaken when: it is wanted: a data set that was read in, a copy of the weights that evaluation uses.
+Do:            let go of it once it is no longer needed, or nothing.
+
+Weights of a model and the state of its optimizer are left out, and so is what was there at the first snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ..evidence import retained
+from ..facts.growth.processes import ProcessGrowth
+from ..facts.heap.paths import heap_of
+from ..facts.heap.standing import Standing, standing
+from ..facts.subject import definition_of
+from ..facts.tables import text_of
+from ..facts.where.holders import holder_name, named_in
+from ..findings import Evidence, Finding, RuledOut, Series, Skipped
+from ..kinds import HELD
+from ..units import MiB, format_bytes, format_count, format_duration
+
+if TYPE_CHECKING:
+    from ..facts.case import Case
+
+NEEDS = retained.NEEDS
+TELLS = (HELD,)
+AFTER = ("retained-objects", "filling")
+_KIND = "held-memory"
+
+
+def findings(
+    case: Case,
+    so_far: list[Finding],
+    *,
+    min_bytes: int = 32 * MiB,
+    min_share: float = 0.25,  # of what the process holds at its end: it has room for three others
+) -> Iterator[Finding | RuledOut | Skipped]:
+    """Yield one finding per holder, of the processes that hold most first."""
+    looked = False
+    found = False
+    for process in sorted(case.growth.processes, key=lambda p: -float(p.held_bytes[-1])):
+        heap = heap_of(case.recording, process.pid, 0.0, float("inf"))
+        if heap is None:
+            continue
+        looked = True
+        least = max(min_bytes, min_share * float(process.held_bytes.max()))
+        told = {f.subject.path for f in so_far if f.subject.pid == process.pid}
+        for one in standing(heap, least):
+            if one.place.said not in told:
+                found = True
+                yield _finding(case, one, process, [round(float(s), 3) for s in heap.time_s])
+    if not looked:
+        yield Skipped(_KIND, "no process has two snapshots that can be compared")
+    elif not found:
+        yield RuledOut(_KIND, "no holder of yours filled during the run and kept it")
+
+
+def _finding(case: Case, one: Standing, process: ProcessGrowth, takes_s: list[float]) -> Finding:
+    place = one.place
+    named, lines = named_in(case.sources, place)
+    name, size = holder_name(named), format_bytes(one.held_bytes)
+    share = min(1.0, one.held_bytes / max(float(process.held_bytes[-1]), 1.0))
+    series = [Series(f"bytes held by {name}", takes_s, [round(float(value)) for value in place.deep_bytes])]
+    return case.finding(
+        _KIND,
+        f"{name} holds {size}, and has not grown since {format_duration(one.since_s)}",
+        severity="note",
+        confidence=0.9,  # weighed in several snapshots; whether it is still wanted was not asked
+        bytes=int(one.held_bytes),
+        process=process,
+        line=next(iter(lines), None) or definition_of(named.row),
+        device="cpu",
+        holder=name,
+        variable=text_of(named.row, "variable"),
+        path=place.said,
+        type=place.type_name,
+        module=text_of(named.row, "owner_module"),
+        evidence=list(_evidence(one, takes_s, share)),
+        doubts=["nobody knows whether it is still needed: a data set, or weights for evaluation, would look the same"],
+        remedy=[f"let go of it once it is no longer needed: that frees about {size}"],
+        series=series,
+    )
+
+
+def _evidence(one: Standing, takes_s: list[float], share: float) -> Iterator[Evidence]:
+    place = one.place
+    first, last = format_bytes(place.deep_bytes[0]), format_bytes(one.held_bytes)
+    figures = {"start_bytes": int(place.deep_bytes[0]), "end_bytes": int(one.held_bytes), "takes": len(takes_s)}
+    text = f"{place.said} held {first} in the first and {last} in the last of {len(takes_s)} snapshots"
+    if place.has_length:
+        text += f"; it has {format_count(place.length[-1])} members"
+        figures["end_length"] = int(place.length[-1])
+    yield Evidence(text, figures)
+    yield Evidence(f"that is {share:.0%} of what its process held at the end", {"share": round(share, 3)})
+    stood_s = takes_s[-1] - one.since_s
+    yield Evidence(f"it stood for the last {format_duration(stood_s)} of the snapshots", {"stood_s": round(stood_s, 1)})

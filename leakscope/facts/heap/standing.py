@@ -1,0 +1,62 @@
+"""What came in during the run and stands since: a full cache, a queue nobody empties, results of a past phase."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from .paths import NAMING_EDGES, Heap
+from .place import MODULE_DICTS, Place
+
+_STANDS = 0.05  # of what it gained: so much it may still gain between the last two snapshots
+_THERE = 0.9  # of the most it held: with less it was emptied, or is just being
+_TRAINS = (
+    "torch.optim.",
+    "torch.nn.",
+)  # weights and the state of their optimizer: needed as long as it trains
+
+
+class Standing(NamedTuple):
+    """``since_s``: the first snapshot that saw it nearly as large as at last. **Units** bytes and seconds."""
+
+    place: Place
+    gained_bytes: float
+    held_bytes: float
+    since_s: float
+
+
+def standing(heap: Heap, least_bytes: float) -> list[Standing]:
+    """Holders with a name of the user's that gained so much and stopped, the most first. Three snapshots are needed."""
+    if len(heap.takes) < 3:
+        return []
+    found = [place for root in heap.roots for place in _named(root, least_bytes)]
+    told = [_told(place, heap) for place in found if _stands(place)]
+    return sorted(told, key=lambda one: -one.gained_bytes)
+
+
+def _named(place: Place, least_bytes: float) -> Iterator[Place]:
+    """The nearest to the memory that a user's name leads to."""
+    if place.growth_bytes < least_bytes or _trains(place):
+        return
+    below = [child for child in place.children if child.growth_bytes >= least_bytes]
+    inner = [found for child in below for found in _named(child, least_bytes)]
+    yield from inner
+    has_name = place.is_user and isinstance(place.row["variable"], str) and place.row["edge_kind"] in NAMING_EDGES
+    if has_name and not inner:
+        yield place
+
+
+def _trains(place: Place) -> bool:
+    return place.type_name.startswith(_TRAINS) or any(child.path.endswith(MODULE_DICTS) for child in place.children)
+
+
+def _stands(place: Place) -> bool:
+    held = place.deep_bytes
+    return bool(held[-1] - held[-2] <= _STANDS * place.growth_bytes and held[-1] >= _THERE * held.max())
+
+
+def _told(place: Place, heap: Heap) -> Standing:
+    held = place.deep_bytes
+    enough = held[-1] - _STANDS * place.growth_bytes
+    first = next(at for at in range(len(held)) if held[at:].min() >= enough)
+    return Standing(place, place.growth_bytes, float(held[-1]), float(heap.time_s[first]))

@@ -1,0 +1,57 @@
+"""What filled during the run and is kept: said with its size, and accused of nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from leakscope.findings import Report
+from leakscope.reporting import analyze
+
+from ..builders import RecordingBuilder
+from ..sentences import says
+from .test_filling import row
+
+MB = 1_000_000
+
+
+def run(folder: Path, held_mb: Callable[[float], float], type_name: str = "dict") -> Report:
+    """30 s of a process of 50 MB beside what ``Cache.entries`` holds at each second."""
+    builder = RecordingBuilder(folder).process(100)
+    builder.samples(100, [50 * MB + round(held_mb(i / 4) * MB) for i in range(120)], every_s=0.25)
+    for number, at_s in enumerate((3.0, 9.0, 15.0, 21.0, 27.0), 1):
+        held = round(held_mb(at_s) * MB)
+        holders = [row("main() cache.entries", type_name=type_name, deep_bytes=held, length=held // 1000)]
+        builder.take(100, number, at_s, holders=holders, rss_bytes=50 * MB + held)
+    return analyze(builder.ends(30.0, exit_code=0).open())
+
+
+def test_a_cache_that_is_idle_after_a_load_is_said(tmp_path: Path) -> None:
+    report = run(tmp_path, lambda s: min(s, 10) * 20)
+    (finding,) = report.findings
+    assert report.verdict.leaking is False
+    assert (finding.kind, finding.severity, finding.subject.variable) == ("held-memory", "note", "entries")
+    assert says(finding.title, "Cache.entries", "191 MiB", "15")
+    assert finding.title in report.verdict.headline
+
+
+def test_what_is_emptied_again_is_not(tmp_path: Path) -> None:
+    report = run(tmp_path, lambda s: min(s, 10) * 20 if s < 26 else 5)
+    assert not report.findings and "held-memory" in {ruled_out.kind for ruled_out in report.ruled_out}
+
+
+def test_what_was_there_from_the_start_is_not(tmp_path: Path) -> None:
+    assert not run(tmp_path, lambda s: 200).findings
+
+
+def test_little_beside_the_process_is_not(tmp_path: Path) -> None:
+    assert not run(tmp_path, lambda s: min(s, 10)).findings
+
+
+def test_weights_and_the_state_of_their_optimizer_are_not(tmp_path: Path) -> None:
+    assert not run(tmp_path, lambda s: min(s, 10) * 20, "torch.optim.adamw.AdamW").findings
+
+
+def test_a_leak_is_not_told_twice(tmp_path: Path) -> None:
+    report = run(tmp_path, lambda s: s * 10)
+    assert [finding.kind for finding in report.findings] == ["retained-objects"]
