@@ -60,8 +60,9 @@ class Finding:
 
     **Units** ``bytes``: what fixing it frees by the end of the recording (not a forecast); ``confidence`` 0 to 1,
     how sure we are, apart from ``severity``, how bad it is. ``wasted`` marks one-time waste: it is added up in
-    ``verdict.wasted_bytes`` and does not make a run "leaking". ``fingerprint`` is the same from run to run. ``means``,
-    which is not in the JSON, is the kind as its diagnosis declares it: who runs the diagnoses fills it in.
+    ``verdict.wasted_bytes`` and does not make a run "leaking". ``fingerprint`` is the same from run to run. ``also``:
+    kinds of other findings about the same object, which are told as evidence of this one. ``means``, which is not in
+    the JSON, is the kind as its diagnosis declares it: who runs the diagnoses fills it in.
     """
 
     kind: str
@@ -78,6 +79,7 @@ class Finding:
     series: Sequence[Series] = ()
     wasted: bool = False
     fingerprint: str = ""
+    also: Sequence[str] = ()
     means: Kind | None = field(default=None, compare=False, repr=False, metadata={"json": False})
 
     def tells(self, *meanings: str) -> bool:

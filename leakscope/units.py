@@ -53,6 +53,11 @@ def format_bytes(value: float, signed: bool = False) -> str:
     return f"{sign}{size:.{digits}f} {unit}"
 
 
+def changed(value: float) -> str:
+    """``grew by 3.0 MiB`` or ``shrank by 3.0 MiB``: no amount in a sentence is less than nothing."""
+    return f"{'shrank' if value < 0 else 'grew'} by {format_bytes(abs(value))}"
+
+
 def format_duration(seconds: float) -> str:
     """``850 ms``, ``12.3 s``, ``4 min 05 s``, ``3 h 12 min`` or ``8.1 days``."""
     if seconds < 1:

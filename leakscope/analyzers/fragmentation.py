@@ -26,7 +26,7 @@ from ..facts.heap.place import Place
 from ..facts.where.holders import holder_name, named_in
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
 from ..kinds import GROWTH
-from ..units import MiB, format_bytes, format_count
+from ..units import MiB, changed, format_bytes, format_count
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -183,8 +183,8 @@ def _evidence(
         "malloc_in_use_bytes": round(in_use),
         "pymalloc_in_use_bytes": round(small),
     }
-    used = format_bytes(in_use + small, signed=True)
-    evidence = [Evidence(f"{who} keeps {format_bytes(free)} more without using it; what is in use: {used}", figures)]
+    used = f"what is in use {changed(in_use + small)}"
+    evidence = [Evidence(f"{who} keeps {format_bytes(free)} more without using it; {used}", figures)]
     if survivors is not None:
         evidence.append(survivors.evidence())
     elif pin is not None:

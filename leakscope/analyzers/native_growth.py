@@ -39,7 +39,7 @@ from ..facts.where.allocations import Allocations, allocations
 from ..facts.where.stacks import GrowthLine, growth_lines
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH
-from ..units import MiB, format_bytes, format_count
+from ..units import MiB, changed, format_bytes, format_count
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -267,10 +267,10 @@ def _only_package(case: Case) -> str | None:
 def _evidence(case: Case, process: ProcessGrowth, look: _Look) -> list[Evidence]:
     growth, rows = case.growth, case.ledger
     figures = {account: growth_of(rows, account, process.label) for account in ("python-objects", "arrays", "tensors")}
-    held = format_bytes(sum(figures.values()), signed=True)
+    held = changed(sum(figures.values()))
     text = (
         f"malloc allocated {format_bytes(look.native_bytes)} more than Python objects, arrays and tensors "
-        f"(together {held}) explain"
+        f"explain, which together {held}"
     )
     evidence = [Evidence(text, {"native_bytes": look.native_bytes, **figures})]
     if look.cache is not None and look.cache.leaves_free and look.outside_bytes:

@@ -137,7 +137,7 @@ def _workers(report: Report, limit: int) -> Outcome:
 
 def _no_finding(report: Report, kind: str) -> Outcome:
     rule = f"no {kind}"
-    found = _first(report, lambda finding: finding.kind == kind)
+    found = _first(report, lambda finding: kind in (finding.kind, *finding.also))
     if found is not None:
         return _broken(rule, found.title, found, named=True)
     skipped = next((skip for skip in report.skipped if skip.kind == kind), None)

@@ -14,7 +14,7 @@ from ..facts.processes.teams import Team
 from ..facts.series.arithmetic import level_at
 from ..facts.tables import series
 from ..findings import Evidence, Finding, Series, Subject
-from ..units import MiB, format_bytes
+from ..units import MiB, changed, format_bytes
 from .suspects import Suspect
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def _evidence(growth: TreeGrowth, team: Team, suspect: Suspect, share: float) ->
     parent = growth.process(team.parent.pid) if team.parent is not None else None
     if parent is not None and not team.is_copying:
         gained = parent.growth_bytes
-        yield Evidence(f"their parent, {parent.label}, gained {format_bytes(gained)}", {"parent_growth_bytes": gained})
+        yield Evidence(f"their parent, {parent.label}, {changed(gained)}", {"parent_growth_bytes": gained})
     in_use = _handed_out(growth, team)
     if not team.is_copying and in_use > 0.3 * team.gained:
         text = f"malloc allocated {format_bytes(in_use)} more in them: what they keep is arrays, buffers or C memory"

@@ -17,6 +17,7 @@ from ..facts.case import Case
 from ..facts.processes import table
 from ..findings import Excerpt, Finding, Report, Verdict, fingerprint_of, in_order
 from . import attached, excerpts, head, heap_view, peak, timeline
+from .folding import folded
 
 if TYPE_CHECKING:
     from ..storage import Recording
@@ -51,17 +52,17 @@ def answer_of(recording: Recording) -> Answer:
 
 
 def _marked(case: Case, findings: Sequence[Finding]) -> list[Finding]:
-    """In their order, each with its fingerprint."""
+    """In their order, one about each object, with its fingerprint."""
     cwd = case.recording.meta.get("cwd")
     folder = cwd if isinstance(cwd, str) and cwd.startswith("/") else None
-    return [replace(finding, fingerprint=fingerprint_of(finding, folder)) for finding in in_order(findings)]
+    return [replace(finding, fingerprint=fingerprint_of(finding, folder)) for finding in folded(in_order(findings))]
 
 
 def report_of(case: Case, only: Collection[str] | None = None, thresholds: Mapping[str, Any] | None = None) -> Report:
     """``analyze`` for who asks the case more than that."""
     results = analyzers.diagnose(case, only, thresholds)
     findings = _marked(case, results.findings)
-    found = {finding.kind for finding in findings}
+    found = {kind for finding in findings for kind in (finding.kind, *finding.also)}
     tried = (r for r in experiments.ruled_out(case) if r.kind not in found and (not only or r.kind in only))
     drawn = timeline.timeline(case)
     return Report(

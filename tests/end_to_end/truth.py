@@ -12,6 +12,8 @@ def told_wrong(program: Program, report: dict[str, Any]) -> str:
     verdict, findings = report["verdict"], report["findings"]
     if not program.places:
         return verdict["headline"] if is_accused(report) or verdict["leaking"] is not False else ""
+    # What a finding says besides, of the same object, is as good as a finding of its own.
+    findings = [{**finding, "kind": kind} for finding in findings for kind in (finding["kind"], *finding["also"])]
     first = findings[: len(program.places)]
     # Of two leaks of like size either may come first.
     pairs = zip(first, _in_like_order(first, program))

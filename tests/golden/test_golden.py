@@ -13,6 +13,7 @@ from tests.end_to_end.programs import Program
 
 from . import EXPECTED, MOST_BYTES, RECORDINGS, expected, golden_programs, judge, known_misses, recording_of, told_wrong
 from .compare import differences
+from .figures import contradictions
 
 pytestmark = pytest.mark.golden
 
@@ -27,6 +28,7 @@ def test_the_report_is_as_expected_and_true(program: Program):
     report = judge(recording_of(program))
     told = expected.read(program)
     assert told is not None, "python -m tests.golden --judge writes down what is expected"
+    assert not contradictions(report)
     different = expected.differences(told, expected.expectation(report))
     assert not different, f"{report['verdict']['headline']} Not as expected: {'; '.join(different)}"
     wrong, known = told_wrong(program, report), known_misses().get(program.name)

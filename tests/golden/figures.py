@@ -1,0 +1,57 @@
+"""What no report may say, of whatever recording: figures that contradict each other, or what can be."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+_PERCENT = re.compile(r"(?<![\d.])(\d+(?:\.\d+)?) ?%")
+_NEGATIVE = re.compile(r"(?<![\w.+/-])-\d[\d.,]* (?:bytes|[KMGT]iB)")
+_ELSEWHERE = ("shared-memory", "mapped-files")  # in no process's own memory
+_ESTIMATED = 1.1  # times: samples of allocations, and resident memory that was sampled a little earlier
+
+
+def contradictions(report: dict[str, Any]) -> list[str]:
+    """One line each, beginning with where it stands."""
+    return [*_of_findings(report), *_of_the_ledger(report), *_told_twice(report)]
+
+
+def _of_findings(report: dict[str, Any]) -> Iterator[str]:
+    most = report["recording"]["peak"]["bytes"] if report["recording"].get("peak") else None
+    for at, finding in enumerate(report["findings"]):
+        where = f"findings[{at}] {finding['kind']}"
+        evidence = [one["text"] for one in finding["evidence"]]
+        for text in (finding["title"], *evidence, *finding["doubts"], *finding["remedy"]):
+            if any(float(share) > 100 for share in _PERCENT.findall(text)):
+                yield f"{where}: more than all: {text}"
+            if _NEGATIVE.search(text):
+                yield f"{where}: less than nothing: {text}"
+        if not 0 <= finding["confidence"] <= 1:
+            yield f"{where}: confidence {finding['confidence']}"
+        if finding["bytes"] < 0:
+            yield f"{where}: {finding['bytes']} bytes"
+        in_processes = finding["subject"]["device"] in (None, "cpu") and finding["kind"] not in _ELSEWHERE
+        if most is not None and in_processes and finding["bytes"] > _ESTIMATED * most:
+            yield f"{where}: {finding['bytes']} bytes, and the job never had more than {most}"
+
+
+def _of_the_ledger(report: dict[str, Any]) -> Iterator[str]:
+    growth = 0
+    for row in report["ledger"]:
+        growth += row["growth_bytes"]
+        if min(row["start_bytes"], row["end_bytes"]) < 0:
+            yield f"ledger {row['account']}: less than nothing"
+        if abs(row["end_bytes"] - row["start_bytes"] - row["growth_bytes"]) > 2:
+            yield f"ledger {row['account']}: its growth is not its end less its start"
+    if growth != report["verdict"]["growth_bytes"]:
+        yield f"ledger: accounts gained {growth}, the verdict says {report['verdict']['growth_bytes']}"
+
+
+def _told_twice(report: dict[str, Any]) -> Iterator[str]:
+    subjects = (finding["subject"] for finding in report["findings"])
+    told = Counter((subject["pid"], subject["path"]) for subject in subjects if subject["path"])
+    for (pid, path), times in told.items():
+        if times > 1:
+            yield f"findings: {path} of process {pid} is told {times} times"
