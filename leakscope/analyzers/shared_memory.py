@@ -29,7 +29,7 @@ from ..facts.series.trend import CANNOT_TELL, GROWING, Trend, judge
 from ..facts.subject import subject_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import ELSEWHERE, GROWTH
-from ..units import MOST, MiB, format_bytes
+from ..units import MOST, MiB, format_bytes, format_rate
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -187,7 +187,7 @@ def _finding(case: Case, kind: str, name: str, rows: pd.DataFrame, trend: Trend,
         bytes_per_hour=round(trend.growth_bytes / hours, 1),
         evidence=evidence,
         doubts=[] if mapping else ["no process of the job was seen with one of them: readings are seconds apart"],
-        remedy=[f"{unlink}: keeps about {format_bytes(trend.growth_bytes / hours)} an hour from piling up"],
+        remedy=[f"{unlink}: keeps about {format_rate(trend.growth_bytes / hours, trend.growth_bytes)} from piling up"],
         series=[curve(f"segments {where}", time_s, size)],
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...units import format_bytes, format_count, format_duration
+from ...units import format_count, format_duration, format_rate
 from ..growth.limits import Limit
 from ..growth.tree import TreeGrowth
 from ..series.arithmetic import level_at
@@ -18,18 +18,22 @@ from ..series.trend import GROWING, LEAST_STEPS, Trend, judge
 
 @dataclass(frozen=True, eq=False)
 class Forecast:
-    """When ``limit`` will be reached, in seconds after the judged window; ``low_s`` to ``high_s`` bound it at 95 %."""
+    """When ``limit`` will be reached, in seconds after the judged window; ``low_s`` to ``high_s`` bound it at 95 %.
+
+    ``watched_s``: how long that window was.
+    """
 
     limit: Limit
     seconds: float
     low_s: float
     high_s: float
     bytes_per_s: float
+    watched_s: float
     step: int | None
 
     @property
     def text(self) -> str:
-        rate = f"{format_bytes(self.bytes_per_s * 3600)} an hour"
+        rate = format_rate(self.bytes_per_s * 3600, self.bytes_per_s * self.watched_s)
         between = f"{format_duration(self.low_s)} to {format_duration(self.high_s)}"
         steps = f", at about step {format_count(self.step)}" if self.step is not None else ""
         return f"at this rate ({rate}) {self.limit.label} is full in {format_duration(self.seconds)} ({between}){steps}"
@@ -60,7 +64,8 @@ def forecast_of(limit: Limit, growth: TreeGrowth) -> Forecast | None:
     room = max(0.0, float(limit.limit_bytes[-1]) - level_at(limit.time_s, limit.used_bytes, at_end_s))
     low_s, seconds, high_s = (room / slope for slope in (trend.slope_high, trend.slope_per_s, trend.slope_low))
     step = _step_in(growth, seconds)
-    return Forecast(limit, seconds, min(low_s, seconds), max(high_s, seconds), trend.slope_per_s, step)
+    bounds = min(low_s, seconds), max(high_s, seconds)
+    return Forecast(limit, seconds, *bounds, trend.slope_per_s, trend.end_s - trend.start_s, step)
 
 
 def _tree_trend(growth: TreeGrowth) -> Trend | None:
