@@ -20,6 +20,7 @@ from ..evidence import retained
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.heap.paths import heap_of
 from ..facts.heap.standing import Standing, standing
+from ..facts.series.arithmetic import level_at
 from ..facts.subject import definition_of
 from ..facts.tables import text_of
 from ..facts.where.holders import holder_name, named_in
@@ -53,7 +54,7 @@ def findings(
         looked = True
         least = max(min_bytes, min_share * float(process.held_bytes.max()))
         told = {f.subject.path for f in so_far if f.subject.pid == process.pid}
-        for one in standing(heap, least):
+        for one in standing(heap, least, _after(process, float(heap.time_s[-1]))):
             if one.place.said not in told:
                 found = True
                 yield _finding(case, one, process, [round(float(s), 3) for s in heap.time_s])
@@ -61,6 +62,16 @@ def findings(
         yield Skipped(_KIND, "no process has two snapshots that can be compared")
     elif not found:
         yield RuledOut(_KIND, "no holder of yours filled during the run and kept it")
+
+
+def _after(process: ProcessGrowth, last_s: float, min_share: float = 0.15) -> float | None:
+    """What it gained after its last snapshot; None where less than ``min_share`` of its life was left."""
+    ended_s = min(float(process.time_s[-1]), process.exit_s)
+    if ended_s - last_s < min_share * (ended_s - float(process.time_s[0])):
+        return None
+    # As a program ends it lets go of all: the last tenth of what was left says nothing.
+    last, end = (level_at(process.time_s, process.held_bytes, at) for at in (last_s, last_s + 0.9 * (ended_s - last_s)))
+    return end - last
 
 
 def _finding(case: Case, one: Standing, process: ProcessGrowth, takes_s: list[float]) -> Finding:
@@ -101,4 +112,9 @@ def _evidence(one: Standing, takes_s: list[float], share: float) -> Iterator[Evi
     yield Evidence(text, figures)
     yield Evidence(f"that is {share:.0%} of what its process held at the end", {"share": round(share, 3)})
     stood_s = takes_s[-1] - one.since_s
-    yield Evidence(f"it stood for the last {format_duration(stood_s)} of the snapshots", {"stood_s": round(stood_s, 1)})
+    if stood_s > 0:
+        yield Evidence(
+            f"it stood for the last {format_duration(stood_s)} of the snapshots", {"stood_s": round(stood_s, 1)}
+        )
+    else:
+        yield Evidence("after the last snapshot its process hardly grew or shrank")

@@ -247,3 +247,28 @@ def test_a_holder_that_rises_all_the_time_below_the_noise_is_not_called_no_leak(
 @pytest.mark.parametrize("held_mib", [(30, 30, 30, 30, 30, 30), (3, 15, 27, 29, 30, 30), (5, 30, 8, 33, 9, 35)])
 def test_below_the_same_noise_what_stands_or_fills_up_or_comes_and_goes_is_no_leak(tmp_path, held_mib):
     assert copied_again_and_again(tmp_path, held_mib).leaking is False
+
+
+def served(folder, bursts, *, level_mb=None):
+    """300 s of a service that takes half a core while it has requests, and gains 1 MiB a second then."""
+    held, cpu_s = [60.0], [0.0]
+    for second in range(1, 300):
+        is_busy = any(first <= second < last for first, last in bursts)
+        held.append(held[-1] + is_busy if level_mb is None else min(held[-1] + is_busy, level_mb))
+        cpu_s.append(cpu_s[-1] + (0.5 if is_busy else 0.002))
+    builder = RecordingBuilder(folder).process(1).samples(1, [round(mb * MiB) for mb in held], cpu_s=cpu_s)
+    return tree_growth(builder.ends(300.0).open())
+
+
+def test_a_service_that_gains_with_each_load_leaks_though_it_is_idle_between(tmp_path):
+    growth = served(tmp_path, [(10, 50), (240, 270)])
+    assert growth.leaking is True
+    assert "CPU time" in growth.reason
+
+
+@pytest.mark.parametrize(
+    ("bursts", "level_mb"),
+    [([(10, 50)], None), ([(10, 50), (240, 270)], 95), ([(10, 50), (150, 180), (240, 270)], 105)],
+)
+def test_one_load_and_loads_that_fill_something_are_no_leak(tmp_path, bursts, level_mb):
+    assert served(tmp_path, bursts, level_mb=level_mb).leaking is not True

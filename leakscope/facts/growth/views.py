@@ -1,4 +1,4 @@
-"""Views of a job's memory: held or in use, over time or over training steps, of all processes or of one.
+"""Views of a job's memory: held or in use, over time, training steps or work, of all processes or of one.
 
 All are judged alike. The first is the plain one: what all hold, over time. Each of the others is there for one kind of
 growth that the plain one cannot show, has to prove that it looks at that kind, and overrules only by seeing growth.
@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from ..series.arithmetic import Floats
 from ..series.trend import DRIFT_BYTES, FLAT, GROWING, LEAST_STEPS, Trend, judge
@@ -39,6 +40,7 @@ def views(job: Job) -> Iterator[View]:
     yield plain
     yield from _of_each(job)
     yield from _by_step(job, plain)
+    yield from _by_work(job.worker)
     yield from _in_use(job.worker)
 
 
@@ -114,6 +116,55 @@ def _goes_on(held: Floats, steps: Floats) -> bool:
     levels, moments = ([float(np.median(third)) for third in np.array_split(values, 3)] for values in (held, steps))
     before, after = np.diff(levels) / np.maximum(np.diff(moments), 1.0)
     return bool(after >= _LIKE_BEFORE * before)
+
+
+def _by_work(
+    worker: ProcessGrowth,
+    *,
+    min_idle_share: float = 0.3,  # of the run: with less, time is as good a clock
+    min_idle_s: float = 8.0,  # between two bursts: shorter pauses belong to the work
+    busy: float = 0.2,  # of the CPU time that it takes when it is at work
+    min_burst_share: float = 0.1,  # of the growth, and of the CPU time: less, and a burst says nothing
+) -> Iterator[View]:
+    """What the worker holds, over its CPU time: a service that leaks a little for each request stands still at night.
+
+    Idle time says nothing. There have to be two bursts of work with rest between them, and the last has to gain as the
+    one before did: what grows in the only burst there was may be start-up, or a cache that is full now.
+    """
+    rows = worker.rows("process_samples")
+    rows = rows[rows["cpu_s"].notna()]
+    if len(rows) < 16:
+        return
+    at_s, cpu_s = rows["time_s"].to_numpy(dtype=np.float64), rows["cpu_s"].to_numpy(dtype=np.float64)
+    lasted_s = np.maximum(np.diff(at_s), 1e-9)
+    pace = np.diff(cpu_s) / lasted_s
+    at_work = pace >= busy * float(np.quantile(pace, 0.95))
+    if lasted_s[~at_work].sum() < min_idle_share * (at_s[-1] - at_s[0]):
+        return
+    held = np.interp(at_s, worker.time_s, worker.held_bytes)
+    bursts = _bursts(at_s, at_work, min_idle_s)
+    gains = [(held[last] - held[first], cpu_s[last] - cpu_s[first], first, last) for first, last in bursts]
+    gained, spent_s = sum(g for g, *_ in gains), sum(spent for _, spent, *_ in gains)
+    gains = [b for b in gains if b[0] >= min_burst_share * gained > 0 and b[1] >= min_burst_share * spent_s]
+    if len(gains) < 2 or gains[-1][0] / gains[-1][1] < _LIKE_BEFORE * gains[-2][0] / gains[-2][1]:
+        return
+    clock_s = np.concatenate(([0.0], np.cumsum(np.where(at_work, lasted_s, 0.0))))
+    moved = np.concatenate(([True], at_work))
+    trend = judge(clock_s[moved], held[moved])
+    start_s, end_s = np.interp([trend.start_s, trend.end_s], clock_s[moved], at_s[moved])
+    reason = f"{trend.reason}, counted in CPU time: it was idle for most of the rest"
+    yield View(replace(trend, reason=reason, start_s=float(start_s), end_s=float(end_s)))
+
+
+def _bursts(at_s: Floats, at_work: NDArray[np.bool_], min_idle_s: float) -> list[tuple[int, int]]:
+    """First and last sample of each stretch of work; what is parted by a short pause is one."""
+    found: list[tuple[int, int]] = []
+    for at in np.flatnonzero(at_work):
+        if found and at_s[at] - at_s[found[-1][1]] < min_idle_s:
+            found[-1] = found[-1][0], int(at) + 1
+        else:
+            found.append((int(at), int(at) + 1))
+    return found
 
 
 def _in_use(

@@ -9,7 +9,7 @@ from .paths import NAMING_EDGES, Heap
 from .place import MODULE_DICTS, Place
 
 _STANDS = 0.05  # of what it gained: so much it may still gain between the last two snapshots
-_THERE = 0.9  # of the most it held: with less it was emptied, or is just being
+_THERE = 0.8  # of the most it held: with less it was emptied, or is just being; estimates vary by a tenth
 _TRAINS = (
     "torch.optim.",
     "torch.nn.",
@@ -25,12 +25,15 @@ class Standing(NamedTuple):
     since_s: float
 
 
-def standing(heap: Heap, least_bytes: float) -> list[Standing]:
-    """Holders with a name of the user's that gained so much and stopped, the most first. Three snapshots are needed."""
+def standing(heap: Heap, least_bytes: float, after_bytes: float | None = None) -> list[Standing]:
+    """Holders with a name of the user's that gained so much and stopped, the most first. Three snapshots are needed.
+
+    ``after_bytes``: what the process gained, or gave back, between the last snapshot and its end; None: that came soon.
+    """
     if len(heap.takes) < 3:
         return []
     found = [place for root in heap.roots for place in _named(root, least_bytes)]
-    told = [_told(place, heap) for place in found if _stands(place)]
+    told = [_told(place, heap) for place in found if _stands(place, after_bytes)]
     return sorted(told, key=lambda one: -one.gained_bytes)
 
 
@@ -50,9 +53,11 @@ def _trains(place: Place) -> bool:
     return place.type_name.startswith(_TRAINS) or any(child.path.endswith(MODULE_DICTS) for child in place.children)
 
 
-def _stands(place: Place) -> bool:
-    held = place.deep_bytes
-    return bool(held[-1] - held[-2] <= _STANDS * place.growth_bytes and held[-1] >= _THERE * held.max())
+def _stands(place: Place, after_bytes: float | None) -> bool:
+    """It hardly gained since the snapshot before; or it was there in the last, and the process stood from then on."""
+    held, hardly = place.deep_bytes, _STANDS * place.growth_bytes
+    stood = held[-1] - held[-2] <= hardly or (after_bytes is not None and abs(after_bytes) <= hardly)
+    return bool(stood and held[-1] >= _THERE * held.max())
 
 
 def _told(place: Place, heap: Heap) -> Standing:
