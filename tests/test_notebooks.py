@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,16 +15,24 @@ LARGEST_RECORDING = 300 * 1024
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs(path: Path):
+def test_a_notebook_runs_and_shows_what_it_was_committed_with(path: Path):
     nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed: pip install -e '.[test]'")
     nbformat = pytest.importorskip("nbformat")
     pytest.importorskip("ipykernel", reason="there is no kernel to run notebooks: pip install -e '.[test]'")
     pytest.importorskip("matplotlib")
     notebook = nbformat.read(path, as_version=4)
+    committed = texts(notebook)
     where = {"metadata": {"path": str(FOLDER)}}
     nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3", resources=where).execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     assert not [output for output in outputs if output.output_type == "error"]
+    assert texts(notebook) == committed, "run it anew (Run all cells, save), and read what changed beside its text"
+
+
+def texts(notebook: Any) -> list[str]:
+    """What its cells printed and returned, as text."""
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    return [output.get("text") or output.get("data", {}).get("text/plain", "") for output in outputs]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -18,7 +18,7 @@ from ..facts.heap.place import Place
 from ..facts.subject import definition_of, subject_of
 from ..facts.tables import text_of
 from ..facts.where.holders import holder_name
-from ..findings import Finding, Subject
+from ..findings import Finding, Subject, in_order
 from ..kinds import GROWTH, SIBLINGS, WASTE
 from ..units import MOST, MiB, format_bytes, format_duration
 
@@ -48,7 +48,7 @@ def culprit(case: Case, hog: Member, so_far: Sequence[Finding]) -> Culprit | Non
     for meaning in (GROWTH, WASTE):  # what names a holder of host memory
         own = [f for f in so_far if f.tells(meaning) and _is_about(f, hog) and f.bytes >= _LEAST_SHARE * held]
         if own:
-            return _of_finding(case, max(own, key=lambda f: f.bytes * f.confidence), hog, held)
+            return _of_finding(case, in_order(own)[0], hog, held)
     return _grew_most(case, hog, held) or _held_most(case, hog, held)
 
 

@@ -47,7 +47,7 @@ def answer_of(recording: Recording) -> Answer:
     """The same verdict and findings as in the report, without what is there to look at."""
     case = Case(recording)
     findings = _marked(case, analyzers.diagnose(case).findings)
-    verdict = attached.verdict(case, head.verdict(case, findings))
+    verdict = attached.verdict(case, head.verdict(case, findings), findings)
     return Answer(verdict, findings, excerpts.excerpts(case, findings))
 
 
@@ -67,7 +67,7 @@ def report_of(case: Case, only: Collection[str] | None = None, thresholds: Mappi
     drawn = timeline.timeline(case)
     return Report(
         recording=replace(attached.facts(case, head.facts(case)), peak=peak.peak(case, drawn)),
-        verdict=attached.verdict(case, head.verdict(case, findings)),
+        verdict=attached.verdict(case, head.verdict(case, findings), findings),
         ledger=case.ledger,
         findings=findings,
         ruled_out=sorted([*results.ruled_out, *tried], key=lambda r: (r.kind, r.reason)),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..facts.processes.inside import blind_spot
-from ..findings import RecordingFacts, Verdict
+from ..findings import Finding, RecordingFacts, Verdict
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -21,14 +22,18 @@ def facts(case: Case, known: RecordingFacts) -> RecordingFacts:
     return replace(known, notes=[text, *notes])
 
 
-def verdict(case: Case, known: Verdict) -> Verdict:
-    """With the same words in its headline."""
-    text = _text(case) or _blind(case)
+def verdict(case: Case, known: Verdict, findings: Sequence[Finding]) -> Verdict:
+    """With the same words in its headline; not where a finding names what only a look inside can show."""
+    looked = any(finding.subject.path is not None for finding in findings)
+    text = _text(case) or (_blind(case) if not looked else None)
     return known if text is None else replace(known, headline=f"{known.headline} ({text[:1].upper()}{text[1:]}.)")
 
 
 def _blind(case: Case) -> str | None:
-    main = case.growth.main
+    growth = case.growth
+    # Of processes that hardly grew the one matters that holds most.
+    largest = max(growth.processes, key=lambda p: float(p.held_bytes[-1]), default=None)
+    main = growth.main if growth.leaking else largest
     why = blind_spot(case.recording, main.pid if main is not None else None)
     return f"seen from outside only: {why}" if why is not None else None
 

@@ -6,18 +6,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..findings import Evidence, Finding
+from ..kinds import CRASH, KILL
 
 
 def folded(findings: Sequence[Finding]) -> list[Finding]:
     """Findings in their order; of those about one path of one process the first, which says what the others saw.
 
-    Waste is told apart: it was there from the start.
+    Waste is told apart, since it was there from the start; and so is how the job ended.
     """
     order: list[Finding] = []
     known: dict[tuple[int | None, str], int] = {}
     for finding in findings:
         path = finding.subject.path
-        if path is None or finding.wasted:
+        if path is None or finding.wasted or finding.tells(KILL, CRASH):
             order.append(finding)
             continue
         at = known.setdefault((finding.subject.pid, path), len(order))

@@ -50,7 +50,9 @@ def _of_the_ledger(report: dict[str, Any]) -> Iterator[str]:
 
 
 def _told_twice(report: dict[str, Any]) -> Iterator[str]:
-    subjects = (finding["subject"] for finding in report["findings"])
+    endings = ("oom-kill", "crash")  # an event, and then what led to it
+    held = (f for f in report["findings"] if f["kind"] not in endings and not f["wasted"])
+    subjects = (finding["subject"] for finding in held)
     told = Counter((subject["pid"], subject["path"]) for subject in subjects if subject["path"])
     for (pid, path), times in told.items():
         if times > 1:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import re
 import sys
 from _ctypes import dlopen
 from time import thread_time
@@ -60,9 +59,9 @@ _ARROW_TYPES = ("Table", "RecordBatch", "ChunkedArray", "Array")  # as in reader
 _FUNCTIONS_IN_C = ("cython_function_or_method", "method_descriptor", "builtin_function_or_method")
 _THREADS_BYTES = 128 * 1024
 _CONTAINERS = (1, 2, 3, 7, 9, 10)  # dict, list, tuple, set, deque, OrderedDict
-_LIMIT = re.compile(
-    r"max|most|limit|cap|size|bound|keep|len|window|depth|quota|slots|entries|items|^_*n=", re.IGNORECASE
-)
+_LIMITS = (
+    "max", "most", "limit", "cap", "size", "bound", "keep", "len", "window", "depth", "quota", "slots", "entries", "items",
+)  # fmt: skip
 _WAITS = 0xFFFFFFFF  # before what waits to be called
 
 
@@ -879,7 +878,12 @@ def _edge_name(graph: Any, row: Any) -> str | None:
 
 def _limits(numbers: str) -> str | None:
     """Of attributes that are numbers, those that may be the most that an object is to hold, by their names."""
-    return " ".join(number for number in numbers.split() if _LIMIT.search(number)) or None
+    found = []
+    for number in numbers.split():
+        name = number.lower()
+        if any([word in name for word in _LIMITS]):
+            found.append(number)
+    return " ".join(found) or None
 
 
 def _owner(graph: Any, row: Any) -> tuple[str | None, str | None, int | None]:
