@@ -60,7 +60,8 @@ _FUNCTIONS_IN_C = ("cython_function_or_method", "method_descriptor", "builtin_fu
 _THREADS_BYTES = 128 * 1024
 _CONTAINERS = (1, 2, 3, 7, 9, 10)  # dict, list, tuple, set, deque, OrderedDict
 _LIMITS = (
-    "max", "most", "limit", "cap", "size", "bound", "keep", "len", "window", "depth", "quota", "slots", "entries", "items",
+    "max", "most", "limit", "cap", "size", "bound", "keep", "len", "window", "depth", "quota", "slots",
+    "entries", "items",
 )  # fmt: skip
 _WAITS = 0xFFFFFFFF  # before what waits to be called
 
@@ -881,7 +882,7 @@ def _limits(numbers: str) -> str | None:
     found = []
     for number in numbers.split():
         name = number.lower()
-        if any([word in name for word in _LIMITS]):
+        if any(word in name for word in _LIMITS):
             found.append(number)
     return " ".join(found) or None
 
