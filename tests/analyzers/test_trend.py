@@ -34,6 +34,11 @@ def test_innocents_raise_no_alarm(shape):
     assert words.count(FLAT) >= 0.8 * len(SEEDS)  # "cannot tell" is no way out
 
 
+def test_stages_that_are_over_are_not_called_a_leak():
+    """There may be a third one: that nobody can tell is right, too."""
+    assert verdicts(curves.stages_that_end).count(GROWING) == 0
+
+
 @pytest.mark.parametrize("phi", [0.0, 0.5, 0.9, 0.95])
 def test_driftless_walks_are_no_trend(phi):
     shape = curves.driftless_walk(phi)

@@ -132,7 +132,7 @@ def _by_work(
     one before did: what grows in the only burst there was may be start-up, or a cache that is full now.
     """
     rows = worker.rows("process_samples")
-    rows = rows[rows["cpu_s"].notna()]
+    rows = rows[rows["cpu_s"].notna() & (rows["time_s"] <= worker.time_s[-1])]
     if len(rows) < 16:
         return
     at_s, cpu_s = rows["time_s"].to_numpy(dtype=np.float64), rows["cpu_s"].to_numpy(dtype=np.float64)

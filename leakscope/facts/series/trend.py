@@ -43,6 +43,7 @@ _STAYS = 0.1  # of the window: so long memory must stay after a rise, or nobody 
 _MUCH_OF_A_TOOTH = 0.25  # by which floors rose: less, and it may be chance where in a tooth they were met
 _PAUSE = 0.4  # of the window without any growth, in its middle: there were two rises only, whatever their length
 _TAKEN_DOWN = 0.15  # of the samples: a program that lets go of much on a busy machine takes that long at most
+_QUIET = 0.2  # of the window without any growth, at its end
 _EARLY = 0.75  # of the growth in the first third of the window, and no growth in the rest: something was filled
 _FADES = "the growth is coming to an end: the last third added little"
 
@@ -163,6 +164,9 @@ def _judge_window(t: Floats, y: Floats, least: float, teeth: Teeth) -> Trend:
     walk = 0.0 if _hardly_falls(bucket_y) else _walk(kept if teeth.outgrown else bucket_y)
     if low <= 0 or growth < max(_NOISE * noise, _WALK * walk):
         return verdict(CANNOT_TELL, f"moves up and down by {format_bytes(2 * noise)}: a longer run would tell")
+    early = float(rises[:third].sum())
+    if early >= _MUCH * max(middle.sum(), late.sum()) and _quiet_at_end(rises[third:]) > _QUIET * rises.size:
+        return verdict(CANNOT_TELL, "most of it came early, and the end was flat: a longer run would tell")
     if pace < 0.5 and not lumpy:
         return verdict(CANNOT_TELL, "the growth slows down: a longer run would tell whether it ends")
     return verdict(GROWING, f"grew by {format_bytes(to_end)} in {t[-1] - t[0]:.0f} s and was still growing at the end")
@@ -246,14 +250,19 @@ def _settled(rises: Floats) -> str:
     """Why the rise is over, in words; empty when it is not: compares the last quiet stretch with the ones inside it."""
     total = float(rises.sum())
     risen = _risen(rises)
-    quiet_at_end = rises.size - 1 - int(risen[-1])
-    if quiet_at_end > max(2 * _quiet_inside(risen), 0.2 * rises.size):
+    quiet_at_end = _quiet_at_end(rises)
+    if quiet_at_end > max(2 * _quiet_inside(risen), _QUIET * rises.size):
         return f"grew, then was flat for the last {quiet_at_end / rises.size:.0%} of the run"
     passed = np.cumsum(rises) / total
     span = int(np.searchsorted(passed, 0.9)) - int(np.searchsorted(passed, 0.1))
     if span < 0.3 * rises.size:
         return "grew within a short stretch of the run only"
     return ""
+
+
+def _quiet_at_end(rises: Floats) -> int:
+    """So many of the last buckets gained nothing."""
+    return rises.size - 1 - int(_risen(rises)[-1])
 
 
 def _risen(rises: Floats) -> NDArray[np.int_]:
