@@ -555,6 +555,65 @@ sys.settrace(lambda *_: None)
     assert (done.returncode, done.stdout) == (0, "0 alive"), done.stderr
 
 
+READER_STANDS_STILL = """
+#include "%s/sampler.c"
+
+static int is_reading, may_go_on, has_ended;
+
+static void *stands_still(void)
+{
+    is_reading = 1;
+    while (!__atomic_load_n(&may_go_on, __ATOMIC_SEQ_CST))
+        usleep(1000);
+    return NULL;
+}
+
+static void *allocates(void *unused)
+{
+    remember((void *)4096, 100, MALLOC, 100.0, 0, __builtin_frame_address(0));
+    return unused;
+}
+
+static void *ends(void *unused)
+{
+    sampler_without_python();
+    __atomic_store_n(&has_ended, 1, __ATOMIC_SEQ_CST);
+    return unused;
+}
+
+int main(void)
+{
+    pthread_t threads[2];
+    L.thread_frame = L.code_file = 8;
+    least_rate = rate = 100.0;
+    this_thread_or_null = stands_still;
+    pthread_create(&threads[0], NULL, allocates, NULL);
+    while (!__atomic_load_n(&is_reading, __ATOMIC_SEQ_CST))
+        usleep(1000);
+    pthread_create(&threads[1], NULL, ends, NULL);
+    usleep(200000);
+    printf("%%d", __atomic_load_n(&has_ended, __ATOMIC_SEQ_CST));
+    __atomic_store_n(&may_go_on, 1, __ATOMIC_SEQ_CST);
+    pthread_join(threads[0], NULL);
+    pthread_join(threads[1], NULL);
+    printf(" %%d %%u", has_ended, live_count);
+    return 0;
+}
+"""
+
+
+def test_python_goes_on_ending_once_no_thread_reads_its_frames(tmp_path: Path) -> None:
+    """A daemon thread that was put aside as it read would go on in frames that are freed."""
+    compiler = shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no gcc")
+    source, program = tmp_path / "ends.c", tmp_path / "ends"
+    source.write_text(READER_STANDS_STILL % FOLDER)
+    subprocess.run([compiler, "-std=gnu11", "-O1", str(source), "-o", str(program), "-lm", "-pthread", "-ldl"], check=True)
+    told = subprocess.run([str(program)], capture_output=True, text=True, timeout=60, check=True)
+    assert told.stdout == "0 1 1"
+
+
 def test_a_window_on_objects_is_over_in_a_fork_of_which_nobody_tells(tmp_path: Path) -> None:
     text = """\
     one._held.sampler_arm(2048.0)

@@ -71,6 +71,7 @@ static void after_fork(void)
 static void in_child(void)
 {
     give_lock();
+    readers = 0;
     objects_left = FAR; /* while somebody watches, nobody tells of the fork, nor ends a window on objects */
 }
 
@@ -102,10 +103,14 @@ EXPORT void sampler_leave_out_this_thread(void)
     left = FAR;
 }
 
-/* Python is about to end: thread states are freed while their threads may still run. */
+/* Python is about to end: thread states are freed while their threads may still run. Who reads the frames of its own is
+ * through in microseconds, once it has a processor; whoever is stopped is not waited for. */
 EXPORT void sampler_without_python(void)
 {
-    __atomic_store_n(&this_thread_or_null, NULL, __ATOMIC_RELEASE);
+    enum { MOST_WAITS = 10000, WAIT_US = 100 };
+    __atomic_store_n(&this_thread_or_null, NULL, __ATOMIC_SEQ_CST);
+    for (int waits = 0; waits < MOST_WAITS && __atomic_load_n(&readers, __ATOMIC_SEQ_CST); waits++)
+        usleep(WAIT_US);
 }
 
 EXPORT void sampler_forget(void)
