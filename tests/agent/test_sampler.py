@@ -609,7 +609,9 @@ def test_python_goes_on_ending_once_no_thread_reads_its_frames(tmp_path: Path) -
         pytest.skip("no gcc")
     source, program = tmp_path / "ends.c", tmp_path / "ends"
     source.write_text(READER_STANDS_STILL % FOLDER)
-    subprocess.run([compiler, "-std=gnu11", "-O1", str(source), "-o", str(program), "-lm", "-pthread", "-ldl"], check=True)
+    subprocess.run(
+        [compiler, "-std=gnu11", "-O1", str(source), "-o", str(program), "-lm", "-pthread", "-ldl"], check=True
+    )
     told = subprocess.run([str(program)], capture_output=True, text=True, timeout=60, check=True)
     assert told.stdout == "0 1 1"
 
