@@ -224,7 +224,7 @@ def _source(excerpt: Excerpt, around: int) -> Table:
         (at, line) for at, line in enumerate(excerpt.lines, excerpt.first_line) if abs(at - excerpt.line) <= around
     ]
     texts = dedent("\n".join(line.expandtabs(4).replace("\n", " ").rstrip() for _, line in shown)).split("\n")
-    table = Table.grid(padding=(0, 1))
+    table = Table.grid(padding=(0, 1, 0, 0))  # on one side: rich 13.0 adds both to min_width, though it shows one
     table.add_column(justify="right", style="dim", no_wrap=True, min_width=len(str(shown[-1][0])) + 2)
     table.add_column(no_wrap=True, overflow="ellipsis")
     for (at, _), line in zip(shown, texts):

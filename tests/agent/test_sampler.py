@@ -555,6 +555,119 @@ sys.settrace(lambda *_: None)
     assert (done.returncode, done.stdout) == (0, "0 alive"), done.stderr
 
 
+READER_STANDS_STILL = """
+#include "%s/sampler.c"
+
+static int is_reading, may_go_on, has_ended;
+
+static void *stands_still(void)
+{
+    is_reading = 1;
+    while (!__atomic_load_n(&may_go_on, __ATOMIC_SEQ_CST))
+        usleep(1000);
+    return NULL;
+}
+
+static void *allocates(void *unused)
+{
+    remember((void *)4096, 100, MALLOC, 100.0, 0, __builtin_frame_address(0));
+    return unused;
+}
+
+static void *ends(void *unused)
+{
+    sampler_without_python();
+    __atomic_store_n(&has_ended, 1, __ATOMIC_SEQ_CST);
+    return unused;
+}
+
+int main(void)
+{
+    pthread_t threads[2];
+    L.thread_frame = L.code_file = 8;
+    least_rate = rate = 100.0;
+    this_thread_or_null = stands_still;
+    pthread_create(&threads[0], NULL, allocates, NULL);
+    while (!__atomic_load_n(&is_reading, __ATOMIC_SEQ_CST))
+        usleep(1000);
+    pthread_create(&threads[1], NULL, ends, NULL);
+    usleep(200000);
+    printf("%%d", __atomic_load_n(&has_ended, __ATOMIC_SEQ_CST));
+    __atomic_store_n(&may_go_on, 1, __ATOMIC_SEQ_CST);
+    pthread_join(threads[0], NULL);
+    pthread_join(threads[1], NULL);
+    printf(" %%d %%u", has_ended, live_count);
+    return 0;
+}
+"""
+
+
+def test_python_goes_on_ending_once_no_thread_reads_its_frames(tmp_path: Path) -> None:
+    """A daemon thread that was put aside as it read would go on in frames that are freed."""
+    assert said_by_program(READER_STANDS_STILL, tmp_path) == "0 1 1"
+
+
+FORKS_AS_MODULES_ARE_WALKED = """
+#include "%s/sampler.c"
+#include <sys/wait.h>
+
+static int is_walking;
+
+static int takes_long(struct dl_phdr_info *info, size_t size, void *to)
+{
+    (void)info, (void)size, (void)to;
+    __atomic_store_n(&is_walking, 1, __ATOMIC_SEQ_CST);
+    usleep(300000);
+    return 1;
+}
+
+static void *walks(void *unused)
+{
+    walk_modules(takes_long, NULL);
+    return unused;
+}
+
+int main(void)
+{
+    pthread_t thread;
+    pthread_atfork(before_fork, after_fork, in_child);
+    pthread_create(&thread, NULL, walks, NULL);
+    while (!__atomic_load_n(&is_walking, __ATOMIC_SEQ_CST))
+        usleep(1000);
+    int status = -1;
+    pid_t child = fork();
+    if (!child) {
+        struct counted counted = {0, 0};
+        alarm(10);
+        dl_iterate_phdr(count_modules, &counted); /* as dlopen does, and whoever throws an exception of C++ */
+        _exit(counted.adds ? 0 : 1);
+    }
+    waitpid(child, &status, 0);
+    pthread_join(thread, NULL);
+    walk_modules(count_modules, &(struct counted){0, 0});
+    printf("%%d", status);
+    return 0;
+}
+"""
+
+
+def test_a_child_that_is_forked_as_modules_are_walked_through_can_load_some(tmp_path: Path) -> None:
+    """It would wait for ever for the lock of a thread that it does not have."""
+    assert said_by_program(FORKS_AS_MODULES_ARE_WALKED, tmp_path) == "0"
+
+
+def said_by_program(text: str, tmp_path: Path) -> str:
+    """What a program of C says that the sampler is a part of."""
+    compiler = shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no gcc")
+    source, program = tmp_path / "program.c", tmp_path / "program"
+    source.write_text(text % FOLDER)
+    libraries = ("-lm", "-pthread", "-ldl")
+    subprocess.run([compiler, "-std=gnu11", "-O1", str(source), "-o", str(program), *libraries], check=True)
+    return subprocess.run([str(program)], capture_output=True, text=True, timeout=60, check=True).stdout
+
+
 def test_a_window_on_objects_is_over_in_a_fork_of_which_nobody_tells(tmp_path: Path) -> None:
     text = """\
     one._held.sampler_arm(2048.0)

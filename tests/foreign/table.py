@@ -78,8 +78,8 @@ def page() -> str:
         "# Foreign tests\n",
         "Test suites of other projects, run bare and under `leakscope record` in stress mode: a snapshot every 50 ms,"
         " whatever it costs. Each test must have the same outcome, and each file the same exit status. What differed"
-        " ran three times more each way: it is *timing* if a bare run showed the same, and otherwise leakscope's."
-        " `make foreign-tests` repeats it (hours).\n",
+        " ran one to three times more each way: it is *timing* if a bare run showed the same, and otherwise"
+        " leakscope's. `make foreign-tests` repeats it (hours).\n",
         ("\n".join((head(_TITLES), *(row(_cells(one)) for one in sums))) if sums else "No run yet.") + "\n",
         *_differences(sums),
     ]

@@ -142,6 +142,7 @@ CODE_OF_THE_JOB = [
     of("hostile-keys", "hostile_keys"),
     of("last-references", "last_references"),
 ]
+GIVEN_BACK = (("MALLOC_MMAP_THRESHOLD_", "65536"),)
 SUB_INTERPRETERS = ("_interpreters|_xxsubinterpreters",)
 HALF_MADE = [
     of("pull-parsers", "pull_parsers"),
@@ -154,6 +155,7 @@ HALF_MADE = [
     of("sub-interpreters", "sub_interpreters", "own", needs=SUB_INTERPRETERS),
     of("sub-interpreters-often", "sub_interpreters", "often", needs=SUB_INTERPRETERS, must_look=False),
     of("sub-interpreters-legacy", "sub_interpreters", "legacy", needs=SUB_INTERPRETERS),
+    of("interpreters-end", "interpreters_end", needs=SUB_INTERPRETERS, since=(3, 12), must_look=False, env=GIVEN_BACK),
 ]
 GREEN_THREADS_AND_CLOCKS = [
     of("gevent-waits", "green_forks", "gevent", "wait", needs=("gevent",)),

@@ -53,11 +53,13 @@
 #include "sampler/objects.h"
 #include "sampler/rows.h"
 
-/* Each thread's own: two may fork at once, and the second not get the lock. */
+/* Each thread's own: two may fork at once, and the second not get the locks. */
 static __thread int is_held __attribute__((tls_model("initial-exec")));
+static __thread int is_walk_held __attribute__((tls_model("initial-exec")));
 
 static void before_fork(void)
 {
+    is_walk_held = take_walk_lock();
     is_held = take_lock();
 }
 
@@ -65,12 +67,16 @@ static void after_fork(void)
 {
     if (is_held)
         give_lock();
+    if (is_walk_held)
+        give_walk_lock();
 }
 
 /* Where another thread held it for long: that thread is not here. */
 static void in_child(void)
 {
     give_lock();
+    give_walk_lock();
+    readers = 0;
     objects_left = FAR; /* while somebody watches, nobody tells of the fork, nor ends a window on objects */
 }
 
@@ -83,14 +89,13 @@ EXPORT int sampler_begin(const struct layout *layout, uint64_t size, const char 
     strncpy(own_folder, own, sizeof own_folder - 1);
     this_thread_or_null = (void *(*)(void))dlsym(RTLD_DEFAULT, "PyGILState_GetThisThreadState");
     least_rate = rate = bytes_a_sample;
-    int refusal = find_functions();
-    if (refusal)
-        return refusal;
     static int has_handlers; /* it may begin again after an end */
     if (!has_handlers && pthread_atfork(before_fork, after_fork, in_child))
         return REFUSED_NO_MEMORY;
     has_handlers = 1;
-    refusal = put_hooks();
+    int refusal = find_functions();
+    if (!refusal)
+        refusal = put_hooks();
     if (!refusal)
         __atomic_store_n(&is_on, 1, __ATOMIC_RELEASE);
     return refusal;
@@ -102,10 +107,14 @@ EXPORT void sampler_leave_out_this_thread(void)
     left = FAR;
 }
 
-/* Python is about to end: thread states are freed while their threads may still run. */
+/* Python is about to end: thread states are freed while their threads may still run. Who reads the frames of its own is
+ * through in microseconds, once it has a processor; whoever is stopped is not waited for. */
 EXPORT void sampler_without_python(void)
 {
-    __atomic_store_n(&this_thread_or_null, NULL, __ATOMIC_RELEASE);
+    enum { MOST_WAITS = 10000, WAIT_US = 100 };
+    __atomic_store_n(&this_thread_or_null, NULL, __ATOMIC_SEQ_CST);
+    for (int waits = 0; waits < MOST_WAITS && __atomic_load_n(&readers, __ATOMIC_SEQ_CST); waits++)
+        usleep(WAIT_US);
 }
 
 EXPORT void sampler_forget(void)

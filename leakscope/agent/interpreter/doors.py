@@ -15,7 +15,7 @@ import os
 import sys
 import types
 from _functools import _lru_cache_wrapper, partial
-from _operator import add, attrgetter, ge, is_, itemgetter, methodcaller, not_, sub, truth
+from _operator import add, attrgetter, ge, is_, itemgetter, methodcaller, ne, not_, sub, truth
 from itertools import accumulate, chain, compress, repeat, takewhile
 
 from . import collector
@@ -269,12 +269,15 @@ def fields(structure: type[ctypes.Structure], name: str, address: int) -> Iterab
 
 
 def _interpreters() -> Iterable[Any]:
-    """An iterable of one: the address of an interpreter beside the main one, or None."""
-    first, following = ctypes.pythonapi["PyInterpreterState_Head"], ctypes.pythonapi["PyInterpreterState_Next"]
-    for function in (first, following):
+    """An iterable of one: whether there is an interpreter beside the main one.
+
+    The newest stands first, the main one last. Nothing is read of either: another thread, with a lock of its own, may
+    be ending the newest, whose state is freed then.
+    """
+    newest, main = (ctypes.pythonapi[name] for name in ("PyInterpreterState_Head", "PyInterpreterState_Main"))
+    for function in (newest, main):
         function.restype = ctypes.c_void_p
-    following.argtypes = (ctypes.c_void_p,)
-    return again(map, following, again(map, _call, (first,)))
+    return again(map, ne, again(map, _call, (newest,)), again(map, _call, (main,)))
 
 
 other_interpreters = _interpreters()

@@ -36,10 +36,12 @@ static void remember(void *at, size_t bytes, int kind, double mean, uintptr_t ca
     struct call calls[MOST_FRAMES];
     double chance = -expm1(-(double)bytes / mean);
     uint64_t key = mixed((uint64_t)caller ^ ((uintptr_t)stack_at & 0xfff) << 48 ^ (uint64_t)kind << 60);
+    __atomic_add_fetch(&readers, 1, __ATOMIC_SEQ_CST);
     int count = calls_of_this_thread(calls, &key);
     key |= 1;
     if (!take_lock()) {
         missed_count++;
+        __atomic_sub_fetch(&readers, 1, __ATOMIC_SEQ_CST);
         return;
     }
     if (live_count >= MOST_LIVE)
@@ -68,6 +70,7 @@ static void remember(void *at, size_t bytes, int kind, double mean, uintptr_t ca
             copy_native_stack(number, caller, stack_at);
     }
     give_lock();
+    __atomic_sub_fetch(&readers, 1, __ATOMIC_SEQ_CST);
 }
 
 /* ``bytes`` were asked for, and nothing was left of what goes by. */

@@ -232,7 +232,7 @@ static void find_words(void)
     known_at = (struct counted){~0ull, ~0ull};
     for (int tries = 0; tries < MOST_PASSES; tries++) {
         looked.count = code_count = 0;
-        dl_iterate_phdr(visit_module, &looked);
+        walk_modules(visit_module, &looked);
         if (looked.at.subs != subs) {
             subs = looked.at.subs;
             module_count = word_count = 0;
@@ -292,12 +292,12 @@ static int count_modules(struct dl_phdr_info *info, size_t size, void *to)
 static int put_hooks(void)
 {
     struct counted now = {0, 0};
-    dl_iterate_phdr(count_modules, &now);
+    walk_modules(count_modules, &now);
     if (now.adds != known_at.adds || now.subs != known_at.subs)
         find_words();
     if (known_at.adds == ~0ull)
         return 0; /* modules come and go all the time: the next time */
-    dl_iterate_phdr(write_words, NULL);
+    walk_modules(write_words, NULL);
     return !word_count ? REFUSED_NO_WORDS : foreign_count ? REFUSED_TAKEN_OVER : 0;
 }
 
@@ -353,8 +353,8 @@ static int find_functions(void)
             return REFUSED_OTHER_MALLOC;
     }
     struct definition malloc_of = {"malloc", (uintptr_t)real_malloc, 0};
-    dl_iterate_phdr(visit_definition, &malloc_of);
-    dl_iterate_phdr(find_python, (void *)L.type_type->deallocate);
+    walk_modules(visit_definition, &malloc_of);
+    walk_modules(find_python, (void *)L.type_type->deallocate);
     return malloc_of.is_other ? REFUSED_OTHER_MALLOC : 0;
 }
 
@@ -378,7 +378,7 @@ static void resolve_native_stacks(void)
 {
     struct ways ways;
     memset(&ways, 0, sizeof ways);
-    dl_iterate_phdr(find_ways, &ways);
+    walk_modules(find_ways, &ways);
     for (int i = 0; i < COPIES; i++) {
         struct copy *copy = &copies[i];
         if (!ways.of[i].count)

@@ -89,12 +89,13 @@ static const struct allocator above[DOMAINS] = {
 
 typedef void (*allocator_function)(int, struct allocator *);
 
-/* Whether there is one interpreter: others may have a lock of their own, and use the same allocator. */
+/* Whether there is one interpreter: others may have a lock of their own, and use the same allocator. The newest stands
+ * first, the main one last. Nothing is read of either: another thread may be ending the newest. */
 static int is_alone(void)
 {
-    void *(*head)(void) = (void *(*)(void))dlsym(RTLD_DEFAULT, "PyInterpreterState_Head");
-    void *(*next)(void *) = (void *(*)(void *))dlsym(RTLD_DEFAULT, "PyInterpreterState_Next");
-    return head && next && head() && !next(head());
+    void *(*newest)(void) = (void *(*)(void))dlsym(RTLD_DEFAULT, "PyInterpreterState_Head");
+    void *(*main)(void) = (void *(*)(void))dlsym(RTLD_DEFAULT, "PyInterpreterState_Main");
+    return newest && main && newest() == main();
 }
 
 /* With the GIL. 0: Python does not let us. */

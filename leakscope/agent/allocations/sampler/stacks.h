@@ -3,6 +3,7 @@
 enum { COPIED_WORDS = 512, COPIES = 16, MOST_DEPTH = 400 };
 
 static void *(*this_thread_or_null)(void);
+static int readers; /* threads that look at their frames just now */
 static char own_folder[1024]; /* with a slash: of the recorder */
 
 struct call {
@@ -24,7 +25,7 @@ static struct copy copies[COPIES];
 /* Innermost first. The state of a thread is freed after it has ended, or as Python ends: that is said before. */
 static int calls_of_this_thread(struct call *calls, uint64_t *key)
 {
-    void *(*find)(void) = __atomic_load_n(&this_thread_or_null, __ATOMIC_ACQUIRE);
+    void *(*find)(void) = __atomic_load_n(&this_thread_or_null, __ATOMIC_SEQ_CST);
     void *thread = find && L.thread_frame && L.code_file ? find() : NULL;
     int count = 0;
     const char *at = thread ? first_frame(thread) : NULL;

@@ -72,6 +72,36 @@ static void give_lock(void)
     __atomic_store_n(&lock_word, 0, __ATOMIC_RELEASE);
 }
 
+/* Held while modules are walked through, and by who forks. The loader's own lock for that (dl_load_write_lock) is no
+ * concern of glibc's fork: a child made meanwhile would find it held for ever, and wait at its next dlopen. */
+static int walk_lock_word;
+
+static int take_walk_lock(void)
+{
+    enum { MOST_WAITS = 10000, WAIT_US = 100 };
+    for (int waits = 0; waits < MOST_WAITS; waits++) {
+        int free = 0;
+        if (__atomic_compare_exchange_n(&walk_lock_word, &free, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+            return 1;
+        usleep(WAIT_US);
+    }
+    return 0;
+}
+
+static void give_walk_lock(void)
+{
+    __atomic_store_n(&walk_lock_word, 0, __ATOMIC_RELEASE);
+}
+
+/* dl_iterate_phdr; for no thread of the job's, which may fork where it stands. */
+static void walk_modules(int (*visit)(struct dl_phdr_info *, size_t, void *), void *to)
+{
+    while (!take_walk_lock())
+        ; /* who forks gives it back */
+    dl_iterate_phdr(visit, to);
+    give_walk_lock();
+}
+
 static uint64_t mixed(uint64_t x)
 {
     x ^= x >> 30;
