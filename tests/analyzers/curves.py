@@ -59,9 +59,9 @@ def leak_after_a_large_beginning(rng, t, length_s):
 
 def stages_that_end(rng, t, length_s):
     """An ETL on a busy machine: a large first stage, a smaller one much later, and then work on what is there."""
-    first = rng.uniform(150, 250) * np.clip(t / length_s / 0.35, 0, 1)
-    second = rng.uniform(45, 60) * np.clip((t / length_s - 0.58) / 0.2, 0, 1)
-    return 150 + first + second + buffers(rng, t)
+    first = rng.uniform(200, 300) * np.clip(t / length_s / 0.42, 0, 1)
+    second = rng.uniform(30, 40) * np.clip((t / length_s - 0.6) / 0.16, 0, 1)
+    return 150 + first + second
 
 
 def leak_that_starts_late(rng, t, length_s):

@@ -36,7 +36,8 @@ def test_innocents_raise_no_alarm(shape):
 
 def test_stages_that_are_over_are_not_called_a_leak():
     """There may be a third one: that nobody can tell is right, too."""
-    assert verdicts(curves.stages_that_end).count(GROWING) == 0
+    runs = [curves.sampled(curves.stages_that_end, seed, duration_s=60) for seed in SEEDS]
+    assert GROWING not in {judge(*run).verdict for run in runs}
 
 
 @pytest.mark.parametrize("phi", [0.0, 0.5, 0.9, 0.95])

@@ -164,8 +164,8 @@ def _judge_window(t: Floats, y: Floats, least: float, teeth: Teeth) -> Trend:
     walk = 0.0 if _hardly_falls(bucket_y) else _walk(kept if teeth.outgrown else bucket_y)
     if low <= 0 or growth < max(_NOISE * noise, _WALK * walk):
         return verdict(CANNOT_TELL, f"moves up and down by {format_bytes(2 * noise)}: a longer run would tell")
-    early = float(rises[:third].sum())
-    if early >= _MUCH * max(middle.sum(), late.sum()) and _quiet_at_end(rises[third:]) > _QUIET * rises.size:
+    early, later = float(rises[:third].sum()), rises[third:]
+    if early >= _MUCH * max(middle.sum(), late.sum()) and _quiet_at_end(later) > _QUIET * later.size:
         return verdict(CANNOT_TELL, "most of it came early, and the end was flat: a longer run would tell")
     if pace < 0.5 and not lumpy:
         return verdict(CANNOT_TELL, "the growth slows down: a longer run would tell whether it ends")
