@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from ..findings import Band, BudgetRow, Excerpt, Finding, HeapView, Outlook, Report, Timeline
-from ..pages import charts
+from ..pages import charts, icicle
 from ..pages.page import harmless, page
 from ..units import format_bytes, format_duration
 from ..words import by_reason, cost, ended
@@ -28,7 +28,7 @@ def render(report: Report) -> str:
     """A whole HTML document. The same report gives the same bytes each time."""
     return page(
         "report.html",
-        ("timeline.js", "heap.js"),
+        ("timeline.js", "icicle.js", "heap.js"),
         _data(report),
         report=report,
         ended=ended(report.recording),
@@ -37,7 +37,7 @@ def render(report: Report) -> str:
         timeline_charts=_timeline_charts(report),
         views=[by for by, _, _ in _views(report, report.timeline)] if report.timeline else [],
         links=_links(report),
-        heaps=[(view, _tree(view)) for view in report.heap],
+        heaps=[(view, _tree(view), *_boxes(view)) for view in report.heap],
         excerpts={(e.file, e.line): _excerpt(e) for e in report.excerpts},
         budgets=list(_budgets(report.tensor_budget)),
         ruled_out=by_reason(report.ruled_out),
@@ -49,7 +49,7 @@ def _data(report: Report) -> dict[str, Any]:
     """What the scripts draw; all else stands in the page itself."""
     return {
         "timeline": _timeline_data(report, report.timeline) if report.timeline else None,
-        "heap": [{"bytes": [h.bytes for h in view.holders]} for view in report.heap],
+        "heap": [{"bytes": [h.bytes for h in view.holders], "nodes": _nodes(view)} for view in report.heap],
     }
 
 
@@ -57,6 +57,17 @@ def _answer(report: Report) -> Finding | None:
     """The finding that the first screen shows: the first, where it says what to edit or what to do."""
     first = report.findings[0] if report.findings else None
     return first if first is not None and (first.subject.file or first.remedy or first.subject.holder) else None
+
+
+def _nodes(view: HeapView) -> list[dict[str, Any]]:
+    return [
+        {**asdict(node), "name": harmless(node.name), "type": harmless(node.type)} for node in icicle.nodes(view)
+    ]
+
+
+def _boxes(view: HeapView) -> tuple[list[icicle.Node], list[icicle.Box]]:
+    nodes = icicle.nodes(view)
+    return nodes, icicle.boxes(nodes)
 
 
 def _timeline_data(report: Report, timeline: Timeline) -> dict[str, Any]:
