@@ -27,7 +27,8 @@ _ACCOUNT_SLOTS = {  # an account has the same colour in every report, in its tim
 _PHASE_SLOTS = {"start-up": 4, "train": 6, "eval": 9, "save": 8}
 _FREE_SLOTS = (10, 1, 7, 3, 2, 5, 0)  # of phases that the program named itself
 _MOMENT_NAMES = {  # in the order of their lanes
-    "alert": "alerts", "death": "killed", "pressure": "pressure", "birth": "began", "end": "ended", "event": "events", "mark": "marks",
+    "alert": "alerts", "death": "killed", "pressure": "pressure", "birth": "began", "end": "ended",
+    "event": "events", "mark": "marks",
     "phase": "phases", "take": "snapshots",
 }  # fmt: skip
 
@@ -111,9 +112,9 @@ def frame(timeline: Timeline) -> Frame:
     if ahead is None or ahead.end_bytes is None:
         return Frame(last_s, top, None)
     span = last_s - timeline.time_s[0]
-    if ahead.full_s is not None and ahead.limit_bytes is not None:
-        if ahead.full_s <= last_s + (_NEAR - 1) * span and ahead.limit_bytes <= _NEAR * top:
-            return Frame(max(last_s, ahead.full_s) + 0.03 * span, max(top, ahead.limit_bytes), ahead.limit_bytes)
+    full_s, limit = ahead.full_s, ahead.limit_bytes
+    if full_s is not None and limit is not None and full_s <= last_s + (_NEAR - 1) * span and limit <= _NEAR * top:
+        return Frame(max(last_s, full_s) + 0.03 * span, max(top, limit), limit)
     return Frame(last_s + _ROOM * span, max(top, _line_at(ahead, last_s + _ROOM * span)), None)
 
 

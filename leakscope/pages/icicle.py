@@ -67,7 +67,8 @@ def nodes(view: HeapView) -> list[Node]:
         name = holder.path
         if holder.parent is not None and name.startswith(view.holders[holder.parent].path):
             name = name[len(view.holders[holder.parent].path) :].lstrip() or name
-        found.append(Node(name, holder.type, above, holder.bytes, number))
+        fitting = [min(own, whole) for own, whole in zip(holder.bytes, found[above].bytes)]
+        found.append(Node(name, holder.type, above, fitting, number))
     found.append(Node("not listed: smaller, or without a name", "", 1, [o - h for o, h in zip(objects, held)]))
     return found
 

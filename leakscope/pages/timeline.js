@@ -128,7 +128,7 @@
     if (timeline.full) label(timeline.full, "right", right - 2 * ratio, top);
     if (outlook.began_s !== null) {
       stroke("ink", 1, [2, 3], [x(outlook.began_s), bbox.top], [x(outlook.began_s), bbox.top + bbox.height]);
-      label("grows since here", "left", x(outlook.began_s) + 2 * ratio, top);
+      label("grows since here", "left", x(outlook.began_s) + 2 * ratio, bbox.top + bbox.height - 18 * ratio);
     }
     if (outlook.end_bytes !== null) {
       const end = Math.min(last, outlook.full_s ?? last);

@@ -60,9 +60,7 @@ def _answer(report: Report) -> Finding | None:
 
 
 def _nodes(view: HeapView) -> list[dict[str, Any]]:
-    return [
-        {**asdict(node), "name": harmless(node.name), "type": harmless(node.type)} for node in icicle.nodes(view)
-    ]
+    return [{**asdict(node), "name": harmless(node.name), "type": harmless(node.type)} for node in icicle.nodes(view)]
 
 
 def _boxes(view: HeapView) -> tuple[list[icicle.Node], list[icicle.Box]]:
