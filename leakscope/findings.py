@@ -176,7 +176,7 @@ class Band:
 
 @dataclass(frozen=True)
 class Moment:
-    """Something to mark on the timeline: ``kind`` is phase, take, mark, event, pressure, alert or death.
+    """Something to mark on the timeline: ``kind`` is phase, take, mark, event, pressure, alert, birth, end or death.
 
     A phase has a name (``eval``), and an ``end_s`` where somebody saw it end.
     """
@@ -186,6 +186,25 @@ class Moment:
     text: str
     phase: str | None = None
     end_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """The judged window of a timeline, and in a job that leaks the straight line through it, up to the limit.
+
+    **Units** seconds since the recording began, bytes. ``began_s``: since when memory never came back to where it was.
+    The line goes from ``start_bytes`` to ``end_bytes`` within the window. It meets ``limit_bytes``, as much as the
+    whole job may hold, at ``full_s``; these are None where nothing grows towards a limit.
+    """
+
+    start_s: float
+    end_s: float
+    began_s: float | None = None
+    start_bytes: int | None = None
+    end_bytes: int | None = None
+    limit: str | None = None
+    limit_bytes: int | None = None
+    full_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -204,6 +223,7 @@ class Timeline:
     step: Sequence[int | None] = ()
     moments: Sequence[Moment] = ()
     left_out: Mapping[str, int] = field(default_factory=dict)
+    outlook: Outlook | None = None
 
 
 @dataclass(frozen=True)
@@ -235,7 +255,8 @@ class HeapHolder:
 class HeapView:
     """The heap of one process by holder; parents stand before their members. ``left_out_count`` paths were smaller.
 
-    ``exact``: from the graph of all objects. Then bytes are what could be freed with a holder.
+    ``exact``: from the graph of all objects. Then bytes are what could be freed with a holder. ``accounts`` divide all
+    memory of the process at each snapshot.
     """
 
     process: str
@@ -243,6 +264,7 @@ class HeapView:
     holders: Sequence[HeapHolder]
     left_out_count: int = 0
     exact: bool = False
+    accounts: Sequence[Band] = ()
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ DEFINITIONS = {
     "budget_row": findings.BudgetRow,
     "process_row": findings.ProcessRow,
     "timeline": findings.Timeline,
+    "outlook": findings.Outlook,
     "band": findings.Band,
     "moment": findings.Moment,
     "heap_view": findings.HeapView,

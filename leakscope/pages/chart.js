@@ -43,7 +43,7 @@ function steer(section, box, xs, view) {
   const visible = () => ({ min: view.plot.scales.x.min, max: view.plot.scales.x.max });
 
   function zoom(how) {
-    const { min, max } = visible(), [first, last] = [xs[0], xs[xs.length - 1]];
+    const { min, max } = visible(), [first, last] = [xs[0], view.last ?? xs[xs.length - 1]];
     const half = (max - min) / 2 * (how === "in" ? 0.5 : 2), centre = Math.min(Math.max(xs[view.at], min), max);
     const range = { min: Math.max(first, centre - half), max: Math.min(last, centre + half) };
     view.plot.setScale("x", how === "all" ? { min: first, max: last } : range);

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..findings import Band, Moment, Series, Timeline
+from ..findings import Band, Moment, Outlook, Series, Timeline
 from ..units import format_bytes, format_count, format_duration
 
 _SIDE = 1000
@@ -17,6 +17,9 @@ _BUCKETS = 150  # two points each: finer than a printed line is wide
 _HOUR_S, _DAY_S = 3600, 86400
 _TIME_STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 _COLOURS = 12
+CULPRIT = 12  # the number of its colour, which nothing else has
+_NEAR = 2.0  # times the run, and times its peak: a limit further away is named, not drawn to scale
+_ROOM = 0.14  # of the run, to its right: for the line that goes on
 _ACCOUNT_SLOTS = {  # an account has the same colour in every report, in its timeline and its ledger
     "tensors": 0, "arrays": 1, "python-objects": 5, "native": 2, "native-held": 6, "allocator-free": 3,
     "shared-memory": 7, "mapped-files": 4, "other": 11, "unexplained": 11,
@@ -24,7 +27,8 @@ _ACCOUNT_SLOTS = {  # an account has the same colour in every report, in its tim
 _PHASE_SLOTS = {"start-up": 4, "train": 6, "eval": 9, "save": 8}
 _FREE_SLOTS = (10, 1, 7, 3, 2, 5, 0)  # of phases that the program named itself
 _MOMENT_NAMES = {  # in the order of their lanes
-    "alert": "alerts", "death": "ended", "pressure": "pressure", "event": "events", "mark": "marks",
+    "alert": "alerts", "death": "killed", "pressure": "pressure", "birth": "began", "end": "ended",
+    "event": "events", "mark": "marks",
     "phase": "phases", "take": "snapshots",
 }  # fmt: skip
 
@@ -82,23 +86,75 @@ class Chart:
     x_ticks: Sequence[Tick]
     y_ticks: Sequence[Tick]
     lanes: Sequence[Lane] = ()
+    window: tuple[float, float] | None = None
+    began: float | None = None
+    trend: str | None = None
+    limit: float | None = None
+    limit_label: str = ""
 
 
-def stacked(timeline: Timeline, bands: Sequence[Band], sentence: str) -> Chart:
-    """The layers of a timeline on top of each other, the first at the bottom."""
+@dataclass(frozen=True)
+class Frame:
+    """How far a timeline is drawn: to the limit where that is near, else a little beyond the run.
+
+    ``limit_bytes`` is None where the limit lies outside.
+    """
+
+    last_s: float
+    top_bytes: float
+    limit_bytes: int | None
+
+
+def frame(timeline: Timeline) -> Frame:
+    """The same for every picture of it."""
+    last_s, top = timeline.time_s[-1], float(max(*timeline.total_bytes, 1))
+    ahead = timeline.outlook
+    if ahead is None or ahead.end_bytes is None:
+        return Frame(last_s, top, None)
+    span = last_s - timeline.time_s[0]
+    full_s, limit = ahead.full_s, ahead.limit_bytes
+    if full_s is not None and limit is not None and full_s <= last_s + (_NEAR - 1) * span and limit <= _NEAR * top:
+        return Frame(max(last_s, full_s) + 0.03 * span, max(top, limit), limit)
+    return Frame(last_s + _ROOM * span, max(top, _line_at(ahead, last_s + _ROOM * span)), None)
+
+
+def _line_at(ahead: Outlook, at_s: float) -> float:
+    """Bytes of the straight line at a moment, also beyond its window."""
+    first, last = ahead.start_bytes or 0, ahead.end_bytes or 0
+    return first + (last - first) * (at_s - ahead.start_s) / (ahead.end_s - ahead.start_s)
+
+
+def stacked(timeline: Timeline, bands: Sequence[Band], colours: Sequence[int], sentence: str, full: str = "") -> Chart:
+    """The layers of a timeline on top of each other, the first at the bottom; ``full`` says when the limit is."""
     shown = _extremes(timeline.total_bytes)
     time_s = [timeline.time_s[i] for i in shown]
-    top = max(max(timeline.total_bytes), 1)
-    y_ticks, _, high = _ticks(0.0, float(top), _byte_step, _size)
-    x, y = _scale(time_s[0], time_s[-1]), _scale(high, 0.0)
+    around = frame(timeline)
+    y_ticks, _, high = _ticks(0.0, around.top_bytes, _byte_step, _size)
+    x, y = _scale(time_s[0], around.last_s), _scale(high, 0.0)
     shapes = []
     floor = [0] * len(shown)
-    for band, slot in zip(bands, slots(bands)):
+    for band, slot in zip(bands, colours):
         roof = [below + band.value_bytes[i] for below, i in zip(floor, shown)]
         edge = [*zip(time_s, roof), *reversed(list(zip(time_s, floor)))]
         shapes.append(Shape(band.name, slot, _path((x(at), y(value)) for at, value in edge) + "Z"))
         floor = roof
-    return Chart(sentence, shapes, _time_ticks(time_s[0], time_s[-1]), y_ticks, lanes(timeline))
+    ahead = timeline.outlook
+    line = None
+    if ahead is not None and ahead.end_bytes is not None:
+        end_s = min(around.last_s, ahead.full_s or around.last_s)
+        line = _path((x(at_s), y(_line_at(ahead, at_s))) for at_s in (ahead.start_s, end_s))
+    return Chart(
+        sentence,
+        shapes,
+        _time_ticks(time_s[0], around.last_s),
+        y_ticks,
+        lanes(timeline),
+        window=(x(ahead.start_s) / 10, x(ahead.end_s) / 10) if ahead is not None else None,
+        began=x(ahead.began_s) / 10 if ahead is not None and ahead.began_s is not None else None,
+        trend=line,
+        limit=y(around.limit_bytes) / 10 if around.limit_bytes is not None else None,
+        limit_label=full,
+    )
 
 
 def slots(bands: Sequence[Band]) -> list[int]:
@@ -140,7 +196,7 @@ def _phase_slots(timeline: Timeline) -> dict[str, int]:
 
 def _mark(moment: Moment, timeline: Timeline, slots: Mapping[str, int]) -> Mark:
     first_s, last_s = timeline.time_s[0], timeline.time_s[-1]
-    x = _scale(first_s, last_s, 100.0)
+    x = _scale(first_s, frame(timeline).last_s, 100.0)
     at_s = min(last_s, max(first_s, moment.time_s))
     if moment.end_s is None or moment.phase is None:
         return Mark(at_s, None, x(at_s), None, moment.text, None, None)

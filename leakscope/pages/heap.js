@@ -19,6 +19,13 @@ document.querySelectorAll(".heap").forEach((view, number) => {
     });
   }
 
-  view.querySelectorAll("select").forEach((select) => select.addEventListener("change", update));
+  const boxes = icicle(view, DATA.heap[number].nodes, choice);
+  view.querySelectorAll("select").forEach((select) => select.addEventListener("change", () => { update(); boxes.draw(); }));
+  document.querySelectorAll(`a[href^="#holder-${number}-"]`).forEach((link) => link.addEventListener("click", (event) => {
+    event.preventDefault();
+    boxes.go(boxes.of(Number(link.hash.split("-")[2])));
+    view.scrollIntoView();
+  }));
+  view.querySelector(".boxes").hidden = false;
   view.querySelector(".controls").hidden = false;
 });

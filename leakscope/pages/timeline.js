@@ -3,22 +3,27 @@
   const timeline = DATA.timeline;
   const section = document.getElementById("timeline");
   if (!timeline || !section) return;
-  const KIB = 1024, LANE = 16, HEIGHT = 320, NEAR_PX = 6, MOST_RULES = 12;
+  const KIB = 1024, LANE = 16, NEAR_PX = 6, MOST_RULES = 12, MOST_ROWS = 6;
+  const HEIGHT = innerWidth < 720 ? 220 : 280;
+  const { outlook, frame } = timeline, last = frame.last_s;
   const box = section.querySelector(".plot");
   const readout = section.querySelector(".readout");
   const legend = section.querySelector(".legend");
   const time = timeline.time_s;
-  const state = { view: 0, hidden: [new Set(), new Set()], at: peak(), plot: null, build, show };
+  const state = { view: 0, hidden: [new Set(), new Set()], at: peak(), plot: null, last, build, show };
+  const tip = document.createElement("div");
+  tip.className = "tip";
+  tip.hidden = true;
   const { visible } = steer(section, box, time, state);
 
   // Where the reader starts: the moment of most memory.
   function peak() {
-    const total = time.map((_, i) => timeline.views[0].reduce((sum, band) => sum + band.kib[i], 0));
+    const total = time.map((_, i) => timeline.views[0].bands.reduce((sum, band) => sum + band.kib[i], 0));
     return total.indexOf(Math.max(...total));
   }
 
   function shownBands() {
-    return timeline.views[state.view].filter((band, number) => !state.hidden[state.view].has(number));
+    return timeline.views[state.view].bands.filter((band, number) => !state.hidden[state.view].has(number));
   }
 
   // The highest edge first: each lower one is painted over it.
@@ -80,6 +85,70 @@
     ctx.restore();
   }
 
+  // Bytes of the straight line through the judged window, also beyond it.
+  function lineAt(at) {
+    return outlook.start_bytes + (outlook.end_bytes - outlook.start_bytes) * (at - outlook.start_s) / (outlook.end_s - outlook.start_s);
+  }
+
+  // What was not judged is paler; the line of the growth goes on to the limit.
+  function drawOutlook(plot) {
+    if (!outlook) return;
+    const { ctx, bbox } = plot, ratio = devicePixelRatio, right = bbox.left + bbox.width;
+    const x = (at) => Math.min(Math.max(plot.valToPos(at, "x", true), bbox.left), right);
+    const y = (bytes) => plot.valToPos(bytes, "y", true);
+    const label = (text, align, at, top) => {
+      const width = ctx.measureText(text).width + 8 * ratio, left = align === "right" ? at - width : at;
+      ctx.fillStyle = colour("paper");
+      ctx.fillRect(left, top - 2 * ratio, width, 16 * ratio);
+      ctx.fillStyle = colour("ink");
+      ctx.textAlign = "left";
+      ctx.fillText(text, left + 4 * ratio, top);
+    };
+    const stroke = (name, width, dash, from, to) => {
+      ctx.strokeStyle = colour(name);
+      ctx.lineWidth = width * ratio;
+      ctx.setLineDash(dash.map((length) => length * ratio));
+      ctx.beginPath();
+      ctx.moveTo(...from);
+      ctx.lineTo(...to);
+      ctx.stroke();
+    };
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+    ctx.clip();
+    ctx.fillStyle = colour("paper");
+    ctx.globalAlpha = 0.55;
+    ctx.fillRect(bbox.left, bbox.top, x(outlook.start_s) - bbox.left, bbox.height);
+    ctx.fillRect(x(outlook.end_s), bbox.top, right - x(outlook.end_s), bbox.height);
+    ctx.globalAlpha = 1;
+    ctx.font = 11 * ratio + "px system-ui, sans-serif";
+    ctx.textBaseline = "top";
+    const top = bbox.top + 4 * ratio;
+    if (timeline.full) label(timeline.full, "right", right - 2 * ratio, top);
+    if (outlook.began_s !== null) {
+      stroke("ink", 1, [2, 3], [x(outlook.began_s), bbox.top], [x(outlook.began_s), bbox.top + bbox.height]);
+      label("grows since here", "left", x(outlook.began_s) + 2 * ratio, bbox.top + bbox.height - 18 * ratio);
+    }
+    if (outlook.end_bytes !== null) {
+      const end = Math.min(last, outlook.full_s ?? last);
+      const pos = (at) => [plot.valToPos(at, "x", true), y(lineAt(at))];
+      stroke("bad", 2, [], pos(outlook.start_s), pos(outlook.end_s));
+      stroke("bad", 2, [6, 4], pos(outlook.end_s), pos(end));
+    }
+    if (frame.limit_bytes !== null) stroke("bad", 1.5, [], [bbox.left, y(frame.limit_bytes)], [right, y(frame.limit_bytes)]);
+    ctx.restore();
+  }
+
+  // In a part of the run a rise of a tenth should be seen; the whole run begins at zero.
+  function heights(plot, low, high) {
+    const [from, to] = plot.series[0].idxs || [0, time.length - 1];
+    const least = plot.series[1] ? plot.series[1].min : 0;
+    const isPart = to - from < time.length - 1;
+    if (isPart && least > high / 2) return [Math.max(0, least - (high - least) * 0.3), high + (high - least || 1) * 0.15];
+    return [0, Math.max(high || 1, isPart ? 0 : frame.top_bytes) * (outlook ? 1.14 : 1.04)];
+  }
+
   function build(range) {
     const stack = edges(shownBands());
     const options = {
@@ -88,14 +157,16 @@
       padding: [LANE * timeline.lanes.length + 6, 12, 0, 0],
       legend: { show: false },
       cursor: { y: false, points: { show: false }, drag: { x: true, y: false, dist: 4 } },
-      scales: { x: { time: false }, y: { range: (u, low, high) => [0, (high || 1) * 1.04] } },
+      scales: { x: { time: false }, y: { range: heights } },
       axes: axes(true),
       series: [{}, ...stack.map((edge) => ({ fill: colour("c" + edge.slot), stroke: colour("paper"), width: 0.5, points: { show: false } }))],
-      hooks: { draw: [drawLanes, show], setCursor: [pointed] },
+      hooks: { draw: [drawOutlook, drawLanes, show], setCursor: [pointed] },
     };
     if (state.plot) state.plot.destroy();
     state.plot = new uPlot(options, [time, ...stack.map((edge) => edge.values)], box);
-    if (range) state.plot.setScale("x", range);
+    state.plot.setScale("x", range || { min: time[0], max: last });
+    state.plot.over.append(tip);
+    state.plot.over.addEventListener("mouseleave", () => { tip.hidden = true; });
   }
 
   function pointed(plot) {
@@ -103,6 +174,17 @@
     if (index === null || index === undefined) return;
     state.at = index;
     show();
+    if (plot.cursor.event) place();
+  }
+
+  // Beside the pointer, on the side where there is room.
+  function place() {
+    const { left, top } = state.plot.cursor;
+    tip.hidden = left < 0;
+    const width = state.plot.over.clientWidth;
+    tip.classList.toggle("leftwards", left > width / 2);
+    tip.style.left = left + "px";
+    tip.style.top = Math.max(0, Math.min(top, state.plot.over.clientHeight - tip.clientHeight)) + "px";
   }
 
   function momentsNear(index) {
@@ -114,7 +196,7 @@
   function show() {
     const index = state.at;
     let total = 0;
-    timeline.views[state.view].forEach((band, number) => {
+    timeline.views[state.view].bands.forEach((band, number) => {
       legend.querySelector(`[data-band="${number}"] .value`).textContent = formatBytes(band.kib[index] * KIB);
       if (!state.hidden[state.view].has(number)) total += band.kib[index] * KIB;
     });
@@ -126,12 +208,27 @@
     const strong = document.createElement("b");
     strong.textContent = formatBytes(total);
     readout.replaceChildren(strong, " · " + [...facts, ...near.slice(0, 3), ...more].join(" · "));
+    fillTip(index, [facts.join(" · "), ...near.slice(0, 3), ...more], total);
+  }
+
+  function fillTip(index, lines, total) {
+    const row = (name, bytes, slot) => {
+      const item = document.createElement("p"), value = document.createElement("b");
+      value.textContent = formatBytes(bytes);
+      if (slot !== null) item.append(swatch("rect", 9, 9, { class: "area c" + slot, width: 9, height: 9 }));
+      item.append(name, value);
+      return item;
+    };
+    const bands = shownBands().map((band) => [band.name, band.kib[index] * KIB, band.slot]).filter(([, bytes]) => bytes > 0);
+    bands.sort((a, b) => (b[2] === 12) - (a[2] === 12) || b[1] - a[1]);
+    const text = lines.map((line) => Object.assign(document.createElement("p"), { className: "when", textContent: line }));
+    tip.replaceChildren(text[0], row("all", total, null), ...bands.slice(0, MOST_ROWS).map((band) => row(...band)), ...text.slice(1));
   }
 
   // The legend stands in the order of the stack, the top band first.
   function buildLegend() {
     legend.replaceChildren();
-    timeline.views[state.view].map((band, number) => [band, number]).reverse().forEach(([band, number]) => {
+    timeline.views[state.view].bands.map((band, number) => [band, number]).reverse().forEach(([band, number]) => {
       const button = document.createElement("button");
       button.type = "button";
       button.dataset.band = number;

@@ -7,16 +7,20 @@ job is escaped. Without JavaScript, and on paper, the charts are still pictures 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, replace
+from datetime import datetime, timedelta
 from typing import Any
 
-from ..findings import BudgetRow, Excerpt, HeapView, Report, Timeline
-from ..pages import charts
+from ..findings import Band, BudgetRow, Excerpt, Finding, HeapView, Outlook, Report, Timeline
+from ..pages import charts, icicle
 from ..pages.page import harmless, page
-from ..units import format_bytes
+from ..units import format_bytes, format_duration
 from ..words import by_reason, cost, ended
 
 SUFFIX = ".html"
+_HELD = ("tensors", "arrays", "python-objects")  # accounts in which a holder's bytes are counted
 _KIB = 1024  # the chart's unit: finer than a pixel, and a third shorter to write
 
 
@@ -24,13 +28,16 @@ def render(report: Report) -> str:
     """A whole HTML document. The same report gives the same bytes each time."""
     return page(
         "report.html",
-        ("timeline.js", "heap.js"),
+        ("timeline.js", "icicle.js", "heap.js"),
         _data(report),
         report=report,
         ended=ended(report.recording),
         cost=cost(report.recording),
-        timeline_charts=_timeline_charts(report.timeline),
-        heaps=[(view, _tree(view)) for view in report.heap],
+        answer=_answer(report),
+        timeline_charts=_timeline_charts(report),
+        views=[by for by, _, _ in _views(report, report.timeline)] if report.timeline else [],
+        links=_links(report),
+        heaps=[(view, _tree(view), *_boxes(view)) for view in report.heap],
         excerpts={(e.file, e.line): _excerpt(e) for e in report.excerpts},
         budgets=list(_budgets(report.tensor_budget)),
         ruled_out=by_reason(report.ruled_out),
@@ -41,18 +48,36 @@ def render(report: Report) -> str:
 def _data(report: Report) -> dict[str, Any]:
     """What the scripts draw; all else stands in the page itself."""
     return {
-        "timeline": _timeline_data(report.timeline) if report.timeline else None,
-        "heap": [{"bytes": [h.bytes for h in view.holders]} for view in report.heap],
+        "timeline": _timeline_data(report, report.timeline) if report.timeline else None,
+        "heap": [{"bytes": [h.bytes for h in view.holders], "nodes": _nodes(view)} for view in report.heap],
     }
 
 
-def _timeline_data(timeline: Timeline) -> dict[str, Any]:
+def _answer(report: Report) -> Finding | None:
+    """The finding that the first screen shows: the first, where it says what to edit or what to do."""
+    first = report.findings[0] if report.findings else None
+    return first if first is not None and (first.subject.file or first.remedy or first.subject.holder) else None
+
+
+def _nodes(view: HeapView) -> list[dict[str, Any]]:
+    return [{**asdict(node), "name": harmless(node.name), "type": harmless(node.type)} for node in icicle.nodes(view)]
+
+
+def _boxes(view: HeapView) -> tuple[list[icicle.Node], list[icicle.Box]]:
+    nodes = icicle.nodes(view)
+    return nodes, icicle.boxes(nodes)
+
+
+def _timeline_data(report: Report, timeline: Timeline) -> dict[str, Any]:
     views = [
-        [
-            {"name": harmless(b.name), "slot": slot, "kib": [value // _KIB for value in b.value_bytes]}
-            for b, slot in zip(bands, charts.slots(bands))
-        ]
-        for bands in (timeline.accounts, timeline.processes)
+        {
+            "by": by,
+            "bands": [
+                {"name": harmless(b.name), "slot": slot, "kib": [value // _KIB for value in b.value_bytes]}
+                for b, slot in zip(bands, colours)
+            ],
+        }
+        for by, bands, colours in _views(report, timeline)
     ]
     lanes = [
         {
@@ -63,19 +88,127 @@ def _timeline_data(timeline: Timeline) -> dict[str, Any]:
         }
         for lane in charts.lanes(timeline)
     ]
-    return {"time_s": timeline.time_s, "step": timeline.step, "views": views, "lanes": lanes}
+    around = charts.frame(timeline)
+    return {
+        "time_s": timeline.time_s,
+        "step": timeline.step,
+        "views": views,
+        "lanes": lanes,
+        "outlook": asdict(timeline.outlook) if timeline.outlook is not None else None,
+        "frame": asdict(around),
+        "full": harmless(_full(report, timeline.outlook)),
+    }
 
 
-def _timeline_charts(timeline: Timeline | None) -> list[tuple[str, charts.Chart]]:
+def _timeline_charts(report: Report) -> list[tuple[str, charts.Chart]]:
+    timeline = report.timeline
     if timeline is None or len(timeline.time_s) < 2:
         return []
     first, most, last = timeline.total_bytes[0], max(timeline.total_bytes), timeline.total_bytes[-1]
     figures = f"{format_bytes(first)} at the start, at most {format_bytes(most)}, {format_bytes(last)} at the end"
+    full = _full(report, timeline.outlook)
+    said = f"{figures}; {full}" if full else figures
     return [
-        (by, charts.stacked(timeline, bands, f"Memory of the process tree by {by}: {figures}"))
-        for by, bands in (("account", timeline.accounts), ("process", timeline.processes))
-        if by == "account" or len(bands) > 1
+        (by, charts.stacked(timeline, bands, colours, f"Memory of the process tree by {by}: {said}", full))
+        for by, bands, colours in _views(report, timeline)
+        if by == "account" or len(timeline.processes) > 1
     ]
+
+
+def _views(report: Report, timeline: Timeline) -> list[tuple[str, list[Band], list[int]]]:
+    """The ways to divide the memory, with the numbers of the colours: by process first where there are several."""
+    several = len(timeline.processes) > 1
+    culprit = _culprit(report, timeline)
+    found = []
+    for by, bands in (("account", list(timeline.accounts)), ("process", list(timeline.processes))):
+        colours = charts.slots(bands)
+        if culprit is not None:
+            label, name, held = culprit
+            sources = range(len(bands)) if by == "account" else [i for i, b in enumerate(bands) if b.name == label]
+            if by == "account":
+                sources = sorted((i for i in sources if bands[i].name in _HELD), key=lambda i: -_gain(bands[i]))
+            bands, taken = _without(bands, sources, held)
+            if any(taken):
+                bands, colours = [*bands, Band(name, taken, estimated=True)], [*colours, charts.CULPRIT]
+        found.append((by, bands, colours))
+    return found[::-1] if several else found
+
+
+def _gain(band: Band) -> int:
+    return band.value_bytes[-1] - band.value_bytes[0]
+
+
+def _without(bands: Sequence[Band], sources: Iterable[int], held: Sequence[int]) -> tuple[list[Band], list[int]]:
+    """The bands without what one holder held, and how much of that was found in these of them."""
+    left, taken = list(bands), [0] * len(held)
+    for i in sources:
+        part = [min(there, of - got) for there, of, got in zip(left[i].value_bytes, held, taken)]
+        left[i] = replace(left[i], value_bytes=[there - some for there, some in zip(left[i].value_bytes, part)])
+        taken = [got + some for got, some in zip(taken, part)]
+    return left, taken
+
+
+def _culprit(report: Report, timeline: Timeline) -> tuple[str, str, list[int]] | None:
+    """Process, name and bytes over time of the holder that the first finding names; straight between snapshots."""
+    finding = report.findings[0] if report.findings else None
+    place = _place(report, finding) if finding is not None and report.verdict.leaking and not finding.wasted else None
+    if finding is None or place is None:
+        return None
+    view = report.heap[place[0]]
+    holder = view.holders[place[1]]
+    at_s = [timeline.time_s[0], *(take.time_s for take in view.takes)]
+    held = [0, *holder.bytes]
+    return view.process, finding.subject.holder or holder.path, [_between(at_s, held, t) for t in timeline.time_s]
+
+
+def _between(at_s: Sequence[float], values: Sequence[int], moment_s: float) -> int:
+    after = bisect_right(at_s, moment_s)
+    if after in (0, len(at_s)):
+        return values[max(0, after - 1)]
+    part = (moment_s - at_s[after - 1]) / ((at_s[after] - at_s[after - 1]) or 1.0)
+    return round(values[after - 1] + part * (values[after] - values[after - 1]))
+
+
+def _links(report: Report) -> dict[int, str]:
+    """For each finding that names a holder of a shown heap: the id of that holder in the page."""
+    places = ((number, _place(report, finding)) for number, finding in enumerate(report.findings))
+    return {number: f"holder-{place[0]}-{place[1]}" for number, place in places if place is not None}
+
+
+def _place(report: Report, finding: Finding) -> tuple[int, int] | None:
+    """Which holder of which heap a finding is about: that of its path, or the nearest above it."""
+    path, end = finding.subject.path, f"[{finding.subject.pid}]"
+    if not path:
+        return None
+    for number, view in enumerate(report.heap):
+        if not view.process.endswith(end):
+            continue
+        above = [
+            i
+            for i, h in enumerate(view.holders)
+            if path == h.path or (path.startswith(h.path) and path[len(h.path)] in ".[")
+        ]
+        if above:
+            return number, max(above, key=lambda i: len(view.holders[i].path))
+    return None
+
+
+def _full(report: Report, ahead: Outlook | None) -> str:
+    """``host (21.9 GiB for this job) full 23:41 UTC, in 3 h 54 min``; empty where no limit comes nearer."""
+    if ahead is None or ahead.full_s is None or ahead.limit_bytes is None:
+        return ""
+    left = format_duration(ahead.full_s - ahead.end_s)
+    return f"{ahead.limit or 'limit'} full {_clock(report.recording.started_at, ahead.full_s)}in {left}"
+
+
+def _clock(started_at: str, after_s: float) -> str:
+    """The time of day, with the date if that is another day; empty where nobody knows when the recording began."""
+    try:
+        start = datetime.fromisoformat(started_at.replace("Z", "+00:00"))
+        then = start + timedelta(seconds=after_s)
+    except (ValueError, OverflowError):
+        return ""
+    return f"{then:%H:%M} UTC, " if then.date() == start.date() else f"{then:%Y-%m-%d %H:%M} UTC, "
 
 
 def _excerpt(excerpt: Excerpt) -> list[tuple[int, str, bool]]:

@@ -16,7 +16,7 @@ from ..facts.accounts import tensors
 from ..facts.case import Case
 from ..facts.processes import table
 from ..findings import Excerpt, Finding, Report, Verdict, fingerprint_of, in_order
-from . import attached, excerpts, head, heap_view, peak, timeline
+from . import attached, excerpts, head, heap_view, outlook, peak, timeline
 from .folding import folded
 
 if TYPE_CHECKING:
@@ -65,16 +65,17 @@ def report_of(case: Case, only: Collection[str] | None = None, thresholds: Mappi
     found = {kind for finding in findings for kind in (finding.kind, *finding.also)}
     tried = (r for r in experiments.ruled_out(case) if r.kind not in found and (not only or r.kind in only))
     drawn = timeline.timeline(case)
+    verdict = attached.verdict(case, head.verdict(case, findings), findings)
     return Report(
         recording=replace(attached.facts(case, head.facts(case)), peak=peak.peak(case, drawn)),
-        verdict=attached.verdict(case, head.verdict(case, findings), findings),
+        verdict=verdict,
         ledger=case.ledger,
         findings=findings,
         ruled_out=sorted([*results.ruled_out, *tried], key=lambda r: (r.kind, r.reason)),
         skipped=[skip for skip in results.skipped if not only or skip.kind in only],
         tensor_budget=tensors.tensor_budget(case.recording, case.growth),
         processes=table.process_rows(case.processes, case.growth),
-        timeline=drawn,
+        timeline=replace(drawn, outlook=outlook.outlook(case, verdict, drawn)) if drawn is not None else None,
         heap=heap_view.heap_views(case),
         excerpts=excerpts.excerpts(case, findings),
     )

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import BadInput
+from ..facts.growth.processes import ProcessGrowth
 from ..facts.heap.paths import Heap, heap_of
 from ..facts.heap.place import Place
 from ..facts.heap.tree import HeapTree, heap_tree, steps_of
 from ..facts.tables import int_of, text_of
-from ..findings import HeapHolder, HeapTake, HeapView
+from ..findings import Band, HeapHolder, HeapTake, HeapView
+from .timeline import ESTIMATES, accounts_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,7 +32,7 @@ def heap_views(case: Case) -> list[HeapView]:
         return []
     views = []
     for process in case.growth.processes:
-        view = _view(case, process.pid, process.label)
+        view = _view(case, process)
         if view is not None:
             views.append(view)
         if len(views) == _MOST_PROCESSES:
@@ -38,7 +40,8 @@ def heap_views(case: Case) -> list[HeapView]:
     return views
 
 
-def _view(case: Case, pid: int, label: str) -> HeapView | None:
+def _view(case: Case, process: ProcessGrowth) -> HeapView | None:
+    pid = process.pid
     rows = case.rows("takes")
     rows = rows[rows["pid"] == pid].drop_duplicates("take", keep="last").set_index("take")
     exact = _exact(case, pid)
@@ -64,7 +67,22 @@ def _view(case: Case, pid: int, label: str) -> HeapView | None:
             )
         )
     takes = [_take(rows.loc[seen.takes[i]], seen.takes[i]) for i in chosen]
-    return HeapView(label, takes, holders, len(places) - len(largest), exact is not None)
+    accounts = _accounts(case, process, takes)
+    return HeapView(process.label, takes, holders, len(places) - len(largest), exact is not None, accounts)
+
+
+def _accounts(case: Case, process: ProcessGrowth, takes: Sequence[HeapTake]) -> list[Band]:
+    """All memory of the process at these snapshots, so that its holders can be seen beside what is no Python object.
+
+    A snapshot before the first sample of memory, or after the last, is given the nearest.
+    """
+    moments_s = np.clip([take.time_s for take in takes], process.time_s[0], process.time_s[-1])
+    levels = accounts_of(case, process, moments_s)
+    return [
+        Band(name, [round(float(value)) for value in level], name in ESTIMATES)
+        for name, level in levels.items()
+        if level.any()
+    ]
 
 
 def _exact(case: Case, pid: int) -> HeapTree | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -69,6 +69,23 @@ def _moments(case: Case) -> Iterator[Moment]:
     for at_s, pid, number in _rows(processes, "pid", "exit_signal"):
         if number:
             yield Moment("death", at_s, f"{who(pid)} was ended by {signal_name(number)}")
+    yield from _lives(case, who)
+
+
+def _lives(case: Case, who: Callable[[Any], str]) -> Iterator[Moment]:
+    """Births and ordinary ends of all processes but the first, as their memory was seen."""
+    rows = case.rows("processes")
+    parents = {int_of(row, "pid"): int_of(row, "ppid") for _, row in rows.iterrows()}
+    first = {int_of(row, "pid") for _, row in rows[rows["is_root"].fillna(False).astype(bool)].iterrows()}
+    killed = {int_of(row, "pid") for _, row in rows[rows["exit_signal"].fillna(0) != 0].iterrows()}
+    for process in case.growth.processes:
+        if process.pid in first:
+            continue
+        parent = parents.get(process.pid)
+        by = f", forked by {who(parent)}" if parent in parents else ""
+        yield Moment("birth", round(float(process.time_s[0]), 2), f"{who(process.pid)} began{by}")
+        if process.pid not in killed:
+            yield Moment("end", round(float(process.time_s[-1]), 2), f"{who(process.pid)} was last seen")
 
 
 def _rows(frame: pd.DataFrame, *columns: str) -> Iterator[tuple[Any, ...]]:

@@ -31,7 +31,7 @@ _MALLOC_COLUMNS = ("malloc_in_use_bytes", "malloc_free_bytes", "pymalloc_bytes",
 _PYTHON = "python-objects"
 _NATIVE, _REST, _FREE, _SHARED, _FILES = "native", "other", "allocator-free", "shared-memory", "mapped-files"
 _ACCOUNTS = (*TAKE_COLUMNS, _NATIVE, _REST, _FREE, _SHARED, _FILES)  # as they are stacked, from the bottom
-_ESTIMATES = (*TAKE_COLUMNS, _NATIVE)
+ESTIMATES = (*TAKE_COLUMNS, _NATIVE)
 
 
 def timeline(case: Case) -> Timeline | None:
@@ -44,7 +44,7 @@ def timeline(case: Case) -> Timeline | None:
     by_account: dict[str, Floats] = {}
     nothing = np.zeros_like(time_s)
     for process in growth.processes:
-        levels = _accounts(case, process, time_s)
+        levels = accounts_of(case, process, time_s)
         by_process[process.label] = sum(levels.values(), start=by_process.get(process.label, nothing))
         for account, level in levels.items():
             by_account[account] = by_account.get(account, nothing) + level
@@ -56,7 +56,7 @@ def timeline(case: Case) -> Timeline | None:
     return Timeline(
         time_s=np.round(time_s[shown], 2).tolist(),
         total_bytes=_whole(total[shown]),
-        accounts=[Band(name, _whole(level[shown]), name in _ESTIMATES) for name, level in accounts.items()],
+        accounts=[Band(name, _whole(level[shown]), name in ESTIMATES) for name, level in accounts.items()],
         processes=[Band(name, _whole(level[shown])) for name, level in processes.items()],
         step=_steps(case, growth.processes, time_s[shown]),
         moments=marked,
@@ -64,7 +64,7 @@ def timeline(case: Case) -> Timeline | None:
     )
 
 
-def _accounts(case: Case, process: ProcessGrowth, time_s: Floats) -> dict[str, Floats]:
+def accounts_of(case: Case, process: ProcessGrowth, time_s: Floats) -> dict[str, Floats]:
     """Bytes of each account of a process at these moments: 0 before its birth and after its death."""
     alive = alive_in(process, time_s)
 

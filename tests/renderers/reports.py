@@ -14,6 +14,7 @@ from leakscope.findings import (
     HeapView,
     LedgerRow,
     Moment,
+    Outlook,
     RecordingFacts,
     Report,
     RuledOut,
@@ -116,6 +117,7 @@ FULL = Report(
             Moment("death", 20.4, "worker[4250] was ended by SIGKILL"),
         ],
         left_out={"phase": 7},
+        outlook=Outlook(4.0, 20.0, 6.0, 300 * MiB, 840 * MiB, "cgroup", 1240 * MiB, 32.0),
     ),
     heap=[
         HeapView(
@@ -128,6 +130,11 @@ FULL = Report(
                 HeapHolder("main() trainer.history[*]", 2, "torch.Tensor", [20 * MiB, 569 * MiB], [120, 5000]),
             ],
             left_out_count=31,
+            accounts=[
+                Band("tensors", [60 * MiB, 600 * MiB], estimated=True),
+                Band("python-objects", [70 * MiB, 80 * MiB], estimated=True),
+                Band("native", [190 * MiB, 120 * MiB]),
+            ],
         )
     ],
     excerpts=[

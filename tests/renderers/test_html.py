@@ -139,6 +139,25 @@ def test_everything_a_report_says_is_in_the_page_without_javascript():
         assert said in text, said
 
 
+def test_the_answer_stands_before_the_chart():
+    """The line to edit, what holds it and what to do: nobody has to scroll for them."""
+    html = render(FULL, "html")
+    first = Page(html[: html.index('id="timeline"')]).text
+    for said in ("train.py:88", "self.history.append(loss)", "Trainer.history (list)", "frees about 600 MiB"):
+        assert said in first, said
+
+
+def test_the_limit_is_told_with_its_time_of_day():
+    assert "cgroup full 10:00 UTC, in 12.0 s" in Page(render(FULL, "html")).text
+
+
+def test_a_job_of_several_processes_is_shown_by_process_first():
+    second = Band("worker.py[4250]", [1, 2, 3])
+    timeline = dataclasses.replace(FULL.timeline, processes=[*FULL.timeline.processes, second])
+    html = render(dataclasses.replace(FULL, timeline=timeline), "html")
+    assert html.index(">By process</button>") < html.index(">By account</button>")
+
+
 def test_a_report_of_nothing_is_a_page_that_says_so():
     text = Page(render(EMPTY, "html")).text
     assert "Cannot tell" in text
@@ -250,7 +269,7 @@ def test_memory_of_a_run_that_takes_megabytes_is_never_shown_as_nothing():
 
 def test_a_phase_with_an_end_is_a_span_and_one_without_is_a_tick():
     moments = [Moment("phase", 0.0, "train begins", "train", 10.0), Moment("phase", 10.0, "eval begins", "eval")]
-    report = dataclasses.replace(FULL, timeline=dataclasses.replace(FULL.timeline, moments=moments))
+    report = dataclasses.replace(FULL, timeline=dataclasses.replace(FULL.timeline, moments=moments, outlook=None))
     page = Page(render(report, "html"))
     spans = [attributes for tag, attributes in page.tags if tag == "rect" and "span" in attributes.get("class", "")]
     assert {(span["x"], span["width"]) for span in spans} == {("0.00%", "50.00%")}

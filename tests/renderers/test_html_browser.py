@@ -105,13 +105,13 @@ def test_the_timeline_switches_hides_and_zooms(tmp_path):
         """,
     )
     assert seen["static_hidden"]
-    assert seen["accounts"] == ["native", "tensors"]
+    assert seen["accounts"] == ["Trainer.history (list)", "native", "tensors"]  # the culprit is a band of its own
     assert seen["at_peak"].startswith("842 MiB · 20.0 s · step 5,000")
     assert "worker[4250] was ended by SIGKILL" in seen["at_peak"]
     assert seen["first"].startswith("200 MiB · 0.0 s")
     assert seen["second"].startswith("500 MiB · 10.0 s · step 2,400 · eval begins at step 2,400, 1.0 s")
-    assert seen["without_top"].startswith("300 MiB")
-    assert seen["processes"] == ["train.py[4242]"]
+    assert seen["without_top"].startswith("269 MiB")  # 500 MiB without what the culprit held then
+    assert seen["processes"] == ["Trainer.history (list)", "train.py[4242]"]
     assert seen["canvases"] == 1
     assert seen["after_zoom"].startswith("500 MiB")
 
@@ -135,6 +135,28 @@ def test_the_heap_compares_any_two_inventories(tmp_path):
     assert seen["before"] == [["main() trainer", "600 MiB", "+550 MiB"], ["main() config", "70.0 MiB", "0 B"]]
     assert seen["first"] == [["main() config", "70.0 MiB", "0 B"], ["main() trainer", "50.0 MiB", "0 B"]]
     assert seen["backwards"] == [["main() config", "70.0 MiB", "0 B"], ["main() trainer", "50.0 MiB", "-550 MiB"]]
+
+
+def test_the_heap_is_walked_by_click_search_and_from_a_finding(tmp_path):
+    seen = ask(
+        tmp_path,
+        render(FULL, "html"),
+        """
+        const trail = () => one(".trail").textContent;
+        const box = one("[type=search]");
+        const find = (text) => { box.value = text; box.dispatchEvent(new Event("input")); };
+        seen.whole = trail();
+        one('.icicle [aria-label^="main() config"]').click(); seen.down = trail();
+        one(".icicle .box").click(); seen.up = trail();
+        find("history"); seen.found = trail();
+        one(".held a").click(); seen.linked = trail();
+        """,
+    )
+    assert seen["whole"] == "train.py[4242]: 800 MiB, +480 MiB"
+    assert seen["down"] == "train.py[4242] › objects › main() config: 70.0 MiB, 0 B"
+    assert seen["up"].startswith("train.py[4242] › objects: 680 MiB")
+    assert seen["found"].endswith("1 found")
+    assert "main() trainer › .history" in seen["linked"]
 
 
 @pytest.mark.parametrize("width", [390, 1280])

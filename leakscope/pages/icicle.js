@@ -1,0 +1,75 @@
+// The heap as nested boxes: a click goes down, the top box goes up again, a search marks names, any two snapshots compare.
+const ICICLE_ROW = 26, ICICLE_ROWS = 9;
+
+function icicle(view, nodes, take) {
+  const box = view.querySelector(".icicle"), trail = view.querySelector(".trail"), search = view.querySelector("input");
+  const members = nodes.map(() => []);
+  nodes.forEach((node, number) => node.parent !== null && members[node.parent].push(number));
+  let top = 0;
+
+  const growth = (number) => nodes[number].bytes[take("shown")] - nodes[number].bytes[take("base")];
+  const size = (number) => nodes[number].bytes[take("shown")];
+
+  function shade(number, most) {
+    const share = growth(number) / most;
+    return share < -0.02 ? "shrank" : share <= 0.02 ? "level" : share < 0.35 ? "grew" : "grew-much";
+  }
+
+  function isFound(number) {
+    const sought = search.value.trim().toLowerCase();
+    return sought !== "" && (nodes[number].name + " " + nodes[number].type).toLowerCase().includes(sought);
+  }
+
+  function draw() {
+    const most = Math.max(1, ...nodes.map((node, number) => Math.abs(growth(number))));
+    const whole = size(top) || 1, drawn = [];
+    let deepest = 0;
+    const add = (number, left, row) => {
+      const width = 100 * size(number) / whole, button = document.createElement("button");
+      const told = `${nodes[number].name}, ${formatBytes(size(number))}, ${formatBytes(growth(number), true)}`;
+      button.type = "button";
+      button.className = `box ${shade(number, most)}${isFound(number) ? " found" : ""}`;
+      button.title = nodes[number].type ? `${told} (${nodes[number].type})` : told;
+      button.setAttribute("aria-label", told);
+      button.textContent = width > 4 ? nodes[number].name : "";
+      Object.assign(button.style, { left: left + "%", width: width + "%", top: row * ICICLE_ROW + "px" });
+      button.addEventListener("click", () => go(number === top && nodes[top].parent !== null ? nodes[top].parent : number));
+      drawn.push(button);
+      deepest = Math.max(deepest, row);
+      if (row + 1 === ICICLE_ROWS) return;
+      let from = left;
+      for (const member of [...members[number]].sort((a, b) => size(b) - size(a))) {
+        const part = 100 * size(member) / whole;
+        if (part >= 0.25) add(member, from, row + 1);
+        from += part;
+      }
+    };
+    add(top, 0, 0);
+    box.replaceChildren(...drawn);
+    box.style.height = (deepest + 1) * ICICLE_ROW + "px";
+    const hits = nodes.filter((node, number) => isFound(number)).length;
+    const found = search.value.trim() ? ` · ${hits} found` : "";
+    trail.textContent = `${way(top)}: ${formatBytes(size(top))}, ${formatBytes(growth(top), true)}${found}`;
+  }
+
+  function way(number) {
+    const names = [];
+    for (let at = number; at !== null; at = nodes[at].parent) names.unshift(nodes[at].name);
+    return names.join(" › ");
+  }
+
+  function go(number) {
+    top = number;
+    draw();
+    box.firstElementChild.focus({ preventScroll: true });
+  }
+
+  search.addEventListener("input", draw);
+  search.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter") return;
+    const found = nodes.map((node, number) => number).filter(isFound).sort((a, b) => size(b) - size(a));
+    if (found.length) go(found[0]);
+  });
+  draw();
+  return { draw, go, of: (holder) => nodes.findIndex((node) => node.holder === holder) };
+}
