@@ -70,12 +70,14 @@ def rising(
     if heap.time_s[-1] - heap.time_s[0] < min_span * lasted_s:
         return None
     held = np.interp(heap.time_s[[0, -1]], process.time_s, process.held_bytes)
+    if heap.is_exact:  # nothing of it is an estimate, so that it needs no second witness
+        min_growth_bytes, min_share = min_growth_bytes // 2, 0.0
     found = [
         (one.growth_bytes, user_place(one.place))
         for one in accumulations(heap.roots, min_growth_bytes)
         if one.place is not None
         and one.growth_bytes >= min_growth_bytes
-        and held[1] - held[0] >= min_share * one.growth_bytes
+        and (not min_share or held[1] - held[0] >= min_share * one.growth_bytes)
         and not one.place.first_seen  # a straight line of ours is no evidence
         and _rises_steadily(heap.time_s, user_place(one.place).deep_bytes, min_late_pace)
     ]
