@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..facts.growth.processes import ProcessGrowth
@@ -12,7 +13,8 @@ from ..facts.retained.figures import retained
 from ..facts.retained.look import Look
 from ..facts.subject import definition_of
 from ..facts.tables import text_of
-from ..findings import Finding, Series
+from ..findings import Evidence, Finding, Series
+from ..units import format_bytes, format_count
 from .retained_words import doubts, evidence, remedy, title
 
 if TYPE_CHECKING:
@@ -48,11 +50,24 @@ def finding_of(case: Case, holder: Accumulation, rank: int, look: Look, process:
         type=_type_text(found.place, found.kept),
         module=text_of(row, "owner_module"),
         library=None if found.named.is_user else _library(found.place),
-        evidence=evidence(found),
+        evidence=[*evidence(found), *_too_high(case, place)],
         doubts=doubts(found),
         remedy=remedy(found),
         series=series,
     )
+
+
+def _too_high(case: Case, place: Place) -> Iterator[Evidence]:
+    """It has a limit, and there is no room for what it takes when it is full."""
+    fills = case.growth.fills
+    if fills is None or fills.room is None:
+        return
+    for one in fills.found:
+        if one.place.path == place.path and one.limit is not None:
+            needs = f"{format_count(one.limit)} members would take about {format_bytes(one.level_bytes)}"
+            where = f" ({one.line.file}:{one.line.line})" if one.line is not None else ""
+            text = f"it has a limit{where} that does not help: {needs}, more than is left of {fills.room.label}"
+            yield Evidence(text, {"limit": one.limit, "level_bytes": int(one.level_bytes)})
 
 
 def _library(place: Place) -> str | None:

@@ -97,6 +97,7 @@ def test_a_limit_that_was_exceeded_is_none(tmp_path: Path) -> None:
 def test_a_limit_that_needs_more_memory_than_there_is_does_not_help(tmp_path: Path) -> None:
     report = run(tmp_path, available_mb=100)
     assert report.verdict.leaking is True and report.findings[0].kind == "retained-objects"
+    assert any(says(evidence.text, "4,000", "381 MiB") for evidence in report.findings[0].evidence)
     assert run(tmp_path, available_mb=1000).verdict.leaking is False
 
 
