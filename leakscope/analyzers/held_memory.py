@@ -82,7 +82,7 @@ def _finding(case: Case, one: Standing, process: ProcessGrowth, takes_s: list[fl
     series = [Series(f"bytes held by {name}", takes_s, [round(float(value)) for value in place.deep_bytes])]
     return case.finding(
         _KIND,
-        f"{name} holds {size}, and has not grown since {format_duration(one.since_s)}",
+        f"{name} holds {size}, and has hardly grown since {format_duration(one.since_s)}",
         severity="note",
         confidence=0.9,  # weighed in several snapshots; whether it is still wanted was not asked
         bytes=int(one.held_bytes),
@@ -112,7 +112,7 @@ def _evidence(one: Standing, takes_s: list[float], share: float) -> Iterator[Evi
     yield Evidence(text, figures)
     yield Evidence(f"that is {share:.0%} of what its process held at the end", {"share": round(share, 3)})
     stood_s = takes_s[-1] - one.since_s
-    if stood_s > 0:
+    if stood_s >= 1:
         yield Evidence(
             f"it stood for the last {format_duration(stood_s)} of the snapshots", {"stood_s": round(stood_s, 1)}
         )
