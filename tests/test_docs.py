@@ -7,6 +7,7 @@ Some pages of docs/ are made whole (``docs_pages.pages``). Others are written by
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import subprocess
@@ -127,7 +128,12 @@ def test_the_pages_say_what_the_program_has():
     pages = docs_pages.pages()
     missing_or_old = {DOCS / name for name in pages} ^ (_pages() - set(_written_by_hand()))
     assert not missing_or_old, "docs/ is behind the program: run `make docs`"
-    behind = [name for name, page in pages.items() if (DOCS / name).read_text(encoding="utf-8") != page]
+    written = {name: (DOCS / name).read_text(encoding="utf-8") for name in pages}
+    behind = {
+        name: list(difflib.unified_diff(written[name].splitlines(), page.splitlines(), lineterm="", n=0))
+        for name, page in pages.items()
+        if written[name] != page
+    }
     assert not behind, "docs/ is behind the program: run `make docs`"
 
 
