@@ -193,6 +193,7 @@ TABLES: dict[str, Table] = {
             _c("thread_count", "int", "", "threads"),
             _c("fd_count", "int", "", "open file descriptors; null when not readable"),
             _CPU_S,
+            _c("run_delay_s", "float", "s", "time its first thread was ready and waited for a core so far (schedstat)"),
             _c("state", "str", "", "state letter of /proc/PID/stat"),
         )),
         Table("host_samples", "recorder", "Memory of the machine at one instant", (

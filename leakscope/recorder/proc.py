@@ -68,6 +68,15 @@ def stat(pid: int) -> Stat | None:
     )
 
 
+def run_delay_s(pid: int) -> float | None:
+    """How long the first thread was ready to run and waited for a core, so far; None where the kernel does not count.
+
+    **Source** the second field of /proc/PID/schedstat (Documentation/scheduler/sched-stats.rst), of that thread alone.
+    """
+    fields = (read(f"/proc/{pid}/schedstat") or b"").split()
+    return int(fields[1]) / 1e9 if len(fields) == 3 else None
+
+
 def bytes_of(data: bytes, name: bytes) -> int | None:
     """The figure of a line such as ``RssAnon:  1234 kB``, in bytes."""
     text = text_of(data, name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -272,3 +274,22 @@ def test_a_service_that_gains_with_each_load_leaks_though_it_is_idle_between(tmp
 )
 def test_one_load_and_loads_that_fill_something_are_no_leak(tmp_path, bursts, level_mb):
     assert served(tmp_path, bursts, level_mb=level_mb).leaking is not True
+
+
+def starved(folder, *, filled_at=math.inf):
+    """100 s, the last 60 of which it waits for a core 19 s in 20; it gains 1 MiB for each second of its own."""
+    own_s = [min(t, 40.0) + 0.05 * max(t - 40.0, 0.0) for t in range(101)]
+    held = [round((60 + min(own, filled_at)) * MiB) for own in own_s]
+    builder = RecordingBuilder(folder).process(1)
+    builder.samples(1, held, run_delay_s=[t - own for t, own in enumerate(own_s)])
+    return tree_growth(builder.ends(100.0).open())
+
+
+def test_a_leak_that_a_busy_machine_slows_down_is_one(tmp_path):
+    growth = starved(tmp_path)
+    assert growth.leaking is True
+    assert "did not wait for a core" in growth.reason
+
+
+def test_what_was_full_before_the_machine_became_busy_is_no_leak(tmp_path):
+    assert starved(tmp_path, filled_at=36).leaking is False

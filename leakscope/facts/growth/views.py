@@ -20,6 +20,8 @@ from .processes import ProcessGrowth
 
 _LIKE_BEFORE = 0.35  # of what a step leaked before: levels of three stretches are no better known than that
 
+_LEAST_OWN_S = 10.0  # of a process that is starved: the judge wants as much of anybody
+
 
 @dataclass(frozen=True, eq=False)
 class View:
@@ -40,6 +42,7 @@ def views(job: Job) -> Iterator[View]:
     yield plain
     yield from _of_each(job)
     yield from _by_step(job, plain)
+    yield from _by_own_time(job, plain)
     yield from _by_work(job.worker)
     yield from _in_use(job.worker)
 
@@ -69,52 +72,73 @@ def _lived(process: ProcessGrowth, job: Job) -> float:
     return float((process.time_s[-1] - process.time_s[0]) / max(job.time_s[-1] - job.time_s[0], 1e-9))
 
 
-def _by_step(
+def _by_step(job: Job, plain: View) -> Iterator[View]:
+    """What all hold, over the worker's training steps: steps have to go on to the end."""
+    rows = job.worker.rows("sentinels")
+    rows = rows[rows["step"].notna()]
+    at_s, step = rows["time_s"].to_numpy(dtype=np.float64), rows["step"].to_numpy(dtype=np.float64)
+    yield from _by_pace(job, plain, at_s, step, "counted in steps: the job slowed down", least=LEAST_STEPS)
+
+
+def _by_own_time(job: Job, plain: View) -> Iterator[View]:
+    """What all hold, over the time in which the worker had a core or wanted none.
+
+    Measured: a loop that works for 1 ms and sleeps for 12 is at 60 % of its pace beside six busy processes on two
+    cores, and within 2 % of it by this clock.
+    """
+    rows = job.worker.rows("process_samples")
+    rows = rows[rows["run_delay_s"].notna()]
+    at_s, delay_s = rows["time_s"].to_numpy(dtype=np.float64), rows["run_delay_s"].to_numpy(dtype=np.float64)
+    own_s = np.maximum.accumulate(at_s - delay_s)  # the two are not read at one instant
+    yield from _by_pace(job, plain, at_s, own_s, "counted in time that it did not wait for a core", least=_LEAST_OWN_S)
+
+
+def _by_pace(
     job: Job,
     plain: View,
+    at_s: Floats,
+    work: Floats,
+    words: str,
     *,
-    # Steps of the last third of the time over those of the first; above it time is as good a clock.
+    least: float,  # work: less is too coarse a clock
+    # Work in the last third of the time over that of the first; above it time is as good a clock.
     max_pace: float = 0.6,
     max_pace_undecided: float = 0.9,  # enough where time alone cannot tell
 ) -> Iterator[View]:
-    """What all hold, over the worker's training steps: a leak of so much a step flattens in time on a busy machine.
+    """What all hold, over work done: a leak of so much for each piece of it flattens in time on a busy machine.
 
-    Steps have to go on to the end, and to leak as before: a job that stopped stepping is judged by time alone.
+    The work has to leak as before to the end: a job that stopped working is judged by time alone.
     """
-    rows = job.worker.rows("sentinels")
-    rows = rows[rows["step"].notna()]
-    if len(rows) < 8:
+    if at_s.size < 8:
         return
-    at_s, step = rows["time_s"].to_numpy(dtype=np.float64), rows["step"].to_numpy(dtype=np.float64)
     inside = (job.time_s >= at_s[0]) & (job.time_s <= at_s[-1])
     if inside.sum() < 2:
         return
     time_s, held = job.time_s[inside], job.held_bytes[inside]
-    steps = np.interp(time_s, at_s, step)
+    done = np.interp(time_s, at_s, work)
     slow = max_pace if plain.trend.verdict == FLAT else max_pace_undecided
-    if steps[-1] - steps[0] < LEAST_STEPS or not _slowed_down(time_s, at_s, step, slow):
+    if done[-1] - done[0] < least or not _slowed_down(time_s, at_s, work, slow):
         return
-    if not _goes_on(held, steps):
+    if not _goes_on(held, done):
         return
-    clock_s = (steps - steps[0]) * (time_s[-1] - time_s[0]) / (steps[-1] - steps[0])  # had all steps taken equally long
+    clock_s = (done - done[0]) * (time_s[-1] - time_s[0]) / (done[-1] - done[0])  # had all of it taken equally long
     trend = judge(clock_s, held)
     start_s, end_s = np.interp([trend.start_s, trend.end_s], clock_s, time_s)
-    reason = f"{trend.reason}, counted in steps: the job slowed down"
-    yield View(replace(trend, reason=reason, start_s=float(start_s), end_s=float(end_s)))
+    yield View(replace(trend, reason=f"{trend.reason}, {words}", start_s=float(start_s), end_s=float(end_s)))
 
 
-def _slowed_down(time_s: Floats, at_s: Floats, step: Floats, max_pace: float) -> bool:
-    first, last = (np.interp(np.quantile(time_s, [a, b]), at_s, step) for a, b in ((0.0, 1 / 3), (2 / 3, 1.0)))
+def _slowed_down(time_s: Floats, at_s: Floats, work: Floats, max_pace: float) -> bool:
+    first, last = (np.interp(np.quantile(time_s, [a, b]), at_s, work) for a, b in ((0.0, 1 / 3), (2 / 3, 1.0)))
     return bool(0 < last[1] - last[0] < max_pace * (first[1] - first[0]))
 
 
-def _goes_on(held: Floats, steps: Floats) -> bool:
-    """The slow steps of the last third of the time leak like those before; with a curriculum they only take longer.
+def _goes_on(held: Floats, done: Floats) -> bool:
+    """The slow work of the last third of the time leak like those before; with a curriculum steps only take longer.
 
     Levels are those of thirds: wide enough that one tooth is not the level.
     """
-    levels, moments = ([float(np.median(third)) for third in np.array_split(values, 3)] for values in (held, steps))
-    before, after = np.diff(levels) / np.maximum(np.diff(moments), 1.0)
+    levels, moments = ([float(np.median(third)) for third in np.array_split(values, 3)] for values in (held, done))
+    before, after = np.diff(levels) / np.maximum(np.diff(moments), 1e-9)
     return bool(after >= _LIKE_BEFORE * before)
 
 
