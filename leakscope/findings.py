@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from .kinds import KILL, Kind
 
+_GUESS = 0.5  # less sure than that
 SEVERITIES = ("critical", "warning", "note")
 AGENT = "_leakscope_agent"  # ``Subject.module`` of a crash that leakscope's own agent may have caused
 
@@ -371,10 +372,11 @@ def is_our_crash(finding: Finding) -> bool:
 
 
 def in_order(findings: Sequence[Finding]) -> list[Finding]:
-    """Our own fault, then by severity, a kill before what led to it, then by bytes times our confidence."""
+    """Our own fault, then by severity, a kill before what led to it, what is known before what is guessed,
+    then by bytes times our confidence."""
 
     def rank(f: Finding) -> tuple[object, ...]:
         severity = SEVERITIES.index(f.severity)
-        return not is_our_crash(f), severity, not f.tells(KILL), -f.bytes * f.confidence, f.title
+        return not is_our_crash(f), severity, not f.tells(KILL), f.confidence < _GUESS, -f.bytes * f.confidence, f.title
 
     return sorted(findings, key=rank)

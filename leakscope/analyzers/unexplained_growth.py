@@ -28,7 +28,7 @@ from ..facts.subject import definition_of, subject_of
 from ..facts.tables import text_of, without_last
 from ..facts.where.stacks import growth_lines
 from ..findings import Evidence, Finding, LedgerRow, RuledOut, Skipped, Subject
-from ..kinds import ASIDE
+from ..kinds import ASIDE, GROWTH
 from ..units import MOST, MiB, format_bytes, format_count
 
 if TYPE_CHECKING:
@@ -72,7 +72,8 @@ def findings(
         lacking = _lacking(case, process, min_accounted_share)
         yield RuledOut(_KIND, f"the findings explain {share:.0%} of the growth{lacking}", figures)
         return
-    finding = _finding(case, process, growth.growth_bytes - explained)
+    named = any(f.tells(GROWTH) and f.severity != "note" and f.subject.holder for f in so_far)
+    finding = _finding(case, process, growth.growth_bytes - explained, beside=named)
     yield finding
     if finding.kind == OBJECTS:
         yield RuledOut(_KIND, f"the rest of the growth is attributed to {finding.subject.holder}")
@@ -92,7 +93,8 @@ def _lacking(case: Case, process: ProcessGrowth, min_accounted_share: float) -> 
     return f"; no account covers {1 - share:.0%} of {process.label}'s growth: {why}"
 
 
-def _finding(case: Case, process: ProcessGrowth, bytes: int) -> Finding:
+def _finding(case: Case, process: ProcessGrowth, bytes: int, *, beside: bool) -> Finding:
+    """``beside`` a finding that names a holder: what somebody can look at is told before what nobody knows."""
     rows = [row for row in case.ledger if row.process == process.label and row.account in _ACCOUNTS]
     rows.sort(key=lambda row: (-row.growth_bytes, row.account))
     account = rows[0].account if rows else "unexplained"
@@ -113,6 +115,8 @@ def _finding(case: Case, process: ProcessGrowth, bytes: int) -> Finding:
     return case.finding(
         OBJECTS if len(suspects) == 1 else _KIND,
         title,
+        severity="warning" if beside and len(suspects) != 1 else None,
+        bytes_per_hour=case.bytes_per_hour(bytes),
         # Nothing measured what a suspect holds: that memory grew under a line with its name is the best sign there is.
         confidence=0.75 if seen is not None else (0.6 if len(suspects) == 1 else (0.4 if suspects else 0.3)),
         bytes=bytes,

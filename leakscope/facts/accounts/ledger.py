@@ -125,7 +125,6 @@ def _inside(
     in_use = _at_ends(sentinels, "malloc_in_use_bytes", window)
     free = _at_ends(sentinels, "malloc_free_bytes", window)
     takes = _exact(process.rows("takes"), process.rows("heap_graphs"))
-    takes = without_last(takes, takes)
     gained = private[1] - private[0]
     levels: dict[str, tuple[float, float]] = {}
     arenas = _between(sentinels, "pymalloc_bytes", window)
@@ -219,7 +218,11 @@ def _estimates(takes: pd.DataFrame, window: tuple[float, float], gained: float) 
     measured: dict[str, tuple[float, float]] = {}
     carried: dict[str, tuple[float, float]] = {}
     for account, column in (*TAKE_COLUMNS.items(), *_OF_GRAPHS.items()):
-        time_s, values = series(takes, column) if column in takes else (np.empty(0), np.empty(0))
+        if column not in takes:
+            continue
+        time_s, values = series(without_last(takes, takes), column)
+        if time_s.size < 2:  # sampled snapshots do not weigh tensors: what is there at the very end is the least
+            time_s, values = series(takes, column)
         if time_s.size < 2 or time_s[-1] <= time_s[0]:
             continue
         start, end = (float(np.interp(at, time_s, values)) for at in window)

@@ -6,6 +6,7 @@ which it is held. What an object dominates beside those that matter themselves i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...findings import AGENT
 from ...units import MOST
 from .place import GRAPH_TYPE, GROUPS, MODULE_DICTS, OF_MODULES, OF_OUTSIDE, OUTSIDE, Floats, Place
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from ...storage import Recording
 
 MODULES = "sys.modules"  # the path of the dict that has all modules
+_OUR_FILE = re.compile(r"(?:\.journal|/leakscope-run-\w+)/agent/")
 _LEFT_OUT = ("recorder", "unreached")  # what is ours, and garbage: other diagnoses tell of it
 _LEAST_CHILDREN = 8
 _LINKS = 16  # of one type, each of which has nearly nothing but the next: a chain, and one place
@@ -218,10 +221,13 @@ def _places(
 ) -> Iterator[Place]:
     names = _Names(nodes, user_files, user_modules)
     first_of_chain = _chains(nodes)
+    ours = _ours(nodes)
     places: dict[int, Place] = {}
     taken: set[str] = set()
     for node in nodes.values():
         if node.number < GROUPS or node.row["root_kind"] in _LEFT_OUT or node.number in first_of_chain:
+            continue
+        if node.number in ours:
             continue
         row = names.row(node)
         path = row["path"]
@@ -263,6 +269,31 @@ def _places(
     for place in roots:
         _weigh_arrays(place, nodes)
     yield from found
+
+
+def _ours(nodes: Mapping[int, _Node]) -> set[int]:
+    """Our agent's objects: its types, and what is found by way of them or of its functions' globals.
+
+    A hook of ours stands in the program's own modules and leads there; what it was put in front of is not ours.
+    """
+    ours: set[int] = set()
+    for number in _from_roots(nodes):
+        row = nodes[number].row
+        above = nodes.get(_number(row["path_node"]))
+        has_no_name = _edge_name(nodes[number]) is None and row["edge_kind"] != "namespace"
+        of_hook = above is not None and above.row["type_name"] == "function" and _is_agents(above.row["owner_file"])
+        if (
+            str(row["type_name"]).startswith(f"{AGENT}.")
+            or (row["type_name"] == "module" and _edge_name(nodes[number]) == AGENT)
+            or (above is not None and above.number in ours)
+            or (of_hook and has_no_name and row["type_name"] == "dict")
+        ):
+            ours.add(number)
+    return ours
+
+
+def _is_agents(file: Any) -> bool:
+    return isinstance(file, str) and _OUR_FILE.search(file) is not None
 
 
 def _lengths(node: _Node) -> Floats:

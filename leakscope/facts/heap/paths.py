@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..tables import AT_EXIT
 from .graph import MODULES, graph_places, takes_with_graph
 from .holders import exact_takes
 from .place import GRAPH_TYPE, MODULE_DICTS, OUTSIDE, Floats, Place
@@ -92,20 +93,35 @@ def _heap(recording: Recording, takes: pd.DataFrame, pid: int) -> Iterator[Heap]
 
 
 def _of_graphs(recording: Recording, takes: pd.DataFrame, start_s: float, end_s: float) -> Iterator[Heap]:
-    """The same of those that read the whole graph."""
+    """The same of those that read the whole graph: those that weighed tensors if the last did, then the others.
+
+    Where none of those that weighed can be compared, the last takes part though the process was ending: the locals of
+    main() are gone by then, and what still grew was kept to the end.
+    """
     if not len(takes):
         return
     pid = int(takes["pid"].iloc[0])
-    takes = _takes(takes[takes["take"].isin(takes_with_graph(recording, pid))], start_s, end_s)
-    numbers = [int(n) for n in takes["take"]]
-    if len(numbers) < 2:
-        return
+    at_end = takes[takes["reason"].eq(AT_EXIT).fillna(False)]
+    weighed = takes[takes["take"].isin(takes_with_graph(recording, pid))]
+    working = takes[takes["take"].isin(takes_with_graph(recording, pid, but=at_end["take"]))]
+    sets = [_takes(weighed, start_s, end_s), _takes(working, start_s, end_s)]
+    if len(sets[0]) < 2 and len(at_end) and at_end["time_s"].iloc[-1] <= end_s + 1:
+        sets.insert(1, _takes(weighed.assign(reason="schedule"), start_s, end_s))
+    told: set[tuple[int, ...]] = set()
+    for chosen in sets:
+        numbers = tuple(int(n) for n in chosen["take"])
+        if len(numbers) >= 2 and numbers not in told:
+            told.add(numbers)
+            yield _of_graph(recording, pid, chosen, numbers)
+
+
+def _of_graph(recording: Recording, pid: int, takes: pd.DataFrame, numbers: Sequence[int]) -> Heap:
     places = graph_places(recording, pid, numbers, by_holder=True)
     is_truncated = bool(takes["truncated"].fillna(False).astype(bool).any())  # sampled, or autograd graphs cut short
     is_exact = not _are_sampled(recording.tables["heap_graphs"], pid, numbers)
     _carry_what_is_below(places)
     roots = _without_modules(places)
-    yield _laid_over(recording, takes, pid, places, roots, is_truncated=is_truncated, is_exact=is_exact)
+    return _laid_over(recording, takes, pid, places, roots, is_truncated=is_truncated, is_exact=is_exact)
 
 
 def _carry_what_is_below(places: Sequence[Place]) -> None:

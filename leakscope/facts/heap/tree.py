@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...errors import BadInput
+from ...findings import AGENT
 from ..tables import AT_EXIT
 from .graph import MODULES, graph_places, takes_with_graph
 from .place import OF_OUTSIDE, OF_THREADS, OUTSIDE, Floats, Place
@@ -23,7 +24,6 @@ _NO_GRAPH = (
     "no snapshot in it has the whole heap: it was recorded without snapshots, by an older leakscope, "
     "or where the heap graph cannot be read (`leakscope doctor`)"
 )
-_OURS = "_leakscope_agent"
 _PASSES_ON = 0.98  # of its bytes: who has only one child of that share is a step on the way to it
 
 
@@ -163,7 +163,7 @@ def _rename(place: Place, before: str, name: str) -> None:
 
 def _seen(places: Sequence[Place]) -> Iterator[Place]:
     for place in places:
-        if place.path.partition(".")[0] == _OURS or place.type_name.startswith(_OURS):
+        if place.type_name.startswith(f"{AGENT}."):
             if place.parent is not None:
                 place.parent.children.remove(place)
         else:
