@@ -70,6 +70,23 @@ def shop(tmp_path: Path) -> Recording:
     return leakscope.open_recording(builder.path)
 
 
+def test_what_a_hook_of_the_agent_leads_to_is_nobodys(tmp_path: Path) -> None:
+    builder = RecordingBuilder(tmp_path).process(7)
+    ours = "/home/user/.cache/leakscope/leakscope-run-0123456789abcdef/agent/life/last_words.py"
+    for take in (1, 2):
+        _heap(builder, 7, take, 10.0 * take, 100)
+        for node in (
+            _node(20, 8, "key", "excepthook", "function", retained_bytes=9 * KiB * KiB, owner_file=ours),
+            _node(21, 20, None, None, "dict", retained_bytes=9 * KiB * KiB),
+            _node(22, 21, "key", "_reserve", "mmap.mmap", retained_bytes=8 * KiB * KiB),
+        ):
+            builder.row("heap_nodes", 10.0 * take, 7, take=take, **node)
+    builder.ends(at_s=40.0, exit_code=0).open()
+    top = leakscope.open_recording(builder.path).heap.top()
+    assert not top["name"].str.contains("_reserve").any()
+    assert top["name"].str.contains("entries").any()
+
+
 def test_the_largest_holder_and_the_line_that_adds_to_it(shop: Recording) -> None:
     top = shop.heap.top()
     assert list(top.columns) == COLUMNS
