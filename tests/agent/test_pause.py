@@ -17,7 +17,9 @@ pytestmark = pytest.mark.live
 
 # Says how long it stood still at most, while nothing of its own kept it from going on.
 SERVICE = """
-import gc, socketserver, sys, time
+import gc, socketserver, sys, threading, time
+server = socketserver.TCPServer(("127.0.0.1", 0), socketserver.BaseRequestHandler)
+threading.Thread(target=server.serve_forever, args=[60], daemon=True).start()
 class Session:
     def __init__(self, number): self.number, self.name = number, str(number)
 kept = [Session(n) for n in range(int(sys.argv[1]))]
@@ -129,6 +131,36 @@ def test_a_training_may_be_held_up_longer_than_a_service() -> None:
     training_s = pauses.limit(is_training=True)
     assert plain_s < training_s
     assert pause.Pauses(0.05).limit(is_training=True) == 0.05  # what the user says holds everywhere
+
+
+SERVERS = {
+    "asyncio": "asyncio.run(asyncio.sleep(60))",
+    "socketserver": "socketserver.TCPServer(('127.0.0.1', 0), socketserver.BaseRequestHandler).serve_forever(60)",
+}
+
+
+@pytest.mark.parametrize("serves", SERVERS)
+def test_a_service_is_told_by_the_loop_that_runs(serves: str) -> None:
+    program = f"""
+import asyncio, socketserver, threading, time
+from leakscope.agent.graph.heap_graph import HeapGraph
+from leakscope.agent.snapshots import pause
+pauses, graph = pause.Pauses(), HeapGraph()
+def look():
+    pauses.look(graph.running())
+    print(pauses.limit() == pause.SERVICE_S)
+idle = threading.Thread(target=time.sleep, args=[60], daemon=True)
+idle.start()
+look()
+threading.Thread(target=lambda: {SERVERS[serves]}, daemon=True).start()
+for _ in range(500):  # until it is at work
+    time.sleep(0.02)
+    if any({serves!r} in call[0] for calls in graph.running().values() for call in calls):
+        break
+look()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["False", "True"]
 
 
 def test_an_interpreter_that_counts_no_blocks_is_judged_by_its_memory() -> None:

@@ -15,19 +15,29 @@ from __future__ import annotations
 import gc
 import sys
 from time import thread_time
+from typing import TYPE_CHECKING
 
 from ..interpreter import doors
 from ..interpreter.frozen import FROZEN_S
 from ..native.allocators import malloc_in_use_bytes
 
-# Unless the user says so. In a service somebody waits for an answer; a script that loads nothing to serve with ends a
-# little later. Where torch is loaded an answer takes its time anyway; and sweeps, which find the tensors, are the half
-# of what can be told there. Where an optimizer steps nobody waits at all: one step comes later, and the share of time
-# is bounded elsewhere.
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ..graph.heap_graph import Call
+
+# Unless the user says so. In a service somebody waits for an answer; a script that serves nobody ends a little later.
+# Where torch is loaded an answer takes its time anyway; and sweeps, which find the tensors, are the half of what can be
+# told there. Where an optimizer steps nobody waits at all: one step comes later, and the share of time is bounded
+# elsewhere.
 SERVICE_S, PLAIN_S, TRAINING_S = 0.1, 0.25, 1.0
-SERVES = (
-    "asyncio", "socketserver", "gevent", "eventlet", "tornado", "twisted", "grpc", "zmq", "tkinter", "PyQt5", "PySide6",
+# Seen on the stack of a thread: whatever it serves, its loop is there. To have been imported says nothing, since
+# SQLAlchemy and many others import asyncio.
+LOOPS = (
+    "asyncio", "socketserver", "gevent", "eventlet", "tornado", "twisted", "grpc", "zmq", "tkinter", "uvloop",
+    "uvicorn", "hypercorn", "gunicorn", "waitress", "cheroot",
 )  # fmt: skip
+SILENT_LOOPS = ("PyQt5", "PyQt6", "PySide2", "PySide6")  # run in C: no function of theirs is on a stack
 # Measured (2 cores of a server of 2023, Python 3.11, a million objects): a pass 100 to 150 ns an object, a list of all
 # objects 16 to 35 ns.
 PASS_S = 150e-9
@@ -54,6 +64,7 @@ class Pauses:
         self._blocks_now = 0
         self.limit_s = SERVICE_S
         self.refused_s: float | None = None  # what a sweep that was left out would have taken
+        self._serves: bool | None = None  # when stacks were last looked at
         self._too_many: tuple[float, int] | None = None  # the limit and the blocks when the graph did not fit last
 
     def limit(self, is_training: bool = False) -> float:
@@ -62,8 +73,16 @@ class Pauses:
             return self._asked_s
         if is_training:
             return TRAINING_S
-        is_service = "torch" not in sys.modules and any(map(sys.modules.__contains__, SERVES))
-        return SERVICE_S if is_service else PLAIN_S
+        serves = self._serves
+        if serves is None:
+            serves = any(map(sys.modules.__contains__, LOOPS))
+        serves = serves or any(map(sys.modules.__contains__, SILENT_LOOPS))
+        return SERVICE_S if serves and "torch" not in sys.modules else PLAIN_S
+
+    def look(self, running: Mapping[int, Sequence[Call]]) -> None:
+        """What other threads run, before a snapshot (``HeapGraph.running``); nothing where nobody could tell."""
+        if running:
+            self._serves = any(_is_of_loop(call[0]) for calls in running.values() for call in calls)
 
     def begin(self, limit_s: float) -> None:
         """A piece of work begins now, on this thread."""
@@ -147,6 +166,11 @@ def unlimited() -> Pauses:
     pauses = Pauses(float("inf"))
     pauses.begin(pauses.limit())
     return pauses
+
+
+def _is_of_loop(file: str) -> bool:
+    parts = file.replace(".", "/").split("/")[-4:]
+    return any(map(parts.__contains__, LOOPS))
 
 
 def _rounded(count: int) -> str:

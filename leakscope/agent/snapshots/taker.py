@@ -185,6 +185,7 @@ class Taker:
             if reason is None:
                 return
             self._prepare_graph()  # before it is wanted: an optimizer step may come by at once
+            self.pauses.look(self._running_now())
             outbox = self._outbox
             self._full_heap.is_asked = self._schedule.asks_for_all(reason, outbox.pid, outbox.start_ticks)
             self.wanted, self.wanted_at = reason, now
