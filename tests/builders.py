@@ -154,6 +154,29 @@ class RecordingBuilder:
                 self.row(table, at_s, pid, take=number, **part)
         return self
 
+    def heap(
+        self, pid: int, number: int, at_s: float, kept_bytes: int, count: int, *, storage_bytes: int = 0, **columns: Any
+    ) -> RecordingBuilder:
+        """The graph of a snapshot: a module ``store`` whose dict ``KEPT`` has ``count`` members."""
+        held = {"retained_bytes": kept_bytes + 500, "retained_storage_bytes": storage_bytes}
+        nodes = (
+            (0, None, None, None, "", {}), (1, 0, None, None, "", {}), (6, 1, None, None, "dict", {}),
+            (7, 6, "key", "store", "module", {}), (8, 7, "namespace", None, "dict", {}),
+            (11, 8, "key", "KEPT", "dict", {"length": count, "child_count": count}),
+        )  # fmt: skip
+        for node, above, kind, name, of, more in nodes:
+            row = {
+                "node": node, "path_node": above, "dominator_node": above, "root_kind": "module", "type_name": of,
+                "edge_kind": kind, "edge_name": name, "is_named": True, "shallow_bytes": 100, "child_count": 1,
+            }  # fmt: skip
+            self.row("heap_nodes", at_s, pid, take=number, **(row | held | more))
+        self.row(
+            "heap_children", at_s, pid, take=number, node=11, type_name="store.Entry", object_count=count,
+            retained_bytes=kept_bytes,
+        )  # fmt: skip
+        row = {"node_count": 100, "retained_bytes": 20 << 20, "outside_bytes": 0, "unreached_bytes": 0, **columns}
+        return self.row("heap_graphs", at_s, pid, take=number, **row)
+
     def event(
         self,
         event: str,

@@ -180,7 +180,7 @@ def _hidden(told: Told) -> str:
     main = told.growth.main
     if not told.growth.leaking or told.is_all_in_the_kill or main is None or not main.is_hidden:
         return ""
-    return "It fills memory that had been freed before: the job will grow when that is used up."
+    return main.hides
 
 
 def _pile(told: Told) -> str:

@@ -293,3 +293,69 @@ def test_a_leak_that_a_busy_machine_slows_down_is_one(tmp_path):
 
 def test_what_was_full_before_the_machine_became_busy_is_no_leak(tmp_path):
     assert starved(tmp_path, filled_at=36).leaking is False
+
+
+def ramp_with_peaks(folder, gained_mib):
+    """30 s; one sample in twelve meets a copy of 20 MiB that is gone at the next, one near the end one of 75 MiB."""
+    peaks = {n: 20 for n in range(5, 120, 12)} | {114: 75}
+    levels = [(60 + gained_mib * n / 120 + peaks.get(n, 0)) * MiB for n in range(120)]
+    return tree_growth(RecordingBuilder(folder).process(PID).samples(PID, levels, every_s=0.25).ends(30.0).open())
+
+
+@pytest.mark.parametrize("gained_mib", [0, 50])
+def test_peaks_of_a_moment_are_no_saw(tmp_path, gained_mib):
+    assert ramp_with_peaks(tmp_path, gained_mib).leaking is (gained_mib > 0)
+
+
+def up_and_down(folder, held_mib):
+    """60 s of a program that goes up and down by 60 MiB, while exact snapshots say what ``store.KEPT`` holds."""
+    rng = np.random.default_rng(8)
+    levels = [round((100 + rng.uniform(0, 60)) * MiB) for _ in range(240)]
+    builder = RecordingBuilder(folder).process(1).samples(1, levels, every_s=0.25)
+    for number, held in enumerate(held_mib, 1):
+        at_s = 60.0 * number / (len(held_mib) + 1)
+        builder.take(1, number, at_s, rss_bytes=130 * MiB)
+        builder.heap(1, number, at_s, round(held * MiB), round(100 * held), is_sampled=False, weighs_tensors=True)
+    return tree_growth(builder.ends(60.0, exit_code=0).open())
+
+
+def test_what_gains_as_much_in_each_second_leaks_though_the_rest_hides_it(tmp_path):
+    growth = up_and_down(tmp_path, [4, 8, 12, 16, 20, 24, 28])
+    assert growth.leaking is True
+    assert growth.main is not None and growth.main.is_hidden
+    assert growth.growth_bytes == pytest.approx(24 * MiB, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "held_mib", [[4, 14, 20, 23, 25, 26, 26.5], [4, 8, 12, 16, 20, 20, 20], [20, 4, 22, 6, 24, 8, 26]]
+)
+def test_what_fills_up_or_comes_and_goes_beside_as_much_does_not(tmp_path, held_mib):
+    assert up_and_down(tmp_path, held_mib).leaking is not True
+
+
+def littering(folder, *, enabled=True, collections=3):
+    """40 s in which 16 MiB of cycles pile up in a heap of 40 MiB."""
+    builder = RecordingBuilder(folder).process(1)
+    builder.samples(1, [(60 + 16 * n / 160) * MiB for n in range(160)], every_s=0.25)
+    counts = [collections * n for n in range(41)]
+    builder.sentinels(1, gc_collections=counts, gc_enabled=[enabled] * 41, gc_threshold=[700] * 41)
+    for number, at_s in enumerate((3.0, 12.0, 21.0, 30.0, 38.0), 1):
+        garbage = round(16 * MiB * at_s / 40)
+        builder.take(1, number, at_s, rss_bytes=60 * MiB)
+        builder.heap(1, number, at_s, MiB, 5, retained_bytes=40 * MiB + garbage, unreached_bytes=garbage)
+        builder.row(
+            "heap_strays", at_s, 1, take=number, type_name="store.Node", unreached_count=garbage // 500,
+            unreached_bytes=garbage, frozen_count=0,
+        )  # fmt: skip
+    return tree_growth(builder.ends(40.0, exit_code=0).open())
+
+
+def test_garbage_that_a_full_collection_will_free_is_no_leak_yet(tmp_path):
+    growth = littering(tmp_path)
+    assert growth.leaking is None
+    assert "full collection" in growth.reason
+
+
+@pytest.mark.parametrize("collector", [{"enabled": False}, {"collections": 0}])
+def test_garbage_that_nobody_collects_leaks(tmp_path, collector):
+    assert littering(tmp_path, **collector).leaking is True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,13 +16,6 @@ from tests.builders import RecordingBuilder
 PID = 7
 
 
-def _node(number: int, above: int | None, kind: str | None, name: str | None, of: str, **more: Any) -> dict[str, Any]:
-    return {
-        "node": number, "path_node": above, "dominator_node": above, "root_kind": "module", "type_name": of,
-        "edge_kind": kind, "edge_name": name, "is_named": True, "shallow_bytes": 100, "child_count": 1, **more,
-    }  # fmt: skip
-
-
 def _snapshot(builder: RecordingBuilder, take: int, at_s: float, count: int, reason: str, *, weighs: bool) -> None:
     """``store.KEPT`` has ``count`` tensors of a MiB each, which are seen where they are weighed."""
     tensors = count * MiB if weighs else 0
@@ -31,19 +23,9 @@ def _snapshot(builder: RecordingBuilder, take: int, at_s: float, count: int, rea
         PID, take, at_s, reason=reason, rss_bytes=(60 + count) * MiB, python_bytes=20 * MiB,
         tensor_bytes=tensors if weighs else None,
     )  # fmt: skip
-    held = {"retained_bytes": tensors + 500, "retained_storage_bytes": tensors}
-    for node in (
-        _node(0, None, None, None, ""),
-        _node(1, 0, None, None, "", **held),
-        _node(6, 1, None, None, "dict", **held),
-        _node(7, 6, "key", "store", "module", **held),
-        _node(8, 7, "namespace", None, "dict", **held),
-        _node(11, 8, "key", "KEPT", "dict", length=count, **held),
-    ):
-        builder.row("heap_nodes", at_s, PID, take=take, **node)
-    builder.row(
-        "heap_graphs", at_s, PID, take=take, node_count=100, retained_bytes=20 * MiB + tensors, outside_bytes=0,
-        unreached_bytes=0, storage_bytes=tensors, weighs_tensors=weighs, is_sampled=not weighs,
+    builder.heap(
+        PID, take, at_s, tensors, count, storage_bytes=tensors, retained_bytes=20 * MiB + tensors,
+        weighs_tensors=weighs, is_sampled=not weighs,
     )  # fmt: skip
 
 

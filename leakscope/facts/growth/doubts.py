@@ -1,7 +1,4 @@
-"""What speaks against a verdict: growth that may end by itself, and memory that stands while one holder in it rises.
-
-Each doubt answers with a reason why nobody can tell yet, or with None.
-"""
+"""What speaks against growth that was seen: it may end by itself. The answer is a reason, or None."""
 
 from __future__ import annotations
 
@@ -10,16 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...units import format_bytes
-from ..heap.paths import accumulations, heap_of, user_place
-from ..series.arithmetic import Floats
-from ..series.trend import DRIFT_BYTES
 from .processes import ProcessGrowth
+from .strays import strays_of
 
 if TYPE_CHECKING:
     from ...storage import Recording
 
 _MALLOC = ["malloc_in_use_bytes", "malloc_free_bytes"]
-_SETTLED = 0.1  # of the run: what is filled before is start-up
 
 
 def settling(
@@ -47,51 +41,32 @@ def settling(
     )
 
 
-def rising(
-    recording: Recording,
+def uncollected(
     process: ProcessGrowth,
-    run_s: tuple[float, float],
+    window_s: tuple[float, float],
     *,
-    min_snapshots: int = 4,  # of fewer that vary by chance one in six, or two, would rise all the time
-    min_span: float = 0.4,  # of the run: between the first and the last of them
-    min_growth_bytes: int = 4 * DRIFT_BYTES,  # twice what a trend of resident memory needs: it is not seen in that
-    min_share: float = 0.5,  # of the holder's growth: resident memory rose by, too, from the first to the last
-    min_late_pace: float = 0.5,  # of the usual one, kept up in the last interval: a cache that fills becomes slower
+    min_share: float = 0.4,  # of the growth: garbage, and with it what lies freed between it
+    max_reached_share: float = 0.3,  # of the growth: above, something is held
+    max_heap_share: float = 0.5,  # of all that is reached: twice what waits for a full collection
 ) -> str | None:
-    """Memory goes up and down by more than it gains, while one holder in it gains from snapshot to snapshot.
+    """What grew is garbage in cycles, not more of it than a collector that works leaves lying.
 
-    What is copied whole again and again, or lies among large things that come and go, hides in the ups and downs. Too
-    little to be believed as a leak, too much to be called none.
+    A full collection begins once what survived the younger ones is a quarter of what survived the last full one
+    (gc_collect_main of CPython 3.8 to 3.13): until then garbage rises as if it leaked.
     """
-    lasted_s = run_s[1] - run_s[0]
-    heap = heap_of(recording, process.pid, run_s[0] + _SETTLED * lasted_s, run_s[1])
-    if heap is None or len(heap.takes) < min_snapshots:
+    rows = process.rows("sentinels").dropna(subset=["gc_collections", "gc_enabled"])
+    rows = rows[rows["time_s"].between(*window_s)]
+    if len(rows) < 2 or not rows["gc_enabled"].astype(bool).all() or rows["gc_threshold"].eq(0).any():
         return None
-    if heap.time_s[-1] - heap.time_s[0] < min_span * lasted_s:
+    strays = strays_of(process, *window_s)
+    if strays is None or rows["gc_collections"].iloc[-1] <= rows["gc_collections"].iloc[0]:
         return None
-    held = np.interp(heap.time_s[[0, -1]], process.time_s, process.held_bytes)
-    if heap.is_exact:  # nothing of it is an estimate, so that it needs no second witness
-        min_growth_bytes, min_share = min_growth_bytes // 2, 0.0
-    found = [
-        (one.growth_bytes, user_place(one.place))
-        for one in accumulations(heap.roots, min_growth_bytes)
-        if one.place is not None
-        and one.growth_bytes >= min_growth_bytes
-        and (not min_share or held[1] - held[0] >= min_share * one.growth_bytes)
-        and not one.place.first_seen  # a straight line of ours is no evidence
-        and _rises_steadily(heap.time_s, user_place(one.place).deep_bytes, min_late_pace)
-    ]
-    if not found:
+    lasted_s = window_s[1] - window_s[0]
+    garbage, reached = (strays.gained(series, lasted_s) for series in (strays.unreached_bytes, strays.reached_bytes))
+    is_most = garbage >= min_share * process.growth_bytes and reached <= max_reached_share * process.growth_bytes
+    if not is_most or strays.unreached_bytes[-1] > max_heap_share * strays.reached_bytes[-1]:
         return None
-    place = max(found, key=lambda one: one[0])[1]
-    first, last = (format_bytes(float(place.deep_bytes[i])) for i in (0, -1))
+    waits = format_bytes(float(strays.unreached_bytes[-1]))
     return (
-        f"memory goes up and down by more than it gains, but {place.path} was larger in each of "
-        f"{len(heap.takes)} snapshots, {first} in the first and {last} in the last: a longer run would tell"
+        f"most of what it gained is garbage in cycles ({waits}), which a full collection frees: a longer run would tell"
     )
-
-
-def _rises_steadily(time_s: Floats, held_bytes: Floats, min_late_pace: float) -> bool:
-    rises, lasted_s = np.diff(held_bytes), np.diff(time_s)
-    usual = float(held_bytes[-1] - held_bytes[0]) / max(float(time_s[-1] - time_s[0]), 1e-9)
-    return bool((rises > 0).all() and rises[-1] >= min_late_pace * usual * lasted_s[-1])

@@ -43,13 +43,17 @@ class ProcessGrowth:
     growth_bytes: int = 0
     exit_s: float = float("inf")
     first_step_s: float | None = None
-    is_hidden: bool = False  # ``growth_bytes`` is what came into use of memory that had been freed before
+    hides: str = ""  # why ``growth_bytes`` is more than it came to hold: a sentence, where it is
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict, repr=False)
     _rows: dict[str, pd.DataFrame] = field(default_factory=dict, repr=False)
 
     @property
     def held_bytes(self) -> Floats:
         return self.private_bytes + self.shared_bytes
+
+    @property
+    def is_hidden(self) -> bool:
+        return bool(self.hides)
 
     @property
     def label(self) -> str:

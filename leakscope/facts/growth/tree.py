@@ -16,7 +16,8 @@ from ...findings import RuledOut, Skipped
 from ...units import MOST, format_count
 from ..series.arithmetic import Floats
 from ..series.trend import CANNOT_TELL, FLAT, GROWING, Trend
-from .doubts import rising, settling
+from .beneath import beneath
+from .doubts import settling, uncollected
 from .filling import Fills, fills
 from .job import Job, job_of
 from .processes import ProcessGrowth, process_growths
@@ -72,6 +73,9 @@ def tree_growth(recording: Recording) -> TreeGrowth:
     looks = views(job)
     plain = next(looks)
     view = plain if plain.trend.verdict == GROWING else next((v for v in looks if v.trend.verdict == GROWING), plain)
+    riser = beneath(recording, job.worker, _span(job)) if view.trend.verdict != GROWING else None
+    if riser is not None and riser.is_steady:
+        view = riser.view
     window_s = (view.trend.start_s, view.trend.end_s)
     measured = _measured(job, view)
     growth = sum(p.growth_bytes for p in measured)
@@ -81,8 +85,8 @@ def tree_growth(recording: Recording) -> TreeGrowth:
         filling = fills(recording, measured[0].pid, measured[0].growth_bytes, window_s)
         if measured[0].growth_bytes >= MOST * growth:  # that of many processes does not end with that of the main one
             leaking, reason = _doubted(recording, view, measured[0], filling)
-    elif view.trend.verdict == FLAT and (doubt := rising(recording, job.worker, _span(job))) is not None:
-        leaking, reason = None, doubt
+    elif view.trend.verdict == FLAT and riser is not None:
+        leaking, reason = None, riser.doubt
     measures = window_s[0], window_s[1], growth, job.time_s, job.held_bytes
     return TreeGrowth(leaking, reason, plain.trend, *measures, tuple(measured), filling)
 
@@ -92,7 +96,7 @@ def _measured(job: Job, view: View) -> list[ProcessGrowth]:
     window_s = (view.trend.start_s, view.trend.end_s)
     hidden_bytes = view.trend.growth_bytes
     measured = [
-        replace(p, growth_bytes=hidden_bytes, is_hidden=True) if p is view.in_use_of else p.within(*window_s)
+        replace(p, growth_bytes=hidden_bytes, hides=view.hides) if p is view.hidden_in else p.within(*window_s)
         for p in job.processes
     ]
     return sorted(measured, key=lambda p: (-p.growth_bytes, p.pid))
@@ -125,7 +129,9 @@ def _doubted(
                 None,
                 f"{reason}, which explains {filling.share:.0%} of the growth: a longer run would tell about the rest",
             )
-    if view.may_settle and (doubt := settling(recording, main, (view.trend.start_s, view.trend.end_s))) is not None:
+    window_s = (view.trend.start_s, view.trend.end_s)
+    doubt = (settling(recording, main, window_s) if view.may_settle else None) or uncollected(main, window_s)
+    if doubt is not None:
         return None, doubt
     return _LEAKING[view.trend.verdict], view.trend.reason
 

@@ -27,13 +27,14 @@ _LEAST_OWN_S = 10.0  # of a process that is starved: the judge wants as much of 
 class View:
     """One way to look at a job's memory. Of its ``trend`` the window is in seconds, and the reason names the view.
 
-    ``in_use_of`` is the process of which what is in use was judged, rather than what is held. Growth
-    that ``may_settle`` ends once the largest of all batches was seen.
+    ``hidden_in`` is the process of which not all that it holds was judged, and ``hides`` says why what grows is not
+    seen in that. Growth that ``may_settle`` ends once the largest of all batches was seen.
     """
 
     trend: Trend
     may_settle: bool = True
-    in_use_of: ProcessGrowth | None = None
+    hidden_in: ProcessGrowth | None = None
+    hides: str = ""
 
 
 def views(job: Job) -> Iterator[View]:
@@ -215,7 +216,8 @@ def _in_use(
     if min(unused[0] - unused[1], held[0] - used[0]) < min_refilled * (used[1] - used[0]):
         return
     reason = f"what is in use {trend.reason}, in memory that had been freed before"
-    yield View(replace(trend, reason=reason), may_settle=False, in_use_of=worker)
+    hides = "It fills memory that had been freed before: the job will grow when that is used up."
+    yield View(replace(trend, reason=reason), may_settle=False, hidden_in=worker, hides=hides)
 
 
 def in_use_of(rows: pd.DataFrame) -> tuple[Floats, Floats, Floats]:

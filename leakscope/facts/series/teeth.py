@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...units import format_bytes
-from .arithmetic import Floats, gained
+from .arithmetic import Floats, gained, retained
 
 _LONG_RISE = 2.0  # times the longest of the other teeth
+_SHORT = 0.15  # of the samples lie above the middle of a tooth; of a saw half of them do
 _MANY = 8  # floors make a series of their own
 
 
@@ -32,11 +33,15 @@ class Teeth:
 def cut_at_last_trough(t: Floats, y: Floats) -> tuple[Floats, Floats, Teeth]:
     """The window up to the last trough: the last tooth of a saw never had its chance to fall.
 
-    Two stretches are no teeth: a last one twice as long as any before it (the saw ended there, often with the
-    start-up; it is judged by itself), and ups and downs of which far more stays than ever comes back.
+    Three things are no teeth: single peaks, where most of the time is spent on the floor; a last stretch twice as long
+    as any before it (the saw ended there, often with the start-up; it is judged by itself); and ups and downs of which
+    far more stays than ever comes back.
     """
     falls = _falls(y, least_fall=0.3 * float(np.ptp(y)))
     if not falls:
+        return t, y, Teeth()
+    usual_bytes = float(np.median([fall.height_bytes for fall in falls]))
+    if float(np.mean(y - retained(y) > 0.5 * usual_bytes)) < _SHORT:
         return t, y, Teeth()
     last = falls[-1].trough_at
     borders_s = [float(t[0])] + [float(t[fall.trough_at]) for fall in falls]
@@ -48,15 +53,14 @@ def cut_at_last_trough(t: Floats, y: Floats) -> tuple[Floats, Floats, Teeth]:
         end = last + 1 if t[-1] - t[last] < 0.2 * (t[-1] - t[0]) else t.size
         return t[:end], y[:end], Teeth(outgrown=True)
     end = last + 1
-    height = float(np.median([fall.height_bytes for fall in falls]))
     if len(falls) <= 2:
-        return t[:end], y[:end], Teeth([fall.trough_at for fall in falls], height)
+        return t[:end], y[:end], Teeth([fall.trough_at for fall in falls], usual_bytes)
     longest_s = max(lasted_s[1:])
     if lasted_s[0] >= _LONG_RISE * longest_s:  # it rose long before it had teeth: that counts, too
         t, y = t[:end], y[:end]
-        return t, y, Teeth(_floors(t, y, min(longest_s, float(t[-1] - t[0]) / _MANY)), height)
+        return t, y, Teeth(_floors(t, y, min(longest_s, float(t[-1] - t[0]) / _MANY)), usual_bytes)
     first = falls[0].trough_at  # what came before is the rise of the first tooth
-    return t[first:end], y[first:end], Teeth([fall.trough_at - first for fall in falls], height)
+    return t[first:end], y[first:end], Teeth([fall.trough_at - first for fall in falls], usual_bytes)
 
 
 def _floors(t: Floats, y: Floats, every_s: float) -> list[int]:

@@ -1,0 +1,124 @@
+"""A holder that rises in memory that does not: what comes and goes beside it is more than it gains.
+
+What is copied whole again and again, or lies among large things that come and go, hides in the ups and downs of the
+process. Snapshots weigh the holder itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...units import format_bytes
+from ..heap.paths import Heap, accumulations, heap_of, user_place
+from ..heap.place import Place
+from ..series.arithmetic import Floats
+from ..series.trend import DRIFT_BYTES, GROWING, Trend
+from .processes import ProcessGrowth
+from .views import View
+
+if TYPE_CHECKING:
+    from ...storage import Recording
+
+_SETTLED = 0.1  # of the run: what is filled before is start-up
+_HIDES = "It is hidden by what comes and goes beside it, which is more than it gained."
+
+
+@dataclass(frozen=True, eq=False)
+class Riser:
+    """``place`` was larger in each snapshot of ``heap``. ``is_steady``: by as much each time, and nothing was guessed:
+    it would be called growth if it stood alone.
+    """
+
+    process: ProcessGrowth
+    heap: Heap
+    place: Place
+    is_steady: bool
+
+    @property
+    def doubt(self) -> str:
+        """Why nobody can tell, where it is not steady enough to be believed and too much to be called none."""
+        return f"{self._seen}: a longer run would tell"
+
+    @property
+    def view(self) -> View:
+        start_s, end_s = float(self.heap.time_s[0]), float(self.heap.time_s[-1])
+        gained = float(self.place.deep_bytes[-1] - self.place.deep_bytes[0])
+        pace = gained / (end_s - start_s)
+        reason = f"{self._seen}, by as much in each second"
+        trend = Trend(GROWING, reason, start_s, end_s, round(gained), pace, pace, pace)
+        return View(trend, may_settle=False, hidden_in=self.process, hides=_HIDES)
+
+    @property
+    def _seen(self) -> str:
+        first, last = (format_bytes(float(self.place.deep_bytes[i])) for i in (0, -1))
+        return (
+            f"memory goes up and down by more than it gains, but {self.place.path} was larger in each of "
+            f"{len(self.heap.takes)} snapshots, {first} in the first and {last} in the last"
+        )
+
+
+def beneath(
+    recording: Recording,
+    process: ProcessGrowth,
+    run_s: tuple[float, float],
+    *,
+    min_snapshots: int = 4,  # of fewer that vary by chance one in six, or two, would rise all the time
+    min_span: float = 0.4,  # of the run: between the first and the last of them
+    min_growth_bytes: int = 4 * DRIFT_BYTES,  # twice what a trend of resident memory needs: it is not seen in that
+    min_share: float = 0.5,  # of the holder's growth: resident memory rose by, too, from the first to the last
+    min_late_pace: float = 0.5,  # of the usual one, kept up in the last interval: a cache that fills becomes slower
+) -> Riser | None:
+    """The largest holder that gained from snapshot to snapshot; None where there is none."""
+    lasted_s = run_s[1] - run_s[0]
+    heap = heap_of(recording, process.pid, run_s[0] + _SETTLED * lasted_s, run_s[1])
+    if heap is None or len(heap.takes) < min_snapshots:
+        return None
+    if heap.time_s[-1] - heap.time_s[0] < min_span * lasted_s:
+        return None
+    held = np.interp(heap.time_s[[0, -1]], process.time_s, process.held_bytes)
+    if heap.is_exact:  # nothing of it is an estimate, so that it needs no second witness
+        min_growth_bytes, min_share = min_growth_bytes // 2, 0.0
+    found = [
+        (one.growth_bytes, user_place(one.place))
+        for one in accumulations(heap.roots, min_growth_bytes)
+        if one.place is not None
+        and one.growth_bytes >= min_growth_bytes
+        and (not min_share or held[1] - held[0] >= min_share * one.growth_bytes)
+        and not one.place.first_seen  # a straight line of ours is no evidence
+        and _rises(heap.time_s, user_place(one.place).deep_bytes, min_late_pace)
+    ]
+    if not found:
+        return None
+    place = max(found, key=lambda one: one[0])[1]
+    return Riser(process, heap, place, heap.is_exact and _is_steady(heap.time_s, place))
+
+
+def _rises(time_s: Floats, held_bytes: Floats, min_late_pace: float) -> bool:
+    rises = np.diff(held_bytes)
+    return bool((rises > 0).all() and _paces(time_s, held_bytes)[-1] >= min_late_pace)
+
+
+def _is_steady(
+    time_s: Floats,
+    place: Place,
+    *,
+    min_snapshots: int = 6,
+    min_s: float = 15.0,
+    most: float = 2.0,  # times the usual pace, or so many times less, in any interval: beyond, it is no steady rise
+) -> bool:
+    if len(time_s) < min_snapshots or time_s[-1] - time_s[0] < min_s:
+        return False
+    paces = [_paces(time_s, place.deep_bytes)]
+    if place.has_length:  # as many members, too: one that only became larger may be full of something else
+        paces.append(_paces(time_s, place.length))
+    return all(bool((pace >= 1 / most).all() and (pace <= most).all()) for pace in paces)
+
+
+def _paces(time_s: Floats, values: Floats) -> Floats:
+    """Of each interval, as a share of the whole one's; zeros where nothing was gained."""
+    usual = float(values[-1] - values[0]) / max(float(time_s[-1] - time_s[0]), 1e-9)
+    found: Floats = np.diff(values) / np.diff(time_s) / usual if usual > 0 else np.zeros(len(values) - 1)
+    return found
