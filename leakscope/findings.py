@@ -10,6 +10,7 @@ import os.path
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from .grounds import Ground
 from .kinds import KILL, Kind
 
 _GUESS = 0.5  # less sure than that
@@ -62,7 +63,8 @@ class Finding:
     **Units** ``bytes``: what fixing it frees by the end of the recording (not a forecast); ``confidence`` 0 to 1,
     how sure we are, apart from ``severity``, how bad it is. ``wasted`` marks one-time waste: it is added up in
     ``verdict.wasted_bytes`` and does not make a run "leaking". ``fingerprint`` is the same from run to run. ``also``:
-    kinds of other findings about the same object, which are told as evidence of this one. ``means``, which is not in
+    kinds of other findings about the same object, which are told as evidence of this one. ``grounds``: what the
+    confidence is computed from. ``means``, which is not in
     the JSON, is the kind as its diagnosis declares it: who runs the diagnoses fills it in.
     """
 
@@ -81,6 +83,7 @@ class Finding:
     wasted: bool = False
     fingerprint: str = ""
     also: Sequence[str] = ()
+    grounds: Sequence[Ground] = ()
     means: Kind | None = field(default=None, compare=False, repr=False, metadata={"json": False})
 
     def tells(self, *meanings: str) -> bool:

@@ -52,6 +52,11 @@ def ended(recording: RecordingFacts) -> str:
     return "killed for lack of memory" if recording.ended == "oom-killed" else "its end was not recorded"
 
 
+def rests_on(finding: Finding) -> list[str]:
+    """What its confidence is computed from, a line each: ``for: 6 snapshots weighed it (alone 65%)``."""
+    return [f"{'for' if g.is_for else 'against'}: {g.says} (alone {g.alone:.0%})" for g in finding.grounds]
+
+
 def amount(finding: Finding) -> str:
     """``600 MiB, 88.4 MiB per minute, 128 KiB per step, 97% sure``."""
     figures = [format_bytes(finding.bytes)]

@@ -23,6 +23,7 @@ from ..facts.growth.tree import TreeGrowth
 from ..facts.processes.table import COMPILE_WORKER, Process, added_bytes, gains
 from ..facts.tables import series
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
+from ..grounds import Ground
 from ..kinds import SIBLINGS, WASTE
 from ..units import MiB, format_bytes, format_duration
 
@@ -196,7 +197,7 @@ def _finding(
         _KIND,
         title,
         severity="note" if idle else None,
-        confidence=0.9,  # their memory is measured; that nothing will be compiled again is not known
+        grounds=[Ground("their memory was measured; whether more will be compiled is not known", 0.9)],
         bytes=bytes,
         process=team.parent or team.workers[0],
         line=line,

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ..evidence.crash_cases import Told, tell
+from ..evidence.crash_cases import LAST_WORDS, Told, tell
 from ..facts.endings.meanings import FATAL_SIGNALS, Meaning, known, of_broken_pipe, of_signal
 from ..facts.endings.members import Member
 from ..facts.endings.texts import (
@@ -36,6 +36,7 @@ from ..facts.subject import subject_of
 from ..facts.tables import int_of, text_of
 from ..faults import agent_elsewhere, agent_in_crash, last_fatal_error
 from ..findings import AGENT, Evidence, Finding, RuledOut, Skipped, is_our_crash
+from ..grounds import Ground
 from ..kinds import CRASH, DANGER
 from ..units import signal_name
 
@@ -50,6 +51,7 @@ _MOST_NOTES = 5
 _SHELL_OFFSET = 128  # a shell's status for "ended by signal n"
 _WITHOUT = "leakscope record --agent off"
 _FINALIZING = "Python runtime state: finalizing"
+_ENDING = (Ground("its last words say so, as the interpreter ended", 0.7),)
 _AT_THE_END = (
     "Python was shutting down with leakscope's agent loaded, and the agent may be the cause: "
     f"{_WITHOUT} shows whether it also aborts without the agent"
@@ -200,7 +202,7 @@ def _finding(case: Case, failure: Failure, stderr: str, near_fraction: float) ->
         told = told._replace(evidence=[*told.evidence, Evidence(elsewhere)])
     at_the_end = meaning is not None and meaning.name == "deallocating-none" and _FINALIZING in words
     if at_the_end and _has_agent(case, failure.member):
-        told = told._replace(confidence=0.7, doubts=[*told.doubts, _AT_THE_END])
+        told = told._replace(grounds=_ENDING, doubts=[*told.doubts, _AT_THE_END])
     of_memory = failure.signal is not None and meaning is not None and meaning.name in _OF_MEMORY
     if of_memory and _was_sampled(case, failure.member):
         told = told._replace(doubts=[*told.doubts, _SAMPLED])
@@ -220,7 +222,7 @@ def _of_agent(case: Case, failure: Failure, meaning: Meaning, words: str, agents
     return Told(
         f"{title}: {_WITHOUT} records without it",
         "critical",
-        0.8,
+        [Ground("frames of the agent's own were on the stack of the crash", 0.8)],
         evidence,
         doubts=["the faulty code is not known: leakscope's agent was running, so no native code is blamed"],
         remedy=[
@@ -233,7 +235,7 @@ def _of_agent(case: Case, failure: Failure, meaning: Meaning, words: str, agents
 def _ordinary(failure: Failure, place: Frame | None) -> Told:
     what = message(failure.text, failure.exception_type)
     who = f"A thread of {failure.member.label}" if failure.in_thread else failure.member.label
-    return Told(f"{who} ended by {what}", "note", 0.95, [Evidence(f"{what} was not caught")])
+    return Told(f"{who} ended by {what}", "note", LAST_WORDS, [Evidence(f"{what} was not caught")])
 
 
 def _with_place(
@@ -262,7 +264,7 @@ def _with_place(
         _KIND,
         told.title,
         severity=told.severity,
-        confidence=told.confidence,
+        grounds=told.grounds,
         bytes=0,
         subject=subject,
         evidence=evidence,

@@ -29,6 +29,7 @@ from ..facts.subject import Definition, definition_of
 from ..facts.tables import int_of, series, text_of, without_last
 from ..facts.where.cycles import breaking, class_place, cycle_line, is_graph_node
 from ..findings import Evidence, Finding, RuledOut, Skipped
+from ..grounds import Ground
 from ..kinds import GROWTH
 from ..units import format_bytes, format_count
 
@@ -328,8 +329,7 @@ def _finding(
     return case.finding(
         _KIND,
         title,
-        # Cycles that were taken apart are proof; that the collector rests tells only why objects may be garbage.
-        confidence=(0.95 if collector.state in ("off", "frozen", "idle") else 0.7) if cycles else 0.55,
+        grounds=_grounds(cycles is not None, collector),
         bytes=bytes,
         process=process,
         line=Definition(line.file, line.line) if line else definition_of(row),
@@ -340,6 +340,15 @@ def _finding(
         doubts=doubts,
         remedy=remedies,
     )
+
+
+def _grounds(has_cycles: bool, collector: _Collector) -> Iterator[Ground]:
+    if not has_cycles:
+        yield Ground("objects are out of reach; no cycle of them was examined", 0.55)
+        return
+    yield Ground("cycles were found that nothing leads to", 0.7)
+    if collector.state in ("off", "frozen", "idle"):
+        yield Ground("the collector does not free them", 0.9)
 
 
 def _remedy(collector: _Collector, place: Line | None, bytes: int) -> str:

@@ -31,6 +31,7 @@ from ..facts.growth.processes import ProcessGrowth
 from ..facts.subject import Definition
 from ..facts.tables import int_of, text_of, without_last
 from ..findings import Evidence, Finding, RuledOut, Skipped
+from ..grounds import Ground
 from ..kinds import WASTE
 from ..units import MOST, MiB, format_bytes, format_count
 
@@ -319,7 +320,11 @@ def _finding(
         _KIND,
         f"The same {rows} rows are held in {len(group)} forms, {format_bytes(total)} in all: {_listed(group)}",
         severity="warning" if wasted >= 0.1 * held else "note",
-        confidence=round(0.75 + 0.2 * agreement, 2) if by_text else 0.55,  # lengths of rows say less than their words
+        grounds=[
+            Ground(f"{agreement:.0%} of the rows that were compared agree", 0.75 + 0.2 * agreement)
+            if by_text
+            else Ground("their rows are as long; words were not compared", 0.55)
+        ],
         bytes=wasted,
         process=process,
         line=line or Definition(first.holder.owner_file, first.owner_line),

@@ -25,6 +25,7 @@ from ..facts.weights.pairs import ACCUSED, OTHER_FORM, SAME, START, History, Pai
 from ..facts.weights.processes import Spread, spreads
 from ..facts.weights.sets import Round, WeightSet, by_last_path, rounds_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
+from ..grounds import Ground
 from ..kinds import WASTE
 from ..units import MiB, format_bytes, format_duration
 
@@ -180,8 +181,7 @@ def _finding(
         _KIND,
         _title(group),
         severity="warning" if share >= warning_share else "note",
-        # Equal twice over is no chance; weights it started from may be kept to compare with, another form to be used.
-        confidence={SAME: 0.95, START: 0.85 if like.equal_count else 0.75, OTHER_FORM: 0.7}[pair.case],
+        grounds=_grounds(pair.case, like.equal_count),
         bytes=bytes,
         process=process,
         line=line or definition_of(holder, text_of(holder, "owner")),
@@ -196,6 +196,17 @@ def _finding(
         remedy=[_remedy(group, frees)],
         wasted=True,
     )
+
+
+def _grounds(case: str, equal_count: int) -> Iterator[Ground]:
+    if case == SAME:
+        yield Ground("the weights are equal at two moments, which is no chance", 0.95)
+    elif case == OTHER_FORM:
+        yield Ground("the weights are equal in another form, which may be in use", 0.7)
+    else:
+        yield Ground("the weights are those that training began with, perhaps to compare with", 0.75)
+        if equal_count:
+            yield Ground("some of them are still equal", 0.65)
 
 
 def _title(group: list[Pair]) -> str:
@@ -298,7 +309,11 @@ def _finding_of_spread(case: Case, spread: Spread, warning_share: float, min_byt
         f"{others[0].upper()}{others[1:]} hold{'s' if count == 1 else ''} the weights of "
         f"{_name(original.weights)} again",
         severity="warning" if share >= warning_share else "note",
-        confidence=0.8 if loads else 0.7,  # loader workers train nothing; others may need what they hold
+        grounds=[
+            Ground("loader workers train nothing", 0.8)
+            if loads
+            else Ground("the weights are equal; other processes may need theirs", 0.7)
+        ],
         bytes=spread.bytes,
         process=first.process,
         line=place.line,

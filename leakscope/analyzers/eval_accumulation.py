@@ -18,6 +18,7 @@ import numpy as np
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import severity_of
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
+from ..grounds import Ground
 from ..kinds import GROWTH, WHEN
 from ..units import MiB, format_bytes
 
@@ -149,7 +150,7 @@ def _finding(
         f"{passages.words.capitalize()} leaves memory behind: {text}",
         # Whoever names the variable is the answer; this says when it happens.
         severity="warning" if holder is not None else severity,
-        confidence=round(min(0.9, 0.4 + 0.5 * min(share, 1.0)), 2),
+        grounds=[Ground(f"{min(share, 1.0):.0%} of the growth came there", min(0.9, 0.4 + 0.5 * min(share, 1.0)))],
         bytes=min(passages.gained_bytes, process.growth_bytes),
         process=process,
         subject=holder.subject if holder is not None else None,

@@ -26,6 +26,7 @@ from ..facts.growth.processes import ProcessGrowth
 from ..facts.series.arithmetic import Floats
 from ..facts.tables import look_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
+from ..grounds import Ground
 from ..kinds import PILE
 
 if TYPE_CHECKING:
@@ -110,7 +111,10 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
         _KIND,
         f"{what[:1].upper()}{what[1:]} pile up: {risen} more than at the start, none of them closed",
         severity="warning",
-        confidence=0.9 if kind is not None else 0.8,  # counted; without their kind some may be a library's own
+        grounds=[
+            Ground("open descriptors were counted", 0.9),
+            *([Ground("some may be a library's own: what they are is not known", 0.3)] if kind is None else ()),
+        ],
         bytes=0,
         process=pile.owner,
         line=line,

@@ -20,6 +20,7 @@ from ..facts.subject import definition_of
 from ..facts.tables import text_of
 from ..facts.where.holders import holder_name, named_in
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
+from ..grounds import Ground
 from ..kinds import FILLS
 from ..units import MiB, format_bytes, format_count, format_duration
 
@@ -30,7 +31,6 @@ NEEDS = retained.NEEDS
 TELLS = (FILLS,)
 AFTER = ()
 _KIND = "filling"
-_SURE, _BY_SOURCE = 0.95, 0.85  # that it levels out: by a limit of the container's own; by a comparison in the sources
 _FAR = 0.1  # of the limit: what it takes when it is full is no more than a guess
 
 
@@ -60,7 +60,11 @@ def _finding(case: Case, filling: Filling, process: ProcessGrowth) -> Finding:
         _KIND,
         _title(filling, name),
         severity="note",
-        confidence=_SURE if filling.line is None else _BY_SOURCE,
+        grounds=[
+            Ground("the container has a limit of its own", 0.95)
+            if filling.line is None
+            else Ground("the code that fills it compares its length", 0.85)
+        ],
         bytes=int(filling.growth_bytes),
         process=process,
         line=filling.line or next(iter(lines), None) or definition_of(row),

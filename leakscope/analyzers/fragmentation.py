@@ -25,6 +25,7 @@ from ..facts.heap.paths import heap_of, heaps, keeps_growing, user_place
 from ..facts.heap.place import Place
 from ..facts.where.holders import holder_name, named_in
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
+from ..grounds import Ground
 from ..kinds import GROWTH
 from ..units import MiB, changed, format_bytes, format_count
 
@@ -87,8 +88,7 @@ def _finding(case: Case, process: ProcessGrowth, free: int, min_pinning_count: i
         _KIND,
         f"Freed memory is not given back: {who} keeps {format_bytes(bytes)} that nothing uses"
         + _pinned_by(survivors, name),
-        # Python's allocator counts what it keeps, malloc also what it gave back; a holder was seen, not where it lies.
-        confidence=0.9 if survivors else (0.8 if of_python and pin else (0.7 if of_python or pin else 0.6)),
+        grounds=_grounds(bool(survivors), bool(of_python), bool(pin)),
         bytes=bytes,
         process=process,
         line=line,
@@ -119,6 +119,18 @@ class _Survivors(NamedTuple):
             f"lie in pools and arenas that are mostly free, and pin {format_bytes(self.pinned_bytes)} of free memory",
             figures,
         )
+
+
+def _grounds(survivors: bool, of_python: bool, pin: bool) -> Iterator[Ground]:
+    """Python's allocator counts what it keeps, malloc also what it gave back."""
+    yield Ground("allocators say what they keep free", 0.6)
+    if survivors:
+        yield Ground("what lies in the pools was seen", 0.86)
+        return
+    if of_python:
+        yield Ground("Python's allocator counts its own pools", 0.61)
+    if pin:
+        yield Ground("a holder that may lie between was seen, though not where", 0.61)
 
 
 def _pinned_by(survivors: _Survivors | None, name: str | None) -> str:

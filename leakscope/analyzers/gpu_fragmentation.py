@@ -19,6 +19,7 @@ import numpy as np
 from ..evidence.sentences import curve
 from ..facts.accounts.gpu import DeviceUse, Oom, nothing_to_look_at
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
+from ..grounds import Ground
 from ..kinds import ASIDE
 from ..units import format_bytes
 
@@ -68,7 +69,7 @@ def _ran_out(case: Case, use: DeviceUse, ooms: list[Oom]) -> Finding:
         _KIND,
         f"{use.device} ran out for {asked} with {unused} unused, in pieces",
         severity="critical",
-        confidence=0.9,  # torch's own figures as it failed; graphs' private pools look alike
+        grounds=[Ground("torch's own figures as it failed; private pools of graphs look alike", 0.9)],
         bytes=unused_bytes,
         process=use,
         line=oom,
@@ -106,7 +107,7 @@ def _flushes(case: Case, use: DeviceUse) -> Finding:
         _KIND,
         f"{use.device} is fragmented: torch flushed its cache {retries} times to find space",
         severity="warning",
-        confidence=0.6,  # nothing failed: the device may be full
+        grounds=[Ground("torch flushed its cache, but nothing failed: the device may be full", 0.6)],
         bytes=split_bytes,
         process=use,
         device=use.device,

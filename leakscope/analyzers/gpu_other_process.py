@@ -18,6 +18,7 @@ from ..facts.accounts.gpu import NO_GPU, Oom
 from ..facts.series.arithmetic import Floats, level_at
 from ..facts.tables import int_of, text_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
+from ..grounds import Ground
 from ..kinds import ASIDE
 from ..units import GiB, format_bytes
 
@@ -146,7 +147,11 @@ class _Gpu:
             _KIND,
             f"Other processes hold {format_bytes(most)} of {self.name}",
             severity="critical" if ooms else "warning",
-            confidence=0.6 if estimated else 0.95,  # the driver says who holds it, else it is what is left over
+            grounds=[
+                Ground("what is left over when ours is taken away", 0.6)
+                if estimated
+                else Ground("the driver says who holds it", 0.95)
+            ],
             bytes=most,
             device=self.name,
             holder=names or "processes outside the job",

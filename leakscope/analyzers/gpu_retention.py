@@ -27,6 +27,7 @@ from ..facts.subject import About, Definition
 from ..facts.tables import text_of, without_last
 from ..facts.where.holders import holder_name
 from ..findings import Evidence, Finding, RuledOut, Skipped
+from ..grounds import Ground
 from ..kinds import ELSEWHERE
 from ..units import MiB, format_bytes, format_count
 
@@ -108,7 +109,10 @@ def _finding(case: Case, use: DeviceUse, trend: Trend, min_named_share: float) -
         _KIND,
         f"{who}: {grown}",
         severity="critical",
-        confidence=0.95 if held and held.share >= 0.5 else 0.8,  # the allocator counts exactly; its holder is sampled
+        grounds=[
+            Ground("torch's allocator counts what is allocated", 0.8),
+            *([Ground("snapshots found who holds most of it", 0.8)] if held and held.share >= 0.5 else ()),
+        ],
         bytes=trend.growth_bytes,
         process=use,
         line=(held.line or Definition(held.text("owner_file"))) if held else None,

@@ -25,6 +25,7 @@ from ..facts.subject import definition_of
 from ..facts.tables import text_of
 from ..facts.where.holders import holder_name, named_in
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
+from ..grounds import Ground
 from ..kinds import HELD
 from ..units import MiB, format_bytes, format_count, format_duration
 
@@ -84,7 +85,7 @@ def _finding(case: Case, one: Standing, process: ProcessGrowth, takes_s: list[fl
         _KIND,
         f"{name} holds {size}, and has hardly grown since {format_duration(one.since_s)}",
         severity="note",
-        confidence=0.9,  # weighed in several snapshots; whether it is still wanted was not asked
+        grounds=[Ground("several snapshots weighed it; whether it is still wanted was not asked", 0.9)],
         bytes=int(one.held_bytes),
         process=process,
         line=next(iter(lines), None) or definition_of(named.row),

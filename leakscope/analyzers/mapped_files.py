@@ -21,6 +21,7 @@ from ..facts.growth.tree import TreeGrowth
 from ..facts.series.arithmetic import level_at
 from ..facts.tables import look_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
+from ..grounds import Ground
 from ..kinds import ASIDE
 from ..units import MiB, format_bytes
 
@@ -78,7 +79,7 @@ def _finding(case: Case, process: ProcessGrowth, path: str, gained: int, named: 
     return case.finding(
         _KIND,
         f"{process.name} changes pages of the mapped file {path}: {format_bytes(gained)} are its own copies now",
-        confidence=0.8,  # the kernel says whose pages they are; looks are few, and it may be over
+        grounds=[Ground("the kernel says whose pages they are; looks are few, and it may be over", 0.8)],
         bytes=bytes,
         process=process,
         holder=f"{named[0]} of {path}" if named is not None else path,

@@ -18,6 +18,7 @@ from ..facts.accounts.forecast import Forecast, forecast_of
 from ..facts.growth.limits import CGROUP, DEV_SHM, HOST, RLIMIT, Limit
 from ..facts.series.arithmetic import level_at
 from ..findings import SEVERITIES, Evidence, Finding, RuledOut, Series, Skipped, Subject
+from ..grounds import Ground
 from ..kinds import DANGER, LIMIT
 from ..units import format_bytes, format_duration
 
@@ -106,7 +107,7 @@ class _Pressure:
             _KIND,
             f"{limit.peak_fraction:.0%} of {limit.label} was used{whose}",
             severity="note" if killed else self._severity(so_far),
-            confidence=0.95,  # read off the kernel's own figures; only that it matters is a judgement
+            grounds=[Ground("these are the kernel's own figures; that it matters is a judgement", 0.95)],
             bytes=0,
             subject=Subject(pid=limit.pid, device="cpu"),
             evidence=self._evidence(),

@@ -38,6 +38,7 @@ from ..facts.tables import series, text_of
 from ..facts.where.allocations import Allocations, allocations
 from ..facts.where.stacks import GrowthLine, growth_lines
 from ..findings import Evidence, Finding, RuledOut, Skipped
+from ..grounds import Ground
 from ..kinds import GROWTH
 from ..units import MiB, changed, format_bytes, format_count
 
@@ -242,7 +243,10 @@ def _finding(case: Case, process: ProcessGrowth, look: _Look) -> Finding:
         _KIND,
         title,
         severity=None if leaking else "note",
-        confidence=round(0.5 + 0.4 * line.share, 2) if line is not None else 0.5,
+        grounds=[
+            Ground("malloc handed it out, and no object that was found explains it", 0.5),
+            *([Ground(f"{line.share:.0%} of it was seen under one line", 0.5 + 0.4 * line.share)] if line else ()),
+        ],
         bytes=bytes,
         process=process,
         line=place,

@@ -20,6 +20,7 @@ from ..facts.endings.kills import SURE, Kill, Kills
 from ..facts.endings.members import Member
 from ..facts.subject import subject_of
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
+from ..grounds import Ground
 from ..kinds import KILL
 from ..units import KiB, format_bytes, format_duration
 
@@ -70,7 +71,7 @@ def _finding(case: Case, seen: Kills, so_far: Sequence[Finding]) -> Finding:
         _KIND,
         _title(case, kill, sure, hog, blamed, step),
         severity="critical" if kill.confidence >= SURE and kill.victim is not None else "warning",
-        confidence=kill.confidence,
+        grounds=[Ground("what the kernel says and how the process ended were matched", kill.confidence)],
         bytes=max(_held_bytes(kill), blamed.bytes if blamed is not None else 0),
         subject=blamed.subject if blamed is not None else subject_of(hog, device="cpu" if hog is not None else None),
         evidence=_evidence(case, seen, kill, sure, hog, blamed),

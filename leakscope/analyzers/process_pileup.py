@@ -25,6 +25,7 @@ from ..facts.growth.counts import up_to_the_end
 from ..facts.processes.table import COMPILE_WORKER, DATALOADER_WORKER, Process, alive_counts
 from ..facts.series.arithmetic import Floats, level_at
 from ..findings import Evidence, Finding, RuledOut, Skipped
+from ..grounds import Ground
 from ..kinds import GROWTH, PILE
 from ..units import format_bytes
 
@@ -179,7 +180,7 @@ def _built(
     return case.finding(
         _KIND,
         title,
-        confidence=0.9,  # births and deaths are known; whether the program still needs them is not
+        grounds=[Ground("births and deaths were counted; whether they are still needed is not known", 0.9)],
         bytes=bytes,
         line=line,
         holder=f"{holder}{kept.words}",

@@ -27,6 +27,7 @@ from ..facts.subject import definition_of
 from ..facts.tables import int_of, text_of
 from ..facts.where.stacks import growth_lines
 from ..findings import Evidence, Finding, RuledOut, Skipped
+from ..grounds import Ground
 from ..kinds import GROWTH
 from ..units import format_bytes
 
@@ -145,7 +146,10 @@ def _finding(case: Case, one: _Compiled, so_far: Sequence[Finding]) -> Finding:
         _KIND,
         f"torch.compile compiles {function or 'functions'} again and again: "
         f"{one.after_warm_up} times after the warm-up, with no end in sight",
-        confidence=0.8 if bytes else 0.9,  # compilations are counted; that the memory is theirs is not
+        grounds=[
+            Ground("compilations were counted", 0.9),
+            *([Ground("that the memory is theirs was not measured", 0.3)] if bytes else ()),
+        ],
         bytes=bytes,
         process=one.process,
         line=asked or definition_of(one.last, function),

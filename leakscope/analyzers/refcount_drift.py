@@ -28,6 +28,7 @@ from ..facts.series.arithmetic import Floats, bucket_medians, slope_interval
 from ..facts.series.trend import CANNOT_TELL, FLAT, GROWING, LEAST_STEPS, judge
 from ..facts.tables import int_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
+from ..grounds import Ground
 from ..kinds import CRASH, DANGER, GROWTH
 from ..units import MOST, format_count, format_duration
 
@@ -241,7 +242,10 @@ def _none_finding(case: Case, one: _Count) -> Finding:
         _KIND,
         f"{title}: Python aborted" if one.aborted else f"{title}: Python will abort {ends}",
         severity="critical",
-        confidence=0.97 if one.aborted else 0.9 if is_short else 0.8,
+        grounds=[
+            Ground("Python aborted of it", 0.97) if one.aborted else Ground("the count fell all the time", 0.8),
+            *([Ground("objects have more references than are counted", 0.7)] if is_short and not one.aborted else ()),
+        ],
         bytes=0,
         process=one.process,
         line=at,
@@ -294,7 +298,7 @@ def _kept(case: Case, process: ProcessGrowth, min_kept: int) -> Iterator[Finding
         _KIND,
         f"A C extension keeps references to {rest.type_name} objects that it should drop: {rate}, never freed",
         severity="note",  # no memory grows by it, as long as the objects are the same ones
-        confidence=0.7,
+        grounds=[Ground("references were counted beyond those that objects have", 0.7)],
         bytes=0,
         process=process,
         holder="no Python object",

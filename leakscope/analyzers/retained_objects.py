@@ -16,6 +16,7 @@ from ..evidence import retained
 from ..evidence.suspects import kept_in
 from ..evidence.teams import growing
 from ..findings import Finding, RuledOut, Skipped
+from ..grounds import Ground
 from ..kinds import GROWTH
 from ..units import MiB
 
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 NEEDS = retained.NEEDS
 TELLS = (GROWTH,)
 AFTER = ()
-_ALONE, _AMONG = 0.55, 0.4  # sure of the only container that forks add to, and of the likeliest of several
+_ALONE = (Ground("the only container that forks add to", 0.55),)
+_AMONG = (Ground("the likeliest of several containers that forks add to", 0.4),)
 
 
 def findings(

@@ -28,6 +28,7 @@ from ..facts.series.arithmetic import Floats
 from ..facts.series.trend import CANNOT_TELL, GROWING, Trend, judge
 from ..facts.subject import subject_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
+from ..grounds import Ground
 from ..kinds import ELSEWHERE, GROWTH
 from ..units import MOST, MiB, format_bytes, format_rate
 
@@ -180,8 +181,11 @@ def _finding(case: Case, kind: str, name: str, rows: pd.DataFrame, trend: Trend,
         _KIND,
         title,
         severity=severity,
-        # Two that agree, what the kernel counts and what the snapshots saw, are surer than either.
-        confidence=0.98 if holder is not None else 0.95 if mapping else 0.85,
+        grounds=[
+            Ground("the kernel counts the segments", 0.85),
+            *([Ground("the processes that map them were seen", 0.77)] if mapping else ()),
+            *([Ground("snapshots weighed who keeps them", 0.9)] if holder is not None else ()),
+        ],
         bytes=bytes,
         subject=subject,
         bytes_per_hour=round(trend.growth_bytes / hours, 1),

@@ -28,6 +28,7 @@ from ..facts.heap.tree import held_by_threads
 from ..facts.subject import definition_of
 from ..facts.tables import int_of, series, text_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
+from ..grounds import Ground
 from ..kinds import GROWTH, PILE
 from ..units import KiB, format_bytes
 
@@ -101,7 +102,10 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
     return case.finding(
         _KIND,
         f"Threads{named} pile up: {started} more than at the start, none of them ended",
-        confidence=0.95 if function else 0.85,  # counted; a library may mean to keep those whose function is not known
+        grounds=[
+            Ground("threads were counted; a library may mean to keep some", 0.85),
+            *([Ground("they run a function of the job's own", 0.77)] if function else ()),
+        ],
         bytes=bytes,
         process=process,
         line=start or definition_of(kind, function),

@@ -28,6 +28,7 @@ from ..facts.subject import definition_of, subject_of
 from ..facts.tables import text_of, without_last
 from ..facts.where.stacks import growth_lines
 from ..findings import Evidence, Finding, LedgerRow, RuledOut, Skipped, Subject
+from ..grounds import Ground
 from ..kinds import ASIDE, GROWTH
 from ..units import MOST, MiB, format_bytes, format_count
 
@@ -117,14 +118,24 @@ def _finding(case: Case, process: ProcessGrowth, bytes: int, *, beside: bool) ->
         title,
         severity="warning" if beside and len(suspects) != 1 else None,
         bytes_per_hour=case.bytes_per_hour(bytes),
-        # Nothing measured what a suspect holds: that memory grew under a line with its name is the best sign there is.
-        confidence=0.75 if seen is not None else (0.6 if len(suspects) == 1 else (0.4 if suspects else 0.3)),
+        grounds=_grounds(suspects, seen),
         bytes=bytes,
         subject=_subject(process, first, line),
         evidence=[*_evidence(rows, suspects, inside, line), *map(_of_outside, outside[:3])],
         doubts=_doubts(suspects, inside, process),
         remedy=[f"check what is added to {_name(first)} and never removed"] if first is not None else [],
     )
+
+
+def _grounds(suspects: Sequence[pd.Series[Any]], seen: pd.Series[Any] | None) -> Iterator[Ground]:
+    """Nothing measured what a suspect holds: that memory grew under a line with its name is the best sign there is."""
+    yield Ground("nobody was seen to hold it", 0.3)
+    if len(suspects) == 1:
+        yield Ground("only one object in sight can hold it unseen", 0.78)
+    elif suspects:
+        yield Ground(f"{len(suspects)} objects in sight can hold it unseen", 0.6)
+    if seen is not None:
+        yield Ground("memory grew under a line that names it", 0.67)
 
 
 def _outside(process: ProcessGrowth) -> list[Outside]:

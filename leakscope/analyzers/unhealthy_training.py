@@ -19,6 +19,7 @@ from ..facts.growth.processes import ProcessGrowth
 from ..facts.subject import subject_of
 from ..facts.tables import int_of
 from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
+from ..grounds import Ground
 from ..kinds import DANGER
 from ..units import format_count
 
@@ -133,7 +134,7 @@ def _nan_parameters(case: Case, looks: _Looks) -> Finding | None:
         last,
         f"Weights have become NaN: {_named(last)}",
         "critical",
-        confidence=0.95,  # no rounding makes NaN, and no later step mends it; some mark unused cells with it
+        grounds=[Ground("no rounding makes NaN, and no later step mends it; some mark unused cells with it", 0.95)],
         evidence=[
             Evidence(f"in the last snapshot {_count(last)} of the sampled parameters were NaN; {since}", figures)
         ],
@@ -156,7 +157,7 @@ def _broken_gradients(case: Case, looks: _Looks, min_takes: int) -> Finding | No
         last,
         f"Gradients are {what} when the optimizer steps: {_named(last)}",
         "critical",
-        confidence=0.9,  # seen more than once; a scaler that skips such steps is not known of
+        grounds=[Ground("it was seen more than once; a scaler that skips such steps is not known of", 0.9)],
         evidence=[Evidence(f"seen in {seen}, first at {looks.step_of(int(takes[0]))}", figures)],
         doubts=["a loss scaler of another framework may skip such a step"] if what == "Inf" else [],
         remedy=[f"torch.autograd.set_detect_anomaly(True) names the operation; look at {looks.step_of(int(takes[0]))}"],
@@ -182,7 +183,7 @@ def _lost_parameters(case: Case, looks: _Looks) -> Finding | None:
             new if len(new) else gone_last,
             f"{lost} parameters have become None{said}",
             "warning",
-            confidence=0.85,  # counted in the same model; one merged into another layer on purpose looks the same
+            grounds=[Ground("counted in the same model; one merged into another on purpose looks the same", 0.85)],
             evidence=[Evidence(f"{lost} more of {_count(last)} parameters are None, {since}", {"lost_count": lost})],
             doubts=["a layer whose bias is merged into another one on purpose looks the same"],
         )
@@ -209,7 +210,7 @@ def _no_gradients(case: Case, looks: _Looks, min_takes: int) -> Finding | None:
         last,
         "The optimizer steps, but no parameter has a gradient and no weight changes",
         "warning",
-        confidence=0.85,  # not one bit of the weights moved; who trains something else by hand was not seen
+        grounds=[Ground("not one bit of the weights moved; what is trained by hand was not seen", 0.85)],
         evidence=[
             Evidence(f"{_count(last)} trained parameters had no gradient in any snapshot, {first} to {end}", figures),
             Evidence("samples of the weights were the same to the last bit in all snapshots that took them"),
@@ -241,7 +242,7 @@ def _import_orders(case: Case) -> Iterator[Finding]:
             _KIND,
             str(row["text"]),
             severity="note",
-            confidence=0.9,  # the order was seen; whether what is replaced was used yet was not
+            grounds=[Ground("the order was seen; whether what is replaced was used yet was not", 0.9)],
             bytes=0,
             subject=Subject(pid=int_of(row, "pid"), library=extension),
             evidence=[Evidence(f"{extension} replaces parts of them, and finds them in use already")],

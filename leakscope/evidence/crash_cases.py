@@ -11,6 +11,7 @@ from ..facts.endings.meanings import Meaning
 from ..facts.endings.members import Member
 from ..facts.processes.table import DATALOADER_WORKER
 from ..findings import Evidence
+from ..grounds import Ground
 from ..units import MOST, format_bytes, format_count, signal_name
 from .memory_refused import refusal, requested_bytes, shared_memory_use
 from .oom_culprit import Culprit, culprit
@@ -18,6 +19,7 @@ from .oom_culprit import Culprit, culprit
 if TYPE_CHECKING:
     from ..facts.case import Case
 
+LAST_WORDS = (Ground("its last words say so", 0.95),)
 _FULL_FRACTION = 0.9  # of /dev/shm, once a second: a batch more did not fit
 
 
@@ -26,7 +28,7 @@ class Told(NamedTuple):
 
     title: str
     severity: str
-    confidence: float
+    grounds: Sequence[Ground]
     evidence: Sequence[Evidence] = ()
     doubts: Sequence[str] = ()
     remedy: Sequence[str] = ()
@@ -39,7 +41,7 @@ def tell(case: Case, member: Member, meaning: Meaning, words: str, near_fraction
     parts = found.groupdict() if found is not None else {}
     what = " ".join((parts.get("what") or "").split())
     title = meaning.title.format(process=member.label, what=what).removesuffix(": ")
-    told = Told(title, meaning.severity, 0.95, [Evidence(meaning.why)], remedy=meaning.remedy)
+    told = Told(title, meaning.severity, LAST_WORDS, [Evidence(meaning.why)], remedy=meaning.remedy)
     if meaning.name == "deallocating-none":
         return _with_fall(case, member, told)
     if meaning.name == "gpu-memory":
@@ -103,7 +105,11 @@ def _refused(case: Case, member: Member, told: Told, words: str, near_fraction: 
     is_most = holder is not None and holder.share >= MOST and holder.subject.line is not None
     return told._replace(
         title=title,
-        confidence=0.95 if why.by is not None else 0.8,
+        grounds=[
+            Ground("its last words say so; by which limit is not known", 0.8)
+            if why.by is None
+            else Ground("its last words say so, and the limit was seen", 0.95)
+        ],
         evidence=[*told.evidence, *why.evidence, *([Evidence(holder.clause)] if holder is not None else [])],
         doubts=why.doubts,
         remedy=why.remedy,
@@ -114,12 +120,14 @@ def _refused(case: Case, member: Member, told: Told, words: str, near_fraction: 
 def _shared(case: Case, told: Told) -> Told:
     use = shared_memory_use(case)
     if use is None:
-        return told._replace(confidence=0.7, doubts=["how full /dev/shm was is not in this recording: df -h /dev/shm"])
+        unseen = [Ground("its last words say so; how full it was is not known", 0.7)]
+        return told._replace(grounds=unseen, doubts=["how full /dev/shm was is not in this recording: df -h /dev/shm"])
     figures = {"used_bytes": use.used_bytes, "limit_bytes": use.limit_bytes}
     seen = Evidence(f"/dev/shm held {use.text} when it was fullest", figures)
     if use.used_bytes < _FULL_FRACTION * use.limit_bytes:
         doubt = "it was read once a second: a larger batch may have filled it in between"
-        return told._replace(confidence=0.6, evidence=[*told.evidence, seen], doubts=[doubt])
+        against = [*LAST_WORDS, Ground("it was not seen full", 0.07)]
+        return told._replace(grounds=against, evidence=[*told.evidence, seen], doubts=[doubt])
     return told._replace(
         title=f"{told.title}: /dev/shm was full, {use.text}",
         evidence=[*told.evidence, seen],
@@ -136,7 +144,8 @@ def _worker(case: Case, told: Told, parts: dict[str, str | None]) -> Told:
         if kill.victim is not None and (not pids or kill.victim.pid in pids):
             text = f"the OOM killer ended {kill.victim.label}: oom-kill says by which limit"
             title = f"{told.title}: the OOM killer ended it"
-            return told._replace(title=title, confidence=kill.confidence, evidence=[Evidence(text)])
+            grounds = [Ground("what the kernel says and how it ended were matched", kill.confidence)]
+            return told._replace(title=title, grounds=grounds, evidence=[Evidence(text)])
     title = f"{told.title}: ended by signal {by}" if by else told.title
     named = (lambda m: m.pid in pids) if pids else (lambda m: m.role == DATALOADER_WORKER)
     gone = [member for member in seen.members if named(member) and member.exit_signal is not None]

@@ -21,6 +21,7 @@ from ..facts.subject import definition_of
 from ..facts.tables import Row, int_of, text_of, without_last
 from ..facts.where.cycles import class_place
 from ..findings import Evidence, Finding
+from ..grounds import Ground
 from ..units import format_bytes, format_count
 
 if TYPE_CHECKING:
@@ -105,8 +106,12 @@ def frozen_finding(
     return case.finding(
         _KIND,
         f"Cycles of {what} pile up: gc.freeze(){where} hides them from the collector",
-        # Python lists no frozen object; a class that piles up says whose. The graph has each of them.
-        confidence=0.95 if strays is not None else (0.85 if row is not None else 0.65),
+        grounds=[
+            Ground("the graph has each of them", 0.95)
+            if strays is not None
+            else Ground("Python lists no frozen object, but more exist than are reached", 0.65),
+            *([Ground("a class that piles up says whose", 0.75)] if strays is None and row is not None else ()),
+        ],
         bytes=out_of_reach_bytes,
         process=process,
         line=place or definition_of(row),

@@ -26,6 +26,7 @@ from ..facts.tables import int_of, series, without_last
 from ..facts.where.allocations import NATIVE, OBJECTS
 from ..facts.where.stacks import GrowthLine
 from ..findings import Evidence, Finding
+from ..grounds import Ground
 from ..units import MOST, format_bytes, format_count, format_duration
 from .allocated import made_at
 from .library_calls import calls_of
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 
     from ..facts.case import Case
 
+_OF_ORPHANS = (Ground("some of them were looked into: nothing refers to them", 0.65),)
+_BY_NUMBERS = (Ground("by numbers alone: more small objects than snapshots find", 0.5),)
+_OF_HANDLES = (Ground("handles were counted that nothing refers to", 0.7),)
 _SMALL_OBJECT_BYTES = (16, 512)  # least and largest block of Python's own allocator; larger ones are malloc's
 _LEAST_TAKES = 4  # snapshots: three intervals that are alike
 _FEW = 0.02  # containers gained for each small object gained: fewer hold nothing, or all of it in one place
@@ -66,25 +70,28 @@ def leaked(
     handles = leaked_handles(process, growth)
     if handles is not None:
         evidence = [handles.evidence(strays.passed_s if strays is not None else window_s)]
-        yield _finding(case, process, left, kind, handles.type_name, 0.7, evidence, has_native=True)
+        yield _finding(case, process, left, kind, handles.type_name, _OF_HANDLES, evidence, has_native=True)
         return
     if strays is not None and alone is not None and alone.bytes >= min_own_share * left:
-        confidence = (0.7 if alone.is_exact else 0.65) - (0.15 if opaque else 0)
-        yield _finding(
-            case, process, left, kind, alone.type_name, confidence, [alone.evidence(strays.passed_s)], opaque
-        )
+        grounds = [
+            Ground("objects were counted that nothing refers to", 0.7)
+            if alone.is_exact
+            else Ground("in a sample were objects that nothing refers to", 0.65),
+            *([Ground("an object whose inside cannot be seen may refer to them", 0.35)] if opaque else ()),
+        ]
+        yield _finding(case, process, left, kind, alone.type_name, grounds, [alone.evidence(strays.passed_s)], opaque)
         return
     if opaque or (strays is not None and strays.knows_pools):
         return  # what nobody refers to was counted
     if orphans is not None and _own_bytes_per_s(orphans) * window_s >= min_own_share * left:
         type_name = str(orphans["type_name"].iloc[0])
-        yield _finding(case, process, left, kind, type_name, 0.65, _seen(orphans))  # looked into, some of them
+        yield _finding(case, process, left, kind, type_name, _OF_ORPHANS, _seen(orphans))
         return
     if has_holder:
         return
     small = _small_objects(process.rows("sentinels"), without_last(takes, takes), growth, left)
     if small is not None:
-        yield _finding(case, process, left, kind, None, 0.5, [small])  # by numbers alone
+        yield _finding(case, process, left, kind, None, _BY_NUMBERS, [small])
 
 
 class _Alone(NamedTuple):
@@ -213,7 +220,7 @@ def _finding(
     left: int,
     kind: str,
     type_name: str | None,
-    confidence: float,
+    grounds: Sequence[Ground],
     evidence: list[Evidence],
     opaque: Sequence[pd.Series[Any]] = (),
     has_native: bool = False,
@@ -241,7 +248,7 @@ def _finding(
     return case.finding(
         kind,
         f"Unreferenced objects pile up ({what}): {who} keeps references it should drop",
-        confidence=confidence,
+        grounds=grounds,
         bytes=left,
         process=process,
         line=line,

@@ -37,7 +37,7 @@ def finding_of(case: Case, holder: Accumulation, rank: int, look: Look, process:
         GRAPH if found.is_graph else OBJECTS,
         title(found),
         severity="critical" if is_main else severity_of(case.growth, found.total_bytes),
-        confidence=found.confidence,
+        grounds=found.grounds,
         bytes=found.total_bytes,
         bytes_per_hour=round(found.rate * 3600, 1),
         bytes_per_step=found.bytes_per_step,

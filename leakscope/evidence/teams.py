@@ -14,6 +14,7 @@ from ..facts.processes.teams import Team
 from ..facts.series.arithmetic import level_at
 from ..facts.tables import series
 from ..findings import Evidence, Finding, Series, Subject
+from ..grounds import Ground
 from ..units import MiB, changed, format_bytes
 from .suspects import Suspect
 
@@ -43,7 +44,7 @@ def is_costly(
     return each >= min_bytes_each and suspect.held_bytes >= min_data_share * each
 
 
-def growing(case: Case, kind: str, team: Team, suspect: Suspect, confidence: float | None = None) -> Finding:
+def growing(case: Case, kind: str, team: Team, suspect: Suspect, grounds: Sequence[Ground] | None = None) -> Finding:
     """Workers whose memory rises: by what they keep, or by what they go on to copy."""
     growth, gained, count = case.growth, team.gained, len(team.alive)
     share = min(1.0, gained / max(growth.growth_bytes, 1))
@@ -55,7 +56,7 @@ def growing(case: Case, kind: str, team: Team, suspect: Suspect, confidence: flo
     return case.finding(
         kind,
         title,
-        confidence=_confidence(team, share) if confidence is None else confidence,
+        grounds=_grounds(team, share) if grounds is None else grounds,
         bytes=gained,
         subject=_subject(team, suspect, most, count),
         evidence=_evidence(growth, team, suspect, share),
@@ -78,7 +79,7 @@ def has_copied(case: Case, kind: str, team: Team, suspect: Suspect) -> Finding:
         kind,
         f"{_each(team, most, count)} has copied {format_bytes(each)} of what it inherited, most likely {name}",
         severity="warning",
-        confidence=0.8,
+        grounds=[Ground("pages that they shared at their start are their own now", 0.8)],
         bytes=copied,
         subject=_subject(team, suspect, most, count),
         evidence=[
@@ -134,9 +135,9 @@ def _subject(team: Team, suspect: Suspect, most: ProcessGrowth, count: int) -> S
     )
 
 
-def _confidence(team: Team, share: float) -> float:
-    sure = 0.5 + 0.35 * min(1.0, share / 0.7)
-    return round(min(sure + (0.07 if team.are_alike else 0.0), 0.95), 2)
+def _grounds(team: Team, share: float) -> list[Ground]:
+    found = [Ground(f"{share:.0%} of the growth is theirs", 0.5 + 0.35 * min(1.0, share / 0.7))]
+    return [*found, Ground("all of them grow alike", 0.67)] if team.are_alike else found
 
 
 def _evidence(growth: TreeGrowth, team: Team, suspect: Suspect, share: float) -> Iterator[Evidence]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from ..findings import Evidence, Finding, Series, Subject
+from ..grounds import Ground, how_sure
 from .accounts.forecast import Forecast, forecast
 from .accounts.gpu import DeviceUse, Oom, all_ooms, device_uses
 from .accounts.ledger import ledger
@@ -141,7 +142,7 @@ class Case:
         title: str,
         *,
         bytes: int,
-        confidence: float,
+        grounds: Iterable[Ground],
         process: Whose | None = None,
         line: Spot | None = None,
         subject: Subject | None = None,
@@ -160,6 +161,7 @@ class Case:
         Without a ``severity`` it tells of growth: its share of the tree's growth makes it critical or a warning, and it
         has a rate, unless one is given.
         """
+        rests_on = list(grounds)
         if severity is None:
             severity = severity_of(self.growth, bytes)
             bytes_per_hour = self.bytes_per_hour(bytes) if bytes_per_hour is None else bytes_per_hour
@@ -167,7 +169,7 @@ class Case:
             kind=kind,
             title=title,
             severity=severity,
-            confidence=confidence,
+            confidence=how_sure(rests_on),
             bytes=bytes,
             subject=subject if subject is not None else subject_of(process, line, **about),
             bytes_per_hour=bytes_per_hour,
@@ -177,6 +179,7 @@ class Case:
             remedy=list(remedy),
             series=list(series),
             wasted=wasted,
+            grounds=rests_on,
         )
 
     def once(self, find: Callable[..., _T], *arguments: Any) -> _T:

@@ -19,7 +19,7 @@ from markupsafe import Markup, escape
 
 from ..units import format_bytes, format_count, format_duration, format_rate
 from ..version import __version__
-from ..words import accepted, printable
+from ..words import accepted, printable, rests_on
 from . import charts
 
 _FOLDER = Path(__file__).parent
@@ -72,6 +72,7 @@ def _environment() -> Environment:
         duration=format_duration,
         lines=charts.lines,
         slot=charts.account_slot,
+        rests_on=rests_on,
         unbroken=_unbroken,
     )
     return environment

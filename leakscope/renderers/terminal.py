@@ -36,7 +36,7 @@ from ..findings import (
     Verdict,
 )
 from ..units import format_bytes, format_duration
-from ..words import VERDICTS, accepted, amount, by_reason, caveats, cost, printable, run_facts
+from ..words import VERDICTS, accepted, amount, by_reason, caveats, cost, printable, rests_on, run_facts
 from ._holders import COLUMNS, Held, largest_holders
 
 SUFFIX = ".txt"
@@ -175,11 +175,13 @@ def _finding(
     shown = [_evidence(e) for e in finding.evidence[:most]]
     if whole and len(shown) < len(finding.evidence):
         shown.append(Text(f"and {len(finding.evidence) - len(shown)} more (--verbose)", style="dim"))
-    parts = (
+    parts = [
         ("What to do", [_clean(r) for r in finding.remedy], "green"),
         ("Evidence", shown, ""),
         ("Doubts", [_clean(d) for d in finding.doubts], "yellow"),
-    )
+    ]
+    if most is None:
+        parts.append((f"{finding.confidence:.0%} sure", [_clean(line) for line in rests_on(finding)], "dim"))
     for name, lines, line_style in parts:
         if lines and whole:
             yield Padding(Text(name, style="bold"), (0, 0, 0, 3))

@@ -167,6 +167,11 @@ def _whether(told: Told) -> str:
 def _what_grows(told: Told) -> str:
     if told.is_all_in_the_kill:
         return f"The job gained {told.amount} ({told.rate})."
+    main = told.growth.main
+    if told.first is not None and main is not None and main.is_hidden:  # what the job gained is chance
+        per_hour = main.growth_bytes / max(told.growth.end_s - told.growth.start_s, 1e-9) * 3600
+        rate = format_rate(per_hour, main.growth_bytes)
+        return f"Memory leaks: {_lower(told.first.title)}, in {told.lasted} ({rate})."
     if told.first is not None and told.gained < 0:  # the kernel took back pages of files, or others map them now
         gave_back = f"the job gave back more than that, {format_bytes(-told.gained)} in {told.lasted}"
         return f"Memory leaks: {_lower(told.first.title)}; {gave_back}."

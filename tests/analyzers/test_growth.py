@@ -297,7 +297,7 @@ def test_what_was_full_before_the_machine_became_busy_is_no_leak(tmp_path):
 
 def ramp_with_peaks(folder, gained_mib):
     """30 s; one sample in twelve meets a copy of 20 MiB that is gone at the next, one near the end one of 75 MiB."""
-    peaks = {n: 20 for n in range(5, 120, 12)} | {114: 75}
+    peaks = dict.fromkeys(range(5, 120, 12), 20) | {114: 75}
     levels = [(60 + gained_mib * n / 120 + peaks.get(n, 0)) * MiB for n in range(120)]
     return tree_growth(RecordingBuilder(folder).process(PID).samples(PID, levels, every_s=0.25).ends(30.0).open())
 

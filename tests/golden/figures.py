@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from leakscope.grounds import Ground, how_sure
+
 _PERCENT = re.compile(r"(?<![\d.])(\d+(?:\.\d+)?) ?%")
 _NEGATIVE = re.compile(r"(?<![\w.+/-])-\d[\d.,]* (?:bytes|[KMGT]iB)")
 _ELSEWHERE = ("shared-memory", "mapped-files")  # in no process's own memory
@@ -28,8 +30,9 @@ def _of_findings(report: dict[str, Any]) -> Iterator[str]:
                 yield f"{where}: more than all: {text}"
             if _NEGATIVE.search(text):
                 yield f"{where}: less than nothing: {text}"
-        if not 0 <= finding["confidence"] <= 1:
-            yield f"{where}: confidence {finding['confidence']}"
+        grounds = [Ground(**ground) for ground in finding["grounds"]]
+        if not grounds or finding["confidence"] != how_sure(grounds):
+            yield f"{where}: {finding['confidence']} sure, for no reason that is told"
         if finding["bytes"] < 0:
             yield f"{where}: {finding['bytes']} bytes"
         in_processes = finding["subject"]["device"] in (None, "cpu") and finding["kind"] not in _ELSEWHERE

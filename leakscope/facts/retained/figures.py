@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ...grounds import Ground
 from ..code.adding import Line, Source, adding_lines
 from ..code.names import holder_of
 from ..growth.processes import ProcessGrowth
@@ -92,18 +93,25 @@ class Retained:
         return round(self.holder.growth_bytes * self.pinning_ratio / steps, 1) if steps else None
 
     @property
-    def confidence(self) -> float:
-        """How sure we are that this is what ate the memory. Each term is something a person would ask for."""
+    def grounds(self) -> list[Ground]:
+        """What it rests on. Each is something that a person would ask for."""
         heap, place = self.look.heap, self.place
-        sure = 0.45 + 0.3 * min(1.0, self.share / 0.7)
-        sure += 0.1 if len(heap.takes) >= 4 else 0.0
-        sure += 0.07 if place.has_length and keeps_growing(place.length, min_persistence=0.9) else 0.0
-        sure += 0.05 if self.line is not None and self.line.kind == "adds" else 0.0
-        sure += 0.05 if self.made_at is not None else 0.0
-        sure -= 0.15 if heap.truncated else 0.0
-        sure -= 0.3 if self.limit is not None else 0.0
-        sure -= 0.1 if self.holder.handle is not None else 0.0  # nobody has weighed what its members stand for
-        return round(min(max(sure, 0.05), 0.97), 2)
+        found = [Ground(f"it is {self.share:.0%} of what came into use", 0.45 + 0.3 * min(1.0, self.share / 0.7))]
+        if len(heap.takes) >= 4:
+            found.append(Ground(f"{len(heap.takes)} snapshots weighed it", 0.65))
+        if place.has_length and keeps_growing(place.length, min_persistence=0.9):
+            found.append(Ground("it has ever more members", 0.65))
+        if self.line is not None and self.line.kind == "adds":
+            found.append(Ground("a line adds to it", 0.6))
+        if self.made_at is not None:
+            found.append(Ground("what stays was seen to be allocated for it", 0.6))
+        if heap.truncated:
+            found.append(Ground("snapshots were cut short: figures are estimates", 0.3))
+        if self.limit is not None:
+            found.append(Ground("it has a limit of its own", 0.2))
+        if self.holder.handle is not None:
+            found.append(Ground("nobody has weighed what its members stand for", 0.35))
+        return found
 
 
 def retained(
