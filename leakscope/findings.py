@@ -375,11 +375,14 @@ def is_our_crash(finding: Finding) -> bool:
 
 
 def in_order(findings: Sequence[Finding]) -> list[Finding]:
-    """Our own fault, then by severity, a kill before what led to it, what is known before what is guessed,
-    then by bytes times our confidence."""
+    """Our own fault, then by severity, a kill before what led to it, then by bytes times our confidence.
+
+    Where something is known of what took the bytes, it stands before what is guessed.
+    """
+    is_known = any(f.bytes > 0 and f.confidence >= _GUESS for f in findings)
 
     def rank(f: Finding) -> tuple[object, ...]:
-        severity = SEVERITIES.index(f.severity)
-        return not is_our_crash(f), severity, not f.tells(KILL), f.confidence < _GUESS, -f.bytes * f.confidence, f.title
+        severity, is_guess = SEVERITIES.index(f.severity), is_known and f.confidence < _GUESS
+        return not is_our_crash(f), severity, not f.tells(KILL), is_guess, -f.bytes * f.confidence, f.title
 
     return sorted(findings, key=rank)

@@ -12,7 +12,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from leakscope import analyze, findings
+from leakscope import analyze, findings, grounds
 from leakscope.cli import main
 from leakscope.renderers import render
 from leakscope.storage import open_recording
@@ -27,6 +27,7 @@ DEFINITIONS = {
     "verdict": findings.Verdict,
     "ledger_row": findings.LedgerRow,
     "finding": findings.Finding,
+    "ground": grounds.Ground,
     "subject": findings.Subject,
     "evidence": findings.Evidence,
     "series": findings.Series,
