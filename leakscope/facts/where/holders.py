@@ -49,9 +49,8 @@ def named_in(
     """
     if place.root_kind == OUTSIDE:
         name = str(place.row["variable"])
-        if place.type_name in CALLABLES:
-            return place, find_calls_given(sources, function=name)
-        return place, find_calls_given(sources, methods_of=name)
+        given = find_calls_given(sources, function=name) if place.type_name in CALLABLES else []
+        return place, given or find_calls_given(sources, methods_of=name)  # a method has the name of its object's class
     proxy = named_by_proxy(sources, place)
     if proxy is not None:
         return proxy
