@@ -44,8 +44,6 @@ _BUCKETS = 24
 _UNSEEN_S = 10.0  # the end of a program that is killed: readings since the last flush are lost
 _LEAST_BLOCKS = 0.5  # for each reference that came: what is made has some that the collector is not told of
 _OF_TORCH = "torch."  # whose objects are held in C++ as well
-# Each dict refers to its keys, and a reference to a name is no edge: a list of records has one for each field.
-_NAMES = "str"
 _NONES_PER_BLOCK = 20  # references to None that one freed object may have held: records have less
 
 
@@ -274,7 +272,6 @@ def _kept(case: Case, process: ProcessGrowth, min_kept: int) -> Iterator[Finding
         and rest.moves_steadily(1)
         and rest.blocks_gained < _LEAST_BLOCKS * rest.gained
         and not rest.type_name.startswith(_OF_TORCH)
-        and rest.type_name != _NAMES
     ]
     if not told:
         return
