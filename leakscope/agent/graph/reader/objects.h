@@ -274,11 +274,11 @@ static int count_shared_keys(struct graph *g, const char *at)
 
 /* A dict that has only strings for keys does not tell the collector of them. Its values come with the others; interned
  * strings are names, which everybody has: they are counted alone. An OrderedDict has a list of its keys besides, and
- * tells of that: then all are. */
+ * tells of that. */
 static int read_keys(struct graph *g, const object *dict, uint64_t stride, int has_list)
 {
     const char *at = pointer_at(dict, 32);
-    if (!at)
+    if (!at || (has_list && g->node_limit))
         return 1;
     if (word_at(dict, 40))
         return count_shared_keys(g, at);
@@ -292,8 +292,8 @@ static int read_keys(struct graph *g, const object *dict, uint64_t stride, int h
         const object *key = (object *)pointer_at(key_at, i * keys.entry_bytes);
         if (!is_text(key))
             continue;
-        int is_hidden = has_list || word_at(key, 32) & 3;
-        if (is_hidden ? !count_name(g, key) : !refer(g, (uintptr_t)key, TYPE_NONE))
+        int is_name = word_at(key, 32) & 3;
+        if (is_name ? !count_name(g, key) : !refer(g, (uintptr_t)key, TYPE_NONE))
             return 0;
     }
     return 1;
