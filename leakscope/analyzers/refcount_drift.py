@@ -4,9 +4,10 @@ Looks for:     references that no Python object has: of None ever fewer, of othe
                up without a referrer.
 Why:           each reference to None that is dropped once too often brings Python nearer to the fatal error
                "deallocating None"; each reference that is not dropped keeps an object for ever.
-Decides by:    the count of references less those that snapshots met in objects, keys of dicts, functions and Python's own cache: for
-               None a steady fall of min_fall or more, for another type a steady rise of min_kept with nothing made
-               that could have them; objects without a holder whose own bytes are min_own_share of the growth.
+Decides by:    the count of references less those that snapshots met in objects, keys of dicts, functions and Python's
+               own cache: for None a steady fall of min_fall or more, for another type a steady rise of min_kept with
+               nothing made that could have them; objects without a holder whose own bytes are min_own_share of the
+               growth.
 Mistaken when: C code keeps references in a table of its own that grows or is emptied, and tells the collector nothing.
 Do:            run None's case on Python 3.12 or later, where it is harmless; update the extension or do without it.
 """
