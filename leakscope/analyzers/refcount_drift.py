@@ -4,9 +4,10 @@ Looks for:     references that no Python object has: of None ever fewer, of othe
                up without a referrer.
 Why:           each reference to None that is dropped once too often brings Python nearer to the fatal error
                "deallocating None"; each reference that is not dropped keeps an object for ever.
-Decides by:    the count of references less those that snapshots met in objects, functions and Python's own cache: for
-               None a steady fall of min_fall or more, for another type a steady rise of min_kept with nothing made
-               that could have them; objects without a holder whose own bytes are min_own_share of the growth.
+Decides by:    the count of references less those that snapshots met in objects, keys of dicts, functions and Python's
+               own cache: for None a steady fall of min_fall or more, for another type a steady rise of min_kept with
+               nothing made that could have them; objects without a holder whose own bytes are min_own_share of the
+               growth.
 Mistaken when: C code keeps references in a table of its own that grows or is emptied, and tells the collector nothing.
 Do:            run None's case on Python 3.12 or later, where it is harmless; update the extension or do without it.
 """
@@ -45,8 +46,6 @@ _BUCKETS = 24
 _UNSEEN_S = 10.0  # the end of a program that is killed: readings since the last flush are lost
 _LEAST_BLOCKS = 0.5  # for each reference that came: what is made has some that the collector is not told of
 _OF_TORCH = "torch."  # whose objects are held in C++ as well
-# Each dict refers to its keys, and a reference to a name is no edge: a list of records has one for each field.
-_NAMES = "str"
 _NONES_PER_BLOCK = 20  # references to None that one freed object may have held: records have less
 
 
@@ -278,7 +277,6 @@ def _kept(case: Case, process: ProcessGrowth, min_kept: int) -> Iterator[Finding
         and rest.moves_steadily(1)
         and rest.blocks_gained < _LEAST_BLOCKS * rest.gained
         and not rest.type_name.startswith(_OF_TORCH)
-        and rest.type_name != _NAMES
     ]
     if not told:
         return

@@ -219,9 +219,10 @@ def test_references_that_are_really_dropped_show_in_the_sentinels():
 # ---- references to other objects that nobody has
 
 
-def with_extra(builder, extra, blocks=lambda s: 10_000, **row):
+def with_extra(builder, extra, blocks=lambda s: 10_000, keys=9000, **row):
     for number, at_s in enumerate((2, 5, 10, 15, 19), 1):
         builder.take(PID, number, at_s, allocated_blocks=blocks(at_s))
+        builder.row("heap_graphs", at_s, PID, take=number, key_reference_count=keys)
         told = {"type_name": "shop.Session", "extra_reference_count": extra(at_s), **row}
         if told["extra_reference_count"] is not None:
             builder.row("heap_strays", at_s, PID, take=number, **told)
@@ -236,6 +237,11 @@ def test_references_that_c_code_keeps_are_told_by_type(tmp_path, extra):
     assert (figures["kept_per_s"], figures["last_count"]) == (500, 9500)
 
 
+def test_references_to_strings_are_told_where_keys_of_dicts_are_known(tmp_path):
+    (finding,), _, _ = looked(with_extra(trainer(tmp_path, leak=0), lambda s: 500 * s, type_name="str").open())
+    assert finding.subject.type == "str"
+
+
 @pytest.mark.parametrize(
     ("extra", "more"),
     [
@@ -247,8 +253,9 @@ def test_references_that_c_code_keeps_are_told_by_type(tmp_path, extra):
         (lambda s: 50 * s, {}),
         (lambda s: 500 * s, {"type_name": "torch.Tensor"}),
         (lambda s: 500 * s, {"type_name": "NoneType"}),
+        (lambda s: 500 * s, {"type_name": "str", "keys": None}),
     ],
-    ids=["who-has-them-is-made", "at-once", "late", "told-late", "to-and-fro", "few", "torch", "none"],
+    ids=["who-has-them-is-made", "at-once", "late", "told-late", "to-and-fro", "few", "torch", "none", "keys"],
 )
 def test_references_that_somebody_may_have_are_not_blamed(tmp_path, extra, more):
     findings, _, _ = looked(with_extra(trainer(tmp_path, leak=0), extra, **more).open())

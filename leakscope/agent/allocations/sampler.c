@@ -7,7 +7,7 @@
  * Nothing is preloaded: LD_PRELOAD would reach every process that the job starts, and the loader complains on stderr
  * where it cannot load it (another architecture, another root), as does a program built with AddressSanitizer. Instead
  * the words by which libraries find malloc and its kin (their global offset tables) are made to lead here, in this
- * process alone, while it runs. Done on x86-64 with glibc's own malloc only.
+ * process alone, while it runs. Done on x86-64 and aarch64 with glibc's own malloc only.
  *
  *   sampler_begin   with the GIL, once: what is known of this Python
  *   sampler_tick    without it, now and then: libraries that have come since, and native stacks of what is new
@@ -37,6 +37,10 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#ifndef __GLIBC__
+#error "what is replaced are words of glibc's loader"
+#endif
+
 #define EXPORT __attribute__((visibility("default")))
 
 #include "../graph/reader/layout.h"
@@ -44,6 +48,7 @@
 #include "../graph/reader/text.h"
 #include "../graph/reader/frames.h"
 
+#include "sampler/machine.h"
 #include "sampler/table.h"
 #include "sampler/stacks.h"
 #include "sampler/draw.h"

@@ -36,6 +36,7 @@ LEAST_OBJECT_GROWTH_BYTES = 256 * 1024  # over those
 STRESS = 256.0
 _ROOM_BYTES = 1 << 20
 _FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), LIBRARY)
+_MACHINES = ("x86_64", "aarch64")  # as in sampler/machine.h
 _KINDS = ("malloc", "mmap", "objects")
 _OBJECTS = 2
 _REFUSALS = {
@@ -258,7 +259,7 @@ class Sampler:
 
 def _refusal() -> str | None:
     machine = os.uname().machine
-    return layout.refusal() if machine == "x86_64" else f"it is not known for {machine}"
+    return layout.refusal() if machine in _MACHINES else f"it is not known for {machine}"
 
 
 def _is_traced() -> bool:

@@ -146,6 +146,7 @@ class _Graph(ctypes.Structure):
             "nodes", "edges", "reached", "total_bytes", "unreachable_count", "unreachable_bytes", "from_c_count",
             "from_c_bytes", "small_bytes", "array_bytes", "storage_bytes", "row_count", "share_count", "text_bytes",
             "type_count", "listed_count", "frozen_count", "stack_count", "sharer_count", "native_bytes", "is_sampled",
+            "key_references",
         )
     ] + [
         ("rows", ctypes.POINTER(_Row)), ("shares", ctypes.POINTER(_Share)), ("texts", ctypes.c_void_p),
@@ -400,7 +401,7 @@ class HeapGraph:
             place[0] = one
         graph = self._take()
         del kept  # until then
-        self._nones.read()
+        self._nones.read(graph)
         took_s = thread_time() - began
         self._given[-1][0] = None  # it is large
         self.counted = bounds.count
@@ -848,6 +849,7 @@ def _unnamed(graph: Any) -> dict[str, int]:
         "unreached_count": graph.unreachable_count,
         "unreached_bytes": graph.unreachable_bytes,
         "small_object_bytes": graph.small_bytes,
+        "key_reference_count": graph.key_references,
     }
 
 

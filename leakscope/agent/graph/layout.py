@@ -112,9 +112,8 @@ def find() -> Layout | None:
     _find_code(layout)
     _find_limits(layout)
     layout.stream_text = _find_text_of_stream()
-    if sys.version_info >= (3, 11):
-        layout.heap_type_keys = _find_keys(layout.heap_type_name)
-    else:
+    layout.heap_type_keys = _find_keys(layout.heap_type_name)
+    if sys.version_info < (3, 11):
         layout.any_lookup = _find_lookup()
     return layout
 
@@ -195,12 +194,15 @@ def _find_lookup() -> int:
 
 
 def _find_keys(name: int) -> int:
-    """Since 3.11: where a class has the names that its instances share. Three words behind its own name."""
+    """Where a class has the names that its instances share. Three words behind its own name."""
     known = _Known()
     keys = _word(id(_Known) + name + 3 * _BYTES)
     if keys and not keys % _BYTES:
-        first = keys + 32 + (1 << ctypes.c_uint8.from_address(keys + 9).value)
-        if [_word(first), _word(first + 16)] == [id(sys.intern("leakscope_one")), id(sys.intern("leakscope_two"))]:
+        if sys.version_info >= (3, 11):
+            first, each = keys + 32 + (1 << ctypes.c_uint8.from_address(keys + 9).value), 2 * _BYTES
+        else:
+            first, each = keys + 40 + min(_word(keys + 8), 64) + _BYTES, 3 * _BYTES  # the hash comes first
+        if [_word(first), _word(first + each)] == [id(sys.intern("leakscope_one")), id(sys.intern("leakscope_two"))]:
             return name + 3 * _BYTES
     del known
     return 0

@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_PAGE_BYTES = 4096
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _V2 = "/sys/fs/cgroup"
 _V1 = "/sys/fs/cgroup/memory"
 _V2_FILES = ("memory.max", "memory.current", b"inactive_file ")

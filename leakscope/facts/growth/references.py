@@ -22,6 +22,7 @@ _STEADY = 0.8  # of all that a rest moved: what it moved on the whole
 _LEAST_PACE = 0.25  # between two snapshots, of the pace of the whole
 _MOST_OF_THEM = 0.66  # of the times between two snapshots: two of three
 NONE = "NoneType"
+_NAMES = "str"
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +91,10 @@ def rests_of_types(process: ProcessGrowth) -> list[Rest]:
     """Of those types that have most such references, as far as three snapshots in a row told of them, to the last."""
     strays = process.rows("heap_strays")
     strays = strays[strays["extra_reference_count"].notna() & (strays["time_s"] >= (process.first_step_s or 0.0))]
+    graphs = process.rows("heap_graphs")
+    with_keys = graphs["take"][graphs["key_reference_count"].notna()]
+    # Where keys were not counted, as in older recordings, a list of records has one such reference for each field.
+    strays = strays[(strays["type_name"] != _NAMES) | strays["take"].isin(with_keys)]
     found = (
         _rest(process, str(name), rows["take"].to_list(), rows["extra_reference_count"].to_list(), [0] * len(rows))
         for name, rows in strays.groupby("type_name", sort=False)

@@ -90,12 +90,12 @@ static int defines(const struct tables *tables, const char *name)
 /* With the module pinned: writes what the words hold from now on. A page that the loader made read-only is so again. */
 static int write_word(const struct word *one, uintptr_t value)
 {
-    uintptr_t page = one->at & ~4095ul;
-    if (one->is_read_only && mprotect((void *)page, 4096, PROT_READ | PROT_WRITE))
+    uintptr_t page = one->at & ~(page_bytes() - 1);
+    if (one->is_read_only && mprotect((void *)page, page_bytes(), PROT_READ | PROT_WRITE))
         return 0;
     __atomic_store_n((uintptr_t *)one->at, value, __ATOMIC_RELEASE);
     if (one->is_read_only)
-        mprotect((void *)page, 4096, PROT_READ);
+        mprotect((void *)page, page_bytes(), PROT_READ);
     return 1;
 }
 
@@ -111,7 +111,7 @@ static int lies_in(const struct segments *of, uintptr_t address, uint32_t kind, 
         const ElfW(Phdr) *one = &of->first[i];
         uintptr_t begin = of->base + one->p_vaddr, end = begin + one->p_memsz;
         if (kind == PT_GNU_RELRO)
-            end &= ~4095ul; /* the loader protects whole pages */
+            end &= ~(page_bytes() - 1); /* the loader protects whole pages */
         if (one->p_type == kind && (one->p_flags & flag) == flag && address >= begin && address < end)
             return 1;
     }
@@ -132,7 +132,7 @@ static void look_at_module(uint32_t number, const struct segments *segments, voi
         for (size_t i = 0; i < tables.counts[set]; i++) {
             const ElfW(Rela) *one = &tables.sets[set][i];
             uint64_t kind = ELF64_R_TYPE(one->r_info), symbol = ELF64_R_SYM(one->r_info);
-            if (!symbol || one->r_addend || (kind != R_X86_64_JUMP_SLOT && kind != R_X86_64_GLOB_DAT && kind != R_X86_64_64))
+            if (!symbol || one->r_addend || (kind != BY_CALL && kind != BY_TABLE && kind != BY_WORD))
                 continue;
             const struct hook *hook = hook_named(tables.names + tables.symbols[symbol].st_name);
             if (!hook || !*hook->real || word_count == MOST_WORDS)
@@ -142,7 +142,7 @@ static void look_at_module(uint32_t number, const struct segments *segments, voi
                 continue;
             uintptr_t now = word_at((void *)word.at, 0);
             /* Not yet looked up, it leads to what will do that. */
-            int is_later = kind == R_X86_64_JUMP_SLOT && now > module->base && lies_in(segments, now, PT_LOAD, PF_X) && !is_libc;
+            int is_later = kind == BY_CALL && now > module->base && lies_in(segments, now, PT_LOAD, PF_X) && !is_libc;
             if (now != (uintptr_t)*hook->real && !is_later)
                 continue;
             /* It may be looked up among the module's own libraries first (RTLD_DEEPBIND): what another malloc gave must
@@ -368,7 +368,7 @@ static int find_ways(struct dl_phdr_info *info, size_t size, void *to)
     if (info->dlpi_adds != known_at.adds || info->dlpi_subs != known_at.subs)
         return 1; /* where code lies is not known at the moment */
     for (int i = 0; i < COPIES; i++)
-        if (copies[i].key)
+        if (__atomic_load_n(&copies[i].key, __ATOMIC_ACQUIRE))
             find_way(&copies[i], &((struct ways *)to)->of[i]);
     return 1;
 }
@@ -396,7 +396,7 @@ static void resolve_native_stacks(void)
             memcpy(stack->native, found, sizeof(uint32_t) * count);
             stack->native_count = count;
         }
-        copy->key = 0;
+        __atomic_store_n(&copy->key, 0, __ATOMIC_RELEASE);
         give_lock();
     }
 }

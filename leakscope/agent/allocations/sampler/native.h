@@ -29,50 +29,40 @@ static const struct code_range *code_at(uintptr_t address)
     return low < code_count && code[low].begin <= address ? &code[low] : NULL;
 }
 
-/* Where the jump through a table at ``stub`` (of a procedure linkage table) leads; 0: that is no such jump. */
-static uintptr_t behind_stub(uintptr_t stub)
-{
-    const unsigned char *at = (const unsigned char *)stub;
-    if (!memcmp(at, "\xf3\x0f\x1e\xfa", 4))
-        at += 4;
-    at += *at == 0xf2;
-    if (at[0] != 0xff || at[1] != 0x25)
-        return 0;
-    uintptr_t word = (uintptr_t)at + 6 + (uintptr_t)(intptr_t)half_at(at, 2);
-    return word % 8 ? 0 : word_at((void *)word, 0);
-}
-
 static int leads_to(uintptr_t target, uintptr_t callee)
 {
     return target <= callee && callee - target < NEAR;
 }
 
+/* Whether a call of ``target`` by a module, directly, leads to ``callee``. */
+static int has_called_there(const struct code_range *range, uintptr_t target, uintptr_t callee)
+{
+    const struct code_range *to = code_at(target), *of_callee = code_at(callee);
+    if (!to || target + LONGEST_STUB > to->end)
+        return 0;
+    uintptr_t behind = behind_stub((const unsigned char *)target);
+    if (behind)
+        return leads_to(behind, callee) || (is_ours_at(behind) && of_callee->module != range->module);
+    return to->module == of_callee->module && leads_to(target, callee);
+}
+
 /* Whether ``back`` is where a function goes on that has called the one of ``callee``. */
 static int has_called(uintptr_t back, uintptr_t callee)
 {
-    const struct code_range *range = code_at(back), *of_callee = code_at(callee);
-    if (!range || !of_callee || back - range->begin < 16)
+    const struct code_range *range = code_at(back);
+    if (!range || !code_at(callee) || back - range->begin < 16)
         return 0;
-    const unsigned char *at = (const unsigned char *)back;
-    if (at[-5] == 0xe8) {
-        uintptr_t target = back + (uintptr_t)(intptr_t)half_at(at - 4, 0);
-        const struct code_range *to = code_at(target);
-        if (!to || target + 16 > to->end)
-            return 0;
-        uintptr_t behind = behind_stub(target);
-        if (behind)
-            return leads_to(behind, callee) || (behind && is_ours_at(behind) && of_callee->module != range->module);
-        return to->module == of_callee->module && leads_to(target, callee);
-    }
-    if (at[-6] == 0xff && at[-5] == 0x15) { /* through a word of the module's own */
-        uintptr_t word = back + (uintptr_t)(intptr_t)half_at(at - 4, 0);
+    uintptr_t target = 0, word = 0;
+    switch (call_before((const unsigned char *)back, &target, &word)) {
+    case DIRECT:
+        return has_called_there(range, target, callee);
+    case BY_A_WORD:
         return word % 8 == 0 && leads_to(word_at((void *)word, 0), callee);
+    case BY_REGISTER:
+        return 1;
+    default:
+        return 0;
     }
-    int is_indirect = (at[-2] == 0xff && (at[-1] & 0xf8) == 0xd0) || (at[-3] == 0xff && (at[-2] & 0xf8) == 0x50) ||
-                      (at[-3] == 0x41 && at[-2] == 0xff && (at[-1] & 0xf8) == 0xd0) ||
-                      (at[-6] == 0xff && (at[-5] & 0xf8) == 0x90) || (at[-4] == 0x41 && at[-3] == 0xff && (at[-2] & 0xf8) == 0x50) ||
-                      (at[-7] == 0x41 && at[-6] == 0xff && (at[-5] & 0xf8) == 0x90);
-    return is_indirect;
 }
 
 /* "path\nfunction", the function empty where the module does not say. Without the lock: the loader has one of its own. */
@@ -114,6 +104,6 @@ static void find_way(const struct copy *copy, struct way *way)
     if (!code_at(callee))
         return;
     for (uint32_t i = 0; i < copy->count && way->count < MOST_NATIVE; i++)
-        if (copy->words[i] != copy->caller && has_called(copy->words[i], callee))
-            way->at[way->count++] = callee = copy->words[i];
+        if (return_address(copy->words[i]) != copy->caller && has_called(return_address(copy->words[i]), callee))
+            way->at[way->count++] = callee = return_address(copy->words[i]);
 }

@@ -67,16 +67,17 @@ static int by_address_of_block(const void *one, const void *other)
 /* Of what was asked for, the part that is in memory: pages that nobody has written to take none. */
 static double part_in_memory(uint64_t address, uint64_t bytes)
 {
-    enum { PAGE = 4096, LEAST_BYTES = 16 * PAGE, AT_ONCE = 1024, MOST_LOOKS = 16 };
+    enum { LEAST_BYTES = 1 << 16, AT_ONCE = 1024, MOST_LOOKS = 16 };
+    uint64_t page = page_bytes();
     unsigned char pages[AT_ONCE];
-    uint64_t begin = (address + PAGE - 1) & ~(uint64_t)(PAGE - 1), end = (address + bytes) & ~(uint64_t)(PAGE - 1), seen = 0, there = 0;
+    uint64_t begin = (address + page - 1) & ~(page - 1), end = (address + bytes) & ~(page - 1), seen = 0, there = 0;
     if (bytes < LEAST_BYTES)
         return 1;
     /* Of what is very large some parts, evenly. */
-    uint64_t every = (end - begin) / PAGE / AT_ONCE / MOST_LOOKS + 1;
-    for (uint64_t at = begin; at < end; at += (uint64_t)AT_ONCE * PAGE * every) {
-        uint64_t count = (end - at) / PAGE < AT_ONCE ? (end - at) / PAGE : AT_ONCE;
-        if (mincore((void *)at, count * PAGE, pages))
+    uint64_t every = (end - begin) / page / AT_ONCE / MOST_LOOKS + 1;
+    for (uint64_t at = begin; at < end; at += (uint64_t)AT_ONCE * page * every) {
+        uint64_t count = (end - at) / page < AT_ONCE ? (end - at) / page : AT_ONCE;
+        if (mincore((void *)at, count * page, pages))
             return 1; /* it is gone, or the kernel does not say */
         for (uint64_t i = 0; i < count; i++)
             there += pages[i] & 1;

@@ -97,14 +97,14 @@ static void copy_native_stack(uint32_t number, uintptr_t caller, const uint64_t 
 {
     for (int i = 0; i < COPIES; i++) {
         struct copy *copy = &copies[i];
-        if (copy->key)
+        if (__atomic_load_n(&copy->key, __ATOMIC_ACQUIRE))
             continue;
         copy->count = (uint32_t)words_of_stack(from);
         memcpy(copy->words, from, 8ul * copy->count);
         copy->stack = number;
         copy->caller = caller;
-        copy->key = stacks[number].key;
         stacks[number].is_resolved = 1;
+        __atomic_store_n(&copy->key, stacks[number].key, __ATOMIC_RELEASE); /* who reads it holds no lock */
         return;
     }
 }

@@ -61,7 +61,7 @@ static int take_lock(void)
         if (tries % 64 == 63)
             sched_yield();
         else
-            __builtin_ia32_pause();
+            let_others_go_on();
     }
     __atomic_store_n(&is_stuck, 1, __ATOMIC_RELAXED);
     return 0;

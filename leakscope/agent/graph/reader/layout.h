@@ -92,6 +92,7 @@ static struct layout L;
 
 enum { HAS_GC = 1 << 14, HEAP_TYPE = 1 << 9, MANAGED_DICT = 1 << 4, MANAGED_WEAKREF = 1 << 3, INLINE_VALUES = 1 << 2 };
 enum { IS_INTEGER = 1 << 24, IS_LIST = 1 << 25, IS_TUPLE = 1 << 26, IS_BYTES = 1 << 27, IS_TEXT = 1 << 28, IS_DICT = 1 << 29 };
+#define IS_TYPE (1ul << 31)
 
 #define VERSION(major, minor) ((major) << 8 | (minor))
 #define NONE UINT32_MAX

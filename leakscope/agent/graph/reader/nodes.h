@@ -95,6 +95,12 @@ struct sample {
     uint64_t stride;
 };
 
+/* An interned string, and of how many tables of keys it is one; a table of keys that several dicts share, once it is
+ * counted. Later the node of the string. */
+struct key {
+    uint64_t address, count;
+};
+
 struct graph {
     /* read by the agent */
     uint64_t nodes, edges, reached, total_bytes, unreachable_count, unreachable_bytes, from_c_count, from_c_bytes;
@@ -102,6 +108,7 @@ struct graph {
     uint64_t listed_count, frozen_count, stack_count, sharer_count;
     uint64_t native_bytes; /* of malloc, by samples, behind objects that lead to it */
     uint64_t is_sampled; /* there were too many objects to read them all */
+    uint64_t key_references; /* of tables of keys to strings, which are no edges */
     struct row *rows;
     struct share *shares;
     char *texts;
@@ -117,7 +124,7 @@ struct graph {
     uint64_t mark_count, marked_rows; /* marked_rows: so many have rows of their own */
     /* our own */
     struct budget budget;
-    struct array address, own, type, references, begin, edge, table, kind_table, row_of, row_table;
+    struct array address, own, type, references, begin, edge, table, kind_table, row_of, row_table, key;
     struct array local, variable, pool, arena, loose, below, sample, variance; /* variance: of the estimate of each block */
     struct array number, vertex, dominator, retained, path; /* of graph_analyse, where all nodes are to be written */
     struct array kind, text, row, share, stack, sharer, stray, link, copied, mark, pin; /* a forked child has them too */
@@ -125,7 +132,7 @@ struct graph {
     uint32_t frozen_begin, frozen_end; /* nodes that gc.freeze() hides */
     uint32_t link_count;
     pid_t process; /* whose heap it is: the child of a fork has the names of it, and nothing behind them */
-    uint32_t table_mask, kind_mask, row_mask;
+    uint32_t table_mask, kind_mask, row_mask, key_mask, key_count;
     uint32_t waiting, local_count, variable_count, sample_count;
     uint32_t first_block, block_count; /* nodes that are native memory */
     uint64_t node_limit; /* of a graph that is sampled; 0: none */

@@ -208,13 +208,80 @@ static int has_text_keys(const object *dict, const struct keys *keys)
     return L.any_lookup && word_at(pointer_at(dict, 32), 16) != L.any_lookup;
 }
 
+static struct key *key_at(const struct graph *g, uintptr_t address)
+{
+    struct key *keys = g->key.at;
+    uint32_t slot = hash(address) & g->key_mask;
+    while (keys[slot].address && keys[slot].address != address)
+        slot = (slot + 1) & g->key_mask;
+    return &keys[slot];
+}
+
+/* One more of it. Returns how many there are now; 0: there is no room. */
+static uint64_t count_key(struct graph *g, uintptr_t address)
+{
+    enum { FEWEST = 4096 };
+    if (!g->key.at || g->key_count * 2 > g->key_mask) {
+        struct array before = g->key;
+        uint64_t size = before.at ? 2 * (g->key_mask + 1ul) : FEWEST;
+        g->key = (struct array){0};
+        if (size > (uint64_t)1 << 31 || !grow(&g->budget, &g->key, size * sizeof(struct key))) {
+            g->key = before;
+            return 0;
+        }
+        uint64_t old_size = before.at ? g->key_mask + 1ul : 0;
+        g->key_mask = (uint32_t)size - 1;
+        for (uint64_t i = 0; i < old_size; i++) {
+            struct key *one = (struct key *)before.at + i;
+            if (one->address)
+                *key_at(g, one->address) = *one;
+        }
+        drop(&g->budget, &before);
+    }
+    struct key *key = key_at(g, address);
+    g->key_count += !key->address;
+    key->address = address;
+    return ++key->count;
+}
+
+/* A string that a table of keys refers to, of which the collector is not told, nor are we as an edge. What lives for ever is not counted. */
+static int count_name(struct graph *g, const object *name)
+{
+    int lives_for_ever = L.version >= VERSION(3, 12) && count_of(name) >= (uint64_t)1 << 30;
+    if (g->node_limit || lives_for_ever)
+        return 1;
+    g->key_references++;
+    return count_key(g, (uintptr_t)name) != 0;
+}
+
+/* Keys that instances of a class share, in their dicts and without: one table refers to them, and the class has it too. */
+static int count_shared_keys(struct graph *g, const char *at)
+{
+    if (g->node_limit)
+        return 1;
+    uint64_t times = count_key(g, (uintptr_t)at);
+    if (times != 1)
+        return times > 1;
+    struct keys keys = keys_at(at);
+    const char *key_at = keys.first + (L.version < VERSION(3, 11) ? 8 : 0);
+    for (uint64_t i = 0; keys.entries <= keys.usable && i < keys.entries; i++) {
+        const object *key = (object *)pointer_at(key_at, i * keys.entry_bytes);
+        if (is_text(key) && !count_name(g, key))
+            return 0;
+    }
+    return 1;
+}
+
 /* A dict that has only strings for keys does not tell the collector of them. Its values come with the others; interned
- * strings are names, which everybody has. */
-static int read_keys(struct graph *g, const object *dict, uint64_t stride)
+ * strings are names, which everybody has: they are counted alone. An OrderedDict has a list of its keys besides, and
+ * tells of that. */
+static int read_keys(struct graph *g, const object *dict, uint64_t stride, int has_list)
 {
     const char *at = pointer_at(dict, 32);
-    if (!at || word_at(dict, 40)) /* keys are shared */
+    if (!at || (has_list && g->node_limit))
         return 1;
+    if (word_at(dict, 40))
+        return count_shared_keys(g, at);
     struct keys keys = keys_at(at);
     if (!has_text_keys(dict, &keys) || keys.entries > keys.usable)
         return 1;
@@ -223,10 +290,19 @@ static int read_keys(struct graph *g, const object *dict, uint64_t stride)
         if (i + 8 * stride < keys.entries)
             __builtin_prefetch(pointer_at(key_at, (i + 8 * stride) * keys.entry_bytes) + 32);
         const object *key = (object *)pointer_at(key_at, i * keys.entry_bytes);
-        if (is_text(key) && !(word_at(key, 32) & 3) && !refer(g, (uintptr_t)key, TYPE_NONE))
+        if (!is_text(key))
+            continue;
+        int is_name = word_at(key, 32) & 3;
+        if (is_name ? !count_name(g, key) : !refer(g, (uintptr_t)key, TYPE_NONE))
             return 0;
     }
     return 1;
+}
+
+static int read_shared_keys(struct graph *g, const type *of)
+{
+    const char *at = of->flags & HEAP_TYPE && L.heap_type_keys ? pointer_at(of, L.heap_type_keys) : NULL;
+    return !at || count_shared_keys(g, at);
 }
 
 /* What an object refers to, where not all of it is followed. */
@@ -344,7 +420,9 @@ static int read_node(struct graph *g, uint32_t node)
         return 0;
     if (!is_told)
         return 1;
-    if (base == DICT && !read_keys(g, one, some.stride)) /* an OrderedDict tells of its keys */
+    if ((base == DICT || base == ORDERED_DICT) && !read_keys(g, one, some.stride, base == ORDERED_DICT))
+        return 0;
+    if (cls->flags & IS_TYPE && !read_shared_keys(g, (const type *)one))
         return 0;
     const char *first;
     int has_keys;

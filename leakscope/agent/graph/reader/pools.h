@@ -82,7 +82,7 @@ EXPORT int graph_find_arenas(uint64_t begin, uint64_t end, const uint64_t *known
             continue;
         for (size_t i = 0; i < bytes / 8 && place_count < MOST_PLACES; i++) {
             uint64_t list = words[i];
-            if (list < 4096 || list & 7 || list >> 47 || (list >= begin && list < end))
+            if (list < 4096 || list & 7 || list >> 48 || (list >= begin && list < end))
                 continue;
             int is_right = list == first_of || is_list_for(list, numbers[0], addresses[0]);
             for (uint64_t k = 1; is_right && k < pools; k++)

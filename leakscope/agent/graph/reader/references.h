@@ -42,12 +42,17 @@ EXPORT int graph_find_lookups(uint64_t begin, uint64_t end, const struct known_l
     return 0;
 }
 
-/* With the GIL. How many of its entries have this object for their name. */
-EXPORT uint64_t graph_count_lookups(uint64_t name)
+/* With the GIL, right after graph_take. How many of its entries have None for their name. Those of others are counted with
+ * the keys of dicts. ``g``: NULL where nothing was read. */
+EXPORT uint64_t graph_count_lookups(struct graph *g, uint64_t none)
 {
     uint64_t count = 0;
-    for (int i = 0; lookups && i < CACHED_LOOKUPS; i++)
-        count += lookups[i].name == name;
+    for (int i = 0; lookups && i < CACHED_LOOKUPS; i++) {
+        const object *name = (object *)(uintptr_t)lookups[i].name;
+        count += lookups[i].name == none;
+        if (g && lookups[i].name != none && is_text(name))
+            count_name(g, name);
+    }
     return count;
 }
 

@@ -129,6 +129,12 @@ static int tell_strays(struct graph *g, struct work *w)
         if (references[node] < MOST_REFERENCES)
             one->extra_references += references[node] > edges_in[node] ? references[node] - edges_in[node] : 0;
     }
+    const struct key *keys = g->key.at; /* of strings the nodes, by now */
+    for (uint32_t i = 0; i < g->key_count; i++) {
+        uint64_t node = keys[i].address, all_of = references[node], met = edges_in[node];
+        uint64_t extra = all_of < MOST_REFERENCES && all_of > met ? all_of - met : 0;
+        all[types[node]].extra_references -= keys[i].count < extra ? keys[i].count : extra;
+    }
     const struct loose *loose = g->loose.at;
     for (uint32_t type = 0; type < g->type_count; type++) {
         all[type].type = type;
@@ -242,6 +248,19 @@ end:
     return is_done;
 }
 
+/* Of the strings that were counted as keys, those that are in the graph. */
+static void find_names(struct graph *g)
+{
+    struct key *keys = g->key.at;
+    uint32_t count = 0;
+    for (uint64_t i = 0; keys && i <= g->key_mask; i++) {
+        uint32_t node = keys[i].address ? node_at(g, keys[i].address) : NONE;
+        if (node != NONE)
+            keys[count++] = (struct key){node, keys[i].count};
+    }
+    g->key_count = count;
+}
+
 /* Without the GIL. ``past``: of the snapshot before, or NULL. Rows: nodes that retain ``least_bytes``, at most
  * ``most_rows`` of them and those above them. Returns 0 where memory does not suffice. */
 EXPORT int graph_analyse(struct graph *g, const struct past *past, uint64_t least_bytes, uint64_t most_rows, uint32_t most_types)
@@ -260,6 +279,7 @@ EXPORT int graph_analyse(struct graph *g, const struct past *past, uint64_t leas
     for (size_t i = 0; i < sizeof by_node / sizeof *by_node; i++)
         if (!grow(b, by_node[i], (n + 1) * 4))
             goto end;
+    find_names(g);
     drop(b, &g->table);
     memset(w->number.at, 0xff, n * 4);
     uint32_t *number = w->number.at, *vertex = w->vertex.at, *parent = w->parent.at, *edges_in = w->edges_in.at;
