@@ -10,6 +10,7 @@ import numpy as np
 from ..facts.growth.tree import TreeGrowth
 from ..facts.series.arithmetic import Floats
 from ..facts.series.trend import FLAT, LEAST_STEPS
+from ..reporting.laps import counted_steps
 from ..reporting.timeline import thinned
 from ._comparison import Overlay
 
@@ -58,16 +59,13 @@ def _series(growth: TreeGrowth) -> tuple[Floats, Floats]:
 
 def _steps(case: Case) -> tuple[Floats, Floats] | None:
     """A run that goes on from a checkpoint counts on from there: so the first step seen is 0."""
-    rows = case.rows("sentinels")
-    rows = rows[rows["step"].notna() & rows["pid"].notna()]
-    if not len(rows):
+    counted = counted_steps(case)
+    if counted is None:
         return None
-    spans = rows.groupby("pid")["step"].agg(lambda step: step.max() - step.min())
-    own = rows[rows["pid"] == spans.astype(float).idxmax()].sort_values("time_s")
-    count = np.maximum.accumulate(own["step"].to_numpy(dtype=np.float64))
+    time_s, count = counted
     if count[-1] - count[0] < LEAST_STEPS:
         return None
-    return own["time_s"].to_numpy(dtype=np.float64), count - count[0]
+    return time_s, count - count[0]
 
 
 def overlay(before: Case, after: Case, unit: str) -> Overlay | None:
