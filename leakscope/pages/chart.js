@@ -82,3 +82,37 @@ function swatch(shape, width, height, attributes) {
   svg.append(drawn);
   return svg;
 }
+
+// A box beside the pointer with what is known of the place pointed at: a line of text, then amounts, each with its colour.
+function tipOf() {
+  const tip = document.createElement("div");
+  tip.className = "tip";
+  tip.hidden = true;
+
+  function row(name, bytes, slot) {
+    const item = document.createElement("p"), value = document.createElement("b");
+    value.textContent = formatBytes(bytes);
+    if (slot !== null) item.append(swatch("rect", 9, 9, { class: "area c" + slot, width: 9, height: 9 }));
+    item.append(name, value);
+    return item;
+  }
+
+  return {
+    fill(lines, rows) {
+      const text = lines.map((line) => Object.assign(document.createElement("p"), { className: "when", textContent: line }));
+      tip.replaceChildren(text[0], ...rows.map((one) => row(...one)), ...text.slice(1));
+    },
+    // On the side of the pointer where there is room.
+    place(plot) {
+      const { left, top } = plot.cursor;
+      tip.hidden = left < 0;
+      tip.classList.toggle("leftwards", left > plot.over.clientWidth / 2);
+      tip.style.left = left + "px";
+      tip.style.top = Math.max(0, Math.min(top, plot.over.clientHeight - tip.clientHeight)) + "px";
+    },
+    on(plot) {
+      plot.over.append(tip);
+      plot.over.addEventListener("mouseleave", () => { tip.hidden = true; });
+    },
+  };
+}

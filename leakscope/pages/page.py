@@ -17,10 +17,11 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from ..findings import Series
 from ..units import format_bytes, format_count, format_duration, format_rate
 from ..version import __version__
 from ..words import accepted, printable
-from . import charts
+from . import charts, plots
 
 _FOLDER = Path(__file__).parent
 _SCRIPTS = ("locale.js", "uplot/uPlot.iife.min.js", "page.js", "chart.js")  # of every page, before its own
@@ -70,11 +71,15 @@ def _environment() -> Environment:
         accepted=accepted,
         count=format_count,
         duration=format_duration,
-        lines=charts.lines,
+        lines=_lines,
         slot=charts.account_slot,
         unbroken=_unbroken,
     )
     return environment
+
+
+def _lines(series: Sequence[Series]) -> list[charts.Chart]:
+    return [plots.still(plot) for plot in plots.of_series(series)]
 
 
 def _unbroken(text: str) -> Markup:

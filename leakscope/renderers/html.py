@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import textwrap
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from ..findings import Band, BudgetRow, Excerpt, Finding, HeapView, Outlook, Report, Timeline
-from ..pages import charts, icicle
+from ..pages import charts, icicle, plots
 from ..pages.page import harmless, page
 from ..units import format_bytes, format_duration
 from ..words import by_reason, cost, ended
+from . import _plots
 
 SUFFIX = ".html"
 _HELD = ("tensors", "arrays", "python-objects")  # accounts in which a holder's bytes are counted
@@ -26,17 +27,19 @@ _KIB = 1024  # the chart's unit: finer than a pixel, and a third shorter to writ
 
 def render(report: Report) -> str:
     """A whole HTML document. The same report gives the same bytes each time."""
+    drawn = _plots.views(report)
     return page(
         "report.html",
-        ("timeline.js", "icicle.js", "heap.js"),
-        _data(report),
+        ("timeline.js", "plots.js", "icicle.js", "heap.js"),
+        _data(report, drawn),
         report=report,
         ended=ended(report.recording),
         cost=cost(report.recording),
         answer=_answer(report),
         timeline_charts=_timeline_charts(report),
         views=[by for by, _, _ in _views(report, report.timeline)] if report.timeline else [],
-        links=_links(report),
+        links={number: f"holder-{at[0]}-{at[1]}" for number, at in _plots.places(report).items()},
+        plots={key: (plots.still(plot), plots.table(plot)) for key, plot in drawn.items()},
         heaps=[(view, _tree(view), *_boxes(view)) for view in report.heap],
         excerpts={(e.file, e.line): _excerpt(e) for e in report.excerpts},
         budgets=list(_budgets(report.tensor_budget)),
@@ -45,10 +48,11 @@ def render(report: Report) -> str:
     )
 
 
-def _data(report: Report) -> dict[str, Any]:
+def _data(report: Report, drawn: Mapping[str, plots.Plot]) -> dict[str, Any]:
     """What the scripts draw; all else stands in the page itself."""
     return {
         "timeline": _timeline_data(report, report.timeline) if report.timeline else None,
+        "plots": {key: plots.data(plot) for key, plot in drawn.items()},
         "heap": [{"bytes": [h.bytes for h in view.holders], "nodes": _nodes(view)} for view in report.heap],
     }
 
@@ -151,7 +155,7 @@ def _without(bands: Sequence[Band], sources: Iterable[int], held: Sequence[int])
 def _culprit(report: Report, timeline: Timeline) -> tuple[str, str, list[int]] | None:
     """Process, name and bytes over time of the holder that the first finding names; straight between snapshots."""
     finding = report.findings[0] if report.findings else None
-    place = _place(report, finding) if finding is not None and report.verdict.leaking and not finding.wasted else None
+    place = _plots.place(report, finding) if finding is not None and report.verdict.leaking and not finding.wasted else None
     if finding is None or place is None:
         return None
     view = report.heap[place[0]]
@@ -167,30 +171,6 @@ def _between(at_s: Sequence[float], values: Sequence[int], moment_s: float) -> i
         return values[max(0, after - 1)]
     part = (moment_s - at_s[after - 1]) / ((at_s[after] - at_s[after - 1]) or 1.0)
     return round(values[after - 1] + part * (values[after] - values[after - 1]))
-
-
-def _links(report: Report) -> dict[int, str]:
-    """For each finding that names a holder of a shown heap: the id of that holder in the page."""
-    places = ((number, _place(report, finding)) for number, finding in enumerate(report.findings))
-    return {number: f"holder-{place[0]}-{place[1]}" for number, place in places if place is not None}
-
-
-def _place(report: Report, finding: Finding) -> tuple[int, int] | None:
-    """Which holder of which heap a finding is about: that of its path, or the nearest above it."""
-    path, end = finding.subject.path, f"[{finding.subject.pid}]"
-    if not path:
-        return None
-    for number, view in enumerate(report.heap):
-        if not view.process.endswith(end):
-            continue
-        above = [
-            i
-            for i, h in enumerate(view.holders)
-            if path == h.path or (path.startswith(h.path) and path[len(h.path)] in ".[")
-        ]
-        if above:
-            return number, max(above, key=lambda i: len(view.holders[i].path))
-    return None
 
 
 def _full(report: Report, ahead: Outlook | None) -> str:
