@@ -6,12 +6,14 @@ from collections.abc import Iterator, Sequence
 
 from ..findings import DeviceMemory, Finding, HeapView, Laps, Report
 from ..pages import icicle
+from ..pages.charts import CULPRIT
 from ..pages.plots import Curve, Plot, colour, dash, ramp
 from ..units import format_bytes, format_count, format_duration
 
 _MOST_HOLDERS = 8
 _NEARLY_ALL = 0.8  # of what a holder retains: then its member is the one to name
-_REST = 11  # the colour of what is not told apart
+_LEAST_SHARE = 0.01  # of all objects, at one snapshot at least: a thinner band is not seen
+_REST = 6  # the colour of what is not told apart
 
 
 def views(report: Report) -> dict[str, Plot]:
@@ -98,12 +100,20 @@ def _holders(view: HeapView, linked: dict[int, str]) -> Plot | None:
     """The largest holders of which none lies within another, over all snapshots; the first at the bottom."""
     nodes = icicle.nodes(view)
     at = {node.holder: node for node in nodes if node.holder is not None}
-    chosen = _apart(view, linked)
+    visible = _LEAST_SHARE * max(nodes[1].bytes)
+    chosen = [i for i in _apart(view, linked) if max(view.holders[i].bytes) >= visible]
     if not chosen or len({take.time_s for take in view.takes}) < 2:
         return None
     time_s = [take.time_s for take in view.takes]
     curves = [
-        Curve(view.holders[i].path, colour(n), time_s, at[i].bytes, link=linked.get(i)) for n, i in enumerate(chosen)
+        Curve(
+            view.holders[i].path,
+            CULPRIT if linked.get(i) == "finding-1" else colour(n),
+            time_s,
+            at[i].bytes,
+            link=linked.get(i),
+        )
+        for n, i in enumerate(chosen)
     ]
     rest = [whole - sum(at[i].bytes[n] for i in chosen) for n, whole in enumerate(nodes[1].bytes)]
     curves.append(Curve("all other objects", _REST, time_s, [max(0, some) for some in rest]))

@@ -64,7 +64,13 @@ def _answer(report: Report) -> Finding | None:
 
 
 def _nodes(view: HeapView) -> list[dict[str, Any]]:
-    return [{**asdict(node), "name": harmless(node.name), "type": harmless(node.type)} for node in icicle.nodes(view)]
+    found = []
+    for node in icicle.nodes(view):
+        values = {**asdict(node), "name": harmless(node.name), "type": harmless(node.type)}
+        if node.drawn_bytes == node.bytes:
+            values["drawn_bytes"] = None
+        found.append(values)
+    return found
 
 
 def _boxes(view: HeapView) -> tuple[list[icicle.Node], list[icicle.Box]]:

@@ -243,14 +243,14 @@ def test_the_static_chart_keeps_a_peak_of_one_moment():
 )
 def test_what_is_no_curve_is_not_drawn(series):
     finding = dataclasses.replace(RETAINED, series=[series])
-    html = render(dataclasses.replace(FULL, findings=[finding], timeline=None), "html")
+    html = render(dataclasses.replace(FULL, findings=[finding], timeline=None, heap=[]), "html")
     assert '<svg class="chart"' not in html
 
 
 @pytest.mark.parametrize("values", [[0, 0], [5, 5], [-3, 4], [1e15, 1e15 + 1], [0.001, 0.002]], ids=str)
 def test_any_curve_can_be_drawn(values):
     finding = dataclasses.replace(RETAINED, series=[Series("curve", [0, 1], values, "s", "count")])
-    html = render(dataclasses.replace(FULL, findings=[finding], timeline=None), "html")
+    html = render(dataclasses.replace(FULL, findings=[finding], timeline=None, heap=[]), "html")
     assert 0 < html.count('class="grid"') < 12
     assert "nan" not in re.search(r'class="line c0" d="(.*?)"', html)[1]
 
