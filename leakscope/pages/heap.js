@@ -14,7 +14,7 @@ document.querySelectorAll(".heap").forEach((view, number) => {
       const grown = item.querySelector(".grown");
       grown.textContent = formatBytes(growth(item), true);
     });
-    view.querySelectorAll("ul").forEach((list) => {
+    view.querySelectorAll(".tree, .tree ul").forEach((list) => {
       list.append(...[...list.children].sort((a, b) => key(b) - key(a) || a.dataset.holder - b.dataset.holder));
     });
   }

@@ -11,9 +11,10 @@
     const { visible } = steer(section, box, xs, view);
     const tip = tipOf();
 
-    // Where the reader starts: the end, or of what is compared the end of what both did.
+    // Where the reader starts: at the end; of what is compared or laid over each other, where the last one still goes on.
     function start() {
-      return Math.max(0, plot.common ? xs.filter((x) => x <= plot.common[1]).length - 1 : xs.length - 1);
+      const last = plot.common ? plot.common[1] : plot.ordered ? plot.curves[plot.curves.length - 1].x.at(-1) : Infinity;
+      return Math.max(0, xs.filter((x) => x <= last).length - 1);
     }
 
     // Of one curve at any place: between its own points on a straight line, null beyond its ends.
@@ -56,13 +57,14 @@
       ctx.fillStyle = colour("ink");
       ctx.strokeStyle = colour("bad");
       ctx.lineWidth = 1.5 * ratio;
+      ctx.setLineDash([]);
       ctx.beginPath();
       if (plot.limit) {
         const y = u.valToPos(plot.limit[0], "y", true);
         ctx.moveTo(bbox.left, y);
         ctx.lineTo(right, y);
-        ctx.textAlign = "right";
-        ctx.fillText(plot.limit[1], right - 4 * ratio, Math.max(y + 3 * ratio, bbox.top + 3 * ratio));
+        ctx.textAlign = "left";
+        ctx.fillText(plot.limit[1], bbox.left + 4 * ratio, Math.max(y + 3 * ratio, bbox.top + 3 * ratio));
       }
       plot.marks.forEach(([at, text], number) => {
         const left = x(at), isRight = left > bbox.left + bbox.width / 2;

@@ -39,7 +39,7 @@ def render(report: Report) -> str:
         timeline_charts=_timeline_charts(report),
         views=[by for by, _, _ in _views(report, report.timeline)] if report.timeline else [],
         links={number: f"holder-{at[0]}-{at[1]}" for number, at in _plots.places(report).items()},
-        plots={key: (plots.still(plot), plots.table(plot)) for key, plot in drawn.items()},
+        plots={key: (plot.title, plots.still(plot), plots.table(plot)) for key, plot in drawn.items()},
         heaps=[(view, _tree(view), *_boxes(view)) for view in report.heap],
         excerpts={(e.file, e.line): _excerpt(e) for e in report.excerpts},
         budgets=list(_budgets(report.tensor_budget)),
