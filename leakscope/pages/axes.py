@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ..units import format_bytes, format_count
 
 _SIDE = 1000
-_BUCKETS = 150  # two points each: finer than a printed line is wide
+BUCKETS = 150  # two points each: finer than a printed line is wide
 _HOUR_S, _DAY_S = 3600, 86400
 _TIME_STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 
@@ -25,14 +25,14 @@ class Tick:
     label: str
 
 
-def extremes(values: Sequence[float]) -> list[int]:
+def extremes(values: Sequence[float], buckets: int = BUCKETS) -> list[int]:
     """Indexes of the points to draw: the lowest and the highest of each bucket, so that no peak is lost."""
     size = len(values)
-    if size <= 2 * _BUCKETS:
+    if size <= 2 * buckets:
         return list(range(size))
     keep = {0, size - 1}
-    for number in range(_BUCKETS):
-        part = range(number * size // _BUCKETS, (number + 1) * size // _BUCKETS)
+    for number in range(buckets):
+        part = range(number * size // buckets, (number + 1) * size // buckets)
         keep |= {min(part, key=values.__getitem__), max(part, key=values.__getitem__)}
     return sorted(keep)
 
@@ -43,7 +43,8 @@ def scale(first: float, last: float, side: float = _SIDE) -> Callable[[float], f
 
 
 def path(points: Iterable[tuple[float, float]]) -> str:
-    return "M" + "L".join(f"{x:.1f} {y:.1f}".replace(".0", "") for x, y in points)
+    """Whole numbers: a thousandth of a side is finer than a pixel, or as fine."""
+    return "M" + "L".join(f"{x:.0f} {y:.0f}" for x, y in points)
 
 
 def ticks(

@@ -1,7 +1,8 @@
 // The heap as nested boxes: a click goes down, the top box goes up again, a search marks names, any two snapshots compare.
 const ICICLE_ROW = 26, ICICLE_ROWS = 9;
 
-function icicle(view, nodes, take) {
+function icicle(view, data, take) {
+  const nodes = data.name.map((name, i) => ({ name, type: data.types[data.type[i]], parent: data.parent[i], bytes: data.bytes[i], drawn: data.drawn[i] || data.bytes[i] }));
   const box = view.querySelector(".icicle"), trail = view.querySelector(".trail"), search = view.querySelector("input"), narrow = view.querySelector(".drawn-narrower");
   const members = nodes.map(() => []);
   nodes.forEach((node, number) => node.parent !== null && members[node.parent].push(number));
@@ -9,7 +10,7 @@ function icicle(view, nodes, take) {
 
   const growth = (number) => nodes[number].bytes[take("shown")] - nodes[number].bytes[take("base")];
   const size = (number) => nodes[number].bytes[take("shown")];
-  const drawn = (number) => (nodes[number].drawn_bytes || nodes[number].bytes)[take("shown")];
+  const drawn = (number) => nodes[number].drawn[take("shown")];
 
   function shade(number, most) {
     const share = growth(number) / most;
@@ -72,6 +73,5 @@ function icicle(view, nodes, take) {
     const found = nodes.map((node, number) => number).filter(isFound).sort((a, b) => size(b) - size(a));
     if (found.length) go(found[0]);
   });
-  draw();
-  return { draw, go, of: (holder) => nodes.findIndex((node) => node.holder === holder) };
+  return { draw, go, of: (holder) => data.holder.indexOf(holder) };
 }

@@ -180,13 +180,8 @@
     return () => build(visible());
   }
 
-  const sections = [...document.querySelectorAll("[data-plot]")];
-  const draw = (section) => chart(section, DATA.plots[section.dataset.plot]);
-  const near = new IntersectionObserver((entries) => entries.filter((entry) => entry.isIntersecting).forEach(({ target }) => {
-    near.unobserve(target);
-    draw(target);
-  }), { rootMargin: "600px" });
-  sections.forEach((section) => { section.hidden = false; });
-  const seen = sections.map((section) => section.getBoundingClientRect().top < innerHeight);
-  sections.forEach((section, number) => (seen[number] ? draw(section) : near.observe(section)));
+  document.querySelectorAll("[data-plot]").forEach((section) => {
+    section.hidden = false;
+    whenNear(section, () => chart(section, DATA.plots[section.dataset.plot]));
+  });
 })();

@@ -19,6 +19,7 @@ _SLOTS = (0, 3, 5, 2, 7, 9, 8, 10)  # colours that are told apart as lines
 _DASHES = 4
 _RAMP = (20, 27)  # the colours from early to late
 _NEAR = 2.0  # times what is drawn: a limit further up is named at the edge
+SMALL = 50  # parts of a picture in a column of its own
 _KIB = 1024  # the script's unit: finer than a pixel, and a third shorter to write
 _MOST_ROWS = 40  # of a table: a longer one says first, least, most and last
 
@@ -90,8 +91,8 @@ def of_series(series: Sequence[Series]) -> list[Plot]:
     return found
 
 
-def still(plot: Plot) -> Chart:
-    """The picture that needs no script. **Errors** ValueError for a plot without a value."""
+def still(plot: Plot, buckets: int = axes.BUCKETS) -> Chart:
+    """The picture that needs no script, of so many parts. **Errors** ValueError for a plot without a value."""
     edges = list(_edges(plot)) if plot.stacked else []
     values = [value for curve in plot.curves for value in curve.y if value is not None]
     values += [value for edge in edges for value in edge]
@@ -105,7 +106,7 @@ def still(plot: Plot) -> Chart:
     first, last = _ends(plot)
     x, y = axes.scale(first, last), axes.scale(high, low)
     shapes = [
-        Shape(curve.name, curve.slot, _outline(curve, edges[number : number + 2], x, y), curve.dash)
+        Shape(curve.name, curve.slot, _outline(curve, edges[number : number + 2], x, y, buckets), curve.dash)
         for number, curve in enumerate(plot.curves)
     ]
     x_ticks = axes.time_ticks(first, last) if plot.x_unit == "s" else axes.ticks_only(first, last)
@@ -183,12 +184,12 @@ def _edges(plot: Plot) -> Iterator[list[float]]:
         yield floor
 
 
-def _outline(curve: Curve, edges: Sequence[Sequence[float]], x: Any, y: Any) -> str:
+def _outline(curve: Curve, edges: Sequence[Sequence[float]], x: Any, y: Any, buckets: int) -> str:
     if edges:
         floor, roof = edges
         return axes.path((x(at), y(v)) for at, v in [*zip(curve.x, roof), *reversed(list(zip(curve.x, floor)))]) + "Z"
     points = [(at, value) for at, value in zip(curve.x, curve.y) if value is not None]
-    shown = axes.extremes([value for _, value in points])
+    shown = axes.extremes([value for _, value in points], buckets)
     return axes.path((x(points[i][0]), y(points[i][1])) for i in shown) if points else ""
 
 

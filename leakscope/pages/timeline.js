@@ -3,7 +3,7 @@
   const timeline = DATA.timeline;
   const section = document.getElementById("timeline");
   if (!timeline || !section) return;
-  const KIB = 1024, LANE = 16, NEAR_PX = 6, MOST_RULES = 12, MOST_ROWS = 6;
+  const UNIT = timeline.unit_bytes, LANE = 16, NEAR_PX = 6, MOST_RULES = 12, MOST_ROWS = 6;
   const HEIGHT = innerWidth < 720 ? 220 : 280;
   const { outlook, frame } = timeline, last = frame.last_s;
   const box = section.querySelector(".plot");
@@ -16,7 +16,7 @@
 
   // Where the reader starts: the moment of most memory.
   function peak() {
-    const total = time.map((_, i) => timeline.views[0].bands.reduce((sum, band) => sum + band.kib[i], 0));
+    const total = time.map((_, i) => timeline.views[0].bands.reduce((sum, band) => sum + band.units[i], 0));
     return total.indexOf(Math.max(...total));
   }
 
@@ -29,7 +29,7 @@
     const stack = [];
     let floor = new Array(time.length).fill(0);
     for (const band of bands) {
-      floor = floor.map((below, i) => below + band.kib[i] * KIB);
+      floor = floor.map((below, i) => below + band.units[i] * UNIT);
       stack.unshift({ slot: band.slot, values: floor });
     }
     return stack;
@@ -184,8 +184,8 @@
     const index = state.at;
     let total = 0;
     timeline.views[state.view].bands.forEach((band, number) => {
-      legend.querySelector(`[data-band="${number}"] .value`).textContent = formatBytes(band.kib[index] * KIB);
-      if (!state.hidden[state.view].has(number)) total += band.kib[index] * KIB;
+      legend.querySelector(`[data-band="${number}"] .value`).textContent = formatBytes(band.units[index] * UNIT);
+      if (!state.hidden[state.view].has(number)) total += band.units[index] * UNIT;
     });
     const step = timeline.step[index];
     const facts = [formatDuration(time[index])];
@@ -199,7 +199,7 @@
   }
 
   function fillTip(index, lines, total) {
-    const bands = shownBands().map((band) => [band.name, band.kib[index] * KIB, band.slot]).filter(([, bytes]) => bytes > 0);
+    const bands = shownBands().map((band) => [band.name, band.units[index] * UNIT, band.slot]).filter(([, bytes]) => bytes > 0);
     bands.sort((a, b) => (b[2] === 12) - (a[2] === 12) || b[1] - a[1]);
     tip.fill(lines, [["all", total, null], ...bands.slice(0, MOST_ROWS)]);
   }
@@ -236,4 +236,5 @@
   section.querySelector(".interactive").hidden = false;
   buildLegend();
   build();
+  performance.mark("timeline drawn");
 })();

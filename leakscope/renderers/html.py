@@ -22,7 +22,8 @@ from . import _plots
 
 SUFFIX = ".html"
 _HELD = ("tensors", "arrays", "python-objects")  # accounts in which a holder's bytes are counted
-_KIB = 1024  # the chart's unit: finer than a pixel, and a third shorter to write
+_KIB = 1024  # the chart's unit at least
+_FINEST = 2**17  # units of the peak: a pixel of a zoomed chart, and half as long to write as bytes
 
 
 def render(report: Report) -> str:
@@ -30,8 +31,8 @@ def render(report: Report) -> str:
     drawn = _plots.views(report)
     return page(
         "report.html",
-        ("timeline.js", "plots.js", "icicle.js", "heap.js"),
-        _data(report, drawn),
+        (("timeline.js",), {"timeline": _timeline_data(report, report.timeline) if report.timeline else None}),
+        (("plots.js", "icicle.js", "heap.js"), _rest(report, drawn)),
         report=report,
         ended=ended(report.recording),
         cost=cost(report.recording),
@@ -48,12 +49,11 @@ def render(report: Report) -> str:
     )
 
 
-def _data(report: Report, drawn: Mapping[str, plots.Plot]) -> dict[str, Any]:
-    """What the scripts draw; all else stands in the page itself."""
+def _rest(report: Report, drawn: Mapping[str, plots.Plot]) -> dict[str, Any]:
+    """What the scripts draw below the timeline; all else stands in the page itself."""
     return {
-        "timeline": _timeline_data(report, report.timeline) if report.timeline else None,
         "plots": {key: plots.data(plot) for key, plot in drawn.items()},
-        "heap": [{"bytes": [h.bytes for h in view.holders], "nodes": _nodes(view)} for view in report.heap],
+        "heap": [_heap_data(view) for view in report.heap],
     }
 
 
@@ -63,14 +63,20 @@ def _answer(report: Report) -> Finding | None:
     return first if first is not None and (first.subject.file or first.remedy or first.subject.holder) else None
 
 
-def _nodes(view: HeapView) -> list[dict[str, Any]]:
-    found = []
-    for node in icicle.nodes(view):
-        values = {**asdict(node), "name": harmless(node.name), "type": harmless(node.type)}
-        if node.drawn_bytes == node.bytes:
-            values["drawn_bytes"] = None
-        found.append(values)
-    return found
+def _heap_data(view: HeapView) -> dict[str, Any]:
+    """The boxes column by column, each type once, and widths only where they are not the sizes."""
+    nodes = icicle.nodes(view)
+    types = list(dict.fromkeys(node.type for node in nodes))
+    numbers = {name: number for number, name in enumerate(types)}
+    return {
+        "types": [harmless(name) for name in types],
+        "name": [harmless(node.name) for node in nodes],
+        "type": [numbers[node.type] for node in nodes],
+        "parent": [node.parent for node in nodes],
+        "holder": [node.holder for node in nodes],
+        "bytes": [node.bytes for node in nodes],
+        "drawn": {n: node.drawn_bytes for n, node in enumerate(nodes) if node.drawn_bytes != node.bytes},
+    }
 
 
 def _boxes(view: HeapView) -> tuple[list[icicle.Node], list[icicle.Box]]:
@@ -79,11 +85,14 @@ def _boxes(view: HeapView) -> tuple[list[icicle.Node], list[icicle.Box]]:
 
 
 def _timeline_data(report: Report, timeline: Timeline) -> dict[str, Any]:
+    unit = _KIB
+    while max(timeline.total_bytes) // unit > _FINEST:
+        unit *= 2
     views = [
         {
             "by": by,
             "bands": [
-                {"name": harmless(b.name), "slot": slot, "kib": [value // _KIB for value in b.value_bytes]}
+                {"name": harmless(b.name), "slot": slot, "units": [value // unit for value in b.value_bytes]}
                 for b, slot in zip(bands, colours)
             ],
         }
@@ -100,6 +109,7 @@ def _timeline_data(report: Report, timeline: Timeline) -> dict[str, Any]:
     ]
     around = charts.frame(timeline)
     return {
+        "unit_bytes": unit,
         "time_s": timeline.time_s,
         "step": timeline.step,
         "views": views,

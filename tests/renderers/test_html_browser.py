@@ -145,6 +145,8 @@ def test_the_heap_is_walked_by_click_search_and_from_a_finding(tmp_path):
         const trail = () => one(".trail").textContent;
         const box = one("[type=search]");
         const find = (text) => { box.value = text; box.dispatchEvent(new Event("input")); };
+        one(".heap").scrollIntoView();
+        while (!one(".icicle .box")) await new Promise(requestAnimationFrame);
         seen.whole = trail();
         one('.icicle [aria-label^="main() config"]').click(); seen.down = trail();
         one(".icicle .box").click(); seen.up = trail();
