@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from ..facts.series.arithmetic import Floats
 from ..facts.series.trend import FLAT, LEAST_STEPS
 from ..reporting.laps import counted_steps
 from ..reporting.timeline import thinned
-from ._comparison import Overlay
+from ._comparison import Overlay, RunCurve
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -79,6 +80,14 @@ def overlay(before: Case, after: Case, unit: str) -> Overlay | None:
         for own, held in runs
     )
     return Overlay(x.tolist(), one, two)
+
+
+def run_curves(cases: Sequence[Case], unit: str) -> list[RunCurve]:
+    """Each run over all that it did; empty where one has no curve."""
+    runs = [_along(curve_of(case), unit) for case in cases]
+    if any(x.size < 2 for x, _ in runs):
+        return []
+    return [RunCurve(x.tolist(), np.round(held).astype(np.int64).tolist()) for x, held in runs]
 
 
 def _along(curve: Curve, unit: str) -> tuple[Floats, Floats]:

@@ -90,6 +90,7 @@ def _environment() -> Environment:
         lines=_lines,
         slot=charts.account_slot,
         unbroken=_unbroken,
+        zip=zip,
     )
     return environment
 
