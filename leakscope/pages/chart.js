@@ -24,12 +24,12 @@ function byteTicks(plot, axis, low, high) {
 }
 
 
-// The scale from left to right, seconds or steps, then bytes.
-function axes(isTime) {
+// The scale from left to right: seconds, steps or whole numbers; then bytes.
+function axes(isTime, isCount) {
   const axis = { stroke: colour("soft"), font: "11px system-ui, sans-serif", grid: { stroke: colour("hair"), width: 1 }, ticks: { show: false } };
   const along = isTime
     ? { incrs: TIME_STEPS_S, values: (u, values) => values.map((v) => clock(v, u.scales.x.max - u.scales.x.min)) }
-    : { values: (u, values) => values.map((v) => (Number.isInteger(v) ? v.toLocaleString("en") : "")) };
+    : { ...(isCount ? { incrs: [1, 2, 5, 10, 20, 50, 100] } : {}), values: (u, values) => values.map((v) => (Number.isInteger(v) ? v.toLocaleString("en") : "")) };
   const up = { size: GUTTER, splits: byteTicks, values: (u, values) => values.map((v) => formatBytes(v).replace(".0 ", " ")) };
   return [{ ...axis, size: 30, space: 64, ...along }, { ...axis, ...up }];
 }

@@ -102,7 +102,7 @@
         focus: { alpha: 0.25 },
         cursor: { y: plot.ordered, points: { show: false }, focus: { prox: plot.ordered ? PROX_PX : -1 }, drag: { x: true, y: false, dist: 4 } },
         scales: { x: { time: false }, y: { range: heights } },
-        axes: axes(isTime),
+        axes: axes(isTime, plot.unit === "number"),
         series: [{}, ...drawn.map((layer) => layer.series)],
         hooks: { draw: [drawAround, show], setCursor: [pointed], setSeries: [(u, number) => { if (plot.ordered && number) view.curve = number - 1; show(); }] },
       };
