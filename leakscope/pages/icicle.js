@@ -70,6 +70,7 @@ function icicle(view, data, take) {
   search.addEventListener("input", draw);
   search.addEventListener("keydown", (event) => {
     if (event.key !== "Enter") return;
+    event.preventDefault();  // or the box that gets the focus would be pressed by the same key
     const found = nodes.map((node, number) => number).filter(isFound).sort((a, b) => size(b) - size(a));
     if (found.length) go(found[0]);
   });

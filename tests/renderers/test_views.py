@@ -15,11 +15,12 @@ from leakscope.findings import DeviceMemory, Lap, Laps, Moment
 from leakscope.renderers import render
 from tests.comparing.test_page import BETTER, HISTORY
 
-from .browsers import SIZES, keep, opened
+from .browsers import SIZES, browser, keep, opened
 from .reports import FULL, MiB
 from .test_html import wave
 from .test_html_browser import needs_chromium
 
+__all__ = ["browser"]  # a fixture
 pytestmark = [pytest.mark.live, needs_chromium]
 GiB = 1024 * MiB
 
@@ -48,9 +49,10 @@ ALL = dataclasses.replace(
 PAGES = {"report": render(ALL, "html"), "compare": render_comparison(BETTER, "html"), "history": render_comparison(HISTORY, "html")}
 
 
-def wait_for(page, selector: str):
-    found = page.locator(selector).first
-    found.scroll_into_view_if_needed()
+def near(page, place: str, drawn: str):
+    """What is drawn at a place as a reader comes near it."""
+    page.locator(place).first.evaluate("(element) => element.scrollIntoView()")
+    found = page.locator(drawn).first
     found.wait_for()
     return found
 
@@ -63,18 +65,22 @@ def axe(page) -> list[str]:
     return [f"{one['id']}: {one['nodes'][0]['html'][:200]}" for one in found]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width, height", SIZES)
-@pytest.mark.parametrize("name", PAGES)
-def test_every_view_is_drawn_and_axe_finds_no_fault(tmp_path, name, width, height, scheme):
+@pytest.mark.parametrize(
+    "name, width, height, scheme",
+    [
+        *(("report", *size, scheme) for size in SIZES for scheme in ("light", "dark")),
+        *((name, *size, scheme) for name in ("compare", "history") for size, scheme in zip(SIZES, ("light", "dark"))),
+    ],
+)
+def test_every_view_is_drawn_and_axe_finds_no_fault(browser, tmp_path, name, width, height, scheme):
     size = {"width": width, "height": height}
-    with opened(tmp_path, PAGES[name], viewport=size, color_scheme=scheme, bypass_csp=True) as page:
+    with opened(browser, tmp_path, PAGES[name], viewport=size, color_scheme=scheme, bypass_csp=True) as page:
         for section in page.locator("section[id]").all():
-            section.scroll_into_view_if_needed()
+            section.evaluate("(element) => element.scrollIntoView()")
             for plot in section.locator(".plot").all():
-                plot.scroll_into_view_if_needed()
+                plot.evaluate("(element) => element.scrollIntoView()")
                 plot.locator("canvas").wait_for()
-            page.evaluate("(element) => element.scrollIntoView()", section.element_handle())
+            section.evaluate("(element) => element.scrollIntoView()")
             keep(page, f"{name}-{section.get_attribute('id')}-{width}-{scheme}")
         plots = page.locator(".plot").count()
         assert page.locator(".plot canvas").count() == plots == {"report": 5, "compare": 1, "history": 3}[name]
@@ -82,17 +88,17 @@ def test_every_view_is_drawn_and_axe_finds_no_fault(tmp_path, name, width, heigh
         assert not axe(page)
 
 
-def test_the_chart_of_the_first_screen_does_not_wait_for_the_rest(tmp_path):
-    with opened(tmp_path, render(wave(1700, 13), "html")) as page:
+def test_the_chart_of_the_first_screen_does_not_wait_for_the_rest(browser, tmp_path):
+    with opened(browser, tmp_path, render(wave(1700, 13), "html")) as page:
         drawn = "performance.getEntriesByName('timeline drawn')[0].startTime"
         read = "performance.getEntriesByType('navigation')[0].domInteractive"
         assert page.evaluate(drawn) < page.evaluate(read)
         assert not page.locator(".icicle .box").count()
 
 
-def test_a_chart_is_zoomed_by_drawing_over_it_and_by_its_buttons(tmp_path):
-    with opened(tmp_path, PAGES["report"], viewport={"width": 1280, "height": 900}) as page:
-        plot = wait_for(page, "#timeline .u-over")
+def test_a_chart_is_zoomed_by_drawing_over_it_and_by_its_buttons(browser, tmp_path):
+    with opened(browser, tmp_path, PAGES["report"], viewport={"width": 1280, "height": 900}) as page:
+        plot = near(page, "#timeline", "#timeline .u-over")
         box = plot.bounding_box()
         left, middle, y = box["x"] + 2, box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
 
@@ -110,24 +116,24 @@ def test_a_chart_is_zoomed_by_drawing_over_it_and_by_its_buttons(tmp_path):
         assert "· 0.0 s" in at_the_left_edge()
 
 
-def test_a_lap_is_found_by_the_pointer_and_by_the_keyboard(tmp_path):
-    with opened(tmp_path, PAGES["report"], viewport={"width": 1280, "height": 900}) as page:
-        plot = wait_for(page, "#laps .plot .u-over")
+def test_a_lap_is_found_by_the_pointer_and_by_the_keyboard(browser, tmp_path):
+    with opened(browser, tmp_path, PAGES["report"], viewport={"width": 1280, "height": 900}) as page:
+        plot = near(page, "#laps", "#laps .plot .u-over")
         box = plot.bounding_box()
         readout = page.locator("#laps .readout").first
-        assert "train 12, from step 1200: 1016 MiB" in readout.inner_text()
+        assert "train 12, from step 1200: 1006 MiB" in readout.inner_text()
         page.locator("#laps .plot").first.focus()
         page.keyboard.press("ArrowDown")
-        assert "train 11, from step 1100: 996 MiB" in readout.inner_text()
+        assert "train 11, from step 1100: 986 MiB" in readout.inner_text()
         page.mouse.move(box["x"] + 1, box["y"] + box["height"] * 0.96)
         assert "train 1, from step 100: 720 MiB" in readout.inner_text()
         tip = page.locator("#laps .tip").first
         assert tip.is_visible() and "train 1, from step 100" in tip.inner_text()
 
 
-def test_the_heap_compares_two_moments_and_is_walked_by_click_search_and_from_a_finding(tmp_path):
-    with opened(tmp_path, PAGES["report"], viewport={"width": 1280, "height": 900}) as page:
-        wait_for(page, ".icicle .box")
+def test_the_heap_compares_two_moments_and_is_walked_by_click_search_and_from_a_finding(browser, tmp_path):
+    with opened(browser, tmp_path, PAGES["report"], viewport={"width": 1280, "height": 900}) as page:
+        near(page, ".heap", ".icicle .box")
         trail = page.locator(".trail")
         trainer = page.locator('.icicle [aria-label^="main() trainer"]')
         assert trail.inner_text() == "train.py[4242]: 800 MiB, +480 MiB"
@@ -153,9 +159,9 @@ def test_the_heap_compares_two_moments_and_is_walked_by_click_search_and_from_a_
         assert trail.bounding_box()["y"] < 900
 
 
-def test_a_holder_over_time_leads_to_its_finding(tmp_path):
-    with opened(tmp_path, PAGES["report"], viewport={"width": 1280, "height": 900}) as page:
-        wait_for(page, "[data-plot=holders-0] canvas")
+def test_a_holder_over_time_leads_to_its_finding(browser, tmp_path):
+    with opened(browser, tmp_path, PAGES["report"], viewport={"width": 1280, "height": 900}) as page:
+        near(page, "[data-plot=holders-0]", "[data-plot=holders-0] canvas")
         legend = page.locator("[data-plot=holders-0] .legend")
         assert "main() trainer.history[*]\n569 MiB" in legend.inner_text()
         legend.locator("a").click()
@@ -164,15 +170,15 @@ def test_a_holder_over_time_leads_to_its_finding(tmp_path):
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_on_paper_and_without_scripts_each_chart_is_a_picture(tmp_path, name):
+def test_on_paper_and_without_scripts_each_chart_is_a_picture(browser, tmp_path, name):
     def pictures(page) -> list[bool]:
         return [chart.is_visible() for chart in page.locator("figure.static svg.chart, figure.static svg.boxes").all()]
 
-    with opened(tmp_path, PAGES[name], java_script_enabled=False) as page:
+    with opened(browser, tmp_path, PAGES[name], java_script_enabled=False) as page:
         without = pictures(page)
         assert without and all(without)
         assert not page.locator(".interactive").first.is_visible()
-    with opened(tmp_path, PAGES[name]) as page:
+    with opened(browser, tmp_path, PAGES[name]) as page:
         page.emulate_media(media="print")
         assert pictures(page) == without
         assert not page.locator(".interactive").first.is_visible()
