@@ -231,7 +231,7 @@ class Lap:
     """Once through what a job does again and again: a passage through its phases, a step, or some steps.
 
     **Units** seconds since the recording began, bytes of all processes without mapped files. ``at`` counts from the
-    beginning of the lap, in the unit of its laps; both sequences are empty for a lap of which only the figures are kept.
+    beginning of the lap, in the unit of its laps; both sequences are empty where only the figures are kept.
     """
 
     name: str

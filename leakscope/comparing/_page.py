@@ -93,7 +93,10 @@ def _history_plots(history: History) -> Iterator[tuple[str, plots.Plot]]:
     numbers = [float(n) for n in range(1, count + 1)]
     named = dict(zip(numbers, called))
     peak = [side.peak_bytes for side in sides]
-    yield "peaks", plots.Plot("Peak of each run", [plots.Curve("peak", plots.colour(0), numbers, peak)], "number", names=named)
+    yield (
+        "peaks",
+        plots.Plot("Peak of each run", [plots.Curve("peak", plots.colour(0), numbers, peak)], "number", names=named),
+    )
     unit = "step" if history.aligned_by == STEP else "hour"
     rates = [getattr(side, f"growth_bytes_per_{unit}") for side in sides]
     if all(rate is not None for rate in rates):

@@ -104,7 +104,10 @@ def _columns(table: Sequence[Sequence[str]], width: int) -> list[str]:
     return [
         line
         for row in rows
-        for line in (f"  {row[0]}", *(f"    {head.ljust(broad)}  {cell}" for head, cell in zip(heads[1:], row[1:]) if cell))
+        for line in (
+            f"  {row[0]}",
+            *(f"    {head.ljust(broad)}  {cell}" for head, cell in zip(heads[1:], row[1:]) if cell),
+        )
     ]
 
 

@@ -105,5 +105,6 @@ def history_closing(history: History) -> Iterator[str]:
     smallest = history.smallest_leak_bytes_per_step if by_step else history.smallest_leak_bytes_per_hour
     if smallest is not None:
         unit = "per step" if by_step else "per hour"
-        yield f"Between the first and the last a difference below {format_bytes(smallest)} {unit} would not have been seen."
+        least = f"{format_bytes(smallest)} {unit}"
+        yield f"Between the first and the last a difference below {least} would not have been seen."
     yield from (f"But: {doubt}." for doubt in history.doubts)

@@ -1,7 +1,7 @@
 """The heap of a process as nested boxes: each as wide as what it retains. Together they are all of the process.
 
-A figure is never changed to fit. What the holders retain beyond the accounts of objects is native memory that they hold
-(or a part of *other*), and is told there. Where boxes still hold more than the one they lie in, they are drawn narrower:
+A figure is never changed to fit. What holders retain beyond the accounts of objects is native memory that they hold, or
+a part of *other*: it moves from there. Where boxes still hold more than the one they lie in, they are drawn narrower:
 one held another at that snapshot, or what they hold was not in RAM.
 """
 
@@ -61,10 +61,11 @@ def nodes(view: HeapView) -> list[Node]:
     objects = [sum(levels[name][i] for name in _OBJECTS if name in levels) for i in count] if levels else held
     total = [sum(values[i] for values in levels.values()) for i in count] if levels else held
     objects = [own + _taken(levels, i, retained - own) for i, (own, retained) in enumerate(zip(objects, held))]
-    told = [
+    others = [(_NAMES.get(name, name), values) for name, values in levels.items() if name not in _OBJECTS]
+    told: list[tuple[str, str, int | None, Sequence[int], int | None]] = [
         (view.process, "process", None, total, None),
         ("objects", "tensors, arrays, Python objects, and what they hold", 0, [*map(max, objects, held)], None),
-        *((_NAMES.get(name, name), "account", 0, values, None) for name, values in levels.items() if name not in _OBJECTS),
+        *((name, "account", 0, values, None) for name, values in others),
     ]
     offset = len(told)
     for number, holder in enumerate(view.holders):

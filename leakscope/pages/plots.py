@@ -1,4 +1,4 @@
-"""Charts of lines or bands, each described once: the script draws the description, paper gets it as SVG, a table says it.
+"""Charts of lines or bands, each described once: a script draws the description, paper gets SVG, a table says it.
 
 The pages of reports and comparisons share them; what a chart is of is said by who makes its ``Plot``.
 """
@@ -26,7 +26,7 @@ _MOST_ROWS = 40  # of a table: a longer one says first, least, most and last
 
 @dataclass(frozen=True)
 class Curve:
-    """One line or band: ``y`` at each ``x``, None where nothing was read. ``link``: an id in the page that says more."""
+    """One line or band: ``y`` at each ``x``, None where nothing was read. ``link``: an id in the page with more."""
 
     name: str
     slot: int
@@ -79,7 +79,7 @@ def of_series(series: Sequence[Series]) -> list[Plot]:
     """One for each pair of units, of those series that are curves at all."""
     found = []
     for units in dict.fromkeys((one.x_unit, one.y_unit) for one in series):
-        curves = []
+        curves: list[Curve] = []
         for one in series:
             points = _finite(one) if (one.x_unit, one.y_unit) == units else []
             if len(points) > 1 and points[-1][0] > points[0][0]:

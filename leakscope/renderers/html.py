@@ -171,8 +171,10 @@ def _without(bands: Sequence[Band], sources: Iterable[int], held: Sequence[int])
 def _culprit(report: Report, timeline: Timeline) -> tuple[str, str, list[int]] | None:
     """Process, name and bytes over time of the holder that the first finding names; straight between snapshots."""
     finding = report.findings[0] if report.findings else None
-    place = _plots.place(report, finding) if finding is not None and report.verdict.leaking and not finding.wasted else None
-    if finding is None or place is None:
+    if finding is None or finding.wasted or not report.verdict.leaking:
+        return None
+    place = _plots.place(report, finding)
+    if place is None:
         return None
     view = report.heap[place[0]]
     holder = view.holders[place[1]]

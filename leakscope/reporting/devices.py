@@ -110,4 +110,5 @@ def _times(rows: pd.DataFrame) -> list[float]:
 
 
 def _figures(rows: pd.DataFrame, column: str) -> list[int | None]:
-    return [None if value != value else int(value) for value in rows[column].to_numpy(dtype=np.float64, na_value=np.nan)]
+    values = rows[column].to_numpy(dtype=np.float64, na_value=np.nan)
+    return [None if np.isnan(value) else int(value) for value in values]

@@ -29,7 +29,7 @@ def heap_views(case: Case) -> list[HeapView]:
     """The processes that gained most first; those with fewer than two snapshots are left out."""
     if not len(case.rows("holders")) and not len(case.rows("heap_nodes")):
         return []
-    views = []
+    views: list[HeapView] = []
     for process in case.growth.processes:
         if len(views) == len(_MOST_PATHS):
             break

@@ -5,6 +5,7 @@ Memory that comes and goes within a lap hides growth from lap to lap; side by si
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -97,7 +98,7 @@ def _by_steps(steps: tuple[Floats, Floats] | None, time_s: Floats, held: Floats)
 
 def _round_up(least: float) -> int:
     """1, 2, 5, 10, 20 and so on: the smallest that is not below ``least``."""
-    power = 10 ** max(0, int(np.floor(np.log10(max(least, 1.0)))))
+    power: int = 10 ** int(math.log10(max(least, 1.0)))
     return next(factor * power for factor in (*_ROUND, 10) if factor * power >= least)
 
 

@@ -48,7 +48,9 @@ BETTER = Comparison(
         [200 * MiB, 201 * MiB, 202 * MiB, None],
     ),
 )
-LEAK = FindingChange("new", "retained-objects", "Trainer.history (list)", "critical", False, None, 300 * MiB, "train.py", 12)
+LEAK = FindingChange(
+    "new", "retained-objects", "Trainer.history (list)", "critical", False, None, 300 * MiB, "train.py", 12
+)
 HISTORY = History(
     verdict="worse",
     reason="memory leaks now: less than 5.0 KiB per step before, 512 KiB per step after",
@@ -179,8 +181,8 @@ def test_a_history_says_since_which_run_it_is_so(tmp_path, capsys):
 def test_a_history_is_a_page_a_table_and_text_for_a_pull_request():
     page = Page(render(HISTORY, "html"))
     for part in (
-        "Worse since run 3 3.parquet: memory leaks now", "By training steps since each run's first", "New : Trainer.history",
-        "train.py:12", "3 3.parquet", "Peak of each run", "Growth per step of each run", "But: only one of them",
+        "Worse since run 3 3.parquet: memory leaks now", "By training steps since each run's first",
+        "New : Trainer.history", "train.py:12", "3 3.parquet", "Peak of each run", "Growth per step of each run", "But: only one of them",
         "1 1.parquet: from 200 MiB to 200 MiB; 2 2.parquet: from 200 MiB to 250 MiB",
     ):  # fmt: skip
         assert part in page.text, part

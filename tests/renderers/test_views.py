@@ -1,4 +1,4 @@
-"""Every view in a real browser: drawn, pointed at, zoomed, printed, at both widths, light and dark, and without scripts.
+"""Every view in a real browser: drawn, pointed at, zoomed, printed, at both widths, light, dark and without scripts.
 
 A picture of each is kept in ``build/pictures``.
 """
@@ -46,7 +46,11 @@ ALL = dataclasses.replace(
         )
     ],
 )
-PAGES = {"report": render(ALL, "html"), "compare": render_comparison(BETTER, "html"), "history": render_comparison(HISTORY, "html")}
+PAGES = {
+    "report": render(ALL, "html"),
+    "compare": render_comparison(BETTER, "html"),
+    "history": render_comparison(HISTORY, "html"),
+}
 
 
 def near(page, place: str, drawn: str):
