@@ -182,7 +182,8 @@ def test_a_history_is_a_page_a_table_and_text_for_a_pull_request():
     page = Page(render(HISTORY, "html"))
     for part in (
         "Worse since run 3 3.parquet: memory leaks now", "By training steps since each run's first",
-        "New : Trainer.history", "train.py:12", "3 3.parquet", "Peak of each run", "Growth per step of each run", "But: only one of them",
+        "New : Trainer.history", "train.py:12", "3 3.parquet", "Peak of each run", "Growth per step of each run",
+        "But: only one of them",
         "1 1.parquet: from 200 MiB to 200 MiB; 2 2.parquet: from 200 MiB to 250 MiB",
     ):  # fmt: skip
         assert part in page.text, part
