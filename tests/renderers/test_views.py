@@ -5,49 +5,21 @@ A picture of each is kept in ``build/pictures``.
 
 from __future__ import annotations
 
-import dataclasses
-import math
-
 import pytest
 
 from leakscope.comparing import render as render_comparison
-from leakscope.findings import DeviceMemory, Lap, Laps, Moment
 from leakscope.renderers import render
 from tests.comparing.test_page import BETTER, HISTORY
 
 from .browsers import SIZES, browser, keep, opened
-from .reports import FULL, MiB
+from .reports import FULL
 from .test_html import wave
 from .test_html_browser import needs_chromium
 
 __all__ = ["browser"]  # a fixture
 pytestmark = [pytest.mark.live, needs_chromium]
-GiB = 1024 * MiB
-
-
-def lap(number: int) -> Lap:
-    level = (700 + 20 * number) * MiB
-    held = [level + round(abs(math.sin(i)) * 100) * MiB for i in range(30)]
-    name = f"train {number}, from step {100 * number}"
-    return Lap(name, 30.0 * number, 30.0 * number + 30, min(held), max(held), [float(i) for i in range(30)], held)
-
-
-ALL = dataclasses.replace(
-    FULL,
-    laps=Laps("train and eval", "s", [lap(n) for n in range(1, 13)]),
-    devices=[
-        DeviceMemory(
-            "cuda:0 in train.py[4242]",
-            [0.0, 10.0, 20.0],
-            [10 * GiB, 30 * GiB, 60 * GiB],
-            [20 * GiB, 40 * GiB, 78 * GiB],
-            limit_bytes=80 * GiB,
-            failures=[Moment("death", 20.0, "cuda:0 had no room for 4.0 GiB at train.py:31")],
-        )
-    ],
-)
 PAGES = {
-    "report": render(ALL, "html"),
+    "report": render(FULL, "html"),
     "compare": render_comparison(BETTER, "html"),
     "history": render_comparison(HISTORY, "html"),
 }
