@@ -156,7 +156,8 @@ def test_narrow_terminals_get_a_figure_a_line(monkeypatch):
     assert "    before  +512 KiB (500 to 520 KiB)" in lines
 
 
-def test_a_history_says_since_which_run_it_is_so(tmp_path, capsys):
+def test_a_history_says_since_which_run_it_is_so(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "110")
     names = [f"{n}.parquet" for n in range(1, 5)]
     leaks = [0.0, 0.0, 0.4 * MiB, 0.4 * MiB]
     paths = [
