@@ -107,7 +107,7 @@ def _holders(view: HeapView, linked: dict[int, str]) -> Plot | None:
     time_s = [take.time_s for take in view.takes]
     curves = [
         Curve(
-            view.holders[i].path,
+            _name(view, i),
             CULPRIT if linked.get(i) == "finding-1" else colour(n),
             time_s,
             at[i].bytes,
@@ -128,6 +128,13 @@ def _holders(view: HeapView, linked: dict[int, str]) -> Plot | None:
         stacked=True,
         names=dict(zip(time_s, named)),
     )
+
+
+def _name(view: HeapView, number: int) -> str:
+    """Its path, with the type where others are called alike."""
+    holder = view.holders[number]
+    alike = sum(one.path == holder.path for one in view.holders) > 1
+    return f"{holder.path} ({holder.type})" if alike and holder.type else holder.path
 
 
 def _apart(view: HeapView, linked: dict[int, str]) -> list[int]:
