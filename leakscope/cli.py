@@ -528,9 +528,13 @@ def snapshot(pid: int, output: str, full_heap: bool, quiet: bool) -> None:
             click.echo(f"leakscope: every object is in {shown(taken.whole)} ({size})", err=True)
 
 
-@cli.command(examples=[("leakscope compare before.parquet run.parquet", "did the fix work?")])
-@click.argument("before", type=click.Path(path_type=Path))
-@click.argument("after", type=click.Path(path_type=Path))
+@cli.command(
+    examples=[
+        ("leakscope compare before.parquet run.parquet", "did the fix work?"),
+        ("leakscope compare nightly-*.parquet -o trend.html", "since which run is it worse?"),
+    ]
+)
+@click.argument("runs", nargs=-1, required=True, metavar="BEFORE [BETWEEN]... AFTER", type=click.Path(path_type=Path))
 @click.option(
     "-f",
     "--format",
@@ -539,9 +543,10 @@ def snapshot(pid: int, output: str, full_heap: bool, quiet: bool) -> None:
     help=_FORMAT_HELP,
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to a file; its suffix implies the format.")
-def compare(before: Path, after: Path, format_name: str | None, output: Path | None) -> int:
+def compare(runs: tuple[Path, ...], format_name: str | None, output: Path | None) -> int:
     """Say whether a fix worked, from a recording made before it and one made after.
 
+    Of more recordings, the oldest first, the last is compared with the first, and it is said since which run it is so.
     Exits with 0 if it is better or the same, 1 if it is worse, 4 if nobody can tell.
     """
     from . import comparing
@@ -549,8 +554,12 @@ def compare(before: Path, after: Path, format_name: str | None, output: Path | N
 
     formats = {suffix: name for name, suffix in comparing.FORMATS.items()}
     format_name = format_name or (_by_suffix(output, formats) if output else "terminal")
-    _not_the_recording(output, before, after)
-    result = comparing.compare(open_recording(before), open_recording(after))
+    if len(runs) < 2:
+        raise click.UsageError("compare needs two recordings or more: one from before, one from after")
+    _not_the_recording(output, *runs)
+    opened = [open_recording(run) for run in runs]
+    several = len(opened) > 2
+    result = comparing.compare_in_order(opened) if several else comparing.compare(opened[0], opened[1])
     text = comparing.render(result, format_name)
     if output:
         output.write_text(text, encoding="utf-8")

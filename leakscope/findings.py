@@ -231,6 +231,53 @@ class Timeline:
 
 
 @dataclass(frozen=True)
+class Lap:
+    """Once through what a job does again and again: a passage through its phases, a step, or some steps.
+
+    **Units** seconds since the recording began, bytes of all processes without mapped files. ``at`` counts from the
+    beginning of the lap, in the unit of its laps; both sequences are empty where only the figures are kept.
+    """
+
+    name: str
+    start_s: float
+    end_s: float
+    floor_bytes: int
+    peak_bytes: int
+    at: Sequence[float] = ()
+    value_bytes: Sequence[int] = ()
+
+
+@dataclass(frozen=True)
+class Laps:
+    """What a job does again and again, to be laid over each other: ``by`` what it was divided, ``unit`` step or s.
+
+    ``left_out_count`` laps were too many to list.
+    """
+
+    by: str
+    unit: str
+    laps: Sequence[Lap]
+    left_out_count: int = 0
+
+
+@dataclass(frozen=True)
+class DeviceMemory:
+    """Memory of one GPU: torch's allocator in one process, or what the driver counted on the whole device.
+
+    **Units** seconds since the recording began, bytes; a figure that was not read is None. ``failures`` are the moments
+    at which an allocation failed.
+    """
+
+    device: str
+    time_s: Sequence[float]
+    allocated_bytes: Sequence[int | None] = ()
+    reserved_bytes: Sequence[int | None] = ()
+    used_bytes: Sequence[int | None] = ()
+    limit_bytes: int | None = None
+    failures: Sequence[Moment] = ()
+
+
+@dataclass(frozen=True)
 class HeapTake:
     """A snapshot to look at or to compare with. ``truncated``: it was cut short, its figures are lower bounds."""
 
@@ -346,6 +393,8 @@ class Report:
     tensor_budget: Sequence[BudgetRow] = ()
     processes: Sequence[ProcessRow] = ()
     timeline: Timeline | None = None
+    laps: Laps | None = None
+    devices: Sequence[DeviceMemory] = ()
     heap: Sequence[HeapView] = ()
     excerpts: Sequence[Excerpt] = ()
     ignored: Sequence[Ignored] = ()

@@ -67,7 +67,7 @@ def leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     children_before = _children()
     environment_before = _environment()
     yield
-    left = _children() - children_before
+    left = {child for child in _children() - children_before if not _descends(child, children_before)}
     assert not left, f"the test left child processes: {left}"
     assert _environment() == environment_before, "the test changed os.environ"
     if not any(request.node.get_closest_marker(mark) for mark in _MAY_START):
@@ -82,6 +82,14 @@ def _children() -> set[psutil.Process]:
     except OSError:  # a thread that ended meanwhile, or a kernel that does not list them
         pass
     return set(psutil.Process().children(recursive=True))
+
+
+def _descends(process: psutil.Process, others: set[psutil.Process]) -> bool:
+    """A browser that tests share has children of its own, which come and go; and what ended is not left."""
+    try:
+        return not others.isdisjoint(process.parents())
+    except psutil.NoSuchProcess:
+        return True
 
 
 def _faults_of_ended_children() -> int:

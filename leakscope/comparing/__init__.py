@@ -1,4 +1,4 @@
-"""Did the fix work? Two recordings of one program, laid over each other: better, same, worse, or no way to tell.
+"""Did the fix work? Recordings of one program, laid over each other: better, same, worse, or no way to tell.
 
 Runs afterwards, like the analyzers, whose reports and trends it uses. ``_curves`` lays them over each other,
 ``_pace`` measures each over the range that both passed through, ``_verdict`` weighs the two, ``_holders`` says which
@@ -7,12 +7,13 @@ findings went and which came.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..facts.case import Case
 from ..reporting import report_of
-from ._comparison import CANNOT_TELL, EXIT_STATUS, WORSE, Comparison, Side
-from ._curves import overlay
+from ._comparison import BETTER, CANNOT_TELL, EXIT_STATUS, GONE, NEW, WORSE, Comparison, History, Run, Side
+from ._curves import STEP, overlay, run_curves
 from ._holders import finding_changes, worker_changes, workers_at_once
 from ._pace import Pace, pace_of, paces
 from ._render import FORMATS, render
@@ -28,9 +29,11 @@ __all__ = [
     "FORMATS",
     "WORSE",
     "Comparison",
+    "History",
     "Pace",
     "compare",
     "compare_cases",
+    "compare_in_order",
     "pace_of",
     "render",
     "workers_at_once",
@@ -62,6 +65,34 @@ def compare_cases(before: Case, after: Case) -> Comparison:
         workers=worker_changes(first, second),
         doubts=decision.doubts,
         overlay=overlay(before, after, pair.unit),
+    )
+
+
+def compare_in_order(recordings: Sequence[Recording]) -> History:
+    """Three or more runs of one program, the oldest first: does the last need more than the first, and since when?"""
+    cases = [Case(recording) for recording in recordings]
+    against_first = [compare_cases(cases[0], case) for case in cases[1:]]
+    last = against_first[-1]
+    runs = [Run(last.before, None, "")]
+    for before, after, comparison in zip(cases, cases[1:], against_first):
+        changes = finding_changes(before.once(report_of), after.once(report_of))
+        new, gone = ([c for c in changes if c.change == change] for change in (NEW, GONE))
+        runs.append(Run(comparison.after, comparison.verdict, comparison.reason, new, gone))
+    since = len(runs)
+    while since > 2 and runs[since - 2].verdict == last.verdict:
+        since -= 1
+    is_change = last.verdict in (BETTER, WORSE)
+    by_step = all(comparison.aligned_by == STEP for comparison in against_first)
+    return History(
+        verdict=last.verdict,
+        reason=runs[since - 1].reason if is_change else last.reason,
+        since=since if is_change else None,
+        aligned_by=last.aligned_by if by_step else "second",
+        smallest_leak_bytes_per_step=last.smallest_leak_bytes_per_step,
+        smallest_leak_bytes_per_hour=last.smallest_leak_bytes_per_hour,
+        runs=runs,
+        doubts=last.doubts,
+        curves=run_curves(cases, STEP if by_step else "second"),
     )
 
 

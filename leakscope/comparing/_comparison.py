@@ -100,3 +100,43 @@ class Comparison:
     workers: Sequence[WorkerChange] = ()
     doubts: Sequence[str] = ()
     overlay: Overlay | None = None
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a history: its verdict against the first run, and what it found that the run before it did not.
+
+    ``gone``: what only the run before it found. The first run has neither, and no verdict.
+    """
+
+    side: Side
+    verdict: str | None
+    reason: str
+    new: Sequence[FindingChange] = ()
+    gone: Sequence[FindingChange] = ()
+
+
+@dataclass(frozen=True)
+class RunCurve:
+    """Memory of one run along the common axis. For drawing: it is not part of the JSON. **Units** as in Overlay."""
+
+    x: Sequence[float]
+    value_bytes: Sequence[int]
+
+
+@dataclass(frozen=True)
+class History:
+    """Three or more runs in their order (the JSON contract ``leakscope.history/1``): the last against the first.
+
+    ``since``: the number, from 1, of the run since which each has this verdict; None where it is same or cannot-tell.
+    """
+
+    verdict: str
+    reason: str
+    since: int | None
+    aligned_by: str
+    smallest_leak_bytes_per_step: float | None
+    smallest_leak_bytes_per_hour: float | None
+    runs: Sequence[Run]
+    doubts: Sequence[str] = ()
+    curves: Sequence[RunCurve] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,9 @@ import numpy as np
 from ..facts.growth.tree import TreeGrowth
 from ..facts.series.arithmetic import Floats
 from ..facts.series.trend import FLAT, LEAST_STEPS
+from ..reporting.laps import counted_steps
 from ..reporting.timeline import thinned
-from ._comparison import Overlay
+from ._comparison import Overlay, RunCurve
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -58,16 +60,13 @@ def _series(growth: TreeGrowth) -> tuple[Floats, Floats]:
 
 def _steps(case: Case) -> tuple[Floats, Floats] | None:
     """A run that goes on from a checkpoint counts on from there: so the first step seen is 0."""
-    rows = case.rows("sentinels")
-    rows = rows[rows["step"].notna() & rows["pid"].notna()]
-    if not len(rows):
+    counted = counted_steps(case)
+    if counted is None:
         return None
-    spans = rows.groupby("pid")["step"].agg(lambda step: step.max() - step.min())
-    own = rows[rows["pid"] == spans.astype(float).idxmax()].sort_values("time_s")
-    count = np.maximum.accumulate(own["step"].to_numpy(dtype=np.float64))
+    time_s, count = counted
     if count[-1] - count[0] < LEAST_STEPS:
         return None
-    return own["time_s"].to_numpy(dtype=np.float64), count - count[0]
+    return time_s, count - count[0]
 
 
 def overlay(before: Case, after: Case, unit: str) -> Overlay | None:
@@ -81,6 +80,14 @@ def overlay(before: Case, after: Case, unit: str) -> Overlay | None:
         for own, held in runs
     )
     return Overlay(x.tolist(), one, two)
+
+
+def run_curves(cases: Sequence[Case], unit: str) -> list[RunCurve]:
+    """Each run over all that it did; empty where one has no curve."""
+    runs = [_along(curve_of(case), unit) for case in cases]
+    if any(x.size < 2 for x, _ in runs):
+        return []
+    return [RunCurve(x.tolist(), np.round(held).astype(np.int64).tolist()) for x, held in runs]
 
 
 def _along(curve: Curve, unit: str) -> tuple[Floats, Floats]:

@@ -1,37 +1,34 @@
-"""A comparison as one page, of the same make as the report's: the verdict, both curves, what went and what came."""
+"""A comparison as one page, of the same make as the report's: the verdict, the curves, what went and what came."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from ..findings import Series
-from ..pages import charts
+from ..pages import plots
 from ..pages.page import page
 from ..units import format_bytes
-from ._comparison import BETTER, GONE, NEW, STILL, WORSE, Comparison, Overlay, Side
+from ._comparison import BETTER, GONE, NEW, STILL, WORSE, Comparison, History, Overlay, Side
 from ._curves import STEP
-from ._words import WORDS, closing, rows
+from ._words import WORDS, closing, history_closing, history_headline, history_table, names, rows
 
-_KIB = 1024  # the chart's unit, as in the report
 _TONES = {BETTER: "good", WORSE: "bad"}
 _CHANGES = {GONE: "Gone", STILL: "Still there", NEW: "New"}
 
 
 def html(comparison: Comparison) -> str:
     """A whole HTML document. The same comparison gives the same bytes each time."""
-    by_step = comparison.aligned_by == STEP
+    plot = _plot(comparison, comparison.overlay) if comparison.overlay is not None else None
     return page(
         "compare.html",
-        ("compare.js",),
-        {"overlay": _data(comparison, comparison.overlay) if comparison.overlay is not None else None},
+        (("plots.js",), {"plots": {"runs": plots.data(plot)} if plot is not None else {}}),
+        ((), {}),
         comparison=comparison,
         tone=_TONES.get(comparison.verdict, "unsure"),
         word=WORDS[comparison.verdict],
         reason=comparison.reason[:1].upper() + comparison.reason[1:],
         figures=list(_figures(comparison)),
-        axis="training steps since each run's first" if by_step else "time since each run's start-up",
-        drawn=charts.lines(_series(comparison.overlay, by_step)) if comparison.overlay is not None else [],
+        axis=_axis(comparison.aligned_by),
+        drawn=(plot.title, plots.still(plot), plots.table(plot)) if plot is not None else None,
         rows=list(rows(comparison)),
         changes=[
             (name, own)
@@ -62,24 +59,67 @@ def _rate(side: Side, rate: float, smallest: float) -> str:
     return f"below {format_bytes(smallest)}" if is_drift else format_bytes(rate, signed=True)
 
 
-def _series(overlay: Overlay, by_step: bool) -> list[Series]:
-    runs = {"before": overlay.before_bytes, "after": overlay.after_bytes}
-    unit = "steps" if by_step else "s"
-    found = []
-    for name, held in runs.items():
-        points = [(x, value) for x, value in zip(overlay.x, held) if value is not None]
-        found.append(Series(name, [x for x, _ in points], [value for _, value in points], x_unit=unit))
-    return found
+def history_html(history: History) -> str:
+    """The same for three or more runs."""
+    drawn = dict(_history_plots(history))
+    heads, rows = history_table(history)
+    return page(
+        "history.html",
+        (("plots.js",), {"plots": {key: plots.data(plot) for key, plot in drawn.items()}}),
+        ((), {}),
+        history=history,
+        tone=_TONES.get(history.verdict, "unsure"),
+        headline=history_headline(history),
+        axis=_axis(history.aligned_by),
+        names=names(history),
+        heads=heads,
+        rows=rows,
+        drawn={key: (plot.title, plots.still(plot), plots.table(plot)) for key, plot in drawn.items()},
+        closing=list(history_closing(history)),
+    )
 
 
-def _data(comparison: Comparison, overlay: Overlay) -> dict[str, Any]:
-    """What the script draws."""
+def _history_plots(history: History) -> Iterator[tuple[str, plots.Plot]]:
+    called = names(history)
+    count = len(called)
+    if history.curves:
+        curves = [
+            plots.Curve(name, plots.ramp(n, count), one.x, one.value_bytes)
+            for n, (name, one) in enumerate(zip(called, history.curves))
+        ]
+        title = f"Memory of {count} runs laid over each other"
+        yield "runs", plots.Plot(title, curves, _unit(history.aligned_by), ordered=True)
+    sides = [run.side for run in history.runs]
+    numbers = [float(n) for n in range(1, count + 1)]
+    named = dict(zip(numbers, called))
+    peak = [side.peak_bytes for side in sides]
+    yield (
+        "peaks",
+        plots.Plot("Peak of each run", [plots.Curve("peak", plots.colour(0), numbers, peak)], "number", names=named),
+    )
+    unit = "step" if history.aligned_by == STEP else "hour"
+    rates = [getattr(side, f"growth_bytes_per_{unit}") for side in sides]
+    if all(rate is not None for rate in rates):
+        title = f"Growth per {unit} of each run"
+        curve = plots.Curve(f"growth per {unit}", plots.colour(1), numbers, [max(0.0, rate) for rate in rates])
+        yield "rates", plots.Plot(title, [curve], "number", names=named)
+
+
+def _plot(comparison: Comparison, overlay: Overlay) -> plots.Plot:
+    """Both runs over each other."""
     runs = (("before", overlay.before_bytes), ("after", overlay.after_bytes))
-    return {
-        "unit": comparison.aligned_by,
-        "x": overlay.x,
-        "range": [comparison.range_start, comparison.range_end],
-        "runs": [
-            {"name": name, "kib": [None if value is None else value // _KIB for value in held]} for name, held in runs
-        ],
-    }
+    return plots.Plot(
+        "Memory of both runs",
+        [plots.Curve(name, plots.colour(n), overlay.x, held, plots.dash(n)) for n, (name, held) in enumerate(runs)],
+        _unit(comparison.aligned_by),
+        common=(comparison.range_start, comparison.range_end),
+        base="before",
+    )
+
+
+def _unit(aligned_by: str) -> str:
+    return "step" if aligned_by == STEP else "s"
+
+
+def _axis(aligned_by: str) -> str:
+    return "training steps since each run's first" if aligned_by == STEP else "time since each run's start-up"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os.path
 from collections.abc import Iterator
 
 from ..units import format_bytes, format_count, format_duration
-from ._comparison import BETTER, CANNOT_TELL, SAME, WORSE, Comparison, Side
+from ._comparison import BETTER, CANNOT_TELL, SAME, WORSE, Comparison, History, Side
 from ._curves import STEP
 
 WORDS = {BETTER: "Better", SAME: "Same", WORSE: "Worse", CANNOT_TELL: "Cannot tell"}
@@ -70,3 +71,40 @@ def closing(comparison: Comparison) -> Iterator[str]:
     if smallest is not None:
         yield f"A difference below {format_bytes(smallest)} {unit} would not have been seen."
     yield from (f"But: {doubt}." for doubt in comparison.doubts)
+
+
+def names(history: History) -> list[str]:
+    """``3 nightly.parquet``: the number of each run and its file, with its folder where files are called alike."""
+    paths = [run.side.path for run in history.runs]
+    short = [os.path.basename(path) for path in paths]
+    shown = short if len(set(short)) == len(short) else paths
+    return [f"{number} {name}" for number, name in enumerate(shown, 1)]
+
+
+def history_headline(history: History) -> str:
+    """``Worse since run 3 nightly.parquet: memory leaks now: …``."""
+    since = f" since run {names(history)[history.since - 1]}" if history.since is not None else ""
+    return f"{WORDS[history.verdict]}{since}: {history.reason}"
+
+
+def history_table(history: History) -> tuple[list[str], list[list[str]]]:
+    """The head, and a row for each run."""
+    by_step = history.aligned_by == STEP
+    heads = ["run", "against the first", "keeps growing", f"growth per {'step' if by_step else 'hour'}", "peak"]
+    found = []
+    for name, run in zip(names(history), history.runs):
+        verdict = WORDS[run.verdict] if run.verdict is not None else ""
+        rate = _per_step(run.side) if by_step else _per_hour(run.side)
+        found.append([name, verdict, _yes_no(run.side), rate, format_bytes(run.side.peak_bytes)])
+    return heads, found
+
+
+def history_closing(history: History) -> Iterator[str]:
+    """What could not have been seen, and what speaks against the verdict."""
+    by_step = history.aligned_by == STEP
+    smallest = history.smallest_leak_bytes_per_step if by_step else history.smallest_leak_bytes_per_hour
+    if smallest is not None:
+        unit = "per step" if by_step else "per hour"
+        least = f"{format_bytes(smallest)} {unit}"
+        yield f"Between the first and the last a difference below {least} would not have been seen."
+    yield from (f"But: {doubt}." for doubt in history.doubts)

@@ -24,12 +24,12 @@ function byteTicks(plot, axis, low, high) {
 }
 
 
-// The scale from left to right, seconds or steps, then bytes.
-function axes(isTime) {
+// The scale from left to right: seconds, steps or whole numbers; then bytes.
+function axes(isTime, isCount) {
   const axis = { stroke: colour("soft"), font: "11px system-ui, sans-serif", grid: { stroke: colour("hair"), width: 1 }, ticks: { show: false } };
   const along = isTime
     ? { incrs: TIME_STEPS_S, values: (u, values) => values.map((v) => clock(v, u.scales.x.max - u.scales.x.min)) }
-    : { values: (u, values) => values.map((v) => (Number.isInteger(v) ? v.toLocaleString("en") : "")) };
+    : { ...(isCount ? { incrs: [1, 2, 5, 10, 20, 50, 100] } : {}), values: (u, values) => values.map((v) => (Number.isInteger(v) ? v.toLocaleString("en") : "")) };
   const up = { size: GUTTER, splits: byteTicks, values: (u, values) => values.map((v) => formatBytes(v).replace(".0 ", " ")) };
   return [{ ...axis, size: 30, space: 64, ...along }, { ...axis, ...up }];
 }
@@ -81,4 +81,38 @@ function swatch(shape, width, height, attributes) {
   }
   svg.append(drawn);
   return svg;
+}
+
+// A box beside the pointer with what is known of the place pointed at: a line of text, then amounts, each with its colour.
+function tipOf() {
+  const tip = document.createElement("div");
+  tip.className = "tip";
+  tip.hidden = true;
+
+  function row(name, bytes, slot) {
+    const item = document.createElement("p"), value = document.createElement("b");
+    value.textContent = formatBytes(bytes);
+    if (slot !== null) item.append(swatch("rect", 9, 9, { class: "area c" + slot, width: 9, height: 9 }));
+    item.append(name, value);
+    return item;
+  }
+
+  return {
+    fill(lines, rows) {
+      const text = lines.map((line) => Object.assign(document.createElement("p"), { className: "when", textContent: line }));
+      tip.replaceChildren(text[0], ...rows.map((one) => row(...one)), ...text.slice(1));
+    },
+    // On the side of the pointer where there is room.
+    place(plot) {
+      const { left, top } = plot.cursor;
+      tip.hidden = left < 0;
+      tip.classList.toggle("leftwards", left > plot.over.clientWidth / 2);
+      tip.style.left = left + "px";
+      tip.style.top = Math.max(0, Math.min(top, plot.over.clientHeight - tip.clientHeight)) + "px";
+    },
+    on(plot) {
+      plot.over.append(tip);
+      plot.over.addEventListener("mouseleave", () => { tip.hidden = true; });
+    },
+  };
 }

@@ -1,6 +1,7 @@
 // The heap: compares any two snapshots of a process and sorts by size or by growth. Without it, last against first.
 document.querySelectorAll(".heap").forEach((view, number) => {
-  const bytes = DATA.heap[number].bytes;
+  const data = DATA.heap[number], bytes = [];
+  data.holder.forEach((holder, node) => { if (holder !== null) bytes[holder] = data.bytes[node]; });
   const choice = (name) => Number(view.querySelector(`[data-take="${name}"]`).value);
 
   function update() {
@@ -14,12 +15,12 @@ document.querySelectorAll(".heap").forEach((view, number) => {
       const grown = item.querySelector(".grown");
       grown.textContent = formatBytes(growth(item), true);
     });
-    view.querySelectorAll("ul").forEach((list) => {
+    view.querySelectorAll(".tree, .tree ul").forEach((list) => {
       list.append(...[...list.children].sort((a, b) => key(b) - key(a) || a.dataset.holder - b.dataset.holder));
     });
   }
 
-  const boxes = icicle(view, DATA.heap[number].nodes, choice);
+  const boxes = icicle(view, data, choice);
   view.querySelectorAll("select").forEach((select) => select.addEventListener("change", () => { update(); boxes.draw(); }));
   document.querySelectorAll(`a[href^="#holder-${number}-"]`).forEach((link) => link.addEventListener("click", (event) => {
     event.preventDefault();
@@ -28,4 +29,5 @@ document.querySelectorAll(".heap").forEach((view, number) => {
   }));
   view.querySelector(".boxes").hidden = false;
   view.querySelector(".controls").hidden = false;
+  whenNear(view, boxes.draw);
 });

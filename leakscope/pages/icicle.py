@@ -1,7 +1,8 @@
 """The heap of a process as nested boxes: each as wide as what it retains. Together they are all of the process.
 
-The boxes of one snapshot are cut so that no box is narrower than those inside it: where the accounts of the process
-are less than what its holders retain (both are read at slightly different instants), the account *other* gives way.
+A figure is never changed to fit. What holders retain beyond the accounts of objects is native memory that they hold, or
+a part of *other*: it moves from there. Where boxes still hold more than the one they lie in, they are drawn narrower:
+one held another at that snapshot, or what they hold was not in RAM.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 
 from ..findings import HeapView
 
+_GIVE_WAY = ("native", "other")  # accounts that are what no other explains: objects may turn out to hold it
 _OBJECTS = ("tensors", "arrays", "python-objects")
 _NAMES = {
     "native": "native: allocated by libraries",
@@ -26,12 +28,16 @@ _LEVEL, _MUCH = 0.02, 0.35  # of the largest growth: less is level, more is much
 
 @dataclass(frozen=True)
 class Node:
-    """One box: ``parent`` is an index among the nodes, ``holder`` that of a holder of the view."""
+    """One box: ``parent`` is an index among the nodes, ``holder`` that of a holder of the view.
+
+    ``drawn_bytes``: its width, at most ``bytes``, what it retains.
+    """
 
     name: str
     type: str
     parent: int | None
     bytes: Sequence[int]
+    drawn_bytes: Sequence[int]
     holder: int | None = None
 
 
@@ -51,26 +57,57 @@ def nodes(view: HeapView) -> list[Node]:
     count = range(len(view.takes))
     tops = [h for h in view.holders if h.parent is None]
     held = [sum(h.bytes[i] for h in tops) for i in count]
-    objects = [sum(b.value_bytes[i] for b in view.accounts if b.name in _OBJECTS) for i in count]
-    objects = [max(of, named) for of, named in zip(objects, held)]
-    others = [(b.name, b.value_bytes) for b in view.accounts if b.name not in _OBJECTS]
-    total = [max(sum(b.value_bytes[i] for b in view.accounts), objects[i]) for i in count]
-    room = [of - some for of, some in zip(total, objects)]
-    asked = [sum(values[i] for _, values in others) for i in count]
-    found = [Node(view.process, "process", None, total), Node("objects", "tensors, arrays, Python objects", 0, objects)]
-    for name, values in others:
-        fitting = [value * r // a if a > r else value for value, r, a in zip(values, room, asked)]
-        found.append(Node(_NAMES.get(name, name), "account", 0, fitting))
-    offset = len(found)
+    levels = {band.name: list(band.value_bytes) for band in view.accounts}
+    objects = [sum(levels[name][i] for name in _OBJECTS if name in levels) for i in count] if levels else held
+    total = [sum(values[i] for values in levels.values()) for i in count] if levels else held
+    objects = [own + _taken(levels, i, retained - own) for i, (own, retained) in enumerate(zip(objects, held))]
+    others = [(_NAMES.get(name, name), values) for name, values in levels.items() if name not in _OBJECTS]
+    told: list[tuple[str, str, int | None, Sequence[int], int | None]] = [
+        (view.process, "process", None, total, None),
+        ("objects", "tensors, arrays, Python objects, and what they hold", 0, [*map(max, objects, held)], None),
+        *((name, "account", 0, values, None) for name, values in others),
+    ]
+    offset = len(told)
     for number, holder in enumerate(view.holders):
         above = 1 if holder.parent is None else offset + holder.parent
         name = holder.path
         if holder.parent is not None and name.startswith(view.holders[holder.parent].path):
             name = name[len(view.holders[holder.parent].path) :].lstrip() or name
-        fitting = [min(own, whole) for own, whole in zip(holder.bytes, found[above].bytes)]
-        found.append(Node(name, holder.type, above, fitting, number))
-    found.append(Node("not listed: smaller, or without a name", "", 1, [o - h for o, h in zip(objects, held)]))
-    return found
+        told.append((name, holder.type, above, list(holder.bytes), number))
+    told.append(("not listed: smaller, or without a name", "", 1, [o - min(o, h) for o, h in zip(objects, held)], None))
+    widths = _widths([(parent, values) for _, _, parent, values, _ in told], objects)
+    return [Node(name, kind, above, values, width, at) for (name, kind, above, values, at), width in zip(told, widths)]
+
+
+def _taken(levels: dict[str, list[int]], take: int, wanted: int) -> int:
+    """What the accounts that give way had of it; they have it no longer."""
+    taken = 0
+    for name in _GIVE_WAY:
+        part = min(max(0, wanted - taken), levels[name][take]) if name in levels else 0
+        if part:
+            levels[name][take] -= part
+            taken += part
+    return taken
+
+
+def _widths(told: Sequence[tuple[int | None, Sequence[int]]], objects: Sequence[int]) -> list[list[int]]:
+    """Bytes that each is drawn as: those within one box never more together than it is, each its share of them.
+
+    ``objects``: the width of the second, which is what the accounts leave room for.
+    """
+    hoped = [objects if number == 1 else values for number, (_, values) in enumerate(told)]
+    asked = [[0] * len(objects) for _ in told]
+    for (parent, _), values in zip(told, hoped):
+        if parent is not None:
+            asked[parent] = [one + value for one, value in zip(asked[parent], values)]
+    widths: list[list[int]] = []
+    for (parent, _), values in zip(told, hoped):
+        if parent is None:
+            widths.append(list(values))
+        else:
+            room = zip(values, widths[parent], asked[parent])
+            widths.append([value * whole // want if want > whole else value for value, whole, want in room])
+    return widths
 
 
 def boxes(nodes: Sequence[Node], shown: int = -1, base: int = 0) -> list[Box]:
@@ -80,18 +117,18 @@ def boxes(nodes: Sequence[Node], shown: int = -1, base: int = 0) -> list[Box]:
     for number, node in enumerate(nodes):
         members.setdefault(node.parent, []).append(number)
     found: list[Box] = []
-    whole = nodes[0].bytes[shown] or 1
+    whole = nodes[0].drawn_bytes[shown] or 1
     ahead = [(0, 0.0, 0)]
     while ahead:
         number, left, row = ahead.pop()
         node = nodes[number]
-        width = 100 * node.bytes[shown] / whole
+        width = 100 * node.drawn_bytes[shown] / whole
         found.append(Box(node, left, width, row, _shade(node.bytes[shown] - node.bytes[base], most)))
         if row + 1 == _ROWS:
             continue
-        inner = sorted(members.get(number, []), key=lambda n: -nodes[n].bytes[shown])
+        inner = sorted(members.get(number, []), key=lambda n: -nodes[n].drawn_bytes[shown])
         for member in inner:
-            part = 100 * nodes[member].bytes[shown] / whole
+            part = 100 * nodes[member].drawn_bytes[shown] / whole
             if part >= _LEAST:
                 ahead.append((member, left, row + 1))
             left += part

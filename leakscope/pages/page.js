@@ -18,3 +18,14 @@ function formatDuration(seconds) {
   if (whole < 172800) return Math.floor(whole / 3600) + " h " + pad(Math.floor(whole % 3600 / 60)) + " min";
   return (seconds / 86400).toFixed(1) + " days";
 }
+
+// What lies further down is drawn when it comes near the window: the first screen does not wait for it.
+function whenNear(element, draw) {
+  if (element.getBoundingClientRect().top < innerHeight) return draw();
+  const near = new IntersectionObserver((entries) => {
+    if (!entries.some((entry) => entry.isIntersecting)) return;
+    near.disconnect();
+    draw();
+  }, { rootMargin: "600px" });
+  near.observe(element);
+}

@@ -17,35 +17,52 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from ..findings import Series
 from ..units import format_bytes, format_count, format_duration, format_rate
 from ..version import __version__
 from ..words import accepted, printable, rests_on
-from . import charts
+from . import charts, plots
 
 _FOLDER = Path(__file__).parent
 _SCRIPTS = ("locale.js", "uplot/uPlot.iife.min.js", "page.js", "chart.js")  # of every page, before its own
+_LATER = ("more.js",)
 _AMOUNT = re.compile(r"(\d) ([KMGT]?i?B|s|min|h)\b")
 _STYLES = ("uplot/uPlot.min.css", "page.css")
 
 
-def page(template: str, scripts: Sequence[str], data: Mapping[str, Any], **values: Any) -> str:
-    """A whole HTML document; ``data`` is what the scripts draw, all else stands in the page itself."""
+def page(
+    template: str,
+    first: tuple[Sequence[str], Mapping[str, Any]],
+    then: tuple[Sequence[str], Mapping[str, Any]],
+    **values: Any,
+) -> str:
+    """A whole HTML document, with scripts and what they draw: of the first screen, and of the rest of the page.
+
+    The template places the first right behind what they draw: a browser shows that before it has read the rest.
+    """
     licence = (_FOLDER / "uplot/LICENSE").read_text(encoding="utf-8")
-    script = Markup(f"/* uPlot:\n{licence}*/\n{_bundle((*_SCRIPTS, *scripts))}")
+    scripts = [
+        Markup(f"/* uPlot:\n{licence}*/\n{_bundle((*_SCRIPTS, *first[0]))}"),
+        Markup(_bundle((*_LATER, *then[0]))),
+    ]
     style = Markup(_bundle(_STYLES))
     return (
         _environment()
         .get_template(template)
         .render(
-            script=script,
+            scripts_first=_elements("data", first[1], scripts[0]),
+            scripts_then=_elements("more", then[1], scripts[1]),
             style=style,
-            script_hash=_hash(script),
+            script_hashes=Markup(" ").join(Markup(f"'{_hash(script)}'") for script in scripts),
             style_hash=_hash(style),
-            data=Markup(_embedded(data)),
             version=__version__,
             **values,
         )
     )
+
+
+def _elements(name: str, data: Mapping[str, Any], script: str) -> Markup:
+    return Markup(f'<script type="application/json" id="{name}">{_embedded(data)}</script>\n<script>{script}</script>')
 
 
 def harmless(value: Any) -> Any:
@@ -70,12 +87,17 @@ def _environment() -> Environment:
         accepted=accepted,
         count=format_count,
         duration=format_duration,
-        lines=charts.lines,
+        lines=_lines,
         slot=charts.account_slot,
         rests_on=rests_on,
         unbroken=_unbroken,
+        zip=zip,
     )
     return environment
+
+
+def _lines(series: Sequence[Series]) -> list[charts.Chart]:
+    return [plots.still(plot, plots.SMALL) for plot in plots.of_series(series)]
 
 
 def _unbroken(text: str) -> Markup:

@@ -3,7 +3,7 @@
   const timeline = DATA.timeline;
   const section = document.getElementById("timeline");
   if (!timeline || !section) return;
-  const KIB = 1024, LANE = 16, NEAR_PX = 6, MOST_RULES = 12, MOST_ROWS = 6;
+  const UNIT = timeline.unit_bytes, LANE = 16, NEAR_PX = 6, MOST_RULES = 12, MOST_ROWS = 6;
   const HEIGHT = innerWidth < 720 ? 220 : 280;
   const { outlook, frame } = timeline, last = frame.last_s;
   const box = section.querySelector(".plot");
@@ -11,14 +11,12 @@
   const legend = section.querySelector(".legend");
   const time = timeline.time_s;
   const state = { view: 0, hidden: [new Set(), new Set()], at: peak(), plot: null, last, build, show };
-  const tip = document.createElement("div");
-  tip.className = "tip";
-  tip.hidden = true;
+  const tip = tipOf();
   const { visible } = steer(section, box, time, state);
 
   // Where the reader starts: the moment of most memory.
   function peak() {
-    const total = time.map((_, i) => timeline.views[0].bands.reduce((sum, band) => sum + band.kib[i], 0));
+    const total = time.map((_, i) => timeline.views[0].bands.reduce((sum, band) => sum + band.units[i], 0));
     return total.indexOf(Math.max(...total));
   }
 
@@ -31,7 +29,7 @@
     const stack = [];
     let floor = new Array(time.length).fill(0);
     for (const band of bands) {
-      floor = floor.map((below, i) => below + band.kib[i] * KIB);
+      floor = floor.map((below, i) => below + band.units[i] * UNIT);
       stack.unshift({ slot: band.slot, values: floor });
     }
     return stack;
@@ -165,8 +163,7 @@
     if (state.plot) state.plot.destroy();
     state.plot = new uPlot(options, [time, ...stack.map((edge) => edge.values)], box);
     state.plot.setScale("x", range || { min: time[0], max: last });
-    state.plot.over.append(tip);
-    state.plot.over.addEventListener("mouseleave", () => { tip.hidden = true; });
+    tip.on(state.plot);
   }
 
   function pointed(plot) {
@@ -174,17 +171,7 @@
     if (index === null || index === undefined) return;
     state.at = index;
     show();
-    if (plot.cursor.event) place();
-  }
-
-  // Beside the pointer, on the side where there is room.
-  function place() {
-    const { left, top } = state.plot.cursor;
-    tip.hidden = left < 0;
-    const width = state.plot.over.clientWidth;
-    tip.classList.toggle("leftwards", left > width / 2);
-    tip.style.left = left + "px";
-    tip.style.top = Math.max(0, Math.min(top, state.plot.over.clientHeight - tip.clientHeight)) + "px";
+    if (plot.cursor.event) tip.place(plot);
   }
 
   function momentsNear(index) {
@@ -197,8 +184,8 @@
     const index = state.at;
     let total = 0;
     timeline.views[state.view].bands.forEach((band, number) => {
-      legend.querySelector(`[data-band="${number}"] .value`).textContent = formatBytes(band.kib[index] * KIB);
-      if (!state.hidden[state.view].has(number)) total += band.kib[index] * KIB;
+      legend.querySelector(`[data-band="${number}"] .value`).textContent = formatBytes(band.units[index] * UNIT);
+      if (!state.hidden[state.view].has(number)) total += band.units[index] * UNIT;
     });
     const step = timeline.step[index];
     const facts = [formatDuration(time[index])];
@@ -212,17 +199,9 @@
   }
 
   function fillTip(index, lines, total) {
-    const row = (name, bytes, slot) => {
-      const item = document.createElement("p"), value = document.createElement("b");
-      value.textContent = formatBytes(bytes);
-      if (slot !== null) item.append(swatch("rect", 9, 9, { class: "area c" + slot, width: 9, height: 9 }));
-      item.append(name, value);
-      return item;
-    };
-    const bands = shownBands().map((band) => [band.name, band.kib[index] * KIB, band.slot]).filter(([, bytes]) => bytes > 0);
+    const bands = shownBands().map((band) => [band.name, band.units[index] * UNIT, band.slot]).filter(([, bytes]) => bytes > 0);
     bands.sort((a, b) => (b[2] === 12) - (a[2] === 12) || b[1] - a[1]);
-    const text = lines.map((line) => Object.assign(document.createElement("p"), { className: "when", textContent: line }));
-    tip.replaceChildren(text[0], row("all", total, null), ...bands.slice(0, MOST_ROWS).map((band) => row(...band)), ...text.slice(1));
+    tip.fill(lines, [["all", total, null], ...bands.slice(0, MOST_ROWS)]);
   }
 
   // The legend stands in the order of the stack, the top band first.
@@ -257,4 +236,5 @@
   section.querySelector(".interactive").hidden = false;
   buildLegend();
   build();
+  performance.mark("timeline drawn");
 })();

@@ -8,35 +8,39 @@ from __future__ import annotations
 
 import textwrap
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from ..findings import Band, BudgetRow, Excerpt, Finding, HeapView, Outlook, Report, Timeline
-from ..pages import charts, icicle
+from ..pages import charts, icicle, plots
 from ..pages.page import harmless, page
 from ..units import format_bytes, format_duration
 from ..words import by_reason, cost, ended
+from . import _plots
 
 SUFFIX = ".html"
 _HELD = ("tensors", "arrays", "python-objects")  # accounts in which a holder's bytes are counted
-_KIB = 1024  # the chart's unit: finer than a pixel, and a third shorter to write
+_KIB = 1024  # the chart's unit at least
+_FINEST = 2**17  # units of the peak: a pixel of a zoomed chart, and half as long to write as bytes
 
 
 def render(report: Report) -> str:
     """A whole HTML document. The same report gives the same bytes each time."""
+    drawn = _plots.views(report)
     return page(
         "report.html",
-        ("timeline.js", "icicle.js", "heap.js"),
-        _data(report),
+        (("timeline.js",), {"timeline": _timeline_data(report, report.timeline) if report.timeline else None}),
+        (("plots.js", "icicle.js", "heap.js"), _rest(report, drawn)),
         report=report,
         ended=ended(report.recording),
         cost=cost(report.recording),
         answer=_answer(report),
         timeline_charts=_timeline_charts(report),
         views=[by for by, _, _ in _views(report, report.timeline)] if report.timeline else [],
-        links=_links(report),
+        links={number: f"holder-{at[0]}-{at[1]}" for number, at in _plots.places(report).items()},
+        plots={key: (plot.title, plots.still(plot), plots.table(plot)) for key, plot in drawn.items()},
         heaps=[(view, _tree(view), *_boxes(view)) for view in report.heap],
         excerpts={(e.file, e.line): _excerpt(e) for e in report.excerpts},
         budgets=list(_budgets(report.tensor_budget)),
@@ -45,11 +49,11 @@ def render(report: Report) -> str:
     )
 
 
-def _data(report: Report) -> dict[str, Any]:
-    """What the scripts draw; all else stands in the page itself."""
+def _rest(report: Report, drawn: Mapping[str, plots.Plot]) -> dict[str, Any]:
+    """What the scripts draw below the timeline; all else stands in the page itself."""
     return {
-        "timeline": _timeline_data(report, report.timeline) if report.timeline else None,
-        "heap": [{"bytes": [h.bytes for h in view.holders], "nodes": _nodes(view)} for view in report.heap],
+        "plots": {key: plots.data(plot) for key, plot in drawn.items()},
+        "heap": [_heap_data(view) for view in report.heap],
     }
 
 
@@ -59,8 +63,20 @@ def _answer(report: Report) -> Finding | None:
     return first if first is not None and (first.subject.file or first.remedy or first.subject.holder) else None
 
 
-def _nodes(view: HeapView) -> list[dict[str, Any]]:
-    return [{**asdict(node), "name": harmless(node.name), "type": harmless(node.type)} for node in icicle.nodes(view)]
+def _heap_data(view: HeapView) -> dict[str, Any]:
+    """The boxes column by column, each type once, and widths only where they are not the sizes."""
+    nodes = icicle.nodes(view)
+    types = list(dict.fromkeys(node.type for node in nodes))
+    numbers = {name: number for number, name in enumerate(types)}
+    return {
+        "types": [harmless(name) for name in types],
+        "name": [harmless(node.name) for node in nodes],
+        "type": [numbers[node.type] for node in nodes],
+        "parent": [node.parent for node in nodes],
+        "holder": [node.holder for node in nodes],
+        "bytes": [node.bytes for node in nodes],
+        "drawn": {n: node.drawn_bytes for n, node in enumerate(nodes) if node.drawn_bytes != node.bytes},
+    }
 
 
 def _boxes(view: HeapView) -> tuple[list[icicle.Node], list[icicle.Box]]:
@@ -69,11 +85,14 @@ def _boxes(view: HeapView) -> tuple[list[icicle.Node], list[icicle.Box]]:
 
 
 def _timeline_data(report: Report, timeline: Timeline) -> dict[str, Any]:
+    unit = _KIB
+    while max(timeline.total_bytes) // unit > _FINEST:
+        unit *= 2
     views = [
         {
             "by": by,
             "bands": [
-                {"name": harmless(b.name), "slot": slot, "kib": [value // _KIB for value in b.value_bytes]}
+                {"name": harmless(b.name), "slot": slot, "units": [value // unit for value in b.value_bytes]}
                 for b, slot in zip(bands, colours)
             ],
         }
@@ -90,6 +109,7 @@ def _timeline_data(report: Report, timeline: Timeline) -> dict[str, Any]:
     ]
     around = charts.frame(timeline)
     return {
+        "unit_bytes": unit,
         "time_s": timeline.time_s,
         "step": timeline.step,
         "views": views,
@@ -151,8 +171,10 @@ def _without(bands: Sequence[Band], sources: Iterable[int], held: Sequence[int])
 def _culprit(report: Report, timeline: Timeline) -> tuple[str, str, list[int]] | None:
     """Process, name and bytes over time of the holder that the first finding names; straight between snapshots."""
     finding = report.findings[0] if report.findings else None
-    place = _place(report, finding) if finding is not None and report.verdict.leaking and not finding.wasted else None
-    if finding is None or place is None:
+    if finding is None or finding.wasted or not report.verdict.leaking:
+        return None
+    place = _plots.place(report, finding)
+    if place is None:
         return None
     view = report.heap[place[0]]
     holder = view.holders[place[1]]
@@ -167,30 +189,6 @@ def _between(at_s: Sequence[float], values: Sequence[int], moment_s: float) -> i
         return values[max(0, after - 1)]
     part = (moment_s - at_s[after - 1]) / ((at_s[after] - at_s[after - 1]) or 1.0)
     return round(values[after - 1] + part * (values[after] - values[after - 1]))
-
-
-def _links(report: Report) -> dict[int, str]:
-    """For each finding that names a holder of a shown heap: the id of that holder in the page."""
-    places = ((number, _place(report, finding)) for number, finding in enumerate(report.findings))
-    return {number: f"holder-{place[0]}-{place[1]}" for number, place in places if place is not None}
-
-
-def _place(report: Report, finding: Finding) -> tuple[int, int] | None:
-    """Which holder of which heap a finding is about: that of its path, or the nearest above it."""
-    path, end = finding.subject.path, f"[{finding.subject.pid}]"
-    if not path:
-        return None
-    for number, view in enumerate(report.heap):
-        if not view.process.endswith(end):
-            continue
-        above = [
-            i
-            for i, h in enumerate(view.holders)
-            if path == h.path or (path.startswith(h.path) and path[len(h.path)] in ".[")
-        ]
-        if above:
-            return number, max(above, key=lambda i: len(view.holders[i].path))
-    return None
 
 
 def _full(report: Report, ahead: Outlook | None) -> str:

@@ -16,7 +16,7 @@ from ..findings import Report
 
 SUFFIX = ".json"
 SCHEMA = "leakscope.report/1"
-_PACKED = ("timeline", "heap")  # thousands of numbers that nobody reads line by line
+_PACKED = ("timeline", "laps", "devices", "heap")  # thousands of numbers that nobody reads line by line
 
 
 def render(report: Report) -> str:

@@ -1,7 +1,8 @@
 """From a recording to a report: the findings of the diagnoses, and what stands round them.
 
 Data flows one way: recording, facts, diagnoses, report, text. The files here make the parts of a report that are no
-finding: its head (``head``), the timeline, the heap by holder, the source lines that findings name.
+finding: its head (``head``), the timeline, its steps laid over each other, GPUs, the heap by holder, the source lines
+that findings name.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ..facts.accounts import tensors
 from ..facts.case import Case
 from ..facts.processes import table
 from ..findings import Excerpt, Finding, Report, Verdict, fingerprint_of, in_order
-from . import attached, excerpts, head, heap_view, outlook, peak, timeline
+from . import attached, devices, excerpts, head, heap_view, laps, outlook, peak, timeline
 from .folding import folded
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ def report_of(case: Case, only: Collection[str] | None = None, thresholds: Mappi
         tensor_budget=tensors.tensor_budget(case.recording, case.growth),
         processes=table.process_rows(case.processes, case.growth),
         timeline=replace(drawn, outlook=outlook.outlook(case, verdict, drawn)) if drawn is not None else None,
+        laps=laps.laps(case),
+        devices=devices.devices(case),
         heap=heap_view.heap_views(case),
         excerpts=excerpts.excerpts(case, findings),
     )

@@ -21,26 +21,25 @@ if TYPE_CHECKING:
 
     from ..facts.case import Case
 
-_MOST_PROCESSES = 4
 _MOST_TAKES = 12  # enough to compare any part of a run with any other
-_MOST_PATHS = 200
+_MOST_PATHS = (200, 100, 60, 40)  # of each process that is shown: who gained most is looked into
 
 
 def heap_views(case: Case) -> list[HeapView]:
     """The processes that gained most first; those with fewer than two snapshots are left out."""
     if not len(case.rows("holders")) and not len(case.rows("heap_nodes")):
         return []
-    views = []
+    views: list[HeapView] = []
     for process in case.growth.processes:
-        view = _view(case, process)
+        if len(views) == len(_MOST_PATHS):
+            break
+        view = _view(case, process, _MOST_PATHS[len(views)])
         if view is not None:
             views.append(view)
-        if len(views) == _MOST_PROCESSES:
-            break
     return views
 
 
-def _view(case: Case, process: ProcessGrowth) -> HeapView | None:
+def _view(case: Case, process: ProcessGrowth, most: int) -> HeapView | None:
     pid = process.pid
     rows = case.rows("takes")
     rows = rows[rows["pid"] == pid].drop_duplicates("take", keep="last").set_index("take")
@@ -52,7 +51,7 @@ def _view(case: Case, process: ProcessGrowth) -> HeapView | None:
         return None
     places = _without_steps(seen.places) if exact is not None else list(seen.places)
     chosen = np.unique(np.linspace(0, len(seen.takes) - 1, _MOST_TAKES).round().astype(int))
-    largest = sorted(places, key=lambda p: (-float(p.deep_bytes[chosen].max()), p.path, p.type_name))[:_MOST_PATHS]
+    largest = sorted(places, key=lambda p: (-float(p.deep_bytes[chosen].max()), p.path, p.type_name))[:most]
     position: dict[int, int] = {}
     holders: list[HeapHolder] = []
     for place in sorted(largest, key=lambda p: (_depth(p), -float(p.deep_bytes[-1]), p.path)):

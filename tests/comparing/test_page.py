@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import pytest
 
 from leakscope.cli import main
 from leakscope.comparing import Comparison, compare, render
-from leakscope.comparing._comparison import FindingChange, Overlay, Side, WorkerChange
+from leakscope.comparing._comparison import FindingChange, History, Overlay, Run, RunCurve, Side, WorkerChange
 from tests.comparing.runs import MiB, run
 from tests.renderers.test_html import HOSTILE, Page
 from tests.renderers.test_html_browser import ask, browse, needs_chromium, overflow
@@ -46,6 +47,25 @@ BETTER = Comparison(
         [200 * MiB, 250 * MiB, 300 * MiB, 350 * MiB],
         [200 * MiB, 201 * MiB, 202 * MiB, None],
     ),
+)
+LEAK = FindingChange(
+    "new", "retained-objects", "Trainer.history (list)", "critical", False, None, 300 * MiB, "train.py", 12
+)
+HISTORY = History(
+    verdict="worse",
+    reason="memory leaks now: less than 5.0 KiB per step before, 512 KiB per step after",
+    since=3,
+    aligned_by="step",
+    smallest_leak_bytes_per_step=5.0 * KiB,
+    smallest_leak_bytes_per_hour=1e7,
+    runs=[
+        Run(dataclasses.replace(FIXED, path="ci/1.parquet"), None, ""),
+        Run(dataclasses.replace(FIXED, path="ci/2.parquet"), "same", "neither run leaks"),
+        Run(dataclasses.replace(SIDE, path="ci/3.parquet"), "worse", "memory leaks now", new=[LEAK]),
+        Run(dataclasses.replace(SIDE, path="ci/4.parquet"), "worse", "memory leaks now"),
+    ],
+    doubts=["only one of them counted steps"],
+    curves=[RunCurve([0.0, 100.0, 200.0], [200 * MiB, (200 + n * 20) * MiB, (200 + n * 50) * MiB]) for n in range(4)],
 )
 NOTHING = dataclasses.replace(BETTER, verdict="cannot-tell", findings=(), workers=(), doubts=(), overlay=None)
 
@@ -93,7 +113,7 @@ def test_hostile_names_stay_text(name):
     if name == "html":
         page = Page(text)
         assert not any(tag in ("img", "iframe", "link") for tag, _ in page.tags)
-        assert len(page.scripts) == 2
+        assert len(page.scripts) == 4
         assert not any(name.startswith("on") for _, attributes in page.tags for name in attributes)
         assert "{{7*7}}" in page.text
 
@@ -134,6 +154,48 @@ def test_narrow_terminals_get_a_figure_a_line(monkeypatch):
     lines = render(BETTER, "terminal").splitlines()
     assert max(map(len, lines)) <= 50
     assert "    before  +512 KiB (500 to 520 KiB)" in lines
+
+
+def test_a_history_says_since_which_run_it_is_so(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "110")
+    names = [f"{n}.parquet" for n in range(1, 5)]
+    leaks = [0.0, 0.0, 0.4 * MiB, 0.4 * MiB]
+    paths = [
+        str(run(tmp_path / "ci", name, leak_per_step=leak, seed=n).write())
+        for n, (name, leak) in enumerate(zip(names, leaks))
+    ]
+    assert main(["compare", *paths]) == 1
+    text = capsys.readouterr().out
+    assert text.startswith("Worse since run 3 3.parquet: memory leaks now")
+    rows = [line.split() for line in text.splitlines() if line.startswith("  ") and ".parquet" in line]
+    assert [row[2] for row in rows[1:4]] == ["Same", "Worse", "Worse"]
+    assert "3 3.parquet: new Trainer.history (list)" in text
+    assert main(["compare", *paths[:3], "-f", "json"]) == 1
+    values = json.loads(capsys.readouterr().out)
+    assert (values["schema"], values["since"], len(values["runs"])) == ("leakscope.history/1", 3, 3)
+    assert main(["compare", paths[3], paths[2], paths[1], paths[0]]) == 0
+    assert capsys.readouterr().out.startswith("Better since run 3 2.parquet: memory no longer leaks")
+    assert main(["compare", paths[0]]) == 2
+    assert "two recordings or more" in capsys.readouterr().err
+
+
+def test_a_history_is_a_page_a_table_and_text_for_a_pull_request():
+    page = Page(render(HISTORY, "html"))
+    for part in (
+        "Worse since run 3 3.parquet: memory leaks now", "By training steps since each run's first",
+        "New : Trainer.history", "train.py:12", "3 3.parquet", "Peak of each run", "Growth per step of each run",
+        "But: only one of them",
+        "1 1.parquet: from 200 MiB to 200 MiB; 2 2.parquet: from 200 MiB to 250 MiB",
+    ):  # fmt: skip
+        assert part in page.text, part
+    assert "| 3 3.parquet | Worse | yes |" in render(HISTORY, "markdown")
+
+
+def test_a_history_in_a_narrow_terminal_has_a_figure_a_line(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "50")
+    lines = render(HISTORY, "terminal").splitlines()
+    assert max(map(len, lines)) <= 50
+    assert "    against the first  Worse" in lines
 
 
 @pytest.mark.live

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
+
 from leakscope import analyzers
 from leakscope.findings import (
     Band,
     BudgetRow,
+    DeviceMemory,
     Evidence,
     Excerpt,
     Finding,
     HeapHolder,
     HeapTake,
     HeapView,
+    Lap,
+    Laps,
     LedgerRow,
     Moment,
     Outlook,
@@ -26,6 +31,16 @@ from leakscope.findings import (
 )
 
 MiB = 1024**2
+GiB = 1024 * MiB
+
+
+def lap(number: int) -> Lap:
+    """One epoch of thirty seconds, 20 MiB above the last."""
+    level = (700 + 20 * number) * MiB
+    held = [level + round(abs(math.sin(i)) * 100) * MiB for i in range(30)]
+    name = f"train {number}, from step {100 * number}"
+    return Lap(name, 30.0 * number, 30.0 * number + 30, min(held), max(held), [float(i) for i in range(30)], held)
+
 
 RETAINED = Finding(
     kind="retained-objects",
@@ -119,6 +134,17 @@ FULL = Report(
         left_out={"phase": 7},
         outlook=Outlook(4.0, 20.0, 6.0, 300 * MiB, 840 * MiB, "cgroup", 1240 * MiB, 32.0),
     ),
+    laps=Laps("train and eval", "s", [lap(n) for n in range(1, 13)]),
+    devices=[
+        DeviceMemory(
+            "cuda:0 in train.py[4242]",
+            [0.0, 10.0, 20.0],
+            [10 * GiB, 30 * GiB, 60 * GiB],
+            [20 * GiB, 40 * GiB, 78 * GiB],
+            limit_bytes=80 * GiB,
+            failures=[Moment("death", 20.0, "cuda:0 had no room for 4.0 GiB at train.py:31")],
+        )
+    ],
     heap=[
         HeapView(
             "train.py[4242]",

@@ -11,11 +11,14 @@ import pytest
 
 from leakscope.findings import (
     Band,
+    DeviceMemory,
     Evidence,
     Excerpt,
     HeapHolder,
     HeapTake,
     HeapView,
+    Lap,
+    Laps,
     LedgerRow,
     Moment,
     ProcessRow,
@@ -90,7 +93,15 @@ def hostile() -> Report:
         skipped=[Skipped(name, name)],
         processes=[ProcessRow(name, name, 1, 1, 1.0, 0.5, 1, 1, 1, 1, 1, 0.0, 1.0)],
         timeline=Timeline([0.0, 1.0], [1, 2], [band], [band], [], [Moment("mark", 0.5, name)], {name: 3}),
-        heap=[HeapView(name, [take, take], [holder, dataclasses.replace(holder, path=name + name, parent=0)])],
+        laps=Laps(name, "s", [Lap(name, 0.0, 1.0, 1, 2, [0.0, 1.0], [1, 2])] * 3),
+        devices=[DeviceMemory(name, [0.0, 1.0], [1, 2], [2, 3], [], 4, [Moment("death", 0.5, name)])],
+        heap=[
+            HeapView(
+                name,
+                [take, dataclasses.replace(take, time_s=1.0)],
+                [holder, dataclasses.replace(holder, path=name + name, parent=0)],
+            )
+        ],
         excerpts=[Excerpt(name, 3, 3, [name])],
     )
 
@@ -132,6 +143,8 @@ def test_everything_a_report_says_is_in_the_page_without_javascript():
         "sizes are estimated from a sample of the members", "store loss.item(): frees about 600 MiB",
         "self.history.append(loss)", "200 MiB wasted", "mapped-files", "+600 MiB",
         "eval begins at step 2,400", "worker[4250] was ended by SIGKILL", "7 more moments of kind phase",
+        "12 laps of train and eval", "train 12, from step 1200 (6 min 00 s)", "940 MiB", "80.0 GiB on the device",
+        "cuda:0 had no room for 4.0 GiB at train.py:31", "78 GiB", "snapshot 2, 18.0 s, step 4,500",
         "main() trainer", ".history", "× 5,000", "+549 MiB", "31 smaller places",
         "activations", "900 MiB", "1.3 GiB", "cyclic-garbage", "calling gc.collect() will not help",
         "gpu-fragmentation", "no GPU in this recording", "output was lost after 3 s", "0.6% of a core",
@@ -197,10 +210,10 @@ def test_the_policy_allows_the_page_its_own_script_and_nothing_else():
 
 def test_a_hostile_job_writes_no_markup():
     plain, bad = Page(render(FULL, "html")), Page(render(hostile(), "html"))
-    assert bad.count("script") == plain.count("script") == 2
+    assert bad.count("script") == plain.count("script") == 4
     assert bad.count("img") == 0
     assert not [name for _, attrs in bad.tags for name in attrs if name.startswith("on")]
-    assert "alert(1)" not in bad.scripts[1]
+    assert "alert(1)" not in bad.scripts[1] + bad.scripts[3]
     assert "49" not in re.findall(r"`&amp;(.{0,4})", bad.text)  # its braces are text, not a template
 
 
@@ -243,14 +256,14 @@ def test_the_static_chart_keeps_a_peak_of_one_moment():
 )
 def test_what_is_no_curve_is_not_drawn(series):
     finding = dataclasses.replace(RETAINED, series=[series])
-    html = render(dataclasses.replace(FULL, findings=[finding], timeline=None), "html")
+    html = render(dataclasses.replace(FULL, findings=[finding], timeline=None, laps=None, devices=[], heap=[]), "html")
     assert '<svg class="chart"' not in html
 
 
 @pytest.mark.parametrize("values", [[0, 0], [5, 5], [-3, 4], [1e15, 1e15 + 1], [0.001, 0.002]], ids=str)
 def test_any_curve_can_be_drawn(values):
     finding = dataclasses.replace(RETAINED, series=[Series("curve", [0, 1], values, "s", "count")])
-    html = render(dataclasses.replace(FULL, findings=[finding], timeline=None), "html")
+    html = render(dataclasses.replace(FULL, findings=[finding], timeline=None, laps=None, devices=[], heap=[]), "html")
     assert 0 < html.count('class="grid"') < 12
     assert "nan" not in re.search(r'class="line c0" d="(.*?)"', html)[1]
 

@@ -137,28 +137,6 @@ def test_the_heap_compares_any_two_inventories(tmp_path):
     assert seen["backwards"] == [["main() config", "70.0 MiB", "0 B"], ["main() trainer", "50.0 MiB", "-550 MiB"]]
 
 
-def test_the_heap_is_walked_by_click_search_and_from_a_finding(tmp_path):
-    seen = ask(
-        tmp_path,
-        render(FULL, "html"),
-        """
-        const trail = () => one(".trail").textContent;
-        const box = one("[type=search]");
-        const find = (text) => { box.value = text; box.dispatchEvent(new Event("input")); };
-        seen.whole = trail();
-        one('.icicle [aria-label^="main() config"]').click(); seen.down = trail();
-        one(".icicle .box").click(); seen.up = trail();
-        find("history"); seen.found = trail();
-        one(".held a").click(); seen.linked = trail();
-        """,
-    )
-    assert seen["whole"] == "train.py[4242]: 800 MiB, +480 MiB"
-    assert seen["down"] == "train.py[4242] › objects › main() config: 70.0 MiB, 0 B"
-    assert seen["up"].startswith("train.py[4242] › objects: 680 MiB")
-    assert seen["found"].endswith("1 found")
-    assert "main() trainer › .history" in seen["linked"]
-
-
 @pytest.mark.parametrize("width", [390, 1280])
 def test_nothing_is_wider_than_the_window(tmp_path, width):
     """The page itself never scrolls sideways, however long the job's names are."""

@@ -1,0 +1,152 @@
+"""What a job does again and again, laid over each other: does each epoch, or each step, need more than the last?
+
+Memory that comes and goes within a lap hides growth from lap to lap; side by side, the floors and the peaks show it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..facts.series.arithmetic import Floats
+from ..findings import Lap, Laps
+from ..units import format_count
+
+if TYPE_CHECKING:
+    from ..facts.case import Case
+
+_FEWEST = 3  # laps: two may differ by chance
+_LEAST_SAMPLES = 4  # of a lap, or its floor and its peak mean nothing
+_MOST = 200  # listed, and drawn as floors and peaks
+_MOST_DRAWN = 24  # laid over each other: more lines cannot be told apart
+_HOPED = 16  # where steps are put together, about so many laps
+_CELLS = 60  # of a lap as it is drawn: two points each, the lowest and the highest
+_ROUND = (1, 2, 5)
+
+
+def laps(case: Case) -> Laps | None:
+    """By phases that come again; else by steps, so many together that memory was seen within; None without either."""
+    time_s, held = case.growth.time_s, case.growth.held_bytes
+    if time_s.size < _FEWEST * _LEAST_SAMPLES:
+        return None
+    steps = counted_steps(case)
+    return _by_phase(case, steps, time_s, held) or _by_steps(steps, time_s, held)
+
+
+def counted_steps(case: Case) -> tuple[Floats, Floats] | None:
+    """When each step of the process that counted most was seen, and its number, which never falls."""
+    rows = case.rows("sentinels")
+    rows = rows[rows["step"].notna() & rows["pid"].notna()]
+    if not len(rows):
+        return None
+    spans = rows.groupby("pid")["step"].agg(lambda step: step.max() - step.min())
+    own = rows[rows["pid"] == spans.astype(float).idxmax()].sort_values("time_s")
+    count = np.maximum.accumulate(own["step"].to_numpy(dtype=np.float64))
+    return own["time_s"].to_numpy(dtype=np.float64), count
+
+
+def _by_phase(case: Case, steps: tuple[Floats, Floats] | None, time_s: Floats, held: Floats) -> Laps | None:
+    """From each beginning of the phase that comes again most often to the next."""
+    marks = case.rows("marks")
+    marks = marks[marks["phase"].notna() & marks["text"].isna() & marks["pid"].notna()]
+    if not len(marks):
+        return None
+    own = marks[marks["pid"] == marks["pid"].value_counts().idxmax()].sort_values("time_s")
+    own = own[["phase", "time_s"]].astype(object)
+    passed = [(phase, at_s) for phase, at_s in zip(own["phase"], own["time_s"])]
+    begun = [one for before, one in zip([(None, 0.0), *passed], passed) if before[0] != one[0]]
+    counts = Counter(phase for phase, _ in begun)
+    phase = max(counts, key=counts.__getitem__)  # of several the first
+    starts = np.array([at_s for name, at_s in begun if name == phase], dtype=np.float64)
+    if starts.size < _FEWEST:
+        return None
+    ends = np.append(starts[1:], time_s[-1])
+    names = [f"{phase} {number}" for number in range(1, starts.size + 1)]
+    if steps is not None:
+        first = np.interp(starts, *steps)
+        names = [f"{name}, from step {format_count(round(step))}" for name, step in zip(names, first.tolist())]
+    others = [str(name) for name in counts if name != phase and counts[name] >= _FEWEST]
+    return _laps(" and ".join([str(phase), *others]), "s", names, starts, ends, time_s, held, time_s)
+
+
+def _by_steps(steps: tuple[Floats, Floats] | None, time_s: Floats, held: Floats) -> Laps | None:
+    """Each step where several samples fall into it; else a round number of steps together."""
+    if steps is None:
+        return None
+    at_s, count = steps
+    first, last = float(count[0]), float(count[-1])
+    inside = (time_s >= at_s[0]) & (time_s <= at_s[-1])
+    whole = last - first
+    most = min(_HOPED, int(inside.sum()) // _LEAST_SAMPLES)
+    if whole < _FEWEST or most < _FEWEST:
+        return None
+    size = 1 if whole <= inside.sum() / _LEAST_SAMPLES else _round_up(whole / most)
+    edges = np.arange(np.ceil(first / size), np.floor(last / size) + 1) * size
+    if edges.size <= _FEWEST:
+        return None
+    moments = _when(at_s, count, edges)
+    names = [f"from step {format_count(round(step))}" for step in edges[:-1].tolist()]
+    names = names if size > 1 else [name.removeprefix("from ") for name in names]
+    by = "step" if size == 1 else f"{format_count(size)} steps"
+    unit = "s" if size == 1 else "step"
+    at = time_s if size == 1 else np.interp(time_s, at_s, count)
+    return _laps(by, unit, names, moments[:-1], moments[1:], time_s, held, at)
+
+
+def _round_up(least: float) -> int:
+    """1, 2, 5, 10, 20 and so on: the smallest that is not below ``least``."""
+    power: int = 10 ** int(math.log10(max(least, 1.0)))
+    return next(factor * power for factor in (*_ROUND, 10) if factor * power >= least)
+
+
+def _when(at_s: Floats, count: Floats, edges: Floats) -> Floats:
+    """When each of these steps began, as far as the readings of the counter tell."""
+    numbers, firsts = np.unique(count, return_index=True)
+    found: Floats = np.interp(edges, numbers, at_s[firsts])
+    return found
+
+
+def _laps(
+    by: str, unit: str, names: list[str], starts: Floats, ends: Floats, time_s: Floats, held: Floats, at: Floats
+) -> Laps | None:
+    """``at``: what counts along a lap, at each sample; it begins at 0 in each."""
+    parts = [np.flatnonzero((time_s >= start) & (time_s < end)) for start, end in zip(starts, ends)]
+    kept = [number for number, part in enumerate(parts) if part.size >= _LEAST_SAMPLES]
+    if len(kept) < max(_FEWEST, len(parts) // 2):
+        return None
+    listed = [kept[i] for i in _evenly(len(kept), _MOST)]
+    drawn = {listed[i] for i in _evenly(len(listed), _MOST_DRAWN)}
+    found = []
+    for number in listed:
+        part = parts[number]
+        values = held[part]
+        along, shown = _thinned(at[part] - at[part[0]], values) if number in drawn else ([], [])
+        found.append(
+            Lap(
+                names[number],
+                round(float(starts[number]), 2),
+                round(float(ends[number]), 2),
+                round(float(values.min())),
+                round(float(values.max())),
+                along,
+                shown,
+            )
+        )
+    return Laps(by, unit, found, len(kept) - len(listed))
+
+
+def _evenly(count: int, most: int) -> list[int]:
+    """So many indexes, the first and the last among them."""
+    return sorted(set(np.linspace(0, count - 1, min(count, most)).round().astype(int).tolist()))
+
+
+def _thinned(at: Floats, values: Floats) -> tuple[list[float], list[int]]:
+    """The lowest and the highest of each part of a lap, in their order."""
+    keep = np.arange(at.size)
+    if at.size > 2 * _CELLS:
+        parts = np.array_split(keep, _CELLS)
+        keep = np.unique([i for part in parts for i in (part[values[part].argmin()], part[values[part].argmax()])])
+    return np.round(at[keep], 2).tolist(), np.round(values[keep]).astype(np.int64).tolist()
