@@ -9,6 +9,8 @@ A fenced block of a page with one of these first lines is made; ``python -m test
 - ``console``: each line that begins with ``$`` is a command, and the rest is what it prints;
 - ``python title="train.py"``: the program;
 - ``diff title="train.py"``: how it is mended.
+
+A page of another folder says which recordings its commands mean: ``<!-- run in tutorials/ram-per-step -->``.
 """
 
 from __future__ import annotations
@@ -45,18 +47,20 @@ LEAKS = {  # what the first finding of each has to be: its kind, and what its ho
 }
 LIMIT_BYTES = {"killed-tokenising": 150_000_000}  # of the memory cgroup that its runs are in
 _BLOCK = re.compile(r'^```(console|(?:python|diff) title="train\.py")\n(.*?)^```$', re.DOTALL | re.MULTILINE)
+_ELSEWHERE = re.compile(r"^<!-- run in (\S+) -->$", re.MULTILINE)
 _RUNS = {"before.parquet": "train.py", "after.parquet": "mended.py"}
 
 
 def pages() -> list[Path]:
-    """Pages whose blocks are made: those with a folder of their name."""
-    return sorted(page for page in DOCS.rglob("*.md") if page.with_suffix("").is_dir())
+    """Pages with blocks that are made."""
+    return sorted(page for page in DOCS.rglob("*.md") if _BLOCK.search(page.read_text("utf-8")))
 
 
 def renewed(page: Path) -> str:
     """The text of a page with all its blocks made anew."""
-    folder = page.with_suffix("")
-    return _BLOCK.sub(lambda block: f"```{block[1]}\n{made(block[1], block[2], folder)}```", page.read_text("utf-8"))
+    text = page.read_text("utf-8")
+    folder = DOCS / named[1] if (named := _ELSEWHERE.search(text)) else page.with_suffix("")
+    return _BLOCK.sub(lambda block: f"```{block[1]}\n{made(block[1], block[2], folder)}```", text)
 
 
 def made(kind: str, text: str, folder: Path) -> str:
@@ -93,24 +97,27 @@ def _diff(folder: Path) -> Iterator[str]:
     return (line for line in list(difflib.unified_diff(before, after, n=1))[2:])
 
 
-def record(name: str, output: str) -> None:
-    """Record one of the two programs of a tutorial as its page says, and keep what is left. **Errors** OSError without
-    root where it needs a memory cgroup."""
-    source, here = FOLDER / name, HERE
+def record(name: str, output: str, here: Path = HERE) -> str:
+    """Record one of the two programs of a tutorial by the command of its page, in an empty folder; returns what was
+    printed. **Errors** OSError without root where it needs a memory cgroup."""
     shutil.rmtree(here, ignore_errors=True)
     here.mkdir()
-    shutil.copy(source / _RUNS[output], here / "train.py")
-    command = ["leakscope", "record", "-o", output, "--", "python", "train.py"]
+    shutil.copy(FOLDER / name / _RUNS[output], here / "train.py")
     with _cgroup(LIMIT_BYTES.get(name)) as enter:
         done = subprocess.run(
-            command, cwd=here, env=environment(), preexec_fn=enter, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, check=False,
+            record_command(FOLDER / f"{name}.md", output), cwd=here, env=_environment(), preexec_fn=enter,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
         )  # fmt: skip
-    trim(here / output, source / output)
-    (source / output).with_suffix(".txt").write_text(done.stdout, "utf-8")
+    return done.stdout
 
 
-def environment() -> dict[str, str]:
+def record_command(page: Path, output: str) -> list[str]:
+    """The words of the command by which a page records ``output``."""
+    commands = re.findall(r"^\$ (leakscope record .*)$", page.read_text("utf-8"), re.MULTILINE)
+    return next(words for words in map(shlex.split, commands) if output in words)
+
+
+def _environment() -> dict[str, str]:
     """In which ``leakscope`` and ``python`` are those of this environment."""
     return {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": str(WIDTH)}
 
@@ -136,8 +143,15 @@ def _cgroup(limit_bytes: int | None) -> Iterator[Callable[[], None] | None]:
             folder.rmdir()
 
 
+def keep(name: str, output: str) -> None:
+    """Record anew what a page shows."""
+    text = record(name, output)
+    trim(HERE / output, FOLDER / name / output)
+    (FOLDER / name / output).with_suffix(".txt").write_text(text, "utf-8")
+
+
 if __name__ == "__main__":
-    for tutorial in sys.argv[1:] or sorted(LEAKS):
+    for tutorial in sys.argv[1:] or LEAKS:
         for run in _RUNS:
             print(f"== {tutorial}: {run}", flush=True)
-            record(tutorial, run)
+            keep(tutorial, run)
