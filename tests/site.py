@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     return _with_links_of_site(markdown, _path(page.file.src_uri))
 
 
+@lru_cache
 def _outside() -> set[Path]:
     """What pages link to outside docs/, and what these link to."""
     found: set[Path] = set()

@@ -45,7 +45,7 @@ LEAKS = {  # what the first finding of each has to be: its kind, and what its ho
     "ram-per-step": ("retained-graph", "Trainer.total_loss"),
     "two-models": ("duplicate-model", "fast_model"),
 }
-LIMIT_BYTES = {"killed-tokenising": 150_000_000}  # of the memory cgroup that its runs are in
+LIMIT_BYTES = {"killed-tokenising": 400_000_000}  # of the memory cgroup that its runs are in
 _BLOCK = re.compile(r'^```(console|(?:python|diff) title="train\.py")\n(.*?)^```$', re.DOTALL | re.MULTILINE)
 _ELSEWHERE = re.compile(r"^<!-- run in (\S+) -->$", re.MULTILINE)
 _RUNS = {"before.parquet": "train.py", "after.parquet": "mended.py"}
@@ -72,24 +72,33 @@ def made(kind: str, text: str, folder: Path) -> str:
     return "\n".join(f"$ {command}\n{printed(command, folder)}" for command in commands)
 
 
-def printed(command: str, folder: Path) -> str:
+def printed(command: str, folder: Path, *, color: bool = False) -> str:
     """What a command prints. ``leakscope record`` is not run: it printed that when the recording was made."""
     words = shlex.split(command)
     assert words[0] == "leakscope", f"{command}: nothing else can be run in a block of a page"
     if words[1] == "record":
         output = words[words.index("-o") + 1]
         return (folder / output).with_suffix(".txt").read_text("utf-8")
-    lines = None
-    if "|" in words:
-        pipe = words.index("|")
-        assert words[pipe + 1] == "head", f"{command}: only head may follow"
-        words, lines = words[:pipe], -int(words[pipe + 2])
+    words, pipe = (words[: words.index("|")], words[words.index("|") + 1 :]) if "|" in words else (words, [])
+    if color and words[1] == "report":
+        words.append("--color")
     text = io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(text):
         patch.chdir(folder)
         patch.setenv("COLUMNS", str(WIDTH))
         cli.main(words[1:])
-    return "".join(text.getvalue().splitlines(keepends=True)[:lines])
+    return "".join(_piped(pipe, text.getvalue().splitlines(keepends=True)))
+
+
+def _piped(pipe: list[str], lines: list[str]) -> list[str]:
+    """What ``head -N`` and ``grep -A N WORDS`` let through."""
+    if not pipe:
+        return lines
+    if pipe[0] == "head":
+        return lines[: -int(pipe[1])]
+    assert pipe[:2] == ["grep", "-A"], f"{pipe[0]}: only head and grep -A may follow"
+    found = [number for number, line in enumerate(lines) if pipe[3] in line]
+    return [line for number, line in enumerate(lines) if any(0 <= number - at <= int(pipe[2]) for at in found)]
 
 
 def _diff(folder: Path) -> Iterator[str]:

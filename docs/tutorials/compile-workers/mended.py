@@ -18,7 +18,7 @@ class Monitor:
         self.seen.append(hidden.mean().item())
 
 
-def train(seconds=40):
+def train(seconds=60):
     body = nn.Sequential(nn.Linear(64, 1024), nn.ReLU())
     head = nn.Linear(1024, 1)
     optimizer = torch.optim.SGD([*body.parameters(), *head.parameters()], lr=1e-3)

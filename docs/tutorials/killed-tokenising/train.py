@@ -11,7 +11,7 @@ def read_rows(count=120_000, rows_per_second=4000):
     chance, started = random.Random(7), time.monotonic()
     for number in range(count):
         time.sleep(max(0.0, started + number / rows_per_second - time.monotonic()))
-        question, answer = (" ".join(chance.choices(WORDS, k=k)) for k in (12, 40))
+        question, answer = (" ".join(chance.choices(WORDS, k=k)) for k in (24, 160))
         yield {"question": question, "answer": answer}
 
 

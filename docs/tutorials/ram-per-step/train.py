@@ -33,7 +33,7 @@ class Trainer:
         self.optimizer.step()
         self.total_loss += loss
 
-    def train(self, seconds=40):
+    def train(self, seconds=60):
         step, until = 0, time.monotonic() + seconds
         while time.monotonic() < until:
             self.training_step(torch.randint(WORDS, (BATCH, LENGTH)), torch.randint(4, (BATCH,)))
