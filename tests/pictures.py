@@ -28,9 +28,9 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 _RECORDED_IN = tutorials.FOLDER / "start"
 _COMMANDS = (  # with the seconds that each takes to be typed and answered, as far as one likes to wait
     ("leakscope record -o before.parquet -- python train.py", 2.5),
-    ("leakscope report before.parquet | head -22", 3.0),
+    ("leakscope report before.parquet | head -14", 3.0),
     ("leakscope record -o after.parquet -- python train.py", 2.5),
-    ("leakscope compare before.parquet after.parquet | head -11", 2.0),
+    ("leakscope compare before.parquet after.parquet | head -9", 2.0),
 )
 _WIDTH = 100
 # As rich's own, but without fonts from elsewhere, and with lines that appear one command after the other.

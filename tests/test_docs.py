@@ -23,7 +23,7 @@ import pytest
 import leakscope
 from leakscope import cli, options, schema
 from leakscope.recorder.tree import Tree
-from tests import docs_pages, tutorials
+from tests import docs_pages, pictures, tutorials
 from tests.analyzers.leaks import trainer
 from tests.bench import heap, sampling
 from tests.bench.figures import Results, as_markdown
@@ -119,6 +119,7 @@ def write() -> None:
         page.write_text(text, encoding="utf-8")
     for page in tutorials.pages():
         page.write_text(tutorials.renewed(page), encoding="utf-8")
+    pictures.CAST.write_text(pictures.cast(), encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", SECTIONS)
