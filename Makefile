@@ -10,8 +10,8 @@ SOURCES := leakscope fixtures tests
 DEMO := demo-output/run.parquet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test test-all test-oldest sdist torture fuzz fuzz-objects foreign-tests lint agent-types docs bench \
-	leakbench golden clean
+.PHONY: help demo quick test test-all test-oldest sdist torture fuzz fuzz-objects foreign-tests lint agent-types docs \
+	tutorials pictures site bench leakbench golden clean
 
 help:
 	@echo "make demo   record a small PyTorch training with a leak for 40 s and print the report"
@@ -25,10 +25,13 @@ help:
 	@echo "make fuzz-objects  half-made and hostile objects before the agent: SEEDS=50 of each family on every Python (an hour)"
 	@echo "make lint   ruff and mypy only"
 	@echo "make docs   renew the made pages and sections of README.md and docs/"
+	@echo "make site   build the documentation site into site/ (strict: a broken link or an orphan page fails)"
+	@echo "make tutorials  record the programs of the tutorials anew (10 minutes; TUTORIAL=name: one of them)"
+	@echo "make pictures  draw the page in the README anew (needs Chromium)"
 	@echo "make bench  what recording costs, beside its budgets (15 minutes; BENCH='--only takes' is a part)"
 	@echo "make leakbench  how often reports are right, over all of fixtures/ (LEAKBENCH=name: some of them; SECONDS=14)"
 	@echo "make golden  record programs of fixtures/ for tests/golden, and show what is told otherwise (30 minutes; GOLDEN=name)"
-	@echo "make clean  remove $(VENV), $(OLDEST) and demo-output"
+	@echo "make clean  remove $(VENV), $(OLDEST), site and demo-output"
 
 # Each stamp is a set of installed packages: nothing is installed again until what they are made of changes.
 $(VENV)/installed-run: pyproject.toml setup.py $(wildcard leakscope/agent/*/*.c leakscope/agent/*/*/*.h)
@@ -133,6 +136,19 @@ docs: $(VENV)/installed-test
 	@$(RUN) -m tests.architecture
 	@git status --short -- README.md docs
 
+# After it: make docs, which shows what these runs printed. TUTORIAL: names of folders of docs/tutorials.
+tutorials: $(VENV)/installed-test
+	@$(RUN) -m tests.tutorials $(TUTORIAL)
+
+pictures: $(VENV)/installed-test
+	@$(RUN) -m tests.pictures
+
+# Pages open without a server; the search needs one: cd site && python3 -m http.server
+site: $(VENV)/installed-test
+	@$(PIP) --editable '.[docs]'
+	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --quiet
+	@echo "== site/index.html"
+
 bench: $(VENV)/installed-test
 	@$(PIP) --editable '.[bench]'
 	@echo "== what recording costs"
@@ -149,4 +165,4 @@ golden: $(VENV)/installed-test
 	@$(RUN) -m tests.golden $(GOLDEN)
 
 clean:
-	rm -rf $(VENV) $(OLDEST) demo-output leakbench-output foreign-output
+	rm -rf $(VENV) $(OLDEST) site demo-output leakbench-output foreign-output

@@ -23,7 +23,7 @@ import pytest
 import leakscope
 from leakscope import cli, options, schema
 from leakscope.recorder.tree import Tree
-from tests import docs_pages
+from tests import docs_pages, pictures, tutorials
 from tests.analyzers.leaks import trainer
 from tests.bench import heap, sampling
 from tests.bench.figures import Results, as_markdown
@@ -117,6 +117,9 @@ def write() -> None:
             if match := _section(name).search(text):
                 text = text[: match.start(2)] + generate() + text[match.end(2) :]
         page.write_text(text, encoding="utf-8")
+    for page in tutorials.pages():
+        page.write_text(tutorials.renewed(page), encoding="utf-8")
+    pictures.CAST.write_text(pictures.cast(), encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", SECTIONS)

@@ -140,7 +140,7 @@ def _ruled_out(entries: Sequence[RuledOut], verbose: bool) -> Iterator[Renderabl
 
 def _verdict(verdict: Verdict) -> ConsoleRenderable:
     style = {True: "bold white on red", False: "bold black on green", None: "bold black on yellow"}[verdict.leaking]
-    badges = Text(f" {VERDICTS[verdict.leaking]} ", style=style)
+    badges = Text().append(f" {VERDICTS[verdict.leaking]} ", style=style)  # of which what follows has no colour
     if verdict.killed:
         badges.append(" ").append(" KILLED ", style="bold white on red")
     if verdict.seconds_to_limit is not None:

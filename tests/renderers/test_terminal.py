@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import pytest
 
@@ -101,6 +102,12 @@ def test_colour_is_only_there_when_wanted(monkeypatch):
     assert "\x1b" in render(FULL, "terminal", color=True)
     monkeypatch.delenv("NO_COLOR")
     assert "\x1b" in render(FULL, "terminal")
+
+
+def test_the_time_to_the_limit_can_be_read_beside_the_coloured_verdict():
+    first = render(FULL, "terminal", color=True).partition("\n")[0]
+    (colours,) = re.findall(r"\x1b\[([\d;]*)m[^\x1b]* full in ", first)
+    assert not [code for code in colours.split(";") if code.startswith("4")], "it is on a ground of its own colour"
 
 
 def test_strings_of_the_job_cannot_steer_the_terminal():

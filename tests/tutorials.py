@@ -1,0 +1,166 @@
+"""Tutorials of docs/: programs, commands and what these print, made from what stands beside each page.
+
+``docs/tutorials/NAME.md`` has the words. ``docs/tutorials/NAME/`` has the program (``train.py``), the same with the fault
+mended (``mended.py``), and what real runs of both left: recordings, trimmed as golden ones are, and the texts that
+``leakscope record`` printed. ``python -m tests.tutorials`` (``make tutorials``) records them anew.
+
+A fenced block of a page with one of these first lines is made; ``python -m tests.test_docs`` (``make docs``) renews it:
+
+- ``console``: each line that begins with ``$`` is a command, and the rest is what it prints;
+- ``python title="train.py"``: the program;
+- ``diff title="train.py"``: how it is mended.
+
+A page of another folder says which recordings its commands mean: ``<!-- run in tutorials/ram-per-step -->``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import io
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
+from pathlib import Path
+
+import pytest
+
+from leakscope import cli
+from tests.golden.trim import trim
+
+DOCS = Path(__file__).parent.parent / "docs"
+FOLDER = DOCS / "tutorials"
+HERE = Path("/tmp/tutorial")  # where the pages tell the reader to work, so that paths are the same
+WIDTH = 100
+LEAKS = {  # what the first finding of each has to be: its kind, and what its holder is called
+    "compile-workers": ("retained-objects", "Monitor.seen"),
+    "killed-tokenising": ("oom-kill", "rows"),
+    "none-crash": ("refcount-drift", "None"),
+    "start": ("retained-objects", "WordCounts.seen"),
+    "ram-per-step": ("retained-graph", "Trainer.total_loss"),
+    "two-models": ("duplicate-model", "fast_model"),
+}
+LIMIT_BYTES = {"killed-tokenising": 400_000_000}  # of the memory cgroup that its runs are in
+_BLOCK = re.compile(r'^```(console|(?:python|diff) title="train\.py")\n(.*?)^```$', re.DOTALL | re.MULTILINE)
+_ELSEWHERE = re.compile(r"^<!-- run in (\S+) -->$", re.MULTILINE)
+_RUNS = {"before.parquet": "train.py", "after.parquet": "mended.py"}
+
+
+def pages() -> list[Path]:
+    """Pages with blocks that are made."""
+    return sorted(page for page in DOCS.rglob("*.md") if _BLOCK.search(page.read_text("utf-8")))
+
+
+def renewed(page: Path) -> str:
+    """The text of a page with all its blocks made anew."""
+    text = page.read_text("utf-8")
+    folder = DOCS / named[1] if (named := _ELSEWHERE.search(text)) else page.with_suffix("")
+    return _BLOCK.sub(lambda block: f"```{block[1]}\n{made(block[1], block[2], folder)}```", text)
+
+
+def made(kind: str, text: str, folder: Path) -> str:
+    if kind.startswith("python"):
+        return (folder / "train.py").read_text("utf-8")
+    if kind.startswith("diff"):
+        return "".join(_diff(folder))
+    commands = [line[2:] for line in text.splitlines() if line.startswith("$ ")]
+    return "\n".join(f"$ {command}\n{printed(command, folder)}" for command in commands)
+
+
+def printed(command: str, folder: Path, *, color: bool = False) -> str:
+    """What a command prints. ``leakscope record`` is not run: it printed that when the recording was made."""
+    words = shlex.split(command)
+    assert words[0] == "leakscope", f"{command}: nothing else can be run in a block of a page"
+    if words[1] == "record":
+        output = words[words.index("-o") + 1]
+        return (folder / output).with_suffix(".txt").read_text("utf-8")
+    words, pipe = (words[: words.index("|")], words[words.index("|") + 1 :]) if "|" in words else (words, [])
+    if color and words[1] == "report":
+        words.append("--color")
+    text = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(text):
+        patch.chdir(folder)
+        patch.setenv("COLUMNS", str(WIDTH))
+        cli.main(words[1:])
+    return "".join(_piped(pipe, text.getvalue().splitlines(keepends=True)))
+
+
+def _piped(pipe: list[str], lines: list[str]) -> list[str]:
+    """What ``head -N`` and ``grep -A N WORDS`` let through."""
+    if not pipe:
+        return lines
+    if pipe[0] == "head":
+        return lines[: -int(pipe[1])]
+    assert pipe[:2] == ["grep", "-A"], f"{pipe[0]}: only head and grep -A may follow"
+    found = [number for number, line in enumerate(lines) if pipe[3] in line]
+    return [line for number, line in enumerate(lines) if any(0 <= number - at <= int(pipe[2]) for at in found)]
+
+
+def _diff(folder: Path) -> Iterator[str]:
+    before, after = ((folder / name).read_text("utf-8").splitlines(keepends=True) for name in _RUNS.values())
+    return (line for line in list(difflib.unified_diff(before, after, n=1))[2:])
+
+
+def record(name: str, output: str, here: Path = HERE) -> str:
+    """Record one of the two programs of a tutorial by the command of its page, in an empty folder; returns what was
+    printed. **Errors** OSError without root where it needs a memory cgroup."""
+    shutil.rmtree(here, ignore_errors=True)
+    here.mkdir()
+    shutil.copy(FOLDER / name / _RUNS[output], here / "train.py")
+    with _cgroup(LIMIT_BYTES.get(name)) as enter:
+        done = subprocess.run(
+            record_command(FOLDER / f"{name}.md", output), cwd=here, env=_environment(), preexec_fn=enter,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+        )  # fmt: skip
+    return done.stdout
+
+
+def record_command(page: Path, output: str) -> list[str]:
+    """The words of the command by which a page records ``output``."""
+    commands = re.findall(r"^\$ (leakscope record .*)$", page.read_text("utf-8"), re.MULTILINE)
+    return next(words for words in map(shlex.split, commands) if output in words)
+
+
+def _environment() -> dict[str, str]:
+    """In which ``leakscope`` and ``python`` are those of this environment."""
+    return {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": str(WIDTH)}
+
+
+@contextmanager
+def _cgroup(limit_bytes: int | None) -> Iterator[Callable[[], None] | None]:
+    """What puts a new process into a memory cgroup of this size; None if it needs none."""
+    if limit_bytes is None:
+        yield None
+        return
+    is_v2 = Path("/sys/fs/cgroup/cgroup.controllers").exists()
+    folder = Path("/sys/fs/cgroup/small" if is_v2 else "/sys/fs/cgroup/memory/small")
+    folder.mkdir(exist_ok=True)
+    names = ("memory.max", "memory.swap.max") if is_v2 else ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes")
+    (folder / names[0]).write_text(str(limit_bytes))
+    with suppress(OSError):  # swap is not accounted everywhere
+        (folder / names[1]).write_text("0" if is_v2 else str(limit_bytes))
+    try:
+        yield lambda: (folder / "cgroup.procs").write_text(str(os.getpid())) and None
+    finally:
+        time.sleep(2)  # the helper of record leaves after it
+        with suppress(OSError):  # busy: it stays, empty
+            folder.rmdir()
+
+
+def keep(name: str, output: str) -> None:
+    """Record anew what a page shows."""
+    text = record(name, output)
+    trim(HERE / output, FOLDER / name / output)
+    (FOLDER / name / output).with_suffix(".txt").write_text(text, "utf-8")
+
+
+if __name__ == "__main__":
+    for tutorial in sys.argv[1:] or LEAKS:
+        for run in _RUNS:
+            print(f"== {tutorial}: {run}", flush=True)
+            keep(tutorial, run)
