@@ -11,14 +11,17 @@ Do:            map the file read-only, or copy only what has to change.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ..evidence.keepers import mapping_name
+from ..evidence.keepers import MAPPINGS, keeper, mapping_name, opening_line
+from ..evidence.sentences import at_line
+from ..facts.code.adding import Line, find_calls
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import TreeGrowth
-from ..facts.series.arithmetic import level_at
+from ..facts.heap.paths import keeps_growing
+from ..facts.series.arithmetic import Floats, level_at
 from ..facts.tables import look_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..grounds import Ground
@@ -35,6 +38,8 @@ TELLS = (ASIDE,)
 AFTER = ()
 _KIND = "mapped-files"
 _FILES = ("file", "deleted-file")
+_NUMBER = r"\d+"
+_LEAST_MORE = 3  # mappings of one file: two or three are no pile
 _LEAST_SHOWN_BYTES = 16 * MiB  # below, nobody wonders
 
 
@@ -48,46 +53,94 @@ def findings(
     growth = case.growth
     found = False
     for process in growth.processes if growth.leaking else ():
-        for path, gained in _private_copies(process.rows("memory_maps")):
-            if gained >= max(min_private_bytes, min_share * growth.growth_bytes):
+        for gain in _gains(process.rows("memory_maps"), "map_private_dirty_bytes"):
+            if gain.bytes >= max(min_private_bytes, min_share * growth.growth_bytes):
                 found = True
-                name = mapping_name(case, process, gained, case.sources)
-                yield _finding(case, process, path, gained, name)
+                yield _finding(case, process, gain)
     if not found:
         yield _harmless(growth, case)
 
 
-def _private_copies(maps: pd.DataFrame) -> list[tuple[str, int]]:
-    """[(path, bytes)]: how much more of each file was changed at the last reading than at the first."""
-    return [(file, bytes) for file, bytes in _gains(maps, "map_private_dirty_bytes") if bytes > 0]
+class _Gain(NamedTuple):
+    """Of one file, or of all whose names differ in their numbers: ``bytes`` more at the last look than at the first.
+
+    ``map_count``: how many mappings of them there were at ``time_s``.
+    """
+
+    path: str
+    file_count: int
+    bytes: int
+    time_s: Floats
+    map_count: Floats
+
+    @property
+    def are_ever_more(self) -> bool:
+        return keeps_growing(self.map_count) and float(self.map_count[-1] - self.map_count[0]) >= _LEAST_MORE
+
+    @property
+    def files(self) -> str:
+        return f"{self.file_count} files like {self.path}" if self.file_count > 1 else f"the mapped file {self.path}"
 
 
-def _gains(maps: pd.DataFrame, column: str) -> list[tuple[str, int]]:
-    """[(path, bytes)]: how much more of each file there was at the last look than at the first, the most first."""
+def _gains(maps: pd.DataFrame, column: str) -> list[_Gain]:
+    """The most first."""
     files = maps.assign(look=look_of(maps))[maps["map_kind"].isin(_FILES) & maps["map_path"].notna()]
     if not len(files):
         return []
-    levels = files.pivot_table(index="map_path", columns="look", values=column, aggfunc="sum").fillna(0)
-    gained = levels.to_numpy(dtype=np.float64)[:, [0, -1]] @ (-1.0, 1.0)
-    return sorted(zip(map(str, levels.index), gained.astype(int).tolist()), key=lambda gain: gain[1], reverse=True)
+    files = files.assign(alike=files["map_path"].astype(str).str.replace(_NUMBER, "N", regex=True))
+    time_s = files.groupby("look")["time_s"].min().to_numpy(dtype=np.float64)
+    found = []
+    for alike, own in files.groupby("alike"):
+        looks = files["look"].drop_duplicates().sort_values()
+        sums = own.groupby("look")[[column, "map_count"]].sum().reindex(looks, fill_value=0).astype("float64")
+        names = own["map_path"].unique()
+        gained = int(sums[column].iloc[-1] - sums[column].iloc[0])
+        path = str(alike) if len(names) > 1 else str(names[0])
+        found.append(_Gain(path, len(names), gained, time_s, sums["map_count"].to_numpy()))
+    return sorted(found, key=lambda gain: -gain.bytes)
 
 
-def _finding(case: Case, process: ProcessGrowth, path: str, gained: int, named: tuple[str, str] | None) -> Finding:
-    """``named``: what the program calls the mapping, and its variable; None where that was not seen."""
-    bytes = min(gained, max(process.growth_bytes, 0))
-    figure = {"private_dirty_bytes": gained}
+def _finding(case: Case, process: ProcessGrowth, gain: _Gain) -> Finding:
+    """Who maps again and again keeps the mappings somewhere; else it is one that a variable has."""
+    bytes = min(gain.bytes, max(process.growth_bytes, 0))
+    size, changed = format_bytes(bytes), format_bytes(gain.bytes)
+    evidence = [
+        Evidence(
+            f"{changed} more of {gain.path} are private and changed than at the start",
+            {"private_dirty_bytes": gain.bytes},
+        )
+    ]
+    line: Line | None = None
+    if gain.are_ever_more:
+        made = find_calls(case.sources, "mmap.mmap", "numpy.memmap")
+        kept = keeper(case, process, MAPPINGS, (gain.time_s, gain.map_count), made[0] if made else None)
+        line = opening_line(made, kept)
+        first, last = (round(float(gain.map_count[at])) for at in (0, -1))
+        text = f"they were mapped {first} times at first and {last} times at the end"
+        evidence += [Evidence(text, {"first_count": first, "last_count": last}), *kept.evidence]
+        name, variable = kept.name or None, kept.variable
+        title = f"{process.name} keeps mappings of {gain.files}{kept.words}: {size} are its own changed copies"
+        doubts, remedy = list(kept.doubts), ["close each mapping after use, or map the file once"]
+    else:
+        name, variable = mapping_name(case, process, gain.bytes, case.sources) or (None, None)
+        title = f"{process.name} changes pages of {gain.files}: {size} are its own copies now"
+        doubts = ["it ends when every page of the file has been changed once"]
+        remedy = ["map the file read-only, or copy only the part that has to change"]
+    if line is not None:
+        evidence.append(at_line(line, "maps it"))
     return case.finding(
         _KIND,
-        f"{process.name} changes pages of the mapped file {path}: {format_bytes(gained)} are its own copies now",
+        title,
         grounds=[Ground("the kernel says whose pages they are; looks are few, and it may be over", 0.8)],
         bytes=bytes,
         process=process,
-        holder=f"{named[0]} of {path}" if named is not None else path,
-        variable=named[1] if named is not None else None,
-        path=path,
-        evidence=[Evidence(f"{format_bytes(gained)} more of {path} are private and changed than at the start", figure)],
-        doubts=["it ends when every page of the file has been changed once"],
-        remedy=["map the file read-only, or copy only the part that has to change"],
+        line=line,
+        holder=f"{name} of {gain.path}" if name is not None else gain.path,
+        variable=variable,
+        path=gain.path,
+        evidence=evidence,
+        doubts=doubts,
+        remedy=remedy,
     )
 
 
@@ -114,4 +167,4 @@ def _file_gain(process: ProcessGrowth, growth: TreeGrowth) -> int:
 def _file_of_most(maps: pd.DataFrame) -> str | None:
     """The file of which at least half of what became resident is."""
     gains = _gains(maps, "map_rss_bytes")
-    return gains[0][0] if gains and gains[0][1] > 0.5 * sum(max(bytes, 0) for _, bytes in gains) else None
+    return gains[0].path if gains and gains[0].bytes > 0.5 * sum(max(gain.bytes, 0) for gain in gains) else None

@@ -47,3 +47,29 @@ def test_the_variable_of_the_mapping_is_named(tmp_path):
         builder.take(PID, number, at_s, holders=[mapped])
     (finding,) = analyze(builder.open(), only=["mapped-files"]).findings
     assert finding.subject.variable == "table" and FILE in finding.subject.holder
+
+
+def test_files_that_are_mapped_again_and_again_are_told_together(tmp_path):
+    source = """import mmap
+
+
+class Reader:
+    def __init__(self):
+        self.maps = {}
+
+    def open(self, key, handle):
+        view = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_COPY)
+        self.maps[key] = view
+        return view
+"""
+    builder = trainer(tmp_path).source(PID, "/home/me/tiles.py", source, module="tiles")
+    for at_s in (2, 8, 14, 19):
+        for tile in range(10):
+            figures = {"map_rss_bytes": MiB * at_s, "map_private_dirty_bytes": MiB * at_s, "map_count": at_s}
+            builder.row(
+                "memory_maps", at_s + 1e-5 * tile, PID, map_kind="file", map_path=f"/t/tile{tile}.raw", **figures
+            )
+    (finding,) = analyze(builder.open(), only=["mapped-files"]).findings
+    assert "10 files like /t/tileN.raw" in finding.title and "Reader.maps" in finding.title
+    assert (finding.subject.line, finding.subject.function) == (9, "Reader.open")
+    assert finding.bytes > 100 * MiB

@@ -80,7 +80,7 @@ def beneath(
         return None
     held = np.interp(heap.time_s[[0, -1]], process.time_s, process.held_bytes)
     if heap.is_exact:  # nothing of it is an estimate, so that it needs no second witness
-        min_growth_bytes, min_share = min_growth_bytes // 2, 0.0
+        min_growth_bytes, min_share = min_growth_bytes // 4, 0.0
     found = [
         (one.growth_bytes, user_place(one.place))
         for one in accumulations(heap.roots, min_growth_bytes)
@@ -93,7 +93,9 @@ def beneath(
     if not found:
         return None
     place = max(found, key=lambda one: one[0])[1]
-    return Riser(process, heap, place, heap.is_exact and _is_steady(heap.time_s, place))
+    gained = float(place.deep_bytes[-1] - place.deep_bytes[0])
+    is_enough = heap.is_exact and gained >= 2 * DRIFT_BYTES  # as a trend of resident memory needs
+    return Riser(process, heap, place, is_enough and _is_steady(heap.time_s, place))
 
 
 def _rises(time_s: Floats, held_bytes: Floats, min_late_pace: float) -> bool:
