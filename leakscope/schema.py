@@ -328,7 +328,7 @@ TABLES: dict[str, Table] = {
             _c("none_known_count", "int", "",
                "of these, what objects and functions have, and Python's cache of attributes: the rest is C code's"),
             _c("key_reference_count", "int", "",
-               "references to strings by keys of dicts, in tables that the collector is not told of; null = not counted"),
+               "references to strings by keys of dicts, of which the collector is not told; null = not counted"),
             _c("weighs_tensors", "bool", "", "storages of tensors are in it; False: none were known yet"),
             _TAKE_CPU_S,
             _c("analysis_cpu_s", "float", "s", "CPU time afterwards, on the agent's thread"),

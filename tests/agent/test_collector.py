@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import sys
+
+import pytest
 
 from leakscope.agent.interpreter import collector
 
@@ -29,3 +32,17 @@ def test_it_is_found_though_a_collection_begins_meanwhile() -> None:
         while gc.get_count()[0] < threshold - left:
             held.append({left})
         assert None not in collector.locate(), left
+
+
+@pytest.mark.parametrize(("version", "behind"), [((3, 13), (80, 84)), ((3, 14), (72, 72))])
+def test_the_frozen_are_found_behind_generations_at_any_multiple_of_four(
+    version: tuple[int, int], behind: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Debian's 3.13.5 was not read: the pointer between them lies at a multiple of eight, and they do not."""
+    monkeypatch.setattr(sys, "version_info", (*version, 0))
+    assert (collector._frozen(0xA3ECE0) - 0xA3ECE0, collector._frozen(0xA3ECE4) - 0xA3ECE4) == behind
+
+
+def test_what_the_collector_says_of_itself_is_found() -> None:
+    assert collector.generations() is not None and collector.going_on() is not None
+    assert collector.frozen() in (72, 80, 84)

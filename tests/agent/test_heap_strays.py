@@ -297,7 +297,8 @@ makers = [
     lambda number: collections.OrderedDict.fromkeys(names), lambda number: collections.defaultdict(int, {"one": 1}),
     lambda number: collections.OrderedDict.fromkeys("%d and %d" % (number, other) for other in range(3)),
     lambda number: {"%d and %d" % (number, other): None for other in range(3)},
-    lambda number: (lambda **given: given)(one=1, two=2), lambda number: Plain if number else type("Made", (), {"one": 1}),
+    lambda number: (lambda **given: given)(one=1, two=2),
+    lambda number: Plain if number else type("Made", (), {"one": 1}),
 ]
 own_keys(0), gc.collect(), look(), look()
 for make in makers:

@@ -1,4 +1,4 @@
-"""What is made for machines and libraries that tests do not run on: it compiles without a warning, and reads code right.
+"""What is made for machines and libraries that tests do not run on compiles without a warning, and reads code right.
 
 For aarch64 with the cross compiler and the emulator of Debian (gcc-aarch64-linux-gnu, qemu-user-static).
 """

@@ -36,6 +36,7 @@ LEAST_OBJECT_GROWTH_BYTES = 256 * 1024  # over those
 STRESS = 256.0
 _ROOM_BYTES = 1 << 20
 _FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), LIBRARY)
+_MISSING = "it was installed without a C compiler, or with another libc than glibc"
 _MACHINES = ("x86_64", "aarch64")  # as in sampler/machine.h
 _KINDS = ("malloc", "mmap", "objects")
 _OBJECTS = 2
@@ -80,7 +81,7 @@ class Sampler:
     @staticmethod
     def refusal_before() -> str | None:
         """Why it could not begin, as far as can be told before."""
-        return _refusal() or (None if os.path.exists(_FILE) else "it was installed without a C compiler")
+        return _refusal() or (None if os.path.exists(_FILE) else _MISSING)
 
     def load(self) -> None:
         """As the process starts: the job has no other root then, and no limits; who cannot load it says so later."""

@@ -106,7 +106,7 @@ def find() -> Layout | None:
     known = (layout,)
     if _word(id(known) + _TUPLE_ITEMS) != id(layout):
         return None
-    layout.generations, layout.frozen = collector.generations() or 0, collector.FROZEN
+    layout.generations, layout.frozen = collector.generations() or 0, collector.frozen()
     layout.is_collecting = collector.going_on() or 0
     _find_frames(layout)
     _find_code(layout)

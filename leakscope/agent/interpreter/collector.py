@@ -19,8 +19,6 @@ _GENERATION = struct.Struct("<QQii")  # PyGC_Head, threshold, count: there are t
 _SCANNED_BYTES = 32 * 1024
 _PAGE_BYTES = 4096
 _HELD_BACK = 1 << 30
-# After the three generations comes the one for frozen objects; up to 3.13 a pointer to the first is between.
-FROZEN = 3 * _GENERATION.size + (8 if sys.version_info < (3, 14) else 0)
 
 
 def _bases() -> int:
@@ -75,12 +73,25 @@ def _verified() -> tuple[ctypes.c_int | None, ctypes.c_int | None]:
     del kept
     if not 20 <= grown < 60 or abs(count.value - gc.get_count()[0]) > 16:
         return None, None
-    # After that come what gc.get_stats() says, and then this.
-    stats = ctypes.addressof(count) - 20 + FROZEN + _GENERATION.size
+    # After the frozen objects come what gc.get_stats() says, and then this.
+    stats = _multiple_of_8(_frozen(ctypes.addressof(count) - 20) + _GENERATION.size)
     said = [figure for one in gc.get_stats() for figure in one.values()]
     if list((ctypes.c_ssize_t * 9).from_address(stats)) != said:
         return count, None
     return count, ctypes.c_int.from_address(stats + 72)
+
+
+def _multiple_of_8(address: int) -> int:
+    return (address + 7) // 8 * 8
+
+
+def _frozen(generations: int) -> int:
+    """Where the list of frozen objects is: behind the three generations; up to 3.13 a pointer to the first is between.
+
+    Of later releases of 3.13 the generations lie at any multiple of 4, and pointers and what is counted do not.
+    """
+    end = generations + 3 * _GENERATION.size
+    return end if sys.version_info >= (3, 14) else _multiple_of_8(end) + 8
 
 
 def locate() -> tuple[ctypes.c_int | None, ctypes.c_int | None]:
@@ -108,6 +119,12 @@ def count() -> ctypes.c_int | None:
 def generations() -> int | None:
     """Address of the lists of all objects the collector knows, the youngest first; None where nobody can tell."""
     return None if _count is None or _goes_on is None else ctypes.addressof(_count) - _GENERATION.size + 4
+
+
+def frozen() -> int:
+    """How far behind ``generations()`` the list of objects is that ``gc.freeze()`` hides; 0 where nobody can tell."""
+    begin = generations()
+    return 0 if begin is None else _frozen(begin) - begin
 
 
 def going_on() -> int | None:
