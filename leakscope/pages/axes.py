@@ -44,7 +44,7 @@ def scale(first: float, last: float, side: float = _SIDE) -> Callable[[float], f
 
 def path(points: Iterable[tuple[float, float]]) -> str:
     """Whole numbers: a thousandth of a side is finer than a pixel, or as fine."""
-    return "M" + "L".join(f"{x:.0f} {y:.0f}" for x, y in points)
+    return "M" + "L".join(f"{round(x)} {round(y)}" for x, y in points)
 
 
 def ticks(

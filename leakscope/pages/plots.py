@@ -129,7 +129,7 @@ def data(plot: Plot) -> dict[str, Any]:
         "unit": plot.x_unit,
         "stacked": plot.stacked,
         "ordered": plot.ordered,
-        "names": {f"{at:g}": printable(name) for at, name in plot.names.items()},
+        "names": {_key(at): printable(name) for at, name in plot.names.items()},
         "marks": [[at, printable(text)] for at, text in plot.marks],
         "limit": [plot.limit[0], printable(plot.limit[1])] if plot.limit is not None else None,
         "common": plot.common,
@@ -164,6 +164,11 @@ def table(plot: Plot) -> tuple[list[str], list[list[str]]]:
         if known:
             rows.append([curve.name, *(label(value) for value in (known[0], min(known), max(known), known[-1]))])
     return ["", "First", "Least", "Most", "Last"], rows
+
+
+def _key(at: float) -> str:
+    """The number as JavaScript writes it."""
+    return str(int(at)) if at == int(at) else repr(float(at))
 
 
 def _place(plot: Plot, at: float) -> str:

@@ -5,6 +5,10 @@
   if (!timeline || !section) return;
   const UNIT = timeline.unit_bytes, LANE = 16, NEAR_PX = 6, MOST_RULES = 12, MOST_ROWS = 6;
   const HEIGHT = innerWidth < 720 ? 220 : 280;
+  timeline.views.forEach((view) => view.bands.forEach((band) => {
+    let level = 0;
+    band.units = band.steps.map((step) => (level += step));
+  }));
   const { outlook, frame } = timeline, last = frame.last_s;
   const box = section.querySelector(".plot");
   const readout = section.querySelector(".readout");

@@ -92,7 +92,7 @@ def _timeline_data(report: Report, timeline: Timeline) -> dict[str, Any]:
         {
             "by": by,
             "bands": [
-                {"name": harmless(b.name), "slot": slot, "units": [value // unit for value in b.value_bytes]}
+                {"name": harmless(b.name), "slot": slot, "steps": _steps([value // unit for value in b.value_bytes])}
                 for b, slot in zip(bands, colours)
             ],
         }
@@ -118,6 +118,11 @@ def _timeline_data(report: Report, timeline: Timeline) -> dict[str, Any]:
         "frame": asdict(around),
         "full": harmless(_full(report, timeline.outlook)),
     }
+
+
+def _steps(values: Sequence[int]) -> list[int]:
+    """From each value to the next, the first from zero: shorter to write."""
+    return [value - before for before, value in zip([0, *values], values)]
 
 
 def _timeline_charts(report: Report) -> list[tuple[str, charts.Chart]]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 _MOST_TAKES = 12  # enough to compare any part of a run with any other
-_MOST_PATHS = (200, 100, 60, 40)  # of each process that is shown: who gained most is looked into
+MOST_PATHS = (200, 100, 60, 40)  # of each process that is shown: who gained most is looked into
 
 
 def heap_views(case: Case) -> list[HeapView]:
@@ -31,9 +31,9 @@ def heap_views(case: Case) -> list[HeapView]:
         return []
     views: list[HeapView] = []
     for process in case.growth.processes:
-        if len(views) == len(_MOST_PATHS):
+        if len(views) == len(MOST_PATHS):
             break
-        view = _view(case, process, _MOST_PATHS[len(views)])
+        view = _view(case, process, MOST_PATHS[len(views)])
         if view is not None:
             views.append(view)
     return views

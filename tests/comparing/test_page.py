@@ -87,7 +87,9 @@ def hostile() -> Comparison:
 def test_the_verdict_comes_first_and_every_figure_is_there_without_a_script():
     html = render(BETTER, "html")
     page = Page(html)
-    assert page.text.index("no longer leaks") < page.text.index("Side by side") < page.text.index("Gone")
+    assert page.text.index("no longer leaks") < page.text.index("Side by side") < page.text.rindex("Gone")
+    gone = page.text.index("Gone : Trainer.history (list), 300 MiB · train.py:12")
+    assert gone < page.text.index("laid over each other")
     for part in (
         "+512 KiB → below 5.0 KiB", "500 MiB → 210 MiB", "+512 KiB (500 to 520 KiB)", "Trainer.history (list)",
         "train.py:12", "90.0 MiB", "91.0 MiB", "4 x 50.0 MiB", "By training steps since each run's first",

@@ -30,8 +30,9 @@ from leakscope.findings import (
     Timeline,
 )
 from leakscope.renderers import render
+from leakscope.reporting import heap_view
 
-from .reports import EMPTY, FULL, RETAINED, MiB
+from .reports import EMPTY, FULL, RETAINED, MiB, lap
 
 HOSTILE = "</script><script>alert(1)</script><!--\"'`&amp;{{7*7}}\u2028\u202eexe.\x00\udce9<img src=x onerror=alert(2)>"
 OUTSIDE = ("src", "href", "srcset", "action", "data", "poster", "background", "xlink:href")
@@ -228,8 +229,25 @@ def test_the_licence_of_what_is_bundled_is_in_the_page():
     assert "Permission is hereby granted, free of charge" in Page(render(FULL, "html")).scripts[1]
 
 
+def large_heap(holders: int) -> HeapView:
+    """As many holders as are shown of one process, at as many snapshots."""
+    found: list[HeapHolder] = []
+    for number in range(holders):
+        parent = number // 3 - 1 if number > 5 else None
+        above = found[parent].path if parent is not None else f"main() part_{number}"
+        size = [3 * 10**8 // (number + 1) + take * 10**6 for take in range(12)]
+        found.append(HeapHolder(f"{above}.attribute_{number}", parent, f"package.Type{number}", size, [3] * 12))
+    takes = [HeapTake(n, n * 7000.0, n * 1000, "schedule", False) for n in range(12)]
+    return HeapView("worker.py[100000]", takes, found, 1000, True, [Band("python-objects", [4 * 10**9] * 12)])
+
+
 def test_a_day_of_twenty_processes_stays_under_a_megabyte():
-    assert len(render(wave(1700, 13), "html").encode()) < 1_000_000
+    report = wave(1700, 13)
+    points = {"at": (), "value_bytes": ()}
+    drawn = [lap(n) if n % 9 == 0 else dataclasses.replace(lap(n), **points) for n in range(200)]
+    laps = Laps("train and eval", "s", drawn)
+    heap = [large_heap(holders) for holders in heap_view.MOST_PATHS]
+    assert len(render(dataclasses.replace(report, laps=laps, heap=heap), "html").encode()) < 1_000_000
 
 
 def test_the_static_chart_keeps_a_peak_of_one_moment():

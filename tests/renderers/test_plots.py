@@ -1,0 +1,61 @@
+"""A chart is described once: what the script gets, the still picture and the table say the same."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from leakscope.pages import plots
+from leakscope.pages.plots import Curve, Plot
+
+MiB = 1024**2
+TWO = Plot(
+    "Memory of both",
+    [
+        Curve("before", 0, [0.0, 1.0, 2.0], [MiB, 2 * MiB, 3 * MiB]),
+        Curve("after", 3, [0.0, 1.0, 2.0], [MiB, MiB, None]),
+    ],
+    names={123456.78: "late", 2.0: "two"},
+)
+
+
+def ys(path: str) -> list[float]:
+    return [float(point.split()[1]) for point in path.strip("MZ").split("L")]
+
+
+def test_the_picture_the_script_and_the_table_have_the_same_figures():
+    drawn = plots.still(TWO)
+    assert drawn.sentence == "Memory of both: before: from 1 MiB to 3 MiB; after: from 1 MiB to 1 MiB"
+    assert [len(ys(shape.path)) for shape in drawn.shapes] == [3, 2]
+    assert [curve["kib"] for curve in plots.data(TWO)["curves"]] == [[1024, 2048, 3072], [1024, 1024, None]]
+    heads, rows = plots.table(TWO)
+    assert heads == ["Time", "before", "after"]
+    assert rows == [["0 s", "1 MiB", "1 MiB"], ["1 s", "2 MiB", "1 MiB"], ["two", "3 MiB", ""]]
+
+
+def test_places_are_named_as_javascript_writes_their_numbers():
+    assert plots.data(TWO)["names"] == {"123456.78": "late", "2": "two"}
+
+
+def test_bands_stand_on_each_other():
+    bands = dataclasses.replace(TWO, curves=[TWO.curves[0], TWO.curves[0]], stacked=True)
+    below, above = (ys(shape.path) for shape in plots.still(bands).shapes)
+    assert below[:3] == above[:2:-1]  # the roof of one is the floor of the next
+    assert min(above) == 0  # together they are as high as the box
+
+
+@pytest.mark.parametrize("limit_bytes, is_drawn", [(5 * MiB, True), (500 * MiB, False)])
+def test_a_limit_far_away_is_named_and_does_not_flatten_the_curves(limit_bytes, is_drawn):
+    drawn = plots.still(dataclasses.replace(TWO, limit=(limit_bytes, "the limit")))
+    assert drawn.limit_label == "the limit"
+    assert (drawn.limit is not None) == is_drawn
+    assert max(ys(drawn.shapes[0].path)) - min(ys(drawn.shapes[0].path)) > 250
+
+
+def test_a_long_table_says_first_least_most_and_last_of_each():
+    long = dataclasses.replace(TWO, curves=[Curve("memory", 0, range(100), [MiB, *[3 * MiB] * 98, 2 * MiB])])
+    assert plots.table(long) == (
+        ["", "First", "Least", "Most", "Last"],
+        [["memory", "1 MiB", "1 MiB", "3 MiB", "2 MiB"]],
+    )
