@@ -1,8 +1,8 @@
 """Tutorials of docs/: programs, commands and what these print, made from what stands beside each page.
 
-``docs/tutorials/NAME.md`` has the words. ``docs/tutorials/NAME/`` has the program (``train.py``), the same with the fault
-mended (``mended.py``), and what real runs of both left: recordings, trimmed as golden ones are, and the texts that
-``leakscope record`` printed. ``python -m tests.tutorials`` (``make tutorials``) records them anew.
+``docs/tutorials/NAME.md`` has the words. ``docs/tutorials/NAME/`` has the program (``train.py``), the same with the
+fault mended (``mended.py``), and what real runs of both left: recordings, trimmed as golden ones are, and the texts
+that ``leakscope record`` printed. ``python -m tests.tutorials`` (``make tutorials``) records them anew.
 
 A fenced block of a page with one of these first lines is made; ``python -m tests.test_docs`` (``make docs``) renews it:
 
@@ -39,11 +39,11 @@ HERE = Path("/tmp/tutorial")  # where the pages tell the reader to work, so that
 WIDTH = 100
 LEAKS = {  # what the first finding of each has to be: its kind, and what its holder is called
     "compile-workers": ("retained-objects", "Monitor.seen"),
-    "killed-tokenising": ("oom-kill", "rows"),
+    "killed-tokenising": ("oom-kill", "prepare()"),
     "none-crash": ("refcount-drift", "None"),
     "start": ("retained-objects", "WordCounts.seen"),
     "ram-per-step": ("retained-graph", "Trainer.total_loss"),
-    "two-models": ("duplicate-model", "fast_model"),
+    "two-models": ("duplicate-model", "Service.run() self."),
 }
 LIMIT_BYTES = {"killed-tokenising": 400_000_000}  # of the memory cgroup that its runs are in
 _BLOCK = re.compile(r'^```(console|(?:python|diff) title="train\.py")\n(.*?)^```$', re.DOTALL | re.MULTILINE)
