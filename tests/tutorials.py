@@ -91,14 +91,15 @@ def printed(command: str, folder: Path, *, color: bool = False) -> str:
 
 
 def _piped(pipe: list[str], lines: list[str]) -> list[str]:
-    """What ``head -N`` and ``grep -A N WORDS`` let through."""
+    """What ``head -N``, ``grep WORDS`` and ``grep -A N WORDS`` let through."""
     if not pipe:
         return lines
     if pipe[0] == "head":
         return lines[: -int(pipe[1])]
-    assert pipe[:2] == ["grep", "-A"], f"{pipe[0]}: only head and grep -A may follow"
-    found = [number for number, line in enumerate(lines) if pipe[3] in line]
-    return [line for number, line in enumerate(lines) if any(0 <= number - at <= int(pipe[2]) for at in found)]
+    assert pipe[0] == "grep", f"{pipe[0]}: only head and grep may follow"
+    more = int(pipe[2]) if pipe[1] == "-A" else 0
+    shown = {at + n for at, line in enumerate(lines) if pipe[-1] in line for n in range(more + 1)}
+    return [line for at, line in enumerate(lines) if at in shown]
 
 
 def _diff(folder: Path) -> Iterator[str]:
