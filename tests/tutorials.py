@@ -1,8 +1,8 @@
 """Tutorials of docs/: programs, commands and what these print, made from what stands beside each page.
 
-``docs/tutorials/NAME.md`` has the words. ``docs/tutorials/NAME/`` has the program (``train.py``), the same with the fault
-mended (``mended.py``), and what real runs of both left: recordings, trimmed as golden ones are, and the texts that
-``leakscope record`` printed. ``python -m tests.tutorials`` (``make tutorials``) records them anew.
+``docs/tutorials/NAME.md`` has the words. ``docs/tutorials/NAME/`` has the program (``train.py``), the same with the
+fault mended (``mended.py``), and what real runs of both left: recordings, trimmed as golden ones are, and the texts
+that ``leakscope record`` printed. ``python -m tests.tutorials`` (``make tutorials``) records them anew.
 
 A fenced block of a page with one of these first lines is made; ``python -m tests.test_docs`` (``make docs``) renews it:
 
@@ -39,11 +39,11 @@ HERE = Path("/tmp/tutorial")  # where the pages tell the reader to work, so that
 WIDTH = 100
 LEAKS = {  # what the first finding of each has to be: its kind, and what its holder is called
     "compile-workers": ("retained-objects", "Monitor.seen"),
-    "killed-tokenising": ("oom-kill", "rows"),
+    "killed-tokenising": ("oom-kill", "prepare()"),
     "none-crash": ("refcount-drift", "None"),
     "start": ("retained-objects", "WordCounts.seen"),
     "ram-per-step": ("retained-graph", "Trainer.total_loss"),
-    "two-models": ("duplicate-model", "fast_model"),
+    "two-models": ("duplicate-model", "Service.run() self."),
 }
 LIMIT_BYTES = {"killed-tokenising": 400_000_000}  # of the memory cgroup that its runs are in
 _BLOCK = re.compile(r'^```(console|(?:python|diff) title="train\.py")\n(.*?)^```$', re.DOTALL | re.MULTILINE)
@@ -91,14 +91,15 @@ def printed(command: str, folder: Path, *, color: bool = False) -> str:
 
 
 def _piped(pipe: list[str], lines: list[str]) -> list[str]:
-    """What ``head -N`` and ``grep -A N WORDS`` let through."""
+    """What ``head -N``, ``grep WORDS`` and ``grep -A N WORDS`` let through."""
     if not pipe:
         return lines
     if pipe[0] == "head":
         return lines[: -int(pipe[1])]
-    assert pipe[:2] == ["grep", "-A"], f"{pipe[0]}: only head and grep -A may follow"
-    found = [number for number, line in enumerate(lines) if pipe[3] in line]
-    return [line for number, line in enumerate(lines) if any(0 <= number - at <= int(pipe[2]) for at in found)]
+    assert pipe[0] == "grep", f"{pipe[0]}: only head and grep may follow"
+    more = int(pipe[2]) if pipe[1] == "-A" else 0
+    shown = {at + n for at, line in enumerate(lines) if pipe[-1] in line for n in range(more + 1)}
+    return [line for at, line in enumerate(lines) if at in shown]
 
 
 def _diff(folder: Path) -> Iterator[str]:
