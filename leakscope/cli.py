@@ -54,7 +54,7 @@ _SETTINGS = {
 }
 _SECTIONS = {
     "Record": ("record", "attach", "ps", "snapshot", "watch"),
-    "Understand": ("report", "heap", "oom"),
+    "Understand": ("report", "view", "heap", "oom"),
     "Decide": ("compare", "check"),
     "Keep house": ("doctor", "finalize", "redact", "schema", "completion"),
 }
@@ -239,6 +239,26 @@ def report(
     else:
         click.echo(text, nl=not text.endswith("\n"), color=_color(color))
     return int(exit_code and any(finding.severity != "note" for finding in result.findings))
+
+
+@cli.command(
+    examples=[
+        ("leakscope view", "the page of run.parquet, also while it is recorded"),
+        ("leakscope view --no-browser", "print its address: from afar, ssh -L leads there"),
+    ]
+)
+@_run_argument
+@click.option("--no-browser", is_flag=True, help="Print the address and open no browser.")
+def view(run: Path, no_browser: bool) -> int:
+    """Show the report as a page in the browser; while the run is still recorded the page renews itself.
+
+    RUN is the recording; run.parquet if none is named. The page comes from a server that only this computer reaches, at
+    an address that nobody can guess. ^C ends it, and the exit status is 0. For a page to keep: `leakscope report -o
+    report.html`.
+    """
+    from . import viewing
+
+    return viewing.view(run, browser=not no_browser, say=lambda line: click.echo(f"leakscope: {line}", err=True))
 
 
 def _color(asked: bool | None) -> bool | None:

@@ -34,6 +34,7 @@ ROOMS = {
     "settings": {"errors"},  # of a project, in its pyproject.toml
     "ignoring": FOUNDATION | {"settings"},
     "answering": FOUNDATION | {"storage", "analyzers", "ignoring", "reporting", "words"},
+    "viewing": FOUNDATION | {"storage", "ignoring", "renderers", "reporting"},
     "comparing": FOUNDATION | {"storage", "facts", "reporting", "words", "pages"},
     "checking": FOUNDATION
     | {"storage", "facts", "analyzers", "reporting", "comparing", "ignoring", "settings", "words"},

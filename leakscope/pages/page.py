@@ -28,8 +28,15 @@ _AMOUNT = re.compile(r"(\d) ([KMGT]?i?B|s|min|h)\b")
 _STYLES = ("uplot/uPlot.min.css", "page.css")
 
 
-def page(template: str, scripts: Sequence[str], data: Mapping[str, Any], **values: Any) -> str:
-    """A whole HTML document; ``data`` is what the scripts draw, all else stands in the page itself."""
+def page(
+    template: str, scripts: Sequence[str], data: Mapping[str, Any], *, renewal: int | None = None, **values: Any
+) -> str:
+    """A whole HTML document; ``data`` is what the scripts draw, all else stands in the page itself.
+
+    ``renewal``: which page this is of a run that goes on; it asks where it came from whether there is a newer one.
+    """
+    if renewal is not None:
+        scripts = [*scripts, "renewal.js"]
     licence = (_FOLDER / "uplot/LICENSE").read_text(encoding="utf-8")
     script = Markup(f"/* uPlot:\n{licence}*/\n{_bundle((*_SCRIPTS, *scripts))}")
     style = Markup(_bundle(_STYLES))
@@ -43,6 +50,7 @@ def page(template: str, scripts: Sequence[str], data: Mapping[str, Any], **value
             style_hash=_hash(style),
             data=Markup(_embedded(data)),
             version=__version__,
+            renewal=renewal,
             **values,
         )
     )

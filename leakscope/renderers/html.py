@@ -24,14 +24,16 @@ _HELD = ("tensors", "arrays", "python-objects")  # accounts in which a holder's 
 _KIB = 1024  # the chart's unit: finer than a pixel, and a third shorter to write
 
 
-def render(report: Report) -> str:
-    """A whole HTML document. The same report gives the same bytes each time."""
+def render(report: Report, *, renewal: int | None = None) -> str:
+    """A whole HTML document. The same report gives the same bytes each time. ``renewal``: as in ``page``."""
     return page(
         "report.html",
         ("timeline.js", "icicle.js", "heap.js"),
         _data(report),
+        renewal=renewal,
+        until=_clock(report.recording.started_at, report.recording.duration_s).rstrip(", "),
         report=report,
-        ended=ended(report.recording),
+        ended=ended(report.recording) if renewal is None else "still being recorded",
         cost=cost(report.recording),
         answer=_answer(report),
         timeline_charts=_timeline_charts(report),
