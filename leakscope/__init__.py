@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 from .version import __version__
 
 if TYPE_CHECKING:
-    from .jupyter import open_recording
-    from .renderers import render
+    from .jupyter import open_recording, render
     from .reporting import analyze
 
 __all__ = ["__version__", "analyze", "mark", "open_recording", "render", "snapshot"]
 
-_HOMES = {"analyze": ".reporting", "open_recording": ".jupyter", "render": ".renderers"}
+_HOMES = {"analyze": ".reporting", "open_recording": ".jupyter", "render": ".jupyter"}
 
 
 def mark(step: int | None = None, phase: str | None = None, label: str | None = None) -> None:

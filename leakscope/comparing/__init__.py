@@ -15,7 +15,7 @@ from ._comparison import CANNOT_TELL, EXIT_STATUS, WORSE, Comparison, Side
 from ._curves import overlay
 from ._holders import finding_changes, worker_changes, workers_at_once
 from ._pace import Pace, pace_of, paces
-from ._render import FORMATS, render
+from ._render import FORMATS, render, render_cell
 from ._verdict import decide
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ __all__ = [
     "compare_cases",
     "pace_of",
     "render",
+    "render_cell",
     "workers_at_once",
 ]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..findings import Series
 from ..pages import charts
-from ..pages.page import page
+from ..pages.page import cell, page
 from ..units import format_bytes
 from ._comparison import BETTER, GONE, NEW, STILL, WORSE, Comparison, Overlay, Side
 from ._curves import STEP
@@ -20,26 +20,34 @@ _CHANGES = {GONE: "Gone", STILL: "Still there", NEW: "New"}
 
 def html(comparison: Comparison) -> str:
     """A whole HTML document. The same comparison gives the same bytes each time."""
+    data = {"overlay": _data(comparison, comparison.overlay) if comparison.overlay is not None else None}
+    return page("compare.html", ("compare.js",), data, **_values(comparison))
+
+
+def html_cell(comparison: Comparison) -> str:
+    """The same without a script, as a box for a cell of a notebook."""
+    return cell("compare.html", **_values(comparison))
+
+
+def _values(comparison: Comparison) -> dict[str, Any]:
+    """What the template names."""
     by_step = comparison.aligned_by == STEP
-    return page(
-        "compare.html",
-        ("compare.js",),
-        {"overlay": _data(comparison, comparison.overlay) if comparison.overlay is not None else None},
-        comparison=comparison,
-        tone=_TONES.get(comparison.verdict, "unsure"),
-        word=WORDS[comparison.verdict],
-        reason=comparison.reason[:1].upper() + comparison.reason[1:],
-        figures=list(_figures(comparison)),
-        axis="training steps since each run's first" if by_step else "time since each run's start-up",
-        drawn=charts.lines(_series(comparison.overlay, by_step)) if comparison.overlay is not None else [],
-        rows=list(rows(comparison)),
-        changes=[
+    return {
+        "comparison": comparison,
+        "tone": _TONES.get(comparison.verdict, "unsure"),
+        "word": WORDS[comparison.verdict],
+        "reason": comparison.reason[:1].upper() + comparison.reason[1:],
+        "figures": list(_figures(comparison)),
+        "axis": "training steps since each run's first" if by_step else "time since each run's start-up",
+        "drawn": charts.lines(_series(comparison.overlay, by_step)) if comparison.overlay is not None else [],
+        "rows": list(rows(comparison)),
+        "changes": [
             (name, own)
             for change, name in _CHANGES.items()
             if (own := [c for c in comparison.findings if c.change == change])
         ],
-        closing=list(closing(comparison)),
-    )
+        "closing": list(closing(comparison)),
+    }
 
 
 def _figures(comparison: Comparison) -> Iterator[tuple[str, str, str]]:

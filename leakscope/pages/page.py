@@ -26,6 +26,16 @@ _FOLDER = Path(__file__).parent
 _SCRIPTS = ("locale.js", "uplot/uPlot.iife.min.js", "page.js", "chart.js")  # of every page, before its own
 _AMOUNT = re.compile(r"(\d) ([KMGT]?i?B|s|min|h)\b")
 _STYLES = ("uplot/uPlot.min.css", "page.css")
+_WHOLE = re.compile(r"^(\s*)(?::root|body) \{", re.MULTILINE)  # of a page; in a cell it is the box round it
+_ANCHORS = re.compile(r' (?:id|aria-labelledby|href)="(?!http)[^"]*"')
+_IN_A_CELL = """
+& { max-width: 62rem; max-height: 46rem; margin: 0; padding: 1rem 1.2rem; border: 1px solid var(--hair);
+  border-radius: 6px; overflow: auto; }
+h1, h2, h3, h4 { color: inherit; } .finding h4 { color: var(--soft); }
+table { margin: 0; border: 0; } tr, th, td { background: none !important; max-width: none; text-align: left; }
+.n { text-align: right; }
+summary { display: list-item; }
+"""
 
 
 def page(
@@ -44,6 +54,7 @@ def page(
         _environment()
         .get_template(template)
         .render(
+            frame="base.html",
             script=script,
             style=style,
             script_hash=_hash(script),
@@ -54,6 +65,18 @@ def page(
             **values,
         )
     )
+
+
+def cell(template: str, **values: Any) -> str:
+    """The same for a cell of a notebook: a box without script, in which the static charts stand.
+
+    Its style is nested below one class, named thrice: that outweighs what a notebook says of tables and headings. No
+    part has a name, since a notebook may hold several boxes.
+    """
+    style = _WHOLE.sub(r"\1& {", _bundle(["page.css"])) + _IN_A_CELL
+    inside = Markup(f".leakscope.leakscope.leakscope {{\n{style}}}")
+    text = _environment().get_template(template).render(frame="cell.html", style=inside, renewal=None, **values)
+    return _ANCHORS.sub("", text)
 
 
 def harmless(value: Any) -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..findings import Band, BudgetRow, Excerpt, Finding, HeapView, Outlook, Report, Timeline
 from ..pages import charts, icicle
-from ..pages.page import harmless, page
+from ..pages.page import cell, harmless, page
 from ..units import format_bytes, format_duration
 from ..words import by_reason, cost, ended
 
@@ -31,20 +31,32 @@ def render(report: Report, *, renewal: int | None = None) -> str:
         ("timeline.js", "icicle.js", "heap.js"),
         _data(report),
         renewal=renewal,
-        until=_clock(report.recording.started_at, report.recording.duration_s).rstrip(", "),
-        report=report,
-        ended=ended(report.recording) if renewal is None else "still being recorded",
-        cost=cost(report.recording),
-        answer=_answer(report),
-        timeline_charts=_timeline_charts(report),
-        views=[by for by, _, _ in _views(report, report.timeline)] if report.timeline else [],
-        links=_links(report),
-        heaps=[(view, _tree(view), *_boxes(view)) for view in report.heap],
-        excerpts={(e.file, e.line): _excerpt(e) for e in report.excerpts},
-        budgets=list(_budgets(report.tensor_budget)),
-        ruled_out=by_reason(report.ruled_out),
-        skipped=by_reason(report.skipped),
+        **_values(report, renewal),
     )
+
+
+def render_cell(report: Report) -> str:
+    """The same without a script, as a box for a cell of a notebook."""
+    return cell("report.html", **_values(report))
+
+
+def _values(report: Report, renewal: int | None = None) -> dict[str, Any]:
+    """What the template names."""
+    return {
+        "until": _clock(report.recording.started_at, report.recording.duration_s).rstrip(", "),
+        "report": report,
+        "ended": ended(report.recording) if renewal is None else "still being recorded",
+        "cost": cost(report.recording),
+        "answer": _answer(report),
+        "timeline_charts": _timeline_charts(report),
+        "views": [by for by, _, _ in _views(report, report.timeline)] if report.timeline else [],
+        "links": _links(report),
+        "heaps": [(view, _tree(view), *_boxes(view)) for view in report.heap],
+        "excerpts": {(e.file, e.line): _excerpt(e) for e in report.excerpts},
+        "budgets": list(_budgets(report.tensor_budget)),
+        "ruled_out": by_reason(report.ruled_out),
+        "skipped": by_reason(report.skipped),
+    }
 
 
 def _data(report: Report) -> dict[str, Any]:

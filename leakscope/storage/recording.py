@@ -43,6 +43,7 @@ _PANDAS_TYPES = {
 }
 
 
+units = {"time_s": "s", **{column.name: column.unit for column in schema.columns().values() if column.unit}}
 _without_rows: dict[str, pd.DataFrame] = {}  # by table, its columns as schema.py says
 
 
@@ -52,6 +53,7 @@ class Tables(Mapping[str, pd.DataFrame]):
     **Shape** the columns schema.py names for the table, after ``time_s`` (seconds since the recording began) and the
     three clocks; sorted by process and time; ``processes`` has one row per (pid, start_ticks), the last one written.
     A table nobody wrote to is empty, with its columns. Frames are shared by all who ask: do not change them.
+    ``frame.attrs["units"]`` has the unit of each column that has one.
     ``window`` limits all of them to what lies between two moments, in seconds since the recording began.
     """
 
@@ -89,6 +91,13 @@ class Tables(Mapping[str, pd.DataFrame]):
             return self[name]
         except KeyError as error:
             raise AttributeError(error.args[0]) from None
+
+    def __dir__(self) -> list[str]:
+        """What a notebook completes: tables that have rows before all others."""
+        return [*self.written(), *super().__dir__()]
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return self.written()
 
     def __iter__(self) -> Iterator[str]:
         yield from schema.TABLES
@@ -158,6 +167,7 @@ class Tables(Mapping[str, pd.DataFrame]):
         frame.insert(
             0, "time_s", (frame["time_mono_ns"] - self._start_mono_ns).astype("Float64").astype("float64") / 1e9
         )
+        frame.attrs["units"] = {column: units[column] for column in frame if column in units}
         if name == "processes":
             frame = frame.drop_duplicates(["pid", "start_ticks"], keep="last", ignore_index=True)
         return frame if self._window is None else limited(name, frame, self._window, self._start_mono_ns)
