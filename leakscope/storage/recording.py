@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from .. import schema
-from ..errors import LeakscopeError, UnreadableRecording
+from ..errors import LeakscopeError, NoSuchTable, UnreadableRecording
 from ..units import format_bytes
 from .arrow import FOOTER_KEY, arrow_schema
 from .finalize import JOURNAL_SUFFIX, finalize, is_journal, is_live, journal_of, living_writers
@@ -76,7 +76,7 @@ class Tables(Mapping[str, pd.DataFrame]):
 
     def __getitem__(self, name: str) -> pd.DataFrame:
         if name not in self:
-            raise KeyError(f"no table {name!r}; there are {', '.join(self)}")
+            raise NoSuchTable(f"no table {name!r}; there are {', '.join(self)}")
         if name not in self._frames:
             if name in self._makers:
                 self._frames[name] = self._makers[name]()
@@ -87,10 +87,7 @@ class Tables(Mapping[str, pd.DataFrame]):
     def __getattr__(self, name: str) -> pd.DataFrame:
         if name.startswith("_"):
             raise AttributeError(name)
-        try:
-            return self[name]
-        except KeyError as error:
-            raise AttributeError(error.args[0]) from None
+        return self[name]
 
     def __dir__(self) -> list[str]:
         """What a notebook completes: tables that have rows before all others."""
