@@ -6,6 +6,7 @@ import linecache
 import os
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_IPYTHON = f"{os.sep}IPython{os.sep}"  # it stands between a magic of ours and the cell
 
 
 class LeakscopeError(Exception):
@@ -17,8 +18,9 @@ class LeakscopeError(Exception):
         """What a notebook shows: the line that was called, and what is wrong. Our own frames say nothing about it."""
         called, trace = "", self.__traceback__
         while trace is not None and not trace.tb_frame.f_code.co_filename.startswith(_PACKAGE):
-            text = linecache.getline(trace.tb_frame.f_code.co_filename, trace.tb_lineno).strip()
-            called = f"----> {trace.tb_lineno} {text}" if text else ""
+            file = trace.tb_frame.f_code.co_filename
+            if _IPYTHON not in file:
+                called = f"----> {trace.tb_lineno} {linecache.getline(file, trace.tb_lineno).strip()}"
             trace = trace.tb_next
         return [*([called] if called else []), f"{type(self).__name__}: {self}"]
 
