@@ -642,8 +642,11 @@ def check(run: Path, format_name: str, **options: Any) -> int:
 )
 @click.option("--replay", is_flag=True, help="Show how an ended recording went.")
 @click.option("--speed", type=click.FloatRange(min=0, min_open=True), help="Playback speed, e.g. 10; implies --replay.")
-def watch(run: Path | None, pids: tuple[int, ...], interval: str | None, replay: bool, speed: float | None) -> int:
-    """Watch a run in the terminal while it goes on; q quits, the run goes on.
+@click.option("--plain", is_flag=True, help="Lines as in a pipe, also in a terminal: one look, or one line per -i.")
+def watch(
+    run: Path | None, pids: tuple[int, ...], interval: str | None, replay: bool, speed: float | None, plain: bool
+) -> int:
+    """Watch a run in the terminal while it goes on; ? lists the keys, q quits, the run goes on.
 
     RUN is a recording. Of one that has ended the end is shown. With -p, a process and its children are looked at
     without a recording.
@@ -659,5 +662,6 @@ def watch(run: Path | None, pids: tuple[int, ...], interval: str | None, replay:
     if run is None:
         if replay or speed is not None:
             raise BadInput("--replay and --speed are for a recording, not for -p PID")
-        return watching.watch_processes(pids, interval_s=interval_s)
-    return watching.watch_recording(run, interval_s=interval_s, speed=speed or (1.0 if replay else None))
+        return watching.watch_processes(pids, interval_s=interval_s, plain=plain)
+    speed = speed or (1.0 if replay else None)
+    return watching.watch_recording(run, interval_s=interval_s, speed=speed, plain=plain)

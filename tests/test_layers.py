@@ -69,7 +69,7 @@ PACKAGES = {
     "reporting": {"numpy", "pandas"},
     "comparing": {"numpy"},
     "pytest_plugin": {"pytest"},
-    "watching": {"pandas", "rich"},
+    "watching": {"pandas", "rich", "textual"},
     "renderers": {"rich", "matplotlib"},
     "pages": {"jinja2", "markupsafe"},
     "plots": {"matplotlib", "numpy", "pandas"},
