@@ -11,6 +11,7 @@ import time
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from rich.cells import cell_len
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding
@@ -32,7 +33,8 @@ INTERRUPTED = 130
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 _STYLES = {HEAD: "bold", ALARM: "bold red", FAINT: "dim"}
 _SHOWN_ENDS = 4  # events
-_KEYS = "q quits   ? help   space pauses   s sorts   r reverses   enter looks inside   tab other table"
+_LEAST_NAME = 24
+_KEYS = "q quits  ? help  space pauses  s sorts  enter looks inside  tab next table"
 _HELP = """[b]Keys[/b]
 
 q             quit; the run goes on
@@ -119,6 +121,12 @@ class Columns(DataTable[Text]):
         arrow = (" ▼" if self._is_falling else " ▲") if number == self._sorted_by else "  "
         return Text(name + arrow, justify="right" if number else "left")
 
+    def _room(self) -> int:
+        """For the first column, so that the figures beside it are seen."""
+        others = range(1, len(self._names))
+        cells = [max([len(self._names[at]) + 2, *(len(row.cells[at]) for row in self._rows)]) for at in others]
+        return max(_LEAST_NAME, self.size.width - sum(cells) - 2 * self.cell_padding * len(self._names) - 2)
+
     def _show(self) -> None:
         """Cell by cell, so that nothing scrolls; the cursor stays with what it was on."""
         chosen = self.chosen
@@ -127,8 +135,10 @@ class Columns(DataTable[Text]):
         self._rows = sorted(known, key=lambda row: row.values[self._sorted_by], reverse=self._is_falling) + unknown
         while self.row_count > len(self._rows):
             self.remove_row(self.coordinate_to_cell_key(Coordinate(self.row_count - 1, 0)).row_key)
+        room = self._room()
         for number, row in enumerate(self._rows):
-            texts = [Text(cell, justify="right" if at else "left") for at, cell in enumerate(row.cells)]
+            cells = (_end_of(row.cells[0], room), *row.cells[1:])
+            texts = [Text(cell, justify="right" if at else "left") for at, cell in enumerate(cells)]
             if number >= self.row_count:
                 self.add_row(*texts)
             elif texts != self.get_row_at(number):
@@ -140,28 +150,22 @@ class Columns(DataTable[Text]):
                 self.move_cursor(row=at, scroll=False)
 
 
-class _Overlay(ModalScreen[None]):
+class Overlay(ModalScreen[None]):
     """Something in front of the tables."""
 
     BINDINGS: ClassVar = [Binding("escape,q,question_mark", "dismiss")]
-    CSS = """
-    _Overlay { align: center middle; }
-    _Overlay > VerticalScroll { width: 96%; height: auto; max-height: 94%; border: round $primary; padding: 0 1; }
-    _Overlay Columns { height: auto; max-height: 14; }
-    _Overlay .said { height: auto; }
-    """
 
     def look(self) -> None:
         """Show the present state."""
 
 
-class Help(_Overlay):
+class Help(Overlay):
     def compose(self) -> ComposeResult:
         with VerticalScroll():
             yield Static(_HELP, classes="said")
 
 
-class ProcessDetail(_Overlay):
+class ProcessDetail(Overlay):
     """One process: its memory over time, on which GPUs it is, what it holds."""
 
     def __init__(self, viewer: Viewer, process: Process) -> None:
@@ -218,7 +222,7 @@ class ProcessDetail(_Overlay):
         _look_into_holder(self, self._viewer)
 
 
-class HolderDetail(_Overlay):
+class HolderDetail(Overlay):
     """One holder: its whole path, how much of its process it is, and what hangs below it."""
 
     def __init__(self, viewer: Viewer, holder: Holder) -> None:
@@ -268,13 +272,19 @@ _HOLDER_COLUMNS = ("holder", "holds", "growth", "members", "type", "process")
 class WatchApp(App[int]):
     """Returns the exit status; None: what was watched is over."""
 
+    TITLE = "leakscope watch"
     ENABLE_COMMAND_PALETTE = False
     CSS = """
     Screen { background: $background; }
     #head, #events, #keys { height: auto; padding: 0 1; }
-    Columns { height: 1fr; min-height: 4; }
+    Columns { height: 2fr; min-height: 3; }
+    #holders { height: 1fr; }
     #gpus { height: auto; max-height: 7; }
     #keys { color: $text-muted; }
+    Overlay { align: center middle; }
+    Overlay > VerticalScroll { width: 96%; height: auto; max-height: 94%; border: round $primary; padding: 0 1; }
+    Overlay Columns { height: auto; max-height: 14; }
+    Overlay .said { height: auto; }
     DataTable > .datatable--header { text-style: none; color: $text-muted; background: $background; }
     """
     BINDINGS: ClassVar = [
@@ -338,7 +348,7 @@ class WatchApp(App[int]):
         told = events(scene, width)[-_SHOWN_ENDS:]
         self._static("events").update(_text(told, width))
         self._static("events").display = bool(told)
-        if isinstance(self.screen, _Overlay):
+        if isinstance(self.screen, Overlay):
             self.screen.look()
 
     def _static(self, name: str) -> Static:
@@ -437,6 +447,12 @@ def _signed(size: int | None) -> str:
 
 def _cpu(member: Member) -> str:
     return "" if member.cpu_fraction is None else f"{member.cpu_fraction:.0%}"
+
+
+def _end_of(name: str, width: int) -> str:
+    """Of a long path the end says most; control characters would move the cursor."""
+    name = "".join(letter if letter.isprintable() else " " for letter in name)
+    return name if cell_len(name) <= width else "…" + name[-(width - 1) :]
 
 
 def _text(lines: Sequence[Line], width: int) -> Text:
