@@ -145,9 +145,9 @@ class Columns(DataTable[Text]):
                 for at, text in enumerate(texts):
                     self.update_cell_at(Coordinate(number, at), text, update_width=True)
         if chosen is not None:
-            at = next((number for number, row in enumerate(self._rows) if row.key == chosen.key), None)
-            if at is not None and at != self.cursor_row:
-                self.move_cursor(row=at, scroll=False)
+            found = next((number for number, row in enumerate(self._rows) if row.key == chosen.key), None)
+            if found is not None and found != self.cursor_row:
+                self.move_cursor(row=found, scroll=False)
 
 
 class Overlay(ModalScreen[None]):
@@ -202,14 +202,14 @@ class ProcessDetail(Overlay):
             f"memory {format_bytes(member.memory_bytes)}",
             f"peak {format_bytes(member.peak_bytes)}",
             f"growth {format_bytes(member.growth_bytes, signed=True)}",
-            f"RSS {format_bytes(member.rss_bytes)}",
-            f"PSS {pss}",
         ]
+        cpu = f"{_cpu(member)} of a core" if _cpu(member) else "cpu not known"
+        more = [f"RSS {format_bytes(member.rss_bytes)}", f"PSS {pss}", f"{member.thread_count} threads", cpu]
         lines = [
             Line(f"{member.role} {member.program} [{member.pid}], {state}", HEAD),
             Line("   ".join(figures)),
             Line(member.history.sparkline(min(100, self.size.width - 8))),
-            Line(f"{member.thread_count} threads, {_cpu(member) or 'cpu not known'}"),
+            Line("   ".join(more)),
         ]
         if gpus:
             lines.append(Line("on " + ", ".join(gpus)))
