@@ -100,7 +100,7 @@ $(OLDEST)/installed: pyproject.toml
 	@touch $@
 
 test-oldest: $(OLDEST)/installed
-	@$(OLDEST)/bin/python -m pip list --disable-pip-version-check | grep -iE 'click|numpy|pandas|pyarrow|rich|jinja2'
+	@$(OLDEST)/bin/python -m pip list --disable-pip-version-check | grep -iE 'click|numpy|pandas|pyarrow|rich|textual|jinja2'
 	@$(OLDEST)/bin/python -m pytest -q $(AT_ONCE) $(OLDEST_TESTS)
 
 # What is uploaded: with all that its tests need.

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from .version import __version__
 
 if TYPE_CHECKING:
-    from .jupyter import open_recording
-    from .renderers import render
+    from .beside import record
+    from .jupyter import open_recording, render
     from .reporting import analyze
 
-__all__ = ["__version__", "analyze", "mark", "open_recording", "render", "snapshot"]
+__all__ = ["__version__", "analyze", "mark", "open_recording", "record", "render", "snapshot"]
 
-_HOMES = {"analyze": ".reporting", "open_recording": ".jupyter", "render": ".renderers"}
+_HOMES = {"analyze": ".reporting", "open_recording": ".jupyter", "record": ".beside", "render": ".jupyter"}
 
 
 def mark(step: int | None = None, phase: str | None = None, label: str | None = None) -> None:
@@ -47,7 +47,7 @@ def snapshot() -> None:
 
 
 def load_ipython_extension(ipython: Any) -> None:
-    """``%load_ext leakscope`` in a notebook: adds ``%%leakscope``, which shows what a cell leaves behind."""
+    """``%load_ext leakscope`` in a notebook adds ``%%leakscope``, ``%leakscope start`` and ``%leakscope stop``."""
     from . import jupyter
 
     jupyter.load_ipython_extension(ipython)

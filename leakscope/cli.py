@@ -54,7 +54,7 @@ _SETTINGS = {
 }
 _SECTIONS = {
     "Record": ("record", "attach", "ps", "snapshot", "watch"),
-    "Understand": ("report", "heap", "oom"),
+    "Understand": ("report", "view", "heap", "oom"),
     "Decide": ("compare", "check"),
     "Keep house": ("doctor", "finalize", "redact", "schema", "completion"),
 }
@@ -239,6 +239,26 @@ def report(
     else:
         click.echo(text, nl=not text.endswith("\n"), color=_color(color))
     return int(exit_code and any(finding.severity != "note" for finding in result.findings))
+
+
+@cli.command(
+    examples=[
+        ("leakscope view", "the page of run.parquet, also while it is recorded"),
+        ("leakscope view --no-browser", "print its address: from afar, ssh -L leads there"),
+    ]
+)
+@_run_argument
+@click.option("--no-browser", is_flag=True, help="Print the address and open no browser.")
+def view(run: Path, no_browser: bool) -> int:
+    """Show the report as a page in the browser; while the run is still recorded the page renews itself.
+
+    RUN is the recording; run.parquet if none is named. The page comes from a server that only this computer reaches, at
+    an address that nobody can guess. ^C ends it, and the exit status is 0. For a page to keep: `leakscope report -o
+    report.html`.
+    """
+    from . import viewing
+
+    return viewing.view(run, browser=not no_browser, say=lambda line: click.echo(f"leakscope: {line}", err=True))
 
 
 def _color(asked: bool | None) -> bool | None:
@@ -631,8 +651,11 @@ def check(run: Path, format_name: str, **options: Any) -> int:
 )
 @click.option("--replay", is_flag=True, help="Show how an ended recording went.")
 @click.option("--speed", type=click.FloatRange(min=0, min_open=True), help="Playback speed, e.g. 10; implies --replay.")
-def watch(run: Path | None, pids: tuple[int, ...], interval: str | None, replay: bool, speed: float | None) -> int:
-    """Watch a run in the terminal while it goes on; q quits, the run goes on.
+@click.option("--plain", is_flag=True, help="Lines as in a pipe, also in a terminal: one look, or one line per -i.")
+def watch(
+    run: Path | None, pids: tuple[int, ...], interval: str | None, replay: bool, speed: float | None, plain: bool
+) -> int:
+    """Watch a run in the terminal while it goes on; ? lists the keys, q quits, the run goes on.
 
     RUN is a recording. Of one that has ended the end is shown. With -p, a process and its children are looked at
     without a recording.
@@ -648,5 +671,6 @@ def watch(run: Path | None, pids: tuple[int, ...], interval: str | None, replay:
     if run is None:
         if replay or speed is not None:
             raise BadInput("--replay and --speed are for a recording, not for -p PID")
-        return watching.watch_processes(pids, interval_s=interval_s)
-    return watching.watch_recording(run, interval_s=interval_s, speed=speed or (1.0 if replay else None))
+        return watching.watch_processes(pids, interval_s=interval_s, plain=plain)
+    speed = speed or (1.0 if replay else None)
+    return watching.watch_recording(run, interval_s=interval_s, speed=speed, plain=plain)

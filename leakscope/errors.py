@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import linecache
+import os
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_IPYTHON = f"{os.sep}IPython{os.sep}"  # it stands between a magic of ours and the cell
+
 
 class LeakscopeError(Exception):
     """A condition with one clear line for the user; ``exit_status`` is what the command line returns."""
 
     exit_status = 2
+
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows: the line that was called, and what is wrong. Our own frames say nothing about it."""
+        called, trace = "", self.__traceback__
+        while trace is not None and not trace.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+            file = trace.tb_frame.f_code.co_filename
+            if _IPYTHON not in file:
+                called = f"----> {trace.tb_lineno} {linecache.getline(file, trace.tb_lineno).strip()}"
+            trace = trace.tb_next
+        return [*([called] if called else []), f"{type(self).__name__}: {self}"]
 
 
 class BadInput(LeakscopeError):
@@ -25,3 +41,9 @@ class NoWayIn(LeakscopeError):
     """A process that nobody can look into from here (exit status 5)."""
 
     exit_status = 5
+
+
+class NoSuchTable(BadInput, KeyError, AttributeError):
+    """A table that no recording of this version has."""
+
+    __str__ = Exception.__str__  # a KeyError puts it in quotes

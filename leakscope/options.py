@@ -69,6 +69,7 @@ class RecordOptions(NamedTuple):
     max_overhead_fraction: float = 0.01
     max_pause_s: float | None = None
     duration_s: float | None = None
+    invited: bool = False
     labels: Mapping[str, str] = {}
     keep_journal: bool = False
     help: bool = False
@@ -229,6 +230,8 @@ RECORD_OPTIONS: tuple[Option, ...] = (
            "stderr may interleave differently.", None),
     Option(("--find-training",), "", "find_training", "", "",
            "The same as `leakscope ps`.", None),
+    Option(("--invited",), "", "invited", "", "",
+           "The process starts the agent itself, as `leakscope.record()` does.", None),
     Option(("-h", "--help"), "Other", "help", "", "",
            "Show this message and exit.", None),
 )  # fmt: skip

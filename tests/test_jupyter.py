@@ -18,7 +18,7 @@ import pytest
 
 import leakscope
 from leakscope import findings
-from leakscope.errors import BadInput
+from leakscope.errors import BadInput, UnreadableRecording
 from leakscope.jupyter import Recording, Report, _cell
 from tests.builders import RecordingBuilder
 
@@ -113,9 +113,8 @@ def test_a_part_by_step_needs_steps(tmp_path: Path):
         leakscope.open_recording(builder.path).between(step=(0, 1))
 
 
-def test_a_report_shows_the_answer_and_is_still_a_report(tmp_path: Path):
-    recording = a_recording(tmp_path)
-    plain = recording.report()
+def with_finding(report: Report) -> Report:
+    """The same with one finding, and with a ledger of ten rows."""
     finding = findings.Finding(
         "retained-objects",
         "history <grows>",
@@ -126,16 +125,67 @@ def test_a_report_shows_the_answer_and_is_still_a_report(tmp_path: Path):
         evidence=[findings.Evidence("it held more each time")],
         remedy=["clear it"],
     )
+    excerpt = findings.Excerpt("train.py", 88, 87, ["for x in y:", "    history.append(<x>)"])
     ledger = [findings.LedgerRow(f"account-{n}", "train.py[7]", 0, n * MiB, n * MiB) for n in range(10)]
-    fields = {field.name: getattr(plain, field.name) for field in dataclasses.fields(plain)}
-    report = Report(**{**fields, "findings": [finding], "ledger": ledger})
-    html = report._repr_html_()
-    for expected in ("history &lt;grows&gt;", "train.py:88", "50.0 MiB", "it held more each time", "clear it"):
+    return Report(dataclasses.replace(report._plain, findings=[finding], ledger=ledger, excerpts=[excerpt]))
+
+
+def test_a_report_shows_the_page_with_its_charts_and_lines(tmp_path: Path):
+    html = with_finding(a_recording(tmp_path).report())._repr_html_()
+    for expected in ("history &lt;grows&gt;", "train.py:88", "50.0 MiB", "it held more each time", "clear it",
+                     "history.append(&lt;x&gt;)", "+45.0 MiB"):  # fmt: skip
         assert expected in html
-    assert "2 more" in html
-    assert "+45.0 MiB" in html, "the sum of all rows, also of those left out"
+    assert '<svg class="chart"' in html, "memory over time"
+    assert "<script" not in html and "<html" not in html
+    assert not re.search(r' (id|href)="', html), "several may stand in one notebook"
+
+
+def test_the_style_of_a_report_leaves_the_notebook_alone(tmp_path: Path):
+    style = re.search(r"<style>(.*?)</style>", a_recording(tmp_path).report()._repr_html_(), re.DOTALL)[1]
+    assert style.startswith(".leakscope")
+    depths = [style[:at].count("{") - style[:at].count("}") for at, letter in enumerate(style) if letter == "}"]
+    assert depths.count(1) == 1, "all is below our own class"
+    assert not re.search(r"(^|\s)(:root|body) \{", style)
+
+
+def test_findings_are_a_frame_and_the_report_is_rendered_as_any(tmp_path: Path):
+    recording = a_recording(tmp_path)
+    report = with_finding(recording.report())
+    (row,) = report.findings.to_dict("records")
+    assert (row["kind"], row["bytes"], row["file"], row["line"]) == ("retained-objects", 50 * MiB, "train.py", 88)
+    assert row["evidence"] == ["it held more each time"] and row["remedy"] == ["clear it"]
+    assert report.findings.attrs["units"]["bytes"] == "bytes"
+    none = recording.report(only=["oom-kill"]).findings
+    assert none.empty and "holder" in none
     assert "history <grows>" in repr(report)
     assert '"leakscope.report/1"' in leakscope.render(report, "json")
+    assert {"verdict", "timeline", "to_html"} <= set(dir(report))
+    assert report.verdict.headline
+
+
+def test_a_report_is_written_as_a_page(tmp_path: Path):
+    report = a_recording(tmp_path).report()
+    assert report.to_html(tmp_path / "page.html") is None
+    assert (tmp_path / "page.html").read_text(encoding="utf-8") == report.to_html()
+    assert report.to_html().startswith("<!doctype html>")
+
+
+def test_tables_complete_by_name_and_know_their_units(tmp_path: Path):
+    recording = a_recording(tmp_path)
+    assert {"process_samples", "sentinels"} <= set(dir(recording.tables))
+    assert "host_samples" not in recording.tables._ipython_key_completions_(), "nobody wrote it"
+    assert recording.tables.process_samples.attrs["units"]["rss_bytes"] == "bytes"
+    assert recording.units["time_s"] == "s" and recording.units["rss_bytes"] == "bytes"
+    assert "pid" not in recording.units
+
+
+def test_a_later_run_is_compared(tmp_path: Path):
+    recording = a_recording(tmp_path)
+    compared = recording.compare(recording.path)
+    assert compared.verdict == recording.compare(recording).verdict == "same"
+    assert "recorded" in repr(compared) and '<div class="leakscope">' in compared._repr_html_()
+    with pytest.raises(UnreadableRecording, match=r"there is no file .*none\.parquet"):
+        recording.compare(tmp_path / "none.parquet")
 
 
 def test_the_whole_report_is_made_once(tmp_path: Path):

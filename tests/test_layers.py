@@ -34,6 +34,8 @@ ROOMS = {
     "settings": {"errors"},  # of a project, in its pyproject.toml
     "ignoring": FOUNDATION | {"settings"},
     "answering": FOUNDATION | {"storage", "analyzers", "ignoring", "reporting", "words"},
+    "beside": FOUNDATION | {"agent", "recorder"},
+    "viewing": FOUNDATION | {"storage", "ignoring", "renderers", "reporting"},
     "comparing": FOUNDATION | {"storage", "facts", "reporting", "words", "pages"},
     "checking": FOUNDATION
     | {"storage", "facts", "analyzers", "reporting", "comparing", "ignoring", "settings", "words"},
@@ -67,7 +69,7 @@ PACKAGES = {
     "reporting": {"numpy", "pandas"},
     "comparing": {"numpy"},
     "pytest_plugin": {"pytest"},
-    "watching": {"pandas", "rich"},
+    "watching": {"pandas", "rich", "textual"},
     "renderers": {"rich", "matplotlib"},
     "pages": {"jinja2", "markupsafe"},
     "plots": {"matplotlib", "numpy", "pandas"},

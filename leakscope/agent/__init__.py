@@ -61,3 +61,8 @@ def snapshot() -> None:
     """A snapshot soon; called by ``leakscope.snapshot``."""
     for main in _kept:
         main.snapshot()
+
+
+def is_over() -> bool:
+    """Whether nothing is recorded here any more; asked by ``leakscope.record``, which then begins anew."""
+    return all(main.is_over() for main in _kept)

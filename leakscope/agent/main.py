@@ -61,6 +61,11 @@ def snapshot() -> None:
         _agent.taker.is_asked = True
 
 
+def is_over() -> bool:
+    """Whether there is no agent, or nobody reads any more what it writes."""
+    return _agent is None or _agent.outbox.is_given_up()
+
+
 class Agent:
     """Its thread reads sentinels, decides when snapshots are due, and alone writes the journal."""
 

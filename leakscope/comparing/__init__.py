@@ -16,7 +16,7 @@ from ._comparison import BETTER, CANNOT_TELL, EXIT_STATUS, GONE, NEW, WORSE, Com
 from ._curves import STEP, overlay, run_curves
 from ._holders import finding_changes, worker_changes, workers_at_once
 from ._pace import Pace, pace_of, paces
-from ._render import FORMATS, render
+from ._render import FORMATS, render, render_cell
 from ._verdict import decide
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ __all__ = [
     "compare_in_order",
     "pace_of",
     "render",
+    "render_cell",
     "workers_at_once",
 ]
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from ..pages import plots
-from ..pages.page import page
+from ..pages.page import cell, page
 from ..units import format_bytes
 from ._comparison import BETTER, GONE, NEW, STILL, WORSE, Comparison, History, Overlay, Side
 from ._curves import STEP
@@ -17,26 +18,42 @@ _CHANGES = {GONE: "Gone", STILL: "Still there", NEW: "New"}
 
 def html(comparison: Comparison) -> str:
     """A whole HTML document. The same comparison gives the same bytes each time."""
-    plot = _plot(comparison, comparison.overlay) if comparison.overlay is not None else None
+    plot = _drawn(comparison)
     return page(
         "compare.html",
         (("plots.js",), {"plots": {"runs": plots.data(plot)} if plot is not None else {}}),
         ((), {}),
-        comparison=comparison,
-        tone=_TONES.get(comparison.verdict, "unsure"),
-        word=WORDS[comparison.verdict],
-        reason=comparison.reason[:1].upper() + comparison.reason[1:],
-        figures=list(_figures(comparison)),
-        axis=_axis(comparison.aligned_by),
-        drawn=(plot.title, plots.still(plot), plots.table(plot)) if plot is not None else None,
-        rows=list(rows(comparison)),
-        changes=[
+        **_values(comparison, plot),
+    )
+
+
+def html_cell(comparison: Comparison) -> str:
+    """The same without a script, as a box for a cell of a notebook."""
+    return cell("compare.html", **_values(comparison, _drawn(comparison)))
+
+
+def _drawn(comparison: Comparison) -> plots.Plot | None:
+    return _plot(comparison, comparison.overlay) if comparison.overlay is not None else None
+
+
+def _values(comparison: Comparison, plot: plots.Plot | None) -> dict[str, Any]:
+    """What the template names."""
+    return {
+        "comparison": comparison,
+        "tone": _TONES.get(comparison.verdict, "unsure"),
+        "word": WORDS[comparison.verdict],
+        "reason": comparison.reason[:1].upper() + comparison.reason[1:],
+        "figures": list(_figures(comparison)),
+        "axis": _axis(comparison.aligned_by),
+        "drawn": (plot.title, plots.still(plot), plots.table(plot)) if plot is not None else None,
+        "rows": list(rows(comparison)),
+        "changes": [
             (name, own)
             for change, name in _CHANGES.items()
             if (own := [c for c in comparison.findings if c.change == change])
         ],
-        closing=list(closing(comparison)),
-    )
+        "closing": list(closing(comparison)),
+    }
 
 
 def _figures(comparison: Comparison) -> Iterator[tuple[str, str, str]]:

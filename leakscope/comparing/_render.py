@@ -34,6 +34,13 @@ def render(comparison: Comparison | History, format_name: str) -> str:
     return {"terminal": _terminal, "markdown": _markdown, "json": _json}[format_name](comparison)
 
 
+def render_cell(comparison: Comparison) -> str:
+    """The page without a script, as a box for a cell of a notebook."""
+    from ._page import html_cell
+
+    return html_cell(comparison)
+
+
 def _json(comparison: Comparison) -> str:
     values = {"schema": SCHEMA, **dataclasses.asdict(dataclasses.replace(comparison, overlay=None))}
     del values["overlay"]

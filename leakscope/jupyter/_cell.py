@@ -237,10 +237,15 @@ def _change(holder: Holder) -> str:
 
 
 def register(ipython: Any) -> None:
-    """Add the magic to a running IPython."""
+    """Add the magics to a running IPython."""
 
-    def leakscope(line: str, cell: str) -> Any:
-        """What this cell leaves behind: memory, objects by type, and the names that hold them."""
+    recorder: list[Any] = []  # at most one
+
+    def leakscope(line: str, cell: str | None = None) -> Any:
+        """``%leakscope start [FILE]`` and ``%leakscope stop``; before a cell ``%%leakscope``: what it leaves behind."""
+        if cell is None:
+            return _start_or_stop(line.split(None, 1), recorder)
+        __tracebackhide__ = "__ipython_bottom__"
         watch = Watch(ipython.user_ns, frozenset(ipython.user_ns_hidden))
         try:
             return _run(ipython, line + "\n" + cell if line else cell)
@@ -249,11 +254,35 @@ def register(ipython: Any) -> None:
             display = import_module("IPython.display").display  # it is there when this runs, and has no types
             display(watch.growth())
 
-    ipython.register_magic_function(leakscope, "cell", "leakscope")
+    ipython.register_magic_function(leakscope, "line_cell", "leakscope")
+
+
+def _start_or_stop(words: list[str], recorder: list[Any]) -> Any:
+    """``recorder``: the one that is at work, if there is one."""
+    from ..beside import record
+    from . import open_recording
+
+    if words[:1] == ["start"]:
+        if recorder:
+            raise BadInput(f"{recorder[0].path} is being recorded: %leakscope stop ends it")
+        recorder.append(record(*words[1:]))
+        try:
+            recorder[0].start()
+        except BaseException:
+            recorder.clear()
+            raise
+        print(f"recording this kernel into {recorder[0].path}: %leakscope stop ends it")
+        return None
+    if words == ["stop"]:
+        if not recorder:
+            raise BadInput("nothing is being recorded: %leakscope start begins")
+        return open_recording(recorder.pop().stop())
+    raise BadInput("%leakscope start [FILE], %leakscope stop, or %%leakscope at the head of a cell")
 
 
 def _run(ipython: Any, cell: str) -> Any:
     """Run a cell in the notebook's names and return the value of its last expression, as the notebook would show it."""
+    __tracebackhide__ = "__ipython_bottom__"
     source = ipython.transform_cell(cell)
     name = ipython.compile.cache(source, ipython.execution_count)  # so that a traceback shows its lines
     tree = ast.parse(source, name)

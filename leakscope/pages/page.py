@@ -28,18 +28,33 @@ _SCRIPTS = ("locale.js", "uplot/uPlot.iife.min.js", "page.js", "chart.js")  # of
 _LATER = ("more.js",)
 _AMOUNT = re.compile(r"(\d) ([KMGT]?i?B|s|min|h)\b")
 _STYLES = ("uplot/uPlot.min.css", "page.css")
+_WHOLE = re.compile(r"^(\s*)(?::root|body) \{", re.MULTILINE)  # of a page; in a cell it is the box round it
+_ANCHORS = re.compile(r' (?:id|aria-labelledby|href)="(?!http)[^"]*"')
+_IN_A_CELL = """
+& { max-width: 62rem; max-height: 46rem; margin: 0; padding: 1rem 1.2rem; border: 1px solid var(--hair);
+  border-radius: 6px; overflow: auto; }
+h1, h2, h3, h4 { color: inherit; } .finding h4 { color: var(--soft); }
+table { margin: 0; border: 0; } tr, th, td { background: none !important; max-width: none; text-align: left; }
+.n { text-align: right; }
+summary { display: list-item; }
+"""
 
 
 def page(
     template: str,
     first: tuple[Sequence[str], Mapping[str, Any]],
     then: tuple[Sequence[str], Mapping[str, Any]],
+    *,
+    renewal: int | None = None,
     **values: Any,
 ) -> str:
     """A whole HTML document, with scripts and what they draw: of the first screen, and of the rest of the page.
 
     The template places the first right behind what they draw: a browser shows that before it has read the rest.
+    ``renewal``: which page this is of a run that goes on; it asks where it came from whether there is a newer one.
     """
+    if renewal is not None:
+        then = [*then[0], "renewal.js"], then[1]
     licence = (_FOLDER / "uplot/LICENSE").read_text(encoding="utf-8")
     scripts = [
         Markup(f"/* uPlot:\n{licence}*/\n{_bundle((*_SCRIPTS, *first[0]))}"),
@@ -50,12 +65,14 @@ def page(
         _environment()
         .get_template(template)
         .render(
+            frame="base.html",
             scripts_first=_elements("data", first[1], scripts[0]),
             scripts_then=_elements("more", then[1], scripts[1]),
             style=style,
             script_hashes=Markup(" ").join(Markup(f"'{_hash(script)}'") for script in scripts),
             style_hash=_hash(style),
             version=__version__,
+            renewal=renewal,
             **values,
         )
     )
@@ -63,6 +80,21 @@ def page(
 
 def _elements(name: str, data: Mapping[str, Any], script: str) -> Markup:
     return Markup(f'<script type="application/json" id="{name}">{_embedded(data)}</script>\n<script>{script}</script>')
+
+
+def cell(template: str, **values: Any) -> str:
+    """The same for a cell of a notebook: a box without script, in which the static charts stand.
+
+    Its style is nested below one class, named thrice: that outweighs what a notebook says of tables and headings. No
+    part has a name, since a notebook may hold several boxes.
+    """
+    style = _WHOLE.sub(r"\1& {", _bundle(["page.css"])) + _IN_A_CELL
+    inside = Markup(f".leakscope.leakscope.leakscope {{\n{style}}}")
+    template_of = _environment().get_template(template)
+    text = template_of.render(
+        frame="cell.html", style=inside, scripts_first="", scripts_then="", renewal=None, **values
+    )
+    return _ANCHORS.sub("", text)
 
 
 def harmless(value: Any) -> Any:

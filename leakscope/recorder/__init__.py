@@ -103,7 +103,7 @@ def attach_to(options: RecordOptions) -> int:
     launch.occupy_standard_descriptors()
     onlooker = attach.Onlooker(options.pids, ending)
     now_unix_ns, now_mono_ns = time.time_ns(), time.monotonic_ns()
-    enters = bool(options.pids) and options.agent and attach.can_enter()
+    enters = bool(options.pids) and options.agent and (options.invited or attach.can_enter())
     output = Output.claim(
         naming.output_path(options.output, os.environ, now_unix_ns / 1e9),
         force=options.force,
@@ -111,7 +111,7 @@ def attach_to(options: RecordOptions) -> int:
         agent_config=_agent_config(options, now_mono_ns) if enters else None,
         sources=options.sources,
     )
-    if output.staged is not None:
+    if output.staged is not None and not options.invited:
         output.notes += filter(None, [attach.enter(pid, output.staged, output.journal_path) for pid in options.pids])
     if not options.quiet:
         for note in output.notes:
@@ -366,7 +366,7 @@ def _meta(options: RecordOptions, now_unix_ns: int, now_mono_ns: int) -> dict[st
 def _agent_config(options: RecordOptions, now_mono_ns: int) -> dict[str, Any]:
     return {
         "probe": options.probe,
-        "sampling": options.sampling,
+        "sampling": options.sampling and not options.invited,  # it may be invited again
         "flush_interval_s": options.flush_s,
         "takes": options.takes,
         "full_heap": options.full_heap,

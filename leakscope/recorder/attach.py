@@ -155,6 +155,11 @@ def enter(pid: int, staged: Staged, journal_path: str) -> str | None:
     return None
 
 
+def enter_here(folder: str, journal_path: str) -> None:
+    """Start the agent in this process; ``folder`` is that of the run. What hinders it is not said."""
+    exec(_ENTER, {"SCRIPT": os.path.join(folder, "enter"), "FOLDER": folder, "JOURNAL": journal_path})
+
+
 def _can_read(pid: int, script: str) -> bool:
     """Whether it runs as the user whose script it is, and finds it by the same name."""
     status = proc.read(f"/proc/{pid}/status") or b""

@@ -86,6 +86,15 @@ def journal_of_agent(pid: int, start_ticks: int) -> str | None:
     return None
 
 
+def run_of(journal_path: str) -> str | None:
+    """The folder of the run that writes to a journal; None: no agent was staged for it."""
+    for folder in _all_runs():
+        with suppress(OSError, ValueError):
+            if config.read(folder)["journal"] == journal_path:
+                return folder
+    return None
+
+
 def _started_from(pid: int) -> Iterator[str]:
     for variable in (proc.read(f"/proc/{pid}/environ") or b"").split(b"\0"):
         name, _, value = os.fsdecode(variable).partition("=")

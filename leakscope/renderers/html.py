@@ -15,7 +15,7 @@ from typing import Any
 
 from ..findings import Band, BudgetRow, Excerpt, Finding, HeapView, Outlook, Report, Timeline
 from ..pages import charts, icicle, plots
-from ..pages.page import harmless, page
+from ..pages.page import cell, harmless, page
 from ..units import format_bytes, format_duration
 from ..words import by_reason, cost, ended
 from . import _plots
@@ -26,27 +26,41 @@ _KIB = 1024  # the chart's unit at least
 _FINEST = 2**17  # units of the peak: a pixel of a zoomed chart, and half as long to write as bytes
 
 
-def render(report: Report) -> str:
-    """A whole HTML document. The same report gives the same bytes each time."""
+def render(report: Report, *, renewal: int | None = None) -> str:
+    """A whole HTML document. The same report gives the same bytes each time. ``renewal``: as in ``page``."""
     drawn = _plots.views(report)
     return page(
         "report.html",
         (("timeline.js",), {"timeline": _timeline_data(report, report.timeline) if report.timeline else None}),
         (("plots.js", "icicle.js", "heap.js"), _rest(report, drawn)),
-        report=report,
-        ended=ended(report.recording),
-        cost=cost(report.recording),
-        answer=_answer(report),
-        timeline_charts=_timeline_charts(report),
-        views=[by for by, _, _ in _views(report, report.timeline)] if report.timeline else [],
-        links={number: f"holder-{at[0]}-{at[1]}" for number, at in _plots.places(report).items()},
-        plots={key: (plot.title, plots.still(plot), plots.table(plot)) for key, plot in drawn.items()},
-        heaps=[(view, _tree(view), *_boxes(view)) for view in report.heap],
-        excerpts={(e.file, e.line): _excerpt(e) for e in report.excerpts},
-        budgets=list(_budgets(report.tensor_budget)),
-        ruled_out=by_reason(report.ruled_out),
-        skipped=by_reason(report.skipped),
+        renewal=renewal,
+        **_values(report, drawn, renewal),
     )
+
+
+def render_cell(report: Report) -> str:
+    """The same without a script, as a box for a cell of a notebook."""
+    return cell("report.html", **_values(report, _plots.views(report)))
+
+
+def _values(report: Report, drawn: Mapping[str, plots.Plot], renewal: int | None = None) -> dict[str, Any]:
+    """What the template names."""
+    return {
+        "until": _clock(report.recording.started_at, report.recording.duration_s).rstrip(", "),
+        "report": report,
+        "ended": ended(report.recording) if renewal is None else "still being recorded",
+        "cost": cost(report.recording),
+        "answer": _answer(report),
+        "timeline_charts": _timeline_charts(report),
+        "views": [by for by, _, _ in _views(report, report.timeline)] if report.timeline else [],
+        "links": {number: f"holder-{at[0]}-{at[1]}" for number, at in _plots.places(report).items()},
+        "plots": {key: (plot.title, plots.still(plot), plots.table(plot)) for key, plot in drawn.items()},
+        "heaps": [(view, _tree(view), *_boxes(view)) for view in report.heap],
+        "excerpts": {(e.file, e.line): _excerpt(e) for e in report.excerpts},
+        "budgets": list(_budgets(report.tensor_budget)),
+        "ruled_out": by_reason(report.ruled_out),
+        "skipped": by_reason(report.skipped),
+    }
 
 
 def _rest(report: Report, drawn: Mapping[str, plots.Plot]) -> dict[str, Any]:

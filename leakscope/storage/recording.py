@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from .. import schema
-from ..errors import LeakscopeError, UnreadableRecording
+from ..errors import LeakscopeError, NoSuchTable, UnreadableRecording
 from ..units import format_bytes
 from .arrow import FOOTER_KEY, arrow_schema
 from .finalize import JOURNAL_SUFFIX, finalize, is_journal, is_live, journal_of, living_writers
@@ -43,6 +43,7 @@ _PANDAS_TYPES = {
 }
 
 
+units = {"time_s": "s", **{column.name: column.unit for column in schema.columns().values() if column.unit}}
 _without_rows: dict[str, pd.DataFrame] = {}  # by table, its columns as schema.py says
 
 
@@ -52,6 +53,7 @@ class Tables(Mapping[str, pd.DataFrame]):
     **Shape** the columns schema.py names for the table, after ``time_s`` (seconds since the recording began) and the
     three clocks; sorted by process and time; ``processes`` has one row per (pid, start_ticks), the last one written.
     A table nobody wrote to is empty, with its columns. Frames are shared by all who ask: do not change them.
+    ``frame.attrs["units"]`` has the unit of each column that has one.
     ``window`` limits all of them to what lies between two moments, in seconds since the recording began.
     """
 
@@ -74,7 +76,7 @@ class Tables(Mapping[str, pd.DataFrame]):
 
     def __getitem__(self, name: str) -> pd.DataFrame:
         if name not in self:
-            raise KeyError(f"no table {name!r}; there are {', '.join(self)}")
+            raise NoSuchTable(f"no table {name!r}; there are {', '.join(self)}")
         if name not in self._frames:
             if name in self._makers:
                 self._frames[name] = self._makers[name]()
@@ -85,10 +87,14 @@ class Tables(Mapping[str, pd.DataFrame]):
     def __getattr__(self, name: str) -> pd.DataFrame:
         if name.startswith("_"):
             raise AttributeError(name)
-        try:
-            return self[name]
-        except KeyError as error:
-            raise AttributeError(error.args[0]) from None
+        return self[name]
+
+    def __dir__(self) -> list[str]:
+        """What a notebook completes: tables that have rows before all others."""
+        return [*self.written(), *super().__dir__()]
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return self.written()
 
     def __iter__(self) -> Iterator[str]:
         yield from schema.TABLES
@@ -158,6 +164,7 @@ class Tables(Mapping[str, pd.DataFrame]):
         frame.insert(
             0, "time_s", (frame["time_mono_ns"] - self._start_mono_ns).astype("Float64").astype("float64") / 1e9
         )
+        frame.attrs["units"] = {column: units[column] for column in frame if column in units}
         if name == "processes":
             frame = frame.drop_duplicates(["pid", "start_ticks"], keep="last", ignore_index=True)
         return frame if self._window is None else limited(name, frame, self._window, self._start_mono_ns)

@@ -1,8 +1,8 @@
-"""Watch a run while it goes on, or see again how one went: a frame a second in a terminal. Runs beside the job.
+"""Watch a run while it goes on, or see again how one went: a screen in a terminal, or plain lines. Runs beside the job.
 
 It reads what the recorder writes and asks nothing of it. Where processes are only looked at from outside, it reads
-/proc as the recorder does. pyarrow and pandas (100 MB) are loaded only for a recording that has ended: who watches a
-job is often short of memory.
+/proc as the recorder does. pyarrow and pandas (100 MB) are loaded only for a recording that has ended, and for heap
+graphs: who watches a job is often short of memory. Textual (20 MB) draws the screen.
 """
 
 from __future__ import annotations
@@ -28,45 +28,49 @@ _MOST_AGE_S = 3600.0  # a recorder writes more often, whatever --flush says
 _INTERRUPTED = 130
 
 
-def watch_recording(path: Path, *, interval_s: float | None = None, speed: float | None = None) -> int:
+def watch_recording(
+    path: Path, *, interval_s: float | None = None, speed: float | None = None, plain: bool = False
+) -> int:
     """Watch the recording at ``path``, or where it has ended show its end; ``speed`` plays it once more.
 
-    Returns the exit status. **Errors** UnreadableRecording; BadInput for a replay of what still goes on.
+    ``plain``: lines as in a pipe, also in a terminal. Returns the exit status. **Errors** UnreadableRecording; BadInput
+    for a replay of what still goes on.
     """
     output = path.with_name(path.name[: -len(JOURNAL_SUFFIX)]) if path.name.endswith(JOURNAL_SUFFIX) else path
     if is_recording(journal_of(output)):
         if speed is not None:
             raise BadInput(f"{output} is still being recorded: watch it without --replay and --speed")
-        viewer = _Viewer(JournalFeed(output), "recording", output, interval_s)
-        return viewer.run()
+        return Viewer(JournalFeed(output), "recording", output, interval_s, plain).run()
     from ..storage import open_recording
 
     recording = open_recording(output)
-    if not (screen.is_screen() or interval_s is not None):
+    if interval_s is None and (plain or not screen.has_keys()):
         speed = None  # a file does not see it go by
     feed = RecordingFeed(recording, speed)
-    viewer = _Viewer(feed, "ended" if speed is None else "replay", output, interval_s)
+    viewer = Viewer(feed, "ended" if speed is None else "replay", output, interval_s, plain)
     viewer.notes = recording.notes
     return viewer.run() if speed is not None else viewer.show_once()
 
 
-def watch_processes(pids: Sequence[int], *, interval_s: float | None = None) -> int:
+def watch_processes(pids: Sequence[int], *, interval_s: float | None = None, plain: bool = False) -> int:
     """Watch running processes and their children from outside. Returns the exit status. **Errors** BadInput."""
-    return _Viewer(OutsideFeed(pids), "watching", None, interval_s).run()
+    return Viewer(OutsideFeed(pids), "watching", None, interval_s, plain).run()
 
 
-class _Viewer:
-    """Shows one feed until it is over or the user has seen enough."""
+class Viewer:
+    """Looks at one feed until it is over or the user has seen enough."""
 
-    def __init__(self, feed: Feed, state: str, output: Path | None, interval_s: float | None) -> None:
+    def __init__(self, feed: Feed, state: str, output: Path | None, interval_s: float | None, plain: bool) -> None:
         self.notes: list[str] = []
+        self.command = feed.command
         self._feed, self._state, self._output, self._interval_s = feed, state, output, interval_s
-        self._scene = Scene(feed.start_mono_ns)
+        self._plain = plain
+        self.scene = Scene(feed.start_mono_ns)
         self._news_s = time.monotonic()
 
     def run(self) -> int:
         try:
-            if screen.is_screen():
+            if screen.has_keys() and not self._plain:
                 status = self._on_screen()
             elif self._interval_s is not None:
                 status = self._line_by_line(self._interval_s)
@@ -82,32 +86,44 @@ class _Viewer:
         """The present state, and how it ended if it did."""
         self._look_at_all()
         self._print_frame()
-        if self._state == "ended" or self._scene.ending_text:
+        if self._state == "ended" or self.scene.ending_text:
             self._print_ending()
         return 0
 
     def _on_screen(self) -> int:
-        with screen.Screen() as terminal:
-            while not self._feed.is_over:
-                began_s = time.monotonic()
-                self._look()
-                width, height = terminal.size
-                lines = self._frame(width, height - 1)
-                terminal.show([*lines, Line("q quits", "faint")])
-                next_s = began_s + (0.0 if self._feed.is_behind else self._interval_s or REFRESH_S)
-                if "q" in terminal.wait_for_key(next_s - time.monotonic()).lower():
-                    return 0
-        self._look()  # what came while the end was read
+        from .app import WatchApp  # only for who has a screen
+
+        app = WatchApp(self, self._interval_s or REFRESH_S)
+        status = app.run()
+        if app.return_code:  # a fault of ours, which Textual has shown
+            return int(app.return_code)
+        if status is not None:
+            return status
+        self.look()  # what came while the end was read
         self._print_frame()
         self._print_ending()
         return 0
+
+    @property
+    def is_over(self) -> bool:
+        return self._feed.is_over
+
+    @property
+    def is_behind(self) -> bool:
+        """There is more to be had at once."""
+        return self._feed.is_behind
+
+    def hold(self, seconds: float) -> None:
+        """Nobody looked for so long: a replay goes on from where it was."""
+        if isinstance(self._feed, RecordingFeed):
+            self._feed.hold(seconds)
 
     def _line_by_line(self, interval_s: float) -> int:
         next_s = time.monotonic()
         while not self._feed.is_over:
             self._look_at_all()
-            scene = self._scene
-            text = status_text(scene.now_s + self._age_s(), scene.figures, scene.limits.nearest)
+            scene = self.scene
+            text = status_text(scene.now_s + self.age_s(), scene.figures, scene.limits.nearest)
             print(f"leakscope {text}", flush=True)
             next_s = max(next_s + interval_s, time.monotonic())
             if not self._feed.is_over:
@@ -115,42 +131,46 @@ class _Viewer:
         self._print_ending()
         return 0
 
-    def _look(self) -> None:
-        if self._scene.take_in(self._feed.poll()):
+    def look(self) -> None:
+        if self.scene.take_in(self._feed.poll()):
             self._news_s = now_s = time.monotonic()
-            row_s = (self._scene.start_mono_ns or 0) / 1e9 + self._scene.now_s
+            row_s = (self.scene.start_mono_ns or 0) / 1e9 + self.scene.now_s
             if now_s - _MOST_AGE_S < row_s < now_s:  # else the clock of another machine, on a shared file system
                 self._news_s = row_s
 
     def _look_at_all(self) -> None:
-        self._look()
+        self.look()
         while self._feed.is_behind:
-            self._look()
+            self.look()
 
-    def _age_s(self) -> float:
+    def age_s(self) -> float:
         """How long ago the newest row came; what has ended grows no older."""
         goes_on = self._state in ("recording", "watching") and not self._feed.is_over
         return time.monotonic() - self._news_s if goes_on else 0.0
 
-    def _frame(self, width: int, height: int = 0) -> list[Line]:
-        age_s = self._age_s()
+    def state_text(self) -> str:
+        """What the run does, and how old that is."""
+        age_s = self.age_s()
         state = "ended" if self._feed.is_over else self._state
         if self._feed.is_behind:
             state = "reading what was recorded so far"
         elif age_s >= _OLD_S:
             state += f", seen {age_s:.0f} s ago"
-        return frame(self._scene, self._feed.command, state, age_s=age_s, width=width, height=height)
+        return state
+
+    def _frame(self, width: int) -> list[Line]:
+        return frame(self.scene, self.command, self.state_text(), age_s=self.age_s(), width=width)
 
     def _print_frame(self) -> None:
         colour = screen.has_colour()
-        for line in self._frame(screen.Screen().size[0] if screen.is_screen() else 80):
+        for line in self._frame(screen.width() if screen.is_screen() else 80):
             print(screen.styled(line, colour))
 
     def _print_ending(self) -> None:
         if self._output is None:
             print("\nthe process has ended; how is not known from outside")
             return
-        text = self._scene.ending_text
+        text = self.scene.ending_text
         if text is None and self._state == "recording":  # it went when we did not look
             text = _ending_of(self._output)
         print(f"\n{text or 'the recorder is gone: how the command ended was not recorded'}")

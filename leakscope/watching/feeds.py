@@ -23,7 +23,6 @@ from ..recorder.sources import cgroup_memory, gpu_memory, host_memory, limits, p
 from ..recorder.tree import Tree
 from ..schema import SCHEMA_VERSION
 from .cursor import Cursor, Row
-from .past import rows_of
 
 if TYPE_CHECKING:
     from ..storage import Recording
@@ -109,6 +108,8 @@ class RecordingFeed:
     is_behind = False
 
     def __init__(self, recording: Recording, speed: float | None = None) -> None:
+        from .past import rows_of  # pandas, and 80 MB: not for who watches a run that goes on
+
         self.command, self.start_mono_ns = command_of(recording.meta), start_of(recording.meta)
         self._rows = deque(rows_of(recording))
         self._speed = speed
@@ -124,6 +125,10 @@ class RecordingFeed:
         until_ns = self._first_ns + played_s * 1e9
         while self._rows and self._rows[0][1]["time_mono_ns"] <= until_ns:
             yield self._rows.popleft()
+
+    def hold(self, seconds: float) -> None:
+        """For so long nobody looked: it goes on from where it was."""
+        self._began_s += seconds
 
     def close(self) -> None:
         self._rows.clear()

@@ -42,20 +42,30 @@ def frame(
 
     ``state`` is said at the top. ``age_s`` is how long ago the newest row came: the run is that much older.
     """
-    top = [
-        *_head(scene, command, state, age_s, width),
-        Line(""),
-        *_memory(scene, width),
-        *_limits(scene),
-        *_steps(scene),
-    ]
+    top = head(scene, command, state, age_s=age_s, width=width)
     sections = [_processes(scene, width), _holders(scene, age_s, width), _events(scene, width)]
     sections = [section for section in sections if section.lines]
     _shorten(sections, height - len(top) if height else 0)
     lines = list(top)
     for section in sections:
         lines += [Line(""), section.head, *section.lines]
-    return [Line(_fit(line.text, width).rstrip(), line.style) for line in lines][: height or None]
+    return fitted(lines, width)[: height or None]
+
+
+def head(scene: Scene, command: str, state: str, *, age_s: float, width: int) -> list[Line]:
+    """What stands above the tables: the command, memory, the nearest limit, the step."""
+    first = list(_head(scene, command, state, age_s, width))
+    return [*first, Line(""), *_memory(scene, width), *_limits(scene), *_steps(scene)]
+
+
+def events(scene: Scene, width: int) -> list[Line]:
+    """The newest events, with the moment of each."""
+    return _events(scene, width).lines
+
+
+def fitted(lines: Sequence[Line], width: int) -> list[Line]:
+    """No line wider, and nothing in it that moves a terminal's cursor."""
+    return [Line(_fit(line.text, width).rstrip(), line.style) for line in lines]
 
 
 def _head(scene: Scene, command: str, state: str, age_s: float, width: int) -> Iterator[Line]:

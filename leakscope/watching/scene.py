@@ -47,8 +47,10 @@ class Member:
     rss_bytes: int = 0
     pss_bytes: int | None = None
     pss_rss_bytes: int = 0
+    peak_bytes: int = 0
     thread_count: int = 0
     cpu_fraction: float | None = None
+    history: History = field(default_factory=History)
     _cpu_from: tuple[float, float] | None = None
 
     @property
@@ -67,6 +69,8 @@ class Member:
             self.pss_bytes, self.pss_rss_bytes = sample["pss_bytes"], self.rss_bytes
         self.thread_count = sample.get("thread_count") or 0
         self.last_s = now_s
+        self.peak_bytes = max(self.peak_bytes, self.memory_bytes)
+        self.history.add(now_s, self.memory_bytes)
         if self.first_s is None:
             self.first_s = now_s
         if now_s - self.first_s < STARTING_S:
@@ -104,6 +108,17 @@ class Pace:
 
 
 @dataclass(frozen=True)
+class Gpu:
+    """Memory of a device, or of one process on it, as last seen. ``total_bytes`` None: of a process."""
+
+    seen_s: float
+    name: str
+    pid: int | None
+    used_bytes: int
+    total_bytes: int | None
+
+
+@dataclass(frozen=True)
 class Event:
     """One line about something that went wrong or was to be told."""
 
@@ -124,6 +139,7 @@ class Scene:
     figures: Figures = field(default_factory=Figures)
     limits: Limits = field(default_factory=Limits)
     history: History = field(default_factory=History)
+    gpus: dict[tuple[str, int | None], Gpu] = field(default_factory=dict)
     snapshots: Snapshots = field(default_factory=Snapshots)
     graphs: Graphs = field(default_factory=Graphs)
     _dead: deque[tuple[float, Process]] = field(default_factory=deque)
@@ -174,6 +190,8 @@ class Scene:
             self.now_s = max(self.now_s, now_s)
             if table == "process_samples":
                 self._member(process).look_at(now_s, row)
+            elif table == "gpu_samples":
+                self._look_at_gpu(now_s, row)
         elif table == "processes":
             if row.get("died_mono_ns") is not None:
                 self._close_round(end_s)  # in which it was still alive
@@ -196,6 +214,21 @@ class Scene:
             self.events.append(Event(now_s, f"process {process[0]}: {text}"))
         if table in ("sentinels", "takes", "marks") and row.get("step") is not None:
             self.paces.setdefault(process, Pace()).add(now_s, row["step"])
+
+    def present_gpus(self) -> list[Gpu]:
+        """Each device, and after it the processes on it, the largest first."""
+        present = {key: gpu for key, gpu in self.gpus.items() if gpu.seen_s > self.now_s - _REMEMBERED_S}
+        order = sorted(present, key=lambda key: (key[0], key[1] is not None, -present[key].used_bytes))
+        return [present[key] for key in order]
+
+    def _look_at_gpu(self, now_s: float, row: Row) -> None:
+        pid, used_bytes = row.get("pid"), row.get("gpu_used_bytes")
+        if used_bytes is None:
+            return
+        device = f"gpu:{row.get('gpu_index')}"
+        name = device if pid is not None else f"{device} {row.get('gpu_name') or ''}".strip()
+        total_bytes = row.get("gpu_total_bytes") if pid is None else None
+        self.gpus[row.get("gpu_uuid") or device, pid] = Gpu(now_s, name, pid, used_bytes, total_bytes)
 
     def _member(self, process: Process) -> Member:
         return self.members.setdefault(process, Member(process[0]))

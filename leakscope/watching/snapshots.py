@@ -64,6 +64,10 @@ class _Snapshot:
             if path not in passed and parent is None:
                 yield row
 
+    def below(self, path: str) -> list[tuple[str, int]]:
+        """What hangs directly below a place, and its bytes."""
+        return [(each, self.bytes[each]) for each, parent in self._parents.items() if parent == path]
+
     def _named_above(self, path: str) -> str | None:
         parent, seen = self._parents.get(path), {path}
         while parent is not None and parent not in self._places:
@@ -113,6 +117,16 @@ class Snapshots:
             for row in last.holders()
         ]
         return sorted((holder for holder in found if holder.bytes), key=lambda holder: -holder.bytes)
+
+    def below(self, process: Process, path: str) -> list[tuple[str, int, int | None]]:
+        """(path, bytes, growth) of what a holder holds directly, in the newest snapshot; the largest first."""
+        found = [
+            (each, bytes, _growth(each, first, last))
+            for first, last in self._pairs()
+            if last.process == process
+            for each, bytes in last.below(path)
+        ]
+        return sorted(found, key=lambda each: -each[1])
 
     def _pairs(self) -> Iterator[tuple[_Snapshot, _Snapshot]]:
         for process, takes in self._takes.items():

@@ -37,7 +37,10 @@ while not os.path.exists("enough"):
 
 
 class Terminal:
-    """``leakscope watch`` in a terminal of 80 x 24; ``seen`` is all it wrote, without what moves the cursor."""
+    """``leakscope watch`` in a terminal of 80 x 24; ``seen`` is all it wrote, without what moves the cursor.
+
+    ``left`` is what it wrote after it had given the screen back; None: it has not.
+    """
 
     def __init__(self, folder: Path, *words: str, **env: str) -> None:
         self.pid, self._fd = pty.fork()
@@ -50,7 +53,12 @@ class Terminal:
 
     @property
     def seen(self) -> str:
-        return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", self.raw)
+        return _plain(self.raw)
+
+    @property
+    def left(self) -> str | None:
+        _, gave_back, rest = self.raw.rpartition("\x1b[?1049l")
+        return _plain(rest) if gave_back and "\x1b[?1049h" not in rest else None
 
     @property
     def modes(self) -> list:
@@ -60,10 +68,10 @@ class Terminal:
         os.write(self._fd, keys.encode())
 
     def wait_for(self, text: str) -> None:
-        until(lambda: self.look() is not None and text in self.seen)
-
-    def wait_for_frames(self, count: int) -> None:
-        until(lambda: self.look() is not None and self.raw.count("\x1b[H") >= count)
+        try:
+            until(lambda: self.look() is not None and text in self.seen)
+        except AssertionError:
+            raise AssertionError(f"{text!r} was not shown: {self.raw[-3000:]!r}") from None
 
     def wait(self) -> int:
         """Its exit status."""
@@ -91,6 +99,10 @@ class Terminal:
             return False
         self.raw += data.decode("utf-8", "replace")
         return bool(data)
+
+
+def _plain(raw: str) -> str:
+    return re.sub(r"\x1b\[[<>=0-9;?]*[a-zA-Z]", "", raw)
 
 
 @pytest.fixture
@@ -159,10 +171,9 @@ def test_a_run_is_watched_to_its_end(terminal, running, tmp_path):
     seen = terminal("run.parquet")
     seen.wait_for("trainer prog.py")
     seen.wait_for("recording")
-    seen.wait_for_frames(3)
     (tmp_path / "enough").touch()
     assert seen.wait() == 0
-    left = seen.seen.rpartition("q quits")[2]
+    left = seen.left
     assert "trainer prog.py" in left  # the last frame stays on the user's own screen
     assert "the command exited with status 0" in left
     assert "leakscope report run.parquet" in left
@@ -175,7 +186,7 @@ def test_q_quits_and_the_terminal_is_as_it_was(terminal, lasting):
     seen.wait_for("q quits")
     seen.press("q")
     assert seen.wait() == 0
-    assert seen.raw.rstrip().endswith("\x1b[?1049l")
+    assert seen.left is not None and not seen.left.strip()
     assert seen.modes == before
 
 
@@ -188,7 +199,7 @@ def test_interrupt_is_quiet(terminal, lasting):
     seen.wait_for("q quits")
     seen.press("\x03")
     assert seen.wait() == 130
-    assert "Traceback" not in seen.seen and seen.raw.rstrip().endswith("\x1b[?1049l")
+    assert "Traceback" not in seen.seen and seen.left is not None and not seen.left.strip()
     assert seen.modes == before
 
 
@@ -199,7 +210,7 @@ def test_a_watch_that_is_ended_leaves_the_terminal_as_it_was(terminal, lasting):
     seen.wait_for("q quits")
     os.kill(seen.pid, signal.SIGTERM)
     assert seen.wait() == 128 + signal.SIGTERM
-    assert seen.raw.rstrip().endswith("\x1b[?1049l") and seen.modes == before
+    assert seen.left is not None and not seen.left.strip() and seen.modes == before
 
 
 @in_one_worker
@@ -243,6 +254,13 @@ def test_a_replay_goes_by_and_ends(terminal, tmp_path):
     assert seen.wait() == 0
     assert time.monotonic() - began_s > 2.9  # 29 s at ten times the speed
     assert "replay" in seen.seen and "the command ended: 3" in seen.seen
+
+
+def test_plain_lines_in_a_terminal(terminal, tmp_path):
+    ended_run(tmp_path)
+    seen = terminal("run.parquet", "--speed", "1000", "--plain")
+    assert seen.wait() == 0
+    assert "\x1b[?1049h" not in seen.raw and "peak 129 MiB" in seen.seen
 
 
 @in_one_worker

@@ -722,7 +722,7 @@ class _Names:
     def _module_name(self, name: str) -> str:
         """That of its file, for the program's own."""
         file = self._user_modules.get(name) if name == "__main__" else None
-        return PurePath(file).stem if isinstance(file, str) else name
+        return PurePath(file).stem if isinstance(file, str) and file else name  # a notebook has none
 
     def _above(self, node: _Node) -> _Node | None:
         number = _number(node.row["path_node"])
