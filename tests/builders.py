@@ -155,12 +155,25 @@ class RecordingBuilder:
         return self
 
     def heap(
-        self, pid: int, number: int, at_s: float, kept_bytes: int, count: int, *, storage_bytes: int = 0, **columns: Any
+        self,
+        pid: int,
+        number: int,
+        at_s: float,
+        kept_bytes: int,
+        count: int,
+        *,
+        storage_bytes: int = 0,
+        modules: int = 0,
+        **columns: Any,
     ) -> RecordingBuilder:
-        """The graph of a snapshot: a module ``store`` whose dict ``KEPT`` has ``count`` members."""
+        """The graph of a snapshot: a module ``store`` whose dict ``KEPT`` has ``count`` members.
+
+        ``modules``: how many there are, of 32 KiB each.
+        """
         held = {"retained_bytes": kept_bytes + 500, "retained_storage_bytes": storage_bytes}
+        of_modules = {"retained_bytes": kept_bytes + (modules << 15) + 500, "length": modules}
         nodes = (
-            (0, None, None, None, "", {}), (1, 0, None, None, "", {}), (6, 1, None, None, "dict", {}),
+            (0, None, None, None, "", {}), (1, 0, None, None, "", {}), (6, 1, None, None, "dict", of_modules),
             (7, 6, "key", "store", "module", {}), (8, 7, "namespace", None, "dict", {}),
             (11, 8, "key", "KEPT", "dict", {"length": count, "child_count": count}),
         )  # fmt: skip

@@ -182,7 +182,8 @@ def _bounded(limit: int, found: Retained) -> Iterator[str]:
 
 
 def remedy(found: Retained) -> list[str]:
-    place, line, variable = found.place, found.line, found.named.row["variable"]
+    place, line = found.place, found.line
+    variable = text_of(found.named.row, "variable") or found.name
     where = f" at {line.file.rsplit('/', 1)[-1]}:{line.line}" if line is not None else ""
     size = format_bytes(found.total_bytes)
     would_free = f"would free about {size} by the end of a run like this one"

@@ -359,3 +359,24 @@ def test_garbage_that_a_full_collection_will_free_is_no_leak_yet(tmp_path):
 @pytest.mark.parametrize("collector", [{"enabled": False}, {"collections": 0}])
 def test_garbage_that_nobody_collects_leaks(tmp_path, collector):
     assert littering(tmp_path, **collector).leaking is True
+
+
+def importing(folder, counts, *, kept_mib=0):
+    """40 s in which memory grows by 80 MiB: modules, of which there are ``counts``, and what ``store.KEPT`` holds."""
+    builder = RecordingBuilder(folder).process(1)
+    builder.samples(1, [(60 + n / 2) * MiB for n in range(160)], every_s=0.25)
+    for number, (at_s, count) in enumerate(zip((8.0, 18.0, 28.0, 38.0), counts), 1):
+        builder.take(1, number, at_s, rss_bytes=round((60 + 2 * at_s) * MiB))
+        builder.heap(1, number, at_s, round(kept_mib * at_s / 38 * MiB), 5 * number, modules=count)
+    return tree_growth(builder.ends(40.0, exit_code=0).open())
+
+
+def test_modules_that_are_imported_while_memory_grows_are_no_leak_yet(tmp_path):
+    growth = importing(tmp_path, [500, 900, 1300, 1700])
+    assert growth.leaking is None
+    assert "1,200 modules were imported" in growth.reason
+
+
+@pytest.mark.parametrize(("counts", "kept_mib"), [([500, 501, 501, 501], 0), ([500, 900, 1300, 1700], 60)])
+def test_a_few_modules_or_such_beside_a_holder_of_most_excuse_nothing(tmp_path, counts, kept_mib):
+    assert importing(tmp_path, counts, kept_mib=kept_mib).leaking is True

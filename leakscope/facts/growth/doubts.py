@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...units import format_bytes
+from ...units import format_bytes, format_count
+from ..heap.graph import MODULES
+from ..heap.paths import accumulations, heaps
 from .processes import ProcessGrowth
 from .strays import strays_of
 
@@ -70,3 +72,27 @@ def uncollected(
     return (
         f"most of what it gained is garbage in cycles ({waits}), which a full collection frees: a longer run would tell"
     )
+
+
+def importing(
+    recording: Recording,
+    process: ProcessGrowth,
+    window_s: tuple[float, float],
+    *,
+    min_share: float = 0.3,  # of the growth: their Python objects, beside which are pages and memory of C code
+    min_more: float = 0.1,  # of the modules that were there
+    min_count: int = 50,
+) -> str | None:
+    """Modules were imported while it grew, and nothing else is known to have gained as much: each is imported once."""
+    for heap in heaps(recording, process.pid, *window_s):
+        modules = next((place for place in heap.places if place.path == MODULES and place.has_length), None)
+        if modules is None:
+            continue
+        more = float(modules.length[-1] - modules.length[0])
+        gained = float(modules.deep_bytes[-1] - modules.deep_bytes[0])
+        least = min_share * process.growth_bytes
+        held = sum(one.growth_bytes for one in accumulations(heap.roots, 0.1 * least))
+        if more >= max(min_count, min_more * modules.length[0]) and gained - held >= least > held:
+            told = f"{format_count(more)} modules were imported while it grew, and have {format_bytes(gained)}"
+            return f"{told}: a longer run would tell"
+    return None

@@ -17,7 +17,7 @@ from ...units import MOST, format_count
 from ..series.arithmetic import Floats
 from ..series.trend import CANNOT_TELL, FLAT, GROWING, Trend
 from .beneath import beneath
-from .doubts import settling, uncollected
+from .doubts import importing, settling, uncollected
 from .filling import Fills, fills
 from .job import Job, job_of
 from .processes import ProcessGrowth, process_growths
@@ -130,7 +130,8 @@ def _doubted(
                 f"{reason}, which explains {filling.share:.0%} of the growth: a longer run would tell about the rest",
             )
     window_s = (view.trend.start_s, view.trend.end_s)
-    doubt = (settling(recording, main, window_s) if view.may_settle else None) or uncollected(main, window_s)
+    doubt = settling(recording, main, window_s) if view.may_settle else None
+    doubt = doubt or uncollected(main, window_s) or importing(recording, main, window_s)
     if doubt is not None:
         return None, doubt
     return _LEAKING[view.trend.verdict], view.trend.reason

@@ -390,7 +390,11 @@ def _chain(first: Place, node: _Node, link: dict[str, Any], told: Floats) -> Pla
 
 
 def _give_to_holder(members: Place, sharers: Mapping[int, float], places: Mapping[int, Place]) -> None:
-    """What several hold at once is told at one of them, which holds most of it; the others are named there."""
+    """What several hold at once is told at one of them, the others are named there.
+
+    It is the one that holds most of it; of those that hold as good as all of it rather one to which the user's own
+    names lead, than a cache of a library that was asked about the same objects.
+    """
     above = members.parent
     holders = [
         places[number] for number, bytes in sorted(sharers.items(), key=lambda one: -one[1])
@@ -398,6 +402,7 @@ def _give_to_holder(members: Place, sharers: Mapping[int, float], places: Mappin
     ]  # fmt: skip
     if above is None or not holders:
         return
+    holders.sort(key=lambda place: not _is_by_users_names(place))
     above.children.remove(members)
     holder, *members.also_held_by = holders
     members.path = members.row["path"] = f"{holder.path}[*]"
@@ -409,6 +414,13 @@ def _give_to_holder(members: Place, sharers: Mapping[int, float], places: Mappin
         holder.deep_bytes = holder.deep_bytes + members.deep_bytes
         assert holder.parent is not None
         holder = holder.parent
+
+
+def _is_by_users_names(place: Place) -> bool:
+    at: Place | None = place
+    while at is not None and not at.is_user:
+        at = at.named_by
+    return at is not None
 
 
 def _is_below(place: Place, above: Place | None) -> bool:
