@@ -11,6 +11,7 @@ from ..agent import libraries
 from ..facts.heap.paths import user_place
 from ..facts.heap.place import OUTSIDE
 from ..facts.retained.figures import Retained
+from ..facts.tables import text_of
 from ..facts.where.allocations import OBJECTS
 from ..facts.where.holders import holder_name
 from ..facts.where.libraries import CALLABLES, is_hook_table
