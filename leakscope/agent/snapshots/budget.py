@@ -33,12 +33,12 @@ class Budget:
         self._count = 0
         self._next_s = self._flat_s = self._late_s = FIRST_TAKE_S
 
-    def allows(self, elapsed_s: float) -> bool:
-        return self.last_cost_s <= self.left_s(elapsed_s)
+    def allows(self, elapsed_s: float, at_end: bool = False) -> bool:
+        return self.last_cost_s <= self.left_s(elapsed_s, at_end)
 
-    def left_s(self, elapsed_s: float) -> float:
-        """What may still be spent."""
-        credit_s = CREDIT_S * (CREDIT_FACTOR if self._count < CREDITED_TAKES else 1.0)
+    def left_s(self, elapsed_s: float, at_end: bool = False) -> float:
+        """What may still be spent; ``at_end``: on the last, which nothing can follow, as on the first."""
+        credit_s = CREDIT_S * (CREDIT_FACTOR if at_end or self._count < CREDITED_TAKES else 1.0)
         return self._fraction * (elapsed_s + credit_s) - self.spent_s
 
     def is_due(self, elapsed_s: float, is_flat: Callable[[], bool] = bool) -> bool:
@@ -87,7 +87,7 @@ class Stress(Budget):
         super().__init__(1.0, interval_s)
         self._next_s = 0.0
 
-    def allows(self, elapsed_s: float) -> bool:
+    def allows(self, elapsed_s: float, at_end: bool = False) -> bool:
         return True
 
     def is_due(self, elapsed_s: float, is_flat: Callable[[], bool] = bool) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from time import monotonic
+from time import monotonic, process_time
 
 from ..interpreter import files
 from ..journal import FOR_ALL, REQUEST_TAKE, request_name
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 GROWTH_FRACTION = 0.3  # of resident memory since the last snapshot: a snapshot is due early
 GROWTH_MIN_BYTES = 64 * 1024 * 1024
 GROWTH_LEAST_S = 1.0  # since the last snapshot
-IMPORTS_S = 20.0  # a job that still imports then is looked into all the same
+IMPORTS_S = 20.0  # of CPU time: a job that still imports then is looked into all the same
+IMPORTS_MOST_S = 60.0  # however little of a core it gets
 IMPORTS_NOTED_S = 10.0  # a snapshot that imports have put off for so long is worth a word
 FAILED_S = 0.25  # what a snapshot that failed is taken to have cost
 
@@ -56,15 +57,19 @@ class Schedule:
         """Whether a snapshot can be paid for now."""
         return self.budget.allows(self.elapsed_s())
 
-    def left_s(self) -> float:
-        """What may still be spent."""
-        return self.budget.left_s(self.elapsed_s())
+    def allows_last(self) -> bool:
+        """Whether the one at the end of the process can be paid for."""
+        return self.budget.allows(self.elapsed_s(), at_end=True)
+
+    def left_at_end_s(self) -> float:
+        """What may be spent on it."""
+        return self.budget.left_s(self.elapsed_s(), at_end=True)
 
     def reason(self, note: Callable[[str, str], None]) -> str | None:
         """Why a snapshot is due; None: none is, and ``note(kind, text)`` is told what one waits for."""
         elapsed_s = self.elapsed_s()
         modules, self._module_count = self._module_count, len(sys.modules)
-        if self._module_count > modules and elapsed_s < IMPORTS_S and self._stress_s is None:
+        if self._module_count > modules and self._may_import(elapsed_s) and self._stress_s is None:
             self._say_if_put_off_for_long(elapsed_s, note)
             return None  # imports go on: all that grows now is code
         self._put_off_at_s = None
@@ -84,6 +89,10 @@ class Schedule:
         if held_back is not None:
             note("throttled", held_back)
         return None
+
+    def _may_import(self, elapsed_s: float) -> bool:
+        """Whether what is imported is still the start of the job, which takes longer on a busy machine."""
+        return elapsed_s < IMPORTS_S or (process_time() < IMPORTS_S and elapsed_s < IMPORTS_MOST_S)
 
     def request_to(self, pid: int, start_ticks: int) -> int | None:
         """Stamp of a request that means this process alone, from ``leakscope snapshot``; None without one."""
@@ -105,7 +114,7 @@ class Schedule:
             self._put_off_at_s = elapsed_s if self.budget.is_due(elapsed_s) else None
         elif elapsed_s - self._put_off_at_s > IMPORTS_NOTED_S:
             self._put_off_at_s = float("inf")  # said
-            while_imports = f"none is made in the first {IMPORTS_S:.0f} s while modules are imported"
+            while_imports = f"none is made in the first {IMPORTS_S:.0f} s (of CPU) while modules are imported"
             note("take-skipped", f"{while_imports}, and that took more than {IMPORTS_NOTED_S:.0f} s")
 
     def taken(self, cost_s: float) -> int | None:

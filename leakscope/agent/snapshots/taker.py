@@ -328,7 +328,7 @@ class Taker:
         is_long_enough = self._schedule.elapsed_s() > LEAST_RUN_S or self._stress_s is not None
         if not self.takes or not is_long_enough or self.is_taking:
             return
-        if self._schedule.allows():
+        if self._schedule.allows_last():
             self.wanted = "exception" if hasattr(sys, "last_traceback") else "exit"
             self._is_exact = self._can_be_exact()
             self.take("exit")
@@ -498,7 +498,7 @@ class Taker:
         if self._stress_s is not None:
             return float("inf")
         limit_s = self.pauses.limit(is_training=self._steps.count is not None)
-        return max(limit_s, self._schedule.left_s()) if self.is_exiting else limit_s
+        return max(limit_s, self._schedule.left_at_end_s()) if self.is_exiting else limit_s
 
     def _say_what_was_left_out(self, what_was_left: str) -> None:
         if not self._has_said_refusal:
