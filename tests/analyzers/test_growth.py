@@ -333,6 +333,17 @@ def test_what_fills_up_or_comes_and_goes_beside_as_much_does_not(tmp_path, held_
     assert up_and_down(tmp_path, held_mib).leaking is not True
 
 
+def test_what_is_let_go_of_after_the_last_snapshot_is_no_leak(tmp_path):
+    builder = RecordingBuilder(tmp_path).process(1)
+    levels = [40 + 2 * n if n < 50 else 36 for n in range(60)]
+    builder.samples(1, [mb * MiB for mb in levels])
+    for number in range(1, 8):
+        at_s, held = 7.0 * number, 14 * number
+        builder.take(1, number, at_s, rss_bytes=levels[7 * number] * MiB)
+        builder.heap(1, number, at_s, held * MiB, 100 * held, is_sampled=False, weighs_tensors=True)
+    assert tree_growth(builder.ends(60.0, exit_code=0).open()).leaking is False
+
+
 def littering(folder, *, enabled=True, collections=3):
     """40 s in which 16 MiB of cycles pile up in a heap of 40 MiB."""
     builder = RecordingBuilder(folder).process(1)

@@ -701,3 +701,29 @@ def main():
         builder.take(100, number, at_s, holders=holders, rss_bytes=50 * MB + round(held))
     found = first(analyze(builder.ends(24.0, exit_code=0).open()))
     assert (found.subject.line, found.subject.function) == (12, "Watch.trigger")
+
+
+def test_large_members_that_arrive_one_after_the_other_are_told_as_their_container(tmp_path: Path) -> None:
+    """Each has a row of its own in the graph, and none of them grows."""
+    builder = growing_run(tmp_path, SOURCE)
+    for number, at_s in enumerate(TAKES_S, 1):
+        kept = [n for n in range(8) if 3 * n < at_s]
+        path = "main() history"
+        holders = [place(path, 30 * MB * len(kept), object_count=1.0, length=len(kept))]
+        for n in kept:
+            holders.append(
+                place(
+                    f"{path}[{n}]",
+                    30 * MB,
+                    parent_path=path,
+                    edge_kind="item",
+                    variable=None,
+                    object_count=1.0,
+                    type_name="torch.Tensor",
+                    length=None,
+                )  # fmt: skip
+            )
+        builder.take(100, number, at_s, holders=holders, rss_bytes=50 * MB + round(10 * MB * at_s))
+    found = first(analyze(builder.ends(24.0, exit_code=0).open()))
+    assert found.kind == "retained-objects"
+    assert found.subject.path == "main() history"

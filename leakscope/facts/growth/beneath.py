@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ...storage import Recording
 
 _SETTLED = 0.1  # of the run: what is filled before is start-up
+_GIVEN_BACK = 0.5  # of what it held, after the last snapshot: it may be gone, as it should
 _HIDES = "It is hidden by what comes and goes beside it, which is more than it gained."
 
 
@@ -93,9 +94,18 @@ def beneath(
     if not found:
         return None
     place = max(found, key=lambda one: one[0])[1]
+    if _fell_after(process, heap.time_s) >= _GIVEN_BACK * float(place.deep_bytes[-1]):
+        return None
     gained = float(place.deep_bytes[-1] - place.deep_bytes[0])
     is_enough = heap.is_exact and gained >= 2 * DRIFT_BYTES  # as a trend of resident memory needs
     return Riser(process, heap, place, is_enough and _is_steady(heap.time_s, place))
+
+
+def _fell_after(process: ProcessGrowth, takes_s: Floats) -> float:
+    """How much less the process held after the last snapshot than between the last two."""
+    before = process.held_bytes[(process.time_s > takes_s[-2]) & (process.time_s <= takes_s[-1])]
+    after = process.held_bytes[process.time_s > takes_s[-1]]
+    return float(np.median(before) - np.median(after)) if before.size >= 3 and after.size >= 3 else 0.0
 
 
 def _rises(time_s: Floats, held_bytes: Floats, min_late_pace: float) -> bool:

@@ -386,13 +386,21 @@ def _accumulations(roots: tuple[Place, ...], threshold_bytes: float) -> Iterator
 
 def _below(place: Place, threshold_bytes: float) -> Iterator[Accumulation]:
     growing = [c for c in place.children if c.growth_bytes >= threshold_bytes and keeps_growing(c.deep_bytes)]
-    members = [c for c in growing if _may_be_member(c) and multiplies(c)]
+    arrived = _arrived(place, growing)
+    members = [c for c in growing if c in arrived or (_may_be_member(c) and multiplies(c))]
     for child in growing:
         if child not in members:
             yield from _below(child, threshold_bytes)
     rest = place.growth_bytes - sum(c.growth_bytes for c in growing if c not in members)
     if members or (not growing and rest >= threshold_bytes) or rest >= max(threshold_bytes, 0.5 * place.growth_bytes):
         yield Accumulation(place, rest, tuple(members))
+
+
+def _arrived(place: Place, growing: Sequence[Place], *, least: int = 3) -> list[Place]:
+    """Members so large that each is told alone: none of them grew, but there are ever more in the container."""
+    new = [child for child in growing if child.row["edge_kind"] == "item" and child.deep_bytes[0] == 0]
+    more = float(place.length[-1] - place.length[0]) if place.has_length else 0.0
+    return new if len(new) >= least and more >= len(new) and keeps_growing(place.length) else []
 
 
 def _may_be_member(place: Place) -> bool:
