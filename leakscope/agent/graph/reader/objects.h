@@ -208,7 +208,7 @@ static int has_text_keys(const object *dict, const struct keys *keys)
     return L.any_lookup && word_at(pointer_at(dict, 32), 16) != L.any_lookup;
 }
 
-static struct key *key_at(const struct graph *g, uintptr_t address)
+static struct key *slot_of_key(const struct graph *g, uintptr_t address)
 {
     struct key *keys = g->key.at;
     uint32_t slot = hash(address) & g->key_mask;
@@ -234,11 +234,11 @@ static uint64_t count_key(struct graph *g, uintptr_t address)
         for (uint64_t i = 0; i < old_size; i++) {
             struct key *one = (struct key *)before.at + i;
             if (one->address)
-                *key_at(g, one->address) = *one;
+                *slot_of_key(g, one->address) = *one;
         }
         drop(&g->budget, &before);
     }
-    struct key *key = key_at(g, address);
+    struct key *key = slot_of_key(g, address);
     g->key_count += !key->address;
     key->address = address;
     return ++key->count;
