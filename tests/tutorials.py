@@ -37,7 +37,7 @@ from tests.golden.trim import trim
 DOCS = Path(__file__).parent.parent / "docs"
 FOLDER = DOCS / "tutorials"
 HERE = Path("/tmp/tutorial")  # where the pages tell the reader to work, so that paths are the same
-WIDTH = 100
+WIDTH = 88  # what fits beside the navigation of the site
 LEAKS = {  # what the first finding of each has to be: its kind, and what its holder is called
     "compile-workers": ("retained-objects", "Monitor.seen"),
     "killed-tokenising": ("oom-kill", "prepare()"),
