@@ -146,7 +146,7 @@ pictures: $(VENV)/installed-test
 # Pages open without a server; the search needs one: cd site && python3 -m http.server
 site: $(VENV)/installed-test
 	@$(PIP) --editable '.[docs]'
-	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --quiet
+	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build  # not --quiet: it would let broken links pass
 	@echo "== site/index.html"
 
 bench: $(VENV)/installed-test

@@ -28,11 +28,11 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 _RECORDED_IN = tutorials.FOLDER / "start"
 _COMMANDS = (  # with the seconds that each takes to be typed and answered, as far as one likes to wait
     ("leakscope record -o before.parquet -- python train.py", 2.5),
-    ("leakscope report before.parquet | head -14", 3.0),
+    ("leakscope report before.parquet | head -18", 3.0),
     ("leakscope record -o after.parquet -- python train.py", 2.5),
-    ("leakscope compare before.parquet after.parquet | head -9", 2.0),
+    ("leakscope compare before.parquet after.parquet | head -10", 2.0),
 )
-_WIDTH = 100
+_WIDTH = tutorials.WIDTH
 # As rich's own, but without fonts from elsewhere, and with lines that appear one command after the other.
 _SVG = """\
 <svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">

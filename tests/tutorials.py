@@ -26,6 +26,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,7 @@ from tests.golden.trim import trim
 DOCS = Path(__file__).parent.parent / "docs"
 FOLDER = DOCS / "tutorials"
 HERE = Path("/tmp/tutorial")  # where the pages tell the reader to work, so that paths are the same
-WIDTH = 100
+WIDTH = 88  # what fits beside the navigation of the site
 LEAKS = {  # what the first finding of each has to be: its kind, and what its holder is called
     "compile-workers": ("retained-objects", "Monitor.seen"),
     "killed-tokenising": ("oom-kill", "prepare()"),
@@ -82,12 +83,17 @@ def printed(command: str, folder: Path, *, color: bool = False) -> str:
     words, pipe = (words[: words.index("|")], words[words.index("|") + 1 :]) if "|" in words else (words, [])
     if color and words[1] == "report":
         words.append("--color")
+    return "".join(_piped(pipe, _run(folder, *words[1:])))
+
+
+@lru_cache  # several blocks show parts of one report
+def _run(folder: Path, *words: str) -> list[str]:
     text = io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(text):
         patch.chdir(folder)
         patch.setenv("COLUMNS", str(WIDTH))
-        cli.main(words[1:])
-    return "".join(_piped(pipe, text.getvalue().splitlines(keepends=True)))
+        cli.main(words)
+    return text.getvalue().splitlines(keepends=True)
 
 
 def _piped(pipe: list[str], lines: list[str]) -> list[str]:

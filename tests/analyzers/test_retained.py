@@ -706,23 +706,24 @@ def main():
 def test_large_members_that_arrive_one_after_the_other_are_told_as_their_container(tmp_path: Path) -> None:
     """Each has a row of its own in the graph, and none of them grows."""
     builder = growing_run(tmp_path, SOURCE)
-    for number, at_s in enumerate(TAKES_S, 1):
+    for number, at_s in enumerate((6.0, 14.0, 22.0), 1):
         kept = [n for n in range(8) if 3 * n < at_s]
         path = "main() history"
         holders = [place(path, 30 * MB * len(kept), object_count=1.0, length=len(kept))]
         for n in kept:
-            holders.append(
-                place(
-                    f"{path}[{n}]",
-                    30 * MB,
-                    parent_path=path,
-                    edge_kind="item",
-                    variable=None,
-                    object_count=1.0,
-                    type_name="torch.Tensor",
-                    length=None,
-                )  # fmt: skip
-            )
+            item = {
+                "parent": path,
+                "edge_kind": "item",
+                "variable": None,
+                "owner": None,
+                "type_name": "__main__.Encoder",
+            }
+            embed = {"parent": f"{path}[{n}]", "variable": "embed", "owner": "Encoder", "type_name": "torch.Tensor"}
+            one = {"object_count": 1.0, "length": None}
+            holders += [
+                place(f"{path}[{n}]", 30 * MB, **item, **one),
+                place(f"{path}[{n}].embed", 30 * MB, **embed, **one),
+            ]
         builder.take(100, number, at_s, holders=holders, rss_bytes=50 * MB + round(10 * MB * at_s))
     found = first(analyze(builder.ends(24.0, exit_code=0).open()))
     assert found.kind == "retained-objects"

@@ -28,7 +28,7 @@ class Service:
     def __init__(self):
         self.fast_model = Scorer().eval().to(torch.bfloat16)
 
-    def run(self, seconds=30):
+    def run(self, seconds=60):
         scored, until = 0, time.monotonic() + seconds
         while time.monotonic() < until:
             with torch.no_grad():

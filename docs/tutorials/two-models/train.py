@@ -30,7 +30,7 @@ class Service:
         self.model = Scorer().eval()  # a checkpoint in float32
         self.fast_model = copy.deepcopy(self.model).to(torch.bfloat16)
 
-    def run(self, seconds=30):
+    def run(self, seconds=60):
         scored, until = 0, time.monotonic() + seconds
         while time.monotonic() < until:
             with torch.no_grad():
