@@ -237,6 +237,9 @@ def test_help_says_the_order_of_work_and_has_every_command_once(capsys, monkeypa
         ("record --agent o", "off"),
         ("attach --dur", "--duration"),
         ("check --form", "--format"),
+        ("vi", "view"),
+        ("view --no", "--no-browser"),
+        ("watch --pl", "--plain"),
     ],
 )
 def test_a_shell_completes_commands_and_options(typed, found, capsys, monkeypatch):

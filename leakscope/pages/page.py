@@ -37,6 +37,7 @@ h1, h2, h3, h4 { color: inherit; } .finding h4 { color: var(--soft); }
 table { margin: 0; border: 0; } tr, th, td { background: none !important; max-width: none; text-align: left; }
 .n { text-align: right; }
 summary { display: list-item; }
+.todo p { display: none; }
 """
 
 
