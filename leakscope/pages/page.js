@@ -21,11 +21,12 @@ function formatDuration(seconds) {
 
 // What lies further down is drawn when it comes near the window: the first screen does not wait for it.
 function whenNear(element, draw) {
-  if (element.getBoundingClientRect().top < innerHeight) return draw();
+  const NEAR_PX = 600;
+  if (element.getBoundingClientRect().top < innerHeight + NEAR_PX) return draw();
   const near = new IntersectionObserver((entries) => {
     if (!entries.some((entry) => entry.isIntersecting)) return;
     near.disconnect();
     draw();
-  }, { rootMargin: "600px" });
+  }, { rootMargin: NEAR_PX + "px" });
   near.observe(element);
 }
