@@ -10,6 +10,7 @@ from .tree import Tree
 
 RATE_WINDOW_S = 60.0
 STARTING_S = 2.0  # a program that is still being loaded does not grow
+_MOST_HIGH = 64  # seconds with the most memory: a snapshot and what it works out take a few
 _LEAST_RATE_S = 5.0  # below this a rate is noise
 STEADY_WINDOW_S = 120.0
 LEAST_STEADY_S = 20.0  # most models are loaded in less
@@ -86,6 +87,7 @@ class Figures:
         self.first_bytes: int | None = None
         self.last_bytes = 0
         self.peak = Peak()
+        self.highest: list[tuple[int, float]] = []  # (bytes, when), the most first, one a second
         self.process_count = 0
         self.steady_bytes_per_s: float | None = None  # None: it does not grow steadily, or nobody can tell yet
         self._first_s: float | None = None
@@ -106,12 +108,21 @@ class Figures:
         self.last_bytes = memory_bytes
         if memory_bytes > self.peak.size_bytes:
             self.peak = Peak(memory_bytes)
+        self._keep_if_high(memory_bytes, tree.now_s)
         if self.course.add(tree.now_s, memory_bytes - file_bytes):
             steady = self.course.steady()
             self.steady_bytes_per_s = steady.rate if steady is not None else None
         self._recent.append((tree.now_s, memory_bytes))
         while self._recent[0][0] < tree.now_s - RATE_WINDOW_S:
             self._recent.popleft()
+
+    def _keep_if_high(self, memory_bytes: int, now_s: float) -> None:
+        """Some more than the highest: that may have been reached while a snapshot took memory of its own."""
+        if len(self.highest) == _MOST_HIGH and memory_bytes <= self.highest[-1][0]:
+            return
+        others = [(size, at_s) for size, at_s in self.highest if int(at_s) != int(now_s)]
+        same = [one for one in self.highest if int(one[1]) == int(now_s)]
+        self.highest = sorted([*others, max([*same, (memory_bytes, now_s)])], reverse=True)[:_MOST_HIGH]
 
     @property
     def bytes_per_s(self) -> float | None:

@@ -7,7 +7,7 @@ much as the objects that it looks at: what rose while one was made is leakscope'
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -81,8 +81,16 @@ class Peaks:
         else:
             self._keep(_Rise(most_bytes, self._looked_s, now_s, None, None))
 
-    def highest(self, sampled: Peak, journal_path: str) -> Peak:
-        """The peak of the run: of the samples, or a higher one between them that is the job's own."""
+    def highest(self, samples: Sequence[tuple[int, float]], journal_path: str) -> Peak:
+        """The peak of the run: of the samples (bytes, when; the most first), or a higher one between them.
+
+        Of both only what is the job's own: not while a snapshot took memory.
+        """
+        if not samples:
+            return Peak()
+        held = _held(journal_path) or []
+        own = [size for size, at_s in samples if not any(begin <= at_s <= end + _LATE_S for begin, end in held)]
+        sampled = Peak(max(own, default=samples[-1][0]))
         least = sampled.size_bytes + max(_LEAST_RISE_BYTES, int(_LEAST_RISE * sampled.size_bytes))
         higher = [rise for rise in self._rises if rise.size_bytes > least]
         if not higher:
@@ -110,6 +118,21 @@ def _snapshots(journal_path: str, pids: set[int]) -> dict[int, list[float]] | No
                 for row in rows if table == "takes" else ():
                     taken_s.setdefault(row["pid"], []).append(row["time_mono_ns"] / 1e9)
     return taken_s
+
+
+def _held(journal_path: str) -> list[tuple[float, float]] | None:
+    """From when to when a graph of the heap was held, of all processes; None: nobody reads so much."""
+    held: list[tuple[float, float]] = []
+    paths = [os.path.join(journal_path, name) for name in _names(journal_path) if name.startswith("agent-")]
+    with suppress(OSError):
+        if sum(map(os.path.getsize, paths)) > _MOST_READ_BYTES:
+            return None
+        for path in paths:
+            for table, rows in read_blocks(path):
+                for row in rows if table == "heap_graphs" else ():
+                    begin_s = row["time_mono_ns"] / 1e9
+                    held.append((begin_s, begin_s + (row.get("held_s") or 0.0)))
+    return held
 
 
 def _names(folder: str) -> Iterator[str]:

@@ -170,7 +170,7 @@ class Sampler:
             finalizing.stop(self._helper)
         self._look_round(self._clock())
         self.add("recorder_samples", self._own_row())
-        peak = self.figures.peak = self.peaks.highest(self.figures.peak, self.output.journal_path)
+        peak = self.figures.peak = self.peaks.highest(self.figures.highest, self.output.journal_path)
         if peak.is_between:
             self.event("peak", peak.text, float(peak.size_bytes))
         code = None if wait_status is None else launch.exit_code_of(wait_status)

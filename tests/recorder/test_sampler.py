@@ -218,7 +218,7 @@ def test_a_peak_between_two_samples_is_told(
     peaks = Peaks()
     figures = seen(peaks, 0.0, *readings)
     peaks.note_death(int(most_mib * MIB), 1.0)
-    assert peaks.highest(figures.peak, str(tmp_path)).text == text
+    assert peaks.highest(figures.highest, str(tmp_path)).text == text
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,20 @@ def test_what_a_snapshot_takes_is_no_peak_of_the_job(taken_s: float, text: str, 
     peaks = Peaks()
     seen(peaks, 51.0, ("train", 50, 50))
     figures = seen(peaks, 52.0, ("train", 50, 90))
-    assert peaks.highest(figures.peak, str(tmp_path)).text == text
+    assert peaks.highest(figures.highest, str(tmp_path)).text == text
+
+
+@pytest.mark.parametrize(("held_s", "text"), [(3.0, "peak 60.0 MiB"), (0.2, "peak 200 MiB")])
+def test_nor_is_it_where_a_sample_meets_it(held_s: float, text: str, tmp_path: Path) -> None:
+    journal = Journal(str(tmp_path), "agent-100-7")
+    row = {"pid": 100, "start_ticks": 7, "take": 1, "time_mono_ns": 52_000_000_000, "held_s": held_s}
+    journal.add("heap_graphs", row)
+    journal.flush()
+    figures, peaks = Figures(), Peaks()
+    for at_s, rss_mib in ((51.0, 55), (54.0, 200), (57.0, 60)):
+        figures.highest += seen(Peaks(), at_s, ("train", rss_mib, rss_mib)).highest
+    figures.highest.sort(reverse=True)
+    assert peaks.highest(figures.highest, str(tmp_path)).text == text
 
 
 @pytest.mark.parametrize(
