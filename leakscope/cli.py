@@ -47,8 +47,9 @@ def _fail(line: str, status: int) -> int:
     return status
 
 
+_HELP_NAMES = ["-h", "--help"]
 _SETTINGS = {
-    "help_option_names": ["-h", "--help"],
+    "help_option_names": _HELP_NAMES,
     "auto_envvar_prefix": "LEAKSCOPE",
     "max_content_width": 110,  # or the terminal's width, if that is less
 }
@@ -69,6 +70,11 @@ _ORDER_OF_WORK = (
 
 class _Command(click.Command):
     """A command whose help ends with examples: pairs of what to type and what that does."""
+
+    def get_help_option_names(self, ctx: click.Context) -> list[str]:
+        """Click keeps what it finds first, which for a command that is called by itself would be --help alone."""
+        ctx.help_option_names = _HELP_NAMES
+        return super().get_help_option_names(ctx)
 
     def __init__(self, *args: Any, examples: Sequence[tuple[str, str]] = (), **settings: Any) -> None:
         super().__init__(*args, **settings)

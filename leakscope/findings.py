@@ -10,7 +10,7 @@ import os.path
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from .grounds import Ground
+from .confidence import Ground
 from .kinds import KILL, Kind
 
 _GUESS = 0.5  # less sure than that

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "leakscope"
-FOUNDATION = {"schema", "findings", "kinds", "faults", "errors", "outside", "units", "version"}
+FOUNDATION = {"schema", "findings", "confidence", "kinds", "faults", "errors", "outside", "units", "version"}
 ABOVE = {"__init__", "__main__", "cli", "jupyter", "deep"}  # they may import every room
 
 # Room -> rooms of ours it may import.

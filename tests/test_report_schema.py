@@ -12,7 +12,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from leakscope import analyze, findings, grounds
+from leakscope import analyze, confidence, findings
 from leakscope.cli import main
 from leakscope.renderers import render
 from leakscope.storage import open_recording
@@ -27,7 +27,7 @@ DEFINITIONS = {
     "verdict": findings.Verdict,
     "ledger_row": findings.LedgerRow,
     "finding": findings.Finding,
-    "ground": grounds.Ground,
+    "ground": confidence.Ground,
     "subject": findings.Subject,
     "evidence": findings.Evidence,
     "series": findings.Series,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ..confidence import Ground
 from ..evidence.sentences import at_line
 from ..facts.code.adding import Line, Source
 from ..facts.code.starts import calls, mentions
@@ -23,7 +24,6 @@ from ..facts.growth.tree import TreeGrowth
 from ..facts.processes.table import COMPILE_WORKER, Process, added_bytes, gains
 from ..facts.tables import series
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
-from ..grounds import Ground
 from ..kinds import SIBLINGS, WASTE
 from ..units import MiB, format_bytes, format_duration
 

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from ..confidence import Ground
 from ..evidence.crash_cases import LAST_WORDS, Told, tell
 from ..facts.endings.meanings import FATAL_SIGNALS, Meaning, known, of_broken_pipe, of_signal
 from ..facts.endings.members import Member
@@ -36,7 +37,6 @@ from ..facts.subject import subject_of
 from ..facts.tables import int_of, text_of
 from ..faults import agent_elsewhere, agent_in_crash, last_fatal_error
 from ..findings import AGENT, Evidence, Finding, RuledOut, Skipped, is_our_crash
-from ..grounds import Ground
 from ..kinds import CRASH, DANGER
 from ..units import signal_name
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from ..confidence import Ground
 from ..evidence.frozen_garbage import frozen_finding
 from ..evidence.sentences import at_line
 from ..facts.accounts.ledger import growth_of
@@ -29,7 +30,6 @@ from ..facts.subject import Definition, definition_of
 from ..facts.tables import int_of, series, text_of, without_last
 from ..facts.where.cycles import breaking, class_place, cycle_line, is_graph_node
 from ..findings import Evidence, Finding, RuledOut, Skipped
-from ..grounds import Ground
 from ..kinds import GROWTH
 from ..units import format_bytes, format_count
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..confidence import Ground
 from ..evidence.sentences import at_line
 from ..evidence.suspects import copied_in
 from ..evidence.teams import growing, has_copied, is_costly
@@ -31,7 +32,6 @@ from ..facts.growth.processes import ProcessGrowth
 from ..facts.subject import Definition
 from ..facts.tables import int_of, text_of, without_last
 from ..findings import Evidence, Finding, RuledOut, Skipped
-from ..grounds import Ground
 from ..kinds import WASTE
 from ..units import MOST, MiB, format_bytes, format_count
 

@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..confidence import Ground
 from ..evidence.sentences import at_line
 from ..facts.code.adding import Holder, Line, adding_lines
 from ..facts.growth.processes import ProcessGrowth, rows_of
@@ -25,7 +26,6 @@ from ..facts.weights.pairs import ACCUSED, OTHER_FORM, SAME, START, History, Pai
 from ..facts.weights.processes import Spread, spreads
 from ..facts.weights.sets import Round, WeightSet, by_last_path, rounds_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
-from ..grounds import Ground
 from ..kinds import WASTE
 from ..units import MiB, format_bytes, format_duration
 

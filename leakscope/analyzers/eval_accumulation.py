@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..confidence import Ground
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import severity_of
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
-from ..grounds import Ground
 from ..kinds import GROWTH, WHEN
 from ..units import MiB, format_bytes
 

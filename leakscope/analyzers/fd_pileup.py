@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..agent import libraries
+from ..confidence import Ground
 from ..evidence.keepers import DESCRIPTORS, opening_line
 from ..evidence.pile import OwnPile, rising
 from ..evidence.sentences import at_line
@@ -26,7 +27,6 @@ from ..facts.growth.processes import ProcessGrowth
 from ..facts.series.arithmetic import Floats
 from ..facts.tables import look_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
-from ..grounds import Ground
 from ..kinds import PILE
 
 if TYPE_CHECKING:

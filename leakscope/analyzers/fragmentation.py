@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..confidence import Ground
 from ..evidence.explained import is_explained
 from ..evidence.sentences import at_line
 from ..facts.accounts.ledger import growth_of
@@ -25,7 +26,6 @@ from ..facts.heap.paths import heap_of, heaps, keeps_growing, user_place
 from ..facts.heap.place import Place
 from ..facts.where.holders import holder_name, named_in
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
-from ..grounds import Ground
 from ..kinds import GROWTH
 from ..units import MiB, changed, format_bytes, format_count
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..confidence import Ground
 from ..evidence.sentences import curve
 from ..facts.accounts.gpu import DeviceUse, Oom, nothing_to_look_at
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
-from ..grounds import Ground
 from ..kinds import ASIDE
 from ..units import format_bytes
 

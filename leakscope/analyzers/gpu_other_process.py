@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..confidence import Ground
 from ..facts.accounts.gpu import NO_GPU, Oom
 from ..facts.series.arithmetic import Floats, level_at
 from ..facts.tables import int_of, text_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
-from ..grounds import Ground
 from ..kinds import ASIDE
 from ..units import GiB, format_bytes
 

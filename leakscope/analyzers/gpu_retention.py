@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..confidence import Ground
 from ..evidence.sentences import at_line, curve
 from ..facts.accounts.gpu import DeviceUse, nothing_to_look_at
 from ..facts.code.adding import Line, adding_lines
@@ -27,7 +28,6 @@ from ..facts.subject import About, Definition
 from ..facts.tables import text_of, without_last
 from ..facts.where.holders import holder_name
 from ..findings import Evidence, Finding, RuledOut, Skipped
-from ..grounds import Ground
 from ..kinds import ELSEWHERE
 from ..units import MiB, format_bytes, format_count
 

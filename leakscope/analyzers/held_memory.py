@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ..confidence import Ground
 from ..evidence import retained
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.heap.paths import heap_of
@@ -25,7 +26,6 @@ from ..facts.subject import definition_of
 from ..facts.tables import text_of
 from ..facts.where.holders import holder_name, named_in
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
-from ..grounds import Ground
 from ..kinds import HELD
 from ..units import MiB, format_bytes, format_count, format_duration
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ..confidence import Ground
 from ..evidence.keepers import MAPPINGS, keeper, mapping_name, opening_line
 from ..evidence.sentences import at_line
 from ..facts.code.adding import Line, find_calls
@@ -24,7 +25,6 @@ from ..facts.heap.paths import keeps_growing
 from ..facts.series.arithmetic import Floats, level_at
 from ..facts.tables import look_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
-from ..grounds import Ground
 from ..kinds import ASIDE
 from ..units import MiB, format_bytes
 

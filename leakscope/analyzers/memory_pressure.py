@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..confidence import Ground
 from ..facts.accounts.forecast import Forecast, forecast_of
 from ..facts.growth.limits import CGROUP, DEV_SHM, HOST, RLIMIT, Limit
 from ..facts.series.arithmetic import level_at
 from ..findings import SEVERITIES, Evidence, Finding, RuledOut, Series, Skipped, Subject
-from ..grounds import Ground
 from ..kinds import DANGER, LIMIT
 from ..units import format_bytes, format_duration
 

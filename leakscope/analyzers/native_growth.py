@@ -18,6 +18,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..confidence import Ground
 from ..evidence.explained import is_explained
 from ..evidence.frozen_garbage import Frozen, frozen_in
 from ..evidence.leaked_references import leaked_handles
@@ -38,7 +39,6 @@ from ..facts.tables import series, text_of
 from ..facts.where.allocations import Allocations, allocations
 from ..facts.where.stacks import GrowthLine, growth_lines
 from ..findings import Evidence, Finding, RuledOut, Skipped
-from ..grounds import Ground
 from ..kinds import GROWTH
 from ..units import MiB, changed, format_bytes, format_count
 

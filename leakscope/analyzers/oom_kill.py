@@ -14,13 +14,13 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from ..confidence import Ground
 from ..evidence.oom_culprit import Culprit, culprit, hog_of
 from ..facts.endings.counters import Counter, above, nearest, of_cgroup
 from ..facts.endings.kills import SURE, Kill, Kills
 from ..facts.endings.members import Member
 from ..facts.subject import subject_of
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
-from ..grounds import Ground
 from ..kinds import KILL
 from ..units import KiB, format_bytes, format_duration
 

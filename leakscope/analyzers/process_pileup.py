@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..confidence import Ground
 from ..evidence.keepers import PROCESSES
 from ..evidence.pile import Pile, rising
 from ..evidence.sentences import at_line
@@ -25,7 +26,6 @@ from ..facts.growth.counts import up_to_the_end
 from ..facts.processes.table import COMPILE_WORKER, DATALOADER_WORKER, Process, alive_counts
 from ..facts.series.arithmetic import Floats, level_at
 from ..findings import Evidence, Finding, RuledOut, Skipped
-from ..grounds import Ground
 from ..kinds import GROWTH, PILE
 from ..units import format_bytes
 

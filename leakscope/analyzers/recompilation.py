@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..confidence import Ground
 from ..evidence.sentences import at_line, curve
 from ..facts.code.adding import Line
 from ..facts.code.index import Source
@@ -27,7 +28,6 @@ from ..facts.subject import definition_of
 from ..facts.tables import int_of, text_of
 from ..facts.where.stacks import growth_lines
 from ..findings import Evidence, Finding, RuledOut, Skipped
-from ..grounds import Ground
 from ..kinds import GROWTH
 from ..units import format_bytes
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ..confidence import Ground
 from ..evidence.leaked_references import leaked
 from ..evidence.sentences import curve
 from ..facts.growth.processes import ProcessGrowth
@@ -29,7 +30,6 @@ from ..facts.series.arithmetic import Floats, bucket_medians, slope_interval
 from ..facts.series.trend import CANNOT_TELL, FLAT, GROWING, LEAST_STEPS, judge
 from ..facts.tables import int_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
-from ..grounds import Ground
 from ..kinds import CRASH, DANGER, GROWTH
 from ..units import MOST, format_count, format_duration
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ..confidence import Ground
 from ..evidence import retained
 from ..evidence.suspects import kept_in
 from ..evidence.teams import growing
 from ..findings import Finding, RuledOut, Skipped
-from ..grounds import Ground
 from ..kinds import GROWTH
 from ..units import MiB
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..agent import libraries
+from ..confidence import Ground
 from ..evidence.sentences import at_line, curve
 from ..facts.code.adding import Line, Source
 from ..facts.code.starts import calls, mentions
@@ -28,7 +29,6 @@ from ..facts.series.arithmetic import Floats
 from ..facts.series.trend import CANNOT_TELL, GROWING, Trend, judge
 from ..facts.subject import subject_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
-from ..grounds import Ground
 from ..kinds import ELSEWHERE, GROWTH
 from ..units import MOST, MiB, format_bytes, format_rate
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..confidence import Ground
 from ..evidence.keepers import THREADS
 from ..evidence.pile import OwnPile, rising
 from ..evidence.sentences import at_line
@@ -28,7 +29,6 @@ from ..facts.heap.tree import held_by_threads
 from ..facts.subject import definition_of
 from ..facts.tables import int_of, series, text_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
-from ..grounds import Ground
 from ..kinds import GROWTH, PILE
 from ..units import KiB, format_bytes
 

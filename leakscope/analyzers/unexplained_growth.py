@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..confidence import Ground
 from ..evidence.explained import explained_bytes
 from ..evidence.retained import OBJECTS
 from ..evidence.sentences import at_line
@@ -28,7 +29,6 @@ from ..facts.subject import definition_of, subject_of
 from ..facts.tables import text_of, without_last
 from ..facts.where.stacks import growth_lines
 from ..findings import Evidence, Finding, LedgerRow, RuledOut, Skipped, Subject
-from ..grounds import Ground
 from ..kinds import ASIDE, GROWTH
 from ..units import MOST, MiB, format_bytes, format_count
 

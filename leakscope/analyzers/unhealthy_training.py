@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..confidence import Ground
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.subject import subject_of
 from ..facts.tables import int_of
 from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
-from ..grounds import Ground
 from ..kinds import DANGER
 from ..units import format_count
 

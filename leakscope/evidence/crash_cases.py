@@ -6,12 +6,12 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..confidence import Ground
 from ..facts.endings.cuda_oom import CudaOom, parse
 from ..facts.endings.meanings import Meaning
 from ..facts.endings.members import Member
 from ..facts.processes.table import DATALOADER_WORKER
 from ..findings import Evidence
-from ..grounds import Ground
 from ..units import MOST, format_bytes, format_count, signal_name
 from .memory_refused import refusal, requested_bytes, shared_memory_use
 from .oom_culprit import Culprit, culprit

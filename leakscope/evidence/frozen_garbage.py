@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from ..confidence import Ground
 from ..facts.code.adding import find_calls
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.strays import Strays
@@ -21,7 +22,6 @@ from ..facts.subject import definition_of
 from ..facts.tables import Row, int_of, text_of, without_last
 from ..facts.where.cycles import class_place
 from ..findings import Evidence, Finding
-from ..grounds import Ground
 from ..units import format_bytes, format_count
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..confidence import Ground
 from ..facts.code.adding import Line
 from ..facts.code.imports import STANDARD_LIBRARY, only_package
 from ..facts.code.index import index_of
@@ -26,7 +27,6 @@ from ..facts.tables import int_of, series, without_last
 from ..facts.where.allocations import NATIVE, OBJECTS
 from ..facts.where.stacks import GrowthLine
 from ..findings import Evidence, Finding
-from ..grounds import Ground
 from ..units import MOST, format_bytes, format_count, format_duration
 from .allocated import made_at
 from .library_calls import calls_of

@@ -131,7 +131,7 @@ def _weighed(found: Retained) -> Iterator[Evidence]:
         whole = look.in_use_bytes if look.pinned_bytes else look.gained_bytes
         gained = f"the {format_bytes(max(whole, 0.0))} the process gained between those snapshots"
         yield Evidence(
-            f"that is {weighed / whole:.0%} of {gained}"
+            f"that is {min(weighed / whole, 1.0):.0%} of {gained}"
             if weighed <= _ABOUT_ALL * whole
             else f"that is more than {gained}: it gave back other memory",
             {"explained_bytes": int(weighed), "process_growth_bytes": int(look.gained_bytes)},

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ..confidence import Ground
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import TreeGrowth
 from ..facts.processes.forked_copies import Copies
@@ -14,7 +15,6 @@ from ..facts.processes.teams import Team
 from ..facts.series.arithmetic import level_at
 from ..facts.tables import series
 from ..findings import Evidence, Finding, Series, Subject
-from ..grounds import Ground
 from ..units import MiB, changed, format_bytes
 from .suspects import Suspect
 

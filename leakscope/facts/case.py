@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from ..confidence import Ground, how_sure
 from ..findings import Evidence, Finding, Series, Subject
-from ..grounds import Ground, how_sure
 from .accounts.forecast import Forecast, forecast
 from .accounts.gpu import DeviceUse, Oom, all_ooms, device_uses
 from .accounts.ledger import ledger

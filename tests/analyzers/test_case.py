@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from leakscope.confidence import Ground
 from leakscope.facts.case import Case
 from leakscope.facts.code.adding import Line
 from leakscope.findings import Subject
-from leakscope.grounds import Ground
 
 from .leaks import LEAK_BYTES_PER_S, PID, MiB, trainer
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from leakscope.grounds import Ground, how_sure
+from leakscope.confidence import Ground, how_sure
 
 _PERCENT = re.compile(r"(?<![\d.])(\d+(?:\.\d+)?) ?%")
 _NEGATIVE = re.compile(r"(?<![\w.+/-])-\d[\d.,]* (?:bytes|[KMGT]iB)")

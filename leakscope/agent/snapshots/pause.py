@@ -15,12 +15,12 @@ from __future__ import annotations
 import gc
 import sys
 from time import thread_time
-from typing import TYPE_CHECKING
 
 from ..interpreter import doors
 from ..interpreter.frozen import FROZEN_S
 from ..native.allocators import malloc_in_use_bytes
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...grounds import Ground
+from ...confidence import Ground
 from ..code.adding import Line, Source, adding_lines
 from ..code.names import holder_of
 from ..growth.processes import ProcessGrowth

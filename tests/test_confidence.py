@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leakscope.grounds import Ground, how_sure
+from leakscope.confidence import Ground, how_sure
 
 FOR, STRONG, AGAINST = Ground("seen", 0.65), Ground("counted", 0.9), Ground("an estimate", 0.3)
 
