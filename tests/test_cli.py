@@ -8,6 +8,7 @@ import subprocess
 import sys
 import types
 
+import click
 import pytest
 
 import leakscope
@@ -276,3 +277,9 @@ def test_formats_have_one_name_in_all_commands():
     assert all("json" in names for names in formats.values())
     asked = cli.cli.commands["doctor"].make_context("doctor", ["-f", "text"])  # as it was called before
     assert asked.params["format_name"] == "terminal"
+
+
+def test_a_command_keeps_its_short_help_whoever_asked_first() -> None:
+    command = cli.cli.commands["doctor"]
+    alone = click.Context(command, info_name="doctor")
+    assert "-h, --help" in command.get_help(alone)
