@@ -728,3 +728,20 @@ def test_large_members_that_arrive_one_after_the_other_are_told_as_their_contain
     found = first(analyze(builder.ends(24.0, exit_code=0).open()))
     assert found.kind == "retained-objects"
     assert found.subject.path == "main() history"
+
+
+def test_members_that_had_rows_of_their_own_at_first_are_told_as_their_container(tmp_path: Path) -> None:
+    """The group of the others held next to nothing then, and a thousand times as much for each of them later."""
+    builder = growing_run(tmp_path, SOURCE)
+    path = "main() history"
+    for number, at_s in enumerate((6.0, 14.0, 22.0), 1):
+        count, size = round(10 * at_s), round(10 * MB * at_s)
+        together = (count, size) if number > 1 else (1, 400)
+        rest = place(
+            f"{path}[*]", together[1], parent=path, edge_kind="item", variable=None, owner=None, length=None,
+            type_name="function", object_count=float(together[0]),
+        )  # fmt: skip
+        holders = [place(path, size, object_count=1.0, length=count), rest]
+        builder.take(100, number, at_s, holders=holders, rss_bytes=50 * MB + size)
+    found = first(analyze(builder.ends(24.0, exit_code=0).open()))
+    assert found.subject.path == path

@@ -387,7 +387,9 @@ def _accumulations(roots: tuple[Place, ...], threshold_bytes: float) -> Iterator
 def _below(place: Place, threshold_bytes: float) -> Iterator[Accumulation]:
     growing = [c for c in place.children if c.growth_bytes >= threshold_bytes and keeps_growing(c.deep_bytes)]
     arrived = _arrived(place, growing)
-    members = [c for c in growing if c in arrived or (_may_be_member(c) and multiplies(c))]
+    members = [
+        c for c in growing if c in arrived or (_may_be_member(c) and (multiplies(c) or _are_ever_more(c, place)))
+    ]
     for child in growing:
         if child not in members:
             yield from _below(child, threshold_bytes)
@@ -401,6 +403,12 @@ def _arrived(place: Place, growing: Sequence[Place], *, least: int = 3) -> list[
     new = [child for child in growing if child.row["edge_kind"] == "item" and child.deep_bytes[0] == 0]
     more = float(place.length[-1] - place.length[0]) if place.has_length else 0.0
     return new if len(new) >= least and more >= len(new) and keeps_growing(place.length) else []
+
+
+def _are_ever_more(members: Place, container: Place) -> bool:
+    """Told together, while in an earlier snapshot most had rows of their own: the container has the count."""
+    are_together = members.row.get("node") is None and members.row["edge_kind"] == "item"
+    return are_together and container.has_length and keeps_growing(container.length)
 
 
 def _may_be_member(place: Place) -> bool:
