@@ -88,51 +88,43 @@ class Peaks:
         """
         if not samples:
             return Peak()
-        held = _held(journal_path) or []
+        looked = _snapshots(journal_path)  # None: too many to read
+        held = looked.held_s if looked is not None else []
         own = [size for size, at_s in samples if not any(begin <= at_s <= end + _LATE_S for begin, end in held)]
         sampled = Peak(max(own, default=samples[-1][0]))
         least = sampled.size_bytes + max(_LEAST_RISE_BYTES, int(_LEAST_RISE * sampled.size_bytes))
-        higher = [rise for rise in self._rises if rise.size_bytes > least]
-        if not higher:
-            return sampled
-        taken_s = _snapshots(journal_path, {rise.pid for rise in higher if rise.pid is not None})
-        if taken_s is None:  # too many to read
-            return sampled
-        rise = max((r for r in higher if not r.is_own(taken_s)), default=None)
+        taken_s = looked.taken_s if looked is not None else {}
+        higher = self._rises if looked is not None else []
+        rise = max((r for r in higher if r.size_bytes > least and not r.is_own(taken_s)), default=None)
         return Peak(rise.size_bytes, rise.of, is_between=True) if rise is not None else sampled
 
     def _keep(self, rise: _Rise) -> None:
         self._rises = sorted([*self._rises, rise], key=lambda r: -r.size_bytes)[:_MOST_KEPT]
 
 
-def _snapshots(journal_path: str, pids: set[int]) -> dict[int, list[float]] | None:
-    """When each process was looked into, seconds of the monotonic clock; None: nobody reads so much."""
-    taken_s: dict[int, list[float]] = {}
-    names = [name for name in _names(journal_path) if any(name.startswith(f"agent-{pid}-") for pid in pids)]
-    with suppress(OSError):
-        paths = [os.path.join(journal_path, name) for name in names]
-        if sum(map(os.path.getsize, paths)) > _MOST_READ_BYTES:
-            return None
-        for path in paths:
-            for table, rows in read_blocks(path):
-                for row in rows if table == "takes" else ():
-                    taken_s.setdefault(row["pid"], []).append(row["time_mono_ns"] / 1e9)
-    return taken_s
+class _Looked(NamedTuple):
+    """When each process was looked into, and from when to when a graph of a heap was held; monotonic seconds."""
+
+    taken_s: dict[int, list[float]]
+    held_s: list[tuple[float, float]]
 
 
-def _held(journal_path: str) -> list[tuple[float, float]] | None:
-    """From when to when a graph of the heap was held, of all processes; None: nobody reads so much."""
-    held: list[tuple[float, float]] = []
+def _snapshots(journal_path: str) -> _Looked | None:
+    """Of all processes, as their agents wrote it down; None: nobody reads so much."""
+    looked = _Looked({}, [])
     paths = [os.path.join(journal_path, name) for name in _names(journal_path) if name.startswith("agent-")]
     with suppress(OSError):
         if sum(map(os.path.getsize, paths)) > _MOST_READ_BYTES:
             return None
         for path in paths:
             for table, rows in read_blocks(path):
-                for row in rows if table == "heap_graphs" else ():
-                    begin_s = row["time_mono_ns"] / 1e9
-                    held.append((begin_s, begin_s + (row.get("held_s") or 0.0)))
-    return held
+                for row in rows if table in ("takes", "heap_graphs") else ():
+                    at_s = row["time_mono_ns"] / 1e9
+                    if table == "takes":
+                        looked.taken_s.setdefault(row["pid"], []).append(at_s)
+                    else:
+                        looked.held_s.append((at_s, at_s + (row.get("held_s") or 0.0)))
+    return looked
 
 
 def _names(folder: str) -> Iterator[str]:

@@ -19,7 +19,6 @@ _MALLOC = ["malloc_in_use_bytes", "malloc_free_bytes"]
 
 
 def settling(
-    recording: Recording,
     process: ProcessGrowth,
     window_s: tuple[float, float],
     *,

@@ -130,7 +130,7 @@ def _doubted(
                 f"{reason}, which explains {filling.share:.0%} of the growth: a longer run would tell about the rest",
             )
     window_s = (view.trend.start_s, view.trend.end_s)
-    doubt = settling(recording, main, window_s) if view.may_settle else None
+    doubt = settling(main, window_s) if view.may_settle else None
     doubt = doubt or uncollected(main, window_s) or importing(recording, main, window_s)
     if doubt is not None:
         return None, doubt
