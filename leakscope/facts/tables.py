@@ -53,6 +53,18 @@ def series(rows: pd.DataFrame, column: str) -> tuple[Floats, Floats]:
     return rows["time_s"].to_numpy(dtype=np.float64)[was_read], values[was_read].to_numpy(dtype=np.float64)
 
 
+def records(rows: pd.DataFrame) -> list[dict[str, Any]]:
+    """One dict a row, None where a cell is null; ``to_dict`` does the same in four times as long."""
+    names = [str(column) for column in rows.columns]
+    return [dict(zip(names, cells)) for cells in zip(*(_cells(rows[column]) for column in rows.columns))]
+
+
+def _cells(column: pd.Series[Any]) -> list[Any]:
+    if isinstance(column.dtype, np.dtype):
+        return column.tolist()
+    return column.to_numpy(dtype=object, na_value=None).tolist()
+
+
 def without_last(rows: pd.DataFrame, takes: pd.DataFrame) -> pd.DataFrame:
     """Rows of snapshots that saw the program at work: at its end the locals of main() are gone, which is no decline."""
     at_end = takes.loc[takes["reason"].isin([AT_EXIT, "exception"]), "take"]

@@ -47,6 +47,13 @@ units = {"time_s": "s", **{column.name: column.unit for column in schema.columns
 _without_rows: dict[str, pd.DataFrame] = {}  # by table, its columns as schema.py says
 
 
+class _Units(dict[str, str]):
+    """The unit of each column that has one. Pandas copies what a frame has with it, deeply, in every operation."""
+
+    def __deepcopy__(self, memo: object) -> _Units:
+        return self
+
+
 class Tables(Mapping[str, pd.DataFrame]):
     """The tables of a recording, each read on first use: ``tables.process_samples`` or ``tables["process_samples"]``.
 
@@ -164,7 +171,7 @@ class Tables(Mapping[str, pd.DataFrame]):
         frame.insert(
             0, "time_s", (frame["time_mono_ns"] - self._start_mono_ns).astype("Float64").astype("float64") / 1e9
         )
-        frame.attrs["units"] = {column: units[column] for column in frame if column in units}
+        frame.attrs["units"] = _Units({column: units[column] for column in frame if column in units})
         if name == "processes":
             frame = frame.drop_duplicates(["pid", "start_ticks"], keep="last", ignore_index=True)
         return frame if self._window is None else limited(name, frame, self._window, self._start_mono_ns)

@@ -16,6 +16,7 @@ import numpy as np
 
 from ...findings import AGENT
 from ...units import MOST
+from ..tables import records
 from .place import GRAPH_TYPE, GROUPS, MODULE_DICTS, OF_MODULES, OF_OUTSIDE, OUTSIDE, Floats, Place
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def graph_places(recording: Recording, pid: int, takes: Sequence[int], *, by_hol
     children = recording.tables["heap_children"]
     children = children[(children["pid"] == pid) & children["take"].isin(takes)]
     of_number = _join_successors(nodes)
-    for row in children.to_dict("records"):
+    for row in records(children):
         number = int(row["node"])
         node = nodes.get(of_number.get(number, number))
         if node is not None and isinstance(row["type_name"], str):
@@ -89,7 +90,7 @@ def graph_places(recording: Recording, pid: int, takes: Sequence[int], *, by_hol
 def _sharers(rows: pd.DataFrame, of_number: Mapping[int, int]) -> dict[tuple[int, str], dict[int, float]]:
     """{(number of a node, type): {number of one that refers to such objects below it: most bytes of them}}."""
     found: dict[tuple[int, str], dict[int, float]] = {}
-    for row in rows.to_dict("records"):
+    for row in records(rows):
         above, number = int(row["dominator_node"]), int(row["node"])
         of_type = found.setdefault((of_number.get(above, above), str(row["type_name"])), {})
         number = of_number.get(number, number)
@@ -107,14 +108,14 @@ def takes_with_graph(recording: Recording, pid: int, but: Collection[int] = ()) 
 
 def _nodes(rows: pd.DataFrame, position: Mapping[int, int]) -> dict[int, _Node]:
     nodes: dict[int, _Node] = {}
-    for row in rows.to_dict("records"):
+    for row in records(rows):
         number, at = int(row["node"]), position[int(row["take"])]
         node = nodes.get(number)
         if node is None:
             node = nodes[number] = _Node(number, {}, *np.zeros((5, len(position))))
             node.numbers.add(number)
         if not node.row or row["is_named"] or not node.row["is_named"]:
-            node.row = {str(column): value for column, value in row.items()}
+            node.row = row
         node.retained[at] = row["retained_bytes"]
         node.storage[at] = _or_none_at_all(row["retained_storage_bytes"])
         node.native[at] = _or_none_at_all(row["retained_native_bytes"])
@@ -133,7 +134,7 @@ def _name_by_others(nodes: Mapping[int, _Node], rows: pd.DataFrame) -> None:
     An object may have got a ``__dict__`` since.
     """
     of_owner: dict[int, int] = {}
-    for row in rows.to_dict("records"):
+    for row in records(rows):
         above = _number(row["path_node"])
         if row["edge_kind"] == "namespace":
             of_owner[int(row["node"])] = above

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from ..tables import records
 from .graph import graph_places
 from .place import Place
 
@@ -67,8 +68,7 @@ class _Exact:
     def _rows(self) -> Iterator[dict[str, Any]]:
         for pid in self._takes["pid"].unique():
             own = self._takes[self._takes["pid"] == pid]
-            moments: list[dict[str, Any]]
-            moments = own[[column for column in _CLOCKS if column in own]].to_dict("records")
+            moments = records(own[[column for column in _CLOCKS if column in own]])
             for place in self.places(int(pid)):
                 for at, moment in enumerate(moments):
                     if place.count[at] > 0:

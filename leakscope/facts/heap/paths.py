@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..tables import AT_EXIT
+from ..tables import AT_EXIT, records
 from .graph import MODULES, graph_places, takes_with_graph
 from .holders import exact_takes
 from .place import GRAPH_TYPE, MODULE_DICTS, OUTSIDE, Floats, Place
@@ -248,8 +248,7 @@ def _places(rows: pd.DataFrame, takes: list[int]) -> list[Place]:
     size = len(takes)
     places: dict[tuple[str, str], Place] = {}
     by_path: dict[str, Place] = {}
-    records: list[dict[str, Any]] = rows.to_dict("records")  # type: ignore[assignment]
-    for row in map(_as_written, records):
+    for row in map(_as_written, records(rows)):
         key = (row["path"], row["type_name"])
         place = places.get(key)
         if place is None:
