@@ -34,9 +34,18 @@ def run(
     journal: Path, *arguments: str, python: str = sys.executable, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """Run Python with the staged agent; the output is captured, the environment is ours plus ``environment``."""
-    paths = [str(journal / "boot"), *filter(None, [environment.pop("PYTHONPATH", "")])]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **environment}
+    env = environment_of(journal, environment)
     return subprocess.run([python, *arguments], env=env, capture_output=True, text=True, timeout=600)
+
+
+def start(journal: Path, *arguments: str) -> subprocess.Popen[str]:
+    """The same, without waiting for its end."""
+    return subprocess.Popen([sys.executable, *arguments], env=environment_of(journal, {}), text=True)
+
+
+def environment_of(journal: Path, environment: dict[str, str]) -> dict[str, str]:
+    paths = [str(journal / "boot"), *filter(None, [environment.pop("PYTHONPATH", "")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **environment}
 
 
 def rows(journal: Path) -> dict[str, list[dict[str, Any]]]:
