@@ -119,7 +119,11 @@ class Skipped:
 
 @dataclass(frozen=True)
 class LedgerRow:
-    """Growth of one account in one process, bytes. Rows of a report sum to the measured growth of the tree."""
+    """Growth of one account in one process, bytes.
+
+    Rows ``in_total`` sum to the measured growth of the tree. Pages of mapped files stand beside: the kernel takes them
+    back when memory is short, and whether they are counted here or in another process is chance.
+    """
 
     account: str
     process: str
@@ -127,6 +131,7 @@ class LedgerRow:
     end_bytes: int
     growth_bytes: int
     estimated: bool = False
+    in_total: bool = True
 
 
 @dataclass(frozen=True)
@@ -330,7 +335,10 @@ class Excerpt:
 
 @dataclass(frozen=True)
 class Verdict:
-    """``leaking``: True = grows without end in sight, False = looked and it does not, None = cannot tell."""
+    """``leaking``: True = grows without end in sight, False = looked and it does not, None = cannot tell.
+
+    ``growth_bytes`` is of private pages and shared memory, between ``start_s`` and ``end_s`` of the recording.
+    """
 
     leaking: bool | None
     killed: bool
@@ -341,6 +349,8 @@ class Verdict:
     wasted_bytes: int = 0
     limit: str | None = None
     seconds_to_limit: float | None = None
+    start_s: float | None = None
+    end_s: float | None = None
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .findings import Finding, Ignored, Peak, RecordingFacts, Report, RuledOut, Skipped, Verdict
+from .findings import Finding, Ignored, LedgerRow, Peak, RecordingFacts, Report, RuledOut, Skipped, Verdict
 from .units import format_bytes, format_duration, format_rate
 
 VERDICTS = {True: "LEAKING", False: "NOT LEAKING", None: "CANNOT TELL"}
@@ -19,6 +19,19 @@ def in_a_line(verdict: Verdict) -> str:
     for words in _SAID_BY_BADGE:
         headline = headline[len(words) :] if headline.startswith(words) else headline
     return f"{VERDICTS[verdict.leaking]}: {headline}"
+
+
+def beside(mapped: Sequence[LedgerRow]) -> str:
+    """What a ledger says below its sum of rows that are no part of it."""
+    start, end = (format_bytes(sum(bytes)) for bytes in zip(*((row.start_bytes, row.end_bytes) for row in mapped)))
+    return f"beside: {start} → {end} of mapped files, which the kernel takes back when memory is short"
+
+
+def judged(verdict: Verdict) -> str:
+    """`` (own and shared memory, 12.1 s to 27.9 s)``: what amounts of growth are of; empty if nothing was judged."""
+    if verdict.start_s is None or verdict.end_s is None:
+        return ""
+    return f" (own and shared memory, {verdict.start_s:.1f} s to {verdict.end_s:.1f} s)"
 
 
 def printable(text: str) -> str:

@@ -186,7 +186,7 @@ def _built(
         holder=f"{holder}{kept.words}",
         variable=kept.variable,
         type="process",
-        bytes_per_hour=round(bytes / max(float(np.ptp(pile.time_s)), 1e-9) * 3600, 1),
+        bytes_per_hour=case.bytes_per_hour(bytes),
         evidence=[*evidence, *kept.evidence],
         doubts=[*doubts, *kept.doubts],
         series=[pile.curve("processes")],

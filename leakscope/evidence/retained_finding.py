@@ -39,7 +39,7 @@ def finding_of(case: Case, holder: Accumulation, rank: int, look: Look, process:
         severity="critical" if is_main else severity_of(case.growth, found.total_bytes),
         grounds=found.grounds,
         bytes=found.total_bytes,
-        bytes_per_hour=round(found.rate * 3600, 1),
+        bytes_per_hour=case.bytes_per_hour(found.total_bytes),
         bytes_per_step=found.bytes_per_step,
         process=process,
         line=found.line or definition_of(row),

@@ -59,10 +59,10 @@ def records(rows: pd.DataFrame) -> list[dict[str, Any]]:
     return [dict(zip(names, cells)) for cells in zip(*(_cells(rows[column]) for column in rows.columns))]
 
 
-def _cells(column: pd.Series[Any]) -> list[Any]:
-    if isinstance(column.dtype, np.dtype):
-        return column.tolist()
-    return column.to_numpy(dtype=object, na_value=None).tolist()
+def _cells(column: Any) -> list[Any]:
+    known_null = {} if isinstance(column.dtype, np.dtype) else {"dtype": object, "na_value": None}
+    cells: list[Any] = column.to_numpy(**known_null).tolist()
+    return cells
 
 
 def without_last(rows: pd.DataFrame, takes: pd.DataFrame) -> pd.DataFrame:

@@ -20,7 +20,7 @@ from markupsafe import Markup, escape
 from ..findings import Series
 from ..units import format_bytes, format_count, format_duration, format_rate
 from ..version import __version__
-from ..words import accepted, printable, rests_on
+from ..words import accepted, beside, judged, printable, rests_on
 from . import charts, plots
 
 _FOLDER = Path(__file__).parent
@@ -118,6 +118,8 @@ def _environment() -> Environment:
         growth=_growth,
         rate=format_rate,
         accepted=accepted,
+        beside=beside,
+        judged=judged,
         count=format_count,
         duration=format_duration,
         lines=_lines,

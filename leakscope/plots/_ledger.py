@@ -17,7 +17,7 @@ _TITLE = "Where the growth went"
 
 def ledger(rows: Sequence[LedgerRow], ax: Axes | None = None, *, most: int = 12) -> Axes:
     """The ``most`` largest movements, up or down; the others are added up in one more bar."""
-    moved = sorted((row for row in rows if row.growth_bytes), key=lambda row: -abs(row.growth_bytes))
+    moved = sorted((row for row in rows if row.growth_bytes and row.in_total), key=lambda row: -abs(row.growth_bytes))
     if not moved:
         return nothing(ax, _TITLE, "no account grew or shrank")
     several = len({row.process for row in rows}) > 1

@@ -13,7 +13,7 @@ from itertools import chain
 from ..findings import BudgetRow, Excerpt, Finding, LedgerRow, ProcessRow, Report, Subject, Verdict
 from ..units import format_bytes, format_duration, format_rate
 from ..version import __version__
-from ..words import VERDICTS, accepted, amount, by_reason, caveats, run_facts
+from ..words import VERDICTS, accepted, amount, beside, by_reason, caveats, judged, run_facts
 from ._holders import COLUMNS, largest_holders
 from ._markdown import block, code, folded, head, row, text
 
@@ -34,7 +34,7 @@ def render(report: Report) -> str:
         known = [f"- {text(accepted(one))}" for one in report.ignored]
         parts += ["### Ignored by pyproject.toml", _fitted(known, len(known), _IGNORED)]
     if report.ledger:
-        parts += ["### Where the growth went", _ledger(report.ledger)]
+        parts += ["### Where the growth went" + judged(report.verdict), _ledger(report.ledger)]
     heading, held = largest_holders(report)
     if held:
         cells = ((code(path, 120), code(what, 120), *figures) for path, what, *figures in (one.cells for one in held))
@@ -123,6 +123,7 @@ def _numbered(excerpt: Excerpt) -> list[str]:
 
 def _ledger(rows: Sequence[LedgerRow]) -> str:
     """Those that moved most first, and the sum, so that a reader sees the accounts close."""
+    rows, mapped = [one for one in rows if one.in_total], [one for one in rows if not one.in_total]
     cells = (
         (
             code(one.account, 60) + (" ~" if one.estimated else ""),
@@ -136,8 +137,9 @@ def _ledger(rows: Sequence[LedgerRow]) -> str:
     start, end = (format_bytes(sum(figures)) for figures in zip(*((one.start_bytes, one.end_bytes) for one in rows)))
     growth = format_bytes(sum(one.growth_bytes for one in rows), signed=True)
     table = _table(("account", "process", " start", " end", " growth"), cells, len(rows), _LEDGER)
-    note = "\n\n~ estimated from snapshots of the heap" if any(one.estimated for one in rows) else ""
-    return table + "\n" + row(("**total**", "", start, end, f"**{growth}**")) + note
+    notes = ["~ estimated from snapshots of the heap"] if any(one.estimated for one in rows) else []
+    notes += [beside(mapped)] if mapped else []
+    return table + "\n" + row(("**total**", "", start, end, f"**{growth}**")) + "".join(f"\n\n{note}" for note in notes)
 
 
 def _processes(rows: Sequence[ProcessRow]) -> str:

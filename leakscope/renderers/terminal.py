@@ -36,7 +36,7 @@ from ..findings import (
     Verdict,
 )
 from ..units import format_bytes, format_duration
-from ..words import VERDICTS, accepted, amount, by_reason, caveats, cost, printable, rests_on, run_facts
+from ..words import VERDICTS, accepted, amount, beside, by_reason, caveats, cost, judged, printable, rests_on, run_facts
 from ._holders import COLUMNS, Held, largest_holders
 
 SUFFIX = ".txt"
@@ -93,7 +93,7 @@ def _parts(report: Report, verbose: bool) -> Iterator[RenderableType]:
         yield _heading("Ignored by pyproject.toml")
         yield _list([_clean(accepted(one)) for one in report.ignored], style="dim")
     if report.ledger:
-        yield _heading("Where the growth went")
+        yield _heading("Where the growth went" + judged(report.verdict))
         yield Padding(_ledger(report.ledger), (0, 0, 0, 2))
     heading, held = largest_holders(report)
     if held:
@@ -247,8 +247,9 @@ def _holders(held: Sequence[Held]) -> Table:
     return table
 
 
-def _ledger(rows: Sequence[LedgerRow]) -> Table:
+def _ledger(rows: Sequence[LedgerRow]) -> Group:
     """Rows that moved; processes named once; the sum below, so that a reader sees the accounts close."""
+    rows, mapped = [row for row in rows if row.in_total], [row for row in rows if not row.in_total]
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, show_footer=True, footer_style="bold")
     several = len({row.process for row in rows}) > 1
     total = sum(row.growth_bytes for row in rows)
@@ -275,10 +276,9 @@ def _ledger(rows: Sequence[LedgerRow]) -> Table:
         grown = format_bytes(sum(r.growth_bytes for r in small), signed=True)
         cells = [Text("nearly unchanged"), *([Text("")] if several else []), *(Text(format_bytes(f)) for f in figures)]
         table.add_row(*cells, Text(grown), style="dim")
-    if any(row.estimated for row in moved):
-        table.caption = "~ estimated from snapshots of the heap"
-        table.caption_justify = "left"
-    return table
+    notes = ["~ estimated from snapshots of the heap"] if any(row.estimated for row in moved) else []
+    notes += [beside(mapped)] if mapped else []
+    return Group(table, *(Text(note, style="dim") for note in notes))
 
 
 def _budget(rows: Sequence[BudgetRow]) -> Table:

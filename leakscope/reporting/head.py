@@ -55,10 +55,10 @@ def duration(case: Case) -> float:
 def verdict(case: Case, findings: Sequence[Finding]) -> Verdict:
     """True, False or None with its reason; a finding that explains the growth names the culprit.
 
-    ``growth_bytes`` is the sum of the ledger, mapped files included, so that whoever adds up finds the same.
+    ``growth_bytes`` is the sum of the ledger, so that whoever adds up finds the same.
     """
     growth = case.growth
-    gained = sum(row.growth_bytes for row in case.ledger)
+    gained = sum(row.growth_bytes for row in case.ledger if row.in_total)
     hours = (growth.end_s - growth.start_s) / 3600
     _, _, signal = case.recording.ended
     kill = next((f for f in findings if f.tells(KILL) and case.kills.sure), None)
@@ -80,6 +80,8 @@ def verdict(case: Case, findings: Sequence[Finding]) -> Verdict:
         wasted_bytes=wasted,
         limit=limit.kind if limit is not None else None,
         seconds_to_limit=round(ahead.seconds, 1) if ahead is not None else None,
+        start_s=round(growth.start_s, 2) if hours > 0 else None,
+        end_s=round(growth.end_s, 2) if hours > 0 else None,
     )
 
 

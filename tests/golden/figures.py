@@ -12,12 +12,13 @@ from leakscope.confidence import Ground, how_sure
 _PERCENT = re.compile(r"(?<![\d.])(\d+(?:\.\d+)?) ?%")
 _NEGATIVE = re.compile(r"(?<![\w.+/-])-\d[\d.,]* (?:bytes|[KMGT]iB)")
 _ELSEWHERE = ("shared-memory", "mapped-files")  # in no process's own memory
+_OF_THE_WINDOW = ("retained-objects", "retained-graph", "native-growth", "fragmentation", "process-pileup")
 _ESTIMATED = 1.1  # times: samples of allocations, and resident memory that was sampled a little earlier
 
 
 def contradictions(report: dict[str, Any]) -> list[str]:
     """One line each, beginning with where it stands."""
-    return [*_of_findings(report), *_of_the_ledger(report), *_told_twice(report)]
+    return [*_of_findings(report), *_of_rates(report), *_of_the_ledger(report), *_told_twice(report)]
 
 
 def _of_findings(report: dict[str, Any]) -> Iterator[str]:
@@ -40,10 +41,23 @@ def _of_findings(report: dict[str, Any]) -> Iterator[str]:
             yield f"{where}: {finding['bytes']} bytes, and the job never had more than {most}"
 
 
+def _of_rates(report: dict[str, Any]) -> Iterator[str]:
+    """What processes hold is told of one window: bytes over its length are the rate, and no part is above the whole."""
+    verdict = report["verdict"]
+    if verdict["start_s"] is None or not verdict["leaking"]:
+        return
+    hours = (verdict["end_s"] - verdict["start_s"]) / 3600
+    rates = [(f"findings[{i}] {f['kind']}", f) for i, f in enumerate(report["findings"]) if f["kind"] in _OF_THE_WINDOW]
+    for where, told in [("verdict", {**verdict, "bytes": verdict["growth_bytes"]}), *rates]:
+        per_hour = told["growth_bytes_per_hour"] if where == "verdict" else told["bytes_per_hour"]
+        if per_hour is not None and abs(per_hour * hours - told["bytes"]) > 0.01 * abs(told["bytes"]) + 1000:
+            yield f"{where}: {per_hour} bytes per hour are not {told['bytes']} bytes in {hours:.4f} hours"
+
+
 def _of_the_ledger(report: dict[str, Any]) -> Iterator[str]:
     growth = 0
     for row in report["ledger"]:
-        growth += row["growth_bytes"]
+        growth += row["growth_bytes"] if row["in_total"] else 0
         if min(row["start_bytes"], row["end_bytes"]) < 0:
             yield f"ledger {row['account']}: less than nothing"
         if abs(row["end_bytes"] - row["start_bytes"] - row["growth_bytes"]) > 2:

@@ -62,10 +62,13 @@ def forecast_of(limit: Limit, growth: TreeGrowth) -> Forecast | None:
         return None
     at_end_s = min(trend.end_s, float(limit.time_s[-1]))
     room = max(0.0, float(limit.limit_bytes[-1]) - level_at(limit.time_s, limit.used_bytes, at_end_s))
-    low_s, seconds, high_s = (room / slope for slope in (trend.slope_high, trend.slope_per_s, trend.slope_low))
+    is_of_the_job = limit.is_of_memory and trend is growth.trend
+    # The rate that the report has for the job is the one to go by: of one thing there is one figure.
+    per_s = growth.growth_bytes_per_hour / 3600 if is_of_the_job and growth.growth_bytes > 0 else trend.slope_per_s
+    low_s, seconds, high_s = (room / slope for slope in (trend.slope_high, per_s, trend.slope_low))
     step = _step_in(growth, seconds)
     bounds = min(low_s, seconds), max(high_s, seconds)
-    return Forecast(limit, seconds, *bounds, trend.slope_per_s, trend.end_s - trend.start_s, step)
+    return Forecast(limit, seconds, *bounds, per_s, trend.end_s - trend.start_s, step)
 
 
 def _tree_trend(growth: TreeGrowth) -> Trend | None:

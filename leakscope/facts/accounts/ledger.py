@@ -1,8 +1,8 @@
 """Where the growth went: one account a row, process by process, summing exactly to what the tree gained.
 
-What the kernel counts comes first (mapped files, shared memory); then what malloc says it keeps free; then what the
-snapshots estimate (tensors, arrays, Python objects, native memory to which objects lead: native-held); then what malloc
-handed out and none of them explains (native).
+What the kernel counts comes first (shared memory; pages of mapped files stand beside the sum); then what malloc says it
+keeps free; then what the snapshots estimate (tensors, arrays, Python objects, native memory to which objects lead:
+native-held); then what malloc handed out and none of them explains (native).
 ``unexplained`` is the remainder, so the accounts always close. Where estimates say more than there is they are cut.
 """
 
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-_COUNTED = ("mapped-files", "shared-memory")  # by the kernel
+_MAPPED = "mapped-files"
+_COUNTED = "shared-memory"  # by the kernel
 _HELD = "native-held"
 _ESTIMATES = ("tensors", "arrays", "python-objects", _HELD, "native")
 TAKE_COLUMNS = {"tensors": "tensor_bytes", "arrays": "array_bytes", "python-objects": "python_bytes"}
@@ -38,8 +39,11 @@ def ledger(growth: TreeGrowth) -> list[LedgerRow]:
     shown, others = growth.processes[:_SHOWN_PROCESSES], growth.processes[_SHOWN_PROCESSES:]
     rows = [row for process in shown for row in _of_process(growth, process)]
     if others:
+        name = f"{len(others)} other processes"
         start, end = (sum(_whole(p, at_s) for p in others) for at_s in (growth.start_s, growth.end_s))
-        rows.append(LedgerRow(_UNEXPLAINED, f"{len(others)} other processes", start, end, end - start))
+        rows.append(LedgerRow(_UNEXPLAINED, name, start, end, end - start))
+        mapped = [_levels(p.time_s, p.file_bytes, (growth.start_s, growth.end_s)) for p in others]
+        rows.append(_of_files(name, (sum(start for start, _ in mapped), sum(end for _, end in mapped))))
     return [row for row in rows if row.start_bytes or row.end_bytes]
 
 
@@ -50,21 +54,25 @@ def growth_of(rows: list[LedgerRow], account: str, process: str | None = None) -
 
 def accounted_share(rows: list[LedgerRow], process: str) -> float:
     """How much of what a process gained stands in an account with a name, 0 to 1."""
-    own = [row for row in rows if row.process == process]
+    own = [row for row in rows if row.process == process and row.in_total]
     grown = sum(row.growth_bytes for row in own)
     return 1.0 - min(1.0, abs(growth_of(own, _UNEXPLAINED)) / max(grown, 1))
 
 
 def _whole(process: ProcessGrowth, at_s: float) -> int:
-    """All of the process's own and shared-out memory, files included, as the sum its rows have to reach."""
-    return sum(round(level_at(process.time_s, part, at_s)) for part in (process.held_bytes, process.file_bytes))
+    """All of the process's own and shared-out memory, as the sum its rows have to reach."""
+    return round(level_at(process.time_s, process.held_bytes, at_s))
+
+
+def _of_files(process: str, levels: tuple[float, float]) -> LedgerRow:
+    start, end = map(round, levels)
+    return LedgerRow(_MAPPED, process, start, end, end - start, in_total=False)
 
 
 def _of_process(growth: TreeGrowth, process: ProcessGrowth) -> list[LedgerRow]:
     window = (growth.start_s, growth.end_s)
     levels: dict[str, tuple[float, float]] = {
-        "mapped-files": _levels(process.time_s, process.file_bytes, window),
-        "shared-memory": _levels(process.time_s, process.shared_bytes, window),
+        _COUNTED: _levels(process.time_s, process.shared_bytes, window),
     }
     private = _levels(process.time_s, process.private_bytes, window)
     lived = max(window[0], float(process.time_s[0])), min(window[1], float(process.time_s[-1]))
@@ -83,7 +91,8 @@ def _of_process(growth: TreeGrowth, process: ProcessGrowth) -> list[LedgerRow]:
     rows.sort(key=lambda row: (-row.growth_bytes, row.account))
     rest_start = start_bytes - sum(row.start_bytes for row in rows)
     rest_end = end_bytes - sum(row.end_bytes for row in rows)
-    return [*rows, LedgerRow(_UNEXPLAINED, process.label, rest_start, rest_end, rest_end - rest_start)]
+    rows.append(LedgerRow(_UNEXPLAINED, process.label, rest_start, rest_end, rest_end - rest_start))
+    return [*rows, _of_files(process.label, _levels(process.time_s, process.file_bytes, window))]
 
 
 def _no_more_than(levels: dict[str, tuple[float, float]], there: tuple[int, int]) -> dict[str, tuple[float, float]]:
@@ -96,7 +105,7 @@ def _no_more_than(levels: dict[str, tuple[float, float]], there: tuple[int, int]
         start, end = levels["native"]
         too_much = min(sum(level[1] for level in levels.values()) - there[1], end - start)
         levels = {**levels, "native": (start, end - max(0.0, too_much))}
-    others = [account for account in levels if account not in _COUNTED]
+    others = [account for account in levels if account != _COUNTED]
     steady = {account: min(levels[account]) for account in others}
     cut = {account: [0.0, 0.0] for account in others}
     for i, there_bytes in enumerate(there):
