@@ -27,6 +27,7 @@ from .staging import make_folder, make_private, remove_folder
 
 ORDER = "upload.json"  # in the recording's folder: where it is to go
 FIRST_S = 60.0
+FIRST_WITH_OTHERS_S = 5.0  # where recordings of others wait: they go with the first upload
 NEXT = 0.5  # of the recording's age, until the next upload: all of them are three times the last one
 MOST_S = 3600.0
 # Of its own memory, seen: 70 MiB with s3fs; more where the file is large.
@@ -68,6 +69,9 @@ class Upload:
         self.pid: int | None = None
         self._every_s, self._force = every_s, force
         self._next_s = FIRST_S if every_s is None else every_s
+        with suppress(OSError):
+            if os.listdir(spool):
+                self._next_s = min(self._next_s, FIRST_WITH_OTHERS_S)
         self._said = -1
         self._spool = spool
         self._is_first = True

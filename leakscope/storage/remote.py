@@ -18,7 +18,11 @@ from ..errors import BadInput, LeakscopeError, UnreadableRecording
 # These show a file while it is being written: it is put beside, and renamed when it is whole. A store of objects shows
 # none before that.
 _OF_FILES = frozenset(("file", "local", "sftp", "ssh", "ftp", "smb", "hdfs", "webhdfs"))
-_CANNOT = "cannot be reached"
+_PACKAGES = {
+    **dict.fromkeys(("s3", "s3a"), "'leakscope-recorder[remote]'"),
+    **dict.fromkeys(("gs", "gcs"), "gcsfs"),
+    **dict.fromkeys(("abfs", "abfss", "az"), "adlfs"),
+}
 
 
 def open_url(url: str) -> Any:
@@ -83,14 +87,15 @@ def _told_in_a_line(url: str, kind: type[LeakscopeError]) -> Iterator[None]:
         yield
     except LeakscopeError:
         raise
-    except ImportError as error:  # fsspec names the library
-        what = " ".join(str(error).split()) or type(error).__name__
-        raise BadInput(f"{shown}: {what}: pip install 'leakscope-recorder[remote]' has s3fs, others by their name") from None
+    except ImportError as error:  # fsspec says which library
+        said = " ".join(str(error).split()) or type(error).__name__
+        package = _PACKAGES.get(scheme_of(url))
+        raise BadInput(f"{shown}: {said}{f': pip install {package}' if package else ''}") from None
     except Exception as error:
         said = " ".join(str(getattr(error, "strerror", None) or error).split()).replace(url, shown)
         for secret in _secrets(url):
             said = said.replace(secret, "...")
-        raise kind(f"{shown} {_CANNOT}: {said[:300] or type(error).__name__}") from None
+        raise kind(f"{shown} cannot be reached: {said[:300] or type(error).__name__}") from None
 
 
 def _secrets(url: str) -> list[str]:
