@@ -48,18 +48,35 @@ def upload(path: Path, url: str, *, force: bool = False, is_over: bool = True, j
     ``is_over``: it is finished first, and ``judge``: its verdict goes into its footer. **Errors** LeakscopeError.
     """
     is_over = is_over and not goes_on(path)
+    there = size_of(url)  # before the work, whether anybody answers at all
     finalize(path, checkpoint=not is_over)
-    if is_over and judge:
-        judge_file(path)
-    if not force:
+    if there is not None and not force:
         _make_way(url, path)
-    put(str(path), url)
-    bytes = path.stat().st_size
-    if (arrived := size_of(url)) != bytes:
-        raise LeakscopeError(f"{without_credentials(url)} has {arrived} bytes after the upload, {path} has {bytes}")
+    bytes = _put(path, url)
+    # The rows are safe by now: who ends us here, as a grace period does, costs the verdict.
+    if is_over and judge and _is_judged_anew(path):
+        bytes = _put(path, url)
     for heap in open_recording(path).whole_heaps() if is_over else ():
         put(str(heap.path), url[: url.rindex("/") + 1] + heap.path.name)
     return Uploaded(without_credentials(url), bytes, is_over)
+
+
+def _put(path: Path, url: str) -> int:
+    """Copy it there, and make sure that it arrived; its size."""
+    put(str(path), url)
+    bytes, arrived = path.stat().st_size, size_of(url)
+    if arrived != bytes:
+        raise LeakscopeError(f"{without_credentials(url)} has {arrived} bytes after the upload, {path} has {bytes}")
+    return bytes
+
+
+def _is_judged_anew(path: Path) -> bool:
+    before = path.stat().st_ino
+    try:
+        judge_file(path)
+    except Exception:  # a fault of ours there must not keep a recording from its bucket; a report will show it
+        return False
+    return path.stat().st_ino != before
 
 
 def goes_on(path: Path) -> bool:
@@ -100,11 +117,16 @@ def waiting(spool: Path) -> list[Waiting]:
     return [one for one in found if one is not None]
 
 
-def upload_waiting(one: Waiting, url: str | None = None, *, force: bool = False) -> Uploaded | None:
-    """Upload it, and take it away if it is over; None: somebody else does so just now. **Errors** LeakscopeError."""
+def upload_waiting(
+    one: Waiting, url: str | None = None, *, force: bool = False, waits: bool = False
+) -> Uploaded | None:
+    """Upload it, and take it away if it is over. None: somebody else does so just now or, with ``waits``, did.
+
+    **Errors** LeakscopeError.
+    """
     if one.has_credentials and url is None:
         raise BadInput(f"{one.path} is to go to {one.url} with a login, which is written nowhere: name it by --to")
-    with _alone(one.folder) as is_ours:
+    with _alone(one.folder, waits=waits) as is_ours:
         if not is_ours:
             return None
         uploaded = upload(one.path, url or one.url, force=force)
@@ -148,7 +170,7 @@ def upload_all(
         if dry_run:
             say(f"{one.path} waits for {without_credentials(to or one.url)}")
             continue
-        status = max(status, _told(one.path, lambda one=one, to=to: upload_waiting(one, to, force=force), say))
+        status = max(status, _told(one.path, lambda one=one, to=to: upload_waiting(one, to, force=force, waits=True), say))
     for run in others:
         to = _target(str(url), run)
         if dry_run:
@@ -172,7 +194,7 @@ def _told(path: Path, work: Callable[[], Uploaded | None], say: Callable[[str], 
         say(str(error))
         return error.exit_status
     if uploaded is None:
-        say(f"{path} is being uploaded by another process")
+        say(f"{path} was uploaded by another process")
     else:
         rest = "" if uploaded.is_over else "; it is still being recorded: this is the state of its last flush"
         say(f"{path} is in {uploaded.url} ({format_bytes(uploaded.bytes)}){rest}")
@@ -218,9 +240,6 @@ def _waiting(folder: Path) -> Waiting | None:
 
 def _make_way(url: str, path: Path) -> None:
     """An earlier recording of another run that is there keeps its rows under a name with its start."""
-    there = size_of(url)
-    if there is None:
-        return
     try:
         earlier = open_recording(url).meta
     except LeakscopeError:

@@ -55,8 +55,8 @@ def test_verdict_and_figures_are_those_of_the_report(tmp_path: Path) -> None:
 
 def test_what_was_found_while_it_was_recorded_survives_a_kill(tmp_path: Path) -> None:
     builder = leaking(tmp_path)  # it never ends
-    journal = builder.write_journal()
-    (journal / VERDICT_FILE).write_text(json.dumps({"verdict": {"leaking": True, "as_of_s": 64.0}, "format_version": 99}))
+    builder.write_journal()
+    (builder.journal / VERDICT_FILE).write_text(json.dumps({"verdict": {"leaking": True, "as_of_s": 64.0}, "format_version": 99}))
     meta = open_recording(builder.path).meta
     assert meta["verdict"] == {"leaking": True, "as_of_s": 64.0}
     assert meta["format_version"] == 2
@@ -67,7 +67,8 @@ def test_what_was_found_while_it_was_recorded_survives_a_kill(tmp_path: Path) ->
 @pytest.mark.parametrize("text", ["", "{", "[1]", '{"verdict": 3}', "\x00"])
 def test_a_damaged_verdict_costs_nothing(tmp_path: Path, text: str) -> None:
     builder = leaking(tmp_path)
-    (builder.write_journal() / VERDICT_FILE).write_text(text)
+    builder.write_journal()
+    (builder.journal / VERDICT_FILE).write_text(text)
     recording = open_recording(builder.path)
     assert "verdict" not in recording.meta
     assert len(recording.tables.process_samples) == 120
@@ -82,8 +83,8 @@ def test_a_file_that_is_not_ours_to_write_stays(tmp_path: Path) -> None:
     assert not keep_answer(recording, told)
     path.chmod(0o640)
     assert not keep_answer(recording, told, most_bytes=100)
+    assert path.read_bytes() == before
     link = tmp_path / "link.parquet"
     os.symlink(path, link)
-    assert path.read_bytes() == before
     assert keep_answer(open_recording(link), told)  # what the link leads to
     assert link.is_symlink() and "verdict" in footer(path)
