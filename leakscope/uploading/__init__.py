@@ -42,10 +42,10 @@ class Uploaded:
     is_over: bool
 
 
-def upload(path: Path, url: str, *, force: bool = False, is_over: bool = True, judge: bool = True) -> Uploaded:
+def upload(path: Path, url: str, *, force: bool = False, is_over: bool = True) -> Uploaded:
     """Bring the file of a recording up to date and copy it to ``url``; what is here stays.
 
-    ``is_over``: it is finished first, and ``judge``: its verdict goes into its footer. **Errors** LeakscopeError.
+    ``is_over``: it is finished first, and its verdict goes into its footer. **Errors** LeakscopeError.
     """
     is_over = is_over and not goes_on(path)
     there = size_of(url)  # before the work, whether anybody answers at all
@@ -54,7 +54,7 @@ def upload(path: Path, url: str, *, force: bool = False, is_over: bool = True, j
         _make_way(url, path)
     bytes = _put(path, url)
     # The rows are safe by now: who ends us here, as a grace period does, costs the verdict.
-    if is_over and judge and _is_judged_anew(path):
+    if is_over and _is_judged_anew(path):
         bytes = _put(path, url)
     for heap in open_recording(path).whole_heaps() if is_over else ():
         put(str(heap.path), url[: url.rindex("/") + 1] + heap.path.name)
