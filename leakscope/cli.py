@@ -329,9 +329,7 @@ def finalize(runs: tuple[Path, ...], keep_journal: bool, checkpoint: bool, judge
 @click.option("--spool", type=click.Path(path_type=Path), metavar="FOLDER", help="Where recordings wait.")
 @click.option("--dry-run", is_flag=True, help="List what waits, and upload nothing.")
 @click.option("-f", "--force", is_flag=True, help="Replace an earlier recording there instead of renaming it.")
-def upload(
-    runs: tuple[Path, ...], url: str | None, spool: Path | None, dry_run: bool, force: bool
-) -> int:
+def upload(runs: tuple[Path, ...], url: str | None, spool: Path | None, dry_run: bool, force: bool) -> int:
     """Upload recordings: those that wait for it, or RUN.
 
     A recording made with `record -o s3://...` waits in a folder of this machine until it is uploaded; it stays there when

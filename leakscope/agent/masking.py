@@ -46,7 +46,9 @@ COMMAND_LINE = "cmdline"
 WAYS = frozenset(("path", "parent_path", "chain", "weight_set", "tensor_name", "edge_name"))
 SOURCE_TEXT = "source_text"
 # What a recording says about itself by names: of files, machines and jobs.
-_NAMES_OF_META = frozenset(("cwd", "output", "python", "host", "job", "node", "pod", "namespace", "container", "commit"))
+_NAMES_OF_META = frozenset(
+    ("cwd", "output", "python", "host", "job", "node", "pod", "namespace", "container", "commit")
+)
 
 
 class WithheldError(Exception):

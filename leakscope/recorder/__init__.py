@@ -367,9 +367,7 @@ def _claim(
     if command is not None:
         meta["command"] = command
     try:
-        output = Output.claim(
-            path, force=options.force, meta=meta, agent_config=agent_config, sources=options.sources
-        )
+        output = Output.claim(path, force=options.force, meta=meta, agent_config=agent_config, sources=options.sources)
     except LeakscopeError:
         if upload is not None:
             upload.remove()
@@ -403,9 +401,7 @@ def _kept_stderr(options: RecordOptions, output: Output) -> StderrFile | Tee | N
     return None
 
 
-def _meta(
-    options: RecordOptions, now_unix_ns: int, now_mono_ns: int, known: Mapping[str, str | int]
-) -> dict[str, Any]:
+def _meta(options: RecordOptions, now_unix_ns: int, now_mono_ns: int, known: Mapping[str, str | int]) -> dict[str, Any]:
     """What is known about the run before it begins; the file's footer repeats it."""
     system = os.uname()
     return {

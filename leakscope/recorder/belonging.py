@@ -63,7 +63,9 @@ _NAMESPACE = "var/run/secrets/kubernetes.io/serviceaccount/namespace"
 _POD_LABELS = "etc/podinfo/labels"  # where the documentation of the downward API mounts them
 _CONTAINER = re.compile(rb"(?<![0-9a-f])([0-9a-f]{64})(?![0-9a-f])")
 # Files that Docker and Podman mount into a container from a folder of its own name. containerd has the pod's there.
-_MOUNTED = re.compile(rb"/(?:containers|overlay-containers)/([0-9a-f]{64})/(?:userdata/)?(?:hostname|hosts|resolv\.conf)")
+_MOUNTED = re.compile(
+    rb"/(?:containers|overlay-containers)/([0-9a-f]{64})/(?:userdata/)?(?:hostname|hosts|resolv\.conf)"
+)
 _LABEL = re.compile(r'([\w./-]{1,300})=("(?:[^"\\]|\\.)*")')
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _MOST_BYTES = 4 << 20  # packed-refs of a repository with 40,000 tags

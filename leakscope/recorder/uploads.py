@@ -55,7 +55,9 @@ def upload_of(options: RecordOptions, url: str) -> Upload:
     """The upload that the options ask for. **Errors** BadInput."""
     spool = options.spool or default_spool()
     if spool is None:
-        raise BadInput(f"--output {without_credentials(url)}: there is no place to record meanwhile: name one by --spool")
+        raise BadInput(
+            f"--output {without_credentials(url)}: there is no place to record meanwhile: name one by --spool"
+        )
     return Upload(url, os.path.abspath(spool), every_s=options.upload_every_s, force=options.force)
 
 

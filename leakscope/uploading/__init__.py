@@ -170,7 +170,9 @@ def upload_all(
         if dry_run:
             say(f"{one.path} waits for {without_credentials(to or one.url)}")
             continue
-        status = max(status, _told(one.path, lambda one=one, to=to: upload_waiting(one, to, force=force, waits=True), say))
+        status = max(
+            status, _told(one.path, lambda one=one, to=to: upload_waiting(one, to, force=force, waits=True), say)
+        )
     for run in others:
         to = _target(str(url), run)
         if dry_run:

@@ -20,7 +20,9 @@ KERNEL = f"""
 
 def described(*, restarted: bool) -> str:
     killed = "Terminated\n      Reason:       OOMKilled\n      Exit Code:    137\n"
-    states = f"    State:          Running\n    Last State:     {killed}" if restarted else f"    State:          {killed}"
+    states = (
+        f"    State:          Running\n    Last State:     {killed}" if restarted else f"    State:          {killed}"
+    )
     return f"""Name:             train-0-x7f2q
 Namespace:        vision
 Node:             node-7/10.0.0.7

@@ -150,7 +150,9 @@ def test_the_commit_that_is_checked_out(tmp_path: Path) -> None:
 def test_templates(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     environ = {**SLURM, "LEAKSCOPE_COMMIT": COMMIT, "LEAKSCOPE_POD": "p/1", "LEAKSCOPE_CONTAINER": CONTAINER}
-    template = "{job}-{rank}of{world_size}-{local_rank}-{node}-{node_rank}-{pod}-{container}-{restart}-{attempt}-{commit}"
+    template = (
+        "{job}-{rank}of{world_size}-{local_rank}-{node}-{node_rank}-{pod}-{container}-{restart}-{attempt}-{commit}"
+    )
     expected = f"4711_3-5of8-1-n017-1-p_1-{CONTAINER[:12]}-1-2-{COMMIT[:12]}"
     assert output_path(template, environ, 0.0) == str(tmp_path / expected)
     alone = output_path("{rank}-{local_rank}-{world_size}-{node_rank}-{restart}-{attempt}", {}, 0.0)
@@ -166,7 +168,9 @@ def test_it_is_in_the_footer(tmp_path: Path) -> None:
 
     from .runs import record
 
-    result = record(tmp_path, "-q", "--label", "slurm-job-name=own", "-o", "{job}.{rank}.parquet", "true", finalize=True, **SLURM)
+    result = record(
+        tmp_path, "-q", "--label", "slurm-job-name=own", "-o", "{job}.{rank}.parquet", "true", finalize=True, **SLURM
+    )
     assert (result.returncode, result.stderr) == (0, "")
     meta = open_recording(tmp_path / "4711_3.5.parquet").meta
     expected = CASES["slurm"][1]

@@ -56,7 +56,9 @@ def test_verdict_and_figures_are_those_of_the_report(tmp_path: Path) -> None:
 def test_what_was_found_while_it_was_recorded_survives_a_kill(tmp_path: Path) -> None:
     builder = leaking(tmp_path)  # it never ends
     builder.write_journal()
-    (builder.journal / VERDICT_FILE).write_text(json.dumps({"verdict": {"leaking": True, "as_of_s": 64.0}, "format_version": 99}))
+    (builder.journal / VERDICT_FILE).write_text(
+        json.dumps({"verdict": {"leaking": True, "as_of_s": 64.0}, "format_version": 99})
+    )
     meta = open_recording(builder.path).meta
     assert meta["verdict"] == {"leaking": True, "as_of_s": 64.0}
     assert meta["format_version"] == 2

@@ -59,7 +59,9 @@ def test_credentials_are_not_shown() -> None:
     assert name_of("s3://bucket/runs/") == ""
 
 
-def test_a_recording_elsewhere_is_read_as_one_here(tmp_path: Path, memory: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_recording_elsewhere_is_read_as_one_here(
+    tmp_path: Path, memory: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = recording(tmp_path)
     url = f"{memory}/runs/run.parquet"
     put(str(path), url)
@@ -71,7 +73,9 @@ def test_a_recording_elsewhere_is_read_as_one_here(tmp_path: Path, memory: str, 
     assert json.loads(capsys.readouterr().out)["recording"]["path"] == url
 
 
-def test_what_cannot_be_read_elsewhere_is_one_line(tmp_path: Path, memory: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_read_elsewhere_is_one_line(
+    tmp_path: Path, memory: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(UnreadableRecording, match=r"there is no file memory://bucket/none\.parquet"):
         open_recording(f"{memory}/none.parquet")
     (tmp_path / "text").write_text("no recording at all")
@@ -140,7 +144,9 @@ def test_a_store_that_cannot_be_reached_does_the_job_no_harm(tmp_path: Path) -> 
     assert "hunter2" not in result.stderr
     (left,) = waits(spool)
     assert f"leakscope upload {left}" in result.stderr
-    everything = b"".join(p.read_bytes() for p in left.parent.iterdir()) + json.dumps(open_recording(left).meta).encode()
+    everything = (
+        b"".join(p.read_bytes() for p in left.parent.iterdir()) + json.dumps(open_recording(left).meta).encode()
+    )
     assert b"hunter2" not in everything and b"nosuch://host/run.parquet" in everything
     # The login is written nowhere, so who uploads it later has to name it.
     assert main(["upload", "--spool", str(spool)]) == 2
