@@ -57,7 +57,7 @@ _SECTIONS = {
     "Record": ("record", "attach", "ps", "snapshot", "watch"),
     "Understand": ("report", "view", "heap", "oom"),
     "Decide": ("compare", "check"),
-    "Keep house": ("doctor", "finalize", "redact", "schema", "completion"),
+    "Keep house": ("doctor", "finalize", "upload", "redact", "schema", "completion"),
 }
 _ORDER_OF_WORK = (
     ("leakscope record train.py", "run it; the verdict is printed when it ends"),
@@ -276,25 +276,73 @@ def _color(asked: bool | None) -> bool | None:
     return asked
 
 
-@cli.command(examples=[("leakscope finalize run.parquet", "after a kill -9 of the recorder")])
-@click.argument("run", type=click.Path(path_type=Path))
+@cli.command(
+    examples=[
+        ("leakscope finalize run.parquet", "after a kill -9 of the recorder"),
+        ("leakscope finalize --judge /scratch/4711.*.parquet", "all ranks of a job, each with its verdict"),
+    ]
+)
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=click.Path(path_type=Path))
 @click.option("--keep-journal", is_flag=True, help="Leave the journal folder beside the finished file.")
 @click.option("--checkpoint", is_flag=True, help="Bring the file up to date while the recorder goes on.")
+@click.option("--judge", is_flag=True, help="Analyse it, and write the verdict and key figures into its footer.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing unless it fails.")
-def finalize(run: Path, keep_journal: bool, checkpoint: bool, quiet: bool) -> None:
+def finalize(runs: tuple[Path, ...], keep_journal: bool, checkpoint: bool, judge: bool, quiet: bool) -> int:
     """Turn the journal of a recorder that was killed into a finished file.
 
-    `report` does it by itself; this is for a journal that was copied from elsewhere, or to free its space.
+    `report` does it by itself; this is for a journal that was copied from elsewhere, to free its space, or to have
+    verdicts in the footers of many.
     """
     from .recorder import staging
     from .storage import finalize as storage
     from .units import format_bytes
 
-    storage.run_lightly()
-    path = storage.finalize(run, keep_journal, checkpoint)
+    if judge and checkpoint:
+        raise BadInput("--judge is for a recording that is over, --checkpoint for one that goes on")
+    if not judge:
+        storage.run_lightly()
+    status = 0
+    for run in runs:
+        try:
+            path = storage.finalize(run, keep_journal, checkpoint)
+            if judge:
+                from .uploading import judge_file
+
+                judge_file(path)
+        except LeakscopeError as error:  # the others are finished all the same
+            status = _fail(str(error), error.exit_status)
+            continue
+        if not quiet:
+            click.echo(f"leakscope: {path} is up to date ({format_bytes(path.stat().st_size)})", err=True)
     staging.sweep()
-    if not quiet:
-        click.echo(f"leakscope: {path} is up to date ({format_bytes(path.stat().st_size)})", err=True)
+    return status
+
+
+@cli.command(
+    examples=[
+        ("leakscope upload", "what recorders that were killed left here"),
+        ("leakscope upload run.parquet --to s3://bucket/runs/run.parquet", "any recording"),
+    ]
+)
+@click.argument("runs", nargs=-1, metavar="[RUN]...", type=click.Path(path_type=Path))
+@click.option("--to", "url", metavar="URL", help="Where to; ends with / for a folder. By default where each was to go.")
+@click.option("--spool", type=click.Path(path_type=Path), metavar="FOLDER", help="Where recordings wait.")
+@click.option("--dry-run", is_flag=True, help="List what waits, and upload nothing.")
+@click.option("-f", "--force", is_flag=True, help="Replace an earlier recording there instead of renaming it.")
+def upload(runs: tuple[Path, ...], url: str | None, spool: Path | None, dry_run: bool, force: bool) -> int:
+    """Upload recordings: those that wait for it, or RUN.
+
+    A recording made with `record -o s3://...` waits in a folder of this machine until it is uploaded; it stays there when
+    its recorder is killed or the store cannot be reached. One that is over is finished, gets its verdict, is uploaded
+    and taken away; one that goes on is uploaded as far as it is. RUN itself stays where it is. Exits with 2 if one could
+    not be uploaded.
+    """
+    from . import uploading
+
+    def say(line: str) -> None:
+        click.echo(f"leakscope: {line}", err=True)
+
+    return uploading.upload_all(runs, url, spool, say, dry_run=dry_run, force=force)
 
 
 @cli.command(examples=[("leakscope redact run.parquet -o to-send.parquet", "a copy for others")])

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from .addresses import is_url, without_credentials
 from .errors import BadInput
 from .units import parse_duration
 
@@ -47,6 +48,9 @@ class RecordOptions(NamedTuple):
     system: bool = False
     find_training: bool = False
     output: str | None = None
+    upload_every_s: float | None = None
+    upload_wait_s: float = 30.0
+    spool: str | None = None
     interval_s: float | None = None
     force: bool = False
     quiet: bool = False
@@ -82,6 +86,8 @@ class RecordOptions(NamedTuple):
     def to_write_down(self) -> dict[str, Any]:
         """What a recording says it was asked to do: addresses of webhooks are secrets, and commands may hold some."""
         asked = {name: value for name, value in self._asdict().items() if name not in ("command", "labels", "help")}
+        if self.output is not None and is_url(self.output):
+            asked["output"] = without_credentials(self.output)
         return {**asked, "on_alert": self.on_alert is not None, "webhooks": len(self.webhooks)}
 
 
@@ -101,6 +107,10 @@ def _duration(text: str) -> float:
     if seconds <= 0:
         raise BadInput(f"{text!r} is not a duration above zero")
     return seconds
+
+
+def _wait(text: str) -> float:
+    return 0.0 if text == "0" else parse_duration(text)
 
 
 def _percent(text: str) -> float:
@@ -165,7 +175,17 @@ def _output(text: str) -> str:
 
 RECORD_OPTIONS: tuple[Option, ...] = (
     Option(("-o", "--output"), "Recording", "output", "FILE", "run.parquet",
-           "File to record into; {host} {pid} {rank} {local_rank} {job} {time} {env:NAME} are filled in.", _output),
+           "File to record into; {job} {rank} {host} {time} {pod} {commit} and others are filled in. A URL such as "
+           "s3://bucket/{job}.{rank}.parquet is recorded locally and uploaded.", _output),
+    Option(("--upload-every",), "Recording", "upload_every_s", "TIME", "auto",
+           "With a URL: upload this often while the job runs. auto: after a minute, then whenever the recording is half "
+           "as old again, and each hour.", _period_or_auto),
+    Option(("--upload-wait",), "Recording", "upload_wait_s", "TIME", "30s",
+           "With a URL: when the job has ended, wait at most this long for the upload, which then goes on by itself.",
+           _wait),
+    Option(("--spool",), "Recording", "spool", "FOLDER", "",
+           "With a URL: folder for what waits to be uploaded. By default LEAKSCOPE_SPOOL, else a private one in "
+           "/var/tmp.", _output),
     Option(("-p", "--pid"), "Recording", "pids", "PID", "",
            "Record a process that runs already, as `leakscope attach` does; repeatable.", _pid),
     Option(("--system",), "Recording", "system", "", "",

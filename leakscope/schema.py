@@ -39,6 +39,8 @@ FOOTER_CARRIES: dict[str, str] = {
     "python": "file",
     "options": "file",
     "labels": "message",
+    "belongs": "machine",
+    "verdict": "note",
     "notes": "note",
     "host": "machine",
     "boot_id": "machine",

@@ -45,6 +45,10 @@ COMMAND_LINE = "cmdline"
 # Ways to an object, with keys of dicts in them: model.cache['key'].
 WAYS = frozenset(("path", "parent_path", "chain", "weight_set", "tensor_name", "edge_name"))
 SOURCE_TEXT = "source_text"
+# What a recording says about itself by names: of files, machines and jobs.
+_NAMES_OF_META = frozenset(
+    ("cwd", "output", "python", "host", "job", "node", "pod", "namespace", "container", "commit")
+)
 
 
 class WithheldError(Exception):
@@ -317,7 +321,7 @@ class Masker:
             return value
         if _is_secret_name(name) and not _is_harmless(value, name):
             return self.mask(value)
-        return self.name(value) if name in ("cwd", "output", "python", "host") else self.free_text(value)
+        return self.name(value) if name in _NAMES_OF_META else self.free_text(value)
 
     # ---- what is found in them
 

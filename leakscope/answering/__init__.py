@@ -11,24 +11,27 @@ from typing import TYPE_CHECKING
 
 from ..ignoring import headline, read_ignores, split
 from ..reporting import Answer, answer_of
+from ..storage import keep_answer, open_recording
 from ..words import in_a_line, printable
 
 if TYPE_CHECKING:
     from ..findings import Excerpt, Finding
-    from ..storage import Recording
 
-__all__ = ["lines"]
+__all__ = ["told"]
 _LONGEST = 96  # of a line of source
+MOST_BYTES = 32 << 20  # of a file that is written anew for its verdict while somebody waits: 40 ms
 
 
-def lines(recording: Recording) -> list[str]:
-    """At most three: what is the matter, where, and what to do."""
+def told(path: str) -> list[str]:
+    """At most three lines: what is the matter, where, and what to do. The recording keeps what was found."""
+    recording = open_recording(path)
     answer = answer_of(recording)
+    keep_answer(recording, answer.footer, MOST_BYTES)
     findings, ignored = split(answer.findings, read_ignores(Path.cwd()))
-    told = [headline(in_a_line(answer.verdict), ignored)]
+    lines = [headline(in_a_line(answer.verdict), ignored)]
     if findings:
-        told += _about(findings[0], answer)
-    return [printable(line) for line in told]
+        lines += _about(findings[0], answer)
+    return [printable(line) for line in lines]
 
 
 def _about(finding: Finding, answer: Answer) -> list[str]:

@@ -13,8 +13,7 @@ import sys
 from collections.abc import Mapping
 
 from .. import analyzers
-from ..storage import open_recording
-from . import lines
+from . import told
 
 
 def main() -> int:
@@ -24,7 +23,7 @@ def main() -> int:
     gc.enable()
     _say({"ready": True})
     for path in sys.stdin:
-        _say({"answer": lines(open_recording(json.loads(path)))})
+        _say({"answer": told(json.loads(path))})
     return 0
 
 

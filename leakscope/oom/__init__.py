@@ -6,7 +6,7 @@ and the command `leakscope oom` both use it.
 
 from __future__ import annotations
 
-from . import carriers, kernel, killers, notes, programs, witnesses
+from . import carriers, kernel, killers, notes, pods, programs, witnesses
 from .events import Invocation, OomEvent, Reading, Task, as_json
 from .telling import as_text, describe
 
@@ -18,7 +18,9 @@ def read(data: bytes | str) -> Reading:
     data = carriers.unpacked(data)
     records = list(carriers.records(data))
     reader = kernel.Reader(records)
-    told = [*killers.events(records), *witnesses.events(records, carriers.objects(data))]
+    objects = carriers.objects(data)
+    told = [*killers.events(records), *witnesses.events(records, objects)]
     events = programs.once([*told, *witnesses.add_units(records, reader.events)])
+    events = pods.joined(events, records, objects)
     events.sort(key=lambda event: event.line_number)
     return Reading(events, reader.invocations, notes.notes(records, events, reader.invocations))

@@ -75,6 +75,10 @@ class OomEvent:
     reason: str | None = None
     unit: str | None = None
     container_id: str | None = None
+    container: str | None = None  # its name in the pod
+    pod: str | None = None  # namespace/name
+    node: str | None = None
+    restart_count: int | None = None
     slurm_step: str | None = None
 
 

@@ -28,6 +28,8 @@ def describe(
     if not event.is_kernel:
         return _told_by_a_program(event)
     said = [_who(event), *_held(event)]
+    if event.pod:
+        said += [f"That is {_in_pod(event)}.", *_restarts(event)]
     if event.group_kill:
         said.append("All processes of its cgroup are killed together (memory.oom.group, which Kubernetes sets).")
     if event.order == -1:
@@ -209,9 +211,23 @@ def _told_by_a_program(event: OomEvent) -> list[str]:
         return [f"Slurm says that its memory limit killed processes of step {event.slurm_step}.", *_ask_kernel()]
     if event.pid is not None:
         return [f"The kubelet says that the kernel killed {_named(event)}{_why(event)}.", *_ask_kernel()]
-    container = f" {event.container_id[:12]}" if event.container_id else ""
-    return [f"The container runtime says that container{container} was OOM-killed.", *_ask_kernel()]
+    if event.pod:
+        limit = f", whose memory limit is {_size(event.limit_kb)}," if event.limit_kb else ""
+        return [f"Kubernetes says that {_in_pod(event)}{limit} was OOM-killed.", *_restarts(event), *_ask_kernel(event)]
+    container = f"container {event.container_id[:12]}" if event.container_id else "a container"
+    return [f"The container runtime says that {container} was OOM-killed.", *_ask_kernel()]
 
 
-def _ask_kernel() -> list[str]:
-    return ["Which process, and what it held, only the kernel log of that machine says: `sudo journalctl -k` there."]
+def _in_pod(event: OomEvent) -> str:
+    container = f"container {event.container} of pod" if event.container else "pod"
+    return f"{container} {event.pod}{f' on node {event.node}' if event.node else ''}"
+
+
+def _restarts(event: OomEvent) -> list[str]:
+    count = event.restart_count
+    return [f"It was restarted {count} time{'s' if count > 1 else ''} so far."] if count else []
+
+
+def _ask_kernel(event: OomEvent | None = None) -> list[str]:
+    machine = f"node {event.node}" if event is not None and event.node else "that machine"
+    return [f"Which process, and what it held, only the kernel log of {machine} says: `sudo journalctl -k` there."]

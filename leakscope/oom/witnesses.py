@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from .events import OomEvent
+from .pods import STATUS
 from .programs import by, names_unit, told
 from .records import Record
 
@@ -71,8 +72,7 @@ def _container_statuses(records: Sequence[Record]) -> Iterator[OomEvent]:
 
 
 def _status(record: Record, container_id: str | None) -> OomEvent:
-    basis = "container status"
-    return told(record, "kernel", constraint="memcg", constraint_basis=basis, container_id=container_id)
+    return told(record, "kernel", constraint="memcg", constraint_basis=STATUS, container_id=container_id)
 
 
 def _of_objects(objects: Sequence[tuple[int, Any]]) -> Iterator[OomEvent]:

@@ -10,17 +10,18 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from ..addresses import is_url
 from ..agent.journal import open_regular
 from ..errors import LeakscopeError
 from ..options import RecordOptions, parse_attach, parse_record
 from ..schema import SCHEMA_VERSION
 from ..units import format_bytes
 from ..version import __version__
-from . import attach, blind, console, finalizing, launch, naming, proc
+from . import attach, belonging, blind, console, finalizing, launch, naming, proc
 from .answering import Answer, Answering
 from .helpers import Room
 from .output import Output
@@ -31,6 +32,7 @@ from .tree import Row, Tree
 if TYPE_CHECKING:
     from .alerting import Alerting
     from .tee import Tee
+    from .uploads import Upload
 
 FAILED_BEFORE_START = 125  # as timeout(1) and env(1)
 
@@ -65,17 +67,16 @@ def record(options: RecordOptions) -> int:
     options = options._replace(command=launch.with_python(options.command, path))
     launch.find_program(options.command[0], path)
     now_unix_ns, now_mono_ns = time.time_ns(), time.monotonic_ns()
-    output = Output.claim(
-        naming.output_path(options.output, os.environ, now_unix_ns / 1e9),
-        force=options.force,
-        meta=_meta(options, now_unix_ns, now_mono_ns),
+    output, upload = _claim(
+        options,
+        now_unix_ns,
+        now_mono_ns,
         agent_config=_agent_config(options, now_mono_ns) if options.agent else None,
-        sources=options.sources,
     )
     if options.adopts:
         launch.adopt_orphans()
     if signal_number := launch.asked_to_end(mask):
-        output.remove()
+        _take_back(output, upload)
         return launch.end_as(signal_number)
     stderr = _kept_stderr(options, output)
     try:
@@ -83,7 +84,7 @@ def record(options: RecordOptions) -> int:
             options.command, _environment(options, output), mask, stderr.for_job if stderr is not None else None
         )
     except LeakscopeError:
-        output.remove()
+        _take_back(output, upload)
         raise
     if stderr is not None:
         stderr.started()
@@ -92,7 +93,7 @@ def record(options: RecordOptions) -> int:
     if not options.quiet:
         for note in output.notes:
             console.say(note)
-    _Recording(job, output, options, stderr).run()
+    _Recording(job, output, options, stderr, upload).run()
     assert job.wait_status is not None
     return launch.end_as(job.wait_status)
 
@@ -104,19 +105,19 @@ def attach_to(options: RecordOptions) -> int:
     onlooker = attach.Onlooker(options.pids, ending)
     now_unix_ns, now_mono_ns = time.time_ns(), time.monotonic_ns()
     enters = bool(options.pids) and options.agent and (options.invited or attach.can_enter())
-    output = Output.claim(
-        naming.output_path(options.output, os.environ, now_unix_ns / 1e9),
-        force=options.force,
-        meta={**_meta(options, now_unix_ns, now_mono_ns), "command": attach.commands(options.pids)},
+    output, upload = _claim(
+        options,
+        now_unix_ns,
+        now_mono_ns,
         agent_config=_agent_config(options, now_mono_ns) if enters else None,
-        sources=options.sources,
+        command=attach.commands(options.pids),
     )
     if output.staged is not None and not options.invited:
         output.notes += filter(None, [attach.enter(pid, output.staged, output.journal_path) for pid in options.pids])
     if not options.quiet:
         for note in output.notes:
             console.say(note)
-    recording = _Recording(onlooker, output, options)
+    recording = _Recording(onlooker, output, options, upload=upload)
     recording.run()
     return 0 if recording.is_whole else FAILED_BEFORE_START
 
@@ -130,8 +131,10 @@ class _Recording:
         output: Output,
         options: RecordOptions,
         stderr: StderrFile | Tee | None = None,
+        upload: Upload | None = None,
     ) -> None:
         self._job = job
+        self._upload = upload
         self._stderr = stderr
         self._stderr_tail = ""
         self._output = output
@@ -142,6 +145,7 @@ class _Recording:
         self._is_closed = False
         self._helper: int | None = None
         self._helper_status: int | None = None
+        self._size_bytes = 0  # of a file that was uploaded
         self._full: Room | None = None  # what leaves no room to finish the file
         self._alerting: Alerting | None = None
         self._answering = Answering(output.path) if options.summary and not options.quiet else None
@@ -193,6 +197,7 @@ class _Recording:
             status=self._status,
             alerting=self._alerting,
             answering=self._answering,
+            upload=self._upload,
         )
         self._sampler = self._finished = sampler
         if (pid := getattr(self._stderr, "pid", None)) is not None:
@@ -266,16 +271,34 @@ class _Recording:
         if self._alerting is not None:
             console.pass_on(self._alerting.finish())
         answer = self._answering.answer() if self._answering is not None and self._helper_status == 0 else None
+        uploaded = self._uploaded() if self._upload is not None else ""
         if self._finished is None:
             return
         if self._options.summary and not self._options.quiet:
-            self._sum_up(self._finished, elapsed_s, answer)
+            self._sum_up(self._finished, elapsed_s, answer, uploaded)
         if lost := self._finished.lost_text():
             console.say(lost)
         if self._helper_status != 0:
             console.say(f"{self._why_not_finished()}; {self._kept()}")
 
-    def _sum_up(self, sampler: Sampler, elapsed_s: float, answer: Answer | None) -> None:
+    def _uploaded(self) -> str:
+        """Have the file uploaded, within the time for that; where it can be found then."""
+        assert self._upload is not None
+        with suppress(OSError):
+            self._size_bytes = os.stat(self._output.path).st_size
+        is_done, reason = self._upload.finish(self._options.upload_wait_s)
+        if is_done:
+            return self._upload.shown
+        if reason:
+            console.say(f"not uploaded to {self._upload.shown}: {reason}; {self._kept_for_upload()}")
+        elif not self._options.quiet:
+            console.say(f"still being uploaded to {self._upload.shown}; if that fails, {self._kept_for_upload()}")
+        return ""
+
+    def _kept_for_upload(self) -> str:
+        return f"it is in {self._output.path}: leakscope upload {shlex.quote(self._output.path)}"
+
+    def _sum_up(self, sampler: Sampler, elapsed_s: float, answer: Answer | None, uploaded: str) -> None:
         """How the job ended; what is the matter, where that is known; and what to type for more."""
         status = self._job.wait_status
         code = None if status is None else launch.exit_code_of(status)
@@ -285,7 +308,7 @@ class _Recording:
             return
         for line in answer.told() if answer is not None else ():
             console.say_under(line)
-        console.say_under(self._recorded(is_answered=answer is not None))
+        console.say_under(self._recorded(uploaded, is_answered=answer is not None))
 
     @property
     def _log(self) -> str:
@@ -297,12 +320,12 @@ class _Recording:
             return stream.read()
         return ""
 
-    def _recorded(self, is_answered: bool) -> str:
-        shown = naming.shown(self._output.path)
+    def _recorded(self, uploaded: str, *, is_answered: bool) -> str:
+        shown = uploaded or naming.shown(self._output.path)
         command = "leakscope report" if shown == naming.DEFAULT_OUTPUT else f"leakscope report {shlex.quote(shown)}"
         more = f"more: {command}" if is_answered else f"what grew, and who holds it: {command}"
         with suppress(OSError):
-            size = format_bytes(os.stat(self._output.path).st_size)
+            size = format_bytes(self._size_bytes or os.stat(self._output.path).st_size)
             return f"recorded in {shown} ({size}); {more}; as a page: {command} -o report.html"
         return f"recorded in {shown}"
 
@@ -324,6 +347,43 @@ class _Recording:
         return complaint[-1].replace("leakscope: ", "", 1) if complaint else "finishing the file failed"
 
 
+def _claim(
+    options: RecordOptions,
+    now_unix_ns: int,
+    now_mono_ns: int,
+    *,
+    agent_config: Mapping[str, Any] | None,
+    command: Sequence[str] | None = None,
+) -> tuple[Output, Upload | None]:
+    """Make the files, in the spool if they are to be uploaded. **Errors** BadInput, LeakscopeError."""
+    known = belonging.belongs(os.environ, os.getcwd())
+    upload = None
+    if options.output is not None and is_url(options.output):
+        from .uploads import upload_of
+
+        upload = upload_of(options, naming.filled_in(options.output, os.environ, now_unix_ns / 1e9, known))
+    path = naming.output_path(options.output, os.environ, now_unix_ns / 1e9, known) if upload is None else upload.path
+    meta = _meta(options, now_unix_ns, now_mono_ns, known)
+    if command is not None:
+        meta["command"] = command
+    try:
+        output = Output.claim(path, force=options.force, meta=meta, agent_config=agent_config, sources=options.sources)
+    except LeakscopeError:
+        if upload is not None:
+            upload.remove()
+        raise
+    if upload is not None:
+        output.notes.append(f"recording in {path}, to be uploaded to {upload.shown}")
+    return output, upload
+
+
+def _take_back(output: Output, upload: Upload | None) -> None:
+    """The command could not be started."""
+    output.remove()
+    if upload is not None:
+        upload.remove()
+
+
 def _kept_stderr(options: RecordOptions, output: Output) -> StderrFile | Tee | None:
     """Where the end of what the job writes to stderr will be found; None if nobody keeps it."""
     file = StderrFile.before_start()
@@ -341,7 +401,7 @@ def _kept_stderr(options: RecordOptions, output: Output) -> StderrFile | Tee | N
     return None
 
 
-def _meta(options: RecordOptions, now_unix_ns: int, now_mono_ns: int) -> dict[str, Any]:
+def _meta(options: RecordOptions, now_unix_ns: int, now_mono_ns: int, known: Mapping[str, str | int]) -> dict[str, Any]:
     """What is known about the run before it begins; the file's footer repeats it."""
     system = os.uname()
     return {
@@ -356,9 +416,11 @@ def _meta(options: RecordOptions, now_unix_ns: int, now_mono_ns: int) -> dict[st
         "start_unix_ns": now_unix_ns,
         "recorder_pid": os.getpid(),
         "leakscope_version": __version__,
-        "labels": dict(options.labels),
+        "labels": {**belonging.labels(os.environ), **options.labels},
+        "belongs": dict(known),
         "options": options.to_write_down(),
         "attached": options.attaches,
+        "gpu_driver": proc.read_text("/sys/module/nvidia/version"),
         "python": sys.executable,
     }
 

@@ -6,56 +6,74 @@ import os
 import re
 import time
 from collections.abc import Mapping
+from typing import Any
 
 from ..agent.journal import open_regular
 from ..errors import BadInput
+from .belonging import belongs, variables_of
 
 DEFAULT_OUTPUT = "run.parquet"
 _FIELD = re.compile(r"\{([^{}]*)\}")
-_RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
-_LOCAL_RANKS = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
-_JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID", "TORCHELASTIC_RUN_ID")
+# What a program on its own is: the only one of its kind.
+_ALONE = {"rank": 0, "local_rank": 0, "world_size": 1, "node_rank": 0, "restart_count": 0, "attempt": 1}
+_SHORT = {"restart": "restart_count"}  # what a template calls it
+_SHORT_ID = 12  # characters of a commit and of a container's id, as git and docker show them
+_BELONGS = (
+    "job", "rank", "local_rank", "world_size", "node", "node_rank", "pod", "namespace", "container", "restart",
+    "attempt", "commit",
+)  # fmt: skip
+FIELDS = ("host", "pid", "time", *_BELONGS, "env:NAME")
 _STARTED_AT = re.compile(rb'"started_at":\s*"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)')
 _LARGEST_FOOTER_BYTES = 16 * 1024 * 1024
 
 
-def output_path(template: str | None, environ: Mapping[str, str], now_unix_s: float) -> str:
-    """The absolute path to record to; without ``-o`` each rank has its own. **Errors** BadInput."""
+def output_path(
+    template: str | None, environ: Mapping[str, str], now_unix_s: float, known: Mapping[str, Any] | None = None
+) -> str:
+    """The absolute path to record to; without ``-o`` each rank has its own. **Errors** BadInput.
+
+    ``known``: where the recording belongs, if somebody has looked already.
+    """
     if template is None:
         template = add_to_name(DEFAULT_OUTPUT, "rank{rank}") if environ.get("RANK") else DEFAULT_OUTPUT
+    return os.path.abspath(filled_in(template, environ, now_unix_s, known))
+
+
+def filled_in(
+    template: str, environ: Mapping[str, str], now_unix_s: float, known: Mapping[str, Any] | None = None
+) -> str:
+    """A template with its fields filled in. **Errors** BadInput."""
+    if known is None and "{" in template:
+        known = belongs(environ, os.getcwd())
 
     def fill(match: re.Match[str]) -> str:
-        value = _value(match.group(1), environ, now_unix_s)
+        value = _value(match.group(1), environ, now_unix_s, known or {})
         return value.replace("/", "_") if value.strip(".") else "_" * len(value)  # it names no other folder
 
-    return os.path.abspath(_FIELD.sub(fill, template))
+    return _FIELD.sub(fill, template)
 
 
-def _value(field: str, environ: Mapping[str, str], now_unix_s: float) -> str:
+def _value(field: str, environ: Mapping[str, str], now_unix_s: float, known: Mapping[str, Any]) -> str:
     if field.startswith("env:"):
-        return _first(environ, (field[4:],), f"{{{field}}}: the environment has no {field[4:]}")
-    if field == "job":
-        return _first(environ, _JOBS, "{job}: the environment has no job id (" + ", ".join(_JOBS) + ")")
-    values = {
-        "host": os.uname().nodename,
-        "pid": str(os.getpid()),
-        "time": stamp(now_unix_s),
-        "rank": _first(environ, _RANKS, "0"),  # a program on its own is rank 0 of 1
-        "local_rank": _first(environ, _LOCAL_RANKS, "0"),
-    }
+        if value := environ.get(field[4:]):
+            return value
+        raise BadInput(f"--output: {{{field}}}: the environment has no {field[4:]}")
+    if field in _BELONGS:
+        return _of_belongs(field, known)
+    values = {"host": os.uname().nodename, "pid": str(os.getpid()), "time": stamp(now_unix_s)}
     if field not in values:
-        known = " ".join(f"{{{name}}}" for name in (*values, "job", "env:NAME"))
-        raise BadInput(f"--output: {{{field}}} is not known; there are {known}")
+        raise BadInput(f"--output: {{{field}}} is not known; there are {' '.join(f'{{{name}}}' for name in FIELDS)}")
     return values[field]
 
 
-def _first(environ: Mapping[str, str], names: tuple[str, ...], otherwise: str) -> str:
-    for name in names:
-        if environ.get(name):
-            return environ[name]
-    if otherwise.startswith("{"):
-        raise BadInput(f"--output: {otherwise}")
-    return otherwise
+def _of_belongs(field: str, known: Mapping[str, Any]) -> str:
+    name = _SHORT.get(field, field)
+    value = known.get(name, _ALONE.get(name))
+    if value is None and field == "node":
+        value = os.uname().nodename
+    if value is None:
+        raise BadInput(f"--output: {{{field}}}: nothing says it here; known are {', '.join(variables_of(name))}")
+    return str(value)[:_SHORT_ID] if field in ("container", "commit") else str(value)
 
 
 def stamp(unix_s: float) -> str:

@@ -25,6 +25,7 @@ from .tree import Row, Tree
 if TYPE_CHECKING:
     from .alerting import Alerting
     from .answering import Answering
+    from .uploads import Upload
 
 EARLY_INTERVAL_S, EARLY_S, INTERVAL_S = 0.25, 60.0, 1.0  # short runs are common, and a trend needs points
 EARLY_COST_FACTOR = 3.0  # of what is allowed, in the first minute
@@ -55,6 +56,7 @@ class Sampler:
         status: console.Status,
         alerting: Alerting | None = None,
         answering: Answering | None = None,
+        upload: Upload | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``interval_s`` None adapts to the age of the recording and to what a round costs, of which
@@ -77,6 +79,7 @@ class Sampler:
         self._status = status
         self._alerting = alerting
         self._answering = answering
+        self._upload = upload
         self._clock = clock
         self._began_s = self._next_s = now_s = clock()
         # The first flush comes early: a command that is killed at once leaves something to read.
@@ -89,6 +92,7 @@ class Sampler:
         self.helpers = Helpers()
         self._helper: int | None = None
         self._makes_checkpoints = True
+        self._told_not_uploaded = False
         self._left_out: set[str] = set()  # what there was no room for, and it was said
         self._checkpoint_s, self._checkpoint_bytes = now_s, 0
         self._sample_duration_s = self._round_cpu_s = 0.0
@@ -117,6 +121,8 @@ class Sampler:
                 if self._answering is not None:
                     self._answering.note_exit(pid)
                 self._helper = None if pid == self._helper else self._helper
+                if self._upload is not None and (reason := self._upload.note_exit(pid, value)):
+                    self._tell_not_uploaded(reason)
                 if self._alerting is not None and (said := self._alerting.note_exit(pid)):
                     console.pass_on(said)
             elif pid == self.tree.root_pid:
@@ -143,6 +149,7 @@ class Sampler:
             self.flush()
             self._checkpoint_if_due(now_s)
         self._prepare_answer()
+        self._upload_if_due()
         if self.looks_for_agents and self.elapsed_s >= blind.LOOK_S:
             self.looks_for_agents = False
             if (note := blind.while_it_runs(self.tree, self.output.journal_path)) is not None:
@@ -168,6 +175,9 @@ class Sampler:
         if self._helper is not None:
             self.helpers.stopped(self._helper)
             finalizing.stop(self._helper)
+        if self._upload is not None and self._upload.pid is not None:
+            self.helpers.stopped(self._upload.pid)
+            self._upload.stop()
         self._look_round(self._clock())
         self.add("recorder_samples", self._own_row())
         peak = self.figures.peak = self.peaks.highest(self.figures.highest, self.output.journal_path)
@@ -318,6 +328,23 @@ class Sampler:
         if now is not None and now != before:
             self.tree.leave_out(now)
             self.helpers.add(now, "waits for the end to tell the verdict")
+
+    def _upload_if_due(self) -> None:
+        if self._upload is None:
+            return
+        before = self._upload.pid
+        self.has_room(self._upload.go_on(self.elapsed_s), "the recording is not uploaded while the job runs")
+        now = self._upload.pid
+        if now is not None and now != before:
+            self.tree.leave_out(now)
+            self.helpers.add(now, "uploads the recording")
+
+    def _tell_not_uploaded(self, reason: str) -> None:
+        """The first time to the user, too: there may be time to mend it before the job ends."""
+        self.event("not-uploaded", reason)
+        if not self._told_not_uploaded:
+            self._told_not_uploaded = True
+            self._status.interrupt(f"not uploaded yet: {reason}")
 
     def _stop_answering(self) -> None:
         """Memory is the job's."""

@@ -133,7 +133,7 @@ def _bases() -> Iterator[str]:
             yield os.path.join(above, name)
 
 
-def _make(base: str) -> bool:
+def make_private(base: str) -> bool:
     """Have this folder, as it must be. False if it cannot be trusted. **Errors** OSError."""
     above = os.path.dirname(base)
     if not os.path.lexists(above) and _stays_ours(os.path.dirname(above)):
@@ -165,7 +165,7 @@ def _stays_ours(folder: str) -> bool:
 def _staged(base: str, journal_path: str, agent_config: Mapping[str, Any], reasons: list[str]) -> Staged | None:
     """None where it cannot be: one more of ``reasons``."""
     try:
-        if _make(base):
+        if make_private(base):
             return _stage(base, journal_path, agent_config)
         reasons.append(f"{base} can be changed by others")
     except OSError as error:

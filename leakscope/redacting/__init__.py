@@ -42,7 +42,9 @@ def redact(run: Path, output: Path) -> int:
         users=_users(recording),
         names_in_keys=names_in_keys(recording.tables["heap_nodes"]),
     )
-    footer = {name: _of_footer(texts, name, value) for name, value in recording.meta.items()}
+    # The verdict has sentences; who analyses the copy finds it again.
+    kept = {name: value for name, value in recording.meta.items() if name != "verdict"}
+    footer = {name: _of_footer(texts, name, value) for name, value in kept.items()}
     footer["notes"] = [*footer.get("notes", []), NOTE]
     rewrite(recording, output, texts.cell, footer)
     return texts.count
@@ -52,6 +54,8 @@ def _of_footer(texts: Texts, name: str, value: Any) -> Any:
     kind = schema.FOOTER_CARRIES.get(name)
     if kind is None:
         return texts.words(value) if isinstance(value, str) else value
+    if name == "belongs" and isinstance(value, dict):
+        return {key: _tree(texts, kind, one) if key != "scheduler" else one for key, one in value.items()}
     if kind == "command" and isinstance(value, list):
         return texts.command([str(word) for word in value])
     return texts.folder(value) if name == "cwd" and isinstance(value, str) else _tree(texts, kind, value)

@@ -17,7 +17,7 @@ from ..facts.accounts import tensors
 from ..facts.case import Case
 from ..facts.processes import table
 from ..findings import Excerpt, Finding, Report, Verdict, fingerprint_of, in_order
-from . import attached, devices, excerpts, head, heap_view, laps, outlook, peak, timeline
+from . import attached, devices, excerpts, footer, head, heap_view, laps, outlook, peak, timeline
 from .folding import folded
 
 if TYPE_CHECKING:
@@ -37,11 +37,12 @@ def analyze(
 
 @dataclass(frozen=True)
 class Answer:
-    """The part of a report that a person reads first."""
+    """The part of a report that a person reads first, and what the footer of the recording keeps of it."""
 
     verdict: Verdict
     findings: list[Finding]
     excerpts: list[Excerpt]
+    footer: dict[str, Any]
 
 
 def answer_of(recording: Recording) -> Answer:
@@ -49,7 +50,9 @@ def answer_of(recording: Recording) -> Answer:
     case = Case(recording)
     findings = _marked(case, analyzers.diagnose(case).findings)
     verdict = attached.verdict(case, head.verdict(case, findings), findings)
-    return Answer(verdict, findings, excerpts.excerpts(case, findings))
+    as_of_s = head.duration(case) if recording.meta.get("state") == "live" else None
+    told = footer.footer(case, verdict, findings, as_of_s)
+    return Answer(verdict, findings, excerpts.excerpts(case, findings), told)
 
 
 def _marked(case: Case, findings: Sequence[Finding]) -> list[Finding]:

@@ -29,7 +29,7 @@ def facts(case: Case) -> RecordingFacts:
         how = "oom-killed"
     duration_s = duration(case)
     return RecordingFacts(
-        path=str(case.recording.path),
+        path=case.recording.shown,
         command=[str(word) for word in case.recording.meta.get("command") or ()],
         started_at=str(case.recording.meta.get("started_at") or ""),
         duration_s=round(duration_s, 3),

@@ -16,7 +16,11 @@ _BY = re.compile(r"\(by (.*), between samples\)$")
 
 def peak(case: Case, timeline: Timeline | None) -> Peak | None:
     """None for a recording without samples."""
-    sampled = max(timeline.total_bytes, default=0) if timeline is not None else 0
+    return peak_beside(case, max(timeline.total_bytes, default=0) if timeline is not None else 0)
+
+
+def peak_beside(case: Case, sampled: int) -> Peak | None:
+    """The same beside the most that samples show. **Units** bytes."""
     events = case.rows("events")
     told = events[(events["event"] == _EVENT) & events["value"].notna()]
     size_bytes = int(told["value"].max()) if len(told) else 0

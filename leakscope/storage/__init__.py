@@ -8,15 +8,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .footer import keep_answer
     from .recording import Recording, open_recording
     from .rewriting import rewrite
 
-__all__ = ["Recording", "open_recording", "rewrite"]
+__all__ = ["Recording", "keep_answer", "open_recording", "rewrite"]
+_ELSEWHERE = {"keep_answer": "footer", "rewrite": "rewriting"}
 
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        from . import recording, rewriting
+        from importlib import import_module
 
-        return getattr(rewriting if name == "rewrite" else recording, name)
+        return getattr(import_module(f".{_ELSEWHERE.get(name, 'recording')}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -28,6 +28,8 @@ BUFFER_BYTES = 12 * 1024 * 1024
 SHORT_BYTES = 1024 * 1024  # of journal
 # A table with fewer rows left than this shares the last row group: of 200 columns each group costs 16 KB and 1.5 ms.
 SHARED_ROWS = ROW_GROUP_ROWS // 4
+VERDICT_FILE = "verdict.json"  # in a journal: what was found while the recording went on
+_MOST_VERDICT_BYTES = 1 << 20
 Row = dict[str, Any]
 
 
@@ -47,6 +49,18 @@ def read_meta(journal: Path) -> dict[str, Any]:
         return {}
     check_version(meta.get("format_version", schema.SCHEMA_VERSION), journal)
     return meta
+
+
+def _verdict(journal: Path) -> dict[str, Any]:
+    """What was found while it was recorded; empty where nobody looked, or what they left is damaged."""
+    try:
+        with os.fdopen(open_regular(journal / VERDICT_FILE), "rb") as stream:
+            told = json.loads(stream.read(_MOST_VERDICT_BYTES))
+    except (OSError, ValueError):
+        return {}
+    if not isinstance(told, dict):
+        return {}
+    return {key: told[key] for key in ("verdict", "figures") if isinstance(told.get(key), dict)}
 
 
 def check_version(version: object, where: object) -> None:
@@ -80,7 +94,7 @@ def merge(journal: Path, stream: BinaryIO, state: str) -> dict[str, Any]:
             groups.write_all()
             pa.default_memory_pool().release_unused()  # before pyarrow copies all it knows of the row groups: its peak
             if groups.unknown_columns <= extra_columns:
-                footer = facts.footer(meta, state, groups)
+                footer = {**_verdict(journal), **facts.footer(meta, state, groups)}
                 writer.add_key_value_metadata({FOOTER_KEY: json.dumps(footer)})
                 writer.close()
                 return footer

@@ -10,7 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pandas as pd
 import pyarrow as pa
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from .. import schema
+from ..addresses import as_url, without_credentials
 from ..errors import LeakscopeError, NoSuchTable, UnreadableRecording
 from ..units import format_bytes
 from .arrow import FOOTER_KEY, arrow_schema
@@ -36,6 +37,11 @@ _LEAST_MOST_BYTES = 1 << 30
 _SHARED_ROWS = 1_000_000  # of row groups that tables share; ours have 32,768
 _MOST_SHARED_BYTES = 16 << 20  # of a row group that is read once, for all the tables in it
 _VALUES_AT_ONCE = 4_000_000  # 32 MB
+_MOST_AT_ONCE_BYTES = 256 << 20  # of a file that is elsewhere
+_NOTES = {
+    "empty": ["holds no rows: the recorder was killed before its first flush, or its journal was not copied along"],
+    "checkpoint": ["a checkpoint only: the journal with the rest of the run is missing"],
+}
 _PANDAS_TYPES = {
     pa.int64(): pd.Int64Dtype(),  # nullable: byte counts above 2**53 must not pass through floats
     pa.bool_(): pd.BooleanDtype(),
@@ -234,7 +240,7 @@ class Tables(Mapping[str, pd.DataFrame]):
 class Recording:
     """One run as it was recorded.
 
-    ``complete`` is False when anything is known to be missing; ``notes`` says what, in sentences for a person.
+    ``shown`` is its path, or the URL it was read from. ``complete`` is False when anything is known to be missing; ``notes`` says what, in sentences for a person.
     """
 
     def __init__(
@@ -244,18 +250,20 @@ class Recording:
         footer: dict[str, Any],
         notes: list[str],
         window: Window | None = None,
+        shown: str | None = None,
     ) -> None:
         self.path = path
+        self.shown = shown or str(path)
         self.meta = footer
         self.complete = bool(footer.get("complete", False))
         self.notes = [*map(str, footer.get("notes", [])), *notes]
-        self.tables = Tables(file, footer["start_mono_ns"], str(path), window)
+        self.tables = Tables(file, footer["start_mono_ns"], self.shown, window)
         self._file, self._added_notes, self._window = file, notes, window
 
     @classmethod
     def of(cls, other: Recording) -> Self:
         """The same recording, as one of a class that can do more with it."""
-        return cls(other.path, other._file, other.meta, other._added_notes, other._window)
+        return cls(other.path, other._file, other.meta, other._added_notes, other._window, other.shown)
 
     def deriving(self, makers: Mapping[str, Callable[[], pd.DataFrame]]) -> Self:
         """The same recording with some tables made by functions out of others: ``self`` has them as they were written.
@@ -267,7 +275,7 @@ class Recording:
         return derived
 
     def __repr__(self) -> str:
-        return f"<Recording {self.path}: {', '.join(self.names()) or 'no rows'}>"
+        return f"<Recording {self.shown}: {', '.join(self.names()) or 'no rows'}>"
 
     def names(self) -> list[str]:
         """Names of the tables that have rows."""
@@ -307,15 +315,17 @@ class Recording:
         if self._window is not None:
             window = max(window[0], self._window[0]), min(window[1], self._window[1])
         notes = [*self._added_notes, f"a part of the recording only: {as_text(window)}"]
-        return type(self)(self.path, self._file, self.meta, notes, window)
+        return type(self)(self.path, self._file, self.meta, notes, window, self.shown)
 
 
 def open_recording(path: str | os.PathLike[str]) -> Recording:
     """Open a recording by its file or its journal folder, also one that is running or was never finalised.
 
-    What a dead recorder left is finalised in passing where the folder can be written, and read in memory where not.
+    A URL such as ``s3://bucket/run.parquet`` is read by fsspec. What a dead recorder left is finalised in passing where the folder can be written, and read in memory where not.
     **Errors** UnreadableRecording, with one line that says what is wrong and what to do.
     """
+    if (url := as_url(os.fspath(path))) is not None and not os.path.exists(path):
+        return _from_url(url)
     given = Path(path)
     output = given.with_name(given.name[: -len(JOURNAL_SUFFIX)]) if given.name.endswith(JOURNAL_SUFFIX) else given
     journal = journal_of(output)
@@ -354,11 +364,29 @@ def _from_file(path: Path) -> Recording:
             f"{path} is damaged: its parquet footer cannot be read ({_one_line(error)}): restore it from a copy"
         ) from error
     footer = _footer(file, path)
-    notes = {
-        "empty": ["holds no rows: the recorder was killed before its first flush, or its journal was not copied along"],
-        "checkpoint": ["a checkpoint only: the journal with the rest of the run is missing"],
-    }
-    return Recording(path, file, footer, notes.get(footer["state"], []))
+    return Recording(path, file, footer, _NOTES.get(footer["state"], []))
+
+
+def _from_url(url: str) -> Recording:
+    """Small files are read at once: of 200 columns each would be a request, and a report asks for most of them."""
+    from .remote import open_url
+
+    path = Path(url)
+    stream = open_url(url)
+    shown = without_credentials(url)
+    try:
+        if stream.size <= _MOST_AT_ONCE_BYTES:
+            with stream:
+                stream = io.BytesIO(stream.read())
+        _check_content(stream, shown)
+        stream.seek(0)
+        file = pq.ParquetFile(stream)
+    except (LeakscopeError, OSError, pa.ArrowException) as error:
+        if isinstance(error, LeakscopeError):
+            raise
+        raise UnreadableRecording(f"{shown} is damaged or cannot be read: {_one_line(error)}") from error
+    footer = _footer(file, path)
+    return Recording(path, file, footer, _NOTES.get(footer["state"], []), shown=shown)
 
 
 def _is_final(path: Path) -> bool:
@@ -380,10 +408,16 @@ def _check_is_parquet(path: Path) -> None:
     if not path.is_file():
         raise UnreadableRecording(f"{path} is not a regular file: name a recording")
     with open(path, "rb") as stream:
-        size = os.fstat(stream.fileno()).st_size
-        head = stream.read(4)
-        stream.seek(max(0, size - 4))
-        tail = stream.read(4)
+        _check_content(stream, str(path))
+
+
+def _check_content(stream: BinaryIO, path: str) -> None:
+    """The same of what is in it."""
+    size = stream.seek(0, os.SEEK_END)
+    stream.seek(0)
+    head = stream.read(4)
+    stream.seek(max(0, size - 4))
+    tail = stream.read(4)
     if size == 0:
         raise UnreadableRecording(f"{path} is empty (0 bytes): the disk was full or the copy failed; copy it again")
     if head != _MAGIC:

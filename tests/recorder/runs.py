@@ -89,9 +89,9 @@ def rows(journal: Path, table: str) -> list[dict[str, Any]]:
     return found
 
 
-def until(condition: Callable[[], Any]) -> Any:
+def until(condition: Callable[[], Any], timeout_s: float = TIMEOUT_S) -> Any:
     """Wait for something that will happen soon; its value."""
-    deadline_s = time.monotonic() + TIMEOUT_S
+    deadline_s = time.monotonic() + timeout_s
     while time.monotonic() < deadline_s:
         if value := condition():
             return value
