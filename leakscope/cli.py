@@ -204,6 +204,7 @@ _run_argument = click.argument("run", type=click.Path(path_type=Path), default="
     examples=[
         ("leakscope report", "what grew, who holds it, what to do"),
         ("leakscope report -o report.html", "the same as a page, with charts"),
+        ("leakscope report -f brief", "under 2 KB, for a chat or a coding agent"),
         ("leakscope report runs/a.parquet -f json", "for a program"),
     ]
 )
@@ -213,6 +214,7 @@ _run_argument = click.argument("run", type=click.Path(path_type=Path), default="
 @click.option("--only", multiple=True, metavar="KIND", help="Look for this kind of finding only; repeatable.")
 @click.option("--exit-code", is_flag=True, help="Exit with 1 if there is a finding of severity warning or critical.")
 @click.option("--all-findings", is_flag=True, help="Also those that [tool.leakscope] of pyproject.toml ignores.")
+@click.option("--with-timeline", is_flag=True, help="In JSON: also the timeline, the heap and all else to be drawn.")
 @click.option("-v", "--verbose", is_flag=True, help="In the terminal: all evidence, and why each kind was ruled out.")
 @click.option("--color/--no-color", default=None, help="Colours: by default if the output is a terminal.")
 def report(
@@ -222,6 +224,7 @@ def report(
     only: tuple[str, ...],
     exit_code: bool,
     all_findings: bool,
+    with_timeline: bool,
     verbose: bool,
     color: bool | None,
 ) -> int:
@@ -239,7 +242,8 @@ def report(
     _not_the_recording(output, run)
     ignores = Ignores() if all_findings else read_ignores(Path.cwd())
     result = without_ignored(analyze(open_recording(run), only=only or None), ignores)
-    text = render(result, format_name, **({"verbose": True} if verbose and format_name == "terminal" else {}))
+    asked = {"terminal": {"verbose": True} if verbose else {}, "json": {"with_timeline": True} if with_timeline else {}}
+    text = render(result, format_name, **asked.get(format_name, {}))
     if output:
         output.write_text(click.unstyle(text), encoding="utf-8")
     else:
