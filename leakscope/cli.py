@@ -57,6 +57,7 @@ _SECTIONS = {
     "Record": ("record", "attach", "ps", "snapshot", "watch"),
     "Understand": ("report", "view", "heap", "oom"),
     "Decide": ("compare", "check"),
+    "For coding agents": ("mcp", "skill"),
     "Keep house": ("doctor", "finalize", "redact", "schema", "completion"),
 }
 _ORDER_OF_WORK = (
@@ -596,6 +597,47 @@ def compare(runs: tuple[Path, ...], format_name: str | None, output: Path | None
     else:
         click.echo(text, nl=False)
     return comparing.EXIT_STATUS[result.verdict]
+
+
+@cli.command(
+    examples=[
+        ("leakscope mcp", "over the recordings below the working folder"),
+        ("claude mcp add leakscope -- leakscope mcp --folder runs", "as a client starts it"),
+    ]
+)
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path),
+    default=".",
+    show_default=True,
+    metavar="DIR",
+    help="Where the recordings are; nothing outside is read.",
+)
+def mcp(folder: Path) -> None:
+    """Let a coding agent ask recordings, by the Model Context Protocol on stdin and stdout.
+
+    A client starts it. Its tools list recordings, report, explain a finding, show who holds what, query tables and
+    compare runs. They read what is below DIR; none writes, runs or fetches anything. It needs
+    `pip install 'leakscope-recorder[mcp]'`.
+    """
+    from .mcp_server import serve
+
+    serve(folder)
+
+
+@cli.command(
+    examples=[
+        ("leakscope skill > .claude/skills/leakscope/SKILL.md", "where an agent looks for skills"),
+    ]
+)
+def skill() -> None:
+    """Print the Agent Skill: how a coding agent records, reads, mends and proves with leakscope.
+
+    It is a SKILL.md: save it in a folder named leakscope where your agent looks for skills. It needs no MCP server.
+    """
+    from .skills import skill_text
+
+    click.echo(skill_text(), nl=False)
 
 
 @cli.command(

@@ -141,7 +141,8 @@ def _shell(lines: Sequence[str]) -> str:
 def _command(facts: RecordingFacts) -> str:
     """To be copied; a placeholder for one that is too long or has line ends, empty if none is known."""
     command = shlex.join(_short(word, facts) for word in facts.command)
-    return command if len(command.encode("utf-8", "replace")) <= _LONGEST_COMMAND and command.isprintable() else "COMMAND"
+    is_short = len(command.encode("utf-8", "replace")) <= _LONGEST_COMMAND
+    return command if is_short and command.isprintable() else "COMMAND"
 
 
 def _not_checked(report: Report) -> list[str]:

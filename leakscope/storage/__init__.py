@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .recording import Recording, open_recording
+    from .recording import Recording, open_recording, read_footer
     from .rewriting import rewrite
 
-__all__ = ["Recording", "open_recording", "rewrite"]
+__all__ = ["Recording", "open_recording", "read_footer", "rewrite"]
 
 
 def __getattr__(name: str) -> Any:

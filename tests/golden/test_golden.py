@@ -12,7 +12,17 @@ from leakscope import analyze, render
 from leakscope.storage import open_recording
 from tests.end_to_end.programs import Program
 
-from . import EXPECTED, MOST_BYTES, RECORDINGS, as_json, expected, golden_programs, known_misses, recording_of, told_wrong
+from . import (
+    EXPECTED,
+    MOST_BYTES,
+    RECORDINGS,
+    as_json,
+    expected,
+    golden_programs,
+    known_misses,
+    recording_of,
+    told_wrong,
+)
 from .compare import differences
 from .figures import contradictions
 
