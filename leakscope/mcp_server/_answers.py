@@ -94,6 +94,6 @@ class Desk:
         return self._last[1]
 
     def _ignores(self) -> Ignores:
-        """As `leakscope report` does in that folder; a pyproject.toml that a link has outside is none."""
+        """As `leakscope report` does in that folder; a pyproject.toml that is a link or a pipe is none."""
         file = self._folder.root / FILE
-        return Ignores() if file.is_symlink() else read_ignores(Path())
+        return read_ignores(Path()) if file.is_file() and not file.is_symlink() else Ignores()

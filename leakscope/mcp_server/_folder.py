@@ -37,6 +37,8 @@ class Folder:
             given = given.relative_to(self.root)
         if ".." in given.parts:
             raise BadInput(f"{printable(name)} has .. in it: name a recording of the folder from there")
+        if given.name.endswith(_JOURNAL):  # a recording by its journal
+            given = given.with_name(given.name[: -len(_JOURNAL)])
         for path in (given, *_read_with(self.root / given)):
             self._check(name, self.root / path)
         return given

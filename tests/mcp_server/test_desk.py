@@ -156,11 +156,14 @@ def test_links_to_what_is_inside_and_absolute_names_of_it_are_fine(desk, root):
     assert ask(desk, "report", recording="link.parquet").startswith("**LEAKING**")
 
 
-@pytest.mark.parametrize("beside", ["before.parquet.journal", "before.heap-1-2.parquet", "before.parquet.journal/x.jnl"])
+@pytest.mark.parametrize(
+    "beside", ["before.parquet.journal", "before.heap-1-2.parquet", "before.parquet.journal/x.jnl"]
+)
 def test_what_is_read_with_a_recording_is_no_way_out(desk, root, tmp_path, beside):
     (root / beside).parent.mkdir(exist_ok=True)
     (root / beside).symlink_to(tmp_path / "outside")
     assert OUTSIDE in refused(desk, "report", recording="before.parquet")
+    assert OUTSIDE in refused(desk, "report", recording="before.parquet.journal")
 
 
 def test_a_fifo_keeps_nobody_waiting(desk, root):
@@ -189,10 +192,12 @@ def test_nothing_is_written_also_where_a_dead_recorder_left_a_journal(root):
     before, desk = state(root), Desk(root)
     assert ask(desk, "report", recording="dead.parquet").startswith("**CANNOT TELL**")
     for tool, arguments in (
-        ("list_recordings", {}), ("report", {"recording": "before.parquet"}), ("explain_finding", {"recording": "before.parquet"}),
+        ("list_recordings", {}),
+        ("report", {"recording": "before.parquet"}),
+        ("explain_finding", {"recording": "before.parquet"}),
         ("query", {"recording": "dead.parquet", "sql": "SELECT * FROM process_samples"}),
         ("compare", {"before": "before.parquet", "after": "runs/after.parquet"}),
-    ):  # fmt: skip
+    ):
         ask(desk, tool, **arguments)
     assert state(root) == before
 
@@ -205,7 +210,9 @@ def test_tables_are_there_for_sql(desk):
     tables = rows(ask(desk, "query", recording="before.parquet", sql="SELECT * FROM recording_tables;"))
     assert {"process_samples", "takes", "holders"} <= {row["table_name"] for row in tables}
     sql = "SELECT column_name, unit FROM recording_columns WHERE table_name = 'process_samples'"
-    assert {"column_name": "rss_bytes", "unit": "bytes"} in rows(ask(desk, "query", recording="before.parquet", sql=sql))
+    assert {"column_name": "rss_bytes", "unit": "bytes"} in rows(
+        ask(desk, "query", recording="before.parquet", sql=sql)
+    )
     sql = "SELECT max(rss_bytes) - min(rss_bytes) AS gained, count(*) AS n FROM process_samples"
     (row,) = rows(ask(desk, "query", recording="before.parquet", sql=sql))
     assert int(row["gained"]) > 200 * MiB and int(row["n"]) == 120
