@@ -57,6 +57,7 @@ _SECTIONS = {
     "Record": ("record", "attach", "ps", "snapshot", "watch"),
     "Understand": ("report", "view", "heap", "oom"),
     "Decide": ("compare", "check"),
+    "For coding agents": ("mcp", "skill"),
     "Keep house": ("doctor", "finalize", "upload", "redact", "schema", "completion"),
 }
 _ORDER_OF_WORK = (
@@ -204,6 +205,7 @@ _run_argument = click.argument("run", type=click.Path(path_type=Path), default="
     examples=[
         ("leakscope report", "what grew, who holds it, what to do"),
         ("leakscope report -o report.html", "the same as a page, with charts"),
+        ("leakscope report -f brief", "under 2 KB, for a chat or a coding agent"),
         ("leakscope report runs/a.parquet -f json", "for a program"),
     ]
 )
@@ -213,6 +215,7 @@ _run_argument = click.argument("run", type=click.Path(path_type=Path), default="
 @click.option("--only", multiple=True, metavar="KIND", help="Look for this kind of finding only; repeatable.")
 @click.option("--exit-code", is_flag=True, help="Exit with 1 if there is a finding of severity warning or critical.")
 @click.option("--all-findings", is_flag=True, help="Also those that [tool.leakscope] of pyproject.toml ignores.")
+@click.option("--with-timeline", is_flag=True, help="In JSON: also the timeline, the heap and all else to be drawn.")
 @click.option("-v", "--verbose", is_flag=True, help="In the terminal: all evidence, and why each kind was ruled out.")
 @click.option("--color/--no-color", default=None, help="Colours: by default if the output is a terminal.")
 def report(
@@ -222,6 +225,7 @@ def report(
     only: tuple[str, ...],
     exit_code: bool,
     all_findings: bool,
+    with_timeline: bool,
     verbose: bool,
     color: bool | None,
 ) -> int:
@@ -239,7 +243,8 @@ def report(
     _not_the_recording(output, run)
     ignores = Ignores() if all_findings else read_ignores(Path.cwd())
     result = without_ignored(analyze(open_recording(run), only=only or None), ignores)
-    text = render(result, format_name, **({"verbose": True} if verbose and format_name == "terminal" else {}))
+    asked = {"terminal": {"verbose": True} if verbose else {}, "json": {"with_timeline": True} if with_timeline else {}}
+    text = render(result, format_name, **asked.get(format_name, {}))
     if output:
         output.write_text(click.unstyle(text), encoding="utf-8")
     else:
@@ -640,6 +645,47 @@ def compare(runs: tuple[Path, ...], format_name: str | None, output: Path | None
     else:
         click.echo(text, nl=False)
     return comparing.EXIT_STATUS[result.verdict]
+
+
+@cli.command(
+    examples=[
+        ("leakscope mcp", "over the recordings below the working folder"),
+        ("claude mcp add leakscope -- leakscope mcp --folder runs", "as a client starts it"),
+    ]
+)
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path),
+    default=".",
+    show_default=True,
+    metavar="DIR",
+    help="Where the recordings are; nothing outside is read.",
+)
+def mcp(folder: Path) -> None:
+    """Let a coding agent ask recordings, by the Model Context Protocol on stdin and stdout.
+
+    A client starts it. Its tools list recordings, report, explain a finding, show who holds what, query tables and
+    compare runs. They read what is below DIR; none writes, runs or fetches anything. It needs
+    `pip install 'leakscope-recorder[mcp]'`.
+    """
+    from .mcp_server import serve
+
+    serve(folder)
+
+
+@cli.command(
+    examples=[
+        ("leakscope skill > .claude/skills/leakscope/SKILL.md", "where an agent looks for skills"),
+    ]
+)
+def skill() -> None:
+    """Print the Agent Skill: how a coding agent records, reads, mends and proves with leakscope.
+
+    It is a SKILL.md: save it in a folder named leakscope where your agent looks for skills. It needs no MCP server.
+    """
+    from .skills import skill_text
+
+    click.echo(skill_text(), nl=False)
 
 
 @cli.command(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os.path
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .confidence import Ground
 from .kinds import KILL, Kind
@@ -392,7 +392,10 @@ class RecordingFacts:
 
 @dataclass(frozen=True)
 class Report:
-    """The whole answer; ``findings`` are in order, the first is the report's answer."""
+    """The whole answer; ``findings`` are in order, the first is the report's answer.
+
+    ``left_out``: names of the parts that this copy of it does without, ``series`` of the findings among them.
+    """
 
     recording: RecordingFacts
     verdict: Verdict
@@ -408,6 +411,19 @@ class Report:
     heap: Sequence[HeapView] = ()
     excerpts: Sequence[Excerpt] = ()
     ignored: Sequence[Ignored] = ()
+    left_out: Sequence[str] = ()
+
+
+DRAWN = ("timeline", "laps", "devices", "heap", "series")  # many figures, for who draws them
+
+
+def without_drawn(report: Report) -> Report:
+    """The report for who reads it: without what is there to be drawn, which is nine tenths of it."""
+    findings = [replace(finding, series=()) for finding in report.findings]
+    ignored = [replace(one, finding=replace(one.finding, series=())) for one in report.ignored]
+    return replace(
+        report, timeline=None, laps=None, devices=(), heap=(), findings=findings, ignored=ignored, left_out=DRAWN
+    )
 
 
 def file_of(finding: Finding, folder: str | None) -> str | None:

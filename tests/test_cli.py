@@ -273,7 +273,7 @@ def test_formats_have_one_name_in_all_commands():
         for param in command.params:
             if "--format" in param.opts:
                 formats[name] = set(param.type.choices)
-    assert set.union(*formats.values()) == {"github", "html", "json", "junit", "markdown", "sarif", "terminal"}
+    assert set.union(*formats.values()) == {"brief", "github", "html", "json", "junit", "markdown", "sarif", "terminal"}
     assert all("json" in names for names in formats.values())
     asked = cli.cli.commands["doctor"].make_context("doctor", ["-f", "text"])  # as it was called before
     assert asked.params["format_name"] == "terminal"

@@ -22,6 +22,9 @@ import pytest
 
 import leakscope
 from leakscope import cli, options, schema
+from leakscope.errors import LeakscopeError
+from leakscope.mcp_server._answers import Desk
+from leakscope.mcp_server._tools import TOOLS
 from leakscope.recorder.tree import Tree
 from tests import docs_pages, pictures, tutorials
 from tests.analyzers.leaks import trainer
@@ -60,6 +63,44 @@ def whole_heap() -> str:
     return _table(("column", "type", "unit", "meaning"), rows)
 
 
+START = tutorials.FOLDER / "start"
+
+
+def brief_example() -> str:
+    return f"````markdown\n{tutorials.printed('leakscope report before.parquet -f brief', START)}````\n"
+
+
+def mcp_tools() -> str:
+    rows = [(_code(tool.name), ", ".join(map(_code, tool.properties)), tool.description) for tool in TOOLS]
+    return _table(("tool", "arguments", "what it answers"), rows)
+
+
+def mcp_answers() -> str:
+    calls: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("heap_path", {"recording": "before.parquet", "name": "seen"}),
+        ("query", {"recording": "before.parquet", "sql": "SELECT max(rss_bytes) AS most FROM process_samples"}),
+        ("compare", {"before": "before.parquet", "after": "after.parquet"}),
+        ("report", {"recording": "../two-models/before.parquet"}),
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(START)
+        desk = Desk(START)
+        return "\n".join(
+            f"```text\n{tool}({_arguments(given)})\n\n{_answer(desk, tool, given)}\n```\n" for tool, given in calls
+        )
+
+
+def _arguments(given: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in given.items())
+
+
+def _answer(desk: Desk, tool: str, given: dict[str, Any]) -> str:
+    try:
+        return desk.answer(tool, given).strip()
+    except LeakscopeError as error:
+        return f"error: {error}"
+
+
 SECTIONS: dict[str, Callable[[], str]] = {
     "example": docs_pages.example,
     "record-options": record_options,
@@ -71,6 +112,9 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "sampling-costs": lambda: as_markdown(Results.load(sampling.RESULTS)),
     "tables": tables,
     "whole-heap": whole_heap,
+    "brief-example": brief_example,
+    "mcp-tools": mcp_tools,
+    "mcp-answers": mcp_answers,
     "leakbench": leakbench,  # measured: shown as the last whole run left it
 }
 

@@ -47,6 +47,8 @@ ROOMS = {
     "answering": FOUNDATION | {"storage", "analyzers", "ignoring", "reporting", "words"},
     "beside": FOUNDATION | {"agent", "recorder"},
     "viewing": FOUNDATION | {"storage", "ignoring", "renderers", "reporting"},
+    "mcp_server": FOUNDATION
+    | {"browsing", "comparing", "ignoring", "renderers", "reporting", "settings", "storage", "words"},
     "comparing": FOUNDATION | {"storage", "facts", "reporting", "words", "pages"},
     "checking": FOUNDATION
     | {"storage", "facts", "analyzers", "reporting", "comparing", "ignoring", "settings", "words"},
@@ -60,6 +62,7 @@ ROOMS = {
     "plots": FOUNDATION | {"storage"},
     "options": {"addresses", "errors", "units", "alerts"},
     "uploading": FOUNDATION | {"agent", "recorder", "reporting", "storage"},
+    "skills": set(),  # a text
 }
 # The rooms of facts/, from the ground up: each imports only rooms below its own floor.
 FLOORS = (
@@ -80,6 +83,7 @@ PACKAGES = {
     "analyzers": {"numpy", "pandas"},
     "reporting": {"numpy", "pandas"},
     "comparing": {"numpy"},
+    "mcp_server": {"anyio", "duckdb", "jsonschema", "mcp", "mcp_types", "pandas"},
     "pytest_plugin": {"pytest"},
     "watching": {"pandas", "rich", "textual"},
     "renderers": {"rich", "matplotlib"},

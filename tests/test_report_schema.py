@@ -94,7 +94,8 @@ def test_every_field_says_what_it_means_and_in_which_unit():
 
 @pytest.mark.parametrize("report", [MAXIMAL, EMPTY], ids=["maximal", "empty"])
 def test_reports_keep_to_it(report):
-    jsonschema.validate(json.loads(render(report, "json")), strict())
+    for with_timeline in (False, True):
+        jsonschema.validate(json.loads(render(report, "json", with_timeline=with_timeline)), strict())
 
 
 @pytest.mark.golden
@@ -106,7 +107,15 @@ def test_reports_of_recordings_keep_to_it(tmp_path):
     flat = sentinels(trainer(folders[1], leak=0), in_use=0).ends(20.0).open()
     short = RecordingBuilder(folders[2]).process(1).samples(1, [1, 2]).open()
     for recording in (leaking, flat, short, *map(open_recording, committed())):
-        jsonschema.validate(json.loads(render(analyze(recording), "json")), strict())
+        jsonschema.validate(json.loads(render(analyze(recording), "json", with_timeline=True)), strict())
+
+
+def test_who_reads_it_as_it_was_before_parts_could_be_left_out_still_can():
+    before = copy.deepcopy(SCHEMA)
+    before["required"].remove("left_out")
+    del before["properties"]["left_out"]
+    for with_timeline in (False, True):
+        jsonschema.validate(json.loads(render(MAXIMAL, "json", with_timeline=with_timeline)), before)
 
 
 def test_later_fields_are_allowed_and_missing_ones_are_not():

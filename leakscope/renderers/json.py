@@ -1,7 +1,8 @@
 """The report for programs: JSON after the contract ``leakscope.report/1``.
 
 Every key is always there, with null where nothing is known; sizes are whole bytes. The same report gives the same
-bytes each time.
+bytes each time. What is there to be drawn (the timeline, laps, GPUs, the heap, series of findings) is most of a report:
+it is empty unless ``--with-timeline`` asks for it, and ``left_out`` names it.
 """
 
 from __future__ import annotations
@@ -12,15 +13,16 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..findings import Report
+from ..findings import Report, without_drawn
 
 SUFFIX = ".json"
 SCHEMA = "leakscope.report/1"
 _PACKED = ("timeline", "laps", "devices", "heap")  # thousands of numbers that nobody reads line by line
 
 
-def render(report: Report) -> str:
+def render(report: Report, with_timeline: bool = False) -> str:
     """One JSON object, indented but for what is drawn, ending with a newline."""
+    report = report if with_timeline else without_drawn(report)
     entries = [f'  "{name}": {_text(value, name in _PACKED)}' for name, value in as_dict(report).items()]
     return "{\n" + ",\n".join(entries) + "\n}\n"
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .footer import keep_answer
-    from .recording import Recording, open_recording
+    from .recording import Recording, open_recording, read_footer
     from .rewriting import rewrite
 
-__all__ = ["Recording", "keep_answer", "open_recording", "rewrite"]
+__all__ = ["Recording", "keep_answer", "open_recording", "read_footer", "rewrite"]
 _ELSEWHERE = {"keep_answer": "footer", "rewrite": "rewriting"}
 
 

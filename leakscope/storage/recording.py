@@ -318,10 +318,11 @@ class Recording:
         return type(self)(self.path, self._file, self.meta, notes, window, self.shown)
 
 
-def open_recording(path: str | os.PathLike[str]) -> Recording:
+def open_recording(path: str | os.PathLike[str], *, read_only: bool = False) -> Recording:
     """Open a recording by its file or its journal folder, also one that is running or was never finalised.
 
-    A URL such as ``s3://bucket/run.parquet`` is read by fsspec. What a dead recorder left is finalised in passing where the folder can be written, and read in memory where not.
+    A URL such as ``s3://bucket/run.parquet`` is read by fsspec. What a dead recorder left is finalised in passing where
+    the folder can be written, and read in memory where not, or where it is to stay as it is (``read_only``).
     **Errors** UnreadableRecording, with one line that says what is wrong and what to do.
     """
     if (url := as_url(os.fspath(path))) is not None and not os.path.exists(path):
@@ -338,6 +339,8 @@ def open_recording(path: str | os.PathLike[str]) -> Recording:
             return _from_journal(output, journal, "still being recorded: this is the state of its last flush")
         if living_writers(journal):
             return _from_journal(output, journal, "the recorder is gone, the job still runs: this is its last flush")
+        if read_only:
+            return _from_journal(output, journal, "read from the journal, which `leakscope finalize` makes a file of")
         try:
             return _from_file(finalize(output))
         except UnreadableRecording:
@@ -346,6 +349,18 @@ def open_recording(path: str | os.PathLike[str]) -> Recording:
             return _from_journal(output, journal, f"read from the journal: {error}")
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         raise UnreadableRecording(f"{given} cannot be read: {_one_line(error)}") from error
+
+
+def read_footer(path: Path) -> dict[str, Any]:
+    """What a recording says of itself, without its tables; of one that is still recorded, as of its last checkpoint.
+
+    **Errors** UnreadableRecording.
+    """
+    try:
+        _check_is_parquet(path)
+        return _footer(pq.ParquetFile(path), path)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise UnreadableRecording(f"{path} cannot be read: {_one_line(error)}") from error
 
 
 def _from_journal(output: Path, journal: Path, note: str) -> Recording:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from leakscope import analyze
+from leakscope.findings import Report
 from leakscope.renderers.json import as_dict
 from leakscope.storage import open_recording
 from tests.end_to_end import truth
@@ -54,8 +55,13 @@ def known_misses() -> dict[str, str]:
 
 def judge(recording: Path) -> dict[str, Any]:
     """The whole report as the JSON contract has it, made in this process."""
-    report: dict[str, Any] = json.loads(json.dumps(as_dict(analyze(open_recording(recording)))))
-    return report
+    return as_json(analyze(open_recording(recording)))
+
+
+def as_json(report: Report) -> dict[str, Any]:
+    """The same of a report that there is already."""
+    values: dict[str, Any] = json.loads(json.dumps(as_dict(report)))
+    return values
 
 
 def told_wrong(program: Program, report: dict[str, Any]) -> str:

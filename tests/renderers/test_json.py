@@ -26,6 +26,19 @@ def test_the_findings_keep_their_order_and_figures():
     ]
 
 
+def test_what_is_drawn_is_left_out_and_named_unless_asked_for():
+    brief, whole = (json.loads(render(FULL, "json", with_timeline=asked)) for asked in (False, True))
+    assert json.loads(render(FULL, "json")) == brief
+    assert brief["left_out"] == ["timeline", "laps", "devices", "heap", "series"] and whole["left_out"] == []
+    empty = {"timeline": None, "laps": None, "devices": [], "heap": []}
+    assert {name: brief[name] for name in empty} == empty
+    assert all(whole[name] for name in empty)
+    assert [len(report["findings"][0]["series"]) for report in (brief, whole)] == [0, 1]
+    rest = brief.keys() - empty.keys() - {"left_out", "findings"}
+    assert {name: brief[name] for name in rest} == {name: whole[name] for name in rest}
+    assert brief["findings"][0] == {**whole["findings"][0], "series": []}
+
+
 def test_two_runs_give_the_same_bytes():
     assert render(FULL, "json") == render(FULL, "json")
 

@@ -111,7 +111,7 @@ def safe_copy(run: Path) -> Path:
 
 
 def report(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(render(analyze(open_recording(path)), "json"))
+    found: dict[str, Any] = json.loads(render(analyze(open_recording(path)), "json", with_timeline=True))
     return found
 
 

@@ -1,0 +1,68 @@
+"""One finding in full, as text for who has to decide whether to believe it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+from ..findings import Finding, Report, file_of
+from ..words import amount, printable, rests_on
+
+_MOST = 600  # characters of a sentence
+_MOST_SENTENCES = 20
+
+
+def explained(report: Report, number: int) -> str:
+    """The finding of that number, from 1; it has to be there."""
+    finding = report.findings[number - 1]
+    lines = [
+        f"Finding {number} of {len(report.findings)}: {finding.kind} ({finding.severity}, {amount(finding)})",
+        finding.title,
+        *_subject(report, finding),
+        *_source(report, finding),
+        *_part("Evidence", [f"{one.text}{_figures(one.figures)}" for one in finding.evidence]),
+        *_part("Doubts", finding.doubts),
+        *_part("What its confidence rests on", rests_on(finding)),
+        *_part("What to do", finding.remedy),
+        *_part("When findings of this kind are mistaken", [finding.means.mistaken_when] if finding.means else []),
+        *_part("Other kinds that saw the same object", finding.also),
+        f"fingerprint {finding.fingerprint}",
+    ]
+    return "\n".join(printable(line)[:_MOST] for line in lines) + "\n"
+
+
+def _subject(report: Report, finding: Finding) -> Iterator[str]:
+    subject = finding.subject
+    if subject.file:
+        place = f"{file_of(finding, report.recording.cwd)}{f':{subject.line}' if subject.line else ''}"
+        yield f"edit: {place}" + (f" in {subject.function}" if subject.function else "")
+    named = (
+        ("held by", subject.holder or subject.variable), ("path", subject.path), ("type", subject.type),
+        ("library", subject.library), ("device", subject.device),
+    )  # fmt: skip
+    yield from (f"{word}: {name}" for word, name in named if name)
+    if subject.process:
+        pid = f"[{subject.pid}]" if subject.pid is not None else ""
+        yield f"process: {subject.process}{pid}" + (f" ({subject.role})" if subject.role else "")
+
+
+def _source(report: Report, finding: Finding) -> Iterator[str]:
+    place = (finding.subject.file, finding.subject.line)
+    for excerpt in report.excerpts:
+        if (excerpt.file, excerpt.line) == place:
+            yield "Source, as it was loaded"
+            for number, line in enumerate(excerpt.lines, excerpt.first_line):
+                yield f"{'>' if number == excerpt.line else ' '} {number:>5}  {line.expandtabs(4)}"
+
+
+def _figures(figures: object) -> str:
+    text = json.dumps(figures, ensure_ascii=False, default=str)
+    return f" {text}" if figures and len(text) <= 200 else ""
+
+
+def _part(title: str, sentences: Sequence[str]) -> Iterator[str]:
+    if sentences:
+        yield title
+        yield from (f"- {sentence}" for sentence in sentences[:_MOST_SENTENCES])
+        if len(sentences) > _MOST_SENTENCES:
+            yield f"- and {len(sentences) - _MOST_SENTENCES} more"
