@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 NEEDS = ("processes",)
+SEEN_BY = ("kernel_log.text", "host_samples.oom_kill_count", "cgroup_samples.oom_kill_count")
 TELLS = (KILL,)
 RULE = "no-oom"
 AFTER = ("*", "unexplained-growth")  # what filled the memory of who was killed is theirs to name

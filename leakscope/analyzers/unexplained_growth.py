@@ -19,6 +19,7 @@ from ..confidence import Ground
 from ..evidence.explained import explained_bytes
 from ..evidence.retained import OBJECTS
 from ..evidence.sentences import at_line
+from ..facts import imported
 from ..facts.accounts.ledger import accounted_share
 from ..facts.code.adding import Holder, Line, adding_lines
 from ..facts.growth.processes import ProcessGrowth
@@ -122,8 +123,8 @@ def _finding(case: Case, process: ProcessGrowth, bytes: int, *, beside: bool) ->
         bytes=bytes,
         subject=_subject(process, first, line),
         evidence=[*_evidence(rows, suspects, inside, line), *map(_of_outside, outside[:3])],
-        doubts=_doubts(suspects, inside, process),
-        remedy=[f"check what is added to {_name(first)} and never removed"] if first is not None else [],
+        doubts=_doubts(case, suspects, inside, process),
+        remedy=_remedy(case, first),
     )
 
 
@@ -193,7 +194,15 @@ def _evidence(
     return evidence
 
 
-def _doubts(suspects: Sequence[pd.Series[Any]], inside: bool, process: ProcessGrowth) -> list[str]:
+def _remedy(case: Case, first: pd.Series[Any] | None) -> list[str]:
+    if first is not None:
+        return [f"check what is added to {_name(first)} and never removed"]
+    return ["run it again under `leakscope record`: that says who holds it"] if imported.files(case.recording) else []
+
+
+def _doubts(case: Case, suspects: Sequence[pd.Series[Any]], inside: bool, process: ProcessGrowth) -> list[str]:
+    if not inside and (why := imported.why_not(case.recording)):
+        return [why]
     if not inside:
         return [f"fewer than two snapshots were taken inside {process.label}: its Python objects were not checked"]
     if suspects:
