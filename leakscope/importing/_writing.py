@@ -66,6 +66,8 @@ class _Writer:
             row["time_unix_ns"] = round(self._joined.epoch_s * 1e9) + mono_ns
         if "pid" in row:
             row["start_ticks"] = 0
+        if fact.table == "kernel_log":  # whatever clock the log was on, this is now the kernel's
+            row["kernel_time_s"] = fact.at_s
         self._journal.add(fact.table, row)
         self.count += 1
         if self.count % _FLUSH_ROWS == 0:

@@ -22,8 +22,14 @@ def read(source: Source) -> Iterator[Fact]:
     """``MEM MiB time``; ``CHLD pid MiB time``; ``FUNC name MiB time MiB time level``: times since 1970."""
     source.clock, source.tool = UNIX, "memory_profiler"
     main = source.unnamed("main", comm="python")
+    earlier = sum(line.startswith("CMDLINE ") for line in source.lines()) - 1
+    if earlier > 0:
+        source.notes.append(f"{earlier} earlier runs, to which mprof appended this one, are left out")
     for line in source.lines():
         field, _, rest = line.partition(" ")
+        if earlier > 0:
+            earlier -= field == "CMDLINE"
+            continue
         words = rest.split()
         if field == "CMDLINE":
             source.knows(main, cmdline=rest.strip())
