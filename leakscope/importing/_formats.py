@@ -69,7 +69,9 @@ def _sniffed(path: Path) -> list[str]:
         raise UnreadableInput(f"{path} {error}") from None
     if not head:
         raise UnreadableInput(f"{path} is empty (0 bytes): the tool wrote nothing, or the copy failed")
-    return [name for name in names() if module_of(name).sniff(head, path.name)]
+    found = [name for name in names() if module_of(name).sniff(head, path.name)]
+    sure = [name for name in found if not getattr(module_of(name), "YIELDS", False)]
+    return sure or found
 
 
 def _check(path: Path) -> None:

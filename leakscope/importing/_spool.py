@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ..errors import LeakscopeError, UnreadableInput
+from . import _apart
 from ._facts import Fact, NotThisFormat
 from ._formats import module_of
 from ._source import Source
@@ -92,7 +93,8 @@ def part_of(path: Path, name: str) -> Part:
 
 
 def _read(part: Part) -> None:
-    for fact in module_of(part.format).read(part.source):
+    module = module_of(part.format)
+    for fact in _apart.facts(part.format, part.source) if hasattr(module, "EXTRA") else module.read(part.source):
         if not math.isfinite(fact.at_s):
             part.source.left_out += 1
             continue

@@ -15,6 +15,7 @@ from ._figures import Moment, moment, unix
 from ._source import Source
 
 LACKS = "says who was killed and what the kernel saw then, not how memory got there"
+YIELDS = True  # words of kills are in many a file: one that another format knows is of that
 _EVIDENCE = re.compile(
     r"invoked oom-killer|Out of memory|out of memory: Kill|Killed process \d|oom-kill:|oom_reaper|OOM ?Kill|killed by the "
     r"OOM killer|oom-kill|OOM encountered|oom[_-]kill event|earlyoom|systemd-oomd|sending SIG(KILL|TERM) to process",
