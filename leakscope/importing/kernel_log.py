@@ -50,7 +50,7 @@ def read(source: Source) -> Iterator[Fact]:
             continue
         for line in _report(records, event):
             yield Fact("kernel_log", at_s, {"log_source": "file", "text": line})
-        yield from _victim(source, event, at_s)
+        yield from victim(source, event, at_s)
 
 
 def _looks_like_log(head: bytes, name: str) -> bool:
@@ -129,7 +129,7 @@ def _report(records: Sequence[Record], event: oom.OomEvent) -> list[str]:
     return [record.text for record in records[first : at + 1] if record.text] or [event.text]
 
 
-def _victim(source: Source, event: oom.OomEvent, at_s: float) -> Iterator[Fact]:
+def victim(source: Source, event: oom.OomEvent, at_s: float) -> Iterator[Fact]:
     if event.pid is None or event.pid_is_intended_only or event.comm is None:
         return
     known = {"comm": event.comm, "cgroup": event.cgroup, "exit_signal": 9, "died_s": at_s}
