@@ -55,8 +55,8 @@ def diagnose(case: Case, only: Collection[str] | None = None, thresholds: Mappin
         analyzer = analyzers[kind]
         missing = [table for table in analyzer.NEEDS if not len(case.rows(table))]
         if missing:
-            why = imported.why_not(case.recording)
-            skipped.append(Skipped(kind, f"the recording has no {' and no '.join(missing)}{why and f': {why}'}"))
+            lacks = f"the recording has no {' and no '.join(missing)}"
+            skipped.append(Skipped(kind, imported.why_not(case.recording) or lacks))
             continue
         so_far = tuple(finding for other, own in found.items() if other in earlier for finding in own)
         try:
