@@ -37,6 +37,12 @@ class UnreadableRecording(LeakscopeError):
     exit_status = 3
 
 
+class UnreadableInput(LeakscopeError):
+    """A file of another tool that is missing, empty, damaged, foreign or too large (exit status 3)."""
+
+    exit_status = 3
+
+
 class NoWayIn(LeakscopeError):
     """A process that nobody can look into from here (exit status 5)."""
 

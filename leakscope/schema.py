@@ -78,6 +78,7 @@ KEYS: tuple[Column, ...] = (
     _c("time_unix_ns", "int", "ns", "wall clock (CLOCK_REALTIME); may jump"),
     _c("time_mono_ns", "int", "ns", "CLOCK_MONOTONIC: order and distances; stands still in suspend"),
     _c("time_boot_ns", "int", "ns", "CLOCK_BOOTTIME: the kernel log's clock; runs on in suspend"),
+    _c("origin", "str", "", "name of the file that the row was imported from; null = recorded here", "file"),
 )
 _PROCESS: tuple[Column, ...] = (
     _c("pid", "int", "", "process id as the recorder sees it (inside the job: as the job sees it)"),
@@ -633,6 +634,13 @@ TABLES: dict[str, Table] = {
             _c("returned_bytes", "int", "bytes", "resident memory before less after; may be negative"),
             _c("freed_count", "int", "", "objects freed, where the remedy says"),
             _c("experiment_s", "float", "s", "time it took"),
+            _TEXT,
+        )),
+        Table("imports", "importer", "A file of another tool from which rows were imported", (
+            _c("format", "str", "", "whose file: mprof, nvidia-smi, ..."),
+            _c("tool", "str", "", "the program that wrote it and its version, where the file says"),
+            _c("row_count", "int", "", "rows that it gave"),
+            _c("clock", "str", "", "which clock its moments were on, and how that was laid over the others"),
             _TEXT,
         )),
         Table("agent_notes", "agent", "What the agent did, or did not do and why", (

@@ -22,6 +22,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BadInput
+from ..facts import imported
 from ..findings import Finding, RuledOut, Skipped
 from ..kinds import Kind, kind_of
 
@@ -54,7 +55,8 @@ def diagnose(case: Case, only: Collection[str] | None = None, thresholds: Mappin
         analyzer = analyzers[kind]
         missing = [table for table in analyzer.NEEDS if not len(case.rows(table))]
         if missing:
-            skipped.append(Skipped(kind, f"the recording has no {' and no '.join(missing)}"))
+            lacks = f"the recording has no {' and no '.join(missing)}"
+            skipped.append(Skipped(kind, imported.why_not(case.recording) or lacks))
             continue
         so_far = tuple(finding for other, own in found.items() if other in earlier for finding in own)
         try:
@@ -62,6 +64,7 @@ def diagnose(case: Case, only: Collection[str] | None = None, thresholds: Mappin
         except Exception as error:  # one diagnosis that fails must not cost the others
             skipped.append(_failed(kind, error))
             continue
+        results = _as_far_as_seen(case, analyzer, results)
         own = [result for result in results if isinstance(result, Finding)]
         found[kind] = [replace(finding, means=meanings.get(finding.kind, meanings[kind])) for finding in own]
         ruled_out += [result for result in results if isinstance(result, RuledOut)]
@@ -70,6 +73,21 @@ def diagnose(case: Case, only: Collection[str] | None = None, thresholds: Mappin
         ruled_out = [result for result in ruled_out if result.kind not in told]
         skipped = [result for result in skipped if result.kind not in told]
     return Diagnosis([finding for own in found.values() for finding in own], ruled_out, skipped)
+
+
+def _as_far_as_seen(
+    case: Case, analyzer: ModuleType, results: Sequence[Finding | RuledOut | Skipped]
+) -> list[Finding | RuledOut | Skipped]:
+    """Of files of other tools: what they never looked at was not checked, though nothing was found."""
+    seen_by, why = getattr(analyzer, "SEEN_BY", ()), imported.why_not(case.recording)
+    if not (seen_by and why) or any(_has_values(case, *name.split(".")) for name in seen_by):
+        return list(results)
+    return [Skipped(result.kind, why) if isinstance(result, RuledOut) else result for result in results]
+
+
+def _has_values(case: Case, table: str, column: str) -> bool:
+    least = 2 if table == "process_samples" else 1  # one reading is no course
+    return int(case.rows(table)[column].notna().sum()) >= least
 
 
 def names() -> tuple[str, ...]:

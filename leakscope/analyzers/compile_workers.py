@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 NEEDS = ("processes", "process_samples")
+SEEN_BY = ("processes.ppid",)
 TELLS = (WASTE, SIBLINGS)
 AFTER = ()
 _KIND = "compile-workers"

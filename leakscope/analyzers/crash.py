@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 NEEDS = ("processes",)
+SEEN_BY = ("processes.exit_code", "processes.exit_signal", "crash_text.last_words")
 TELLS = (DANGER, CRASH)
 AFTER = ()
 _KIND = "crash"

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 NEEDS = ("process_samples", "processes")
+SEEN_BY = ("processes.ppid",)
 TELLS = (WASTE, SIBLINGS)
 AFTER = ("retained-graph", "retained-objects")  # a worker that is no fork takes snapshots: they name its holder
 _KIND = "dataloader-workers"

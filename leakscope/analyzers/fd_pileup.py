@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ..facts.code.adding import Source
 
 NEEDS = ("process_samples",)
+SEEN_BY = ("process_samples.fd_count",)
 TELLS = (PILE,)
 AFTER = ()
 _KIND = "fd-pileup"

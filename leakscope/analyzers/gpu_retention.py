@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from ..confidence import Ground
 from ..evidence.sentences import at_line, curve
+from ..facts import imported
 from ..facts.accounts.gpu import DeviceUse, nothing_to_look_at
 from ..facts.code.adding import Line, adding_lines
 from ..facts.code.names import holder_of
@@ -54,7 +55,9 @@ def findings(
     """Yield one finding per process and device whose allocated memory grows without end."""
     uses = case.device_uses
     if not uses:
-        yield nothing_to_look_at(case.recording, _KIND)
+        yield from _by_driver(case) if imported.files(case.recording) else ()
+        if not imported.files(case.recording) or not len(case.rows("gpu_samples")):
+            yield nothing_to_look_at(case.recording, _KIND)
         return
     for use in uses:
         steps = use.rows.loc[use.rows["step"].notna(), "time_s"]
@@ -93,6 +96,40 @@ class _Held:
     def text(self, key: str) -> str | None:
         value = user_place(self.place).row[key] if self.place is not None else None
         return value if isinstance(value, str) else None
+
+
+def _by_driver(case: Case) -> Iterator[Finding | RuledOut | Skipped]:
+    """Of files of other tools, which have what the driver counts: the caches of the processes are in it."""
+    devices = [limit for limit in case.limits if limit.kind.startswith("gpu:")]
+    for device in devices:
+        trend = judge(device.time_s, device.used_bytes, min_growth_bytes=64 * MiB)
+        if trend.verdict != GROWING:
+            what = f"memory in use on {device.name}"
+            yield (
+                Skipped(_KIND, f"{what}: {trend.reason}")
+                if trend.verdict == CANNOT_TELL
+                else RuledOut(_KIND, f"{what} does not keep growing: {trend.reason}", {"growth_bytes": trend.growth_bytes})
+            )
+            continue
+        first, last = (round(level_at(device.time_s, device.used_bytes, at)) for at in (trend.start_s, trend.end_s))
+        yield case.finding(
+            _KIND,
+            f"memory in use on {device.name} keeps growing: +{format_bytes(trend.growth_bytes)}",
+            severity="warning",
+            bytes=trend.growth_bytes,
+            bytes_per_hour=trend.growth_bytes / max(trend.end_s - trend.start_s, 1e-9) * 3600,
+            grounds=[Ground("the driver counted it, caches of the processes included", 0.6)],
+            device=device.kind,
+            evidence=[
+                Evidence(
+                    f"{format_bytes(first)} were in use at {trend.start_s:.0f} s, {format_bytes(last)} at "
+                    f"{trend.end_s:.0f} s of {format_bytes(float(device.limit_bytes[-1]))}",
+                    {"start_bytes": first, "end_bytes": last},
+                )
+            ],
+            doubts=["torch's cache, fragmentation and a process that was started meanwhile look the same from outside"],
+            remedy=["record the job, or take a snapshot of torch's allocator, to see which tensors stay"],
+        )
 
 
 def _finding(case: Case, use: DeviceUse, trend: Trend, min_named_share: float) -> Finding:
@@ -140,6 +177,8 @@ def _evidence(use: DeviceUse, trend: Trend, held: _Held | None, steps: int) -> I
         yield Evidence(f"{gained}, {held.share:.0%} of the growth; it now holds {held.type}", figures)
         if held.line is not None:
             yield at_line(held.line, "adds to it" if held.line.kind == "adds" else "works on it")
+    if not use.last("reserved_bytes"):  # not read
+        return
     cached = use.last("reserved_bytes") - use.last("allocated_bytes")
     yield Evidence(
         f"{format_bytes(cached)} more are reserved as a cache: they are not leaked, and "

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 NEEDS = ("process_samples",)
+SEEN_BY = ("process_samples.file_bytes", "memory_maps.map_rss_bytes")
 TELLS = (ASIDE,)
 AFTER = ()
 _KIND = "mapped-files"

@@ -28,11 +28,13 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 NEEDS = ("processes",)
+SEEN_BY = ("kernel_log.text", "host_samples.oom_kill_count", "cgroup_samples.oom_kill_count")
 TELLS = (KILL,)
 RULE = "no-oom"
 AFTER = ("*", "unexplained-growth")  # what filled the memory of who was killed is theirs to name
 _KIND = "oom-kill"
 _SHOWN = 5
+_STATUS = "container status"  # the basis of an event that a runtime tells of
 _CONSTRAINTS = {
     "global": "the machine ran out of memory",
     "cpuset": "the NUMA nodes of its cpuset ran out of memory (others may have had free memory)",
@@ -84,7 +86,7 @@ def _finding(case: Case, seen: Kills, so_far: Sequence[Finding]) -> Finding:
 def _title(
     case: Case, kill: Kill, sure: Sequence[Kill], hog: Member | None, blamed: Culprit | None, step: int | None
 ) -> str:
-    killer = "The kernel" if kill.event is None or kill.event.is_kernel else kill.event.killer
+    killer = "The kernel" if kill.event is None or kill.event.killer == "kernel" else kill.event.killer
     whom = _name(kill)
     if len(sure) > 1:
         whom += f" and {len(sure) - 1} more process{'es' if len(sure) > 2 else ''} of the job"
@@ -199,7 +201,8 @@ def _of_kill(case: Case, kill: Kill) -> Iterator[Evidence]:
     moment = kill.time_s
     when = f" {format_duration(moment)} into the recording" if moment is not None and moment > 0 else ""
     if kill.event is not None:
-        yield Evidence(f"the kernel's log says so{when}: {kill.event.text}", {"pid": kill.event.pid})
+        who = "the status of the container" if kill.event.constraint_basis == _STATUS else "the kernel's log"
+        yield Evidence(f"{who} says so{when}: {kill.event.text}", {"pid": kill.event.pid})
     counter = kill.counter
     if counter is not None and counter.new_count:
         figures = {"first_count": counter.first, "last_count": counter.last, "limit_hits": counter.hit_count}

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 NEEDS = ("processes", "process_samples")
+SEEN_BY = ("processes.ppid",)
 TELLS = (GROWTH, PILE)
 AFTER = ()
 _KIND = "process-pileup"

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 NEEDS = ("process_samples",)
+SEEN_BY = ("process_samples.shmem_bytes", "shared_segments.segment_bytes")
 TELLS = (GROWTH, ELSEWHERE)
 HEADLINE = "Shared memory leaks"
 AFTER = ("retained-objects",)  # segments that are still mapped are held by somebody, whom it names

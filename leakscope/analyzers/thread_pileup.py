@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 NEEDS = ("process_samples",)
+SEEN_BY = ("process_samples.thread_count",)
 TELLS = (GROWTH, PILE)
 AFTER = ()
 _KIND = "thread-pileup"

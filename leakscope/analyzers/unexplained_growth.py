@@ -19,6 +19,7 @@ from ..confidence import Ground
 from ..evidence.explained import explained_bytes
 from ..evidence.retained import OBJECTS
 from ..evidence.sentences import at_line
+from ..facts import imported
 from ..facts.accounts.ledger import accounted_share
 from ..facts.code.adding import Holder, Line, adding_lines
 from ..facts.growth.processes import ProcessGrowth
@@ -27,6 +28,7 @@ from ..facts.heap.opaque import opaque_holders
 from ..facts.heap.tree import Outside, outside_growth
 from ..facts.subject import definition_of, subject_of
 from ..facts.tables import text_of, without_last
+from ..facts.where.allocations import Allocations, allocations
 from ..facts.where.stacks import growth_lines
 from ..findings import Evidence, Finding, LedgerRow, RuledOut, Skipped, Subject
 from ..kinds import ASIDE, GROWTH
@@ -105,9 +107,12 @@ def _finding(case: Case, process: ProcessGrowth, bytes: int, *, beside: bool) ->
     suspects = [seen] if seen is not None else suspects
     first = suspects[0] if suspects else None
     outside = [] if suspects else _outside(process)
+    counted = _counted(case, process, bytes)
     line = _fed_by(case, first)
     title = f"{process.name} gained {format_bytes(bytes)} in {_ACCOUNTS[account]}"
-    if first is not None:
+    if counted is not None:
+        title = f"{process.name} gained {format_bytes(bytes)}: {_allocated(counted)}"
+    elif first is not None:
         title += f", {'most likely' if len(suspects) == 1 else 'perhaps'} held by {_name(first)}"
     elif sum(one.bytes for one in outside) >= MOST * bytes:
         title += f": {format_count(outside[0].count)} {outside[0].type_name} that C code alone holds"
@@ -118,13 +123,31 @@ def _finding(case: Case, process: ProcessGrowth, bytes: int, *, beside: bool) ->
         title,
         severity="warning" if beside and len(suspects) != 1 else None,
         bytes_per_hour=case.bytes_per_hour(bytes),
-        grounds=_grounds(suspects, seen),
+        grounds=_grounds(suspects, seen) if counted is None else [Ground("a profiler counted who has it alive", 0.85)],
         bytes=bytes,
-        subject=_subject(process, first, line),
-        evidence=[*_evidence(rows, suspects, inside, line), *map(_of_outside, outside[:3])],
-        doubts=_doubts(suspects, inside, process),
-        remedy=[f"check what is added to {_name(first)} and never removed"] if first is not None else [],
+        subject=_subject(process, first, line) if counted is None else subject_of(process, counted),
+        evidence=[
+            *_evidence(rows, suspects, inside, line),
+            *map(_of_outside, outside[:3]),
+            *([_by_stack(counted)] if counted is not None else ()),
+        ],
+        doubts=_doubts(case, suspects, inside, process),
+        remedy=_remedy(case, first),
     )
+
+
+def _counted(case: Case, process: ProcessGrowth, bytes: int, min_share: float = 0.3) -> Allocations | None:
+    """The line of a profiler's file that has most of the growth alive; below a share, none stands out."""
+    if not imported.files(case.recording):
+        return None
+    found = allocations(case.growth, process)
+    return found[0] if found and found[0].file is not None and found[0].bytes >= min_share * bytes else None
+
+
+def _allocated(counted: Allocations) -> str:
+    place = f"{(counted.file or '').rsplit('/', 1)[-1]}:{counted.line}"
+    name = f" in {counted.function}()" if counted.function and counted.function.isidentifier() else ""
+    return f"{format_bytes(counted.bytes)} allocated at {place}{name} are still alive"
 
 
 def _grounds(suspects: Sequence[pd.Series[Any]], seen: pd.Series[Any] | None) -> Iterator[Ground]:
@@ -136,6 +159,12 @@ def _grounds(suspects: Sequence[pd.Series[Any]], seen: pd.Series[Any] | None) ->
         yield Ground(f"{len(suspects)} objects in sight can hold it unseen", 0.6)
     if seen is not None:
         yield Ground("memory grew under a line that names it", 0.67)
+
+
+def _by_stack(counted: Allocations) -> Evidence:
+    way = " > ".join(counted.stack.splitlines()[-4:])
+    text = f"{format_count(counted.sample_count)} allocations there are alive at the end of the judged time: {way}"
+    return Evidence(text, {"bytes": round(counted.bytes), "count": counted.sample_count})
 
 
 def _outside(process: ProcessGrowth) -> list[Outside]:
@@ -193,7 +222,15 @@ def _evidence(
     return evidence
 
 
-def _doubts(suspects: Sequence[pd.Series[Any]], inside: bool, process: ProcessGrowth) -> list[str]:
+def _remedy(case: Case, first: pd.Series[Any] | None) -> list[str]:
+    if first is not None:
+        return [f"check what is added to {_name(first)} and never removed"]
+    return ["run it again under `leakscope record`: that says who holds it"] if imported.files(case.recording) else []
+
+
+def _doubts(case: Case, suspects: Sequence[pd.Series[Any]], inside: bool, process: ProcessGrowth) -> list[str]:
+    if not inside and (why := imported.why_not(case.recording)):
+        return [why]
     if not inside:
         return [f"fewer than two snapshots were taken inside {process.label}: its Python objects were not checked"]
     if suspects:

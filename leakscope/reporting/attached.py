@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ..facts import imported
 from ..facts.processes.inside import blind_spot
+from ..facts.tables import text_of
 from ..findings import Finding, RecordingFacts, Verdict
 
 if TYPE_CHECKING:
@@ -19,7 +21,9 @@ def facts(case: Case, known: RecordingFacts) -> RecordingFacts:
     if text is None:
         return known
     notes = [*map(str, case.recording.notes)] if not known.agent_count else known.notes
-    return replace(known, notes=[text, *notes])
+    files = imported.shown_files(case.recording)
+    command = known.command or ([f"(imported from {files})"] if files else [])
+    return replace(known, notes=[text, *notes, *_told_of_files(case)], command=command)
 
 
 def verdict(case: Case, known: Verdict, findings: Sequence[Finding]) -> Verdict:
@@ -38,7 +42,16 @@ def _blind(case: Case) -> str | None:
     return f"seen from outside only: {why}" if why is not None else None
 
 
+def _told_of_files(case: Case) -> list[str]:
+    """What the reader of each file had to say, and on which clock it was."""
+    rows = case.rows("imports")
+    said = (" ".join(filter(None, (text_of(row, "clock"), text_of(row, "text")))) for _, row in rows.iterrows())
+    return [f"{row['origin']}: {text}" for (_, row), text in zip(rows.iterrows(), said) if text]
+
+
 def _text(case: Case) -> str | None:
+    if tools := imported.tools(case.recording):
+        return f"imported from {tools}: seen from outside only" if not len(case.rows("takes")) else None
     if not case.recording.meta.get("attached"):
         return None
     if len(case.rows("agent_notes")):

@@ -229,11 +229,11 @@ class Tables(Mapping[str, pd.DataFrame]):
 
     def _columns_of(self, name: str) -> tuple[list[str], list[str]]:
         """All columns to read, and those of them that are dropped when empty: the ones schema.py does not name."""
-        keys = [c.name for c in schema.KEYS if c.name != "table"]
-        extra = [c for c in self._file.schema_arrow.names if c not in schema.columns()]
+        keys = [c.name for c in schema.KEYS if c.name not in ("table", "origin")]
+        extra = ["origin", *(c for c in self._file.schema_arrow.names if c not in schema.columns())]
         if name in schema.TABLES:
             return keys + [c.name for c in schema.TABLES[name].columns] + extra, extra
-        others = [c for c in schema.columns() if c not in keys and c != "table"] + extra
+        others = [c for c in schema.columns() if c not in (*keys, "table", "origin")] + extra
         return keys + others, others
 
 

@@ -83,6 +83,8 @@ def _confidence(event: OomEvent, member: Member, clock: Clock) -> float:
     """0 where it cannot be this one."""
     if not _may_have_died_then(event, member, clock):
         return 0.0
+    if event.pid is None and event.container_id:  # the status of a container, of which the member is one
+        return CERTAIN if member.cgroup is not None and member.cgroup.endswith(event.container_id) else 0.0
     names, cgroups, sizes = (
         event.comm == member.comm,
         same_cgroup(event.cgroup, member.cgroup),

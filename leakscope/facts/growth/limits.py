@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...units import format_bytes
+from .. import imported
 from ..series.arithmetic import Floats
 from ..tables import int_of, process_name
 
@@ -106,12 +107,12 @@ def _rlimits_and_shm(recording: Recording) -> Iterator[Limit]:
 
 
 def _gpus(recording: Recording) -> Iterator[Limit]:
-    """Those the job uses; where pids are not known, the only one there is."""
+    """Those the job uses; where pids are not known, the only one there is, or all that a file was made for."""
     rows = recording.tables["gpu_samples"]
     ours = set(rows.loc[rows["is_ours"].fillna(False).astype(bool), "gpu_uuid"].dropna())
     devices = rows[rows["gpu_total_bytes"].gt(0).fillna(False) & rows["gpu_used_bytes"].notna()]
     for uuid, own in devices.groupby("gpu_uuid"):
-        if uuid in ours or (not ours and devices["gpu_uuid"].nunique() == 1):
+        if uuid in ours or (not ours and (devices["gpu_uuid"].nunique() == 1 or imported.files(recording))):
             index = int_of(own.iloc[0], "gpu_index")
             series = _values(own, "time_s"), _values(own, "gpu_used_bytes"), _values(own, "gpu_total_bytes")
             yield Limit(f"gpu:{index}", f"GPU {index}", *series)

@@ -15,11 +15,12 @@ import numpy as np
 from ...findings import RuledOut, Skipped
 from ...units import MOST, format_count
 from ..series.arithmetic import Floats
-from ..series.trend import CANNOT_TELL, FLAT, GROWING, Trend
+from ..series.trend import CANNOT_TELL, FLAT, GROWING, Trend, judge
 from .beneath import beneath
 from .doubts import importing, settling, uncollected
 from .filling import Fills, fills
 from .job import Job, job_of
+from .limits import limits
 from .processes import ProcessGrowth, process_growths
 from .views import View, views
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from ...storage import Recording
 
 _LEAKING = {GROWING: True, FLAT: False, CANNOT_TELL: None}
+_MOST_TOLD = 4  # of what is no process's
 _NO_SAMPLES = Trend(CANNOT_TELL, "no memory samples in this recording")
 
 
@@ -68,7 +70,7 @@ def tree_growth(recording: Recording) -> TreeGrowth:
     processes = process_growths(recording)
     if not processes:
         nothing = np.empty(0)
-        return TreeGrowth(None, _NO_SAMPLES.reason, _NO_SAMPLES, 0.0, 0.0, 0, nothing, nothing)
+        return TreeGrowth(None, _without_processes(recording), _NO_SAMPLES, 0.0, 0.0, 0, nothing, nothing)
     job = job_of(recording, processes)
     looks = views(job)
     plain = next(looks)
@@ -89,6 +91,15 @@ def tree_growth(recording: Recording) -> TreeGrowth:
         leaking, reason = None, riser.doubt
     measures = window_s[0], window_s[1], growth, job.time_s, job.held_bytes
     return TreeGrowth(leaking, reason, plain.trend, *measures, tuple(measured), filling)
+
+
+def _without_processes(recording: Recording) -> str:
+    """Why nobody can tell, and what the memory that is known did: of the machine, a cgroup, a GPU."""
+    known = [(limit, judge(limit.time_s, limit.used_bytes)) for limit in limits(recording)]
+    if not known:
+        return _NO_SAMPLES.reason
+    told = (f"that of {limit.name} {trend.reason}" for limit, trend in known[:_MOST_TOLD])
+    return f"memory of processes is not in this recording; {'; '.join(told)}"
 
 
 def _measured(job: Job, view: View) -> list[ProcessGrowth]:

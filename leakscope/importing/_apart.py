@@ -1,0 +1,87 @@
+"""Readers that are libraries of others run in a process of their own: its memory is bounded, and its crash is not ours."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..errors import BadInput
+from ..units import GiB
+from . import _formats
+from ._facts import Fact, NotThisFormat
+from ._source import Source
+
+_MOST_BYTES = 1 * GiB
+_MOST_CPU_S = 600
+_STATE = ("clock", "tool", "boot_unix_s", "meta", "notes", "left_out")
+_CODE = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from leakscope.importing import _apart; _apart.main()"
+_ENDS = "end"
+_MISSING = "missing"
+_BAD = "bad"
+
+
+def facts(name: str, source: Source) -> Iterator[Fact]:
+    """What the format's reader yields and tells ``source``. **Errors** NotThisFormat; BadInput without its library."""
+    path = json.dumps([folder for folder in sys.path if folder])  # never the working folder
+    command = [sys.executable, "-I", "-c", _CODE, path, name, str(source.path)]
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as reader:
+        try:
+            ended = yield from _said(reader, source)
+        finally:
+            reader.kill()
+    if not ended:
+        why = "needs more than 1 GiB of memory, or is damaged" if reader.returncode else "is damaged"
+        raise NotThisFormat(f"could not be read to its end by the library of {name}: it {why}")
+
+
+def _said(reader: subprocess.Popen[str], source: Source) -> Iterator[Fact]:  # returns whether it came to its end
+    for line in reader.stdout or ():
+        kind, *rest = json.loads(line)
+        if kind == _MISSING:
+            package, extra = rest
+            raise BadInput(f"{source.path}: {package} is not installed here: pip install 'leakscope-recorder[{extra}]'")
+        if kind == _BAD:
+            raise NotThisFormat(rest[0])
+        if kind == _ENDS:
+            for attribute, value in zip(_STATE, rest[0]):
+                setattr(source, attribute, value)
+            source.about = {int(pid): about for pid, about in rest[1].items()}
+            return True  # type: ignore[return-value]
+        yield Fact(*rest)
+    return False  # type: ignore[return-value]
+
+
+def main() -> None:
+    """In the process of its own: one line of JSON a fact, and a last one with what ``Source`` was told."""
+    name, source = sys.argv[2], Source(Path(sys.argv[3]))
+    resource.setrlimit(resource.RLIMIT_DATA, (_MOST_BYTES, _MOST_BYTES))
+    resource.setrlimit(resource.RLIMIT_CPU, (_MOST_CPU_S, _MOST_CPU_S))
+    out = os.fdopen(os.dup(1), "w", encoding="ascii")
+    os.dup2(2, 1)  # what a library prints is no fact
+
+    def say(*words: object) -> None:
+        out.write(json.dumps(words) + "\n")
+
+    module = _formats.module_of(name)
+    try:
+        for fact in module.read(source):
+            say("fact", *fact)
+        say(_ENDS, [getattr(source, attribute) for attribute in _STATE], source.about)
+    except ModuleNotFoundError as error:
+        say(_MISSING, (error.name or "").split(".")[0], module.EXTRA)
+    except NotThisFormat as error:
+        say(_BAD, str(error))
+    except MemoryError:
+        say(_BAD, "needs more than 1 GiB of memory to be read: record less of the run")
+    except Exception as error:  # whatever the library raises: the file is none that it knows
+        text = " ".join(str(error).split())[:120]
+        say(_BAD, f"could not be read by the library of {name}: {type(error).__name__}: {text}")
+    out.flush()
+    os._exit(0)  # no finalizers of a library that has just failed

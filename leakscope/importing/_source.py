@@ -1,0 +1,115 @@
+"""One file that is read: its bytes in bounded pieces, and what its reader says of it beside the facts."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ._facts import ELAPSED, NotThisFormat
+
+HEAD_BYTES = 64 * 1024
+LONGEST_LINE = 1 << 20  # bytes: no line of these tools comes near
+MOST_DOCUMENT = 64 << 20  # bytes of JSON, which takes up to ten times as much as it is read
+MOST_VALUES = 4_000_000  # in it: an empty list is three bytes of text, and 64 of memory
+_CHUNK = 1 << 16
+_GZIP = b"\x1f\x8b"
+
+
+@dataclass
+class Source:
+    """The file, and what its reader found out about it.
+
+    ``clock``: one of ``_facts.CLOCKS``, on which the moments of its facts are. ``boot_unix_s``: when the machine
+    started, where the file says. ``about``: what is known of each process, by pid: columns of ``processes``.
+    ``notes``: sentences for a person. ``left_out``: lines or values that were none.
+    """
+
+    path: Path
+    clock: str = ELAPSED
+    tool: str = ""
+    boot_unix_s: float | None = None
+    about: dict[int, dict[str, Any]] = field(default_factory=dict)
+    meta: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    left_out: int = 0
+    _unnamed: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    def head(self) -> bytes:
+        """The first bytes, unpacked."""
+        return next(self._chunks(HEAD_BYTES), b"")
+
+    def lines(self) -> Iterator[str]:
+        """Lines without their ends. **Errors** NotThisFormat for one without an end."""
+        rest = b""
+        for chunk in self._chunks(_CHUNK):
+            *whole, rest = (rest + chunk).split(b"\n")
+            for line in whole:
+                yield line.decode("utf-8", "replace").rstrip("\r")
+            if len(rest) > LONGEST_LINE:
+                raise NotThisFormat(f"has a line of more than {LONGEST_LINE >> 20} MiB: it is none of these logs")
+        if rest:
+            yield rest.decode("utf-8", "replace").rstrip("\r")
+
+    def content(self, most_bytes: int = MOST_DOCUMENT) -> bytes:
+        """All of it. **Errors** NotThisFormat above so many bytes."""
+        parts, size = [], 0
+        for chunk in self._chunks(_CHUNK):
+            size += len(chunk)
+            if size > most_bytes:
+                raise NotThisFormat(f"has more than {most_bytes >> 20} MiB: cut it into parts, or ask for less time")
+            parts.append(chunk)
+        return b"".join(parts)
+
+    def document(self) -> Any:
+        """The JSON value in it. **Errors** NotThisFormat."""
+        data = self.content()
+        if sum(map(data.count, (b",", b"[", b"{"))) > MOST_VALUES:
+            raise NotThisFormat(f"has more than {MOST_VALUES:,} values: cut it into parts, or ask for less time")
+        try:
+            return json.loads(data.decode("utf-8-sig", "replace"))
+        except (ValueError, RecursionError):
+            raise NotThisFormat("is JSON that is cut off or damaged: write it again") from None
+
+    def unnamed(self, name: str, **about: Any) -> int:
+        """A pid for a process of which the file does not say the pid; the same for the same ``name``."""
+        pid = self._unnamed.setdefault(name, -1 - len(self._unnamed))
+        self.knows(pid, **about)
+        return pid
+
+    def knows(self, pid: int, **about: Any) -> None:
+        """Columns of ``processes`` for one; what is known already stays."""
+        known = self.about.setdefault(pid, {})
+        for column, value in about.items():
+            if value is not None and value != "":
+                known.setdefault(column, value)
+
+    def _chunks(self, size: int) -> Iterator[bytes]:
+        with open(self.path, "rb") as stream:
+            first = stream.read(size)
+            if first[:2] in (b"\xff\xfe", b"\xfe\xff"):
+                raise NotThisFormat("is UTF-16 text: write it as UTF-8 (iconv -f UTF-16 -t UTF-8)")
+            unpack = zlib.decompressobj(zlib.MAX_WBITS | 16) if first[:2] == _GZIP else None
+            chunk = first
+            while chunk:
+                try:
+                    yield from [chunk] if unpack is None else _unpacked(unpack, chunk, size)
+                except zlib.error:
+                    raise NotThisFormat("is packed by gzip and damaged: copy it again") from None
+                chunk = stream.read(size)
+
+
+def _unpacked(unpack: Any, chunk: bytes, size: int) -> Iterator[bytes]:
+    """Pieces of at most ``size``: a packed file may hold a thousand times as much."""
+    while chunk and not unpack.eof:
+        piece = unpack.decompress(chunk, size)
+        if piece:
+            yield piece
+        chunk = unpack.unconsumed_tail

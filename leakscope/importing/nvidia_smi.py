@@ -1,0 +1,120 @@
+"""nvidia-smi: csv of `--query-gpu`, `--query-compute-apps` and loops of them (`-l`), with units or without."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ._facts import ELAPSED, Fact, NotThisFormat
+from ._figures import MIB, moment, sized, whole
+from ._source import Source
+
+LACKS = "has memory of GPUs and of processes on them, not what is in it, and nothing of the host's memory"
+_USED, _TOTAL, _FREE = "memory.used", "memory.total", "memory.free"
+_BY_PROCESS = ("used_memory", "used_gpu_memory")
+_KNOWN = {_USED, _TOTAL, _FREE, *_BY_PROCESS, "timestamp", "index", "uuid", "gpu_uuid", "name", "gpu_name", "pid"}
+_KNOWN |= {"process_name", "pci.bus_id", "gpu_bus_id", "driver_version", "count"}
+_FAMILIES = ("utilization.", "temperature.", "power.", "clocks.", "pstate", "fan.speed", "pcie.", "ecc.", "encoder.")
+_UNIT = re.compile(r"\s*\[(\w+/?\w*|%)\]\s*$")
+_SPLIT = re.compile(r"\s*,\s*")
+
+
+def sniff(head: bytes, name: str) -> bool:
+    lines = head.decode("utf-8", "replace").replace("\ufeff", "").split("\n")[:200]
+    return any(_header(line) is not None for line in lines)
+
+
+def read(source: Source) -> Iterator[Fact]:
+    """Rows by the header above them, which may come again. GPUs without an index are told apart by their turn."""
+    source.tool = "nvidia-smi"
+    header: list[str] | None = None
+    clock = _Clock(source)
+    for line in source.lines():
+        found = _header(line)
+        if found is not None:
+            header = found
+            if not {_USED, _FREE, *_BY_PROCESS} & set(header):
+                raise NotThisFormat("has no column of memory in use: ask nvidia-smi for memory.used as well")
+        elif header is not None and line.strip():
+            cells = _SPLIT.split(line.strip())
+            if len(cells) < len(header):
+                source.left_out += 1
+            else:
+                yield from _row(source, dict(zip(header, cells)), clock)
+    if clock.is_counted:
+        source.notes.append("it has no column timestamp: each reading is counted as one second")
+
+
+class _Clock:
+    """Moments of rows. ``turn``: which GPU of a reading a row is, where the file has no index."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self.is_counted = False
+        self.turn = 0
+        self._reading = -1
+        self._last: object = None
+
+    def at_s(self, row: dict[str, str]) -> float | None:
+        text = row.get("timestamp")
+        if text is None:
+            who = row.get("index") or row.get("uuid") or row.get("pci.bus_id") or row.get("gpu_uuid")
+            order = (0, who or "")
+            self._reading += self._last is None or not who or who == self._first
+            self._first = self._first if self._last is not None else who
+            self._last, self.is_counted = order, True
+            self._source.clock = ELAPSED
+            return float(self._reading)
+        found = moment(text)
+        if found is None:
+            return None
+        self.turn = self.turn + 1 if text == self._last else 0
+        self._last = text
+        self._source.clock = found[1]
+        return found[0]
+
+    _first: str | None = None
+
+
+def _row(source: Source, row: dict[str, str], clock: _Clock) -> Iterator[Fact]:
+    at_s = clock.at_s(row)
+    if at_s is None:
+        source.left_out += 1
+        return
+    index = whole(row.get("index"))
+    by_turn = clock.turn if "pid" not in row else 0
+    uuid = row.get("gpu_uuid") or row.get("uuid") or row.get("pci.bus_id") or row.get("gpu_bus_id")
+    name = row.get("gpu_name") or (row.get("name") if "pid" not in row else None)
+    gpu = {"gpu_uuid": uuid or f"GPU {index if index is not None else by_turn}", "gpu_name": name}
+    gpu["gpu_index"] = index if index is not None else (None if "pid" in row else by_turn)  # type: ignore[assignment]
+    if "pid" in row:
+        yield from _process(source, row, at_s, gpu)
+        return
+    used, total, free = (sized(row.get(column, ""), MIB) for column in (_USED, _TOTAL, _FREE))
+    if used is None and total is not None and free is not None:
+        used = max(0, total - free)
+    if used is None:
+        source.left_out += 1
+        return
+    yield Fact("gpu_samples", at_s, {**gpu, "gpu_used_bytes": used, "gpu_total_bytes": total})
+
+
+def _process(source: Source, row: dict[str, str], at_s: float, gpu: dict[str, object]) -> Iterator[Fact]:
+    pid = whole(row["pid"])
+    used = next((sized(row[column], MIB) for column in _BY_PROCESS if column in row), None)
+    if pid is None or used is None:
+        source.left_out += 1
+        return
+    path = row.get("process_name") or row.get("name") or ""
+    source.knows(pid, comm=re.split(r"[\\/]", path)[-1], exe=path)
+    yield Fact("gpu_samples", at_s, {"pid": pid, **gpu, "gpu_used_bytes": used})
+
+
+def _header(line: str) -> list[str] | None:
+    """Names of columns, without units; None for a line of values."""
+    if "," not in line and "memory" not in line:
+        return None
+    names = [_UNIT.sub("", cell).strip().lower() for cell in line.replace("\ufeff", "").split(",")]
+    known = [name for name in names if name in _KNOWN or name.startswith(_FAMILIES)]
+    has_memory = any(name.startswith("memory.") or name in _BY_PROCESS for name in names)
+    return names if has_memory and len(known) >= 0.6 * len(names) else None
