@@ -718,6 +718,8 @@ def mcp(folder: Path) -> None:
     """
     from .mcp_server import serve
 
+    if sys.stdin.isatty():
+        click.echo("leakscope: waits for an MCP client on stdin; ^C ends it", err=True)
     serve(folder)
 
 

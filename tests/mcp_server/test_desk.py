@@ -7,10 +7,12 @@ import io
 import json
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
+from leakscope.cli import main
 from leakscope.errors import BadInput, LeakscopeError, UnreadableRecording
 from leakscope.mcp_server import _query
 from leakscope.mcp_server._answers import Desk
@@ -283,6 +285,14 @@ def test_no_select_reaches_a_file_or_a_variable(desk, root, sql):
     told = refused(desk, "query", recording="before.parquet", sql=sql)
     assert "root:" not in told and len(told) < 1500
     assert state(root) == before
+
+
+def test_without_the_sdk_it_says_what_to_install(root, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "mcp_types", None)
+    assert main(["mcp"]) == 2
+    assert "pip install 'leakscope-recorder[mcp]'" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    assert "pip install 'leakscope-recorder[mcp]'" in refused(Desk(root), "query", recording="before.parquet", sql="")
 
 
 def test_who_names_no_table_is_told_which_there_are(desk):
