@@ -233,7 +233,8 @@ class Tables(Mapping[str, pd.DataFrame]):
 class Recording:
     """One run as it was recorded.
 
-    ``shown`` is its path, or the URL it was read from. ``complete`` is False when anything is known to be missing; ``notes`` says what, in sentences for a person.
+    ``shown`` is its path, or the URL it was read from. ``complete`` is False when anything is known to be missing;
+    ``notes`` says what, in sentences for a person.
     """
 
     def __init__(
@@ -314,7 +315,8 @@ class Recording:
 def open_recording(path: str | os.PathLike[str]) -> Recording:
     """Open a recording by its file or its journal folder, also one that is running or was never finalised.
 
-    A URL such as ``s3://bucket/run.parquet`` is read by fsspec. What a dead recorder left is finalised in passing where the folder can be written, and read in memory where not.
+    A URL such as ``s3://bucket/run.parquet`` is read by fsspec. What a dead recorder left is finalised in passing where
+    the folder can be written, and read in memory where not.
     **Errors** UnreadableRecording, with one line that says what is wrong and what to do.
     """
     if (url := as_url(os.fspath(path))) is not None and not os.path.exists(path):
