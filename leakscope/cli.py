@@ -338,10 +338,10 @@ def finalize(runs: tuple[Path, ...], keep_journal: bool, checkpoint: bool, judge
 def upload(runs: tuple[Path, ...], url: str | None, spool: Path | None, dry_run: bool, force: bool) -> int:
     """Upload recordings: those that wait for it, or RUN.
 
-    A recording made with `record -o s3://...` waits in a folder of this machine until it is uploaded; it stays there when
-    its recorder is killed or the store cannot be reached. One that is over is finished, gets its verdict, is uploaded
-    and taken away; one that goes on is uploaded as far as it is. RUN itself stays where it is. Exits with 2 if one could
-    not be uploaded.
+    A recording made with `record -o s3://...` waits in a folder of this machine until it is uploaded; it stays there
+    when its recorder is killed or the store cannot be reached. One that is over is finished, gets its verdict, is
+    uploaded and taken away; one that goes on is uploaded as far as it is. RUN itself stays where it is. Exits with 2 if
+    one could not be uploaded.
     """
     from . import uploading
 

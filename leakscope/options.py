@@ -178,8 +178,8 @@ RECORD_OPTIONS: tuple[Option, ...] = (
            "File to record into; {job} {rank} {host} {time} {pod} {commit} and others are filled in. A URL such as "
            "s3://bucket/{job}.{rank}.parquet is recorded locally and uploaded.", _output),
     Option(("--upload-every",), "Recording", "upload_every_s", "TIME", "auto",
-           "With a URL: upload this often while the job runs. auto: after a minute, then whenever the recording is half "
-           "as old again, and each hour.", _period_or_auto),
+           "With a URL: upload this often while the job runs. auto: after a minute, then whenever the recording is "
+           "half as old again, and each hour.", _period_or_auto),
     Option(("--upload-wait",), "Recording", "upload_wait_s", "TIME", "30s",
            "With a URL: when the job has ended, wait at most this long for the upload, which then goes on by itself.",
            _wait),

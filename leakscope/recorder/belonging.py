@@ -91,8 +91,8 @@ def belongs(environ: Mapping[str, str], cwd: str, root: str = "/") -> dict[str, 
         found["node_rank"] = node_rank
     if "commit" not in found and (commit := _commit(cwd) or environ.get("GIT_COMMIT")):
         found["commit"] = commit[:_MOST_CHARACTERS]
-    if "attempt" not in found and "restart_count" in found:
-        found["attempt"] = found["restart_count"] + 1
+    if "attempt" not in found and isinstance(restarts := found.get("restart_count"), int):
+        found["attempt"] = restarts + 1
     if scheduler := _scheduler(environ):
         found["scheduler"] = scheduler
     return {field: found[field] for field in (*_VARIABLES, "scheduler") if field in found}

@@ -240,7 +240,8 @@ class Tables(Mapping[str, pd.DataFrame]):
 class Recording:
     """One run as it was recorded.
 
-    ``shown`` is its path, or the URL it was read from. ``complete`` is False when anything is known to be missing; ``notes`` says what, in sentences for a person.
+    ``shown`` is its path, or the URL it was read from. ``complete`` is False when anything is known to be missing;
+    ``notes`` says what, in sentences for a person.
     """
 
     def __init__(

@@ -9,12 +9,21 @@ from leakscope import oom
 
 ID = "5f3c0e2b7c0a4d2e9b8f6a1d3c5e7f90123456789abcdef0123456789abcdef0"
 UID = "8a1f2c3d-1111-2222-3333-444455556666"
-CGROUP = f"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{UID.replace('-', '_')}.slice/cri-containerd-{ID}.scope"
+POD = f"kubepods-burstable-pod{UID.replace('-', '_')}.slice"
+CGROUP = f"/kubepods.slice/kubepods-burstable.slice/{POD}/cri-containerd-{ID}.scope"
+OOM_KILL = (
+    f"oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=cri-containerd-{ID}.scope,mems_allowed=0,"
+    f"oom_memcg={CGROUP},task_memcg={CGROUP},task=python,pid=4711,uid=0"
+)
+KILLED = (
+    "Memory cgroup out of memory: Killed process 4711 (python) total-vm:20000000kB, anon-rss:16700000kB, "
+    "file-rss:0kB, shmem-rss:0kB, UID:0 pgtables:40000kB oom_score_adj:976"
+)
 KERNEL = f"""
 [101.000000] python invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=976
 [101.000001] memory: usage 16777216kB, limit 16777216kB, failcnt 90
-[101.000002] oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=cri-containerd-{ID}.scope,mems_allowed=0,oom_memcg={CGROUP},task_memcg={CGROUP},task=python,pid=4711,uid=0
-[101.000003] Memory cgroup out of memory: Killed process 4711 (python) total-vm:20000000kB, anon-rss:16700000kB, file-rss:0kB, shmem-rss:0kB, UID:0 pgtables:40000kB oom_score_adj:976
+[101.000002] {OOM_KILL}
+[101.000003] {KILLED}
 """
 
 
