@@ -21,6 +21,7 @@ from ..facts import imported
 from ..facts.accounts.gpu import DeviceUse, nothing_to_look_at
 from ..facts.code.adding import Line, adding_lines
 from ..facts.code.names import holder_of
+from ..facts.growth.limits import gpu_series
 from ..facts.heap.paths import heap_of, user_place
 from ..facts.heap.place import Place
 from ..facts.series.arithmetic import level_at
@@ -100,36 +101,31 @@ class _Held:
 
 def _by_driver(case: Case) -> Iterator[Finding | RuledOut | Skipped]:
     """Of files of other tools, which have what the driver counts: the caches of the processes are in it."""
-    devices = [limit for limit in case.limits if limit.kind.startswith("gpu:")]
-    for device in devices:
-        trend = judge(device.time_s, device.used_bytes, min_growth_bytes=64 * MiB)
-        if trend.verdict != GROWING:
-            what = f"memory in use on {device.name}"
-            yield (
-                Skipped(_KIND, f"{what}: {trend.reason}")
-                if trend.verdict == CANNOT_TELL
-                else RuledOut(_KIND, f"{what} does not keep growing: {trend.reason}", {"growth_bytes": trend.growth_bytes})
-            )
-            continue
-        first, last = (round(level_at(device.time_s, device.used_bytes, at)) for at in (trend.start_s, trend.end_s))
-        yield case.finding(
-            _KIND,
-            f"memory in use on {device.name} keeps growing: +{format_bytes(trend.growth_bytes)}",
-            severity="warning",
-            bytes=trend.growth_bytes,
-            bytes_per_hour=trend.growth_bytes / max(trend.end_s - trend.start_s, 1e-9) * 3600,
-            grounds=[Ground("the driver counted it, caches of the processes included", 0.6)],
-            device=device.kind,
-            evidence=[
-                Evidence(
-                    f"{format_bytes(first)} were in use at {trend.start_s:.0f} s, {format_bytes(last)} at "
-                    f"{trend.end_s:.0f} s of {format_bytes(float(device.limit_bytes[-1]))}",
-                    {"start_bytes": first, "end_bytes": last},
-                )
-            ],
-            doubts=["torch's cache, fragmentation and a process that was started meanwhile look the same from outside"],
-            remedy=["record the job, or take a snapshot of torch's allocator, to see which tensors stay"],
-        )
+    for name, time_s, used in gpu_series(case.recording):
+        trend = judge(time_s, used, min_growth_bytes=64 * MiB)
+        what = f"memory in use by {name}" if " on " in name else f"memory in use on {name}"
+        if trend.verdict == CANNOT_TELL:
+            yield Skipped(_KIND, f"{what}: {trend.reason}")
+        elif trend.verdict == GROWING:
+            yield _seen_to_grow(case, name, what, trend)
+        else:
+            figures = {"growth_bytes": trend.growth_bytes}
+            yield RuledOut(_KIND, f"{what} does not keep growing: {trend.reason}", figures)
+
+
+def _seen_to_grow(case: Case, name: str, what: str, trend: Trend) -> Finding:
+    return case.finding(
+        _KIND,
+        f"{what} keeps growing: +{format_bytes(trend.growth_bytes)}",
+        severity="warning",
+        bytes=trend.growth_bytes,
+        bytes_per_hour=round(trend.growth_bytes / max(trend.end_s - trend.start_s, 1e-9) * 3600, 1),
+        grounds=[Ground("the driver counted it, caches of the processes included", 0.6)],
+        device=name,
+        evidence=[Evidence(f"it {trend.reason}", {"growth_bytes": trend.growth_bytes})],
+        doubts=["torch's cache, fragmentation and a process that was started meanwhile look the same from outside"],
+        remedy=["record the job, or take a snapshot of torch's allocator, to see which tensors stay"],
+    )
 
 
 def _finding(case: Case, use: DeviceUse, trend: Trend, min_named_share: float) -> Finding:

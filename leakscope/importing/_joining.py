@@ -15,7 +15,8 @@ from ._spool import Part
 
 _SMALL = 20 * MiB  # of a whole machine: a process that never had so much is nobody's question
 _MOST_OF_A_MACHINE = 60  # processes
-_DYING_S = 10.0  # after the last sample of who was killed
+_DYING_S, _SLACK_S = 10.0, 2.0  # after the last sample of who was killed; clocks of logs are whole seconds
+_LEAST_SHARE, _MOST_SHARE = 0.5, 1.25  # of what the kernel says it held: it grew since that sample
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,7 @@ def joined(parts: Sequence[Part], placing: Placing) -> Joined:
         boot = next((shift for part, shift in zip(parts, unix) if part.source.clock == BOOT and shift is not None), None)
     epoch = None if not known else boot if boot is not None and boot <= min(known) else min(known) - 1.0
     shifts = _shifts(parts, placing, unix, epoch)
+    _name_victims(parts, pids, shifts)
     start = min(part.first_s + shift for part, shift in zip(parts, shifts))
     end = max(part.last_s + shift for part, shift in zip(parts, shifts))
     owners = _owners(parts, pids)
@@ -115,8 +117,10 @@ def _unix_shifts(
         if shifts[index] is not None:
             continue
         if part.source.clock == ELAPSED:
-            shifts[index] = first - part.first_s
-            part.clock_used = f"{CLOCKS[ELAPSED]}, laid from the first moment of the other files (--offset)"
+            added = placing.added_s.get(part.source.name, placing.added_s.get("", 0.0))
+            moved = f"{added:g} s after" if added else "at"
+            shifts[index] = first - part.first_s + added
+            part.clock_used = f"{CLOCKS[ELAPSED]}, which began {moved} the first moment of the other files (--offset)"
         elif part.source.clock == BOOT:
             shifts[index] = _by_ends(part, known, pids[index])
             part.clock_used = f"{CLOCKS[BOOT]}, placed by the end of a process that it says was killed"
@@ -182,6 +186,31 @@ def _shifts(
         added = placing.added_s.get(part.source.name, placing.added_s.get("", 0.0))
         found.append(added if part.source.clock == BOOT else begin - min(0.0, part.first_s) + added)
     return found
+
+
+def _name_victims(parts: Sequence[Part], pids: Sequence[dict[int, int]], shifts: Sequence[float]) -> None:
+    """A process without a pid whose samples end as the kernel kills one of its size is that one, if only one fits."""
+    sampled = {pid for part in parts for pid, seen in part.seen.items() if pid >= 0 and seen.sample_count > 1}
+    for at, part in enumerate(parts):
+        for victim, about in part.source.about.items():
+            if victim < 0 or victim in sampled or "died_s" not in about or victim not in part.seen:
+                continue
+            died_s, size = about["died_s"] + shifts[at], part.seen[victim].peak_bytes
+            fitting = [
+                (index, pid, died_s - seen.last_s - shifts[index])
+                for index, other in enumerate(parts)
+                for pid, seen in other.seen.items()
+                if pid < 0 and seen.sample_count > 1
+                and -_SLACK_S <= died_s - seen.last_s - shifts[index] <= _DYING_S
+                and _LEAST_SHARE * size <= seen.peak_bytes <= _MOST_SHARE * size
+            ]  # fmt: skip
+            if len(fitting) == 1:
+                index, pid, before_s = fitting[0]
+                pids[index][pid] = victim
+                parts[index].source.notes.append(
+                    f"its process is taken for {about.get('comm', 'the one')}[{victim}], which the kernel killed "
+                    f"{before_s:.1f} s after its last sample and which was as large"
+                )
 
 
 def _owners(parts: Sequence[Part], pids: Sequence[Mapping[int, int]]) -> dict[int, int]:

@@ -15,20 +15,20 @@ _FIELDS = (b"CMDLINE ", b"MEM ", b"FUNC ", b"CHLD ")
 
 def sniff(head: bytes, name: str) -> bool:
     lines = [line for line in head.split(b"\n")[:50] if line.strip()]
-    return bool(lines) and lines[0].startswith(_FIELDS) and any(b.startswith(_FIELDS[1:]) for b in lines[:-1] or lines)
+    return bool(lines) and lines[0].startswith(_FIELDS) and any(b.startswith(_FIELDS[1:]) for b in lines)
 
 
 def read(source: Source) -> Iterator[Fact]:
     """``MEM MiB time``; ``CHLD pid MiB time``; ``FUNC name MiB time MiB time level``: times since 1970."""
     source.clock, source.tool = UNIX, "memory_profiler"
     main = source.unnamed("main", comm="python")
-    earlier = sum(line.startswith("CMDLINE ") for line in source.lines()) - 1
+    begun, earlier = 0, sum(line.startswith("CMDLINE ") for line in source.lines()) - 1
     if earlier > 0:
         source.notes.append(f"{earlier} earlier runs, to which mprof appended this one, are left out")
     for line in source.lines():
         field, _, rest = line.partition(" ")
-        if earlier > 0:
-            earlier -= field == "CMDLINE"
+        begun += field == "CMDLINE"
+        if begun <= earlier:
             continue
         words = rest.split()
         if field == "CMDLINE":

@@ -13,7 +13,7 @@ from ._source import Source
 
 LACKS = "has sizes of processes and GPUs, averaged over each interval, not what is in them"
 _NAME = re.compile(
-    r"(?:.*/)?(?:pid:(?P<pid>\d{1,9})/)?(?P<scope>host|cuda:\d+(?: \(gpu:(?P<gpu>[\d:]+)\))?|gpu:(?P<index>[\d:]+))/"
+    r"(?:.*?/)?(?:pid:(?P<pid>\d{1,9})/)?(?P<scope>host|cuda:\d+(?: \(gpu:(?P<gpu>[\d:]+)\))?|gpu:(?P<index>[\d:]+))/"
     r"(?P<metric>\w+) \((?P<unit>MiB|GiB)\)(?:/(?P<what>mean|last))?$"
 )
 _UNITS = {"MiB": MiB, "GiB": GiB}
@@ -54,10 +54,8 @@ def _row(
         if value is None:
             continue
         if pid is not None and match["metric"] == "host_memory":
-            source.knows(pid, comm="process")
             yield Fact("process_samples", at_s, {"pid": pid, "rss_bytes": value})
         elif pid is not None and match["metric"] == "gpu_memory" and gpu:
-            source.knows(pid, comm="process")
             yield Fact("gpu_samples", at_s, {"pid": pid, **_gpu(gpu), "gpu_used_bytes": value})
         elif pid is None and gpu:
             gpus.setdefault(gpu, {})[match["metric"]] = value

@@ -66,6 +66,7 @@ def read(source: Source) -> Iterator[Fact]:
         raise NotThisFormat(f"is an error of Prometheus, no answer: {str(document.get('error'))[:100]}")
     result = document["data"].get("result") if isinstance(document["data"], dict) else None
     unknown: dict[str, None] = {}
+    subjects: dict[tuple[str, str], tuple[Labels, list[tuple[str, list[Any]]]]] = {}
     for series in result if isinstance(result, list) else []:
         if not isinstance(series, dict):
             continue
@@ -74,41 +75,37 @@ def read(source: Source) -> Iterator[Fact]:
         values = series.get("values") or ([series["value"]] if "value" in series else [])
         if name not in _SERIES or (name == "kube_pod_container_resource_limits" and labels.get("resource") != "memory"):
             unknown.setdefault(name or "a series without a name")
-        elif isinstance(values, list):
-            yield from _of_series(source, name, labels, values)
+        elif isinstance(values, list) and labels.get("container", labels.get("container_name")) != "POD":  # it pauses
+            table = _SERIES[name][0]
+            key = _subject(source, table, labels)
+            subjects.setdefault((table, str(key)), (key, []))[1].append((name, values))
+    for (table, _), (key, several) in subjects.items():
+        yield from _of_subject(source, table, key, several)
     if unknown:
-        names = list(unknown)
-        source.notes.append(f"not memory that is known here, left out: {', '.join(names[:5])}")
-    if unknown and not source.about and len(unknown) and "a series without a name" in unknown:
-        source.notes.append("ask for the plain series: sum() and rate() take their names away")
+        source.notes.append(f"not memory that is known here, left out: {', '.join(list(unknown)[:5])}")
+        if "a series without a name" in unknown:
+            source.notes.append("ask for the plain series: sum() and rate() take their names away")
 
 
-def _of_series(source: Source, name: str, labels: Labels, values: list[Any]) -> Iterator[Fact]:
-    table, column, unit = _SERIES[name]
-    if name.startswith("container_") and labels.get("container", labels.get("container_name")) == "POD":
-        return  # the pause container
-    key = _subject(source, table, labels)
-    for pair in values:
-        if not isinstance(pair, list) or len(pair) != 2:
-            source.left_out += 1
-            continue
-        at_s = unix(pair[0])
-        value = amount(pair[1], unit) if unit != 1 or column.endswith("bytes") or column == "usage" else number(pair[1])
-        if at_s is None or value is None or value < 0:
-            source.left_out += 1
-            continue
-        if column == "limit_bytes" and not 0 < value < _NO_LIMIT:
-            continue
-        yield from _fact(table, column, at_s, int(value), key)
-
-
-def _fact(table: str, column: str, at_s: float, value: int, key: Labels) -> Iterator[Fact]:
-    if column == "usage":
-        column = "current_bytes"
-    row = {**key, column: value}
-    if column == "anon_bytes":
-        row |= {"rss_bytes": value}
-    yield Fact(table, at_s, row)
+def _of_subject(source: Source, table: str, key: Labels, several: list[tuple[str, list[Any]]]) -> Iterator[Fact]:
+    """Its series side by side: a limit counts where it stands beside what is in use."""
+    rows: dict[float, Labels] = {}
+    for name, values in several:
+        _, column, unit = _SERIES[name]
+        for pair in values:
+            at_s = unix(pair[0]) if isinstance(pair, list) and len(pair) == 2 else None
+            value = amount(pair[1], unit) if at_s is not None else None
+            if at_s is None or value is None:
+                source.left_out += 1
+            elif column != "limit_bytes" or 0 < value < _NO_LIMIT:
+                rows.setdefault(at_s, {})[column] = value
+    for at_s, row in rows.items():
+        usage = row.pop("usage", None)
+        if usage is not None:
+            row.setdefault("current_bytes", usage)
+        if "anon_bytes" in row:
+            row.setdefault("rss_bytes", row["anon_bytes"])
+        yield Fact(table, at_s, {**key, **row})
 
 
 def _subject(source: Source, table: str, labels: Labels) -> Labels:

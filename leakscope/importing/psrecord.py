@@ -20,7 +20,7 @@ def sniff(head: bytes, name: str) -> bool:
 def read(source: Source) -> Iterator[Fact]:
     """Columns by their headings. With `--include-children` the figures are sums, which the log does not say."""
     source.clock, source.tool = ELAPSED, "psrecord"
-    process = source.unnamed("main", comm="process")
+    process = source.unnamed("main")
     is_csv = False
     last_s = -1.0
     for line in source.lines():

@@ -59,8 +59,7 @@ def _pid_of(source: Source) -> int:
     match = _PID.search(source.path.stem)
     pid = whole(match[1]) if match else None
     if pid is None:
-        return source.unnamed("main", comm="process")
-    source.knows(pid, comm="process")
+        return source.unnamed("main")
     return pid
 
 

@@ -118,6 +118,30 @@ def _gpus(recording: Recording) -> Iterator[Limit]:
             yield Limit(f"gpu:{index}", f"GPU {index}", *series)
 
 
+def gpu_series(recording: Recording) -> list[tuple[str, Floats, Floats]]:
+    """Name, times and bytes in use of each GPU; of files that have none, those of each process on one."""
+    rows = recording.tables["gpu_samples"]
+    rows = rows[rows["gpu_used_bytes"].notna()]
+    devices = rows[rows["pid"].isna()]
+    if len(devices):
+        return [(_gpu_name(own), *_used(own)) for _, own in devices.groupby("gpu_uuid")]
+    known = recording.tables["processes"].drop_duplicates("pid", keep="last").set_index("pid")
+    found = []
+    for (_, pid), own in rows.groupby(["gpu_uuid", "pid"]):
+        name = process_name(known.loc[pid] if pid in known.index else None)  # type: ignore[arg-type, index]
+        found.append((f"{name}[{pid}] on {_gpu_name(own)}", *_used(own)))
+    return found
+
+
+def _gpu_name(rows: pd.DataFrame) -> str:
+    index = int_of(rows.iloc[0], "gpu_index")
+    return f"GPU {index}" if index is not None else f"GPU {rows.iloc[0]['gpu_uuid']}"
+
+
+def _used(rows: pd.DataFrame) -> tuple[Floats, Floats]:
+    return _values(rows, "time_s"), _values(rows, "gpu_used_bytes")
+
+
 def _values(rows: pd.DataFrame, column: str) -> Floats:
     values: Floats = rows[column].to_numpy(dtype=np.float64, na_value=np.nan)
     return values

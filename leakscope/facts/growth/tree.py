@@ -20,7 +20,7 @@ from .beneath import beneath
 from .doubts import importing, settling, uncollected
 from .filling import Fills, fills
 from .job import Job, job_of
-from .limits import limits
+from .limits import gpu_series, limits
 from .processes import ProcessGrowth, process_growths
 from .views import View, views
 
@@ -95,10 +95,11 @@ def tree_growth(recording: Recording) -> TreeGrowth:
 
 def _without_processes(recording: Recording) -> str:
     """Why nobody can tell, and what the memory that is known did: of the machine, a cgroup, a GPU."""
-    known = [(limit, judge(limit.time_s, limit.used_bytes)) for limit in limits(recording)]
+    known = [(one.name, one.time_s, one.used_bytes) for one in limits(recording) if one.is_of_memory]
+    known += gpu_series(recording)
     if not known:
         return _NO_SAMPLES.reason
-    told = (f"that of {limit.name} {trend.reason}" for limit, trend in known[:_MOST_TOLD])
+    told = (f"that of {name} {judge(time_s, used).reason}" for name, time_s, used in known[:_MOST_TOLD])
     return f"memory of processes is not in this recording; {'; '.join(told)}"
 
 
