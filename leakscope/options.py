@@ -60,6 +60,8 @@ class RecordOptions(NamedTuple):
     alerts: Sequence[str] = ()
     on_alert: str | None = None
     webhooks: Sequence[str] = ()
+    metrics: str | None = None
+    otlp: str | None = None
     tee: bool = False
     sampling: bool = True
     full_heap: bool = False
@@ -82,7 +84,8 @@ class RecordOptions(NamedTuple):
     def to_write_down(self) -> dict[str, Any]:
         """What a recording says it was asked to do: addresses of webhooks are secrets, and commands may hold some."""
         asked = {name: value for name, value in self._asdict().items() if name not in ("command", "labels", "help")}
-        return {**asked, "on_alert": self.on_alert is not None, "webhooks": len(self.webhooks)}
+        are_told = {"on_alert": self.on_alert is not None, "otlp": self.otlp is not None}
+        return {**asked, **are_told, "webhooks": len(self.webhooks)}
 
 
 def _period(text: str) -> float:
@@ -157,6 +160,18 @@ def _url(text: str) -> str:
     return text
 
 
+def _address(text: str) -> str:
+    from .endpoints import parse_address
+
+    return str(parse_address(text))
+
+
+def _otlp(text: str) -> str:
+    from .endpoints import otlp_url
+
+    return otlp_url(text)
+
+
 def _output(text: str) -> str:
     if not text:
         raise BadInput("the name is empty")
@@ -222,6 +237,12 @@ RECORD_OPTIONS: tuple[Option, ...] = (
            "Run COMMAND in a shell at each alert, with the alert as JSON on its standard input.", str),
     Option(("--webhook",), "Alerts", "webhooks", "URL", "",
            "Send each alert to URL (Slack, Discord, or plain JSON); repeatable.", _url),
+    Option(("--metrics",), "Metrics", "metrics", "ADDRESS", "",
+           "Serve figures for Prometheus at ADDRESS while the job runs: :9464 is for this computer alone, 0.0.0.0:9464 "
+           "for everybody.", _address),
+    Option(("--otlp",), "Metrics", "otlp", "URL", "",
+           "Push the same figures by OTLP over HTTP each 15 s, to http://localhost:4318 for one (needs the extra "
+           "otlp).", _otlp),
     Option(("--no-adopt",), "The job itself", "adopts", "", "",
            "Do not become the parent of processes that outlive theirs: they see process 1, as without a recorder, and "
            "those that start so are not recorded.", None, False),

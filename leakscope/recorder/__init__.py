@@ -30,6 +30,7 @@ from .tree import Row, Tree
 
 if TYPE_CHECKING:
     from .alerting import Alerting
+    from .metering import Metering
     from .tee import Tee
 
 FAILED_BEFORE_START = 125  # as timeout(1) and env(1)
@@ -144,6 +145,7 @@ class _Recording:
         self._helper_status: int | None = None
         self._full: Room | None = None  # what leaves no room to finish the file
         self._alerting: Alerting | None = None
+        self._metering: Metering | None = None
         self._answering = Answering(output.path) if options.summary and not options.quiet else None
 
     def run(self) -> None:
@@ -200,6 +202,17 @@ class _Recording:
         sampler.looks_for_agents = options.agent and not options.attaches and not self._output.notes  # nothing was said
         sampler.sample()
         sampler.event("start", "recording began", pid=self._job.pid)
+        if options.metrics is not None or options.otlp is not None:
+            self._begin_metering(sampler)
+
+    def _begin_metering(self, sampler: Sampler) -> None:
+        from .metering import Metering
+
+        self._metering = Metering(self._options, self._output.path)
+        sampler.begin_metering(self._metering)
+        if not self._options.quiet:
+            for note in self._metering.notes:
+                console.say(note)
 
     def _tree(self) -> Tree:
         if self._options.system:
@@ -230,6 +243,8 @@ class _Recording:
                 self._look_for_us(row)
         with suppress(OSError):
             self._output.journal.close()
+        if self._metering is not None:
+            self._metering.close()
         self._output.release()
         self._full = finalizing.full_limit(self._output.written_bytes())
         if self._full is None and finalizing.is_possible():
@@ -265,6 +280,8 @@ class _Recording:
             self._helper_status = finalizing.wait(self._helper)
         if self._alerting is not None:
             console.pass_on(self._alerting.finish())
+        if self._metering is not None:
+            console.pass_on(self._metering.finish())
         answer = self._answering.answer() if self._answering is not None and self._helper_status == 0 else None
         if self._finished is None:
             return
