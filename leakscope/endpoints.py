@@ -31,7 +31,7 @@ def parse_address(text: str) -> Address:
     host, _, port = text.rpartition(":")
     if not (port.isascii() and port.isdigit()) or int(port) > 65535:
         raise BadInput(f"{text!r} is not an address to serve at: write it like :9464 or 0.0.0.0:9464")
-    host = LOOPBACK if host in ("", "localhost") else host.strip("[]")
+    host = LOOPBACK if host in ("", "localhost") else host[1:-1] if host[:1] + host[-1:] == "[]" else host
     family = _socket.AF_INET6 if ":" in host else _socket.AF_INET
     try:
         _socket.inet_pton(family, host)

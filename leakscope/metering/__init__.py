@@ -1,14 +1,15 @@
 """Figures of a run for Prometheus and OpenTelemetry, served or pushed while it is recorded. Runs beside the job.
 
 A process of its own, which reads what the recorder writes and asks nothing of it: whoever asks for figures meets this
-process, and a slow or hostile one stands in nobody's way. ``families`` says what there is; ``readings`` gives the figures
-of a moment; ``exposition`` writes them as text, ``serving`` answers requests, ``pushing`` sends them by OTLP. All but
-the last need the standard library alone.
+process, and a slow or hostile one stands in nobody's way. ``families`` says what there is; ``readings`` gives the
+figures of a moment; ``exposition`` writes them as text, ``serving`` answers requests, ``pushing`` sends them by OTLP.
+All but the last need the standard library alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,15 +41,13 @@ def serve(run: Path, address: str, *, say: Callable[[str], None]) -> int:
     from .following import Following
     from .serving import Server
 
-    following = Following(run, keeps_files=False)
+    following = Following(run)
     _check_is_live(following, run)
     listener = listen(parse_address(address))
     host, port = listener.getsockname()[:2]
     say(f"metrics are at http://{f'[{host}]' if ':' in host else host}:{port}/metrics; ^C ends it")
-    try:
+    with suppress(KeyboardInterrupt):
         Server(following, listener).run()
-    except KeyboardInterrupt:
-        pass
     return 0
 
 
@@ -57,7 +56,7 @@ def push(run: Path, url: str) -> int:
     from . import pushing
     from .following import Following
 
-    following = Following(run, keeps_files=False)
+    following = Following(run)
     _check_is_live(following, run)
     try:
         return pushing.push(following, otlp_url(url))

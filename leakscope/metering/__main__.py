@@ -20,7 +20,7 @@ def main(arguments: Sequence[str]) -> int:
     """Exit status: 0, or that of the error."""
     output, how, where = arguments
     try:
-        following = Following(Path(output), keeps_files=False)
+        following = Following(Path(output), is_live=True)
         if how == "push":
             from .pushing import push
 

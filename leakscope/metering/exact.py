@@ -104,7 +104,8 @@ class ExactHolders:
             self.descriptor, self._next_s = None, now_s + _MOST_S
         else:
             if self._pid == 0:
-                _work(self._scene, {process: self._told.get(process, set()) for process in self._asked}, writing, parent)
+                asked = {process: self._told.get(process, set()) for process in self._asked}
+                _work(self._scene, asked, writing, parent)
             self._began_s = now_s
         finally:
             os.close(writing)
@@ -142,12 +143,12 @@ def _work(scene: Scene, asked: dict[Process, set[int]], writing: int, parent: in
 def _rows(scene: Scene, asked: dict[Process, set[int]]) -> list[tuple[int, int, dict[str, object]]]:
     """``asked``: processes, each with the snapshots of which all is known."""
     kept = ("take", "path", "parent_path", "deep_bytes", "is_user", "edge_kind", "type_name", "length")
-    found: list[tuple[int, int, dict[str, object]]] = []
-    for process, told in asked.items():
-        for row in scene.graphs.exact_holders(process):
-            if row["take"] not in told:
-                found.append((*process, {name: _plain(row.get(name)) for name in kept}))
-    return found
+    return [
+        (*process, {name: _plain(row.get(name)) for name in kept})
+        for process, told in asked.items()
+        for row in scene.graphs.exact_holders(process)
+        if row["take"] not in told
+    ]
 
 
 def _plain(value: object) -> object:

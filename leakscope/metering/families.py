@@ -62,7 +62,7 @@ SWAP = _gauge("memory_swap", "bytes", "Memory of the job that is in swap.")
 PEAK = _gauge("memory_peak", "bytes", "The most that memory_pss was at any sample.")
 GAINED = _gauge(
     "memory_gained", "bytes",
-    "Gained since the warm-up and never given back: the growth of the report, without its judgement whether that leaks.",
+    "Gained since the warm-up and never given back: the growth of the report, without a judgement whether that leaks.",
 )  # fmt: skip
 GROWTH = _gauge("memory_growth", "bytes_per_hour", "The same, memory_gained, as a rate over the whole recording.")
 STEADY_GROWTH = _gauge(

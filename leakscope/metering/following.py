@@ -32,14 +32,14 @@ class Later(Graphs):
 class Following:
     """A recording, and what it says now. ``is_live``: a recorder wrote to it when this began."""
 
-    def __init__(self, output: Path, *, keeps_files: bool = True) -> None:
-        """**Errors** UnreadableRecording."""
+    def __init__(self, output: Path, *, is_live: bool | None = None) -> None:
+        """``is_live`` None: look; True also for one that has just ended. **Errors** UnreadableRecording."""
         journal = journal_of(output)
         self._feed: Feed
         meta: dict[str, Any]
-        self.is_live = is_recording(journal)
+        self.is_live = is_recording(journal) if is_live is None else is_live
         if self.is_live:
-            self._feed = JournalFeed(output, keeps_files=keeps_files)
+            self._feed = JournalFeed(output, keeps_files=False)
             meta = _meta(journal)
         else:
             from ..storage import open_recording  # what has ended has been made a file

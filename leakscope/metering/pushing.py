@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Observation
 
 PERIOD_S = 15.0
-REQUEST_S, LAST_REQUEST_S = 5.0, 3.0
+REQUEST_S, LAST_REQUEST_S = 5.0, 2.0
 SERVICE = "leakscope"
 INSTALL = "pip install 'leakscope-recorder[otlp]'"
 
@@ -106,7 +106,7 @@ def _ready(descriptors: list[int | None], timeout_s: float) -> list[int | None]:
 
 
 def push(following: Following, url: str, *, period_s: float = PERIOD_S, alive: int | None = None) -> int:
-    """Push until the recording ends. Returns an exit status, 1 if nothing was ever taken; says what failed on stderr."""
+    """Push until the recording ends. Returns 1 if nothing was ever taken, else 0; says what failed."""
     pusher = Pusher(following, url)
     try:
         pusher.run(period_s, alive)

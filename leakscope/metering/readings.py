@@ -47,6 +47,7 @@ class Readings:
         start_ns = meta.get("start_unix_ns")
         self._start_s = start_ns / 1e9 if type(start_ns) is int else None
         self._names: Names[_HolderName] = Names(HOLDER_NAMES_AT_ONCE, HOLDER_NAMES_PER_HOUR)
+        self._roles: set[str] = set()
 
     @property
     def about(self) -> Mapping[str, str]:
@@ -63,13 +64,26 @@ class Readings:
         ):
             if value is not None:
                 found.append(Reading(family, {}, value))
-        return [*found, *_roles(scene), *_limits(scene), *_gpus(scene, totals), *self._holders(scene)]
+        return [*found, *self._by_role(scene), *_limits(scene), *_gpus(scene, totals), *self._holders(scene)]
 
     def _moment(self, scene: Scene) -> Iterator[tuple[Family, float | None]]:
         if self._start_s is not None:
             yield f.STARTED, round(self._start_s, 3)
             yield f.SAMPLED, round(self._start_s + scene.now_s, 3)
         yield f.PROCESSES, len(_living(scene))
+
+    def _by_role(self, scene: Scene) -> Iterator[Reading]:
+        sizes_of: dict[str, list[int]] = {}
+        for member in scene:
+            if len(self._roles) < MOST_ROLES:
+                self._roles.add(member.role)
+            role = member.role if member.role in self._roles else "other"
+            sizes_of.setdefault(role, []).append(member.memory_bytes)
+        for role, sizes in sorted(sizes_of.items()):
+            labels = {"role": shortened(role)}
+            yield Reading(f.ROLE_MEMORY, labels, sum(sizes))
+            yield Reading(f.ROLE_LARGEST, labels, max(sizes))
+            yield Reading(f.ROLE_PROCESSES, labels, len(sizes))
 
     def _holders(self, scene: Scene) -> Iterator[Reading]:
         taken_s = scene.snapshots.newest_s()
@@ -152,18 +166,6 @@ def _costs(totals: Totals) -> Iterator[tuple[Family, float | None]]:
     yield f.EXPORTER_CPU, round(time.process_time() + of_children.ru_utime + of_children.ru_stime, 6)
     statm = proc.read("/proc/self/statm")
     yield f.EXPORTER_MEMORY, int(statm.split()[1]) * proc.PAGE_BYTES if statm else None
-
-
-def _roles(scene: Scene) -> Iterator[Reading]:
-    by_role: dict[str, list[int]] = {}
-    for member in scene:
-        role = member.role if member.role in by_role or len(by_role) < MOST_ROLES else "other"
-        by_role.setdefault(role, []).append(member.memory_bytes)
-    for role, sizes in sorted(by_role.items()):
-        labels = {"role": shortened(role)}
-        yield Reading(f.ROLE_MEMORY, labels, sum(sizes))
-        yield Reading(f.ROLE_LARGEST, labels, max(sizes))
-        yield Reading(f.ROLE_PROCESSES, labels, len(sizes))
 
 
 def _limits(scene: Scene) -> Iterator[Reading]:

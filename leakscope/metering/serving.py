@@ -1,4 +1,4 @@
-"""Serves figures to Prometheus, in one thread that never waits for a client: who is slow or sends too much is dropped."""
+"""Serves figures to Prometheus, in one thread that waits for no client: who is slow or sends too much is dropped."""
 
 from __future__ import annotations
 

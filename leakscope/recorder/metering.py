@@ -36,7 +36,7 @@ class _Helper(NamedTuple):
 
 
 class Metering:
-    """The processes that tell the metrics of one recording. ``notes``: lines for the user; ``full``: no room for one."""
+    """The processes that tell metrics of one recording. ``notes``: lines for the user; ``full``: no room for one."""
 
     def __init__(self, options: RecordOptions, output: str) -> None:
         self.notes: list[str] = []
@@ -128,7 +128,6 @@ class Metering:
             return False
         finally:
             os.close(reading)
-        finalizing.yields(pid)
         goes_first(pid)
         self._living[pid] = _Helper(what, alive, said)
         return True
