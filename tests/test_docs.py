@@ -22,6 +22,7 @@ import pytest
 
 import leakscope
 from leakscope import cli, options, schema
+from leakscope.metering.families import FAMILIES
 from leakscope.recorder.tree import Tree
 from tests import docs_pages, pictures, tutorials
 from tests.analyzers.leaks import trainer
@@ -60,6 +61,14 @@ def whole_heap() -> str:
     return _table(("column", "type", "unit", "meaning"), rows)
 
 
+def metrics() -> str:
+    rows = [
+        (_code(family.sample_name), family.kind, ", ".join(map(_code, family.labels)), family.help)
+        for family in FAMILIES
+    ]
+    return _table(("metric", "type", "labels", "meaning"), rows)
+
+
 SECTIONS: dict[str, Callable[[], str]] = {
     "example": docs_pages.example,
     "record-options": record_options,
@@ -71,6 +80,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "sampling-costs": lambda: as_markdown(Results.load(sampling.RESULTS)),
     "tables": tables,
     "whole-heap": whole_heap,
+    "metrics": metrics,
     "leakbench": leakbench,  # measured: shown as the last whole run left it
 }
 

@@ -13,17 +13,20 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "leakscope"
 FOUNDATION = {"schema", "findings", "confidence", "kinds", "faults", "errors", "outside", "units", "version"}
-ABOVE = {"__init__", "__main__", "cli", "jupyter", "deep"}  # they may import every room
+ABOVE = {"__init__", "__main__", "cli", "light", "jupyter", "deep"}  # they may import every room
 
 # Room -> rooms of ours it may import.
 ROOMS = {
     "agent": set(),
-    "recorder": FOUNDATION | {"agent", "options", "alerts"},
+    "recorder": FOUNDATION | {"agent", "options", "alerts", "endpoints", "private"},
     "oom": FOUNDATION,  # reads logs, with or without a recording
     "alerts": {"errors", "units"},  # the rules a user writes
     "doctor": FOUNDATION | {"agent", "recorder"},
     "browsing": FOUNDATION | {"facts", "storage", "words"},
     "watching": FOUNDATION | {"agent", "facts", "recorder", "storage"},
+    "metering": FOUNDATION | {"agent", "endpoints", "recorder", "storage", "watching"},
+    "endpoints": {"errors"},  # where metrics go, as a user writes it
+    "private": set(),  # folders that only their user can change
     "requesting": FOUNDATION | {"agent", "recorder", "storage"},
     "storage": FOUNDATION | {"agent"},
     # Data flows one way: recording, facts, evidence, diagnoses, report.
@@ -47,7 +50,7 @@ ROOMS = {
     "renderers": {"findings", "kinds", "units", "version", "errors", "words", "pages"},
     "integrations": FOUNDATION,
     "plots": FOUNDATION | {"storage"},
-    "options": {"errors", "units", "alerts"},
+    "options": {"errors", "units", "alerts", "endpoints"},
 }
 # The rooms of facts/, from the ground up: each imports only rooms below its own floor.
 FLOORS = (
@@ -73,6 +76,7 @@ PACKAGES = {
     "renderers": {"rich", "matplotlib"},
     "pages": {"jinja2", "markupsafe"},
     "plots": {"matplotlib", "numpy", "pandas"},
+    "metering": {"opentelemetry"},
     "integrations": {"torch", "transformers", "lightning", "pytest"},
 }
 

@@ -325,7 +325,8 @@ class _Recording:
 
     def _kept(self) -> str:
         shown = naming.shown(self._output.path)
-        return f"what was recorded is in {shown}.journal: leakscope finalize {shown}"
+        then = "leakscope finalize" if finalizing.is_possible() else "where leakscope is installed, leakscope report"
+        return f"what was recorded is in {shown}.journal: {then} {shown}"
 
     def _why_not_finished(self) -> str:
         if self._full is not None:
