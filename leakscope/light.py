@@ -32,9 +32,9 @@ leakscope {__version__}: records the memory of a job; what reads recordings is n
 leakscope is installed, `leakscope report RUN` reads both."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status; whatever a person can cause ends in one line on stderr."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    words = list(sys.argv[1:] if argv is None else argv)
     name = words.pop(0) if words else "--help"
     if name in ("-h", "--help"):
         print(_USAGE)
@@ -111,7 +111,7 @@ def _upload(words: list[str]) -> int:
     runs = _runs(words, "upload")
     if url is None:
         raise BadInput("upload needs --to URL, such as --to s3://bucket/runs/")
-    import fsspec  # type: ignore[import-untyped,unused-ignore]
+    import fsspec
 
     try:
         store, folder = fsspec.url_to_fs(url)

@@ -1,5 +1,5 @@
-# What `python leakscope.pyz` runs. It unpacks the package once, into a folder that only its user can write to: the agent
-# is copied from there into jobs, and its libraries cannot be loaded from an archive.
+# What `python leakscope.pyz` runs. It unpacks the package once, into a folder that only its user can write to: the
+# agent is copied from there into jobs, and its libraries cannot be loaded from an archive.
 import sys
 
 BUILD = "@BUILD@"
@@ -38,13 +38,15 @@ def unpacked(archive):
             return folder
         except OSError as error:
             reasons.append("%s: %s" % (base, error.strerror))
-    sys.exit("leakscope: no folder to unpack into (%s): set XDG_CACHE_HOME to a folder of your own" % "; ".join(reasons))
+    sys.exit(
+        "leakscope: no folder to unpack into (%s): set XDG_CACHE_HOME to a folder of your own" % "; ".join(reasons)
+    )
 
 
 sys.path[0] = unpacked(os.path.dirname(os.path.abspath(__file__)))
 for name in [name for name in sys.modules if name.partition(".")[0] == "leakscope"]:
     del sys.modules[name]
 
-from leakscope.__main__ import main  # noqa: E402 (from the folder)
+from leakscope.__main__ import main
 
 main()

@@ -52,7 +52,7 @@ def serve(run: Path, address: str, *, say: Callable[[str], None]) -> int:
 
 
 def push(run: Path, url: str) -> int:
-    """Push them until the run ends, or ^C; returns 1 if none was accepted. **Errors** UnreadableRecording, BadInput."""
+    """Push them until the run ends, or ^C; returns 2 if none was accepted. **Errors** UnreadableRecording, BadInput."""
     from . import pushing
     from .following import Following
 

@@ -54,9 +54,7 @@ class Pusher:
         meter = provider.get_meter("leakscope", following.about["version"])
         for family in FAMILIES:
             if family.kind != INFO:
-                create = (
-                    meter.create_observable_counter if family.kind == COUNTER else meter.create_observable_gauge
-                )
+                create = meter.create_observable_counter if family.kind == COUNTER else meter.create_observable_gauge
                 create(family.otlp_name, [partial(self._observe, family)], family.otlp_unit, family.help)
         self.pushed = self.failed = 0
 
@@ -106,7 +104,7 @@ def _ready(descriptors: list[int | None], timeout_s: float) -> list[int | None]:
 
 
 def push(following: Following, url: str, *, period_s: float = PERIOD_S, alive: int | None = None) -> int:
-    """Push until the recording ends. Returns 1 if nothing was ever taken, else 0; says what failed."""
+    """Push until the recording ends. Returns 2 if nothing was ever taken, else 0; says what failed."""
     pusher = Pusher(following, url)
     try:
         pusher.run(period_s, alive)
@@ -115,4 +113,4 @@ def push(following: Following, url: str, *, period_s: float = PERIOD_S, alive: i
     if pusher.failed:
         tried = pusher.pushed + pusher.failed
         print(f"leakscope: {pusher.failed} of {tried} pushes to {otlp_host(url)} were not accepted", file=sys.stderr)
-    return 0 if pusher.pushed else 1
+    return 0 if pusher.pushed else 2

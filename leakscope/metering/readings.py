@@ -193,5 +193,3 @@ def _gpus(scene: Scene, totals: Totals) -> Iterator[Reading]:
         yield Reading(f.GPU, labels, device.total_bytes or 0)
         yield Reading(f.GPU_USED, labels, device.used_bytes)
         yield Reading(f.GPU_JOB, labels, of_job_bytes)
-
-

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 from ..agent.journal import HEADER, MAX_FRAME_BYTES, decode_payload, open_regular
 
 Row = dict[str, Any]
-_REST_S = 60.0  # who lives writes every few seconds
+_REST_S, _MOST_REST_S = 60.0, 3600.0  # who lives writes every few seconds
 
 
 class Cursor:
@@ -64,11 +64,12 @@ class _File:
         self._stream: BinaryIO | None = os.fdopen(open_regular(path), "rb")
         self._offset = 0
         self._news_s = time.monotonic()
+        self._rests_s = _REST_S
 
     @property
     def is_resting(self) -> bool:
         """Whether it is closed, and not yet due to be looked at again."""
-        return self._stream is None and time.monotonic() - self._news_s < _REST_S
+        return self._stream is None and time.monotonic() - self._news_s < self._rests_s
 
     def blocks(self) -> Iterator[tuple[str, list[Row]]]:
         """Whole and sound frames from here on. One that is short or damaged may become whole: it is tried again."""
@@ -82,15 +83,15 @@ class _File:
             if len(payload) < length or zlib.crc32(payload) != crc:
                 return
             self._offset += HEADER.size + length
-            self._news_s = time.monotonic()
+            self._news_s, self._rests_s = time.monotonic(), _REST_S
             with suppress(ValueError, KeyError, TypeError, zlib.error):
                 yield decode_payload(payload)
 
     def rest(self) -> None:
-        """Close it if it has had no news for a while."""
-        if time.monotonic() - self._news_s >= _REST_S:
+        """Close it if it has had no news for a while, and look again ever less often: its writer is gone."""
+        if time.monotonic() - self._news_s >= self._rests_s:
             self.close()
-            self._news_s = time.monotonic()
+            self._news_s, self._rests_s = time.monotonic(), min(2 * self._rests_s, _MOST_REST_S)
 
     def close(self) -> None:
         if self._stream is not None:

@@ -50,7 +50,6 @@ def test_promtool_finds_no_fault() -> None:
     assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
 
 
-
 @pytest.mark.parametrize(
     ("accept", "openmetrics"),
     [
