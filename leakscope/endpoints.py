@@ -44,13 +44,15 @@ def listen(address: Address) -> socket.socket:
     """**Errors** BadInput where somebody listens there already, or the address is not this computer's."""
     import socket
 
-    listener = socket.socket(socket.AF_INET6 if ":" in address.host else socket.AF_INET)
+    listener = None
     try:
+        listener = socket.socket(socket.AF_INET6 if ":" in address.host else socket.AF_INET)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
         listener.listen(_BACKLOG)
     except OSError as error:
-        listener.close()
+        if listener is not None:
+            listener.close()
         raise BadInput(f"cannot serve metrics at {address}: {error.strerror}") from None
     return listener
 

@@ -86,11 +86,6 @@ class Readings:
             yield Reading(f.ROLE_PROCESSES, labels, len(sizes))
 
     def _holders(self, scene: Scene) -> Iterator[Reading]:
-        taken_s = scene.snapshots.newest_s()
-        if taken_s is None:
-            return
-        if self._start_s is not None:
-            yield Reading(f.HOLDERS_TAKEN, {}, round(self._start_s + taken_s, 3))
         largest: dict[_HolderName, Holder] = {}
         for holder in scene.snapshots.largest():  # of ranks that are alike the largest comes first
             member = scene.members.get(holder.process)
@@ -98,6 +93,11 @@ class Readings:
             largest.setdefault(name, holder)
             if len(largest) == MOST_HOLDERS:
                 break
+        taken_s = scene.snapshots.newest_s()
+        if not largest or taken_s is None:  # no snapshot, or not yet worked out
+            return
+        if self._start_s is not None:
+            yield Reading(f.HOLDERS_TAKEN, {}, round(self._start_s + taken_s, 3))
         shown = list(self._names.admitted(largest, scene.now_s))
         for name in shown:
             labels = dict(zip(f.HOLDER.labels, name))

@@ -109,8 +109,9 @@ class Metering:
             return False
         said = _file_without_a_name() if self._is_heard else None
         nothing = (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)
-        reading, alive = os.pipe()
+        ends: tuple[int, ...] = ()
         try:
+            reading, alive = ends = os.pipe()
             pid = finalizing.spawn(
                 finalizing.command(_CODE, self._output, *words),
                 [
@@ -121,13 +122,12 @@ class Metering:
                 ],
             )
         except OSError as error:
-            os.close(alive)
-            if said is not None:
-                os.close(said)
+            for descriptor in (*ends, said):
+                if descriptor is not None:
+                    os.close(descriptor)
             self.notes.append(f"the process that {what} could not be started: {error.strerror}")
             return False
-        finally:
-            os.close(reading)
+        os.close(reading)
         goes_first(pid)
         self._living[pid] = _Helper(what, alive, said)
         return True

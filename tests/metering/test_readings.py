@@ -98,12 +98,12 @@ def test_growth_is_the_same_however_long_the_run_was() -> None:
 
 
 def test_a_week_of_workers_and_holders_that_come_and_go_has_few_series() -> None:
-    """Each ten minutes new workers, new cgroups, and 30 holders whose names nobody has seen before."""
+    """Each half hour new workers, new cgroups, and 30 holders whose names nobody has seen before."""
     chance, run = random.Random(3), Run()
     run.rows(born(1))
     seen: set[tuple[str, tuple[tuple[str, str], ...]]] = set()
     most, workers = 0, [2]
-    for take, now_s in enumerate(range(0, WEEK_S, 600)):
+    for take, now_s in enumerate(range(0, WEEK_S, 1800)):
         run.now_s = float(now_s)
         run.rows(*(died(pid, "dataloader-worker") for pid in workers))
         workers = [now_s + 10 + number for number in range(20)]

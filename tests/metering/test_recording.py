@@ -21,6 +21,7 @@ import psutil
 import pytest
 
 from leakscope.endpoints import listen, parse_address
+from leakscope.options import parse_record
 from tests.metering.told import Told
 from tests.recorder.runs import PYTHON, environment, record, record_command, rows
 
@@ -237,7 +238,6 @@ def test_a_wrong_address_starts_no_job(tmp_path: Path) -> None:
     assert len(run.stderr.splitlines()) == 1 and "write it like :9464" in run.stderr
 
 
-def test_the_journal_and_the_file_say_nothing_of_the_collector(tmp_path: Path) -> None:
-    run = record(tmp_path, "--otlp", "http://collector.secret.example:4318", "--", PYTHON, "-c", "print(5)")
-    assert run.returncode == 0
-    assert b"secret.example" not in b"".join(path.read_bytes() for path in (tmp_path / "run.parquet.journal").iterdir())
+def test_a_recording_says_nothing_of_the_collector() -> None:
+    options = parse_record(["--otlp", "http://collector.secret.example:4318", "--", "true"])
+    assert options.to_write_down()["otlp"] is True
