@@ -23,7 +23,7 @@ _MOST_SHARE = 0.01  # of a core
 _MOST_S = 300.0  # it gets what is left of a busy machine
 _MOST_BYTES = 16 << 20
 _PART_BYTES = 1 << 16
-_NICE = 10  # the job goes first; at 19 a busy machine would let it wait for an hour
+_NICE = 5  # the job goes first; at 19 a busy machine would let it wait for an hour
 _MOST_PROCESSES = 4  # those with the most memory: ranks of one job are alike
 _PR_SET_PDEATHSIG = 1
 
