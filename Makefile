@@ -6,11 +6,11 @@ RUN := $(VENV)/bin/python
 PIP := $(RUN) -m pip install --quiet --disable-pip-version-check
 # Exactly this torch, and before anything else, so that no other requirement brings in a second one.
 TORCH := torch==2.13.0
-SOURCES := leakscope fixtures tests
+SOURCES := leakscope fixtures tests light
 DEMO := demo-output/run.parquet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test test-all test-oldest sdist torture fuzz fuzz-objects foreign-tests lint agent-types docs \
+.PHONY: help demo quick test test-all test-oldest sdist record-dist torture fuzz fuzz-objects foreign-tests lint agent-types docs \
 	tutorials pictures site bench leakbench golden clean
 
 help:
@@ -19,6 +19,7 @@ help:
 	@echo "make quick  unit tests only: no job is started (1 minute)"
 	@echo "make test-all  before a release: every program of fixtures/ recorded, attacks, kills, notebooks (30 minutes)"
 	@echo "make test-oldest  recording and reports with the oldest versions of all that leakscope needs"
+	@echo "make record-dist  build leakscope-record (wheel, sdist) and leakscope.pyz, which record without dependencies"
 	@echo "make torture  kills, full disks, storms of signals at SEEDS=50 instants; attacks on every Python; CPython's suite (1 hour)"
 	@echo "make fuzz   feed every reader bytes, led by what they execute: FUZZ_S=60 seconds each (needs atheris)"
 	@echo "make foreign-tests  suites of others, bare and recorded in stress mode (hours; FOREIGN='cpython --only test_gc' is a part)"
@@ -107,6 +108,10 @@ test-oldest: $(OLDEST)/installed
 sdist: $(VENV)/installed-test
 	@rm -rf dist
 	@$(RUN) -c "from setuptools import build_meta; print('dist/' + build_meta.build_sdist('dist'))"
+
+# The part that records: leakscope-record, and leakscope.pyz.
+record-dist: $(VENV)/installed-test
+	@$(RUN) light/build.py dist
 
 # PYTHONS: paths of interpreters, parted by colons; what a Python cannot import is not tried with it.
 SEEDS ?= 50

@@ -1,5 +1,7 @@
 """``python -m leakscope`` and the ``leakscope`` command: ``record`` and ``attach`` go to the recorder, others to click.
 
+Where there is no click, because this is the distribution that only records, to what can be done without.
+
 The fork in the way stands before any import, since the recorder stays resident beside the job and must remain small.
 """
 
@@ -18,8 +20,10 @@ def main() -> NoReturn:
         if status is not None:
             sys.exit(status)
         sys.argv[2:] = ["--help"]
-    from .cli import main as others
-
+    try:
+        from .cli import main as others
+    except ModuleNotFoundError:  # leakscope-record has no cli, and nothing that it needs
+        from .light import main as others
     sys.exit(others())
 
 

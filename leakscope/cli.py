@@ -54,7 +54,7 @@ _SETTINGS = {
     "max_content_width": 110,  # or the terminal's width, if that is less
 }
 _SECTIONS = {
-    "Record": ("record", "attach", "ps", "snapshot", "watch"),
+    "Record": ("record", "attach", "ps", "snapshot", "watch", "metrics"),
     "Bring": ("import",),
     "Understand": ("report", "view", "heap", "oom"),
     "Decide": ("compare", "check"),
@@ -540,7 +540,9 @@ def oom(log: str, format_name: str) -> None:
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), default="run.parquet", show_default=True)
 @click.option("--from", "form", metavar="FORMAT", help="Of all FILEs, where it cannot be told by what is in them.")
-@click.option("--tz", metavar="ZONE", help="Zone of clocks that name none: Europe/Berlin, +02:00, local.  [default: UTC]")
+@click.option(
+    "--tz", metavar="ZONE", help="Zone of clocks that name none: Europe/Berlin, +02:00, local.  [default: UTC]"
+)
 @click.option(
     "--offset",
     "offsets",
@@ -824,3 +826,32 @@ def watch(
         return watching.watch_processes(pids, interval_s=interval_s, plain=plain)
     speed = speed or (1.0 if replay else None)
     return watching.watch_recording(run, interval_s=interval_s, speed=speed, plain=plain)
+
+
+@cli.command(
+    examples=[
+        ("leakscope metrics run.parquet", "print them once"),
+        ("leakscope metrics run.parquet --listen :9464", "serve a run that is being recorded"),
+        ("leakscope metrics run.parquet --otlp http://localhost:4318", "push them"),
+    ]
+)
+@_run_argument
+@click.option("--listen", metavar="ADDRESS", help="Serve them for Prometheus, at :9464 for this computer alone.")
+@click.option("--otlp", metavar="URL", help="Push them by OTLP over HTTP each 15 s (needs the extra otlp).")
+@click.option("--openmetrics", is_flag=True, help="Print OpenMetrics instead of the Prometheus text format.")
+def metrics(run: Path, listen: str | None, otlp: str | None, openmetrics: bool) -> int:
+    """Tell the figures of a recording as metrics: printed once, served or pushed until the run ends.
+
+    RUN is the recording; run.parquet if none is named. `leakscope record --metrics` and `--otlp` do the same from the
+    beginning of a run.
+    """
+    from . import metering
+
+    if listen is not None and otlp is not None:
+        raise BadInput("--listen and --otlp: one of them, please; run the command twice for both")
+    if listen is not None:
+        return metering.serve(run, listen, say=lambda line: click.echo(f"leakscope: {line}", err=True))
+    if otlp is not None:
+        return metering.push(run, otlp)
+    click.echo(metering.text_of(run, openmetrics=openmetrics), nl=False)
+    return 0

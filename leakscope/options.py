@@ -64,6 +64,8 @@ class RecordOptions(NamedTuple):
     alerts: Sequence[str] = ()
     on_alert: str | None = None
     webhooks: Sequence[str] = ()
+    metrics: str | None = None
+    otlp: str | None = None
     tee: bool = False
     sampling: bool = True
     full_heap: bool = False
@@ -88,7 +90,8 @@ class RecordOptions(NamedTuple):
         asked = {name: value for name, value in self._asdict().items() if name not in ("command", "labels", "help")}
         if self.output is not None and is_url(self.output):
             asked["output"] = without_credentials(self.output)
-        return {**asked, "on_alert": self.on_alert is not None, "webhooks": len(self.webhooks)}
+        are_told = {"on_alert": self.on_alert is not None, "otlp": self.otlp is not None}
+        return {**asked, **are_told, "webhooks": len(self.webhooks)}
 
 
 def _period(text: str) -> float:
@@ -167,6 +170,18 @@ def _url(text: str) -> str:
     return text
 
 
+def _address(text: str) -> str:
+    from .endpoints import parse_address
+
+    return str(parse_address(text))
+
+
+def _otlp(text: str) -> str:
+    from .endpoints import otlp_url
+
+    return otlp_url(text)
+
+
 def _output(text: str) -> str:
     if not text:
         raise BadInput("the name is empty")
@@ -242,6 +257,12 @@ RECORD_OPTIONS: tuple[Option, ...] = (
            "Run COMMAND in a shell at each alert, with the alert as JSON on its standard input.", str),
     Option(("--webhook",), "Alerts", "webhooks", "URL", "",
            "Send each alert to URL (Slack, Discord, or plain JSON); repeatable.", _url),
+    Option(("--metrics",), "Metrics", "metrics", "ADDRESS", "",
+           "Serve figures for Prometheus at ADDRESS while the job runs: :9464 is for this computer alone, 0.0.0.0:9464 "
+           "for everybody.", _address),
+    Option(("--otlp",), "Metrics", "otlp", "URL", "",
+           "Push the same figures by OTLP over HTTP each 15 s, to http://localhost:4318 for one (needs the extra "
+           "otlp).", _otlp),
     Option(("--no-adopt",), "The job itself", "adopts", "", "",
            "Do not become the parent of processes that outlive theirs: they see process 1, as without a recorder, and "
            "those that start so are not recorded.", None, False),

@@ -25,6 +25,7 @@ from leakscope import cli, options, schema
 from leakscope.errors import LeakscopeError
 from leakscope.mcp_server._answers import Desk
 from leakscope.mcp_server._tools import TOOLS
+from leakscope.metering.families import FAMILIES
 from leakscope.recorder.tree import Tree
 from tests import docs_pages, pictures, tutorials
 from tests.analyzers.leaks import trainer
@@ -101,6 +102,14 @@ def _answer(desk: Desk, tool: str, given: dict[str, Any]) -> str:
         return f"error: {error}"
 
 
+def metrics() -> str:
+    rows = [
+        (_code(family.sample_name), family.kind, ", ".join(map(_code, family.labels)), family.help)
+        for family in FAMILIES
+    ]
+    return _table(("metric", "type", "labels", "meaning"), rows)
+
+
 SECTIONS: dict[str, Callable[[], str]] = {
     "example": docs_pages.example,
     "record-options": record_options,
@@ -115,6 +124,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "brief-example": brief_example,
     "mcp-tools": mcp_tools,
     "mcp-answers": mcp_answers,
+    "metrics": metrics,
     "leakbench": leakbench,  # measured: shown as the last whole run left it
 }
 

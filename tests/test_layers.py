@@ -24,17 +24,20 @@ FOUNDATION = {
     "version",
     "addresses",
 }
-ABOVE = {"__init__", "__main__", "cli", "jupyter", "deep"}  # they may import every room
+ABOVE = {"__init__", "__main__", "cli", "light", "jupyter", "deep"}  # they may import every room
 
 # Room -> rooms of ours it may import.
 ROOMS = {
     "agent": set(),
-    "recorder": FOUNDATION | {"agent", "options", "alerts"},
+    "recorder": FOUNDATION | {"agent", "options", "alerts", "endpoints", "private"},
     "oom": FOUNDATION,  # reads logs, with or without a recording
     "alerts": {"errors", "units"},  # the rules a user writes
     "doctor": FOUNDATION | {"agent", "recorder"},
     "browsing": FOUNDATION | {"facts", "storage", "words"},
     "watching": FOUNDATION | {"agent", "facts", "recorder", "storage"},
+    "metering": FOUNDATION | {"agent", "endpoints", "recorder", "storage", "watching"},
+    "endpoints": {"errors"},  # where metrics go, as a user writes it
+    "private": set(),  # folders that only their user can change
     "requesting": FOUNDATION | {"agent", "recorder", "storage"},
     "storage": FOUNDATION | {"agent"},
     # Data flows one way: recording, facts, evidence, diagnoses, report.
@@ -60,9 +63,10 @@ ROOMS = {
     "renderers": {"findings", "kinds", "units", "version", "errors", "words", "pages"},
     "integrations": FOUNDATION,
     "plots": FOUNDATION | {"storage"},
-    "options": {"addresses", "errors", "units", "alerts"},
+    "options": {"addresses", "errors", "units", "alerts", "endpoints"},
     "uploading": FOUNDATION | {"agent", "recorder", "reporting", "storage"},
     "skills": set(),  # a text
+    "importing": FOUNDATION | {"agent", "oom", "storage"},
 }
 # The rooms of facts/, from the ground up: each imports only rooms below its own floor.
 FLOORS = (
@@ -89,6 +93,7 @@ PACKAGES = {
     "renderers": {"rich", "matplotlib"},
     "pages": {"jinja2", "markupsafe"},
     "plots": {"matplotlib", "numpy", "pandas"},
+    "metering": {"opentelemetry"},
     "integrations": {"torch", "transformers", "lightning", "pytest"},
 }
 

@@ -31,6 +31,7 @@ from .tree import Row, Tree
 
 if TYPE_CHECKING:
     from .alerting import Alerting
+    from .metering import Metering
     from .tee import Tee
     from .uploads import Upload
 
@@ -148,6 +149,7 @@ class _Recording:
         self._size_bytes = 0  # of a file that was uploaded
         self._full: Room | None = None  # what leaves no room to finish the file
         self._alerting: Alerting | None = None
+        self._metering: Metering | None = None
         self._answering = Answering(output.path) if options.summary and not options.quiet else None
 
     def run(self) -> None:
@@ -205,6 +207,17 @@ class _Recording:
         sampler.looks_for_agents = options.agent and not options.attaches and not self._output.notes  # nothing was said
         sampler.sample()
         sampler.event("start", "recording began", pid=self._job.pid)
+        if options.metrics is not None or options.otlp is not None:
+            self._begin_metering(sampler)
+
+    def _begin_metering(self, sampler: Sampler) -> None:
+        from .metering import Metering
+
+        self._metering = Metering(self._options, self._output.path)
+        sampler.begin_metering(self._metering)
+        if not self._options.quiet:
+            for note in self._metering.notes:
+                console.say(note)
 
     def _tree(self) -> Tree:
         if self._options.system:
@@ -235,6 +248,8 @@ class _Recording:
                 self._look_for_us(row)
         with suppress(OSError):
             self._output.journal.close()
+        if self._metering is not None:
+            self._metering.close()
         self._output.release()
         self._full = finalizing.full_limit(self._output.written_bytes())
         if self._full is None and finalizing.is_possible():
@@ -270,6 +285,8 @@ class _Recording:
             self._helper_status = finalizing.wait(self._helper)
         if self._alerting is not None:
             console.pass_on(self._alerting.finish())
+        if self._metering is not None:
+            console.pass_on(self._metering.finish())
         answer = self._answering.answer() if self._answering is not None and self._helper_status == 0 else None
         uploaded = self._uploaded() if self._upload is not None else ""
         if self._finished is None:
@@ -331,7 +348,8 @@ class _Recording:
 
     def _kept(self) -> str:
         shown = naming.shown(self._output.path)
-        return f"what was recorded is in {shown}.journal: leakscope finalize {shown}"
+        then = "leakscope finalize" if finalizing.is_possible() else "where leakscope is installed, leakscope report"
+        return f"what was recorded is in {shown}.journal: {then} {shown}"
 
     def _why_not_finished(self) -> str:
         if self._full is not None:

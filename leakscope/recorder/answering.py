@@ -71,7 +71,7 @@ class Answering:
         if self._is_over or elapsed_s < (FIRST_S if elapsed_s < WAITING_S else self._next_look_s):
             return None
         full = too_full(ROOM_BYTES, ROOM_OF_MACHINE_BYTES)
-        if full is not None or journal_bytes > MOST_JOURNAL_BYTES or not finalizing.is_possible():
+        if full is not None or journal_bytes > MOST_JOURNAL_BYTES or not finalizing.can_answer():
             self._is_over = True
             return full
         self._start()

@@ -39,9 +39,14 @@ def is_possible() -> bool:
     from importlib import util  # 3 ms that the start of the job need not wait for
 
     try:
-        return util.find_spec("pyarrow") is not None and util.find_spec("click") is not None
+        return util.find_spec("pyarrow") is not None
     except (ImportError, ValueError):
         return False
+
+
+def can_answer() -> bool:
+    """Whether this installation can also read a recording: leakscope-record cannot."""
+    return is_possible() and os.path.isdir(os.path.join(_ROOT, "leakscope", "answering"))
 
 
 def full_limit(journal_bytes: int) -> Room | None:

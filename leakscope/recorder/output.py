@@ -17,9 +17,10 @@ from typing import Any
 from ..agent.journal import REQUEST_TAKE, Journal, create, open_regular
 from ..agent.masking import Masker, new_salt
 from ..errors import BadInput, LeakscopeError
+from ..private import make_folder, remove_folder
 from . import earlier, naming, proc, staging
 from .naming import shown
-from .staging import Staged, make_folder, remove_folder
+from .staging import Staged
 
 JOURNAL_SUFFIX = ".journal"
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

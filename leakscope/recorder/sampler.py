@@ -25,6 +25,7 @@ from .tree import Row, Tree
 if TYPE_CHECKING:
     from .alerting import Alerting
     from .answering import Answering
+    from .metering import Metering
     from .uploads import Upload
 
 EARLY_INTERVAL_S, EARLY_S, INTERVAL_S = 0.25, 60.0, 1.0  # short runs are common, and a trend needs points
@@ -80,6 +81,7 @@ class Sampler:
         self._alerting = alerting
         self._answering = answering
         self._upload = upload
+        self._metering: Metering | None = None
         self._clock = clock
         self._began_s = self._next_s = now_s = clock()
         # The first flush comes early: a command that is killed at once leaves something to read.
@@ -125,9 +127,19 @@ class Sampler:
                     self._tell_not_uploaded(reason)
                 if self._alerting is not None and (said := self._alerting.note_exit(pid)):
                     console.pass_on(said)
+                if self._metering is not None and (said := self._metering.note_exit(pid)):
+                    console.pass_on(said)
             elif pid == self.tree.root_pid:
                 verb = {"signal": "passed on", "stopped": "stopped by", "continued": "continued by"}[kind]
                 self.event(kind, f"{verb} {console.signal_name(value)}", float(value), pid)
+
+    def begin_metering(self, metering: Metering) -> None:
+        """Its processes are ours, and not the job's."""
+        self._metering = metering
+        for pid, what in metering.helpers.items():
+            self.tree.leave_out(pid)
+            self.helpers.add(pid, what)
+        self.has_room(metering.full, "no metrics are told")
 
     def sample_if_due(self) -> None:
         if self._clock() >= self._next_s:

@@ -11,21 +11,20 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import stat
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
+from .. import private
 from ..agent import config
 from ..agent.journal import create, is_there, open_regular
+from ..private import make_folder, make_private, remove_folder
 from . import proc
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_NAME = "leakscope"
 _RUN = "leakscope-run-"  # analyzers know our own frames by it
 _OWNER = "run.json"  # whose folder it is
-_PRIVATE = 0o700
 _ABANDONED_S = 3600.0  # one that does not say whose it is: its recorder was killed while it made it
 
 
@@ -54,7 +53,7 @@ def stage(journal_path: str, agent_config: Mapping[str, Any]) -> Staged:
     """Copy the agent. **Errors** OSError with a reason for the user, where no folder will do."""
     sweep()
     reasons: list[str] = []
-    for base in _bases():
+    for base in private.bases():
         if (staged := _staged(base, journal_path, agent_config, reasons)) is not None:
             return staged
     raise OSError(None, f"{'; '.join(dict.fromkeys(reasons))}: set XDG_CACHE_HOME to a folder of your own")
@@ -62,9 +61,9 @@ def stage(journal_path: str, agent_config: Mapping[str, Any]) -> Staged:
 
 def sweep() -> None:
     """Remove what recorders that were killed left behind, unless their job may still start from there."""
-    for base in _bases():
+    for base in private.bases():
         with suppress(OSError):
-            if _is_private(base):
+            if private.is_private(base):
                 for name in os.listdir(base):
                     if name.startswith(_RUN):
                         _remove_if_left(os.path.join(base, name))
@@ -103,63 +102,9 @@ def _started_from(pid: int) -> Iterator[str]:
 
 
 def _all_runs() -> Iterator[str]:
-    for base in _bases():
+    for base in private.bases():
         with suppress(OSError):
             yield from (os.path.join(base, name) for name in os.listdir(base) if name.startswith(_RUN))
-
-
-def make_folder(path: str) -> None:
-    """For its user alone, whatever the umask."""
-    os.mkdir(path, _PRIVATE)
-    os.chmod(path, _PRIVATE)
-
-
-def remove_folder(path: str) -> None:
-    """Remove a folder if it is there."""
-    if os.path.lexists(path):
-        import shutil  # 3 ms and its compression modules: not for a start that needs nothing removed
-
-        shutil.rmtree(path, ignore_errors=True)
-
-
-def _bases() -> Iterator[str]:
-    """Folders to try: the user's cache, which all computers of a cluster see, before what ends with a session."""
-    environ, of_user = os.environ.get, f"{_NAME}-{os.geteuid()}"
-    cache = environ("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    own = ((cache, _NAME), (environ("XDG_RUNTIME_DIR"), _NAME))
-    for above, name in (*own, (environ("TMPDIR"), of_user), ("/tmp", of_user), ("/var/tmp", of_user)):
-        # A colon could not stand in PYTHONPATH.
-        if above and os.path.isabs(above) and os.pathsep not in (above := os.path.realpath(above)):
-            yield os.path.join(above, name)
-
-
-def make_private(base: str) -> bool:
-    """Have this folder, as it must be. False if it cannot be trusted. **Errors** OSError."""
-    above = os.path.dirname(base)
-    if not os.path.lexists(above) and _stays_ours(os.path.dirname(above)):
-        make_folder(above)
-    if not _stays_ours(above):
-        return False
-    with suppress(FileExistsError):
-        make_folder(base)
-    return _is_private(base)
-
-
-def _is_private(base: str) -> bool:
-    """Whether only its user and root can look into it, write to it, or put another in its place."""
-    status = os.lstat(base)
-    is_own = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077
-    return is_own and _stays_ours(os.path.dirname(base))
-
-
-def _stays_ours(folder: str) -> bool:
-    """Whether nobody but the user and root can put something else in the place of what is theirs in it."""
-    trusted = {0, os.geteuid(), os.stat("/").st_uid}  # in a user namespace, root outside has another number
-    status = os.lstat(folder)
-    is_open = status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX
-    if is_open or status.st_uid not in trusted or not stat.S_ISDIR(status.st_mode):
-        return False
-    return folder == "/" or _stays_ours(os.path.dirname(folder))
 
 
 def _staged(base: str, journal_path: str, agent_config: Mapping[str, Any], reasons: list[str]) -> Staged | None:

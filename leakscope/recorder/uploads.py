@@ -19,11 +19,11 @@ from ..addresses import name_of, without_credentials
 from ..agent.journal import create
 from ..errors import BadInput
 from ..options import RecordOptions
+from ..private import make_folder, make_private, remove_folder
 from ..units import GiB, MiB, format_bytes
 from . import finalizing, naming
 from .helpers import Room, goes_first, too_full
 from .launch import HANDLED
-from .staging import make_folder, make_private, remove_folder
 
 ORDER = "upload.json"  # in the recording's folder: where it is to go
 FIRST_S = 60.0

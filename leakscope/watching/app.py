@@ -27,7 +27,7 @@ from .scene import Gpu, Member
 from .snapshots import Holder, Process
 
 if TYPE_CHECKING:
-    from . import Viewer
+    from .viewer import Viewer
 
 INTERRUPTED = 130
 _ENDING = (signal.SIGTERM, signal.SIGHUP)

@@ -72,9 +72,9 @@ def is_recording(journal: Path) -> bool:
 class JournalFeed:
     """A recording that goes on: the journal is read on, nothing is asked of the recorder. Cost by what is new."""
 
-    def __init__(self, output: Path) -> None:
+    def __init__(self, output: Path, *, keeps_files: bool = True) -> None:
         self._journal = journal_of(output)
-        self._cursor = Cursor(str(self._journal))
+        self._cursor = Cursor(str(self._journal), keeps_files=keeps_files)
         self._news_s = time.monotonic()
         self._ended = False
         meta = _meta(self._journal)

@@ -36,13 +36,23 @@ class Graphs:
         self._first.pop(process, None)
         self._rows.pop(process, None)
 
+    def newest(self) -> dict[_Process, int]:
+        """The number of the newest snapshot of each process that has a graph."""
+        return {process: max(rows) for process, rows in self._rows.items() if rows}
+
     def holders(self, process: _Process, take: Row) -> Iterator[Row]:
-        """Rows of the table ``holders`` for the first snapshot and this one; none where the agent wrote them."""
-        number, rows = int(take["take"]), self._rows.get(process, {})
-        if take.get("visited_count") is not None or number not in rows:
-            return
+        """Rows of the table ``holders`` for this snapshot, with the first for comparison; none where the agent wrote
+        them.
+        """
+        number = int(take["take"])
+        if take.get("visited_count") is None and number in self._rows.get(process, {}):
+            yield from (row for row in self.exact_holders(process) if row["take"] == number)
+
+    def exact_holders(self, process: _Process) -> Iterator[Row]:
+        """The same of all that is kept of a process: of its first snapshot and the newest."""
         from ..facts.heap.holders import exact_holders  # pandas takes a moment, and many jobs need it not
 
+        rows = self._rows.get(process, {})
         parts = [part for of_take in rows.values() for part in of_take]
         recording: Any = SimpleNamespace(
             tables={
@@ -51,9 +61,7 @@ class Graphs:
             }
         )
         takes = _frame("takes", [{"pid": process[0], "start_ticks": process[1], "take": each} for each in rows])
-        for row in exact_holders(recording, takes):
-            if row["take"] == number:
-                yield row
+        yield from exact_holders(recording, takes)
 
 
 def _frame(name: str, rows: list[Row]) -> Any:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from leakscope import private
 from leakscope.recorder import attach, staging
 
 from ..recorder.runs import PYTHON, TIMEOUT_S, environment, record, record_command, until
@@ -66,7 +67,7 @@ def test_without_a_safe_place_the_job_is_recorded_from_outside(tmp_path: Path) -
     home.mkdir(0o777)
     home.chmod(0o777)
     start = (
-        "import sys; from leakscope.recorder import staging; base = sys.argv.pop(1); staging._bases = lambda: [base]\n"
+        "import sys; from leakscope import private, private; base = sys.argv.pop(1); private.bases = lambda: [base]\n"
         "from leakscope.__main__ import main; main()"
     )
     command = [PYTHON, "-c", start, str(home / "leakscope"), "record", PYTHON, "-c", "print('well')"]
@@ -124,7 +125,7 @@ def test_a_script_that_a_process_has_not_come_to_stays_for_it(
     """Python 3.14 reads it at its next safe point, perhaps when the recording is over, and complains if it cannot."""
     asked: list[str] = []
     monkeypatch.setattr(sys, "remote_exec", lambda pid, script: asked.append(script), raising=False)
-    monkeypatch.setattr(staging, "_bases", lambda: [str(tmp_path / "cache" / "leakscope")])
+    monkeypatch.setattr(private, "bases", lambda: [str(tmp_path / "cache" / "leakscope")])
     program = (
         "import sys; exec(open(sys.stdin.readline().strip()).read()); print('entered', flush=True); sys.stdin.read()"
     )

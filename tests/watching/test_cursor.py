@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 
 from leakscope.agent.journal import Journal, encode_block
+from leakscope.watching import cursor as cursor_module
 from leakscope.watching.cursor import Cursor
 
 
@@ -59,3 +61,14 @@ def test_a_long_journal_is_read_in_parts(tmp_path):
         if not cursor.is_behind:
             break
     assert found == [0, 1, 2, 3, 4]
+
+
+def test_who_follows_for_weeks_keeps_no_file_open_that_nobody_writes_to(tmp_path, monkeypatch):
+    monkeypatch.setattr(cursor_module, "_REST_S", 0.0)
+    dead, cursor = Journal(str(tmp_path), "agent-1-1-1"), Cursor(str(tmp_path), keeps_files=False)
+    write(dead, 1)
+    before = len(os.listdir("/proc/self/fd"))
+    assert new_values(cursor) == [1]
+    assert len(os.listdir("/proc/self/fd")) == before
+    write(dead, 2)
+    assert new_values(cursor) == [2], "it is looked at again now and then"

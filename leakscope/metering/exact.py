@@ -1,0 +1,159 @@
+"""Holders of snapshots that are graphs, worked out in a child process, which ends with it: pandas takes 80 MB.
+
+The child is a fork, and has the rows already. It is made only where pandas is installed and memory has room, and so
+seldom that it takes a hundredth of a core.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import time
+from contextlib import suppress
+from importlib import util
+
+from ..recorder.helpers import too_full
+from ..watching.scene import Scene
+from ..watching.snapshots import Process
+
+_ROOM_BYTES, _ROOM_OF_MACHINE_BYTES = 256 << 20, 10**9
+_MOST_SHARE = 0.01  # of a core
+_MOST_S = 300.0  # it gets what is left of a busy machine
+_MOST_BYTES = 16 << 20
+_PART_BYTES = 1 << 16
+_NICE = 5  # the job goes first; at 19 a busy machine would let it wait for an hour
+_MOST_PROCESSES = 4  # those with the most memory: ranks of one job are alike
+_PR_SET_PDEATHSIG = 1
+
+
+class ExactHolders:
+    """Keeps the snapshots of a scene supplied. ``descriptor``: of the answer to come, if one is."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.descriptor: int | None = None
+        self._scene = scene
+        self._told: dict[Process, set[int]] = {}  # the snapshots that were worked out
+        self._asked: list[Process] = []
+        self._pid = 0
+        self._said = b""
+        self._began_s = self._next_s = 0.0
+        self._is_possible = util.find_spec("pandas") is not None
+
+    def begin_if_due(self) -> None:
+        now_s = time.monotonic()
+        if self.descriptor is not None:
+            if now_s - self._began_s > _MOST_S:
+                self._end(now_s)
+            return
+        if not self._is_possible or now_s < self._next_s:
+            return
+        newest = self._scene.graphs.newest()
+        self._told = {process: told for process, told in self._told.items() if process in newest}
+        due = [process for process, number in newest.items() if number not in self._told.get(process, ())]
+        if not due:
+            return
+        if too_full(_ROOM_BYTES, _ROOM_OF_MACHINE_BYTES) is not None:
+            self._next_s = now_s + _MOST_S
+            return
+        members = self._scene.members
+        due.sort(key=lambda process: -(members[process].memory_bytes if process in members else 0))
+        self._asked = due[:_MOST_PROCESSES]
+        self._begin(now_s)
+        for process in due:
+            self._told.setdefault(process, set()).add(newest[process])
+
+    def take_in(self) -> None:
+        """What the child says. Does not wait."""
+        if self.descriptor is None:
+            return
+        part = os.read(self.descriptor, _PART_BYTES)
+        self._said += part
+        if part and len(self._said) <= _MOST_BYTES:
+            return
+        said = self._said
+        self._end(time.monotonic())
+        with suppress(ValueError):
+            for pid, start_ticks, row in json.loads(said):
+                self._scene.snapshots.add_holder((pid, start_ticks), row)
+                self._told[pid, start_ticks].add(row["take"])
+
+    def wait(self) -> None:
+        """Until what is due is worked out."""
+        self._next_s = 0.0
+        self.begin_if_due()
+        while self.descriptor is not None:
+            left_s = self._began_s + _MOST_S - time.monotonic()
+            if left_s <= 0 or not select.select([self.descriptor], [], [], left_s)[0]:
+                self._end(time.monotonic())
+            else:
+                self.take_in()
+
+    def close(self) -> None:
+        if self.descriptor is not None:
+            self._end(time.monotonic())
+
+    def _begin(self, now_s: float) -> None:
+        self.descriptor, writing = os.pipe()
+        parent = os.getpid()
+        try:
+            self._pid = os.fork()
+        except OSError:
+            os.close(self.descriptor)
+            self.descriptor, self._next_s = None, now_s + _MOST_S
+        else:
+            if self._pid == 0:
+                asked = {process: self._told.get(process, set()) for process in self._asked}
+                _work(self._scene, asked, writing, parent)
+            self._began_s = now_s
+        finally:
+            os.close(writing)
+
+    def _end(self, now_s: float) -> None:
+        if self.descriptor is not None:
+            os.close(self.descriptor)
+        self.descriptor, self._said = None, b""
+        with suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGKILL)  # whatever it still does, nobody hears it
+        spent_s = now_s - self._began_s
+        with suppress(ChildProcessError):
+            usage = os.wait4(self._pid, 0)[2]
+            spent_s = usage.ru_utime + usage.ru_stime
+        self._next_s = now_s + spent_s / _MOST_SHARE
+
+
+def _work(scene: Scene, asked: dict[Process, set[int]], writing: int, parent: int) -> None:
+    """In the child: never returns."""
+    status = 1
+    try:
+        with suppress(ImportError, OSError, AttributeError):
+            import ctypes
+
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        os.nice(_NICE)
+        if os.getppid() == parent:
+            with os.fdopen(writing, "wb") as stream:
+                stream.write(json.dumps(_rows(scene, asked)).encode())
+            status = 0
+    finally:
+        os._exit(status)
+
+
+def _rows(scene: Scene, asked: dict[Process, set[int]]) -> list[tuple[int, int, dict[str, object]]]:
+    """``asked``: processes, each with the snapshots of which all is known."""
+    kept = ("take", "path", "parent_path", "deep_bytes", "is_user", "edge_kind", "type_name", "length")
+    return [
+        (*process, {name: _plain(row.get(name)) for name in kept})
+        for process, told in asked.items()
+        for row in scene.graphs.exact_holders(process)
+        if row["take"] not in told
+    ]
+
+
+def _plain(value: object) -> object:
+    """As JSON has it: no NaN, and no number of numpy's."""
+    value = value.item() if hasattr(value, "item") else value
+    if not isinstance(value, (str, int, float)) or value != value:
+        return None
+    return value
