@@ -88,9 +88,7 @@ def part_of(path: Path, name: str) -> Part:
         raise UnreadableInput(f"{path} cannot be read: {error.strerror or error}") from None
     except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError, AttributeError) as error:
         part.close()  # a shape that no reader foresaw: the file's fault or ours, and the same line for the user
-        raise UnreadableInput(
-            f"{path} is damaged, or no {name} file: {type(error).__name__}: {_short(error)}"
-        ) from None
+        raise UnreadableInput(f"{path} is damaged, or no {name} file: {type(error).__name__}: {_short(error)}") from None
     return part
 
 

@@ -56,10 +56,7 @@ def read(source: Source) -> Iterator[Fact]:
 def _looks_like_log(head: bytes, name: str) -> bool:
     """One that has no kill in its beginning: read, so that its answer is about kills."""
     known = re.match(r"(dmesg|kern|kmsg|messages|syslog|journal|earlyoom)", name) is not None
-    return (
-        known
-        and re.search(rb"^(?:\[ *\d+\.\d+\]|[A-Z][a-z]{2} +\d{1,2} \d\d:|\d{4}-\d\d-\d\d[T ])", head, re.M) is not None
-    )
+    return known and re.search(rb"^(?:\[ *\d+\.\d+\]|[A-Z][a-z]{2} +\d{1,2} \d\d:|\d{4}-\d\d-\d\d[T ])", head, re.M) is not None
 
 
 def _evidence(source: Source) -> bytes:

@@ -67,9 +67,7 @@ def _event(source: Source, event: dict[str, Any]) -> Iterator[Fact]:
 
 
 def _pod(source: Source, pod: dict[str, Any]) -> Iterator[Fact]:
-    about, status, spec = (
-        pod.get(key) if isinstance(pod.get(key), dict) else {} for key in ("metadata", "status", "spec")
-    )
+    about, status, spec = (pod.get(key) if isinstance(pod.get(key), dict) else {} for key in ("metadata", "status", "spec"))
     assert about is not None and status is not None and spec is not None
     limits = {
         c.get("name"): _memory(((c.get("resources") or {}).get("limits") or {}).get("memory"))

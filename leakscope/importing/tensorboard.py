@@ -55,9 +55,7 @@ def read(source: Source) -> Iterator[Fact]:
         raise NotThisFormat("has no scalars")
 
 
-def _fact(
-    tag: str, value: float, pid: int, step: int, without_unit: dict[str, None]
-) -> tuple[str, dict[str, Any]] | None:
+def _fact(tag: str, value: float, pid: int, step: int, without_unit: dict[str, None]) -> tuple[str, dict[str, Any]] | None:
     lightning = next((column for name, column in _LIGHTNING.items() if tag.endswith(name)), None)
     if lightning is not None:
         return "allocator", {"pid": pid, "device": f"cuda:{_index(tag)}", "step": step, lightning: int(value)}

@@ -82,3 +82,5 @@ def _of_machine(host: dict[str, int], what: str, text: str, unit: str) -> None:
         }.get((what, name.strip()))  # fmt: skip
         if column and 0 <= bytes < 2**60:
             host[column] = bytes
+
+

@@ -28,9 +28,7 @@ def _utc(at_s: float, shape: str) -> str:
 
 def _kill(at: str, pid: int, mib: int) -> str:
     sizes = f"total-vm:{4 * mib * 1024}kB, anon-rss:{mib * 1024}kB, file-rss:0kB, shmem-rss:0kB"
-    return (
-        f"{at} host kernel: Out of memory: Killed process {pid} (python) {sizes}, UID:0 pgtables:100kB oom_score_adj:0"
-    )
+    return f"{at} host kernel: Out of memory: Killed process {pid} (python) {sizes}, UID:0 pgtables:100kB oom_score_adj:0"
 
 
 def test_a_series_without_a_pid_and_the_kernels_log_are_one_story(tmp_path: Path) -> None:
