@@ -106,7 +106,16 @@ class Answering:
                 if signal.sigpending() & set(ENDS_WAITING):
                     break
         self.stop()
+        self._remove_leftover()
         return self._answer
+
+    def _remove_leftover(self) -> None:
+        """What a helper that was stopped had begun to write: the file with its verdict."""
+        folder, name = os.path.split(self._output)
+        with suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name.startswith(f".{name}.tmp-"):
+                    os.unlink(entry.path)
 
     def _start(self) -> None:
         theirs_in, self._orders = os.pipe()

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from ..addresses import is_url, without_credentials
 from ..agent.journal import open_regular
 from ..errors import BadInput
 from .belonging import belongs, variables_of
@@ -34,6 +35,11 @@ def output_path(
 
     ``known``: where the recording belongs, if somebody has looked already.
     """
+    if template is not None and is_url(template):
+        raise BadInput(
+            f"{without_credentials(template)}: only `leakscope record` and `attach` upload what they record: name a file, "
+            "and then `leakscope upload FILE --to URL`"
+        )
     if template is None:
         template = add_to_name(DEFAULT_OUTPUT, "rank{rank}") if environ.get("RANK") else DEFAULT_OUTPUT
     return os.path.abspath(filled_in(template, environ, now_unix_s, known))

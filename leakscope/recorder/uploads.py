@@ -97,7 +97,7 @@ class Upload:
 
     def go_on(self, elapsed_s: float) -> Room | None:
         """Start the helper where it is time for that; what leaves no room for it."""
-        if self.pid is not None or elapsed_s < self._next_s:
+        if self.pid is not None or elapsed_s < self._next_s or not finalizing.is_possible():
             return None
         self._next_s = elapsed_s + (min(MOST_S, NEXT * elapsed_s) if self._every_s is None else self._every_s)
         full = too_full(ROOM_BYTES, ROOM_OF_MACHINE_BYTES)
@@ -130,6 +130,8 @@ class Upload:
         A signal to end cuts the waiting short.
         """
         self.stop()
+        if not finalizing.is_possible():
+            return False, "pyarrow is not installed here, which an upload needs"
         full = too_full(ROOM_BYTES)
         if full is not None:
             return False, f"too little memory is left for that ({format_bytes(max(0, full.left_bytes))}, {full.name})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from pathlib import Path
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from leakscope import open_recording
+from leakscope.answering import told
 from leakscope.reporting import analyze, answer_of
 from leakscope.storage import keep_answer
 from leakscope.storage.merge import VERDICT_FILE
@@ -63,6 +65,18 @@ def test_what_was_found_while_it_was_recorded_survives_a_kill(tmp_path: Path) ->
     assert meta["verdict"] == {"leaking": True, "as_of_s": 64.0}
     assert meta["format_version"] == 2
     assert judge_file(builder.path)  # of the whole, which takes its place
+    assert "as_of_s" not in footer(builder.path)["verdict"]
+
+
+def test_a_look_while_it_is_recorded_is_kept_for_later(tmp_path: Path) -> None:
+    builder = leaking(tmp_path)
+    builder.write_journal()
+    with open(builder.journal / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # as the recorder does
+        assert told(str(builder.path))[0].startswith("LEAKING")
+        assert open_recording(builder.path).meta["state"] == "live"
+    assert open_recording(builder.path).meta["verdict"]["as_of_s"] == 119.0  # its recorder was killed
+    assert told(str(builder.path))  # at the end
     assert "as_of_s" not in footer(builder.path)["verdict"]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import leakscope
 from leakscope import open_recording
 from leakscope.addresses import as_url, name_of, without_credentials
 from leakscope.cli import main
@@ -109,6 +110,11 @@ def test_a_name_is_needed(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_only_the_recorder_records_for_a_url() -> None:
+    with pytest.raises(BadInput, match=r"^s3://bucket/run\.parquet: only `leakscope record`"):
+        leakscope.record("s3://me:hunter2@bucket/run.parquet")
+
+
 def test_a_target_that_cannot_be_is_told_without_its_password(tmp_path: Path) -> None:
     path = recording(tmp_path)
     with pytest.raises(LeakscopeError) as caught:
@@ -153,6 +159,17 @@ def test_a_store_that_cannot_be_reached_does_the_job_no_harm(tmp_path: Path) -> 
     assert main(["upload", "--spool", str(spool), "--to", f"file://{tmp_path}/bucket/"]) == 0
     assert open_recording(tmp_path / "bucket" / "run.parquet").meta["command"] == ["true"]
     assert not waits(spool)
+
+
+@pytest.mark.live
+def test_without_the_libraries_it_waits_for_who_has_them(tmp_path: Path) -> None:
+    spool = tmp_path / "spool"
+    words = ("--spool", str(spool), "-o", f"file://{tmp_path}/bucket/run.parquet", "true")
+    result = record(tmp_path, *words)  # as where pyarrow is not installed
+    assert result.returncode == 0
+    assert "not uploaded" in result.stderr and "pyarrow" in result.stderr
+    assert main(["upload", "--spool", str(spool)]) == 0
+    assert open_recording(tmp_path / "bucket" / "run.parquet").meta["command"] == ["true"]
 
 
 @pytest.mark.slow
