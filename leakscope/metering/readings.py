@@ -27,6 +27,8 @@ MOST_HOLDERS = 10
 HOLDER_NAMES_AT_ONCE, HOLDER_NAMES_PER_HOUR = 40, 1.0
 MOST_LABELS = 16  # of the user's own
 MOST_ROLES = 24  # there are 14, and a recording may come from a newer recorder
+# Of where a recording belongs: job would be the name of Prometheus' own label.
+_BELONGS = {"job": "job_id", **{key: key for key in ("rank", "node", "pod", "namespace", "attempt")}}
 _NOT_IN_A_NAME = re.compile(r"[^a-zA-Z0-9_]")
 _HolderName = tuple[str, str, str]  # path, type, role
 
@@ -118,7 +120,7 @@ def _about(meta: Mapping[str, Any], name: str) -> dict[str, str]:
         "version": __version__,
         "recording": name,
         "program": program_of(command, os.path.basename(command.split(" ")[0])),
-        **{key: where[key] for key in ("job", "rank", "node", "pod", "namespace", "attempt") if key in where},
+        **{name: where[key] for key, name in _BELONGS.items() if where.get(key) is not None},
     }
     more = dict(list(given.items())[:MOST_LABELS])
     return {_NOT_IN_A_NAME.sub("_", key): shortened(str(value)) for key, value in {**known, **more}.items()}

@@ -79,6 +79,12 @@ def test_the_users_labels_are_told_by_names_that_prometheus_takes() -> None:
     assert "label_cost_center" in about
 
 
+def test_where_a_recording_belongs_is_told() -> None:
+    about = Run({"belongs": {"job": "4711", "rank": 3, "pod": "train-0", "commit": "0" * 40}}).readings.about
+    assert (about["job_id"], about["rank"], about["pod"]) == ("4711", "3", "train-0")
+    assert "commit" not in about and "job" not in about
+
+
 @pytest.mark.parametrize("shape", ["flat", "given back", "cache that filled"])
 def test_what_was_given_back_or_has_ended_is_no_growth(shape: str) -> None:
     floors = Floors()

@@ -103,7 +103,7 @@ def test_a_job_that_leaks_is_seen_to_grow_with_its_holder(tmp_path: Path, graph:
         address = address_in(line)
         holder = 'leakscope_holder_bytes{holder="leaks.trainer.predictions",type="list",role="trainer"}'
         text = wait_for(lambda: text if value(text := get(address), holder) > 10**6 else "", "a holder", LONG_WAIT_S)
-        assert 'program="leaks.py",label_team="vision"' in text
+        assert 'program="leaks.py"' in text and 'label_team="vision"' in text
         assert value(text, "leakscope_processes") == 1, "its own processes are not the job's"
         assert value(text, "leakscope_memory_pss_bytes") > 5 * 10**6
         assert value(text, "leakscope_recorder_memory_bytes") > 10**6
