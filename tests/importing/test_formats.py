@@ -208,3 +208,13 @@ def test_a_kill_in_a_kernel_log(tmp_path: Path, name: str) -> None:
 def test_every_format_says_what_it_reads() -> None:
     assert {"mprof", "psrecord", "nvidia-smi", "kernel-log", "memray", "wandb-run"} <= formats().keys()
     assert all(len(text) > 20 for text in formats().values())
+
+
+def test_scalene_tells_what_lines_kept(tmp_path: Path) -> None:
+    recording = imported(tmp_path, "scalene.json")
+    document = json.loads((FIXTURES / "scalene.json").read_text())
+    lines = [line for profile in document["files"].values() for line in profile["lines"]]
+    kept = {line["lineno"]: round(line["n_growth_mb"] * MIB) for line in lines if line["n_growth_mb"]}
+    stacks = recording.tables["allocation_stacks"]
+    assert dict(zip(stacks["owner_line"], stacks["live_bytes"])) == kept
+    assert f"{document['max_footprint_mb']:,.1f} MiB" in recording.tables["imports"]["text"].iloc[0]
