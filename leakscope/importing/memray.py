@@ -40,12 +40,16 @@ def read(source: Source) -> Iterator[Fact]:
         for one in snapshots[::every]:
             yield Fact("process_samples", one.time / 1e3, {"pid": pid, "rss_bytes": one.rss})
         begin_s, end_s = about.start_time.timestamp(), about.end_time.timestamp()
-        source.notes.append(f"its high-water mark is {about.peak_memory:,} bytes, of {about.total_allocations:,} allocations")
+        source.notes.append(
+            f"its high-water mark is {about.peak_memory:,} bytes, of {about.total_allocations:,} allocations"
+        )
         if about.file_format == FileFormat.ALL_ALLOCATIONS and snapshots:
             times = [one.time / 1e3 for one in snapshots]
             yield from _course(reader, pid, times[: _at_work(snapshots)])
         else:
-            source.notes.append("it is aggregated: who held how much is known at the high-water mark and at the end alone")
+            source.notes.append(
+                "it is aggregated: who held how much is known at the high-water mark and at the end alone"
+            )
             at_peak = max(snapshots, key=lambda one: one.heap).time / 1e3 if snapshots else begin_s
             for at_s, records in (
                 (at_peak, reader.get_high_watermark_allocation_records(merge_threads=True)),

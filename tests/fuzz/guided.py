@@ -125,8 +125,17 @@ def _folder() -> Path:
 
 _made: list[tempfile.TemporaryDirectory[str]] = []
 READERS: dict[str, Reader] = {
-    reader.__name__: reader for reader in (
-        oom_log, kernel_record, command_line, stderr, source, amount, segment, block, imported,
+    reader.__name__: reader
+    for reader in (
+        oom_log,
+        kernel_record,
+        command_line,
+        stderr,
+        source,
+        amount,
+        segment,
+        block,
+        imported,
     )
 }
 

@@ -160,7 +160,9 @@ def test_nvidia_smi_without_units_and_with_what_cannot_be_read(tmp_path: Path) -
     rows = [f"2026/11/25 10:00:{i:02d}.1, 0, {4000 + i}, 40960" for i in range(20)]
     path = tmp_path / "gpu.csv"
     header = "timestamp, index, memory.used [MiB], memory.total [MiB]"
-    path.write_text("\n".join(["some line of a script", header, *rows, "2026/11/25 10:00:21.1, 0, [N/A], 40960", header]))
+    path.write_text(
+        "\n".join(["some line of a script", header, *rows, "2026/11/25 10:00:21.1, 0, [N/A], 40960", header])
+    )
     recording = imported(tmp_path, path)
     assert recording.tables["gpu_samples"]["gpu_used_bytes"].tolist() == [(4000 + i) * MIB for i in range(20)]
     assert "1 lines or values" in recording.tables["imports"]["text"].iloc[0]

@@ -61,7 +61,9 @@ def _killed_s(table: pd.DataFrame, processes: Sequence[ProcessGrowth], time_s: F
     keys = set(zip(killed["pid"].astype(int), killed["start_ticks"].fillna(0).astype(int)))
     for process in sorted(processes, key=lambda p: float(p.time_s[-1])):
         end_s = float(process.time_s[-1])
-        before = float(held[time_s <= end_s][-1:].max(initial=0.0))  # of one that was read once, between two rounds: none
+        before = float(
+            held[time_s <= end_s][-1:].max(initial=0.0)
+        )  # of one that was read once, between two rounds: none
         was_most = (process.pid, process.start_ticks) in keys and process.held_bytes[-1] >= 0.5 * before
         if was_most and held[time_s > end_s].max(initial=0.0) < _NOT_REGAINED * before:
             return end_s
