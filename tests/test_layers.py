@@ -57,6 +57,7 @@ ROOMS = {
     | {"storage", "facts", "analyzers", "reporting", "comparing", "ignoring", "settings", "words"},
     "own_heap": FOUNDATION | {"agent", "storage"},  # the heap of the process itself, in a notebook or a test
     "pytest_plugin": FOUNDATION | {"agent", "storage", "facts", "own_heap"},  # measures inside the tests' own process
+    "importing": FOUNDATION | {"agent", "oom", "storage"},  # files of other tools, written as a recorder would
     "redacting": FOUNDATION | {"storage", "facts"},
     "words": {"findings", "units"},
     "pages": {"findings", "units", "version", "words"},
@@ -70,7 +71,7 @@ ROOMS = {
 }
 # The rooms of facts/, from the ground up: each imports only rooms below its own floor.
 FLOORS = (
-    {"tables"},
+    {"tables", "imported"},
     {"series", "code", "heap", "subject"},
     {"growth"},
     {"where", "accounts", "weights"},
@@ -92,6 +93,7 @@ PACKAGES = {
     "watching": {"pandas", "rich", "textual"},
     "renderers": {"rich", "matplotlib"},
     "pages": {"jinja2", "markupsafe"},
+    "importing": {"memray", "tensorboard", "wandb"},  # extras, each in a process of its own
     "plots": {"matplotlib", "numpy", "pandas"},
     "metering": {"opentelemetry"},
     "integrations": {"torch", "transformers", "lightning", "pytest"},

@@ -163,7 +163,8 @@ def _grounds(suspects: Sequence[pd.Series[Any]], seen: pd.Series[Any] | None) ->
 
 def _by_stack(counted: Allocations) -> Evidence:
     way = " > ".join(counted.stack.splitlines()[-4:])
-    text = f"{format_count(counted.sample_count)} allocations there are alive at the end of the judged time: {way}"
+    count = f"{format_count(counted.sample_count)} allocations" if counted.sample_count else "allocations"
+    text = f"{count} there are alive at the end of the judged time: {way.strip()}"
     return Evidence(text, {"bytes": round(counted.bytes), "count": counted.sample_count})
 
 

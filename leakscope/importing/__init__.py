@@ -1,7 +1,7 @@
 """`leakscope import`: files of other tools become one recording on one clock, and each row says which file it is of.
 
-A file of this room without a leading underscore is a format, found by its file. It has a docstring whose first line says
-what it reads, ``sniff(head, name)`` (is it one, by its first bytes and its name?), ``read(source)``, which yields
+A file of this room without a leading underscore is a format, found by its file. It has a docstring whose first line
+says what it reads, ``sniff(head, name)`` (is it one, by its first bytes and its name?), ``read(source)``, which yields
 ``Fact``s and tells ``source`` what it finds out beside them, and ``LACKS``: what no file of this kind can say, in words
 that go on after "it". It may have ``YIELDS`` (another format that knows the file as well is right) and ``EXTRA``, the
 name of the extra with the library that reads it: that runs in a process of its own, whose memory is bounded.

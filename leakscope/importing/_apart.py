@@ -1,4 +1,4 @@
-"""Readers that are libraries of others run in a process of their own: its memory is bounded, and its crash is not ours."""
+"""Readers that are libraries of others run in a process of their own: its memory is bounded, its crash not ours."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 from ..errors import BadInput
@@ -41,7 +41,8 @@ def facts(name: str, source: Source) -> Iterator[Fact]:
         raise NotThisFormat(f"could not be read to its end by the library of {name}: it {why}")
 
 
-def _said(reader: subprocess.Popen[str], source: Source) -> Iterator[Fact]:  # returns whether it came to its end
+def _said(reader: subprocess.Popen[str], source: Source) -> Generator[Fact, None, bool]:
+    """Returns whether it came to its end."""
     for line in reader.stdout or ():
         kind, *rest = json.loads(line)
         if kind == _MISSING:
@@ -53,9 +54,9 @@ def _said(reader: subprocess.Popen[str], source: Source) -> Iterator[Fact]:  # r
             for attribute, value in zip(_STATE, rest[0]):
                 setattr(source, attribute, value)
             source.about = {int(pid): about for pid, about in rest[1].items()}
-            return True  # type: ignore[return-value]
+            return True
         yield Fact(*rest)
-    return False  # type: ignore[return-value]
+    return False
 
 
 def main() -> None:

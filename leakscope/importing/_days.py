@@ -44,5 +44,3 @@ class Days:
             at_s += _DAY_S
         self.last = at_s
         return at_s
-
-

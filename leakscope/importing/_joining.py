@@ -56,9 +56,7 @@ class Joined:
                 pid = fact.row.get("pid")
                 if pid is not None:
                     pid = pids[pid]
-                    if pid in self._left or (
-                        fact.table == "process_samples" and self._owners.get(pid, index) != index
-                    ):
+                    if pid in self._left or (fact.table == "process_samples" and self._owners.get(pid, index) != index):
                         continue
                     fact.row["pid"] = pid
                 yield part, Fact(fact.table, fact.at_s + self.shift_s[index], fact.row)
@@ -71,7 +69,9 @@ def joined(parts: Sequence[Part], placing: Placing) -> Joined:
     known = [part.first_s + shift for part, shift in zip(parts, unix) if shift is not None]
     boot = next((p.source.boot_unix_s for p in parts if p.source.boot_unix_s is not None), None)
     if boot is None:  # the kernel's log was placed beside others
-        boot = next((shift for part, shift in zip(parts, unix) if part.source.clock == BOOT and shift is not None), None)
+        boot = next(
+            (shift for part, shift in zip(parts, unix) if part.source.clock == BOOT and shift is not None), None
+        )
     epoch = None if not known else boot if boot is not None and boot <= min(known) else min(known) - 1.0
     shifts = _shifts(parts, placing, unix, epoch)
     _name_victims(parts, pids, shifts)
@@ -104,9 +104,7 @@ def _pids(parts: Sequence[Part]) -> list[dict[int, int]]:
     return found
 
 
-def _unix_shifts(
-    parts: Sequence[Part], placing: Placing, pids: Sequence[Mapping[int, int]]
-) -> list[float | None]:
+def _unix_shifts(parts: Sequence[Part], placing: Placing, pids: Sequence[Mapping[int, int]]) -> list[float | None]:
     """What to add to each part's moments for seconds since 1970; None: its date is not known."""
     shifts: list[float | None] = [_own_shift(part, placing) for part in parts]
     known = [(part, shift) for part, shift in zip(parts, shifts) if shift is not None]
@@ -173,10 +171,8 @@ def _by_ends(part: Part, known: Sequence[tuple[Part, float]], pids: Mapping[int,
     )
 
 
-def _shifts(
-    parts: Sequence[Part], placing: Placing, unix: Sequence[float | None], epoch: float | None
-) -> list[float]:
-    """To the recording's clock. Without any date: boot is its 0, and what counts from its own beginning begins there."""
+def _shifts(parts: Sequence[Part], placing: Placing, unix: Sequence[float | None], epoch: float | None) -> list[float]:
+    """To the recording's clock. Without any date boot is its 0, and what counts from its own beginning begins there."""
     if epoch is not None:
         return [(shift if shift is not None else -part.first_s) - epoch for part, shift in zip(parts, unix)]
     boots = [part.first_s for part in parts if part.source.clock == BOOT]

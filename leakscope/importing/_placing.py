@@ -35,7 +35,9 @@ def _seconds(text: str, value: str) -> float:
     try:
         return -parse_duration(value[1:]) if value[:1] == "-" else parse_duration(value.lstrip("+"))
     except BadInput:
-        raise BadInput(f"--offset {text}: write it like -30s, 2h, log.txt=90s or kern.log=2026-11-25T10:00:00Z") from None
+        raise BadInput(
+            f"--offset {text}: write it like -30s, 2h, log.txt=90s or kern.log=2026-11-25T10:00:00Z"
+        ) from None
 
 
 def _ahead_s(at_s: float, zone: tzinfo) -> float:

@@ -19,6 +19,7 @@ from ._source import Source
 
 MOST_ROWS = 5_000_000  # of one file: two months of one process, once a second
 _MOST_PROCESSES = 100_000
+_LATEST_S = 8e9  # the year 2223: later is no moment
 
 
 @dataclass
@@ -86,16 +87,18 @@ def part_of(path: Path, name: str) -> Part:
     except OSError as error:
         part.close()
         raise UnreadableInput(f"{path} cannot be read: {error.strerror or error}") from None
-    except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError, AttributeError) as error:
-        part.close()  # a shape that no reader foresaw: the file's fault or ours, and the same line for the user
-        raise UnreadableInput(f"{path} is damaged, or no {name} file: {type(error).__name__}: {_short(error)}") from None
+    except Exception as error:  # a shape that no reader foresaw: the file's fault or ours, the same line for the user
+        part.close()
+        raise UnreadableInput(
+            f"{path} is damaged, or no {name} file: {type(error).__name__}: {_short(error)}"
+        ) from None
     return part
 
 
 def _read(part: Part) -> None:
     module = module_of(part.format)
     for fact in _apart.facts(part.format, part.source) if hasattr(module, "EXTRA") else module.read(part.source):
-        if not math.isfinite(fact.at_s):
+        if not abs(fact.at_s) <= _LATEST_S:  # nor is NaN
             part.source.left_out += 1
             continue
         part.add(fact)

@@ -17,8 +17,8 @@ from ._source import Source
 LACKS = "says who was killed and what the kernel saw then, not how memory got there"
 YIELDS = True  # words of kills are in many a file: one that another format knows is of that
 _EVIDENCE = re.compile(
-    r"invoked oom-killer|Out of memory|out of memory: Kill|Killed process \d|oom-kill:|oom_reaper|OOM ?Kill|killed by the "
-    r"OOM killer|oom-kill|OOM encountered|oom[_-]kill event|earlyoom|systemd-oomd|sending SIG(KILL|TERM) to process",
+    r"invoked oom-killer|Out of memory|out of memory: Kill|Killed process \d|oom-kill:|oom_reaper|OOM ?Kill|killed by "
+    r"the OOM killer|oom-kill|OOM encountered|oom[_-]kill event|earlyoom|systemd-oomd|sending SIG(KILL|TERM) to process",
 )
 _MOST_LINES, _REPORT_LINES = 20_000, 1500
 _MOST_BYTES = 64 << 20  # of a log that is one JSON document
@@ -56,7 +56,10 @@ def read(source: Source) -> Iterator[Fact]:
 def _looks_like_log(head: bytes, name: str) -> bool:
     """One that has no kill in its beginning: read, so that its answer is about kills."""
     known = re.match(r"(dmesg|kern|kmsg|messages|syslog|journal|earlyoom)", name) is not None
-    return known and re.search(rb"^(?:\[ *\d+\.\d+\]|[A-Z][a-z]{2} +\d{1,2} \d\d:|\d{4}-\d\d-\d\d[T ])", head, re.M) is not None
+    return (
+        known
+        and re.search(rb"^(?:\[ *\d+\.\d+\]|[A-Z][a-z]{2} +\d{1,2} \d\d:|\d{4}-\d\d-\d\d[T ])", head, re.M) is not None
+    )
 
 
 def _evidence(source: Source) -> bytes:

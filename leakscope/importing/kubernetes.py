@@ -67,10 +67,9 @@ def _event(source: Source, event: dict[str, Any]) -> Iterator[Fact]:
 
 
 def _pod(source: Source, pod: dict[str, Any]) -> Iterator[Fact]:
-    about, status, spec = (pod.get(key) if isinstance(pod.get(key), dict) else {} for key in ("metadata", "status", "spec"))
-    assert about is not None and status is not None and spec is not None
+    about, status, spec = (_table(pod.get(key)) for key in ("metadata", "status", "spec"))
     limits = {
-        c.get("name"): _memory(((c.get("resources") or {}).get("limits") or {}).get("memory"))
+        c.get("name"): _memory(_table(_table(c.get("resources")).get("limits")).get("memory"))
         for c in spec.get("containers") or ()
         if isinstance(c, dict)
     }
@@ -85,6 +84,10 @@ def _pod(source: Source, pod: dict[str, Any]) -> Iterator[Fact]:
                 str(ended.get("containerID") or one.get("containerID") or ""), str(ended.get("reason")),
                 ended.get("exitCode"), moment(str(ended.get("startedAt"))), moment(str(ended.get("finishedAt"))),
             )  # fmt: skip
+
+
+def _table(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 class _Container:

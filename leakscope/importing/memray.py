@@ -40,12 +40,16 @@ def read(source: Source) -> Iterator[Fact]:
         for one in snapshots[::every]:
             yield Fact("process_samples", one.time / 1e3, {"pid": pid, "rss_bytes": one.rss})
         begin_s, end_s = about.start_time.timestamp(), about.end_time.timestamp()
-        source.notes.append(f"its high-water mark is {about.peak_memory:,} bytes, of {about.total_allocations:,} allocations")
+        source.notes.append(
+            f"its high-water mark is {about.peak_memory:,} bytes, of {about.total_allocations:,} allocations"
+        )
         if about.file_format == FileFormat.ALL_ALLOCATIONS and snapshots:
             times = [one.time / 1e3 for one in snapshots]
-            yield from _course(reader, pid, times)
+            yield from _course(reader, pid, times[: _at_work(snapshots)])
         else:
-            source.notes.append("it is aggregated: who held how much is known at the high-water mark and at the end alone")
+            source.notes.append(
+                "it is aggregated: who held how much is known at the high-water mark and at the end alone"
+            )
             at_peak = max(snapshots, key=lambda one: one.heap).time / 1e3 if snapshots else begin_s
             for at_s, records in (
                 (at_peak, reader.get_high_watermark_allocation_records(merge_threads=True)),
@@ -56,11 +60,9 @@ def read(source: Source) -> Iterator[Fact]:
 
 
 def _course(reader: Any, pid: int, times: Sequence[float]) -> Iterator[Fact]:
-    """Bytes of each stack that were alive at moments spread over the run, the last but one snapshot among them: at
-    the very end all is freed.
-    """
+    """Bytes of each stack that were alive at moments spread over the run."""
     count = min(_MOST_MOMENTS, len(times))
-    chosen = sorted({round(i * (len(times) - 1) / max(1, count - 1)) for i in range(count)} | {max(0, len(times) - 2)})
+    chosen = sorted({round(i * (len(times) - 1) / max(1, count - 1)) for i in range(count)})
     alive: list[list[tuple[int, int, Any]]] = [[] for _ in chosen]
     for record in reader.get_temporal_allocation_records(merge_threads=True):
         stack = None
@@ -75,6 +77,13 @@ def _course(reader: Any, pid: int, times: Sequence[float]) -> Iterator[Fact]:
                 alive[position].append((bytes, number, stack))
     for at, found in zip(chosen, alive):
         yield from _rows(pid, times[at], found)
+
+
+def _at_work(snapshots: Sequence[Any], late: float = 0.95, let_go: float = 0.5) -> int:
+    """So many snapshots are of the program at work: as it ends, what its variables held is freed."""
+    begin = int(late * len(snapshots))
+    least = let_go * snapshots[max(0, begin - 1)].heap
+    return next((i for i in range(begin, len(snapshots)) if snapshots[i].heap < least), len(snapshots)) or 1
 
 
 def _rows(pid: int, at_s: float, found: list[tuple[int, int, Any]]) -> Iterator[Fact]:

@@ -28,7 +28,7 @@ def read(source: Source) -> Iterator[Fact]:
     for line in source.lines():
         field, _, rest = line.partition(" ")
         begun += field == "CMDLINE"
-        if begun <= earlier:
+        if earlier > 0 and begun <= earlier:
             continue
         words = rest.split()
         if field == "CMDLINE":

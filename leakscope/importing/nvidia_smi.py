@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from ._facts import ELAPSED, Fact, NotThisFormat
 from ._figures import MIB, moment, sized, whole
@@ -85,8 +86,8 @@ def _row(source: Source, row: dict[str, str], clock: _Clock) -> Iterator[Fact]:
     by_turn = clock.turn if "pid" not in row else 0
     uuid = row.get("gpu_uuid") or row.get("uuid") or row.get("pci.bus_id") or row.get("gpu_bus_id")
     name = row.get("gpu_name") or (row.get("name") if "pid" not in row else None)
-    gpu = {"gpu_uuid": uuid or f"GPU {index if index is not None else by_turn}", "gpu_name": name}
-    gpu["gpu_index"] = index if index is not None else (None if "pid" in row else by_turn)  # type: ignore[assignment]
+    gpu: dict[str, Any] = {"gpu_uuid": uuid or f"GPU {index if index is not None else by_turn}", "gpu_name": name}
+    gpu["gpu_index"] = index if index is not None else (None if "pid" in row else by_turn)
     if "pid" in row:
         yield from _process(source, row, at_s, gpu)
         return
@@ -99,7 +100,7 @@ def _row(source: Source, row: dict[str, str], clock: _Clock) -> Iterator[Fact]:
     yield Fact("gpu_samples", at_s, {**gpu, "gpu_used_bytes": used, "gpu_total_bytes": total})
 
 
-def _process(source: Source, row: dict[str, str], at_s: float, gpu: dict[str, object]) -> Iterator[Fact]:
+def _process(source: Source, row: dict[str, str], at_s: float, gpu: dict[str, Any]) -> Iterator[Fact]:
     pid = whole(row["pid"])
     used = next((sized(row[column], MIB) for column in _BY_PROCESS if column in row), None)
     if pid is None or used is None:

@@ -40,7 +40,9 @@ def read(source: Source) -> Iterator[Fact]:
         if at_s is None:
             source.left_out += bool(row)
             continue
-        yield from _row(source, at_s, {i: amount(row[i], _UNITS[m["unit"]]) for i, m in columns.items() if i < len(row)}, columns)
+        yield from _row(
+            source, at_s, {i: amount(row[i], _UNITS[m["unit"]]) for i, m in columns.items() if i < len(row)}, columns
+        )
 
 
 def _row(

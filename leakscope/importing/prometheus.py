@@ -40,7 +40,19 @@ _SERIES: dict[str, tuple[str, str, float]] = {
     "nvidia_gpu_memory_used_bytes": ("gpu_samples", "gpu_used_bytes", 1),
     "nvidia_gpu_memory_total_bytes": ("gpu_samples", "gpu_total_bytes", 1),
 }
-_IDS = ("namespace", "pod", "pod_name", "container", "container_name", "name", "id", "job", "instance", "groupname", "exported_job")
+_IDS = (
+    "namespace",
+    "pod",
+    "pod_name",
+    "container",
+    "container_name",
+    "name",
+    "id",
+    "job",
+    "instance",
+    "groupname",
+    "exported_job",
+)
 _NO_LIMIT = 1 << 60
 Labels = dict[str, Any]
 
@@ -48,7 +60,9 @@ Labels = dict[str, Any]
 def sniff(head: bytes, name: str) -> bool:
     text = head[:4000].decode("utf-8", "replace")
     is_prometheus = re.search(r'"resultType"\s*:\s*"(matrix|vector)"', text) is not None
-    return is_prometheus or ('"stats"' in head.decode("utf-8", "replace") and re.search(r'"has_memory"', text) is not None)
+    return is_prometheus or (
+        '"stats"' in head.decode("utf-8", "replace") and re.search(r'"has_memory"', text) is not None
+    )
 
 
 def read(source: Source) -> Iterator[Fact]:
@@ -70,7 +84,8 @@ def read(source: Source) -> Iterator[Fact]:
     for series in result if isinstance(result, list) else []:
         if not isinstance(series, dict):
             continue
-        labels = series.get("metric") if isinstance(series.get("metric"), dict) else {}
+        metric = series.get("metric")
+        labels: Labels = metric if isinstance(metric, dict) else {}
         name = str(labels.get("__name__", ""))
         values = series.get("values") or ([series["value"]] if "value" in series else [])
         if name not in _SERIES or (name == "kube_pod_container_resource_limits" and labels.get("resource") != "memory"):
@@ -112,15 +127,28 @@ def _subject(source: Source, table: str, labels: Labels) -> Labels:
     """What a row is about: a process by its labels, a cgroup, a GPU."""
     named = [str(labels[name]) for name in _IDS if labels.get(name)]
     if table == "process_samples":
-        comm = next((str(labels[n]) for n in ("container", "container_name", "groupname", "pod", "job", "name", "id") if labels.get(n)), "process")
+        comm = next(
+            (
+                str(labels[n])
+                for n in ("container", "container_name", "groupname", "pod", "job", "name", "id")
+                if labels.get(n)
+            ),
+            "process",
+        )
         cgroup = "/".join(named) if labels.get("container") or labels.get("id") else None
         return {"pid": source.unnamed("|".join(named) or "process", comm=comm, cgroup=cgroup and f"/{cgroup}")}
     if table == "cgroup_samples":
         return {"cgroup": "/" + "/".join(named)}
     if table == "gpu_samples":
-        uuid = next((str(labels[name]) for name in ("UUID", "uuid", "gpu", "minor_number") if labels.get(name)), "GPU 0")
+        uuid = next(
+            (str(labels[name]) for name in ("UUID", "uuid", "gpu", "minor_number") if labels.get(name)), "GPU 0"
+        )
         index = number(labels.get("gpu", labels.get("minor_number", 0)))
-        return {"gpu_uuid": uuid, "gpu_index": None if index is None else int(index), "gpu_name": labels.get("modelName")}
+        return {
+            "gpu_uuid": uuid,
+            "gpu_index": None if index is None else int(index),
+            "gpu_name": labels.get("modelName"),
+        }
     return {}
 
 
@@ -144,5 +172,9 @@ def _cadvisor(source: Source, document: Labels) -> Iterator[Fact]:
             if anon is not None:
                 yield Fact("process_samples", at[0], {"pid": pid, "rss_bytes": anon, "anon_bytes": anon})
             if used is not None:
-                own = {"cgroup": name, "current_bytes": used, "limit_bytes": limit if limit and limit < _NO_LIMIT else None}
+                own = {
+                    "cgroup": name,
+                    "current_bytes": used,
+                    "limit_bytes": limit if limit and limit < _NO_LIMIT else None,
+                }
                 yield Fact("cgroup_samples", at[0], own)

@@ -14,7 +14,7 @@ _PLAIN, _CSV = b"# Elapsed time", b"elapsed_time,nproc,cpu,mem_real,mem_virtual"
 
 def sniff(head: bytes, name: str) -> bool:
     first = head.split(b"\n", 1)[0]
-    return b"Real (MB)" in first and b"Elapsed time" in first or first.startswith(_CSV)
+    return (b"Real (MB)" in first and b"Elapsed time" in first) or first.startswith(_CSV)
 
 
 def read(source: Source) -> Iterator[Fact]:

@@ -11,6 +11,7 @@ from ._source import Source
 
 LACKS = "has what was allocated (its footprint), not resident memory, nor which objects hold it"
 _MOST_LINES = 2000
+_AT_ONCE_S = 0.2  # Scalene reads what was allocated when it comes to it, and then much bears one time
 
 
 def sniff(head: bytes, name: str) -> bool:
@@ -34,14 +35,24 @@ def read(source: Source) -> Iterator[Fact]:
     program = str(document.get("program") or "")
     pid = source.unnamed("main", comm="python", cmdline=f"python {program}".strip())
     source.meta["command"] = ["python", program] if program else []
-    last_s = 0.0
+    last_s, kept = 0.0, (-1.0, 0)
+    crowded = 0
     for sample in document.get("samples") or ():
         at_ns, footprint = (number(sample[0]), amount(sample[1], MIB)) if _is_pair(sample) else (None, None)
         if at_ns is None or footprint is None or at_ns < 0:
             source.left_out += 1
             continue
         last_s = max(last_s, at_ns / 1e9)
-        yield Fact("process_samples", at_ns / 1e9 + (began_s or 0.0), {"pid": pid, "rss_bytes": footprint})
+        if at_ns / 1e9 - kept[0] >= _AT_ONCE_S:
+            if kept[1]:
+                yield Fact("process_samples", kept[0] + (began_s or 0.0), {"pid": pid, "rss_bytes": kept[1]})
+            kept = (at_ns / 1e9, footprint)
+        else:
+            crowded, kept = crowded + 1, (kept[0], footprint)
+    if kept[1]:
+        yield Fact("process_samples", kept[0] + (began_s or 0.0), {"pid": pid, "rss_bytes": kept[1]})
+    if crowded:
+        source.notes.append(f"{crowded} samples that Scalene wrote down together with others are one with them")
     peak = number(document.get("max_footprint_mb"))
     if peak is not None:
         source.notes.append(f"its largest footprint is {peak:,.1f} MiB")

@@ -1,4 +1,4 @@
-"""TensorBoard: scalars of event files whose names speak of memory, by tensorboard's own reader (extra `tensorboard`)."""
+"""TensorBoard: scalars of event files that speak of memory, by tensorboard's own reader (extra `tensorboard`)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def sniff(head: bytes, name: str) -> bool:
 
 
 def read(source: Source) -> Iterator[Fact]:
-    """A scalar is taken for memory if its name says so and in which unit; Lightning's DeviceStatsMonitor by its names."""
+    """A scalar is memory if its name says so, and in which unit; Lightning's DeviceStatsMonitor by its names."""
     from tensorboard.backend.event_processing import event_file_loader  # type: ignore[import-untyped, unused-ignore]
 
     source.clock, source.tool = UNIX, "TensorBoard"
@@ -55,7 +55,9 @@ def read(source: Source) -> Iterator[Fact]:
         raise NotThisFormat("has no scalars")
 
 
-def _fact(tag: str, value: float, pid: int, step: int, without_unit: dict[str, None]) -> tuple[str, dict[str, Any]] | None:
+def _fact(
+    tag: str, value: float, pid: int, step: int, without_unit: dict[str, None]
+) -> tuple[str, dict[str, Any]] | None:
     lightning = next((column for name, column in _LIGHTNING.items() if tag.endswith(name)), None)
     if lightning is not None:
         return "allocator", {"pid": pid, "device": f"cuda:{_index(tag)}", "step": step, lightning: int(value)}

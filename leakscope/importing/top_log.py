@@ -28,7 +28,10 @@ def read(source: Source) -> Iterator[Fact]:
     """A time of day for each table, or the moment that somebody printed above it."""
     source.tool = "top"
     source.meta |= {"whole_machine": True, "sees_ends": True}
-    days, at_s, header, host = Days(source), None, [], {}
+    days = Days(source)
+    at_s: float | None = None
+    header: list[str] = []
+    host: dict[str, int] = {}
     for line in source.lines():
         if match := _TOP.match(line):
             if host and at_s is not None:
@@ -82,5 +85,3 @@ def _of_machine(host: dict[str, int], what: str, text: str, unit: str) -> None:
         }.get((what, name.strip()))  # fmt: skip
         if column and 0 <= bytes < 2**60:
             host[column] = bytes
-
-

@@ -78,7 +78,8 @@ def _records(stream: BinaryIO, source: Source) -> Iterator[bytes]:
     """
     if stream.read(_HEADER)[:4] != _MAGIC:
         raise NotThisFormat("is no .wandb file of a run")
-    position, parts, size = _HEADER, [], 0
+    position, size = _HEADER, 0
+    parts: list[bytes] = []
     while True:
         left = _BLOCK - position % _BLOCK
         if left < _HEADER:

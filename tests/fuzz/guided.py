@@ -28,6 +28,7 @@ with atheris.instrument_imports(include=["leakscope"]):
     from leakscope.facts.code import index as _source_index
     from leakscope.facts.endings import meanings as _crash_meanings
     from leakscope.facts.endings import texts as _crash_texts
+    from leakscope.importing import _formats, _spool
     from leakscope.recorder import roles
     from leakscope.recorder.sources import _kernel_journal, kernel_log
     from leakscope.storage import merge
@@ -94,6 +95,19 @@ def block(data: bytes) -> None:
         merge.merge(file.parent, io.BytesIO(), "final")
 
 
+def imported(data: bytes) -> None:
+    """A file of another tool: its first byte says of which, as who names it by --from may be wrong."""
+    known = [name for name in _formats.names() if not hasattr(_formats.module_of(name), "EXTRA")]
+    file = _folder() / "imported.log"
+    file.write_bytes(data[1:])
+    _formats.maybe_of_file(file)
+    with suppress(LeakscopeError):
+        part = _spool.part_of(file, known[data[0] % len(known)] if data else known[0])
+        for _ in part.facts():
+            pass
+        part.close()
+
+
 def _segment(content: bytes) -> Path:
     file = _folder() / "recorder-1-1-000001.jnl"
     file.write_bytes(content)
@@ -111,7 +125,18 @@ def _folder() -> Path:
 
 _made: list[tempfile.TemporaryDirectory[str]] = []
 READERS: dict[str, Reader] = {
-    reader.__name__: reader for reader in (oom_log, kernel_record, command_line, stderr, source, amount, segment, block)
+    reader.__name__: reader
+    for reader in (
+        oom_log,
+        kernel_record,
+        command_line,
+        stderr,
+        source,
+        amount,
+        segment,
+        block,
+        imported,
+    )
 }
 
 
@@ -134,6 +159,13 @@ def seeds(name: str) -> Iterator[bytes]:
         yield b"append\nfor x in y:\n    self.a[x].append(x := x + 1)\n"
     elif name == "amount":
         yield from (b"1.5 GiB", b"300MB", b"1h 30min", b"90s")
+    elif name == "imported":
+        folder = ROOT / "fixtures/imports"
+        files = sorted(path for path in folder.iterdir() if path.suffix not in (".md", ".py"))
+        known = [one for one in _formats.names() if not hasattr(_formats.module_of(one), "EXTRA")]
+        for path in [*files, ROOT / "fixtures/oom-logs/memcg-kill.kmsg"]:
+            form = _formats.maybe_of_file(path)
+            yield bytes([known.index(form) if form in known else 0]) + path.read_bytes()[:4000]
     elif name in ("segment", "block"):
         rows = [{"pid": 100, "time_ns": i, "rss_bytes": 10**9 + i, "comm": "python"} for i in range(3)]
         frame = journal.encode_block("process_samples", rows)

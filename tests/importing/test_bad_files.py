@@ -52,11 +52,11 @@ CASES: dict[str, Callable[[Path], Path]] = {
         folder, "mprofile_1.dat", "MEM nan 1795600000", "MEM -5 1795600000", "MEM 1e300 1795600000", "MEM 5 1e99"
     ),
     "a long line": lambda folder: written(folder, "mprofile_1.dat", MEM, "MEM " + "9" * (2 << 20)),
-    "JSON that is cut": lambda folder: written(folder, "p.json", '{"status":"success","data":{"resultType":"matrix","res'),
+    "JSON that is cut": lambda folder: written(folder, "p.json", '{"data":{"resultType":"matrix","res'),
     "JSON too deep": lambda folder: written(
         folder, "p.json", '{"resultType":"matrix","data":' + "[" * 100_000 + "]" * 100_000 + "}"
     ),
-    "JSON of other shape": lambda folder: written(folder, "p.json", '{"status":"success","data":{"resultType":"matrix"}}'),
+    "JSON of other shape": lambda folder: written(folder, "p.json", '{"data":{"resultType":"matrix"}}'),
     "JSON with wrong values": lambda folder: written(
         folder, "sar.json", '{"sysstat": {"hosts": [{"statistics": [{"memory": 5, "timestamp": []}, 7]}]}}'
     ),
@@ -66,7 +66,7 @@ CASES: dict[str, Callable[[Path], Path]] = {
     "dmon without memory": lambda folder: written(
         folder, "dmon.log", "# gpu   pwr gtemp    sm", "# Idx     W     C     %", "    0    62    27     7"
     ),
-    "nvidia-smi without memory in use": lambda folder: written(folder, "g.csv", "timestamp, memory.total [MiB]", "1, 2"),
+    "nvidia-smi without use": lambda folder: written(folder, "g.csv", "timestamp, memory.total [MiB]", "1, 2"),
     "ps without times": lambda folder: written(folder, "ps.log", *["PID RSS COMMAND", "1 5 x"] * 3),
     "UTF-16": lambda folder: raw(folder, "mprofile_1.dat", "\ufeffMEM 1 1795600000".encode("utf-16")),
 }  # fmt: skip

@@ -160,7 +160,9 @@ def test_nvidia_smi_without_units_and_with_what_cannot_be_read(tmp_path: Path) -
     rows = [f"2026/11/25 10:00:{i:02d}.1, 0, {4000 + i}, 40960" for i in range(20)]
     path = tmp_path / "gpu.csv"
     header = "timestamp, index, memory.used [MiB], memory.total [MiB]"
-    path.write_text("\n".join(["some line of a script", header, *rows, "2026/11/25 10:00:21.1, 0, [N/A], 40960", header]))
+    path.write_text(
+        "\n".join(["some line of a script", header, *rows, "2026/11/25 10:00:21.1, 0, [N/A], 40960", header])
+    )
     recording = imported(tmp_path, path)
     assert recording.tables["gpu_samples"]["gpu_used_bytes"].tolist() == [(4000 + i) * MIB for i in range(20)]
     assert "1 lines or values" in recording.tables["imports"]["text"].iloc[0]
@@ -208,3 +210,13 @@ def test_a_kill_in_a_kernel_log(tmp_path: Path, name: str) -> None:
 def test_every_format_says_what_it_reads() -> None:
     assert {"mprof", "psrecord", "nvidia-smi", "kernel-log", "memray", "wandb-run"} <= formats().keys()
     assert all(len(text) > 20 for text in formats().values())
+
+
+def test_scalene_tells_what_lines_kept(tmp_path: Path) -> None:
+    recording = imported(tmp_path, "scalene.json")
+    document = json.loads((FIXTURES / "scalene.json").read_text())
+    lines = [line for profile in document["files"].values() for line in profile["lines"]]
+    kept = {line["lineno"]: round(line["n_growth_mb"] * MIB) for line in lines if line["n_growth_mb"]}
+    stacks = recording.tables["allocation_stacks"]
+    assert dict(zip(stacks["owner_line"], stacks["live_bytes"])) == kept
+    assert f"{document['max_footprint_mb']:,.1f} MiB" in recording.tables["imports"]["text"].iloc[0]

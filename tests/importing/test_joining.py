@@ -28,7 +28,9 @@ def _utc(at_s: float, shape: str) -> str:
 
 def _kill(at: str, pid: int, mib: int) -> str:
     sizes = f"total-vm:{4 * mib * 1024}kB, anon-rss:{mib * 1024}kB, file-rss:0kB, shmem-rss:0kB"
-    return f"{at} host kernel: Out of memory: Killed process {pid} (python) {sizes}, UID:0 pgtables:100kB oom_score_adj:0"
+    return (
+        f"{at} host kernel: Out of memory: Killed process {pid} (python) {sizes}, UID:0 pgtables:100kB oom_score_adj:0"
+    )
 
 
 def test_a_series_without_a_pid_and_the_kernels_log_are_one_story(tmp_path: Path) -> None:
@@ -77,7 +79,7 @@ def test_seconds_since_boot_stand_where_the_killed_process_ended(tmp_path: Path)
     assert recording.tables["kernel_log"]["kernel_time_s"].iloc[0] == pytest.approx(5000.1)
     assert analyze(recording).verdict.killed
     stranger = written(tmp_path, "dmesg2.txt", f"[ 5000.100000] Out of memory: Killed process 77 (java) {sizes}")
-    with pytest.raises(BadInput, match="add --offset dmesg2.txt="):
+    with pytest.raises(BadInput, match=r"add --offset dmesg2\.txt="):
         imported(tmp_path, ps, stranger)
     placed = imported(tmp_path, ps, stranger, placing=placing(None, (f"dmesg2.txt={BEGAN_S - 4990}",)))
     assert placed.tables["kernel_log"]["time_s"].iloc[0] == pytest.approx(10.1)

@@ -125,11 +125,11 @@ def gpu_series(recording: Recording) -> list[tuple[str, Floats, Floats]]:
     devices = rows[rows["pid"].isna()]
     if len(devices):
         return [(_gpu_name(own), *_used(own)) for _, own in devices.groupby("gpu_uuid")]
-    known = recording.tables["processes"].drop_duplicates("pid", keep="last").set_index("pid")
+    names = {int_of(row, "pid"): process_name(row) for _, row in recording.tables["processes"].iterrows()}
     found = []
-    for (_, pid), own in rows.groupby(["gpu_uuid", "pid"]):
-        name = process_name(known.loc[pid] if pid in known.index else None)  # type: ignore[arg-type, index]
-        found.append((f"{name}[{pid}] on {_gpu_name(own)}", *_used(own)))
+    for _, own in rows.groupby(["gpu_uuid", "pid"]):
+        pid = int_of(own.iloc[0], "pid")
+        found.append((f"{names.get(pid, 'process')}[{pid}] on {_gpu_name(own)}", *_used(own)))
     return found
 
 
