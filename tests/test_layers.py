@@ -34,6 +34,7 @@ ROOMS = {
     "settings": {"errors"},  # of a project, in its pyproject.toml
     "ignoring": FOUNDATION | {"settings"},
     "answering": FOUNDATION | {"storage", "analyzers", "ignoring", "reporting", "words"},
+    "exporting": FOUNDATION | {"storage", "facts", "reporting"},
     "beside": FOUNDATION | {"agent", "recorder"},
     "viewing": FOUNDATION | {"storage", "ignoring", "renderers", "reporting"},
     "comparing": FOUNDATION | {"storage", "facts", "reporting", "words", "pages"},
@@ -68,6 +69,7 @@ PACKAGES = {
     "analyzers": {"numpy", "pandas"},
     "reporting": {"numpy", "pandas"},
     "comparing": {"numpy"},
+    "exporting": {"numpy", "pandas"},
     "pytest_plugin": {"pytest"},
     "watching": {"pandas", "rich", "textual"},
     "renderers": {"rich", "matplotlib"},

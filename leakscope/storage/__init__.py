@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .recording import Recording, open_recording
     from .rewriting import rewrite
+    from .single import write_table
 
-__all__ = ["Recording", "open_recording", "rewrite"]
+__all__ = ["Recording", "open_recording", "rewrite", "write_table"]
 
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        from . import recording, rewriting
+        from . import recording, rewriting, single
 
-        return getattr(rewriting if name == "rewrite" else recording, name)
+        return getattr({"rewrite": rewriting, "write_table": single}.get(name, recording), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
