@@ -7,6 +7,7 @@ Sample types are those of a heap profile: ``inuse_objects`` (samples that are al
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 
 from ..facts.case import Case
@@ -40,7 +41,8 @@ def chunks(case: Case) -> Iterator[bytes]:
     for frame, number in locations.items():
         line = _number(1, number) + _number(2, frame.line)
         yield _message(_LOCATION, _number(1, number) + _message(4, line))
-        name = text(frame.name)
+        # It takes what stands in <> alone for arguments of a template, and leaves it out.
+        name = text(os.path.basename(frame.file) if frame.name == "<module>" else frame.name)
         function = _number(1, number) + _number(2, name) + _number(3, name) + _number(4, text(frame.file))
         yield _message(_FUNCTION, function)
     yield _message(_PERIOD_TYPE, _value_type(text("space"), text("bytes")))
