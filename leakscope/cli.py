@@ -57,7 +57,7 @@ _SECTIONS = {
     "Record": ("record", "attach", "ps", "snapshot", "watch"),
     "Understand": ("report", "view", "heap", "oom"),
     "Decide": ("compare", "check"),
-    "Take along": ("export",),
+    "Take along": ("export", "push"),
     "Keep house": ("doctor", "finalize", "redact", "schema", "completion"),
 }
 _ORDER_OF_WORK = (
@@ -341,6 +341,36 @@ def export(
         told = f"{output} ({format_bytes(output.stat().st_size)})" if output != exporting.STDOUT else ""
     if told and not quiet:
         click.echo(f"leakscope: {told}", err=True)
+
+
+@cli.command(
+    examples=[
+        ("leakscope push --to wandb:my-project", "curves, verdict and page of run.parquet"),
+        ("leakscope push runs/a.parquet --to tensorboard:runs", "beside the job's own curves"),
+    ]
+)
+@_run_argument
+@click.option(
+    "--to",
+    "targets",
+    multiple=True,
+    required=True,
+    metavar="TRACKER[:WHERE]",
+    help="wandb[:PROJECT], mlflow[:EXPERIMENT], tensorboard[:FOLDER] or comet[:PROJECT]; repeatable.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing unless it fails.")
+def push(run: Path, targets: tuple[str, ...], quiet: bool) -> None:
+    """Log a recording to an experiment tracker: memory over time, the verdict, the first finding, the page.
+
+    RUN is the recording; one that still runs is followed until it ends. `record --log-to` does the same from the
+    start. Servers and logins are those of each tracker's own environment variables.
+    """
+    from . import pushing
+
+    for target in targets:
+        where = pushing.push(run, target)
+        if not quiet:
+            click.echo(f"leakscope: {target.partition(':')[0]}: {where}", err=True)
 
 
 @cli.command(examples=[("leakscope finalize run.parquet", "after a kill -9 of the recorder")])

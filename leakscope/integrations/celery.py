@@ -11,7 +11,7 @@ from typing import Any
 from ._counting import TASKS, count
 
 try:
-    from celery import signals  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    from celery import signals
 except ModuleNotFoundError as error:
     if (error.name or "").split(".")[0] != "celery":
         raise  # it is there, and something of its own is missing

@@ -31,6 +31,7 @@ from .tree import Row, Tree
 if TYPE_CHECKING:
     from .alerting import Alerting
     from .tee import Tee
+    from .trackers import Trackers
 
 FAILED_BEFORE_START = 125  # as timeout(1) and env(1)
 
@@ -144,6 +145,7 @@ class _Recording:
         self._helper_status: int | None = None
         self._full: Room | None = None  # what leaves no room to finish the file
         self._alerting: Alerting | None = None
+        self._trackers: Trackers | None = None
         self._answering = Answering(output.path) if options.summary and not options.quiet else None
 
     def run(self) -> None:
@@ -200,6 +202,19 @@ class _Recording:
         sampler.looks_for_agents = options.agent and not options.attaches and not self._output.notes  # nothing was said
         sampler.sample()
         sampler.event("start", "recording began", pid=self._job.pid)
+        if options.log_to:
+            self._log_to(sampler)
+
+    def _log_to(self, sampler: Sampler) -> None:
+        from .trackers import Trackers
+
+        self._trackers = trackers = Trackers(self._output.path, self._options.log_to)
+        for pid in trackers.pids:
+            sampler.tree.leave_out(pid)
+        if trackers.full is not None:
+            shown = naming.shown(self._output.path)
+            left = f"{format_bytes(max(0, trackers.full.left_bytes))}, {trackers.full.name}"
+            console.say(f"too little memory is left to log while it runs ({left}): leakscope push {shown} later")
 
     def _tree(self) -> Tree:
         if self._options.system:
@@ -210,6 +225,8 @@ class _Recording:
         for happening in happenings:
             if happening.pid == self._helper and happening.kind == "ended":
                 self._helper_status = happening.value
+            if self._trackers is not None and happening.kind == "ended":
+                console.pass_on(self._trackers.note_exit(happening.pid))
         if self._sampler is None:
             return
         self._sampler.take_in(happenings)
@@ -266,6 +283,8 @@ class _Recording:
         if self._alerting is not None:
             console.pass_on(self._alerting.finish())
         answer = self._answering.answer() if self._answering is not None and self._helper_status == 0 else None
+        if self._trackers is not None:
+            console.pass_on(self._trackers.finish())
         if self._finished is None:
             return
         if self._options.summary and not self._options.quiet:

@@ -114,9 +114,13 @@ class Told:
     def rate(self) -> str:
         seconds = self.growth.end_s - self.growth.start_s
         rate = format_rate(self.gained / max(seconds, 1e-9) * 3600, self.gained)
-        if self.step_unit == STEP or not self.steps:
+        return self.with_steps(rate, self.gained / self.steps if self.steps else None)
+
+    def with_steps(self, rate: str, bytes_per_step: float | None) -> str:
+        """Of a service growth with its requests says more than growth with time."""
+        if self.step_unit == STEP or not bytes_per_step:
             return rate
-        return f"{rate}, {format_per_step(self.gained / self.steps, self.step_unit)}"  # of a service it says more
+        return f"{rate}, {format_per_step(bytes_per_step, self.step_unit)}"
 
     @cached_property
     def first(self) -> Finding | None:
@@ -178,7 +182,7 @@ def _what_grows(told: Told) -> str:
     main = told.growth.main
     if told.first is not None and main is not None and main.is_hidden:  # what the job gained is chance
         per_hour = main.growth_bytes / max(told.growth.end_s - told.growth.start_s, 1e-9) * 3600
-        rate = format_rate(per_hour, main.growth_bytes)
+        rate = told.with_steps(format_rate(per_hour, main.growth_bytes), told.first.bytes_per_step)
         return f"Memory leaks: {_lower(told.first.title)}, in {told.lasted} ({rate})."
     if told.first is not None and told.gained < 0:  # the kernel took back pages of files, or others map them now
         gave_back = f"the job gave back more than that, {format_bytes(-told.gained)} in {told.lasted}"
