@@ -25,13 +25,13 @@ from ..reporting import report_of
 from ..storage import open_recording
 from ..watching.feeds import JournalFeed, RecordingFeed, is_recording, journal_of
 from ._points import Points
-from ._tracker import About, Outcome, Tracker, outcome_of
+from ._tracker import About, Outcome, Point, Tracker, outcome_of
 
 if TYPE_CHECKING:
     from ..findings import Report
     from ..storage import Recording
 
-__all__ = ["About", "Outcome", "Tracker", "begin", "names", "push"]
+__all__ = ["About", "Outcome", "Point", "Tracker", "begin", "names", "push"]
 POLL_S = 1.0
 _FINISHING_S = 120.0  # the recorder finishes its file after its last row
 _PAGE = "leakscope.html"

@@ -19,7 +19,7 @@ class Points:
     def __init__(self, start_mono_ns: int | None, start_unix_ns: int | None) -> None:
         self._scene = Scene(start_mono_ns)
         self._start_unix_s = (start_unix_ns or 0) / 1e9
-        self._next_s = 0.0
+        self._next_s, self._last_s = 0.0, -1.0
         self._peak_bytes = 0
         self._alarms: list[str] = []
 
@@ -50,7 +50,9 @@ class Points:
         scene = self._scene
         scene.take_in(rows)
         self._peak_bytes = max(self._peak_bytes, scene.figures.peak.size_bytes)
-        if (scene.now_s >= self._next_s or is_last) and scene.figures.last_bytes:
+        is_due = scene.now_s >= self._next_s or (is_last and scene.now_s > self._last_s)
+        if is_due and scene.figures.last_bytes:
+            self._last_s = scene.now_s
             self._next_s = (scene.now_s // EVERY_S + 1) * EVERY_S
             figures = {PREFIX + name: float(value) for name, value in self._figures() if value is not None}
             yield Point(scene.now_s, self._start_unix_s + scene.now_s, figures)

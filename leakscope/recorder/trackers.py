@@ -28,6 +28,7 @@ class Trackers:
     def __init__(self, output: str, targets: Sequence[str]) -> None:
         self.full: Room | None = None
         self._said: dict[int, int] = {}  # by pid: a file without a name, for what it has to say
+        self._targets: dict[int, str] = {}
         for target in targets:
             self.full = too_full(_ROOM_BYTES, _ROOM_OF_MACHINE_BYTES)
             if self.full is None:
@@ -41,11 +42,14 @@ class Trackers:
     def note_exit(self, pid: int) -> str:
         """A child of the recorder was reaped; what it had to say, if it was one of these."""
         said = self._said.pop(pid, None)
+        self._targets.pop(pid, None)
         return "" if said is None else _words(said)
 
     def finish(self) -> str:
         """Let them end, for a while or until somebody wants the recorder to end. Returns what they said."""
         words = ""
+        for pid in self.pids:
+            finalizing.hurries(pid)
         until_s = time.monotonic() + LAST_WAIT_S
         while self._said and time.monotonic() < until_s and not signal.sigpending() & set(finalizing.ENDS_WAITING):
             for pid in self.pids:
@@ -54,6 +58,8 @@ class Trackers:
                         continue
                 words += self.note_exit(pid)
             time.sleep(_POLL_S)
+        if self._said:
+            words += f"leakscope: {' and '.join(self._targets.values())}: not done yet; it goes on by itself\n"
         return words
 
     def _start(self, output: str, target: str) -> None:
@@ -72,7 +78,7 @@ class Trackers:
             return
         finalizing.yields(pid)
         goes_first(pid)
-        self._said[pid] = said
+        self._said[pid], self._targets[pid] = said, target.partition(":")[0]
 
 
 def _words(said: int) -> str:

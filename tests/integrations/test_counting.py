@@ -210,7 +210,7 @@ def test_training_is_told_by_the_step_as_before(tmp_path):
 
 # ---- real servers and workers
 
-KEEPS = "KEPT = {}\ndef keep():\n    KEPT[len(KEPT)] = b"x" * 100_000\n"
+KEEPS = "KEPT = {}\ndef keep():\n    KEPT[len(KEPT)] = b'x' * 100_000\n"
 WSGI = (
     KEEPS
     + """
