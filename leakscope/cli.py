@@ -286,14 +286,19 @@ def _exports() -> list[str]:
 @cli.command(
     examples=[
         ("leakscope export", "a trace for ui.perfetto.dev: run.trace.json.gz"),
-        ("leakscope export --with profile.pt.trace.json", "in one file with a trace of torch.profiler"),
-        ("leakscope export -f collapsed -o - | flamegraph.pl", "who asked for what is alive"),
+        ("leakscope export --with torch.json", "in one file with a trace of torch.profiler"),
+        ("leakscope export -f speedscope", "who asked for what is alive, as flame graphs"),
         ("leakscope export -f csv --to tables", "each table as a file"),
     ]
 )
 @_run_argument
 @click.option(
-    "-f", "--format", "format_name", type=_Format(_exports()), help="[default: perfetto, or by the name of -o]"
+    "-f",
+    "--format",
+    "format_name",
+    type=_Format(_exports()),
+    metavar="FORMAT",
+    help=f"{', '.join(_exports())}.  [default: perfetto, or by the name of -o]",
 )
 @click.option(
     "-o",

@@ -77,7 +77,7 @@ class Clock:
 
     def __init__(self, recording: Recording) -> None:
         meta = recording.meta
-        offsets = [meta.get("start_unix_ns", 0) - meta["start_mono_ns"]]
+        offsets = [whole(meta.get("start_unix_ns")) - meta["start_mono_ns"]]
         for table in ("process_samples", "sentinels"):
             rows = recording.tables[table][["time_unix_ns", "time_mono_ns"]].dropna()
             offsets += (rows["time_unix_ns"] - rows["time_mono_ns"]).astype("int64").tolist()
@@ -91,6 +91,11 @@ class Clock:
     def at(self, time_s: float) -> int:
         """Of seconds since the recording began."""
         return int(self._start_mono_ns + self.offset_ns + round(time_s * 1e9))
+
+
+def whole(value: Any) -> int:
+    """A number of the footer, which may hold anything; 0 for what is none."""
+    return value if type(value) is int else 0
 
 
 def processes_of(recording: Recording) -> dict[tuple[int, int], Process]:

@@ -22,7 +22,7 @@ from ..facts.tables import int_of, text_of
 from ..findings import Finding, Report
 from ..reporting import report_of
 from ..units import GiB, format_bytes
-from ._curves import Clock, Curve, Process, curves, processes_of, thinned
+from ._curves import Clock, Curve, Process, curves, processes_of, thinned, whole
 
 SUFFIX = ".trace.json.gz"
 Event = dict[str, Any]
@@ -83,7 +83,7 @@ class _Trace:
         self.base_ns = int(other.get("baseTimeNanoseconds", start_ns // _QUARTER_NS * _QUARTER_NS))
         self._processes = processes_of(case.recording)
         self._pids = _pids(self._processes.values(), {event.get("pid") for event in other["traceEvents"]})
-        self._own_pid = int(self._recording.meta.get("recorder_pid") or 0) or 1
+        self._own_pid = whole(self._recording.meta.get("recorder_pid")) or 1
         self._tids: dict[tuple[int, str], int] = {}
 
     def events(self) -> Iterator[Event]:

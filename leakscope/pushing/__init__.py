@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import pkgutil
-import shlex
 import tempfile
 import time
 from collections.abc import Callable
@@ -23,7 +22,7 @@ from ..ignoring import read_ignores, without_ignored
 from ..renderers import render
 from ..reporting import report_of
 from ..storage import open_recording
-from ..watching.feeds import JournalFeed, RecordingFeed, is_recording, journal_of
+from ..watching.feeds import JournalFeed, RecordingFeed, command_of, is_recording, journal_of
 from ._points import Points
 from ._tracker import About, Outcome, Point, Tracker, outcome_of
 
@@ -69,7 +68,7 @@ def push(output: Path, target: str, sleep: Callable[[float], None] = time.sleep)
     tracker = begin(target, _about(recording))
     name = target.partition(":")[0]
     feed = JournalFeed(output) if live else RecordingFeed(recording)
-    points = Points(feed.start_mono_ns, recording.meta.get("start_unix_ns"))
+    points = Points(feed.start_mono_ns, _start_unix_s(recording))
     try:
         while True:
             for point in points.of(feed.poll()):
@@ -116,12 +115,17 @@ def _about(recording: Recording) -> About:
     labels = meta.get("labels")
     return About(
         name=recording.path.name.removesuffix(".parquet"),
-        command=shlex.join(map(str, meta.get("command") or ())),
+        command=command_of(meta),
         host=str(meta.get("host") or ""),
         recording=str(recording.path),
-        start_unix_s=float(meta.get("start_unix_ns") or 0) / 1e9,
+        start_unix_s=_start_unix_s(recording),
         labels={str(k): str(v) for k, v in labels.items()} if isinstance(labels, dict) else {},
     )
+
+
+def _start_unix_s(recording: Recording) -> float:
+    start_ns = recording.meta.get("start_unix_ns")
+    return start_ns / 1e9 if type(start_ns) is int else 0.0
 
 
 class _Telling:

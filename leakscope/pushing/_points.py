@@ -16,9 +16,9 @@ Row = dict[str, Any]
 class Points:
     """Takes in rows; gives a point for every ``EVERY_S`` seconds of the run, and what came up meanwhile."""
 
-    def __init__(self, start_mono_ns: int | None, start_unix_ns: int | None) -> None:
+    def __init__(self, start_mono_ns: int | None, start_unix_s: float) -> None:
         self._scene = Scene(start_mono_ns)
-        self._start_unix_s = (start_unix_ns or 0) / 1e9
+        self._start_unix_s = start_unix_s
         self._next_s, self._last_s = 0.0, -1.0
         self._peak_bytes = 0
         self._alarms: list[str] = []

@@ -183,6 +183,12 @@ def test_what_is_no_trace_is_told_in_a_line_and_leaves_no_file(recording, tmp_pa
     assert not (tmp_path / "out.json").exists()
 
 
+def test_a_recording_without_rows_and_with_a_strange_footer_is_a_trace_all_the_same(tmp_path):
+    recording = RecordingBuilder(tmp_path, recorder_pid="x", start_unix_ns="y").write()
+    assert main(["export", str(recording), "-o", str(tmp_path / "t.trace.json")]) == 0
+    assert json.loads((tmp_path / "t.trace.json").read_text())["traceEvents"]
+
+
 # ---- flame graphs
 
 
