@@ -65,7 +65,8 @@ class Finding:
     ``verdict.wasted_bytes`` and does not make a run "leaking". ``fingerprint`` is the same from run to run. ``also``:
     kinds of other findings about the same object, which are told as evidence of this one. ``grounds``: what the
     confidence is computed from. ``means``, which is not in
-    the JSON, is the kind as its diagnosis declares it: who runs the diagnoses fills it in.
+    the JSON, is the kind as its diagnosis declares it: who runs the diagnoses fills it in. ``step_unit`` is that of the
+    verdict.
     """
 
     kind: str
@@ -85,6 +86,7 @@ class Finding:
     also: Sequence[str] = ()
     grounds: Sequence[Ground] = ()
     means: Kind | None = field(default=None, compare=False, repr=False, metadata={"json": False})
+    step_unit: str = field(default="step", compare=False, repr=False, metadata={"json": False})
 
     def tells(self, *meanings: str) -> bool:
         """Whether findings of this kind mean one of these for the verdict (``kinds.MEANINGS``)."""
@@ -338,6 +340,7 @@ class Verdict:
     """``leaking``: True = grows without end in sight, False = looked and it does not, None = cannot tell.
 
     ``growth_bytes`` is of private pages and shared memory, between ``start_s`` and ``end_s`` of the recording.
+    ``step_unit``: what a step is: ``step`` of training, ``request`` of a service, ``task`` of a worker.
     """
 
     leaking: bool | None
@@ -351,6 +354,7 @@ class Verdict:
     seconds_to_limit: float | None = None
     start_s: float | None = None
     end_s: float | None = None
+    step_unit: str = "step"
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from .errors import BadInput
 from .units import parse_duration
 
 ENVIRONMENT_PREFIX = "LEAKSCOPE_RECORD_"
+TRACKERS = ("comet", "mlflow", "tensorboard", "wandb")  # those of the room pushing
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
 
 
@@ -66,6 +67,7 @@ class RecordOptions(NamedTuple):
     webhooks: Sequence[str] = ()
     metrics: str | None = None
     otlp: str | None = None
+    log_to: Sequence[str] = ()
     tee: bool = False
     sampling: bool = True
     full_heap: bool = False
@@ -180,6 +182,11 @@ def _otlp(text: str) -> str:
     from .endpoints import otlp_url
 
     return otlp_url(text)
+def _tracker(text: str) -> str:
+    name, _, _ = text.partition(":")
+    if name not in TRACKERS:
+        raise BadInput(f"{name!r} is no tracker that is known: there are {', '.join(TRACKERS)}")
+    return text
 
 
 def _output(text: str) -> str:
@@ -263,6 +270,9 @@ RECORD_OPTIONS: tuple[Option, ...] = (
     Option(("--otlp",), "Metrics", "otlp", "URL", "",
            "Push the same figures by OTLP over HTTP each 15 s, to http://localhost:4318 for one (needs the extra "
            "otlp).", _otlp),
+    Option(("--log-to",), "Trackers", "log_to", "TRACKER[:WHERE]", "",
+           "Log curves while it runs, and verdict and page at the end, to wandb[:PROJECT], mlflow[:EXPERIMENT], "
+           "tensorboard[:FOLDER] or comet[:PROJECT]; repeatable. A helper beside the job does it.", _tracker),
     Option(("--no-adopt",), "The job itself", "adopts", "", "",
            "Do not become the parent of processes that outlive theirs: they see process 1, as without a recorder, and "
            "those that start so are not recorded.", None, False),
@@ -285,7 +295,7 @@ ATTACH_LACKS = (
     "tee",
     "sampling",
 )  # for what is not started
-_SEVERAL = ("pids", "alerts", "webhooks")
+_SEVERAL = ("pids", "alerts", "webhooks", "log_to")
 _BY_FLAG = {flag: option for option in RECORD_OPTIONS for flag in (*option.flags, *option.earlier)}
 
 
@@ -323,7 +333,7 @@ def _check(options: RecordOptions) -> None:
 
 def _read(argv: Sequence[str], environ: Mapping[str, str], command: str) -> tuple[dict[str, Any], list[str]]:
     """Values of options, and the words that are none: of ``attach`` they may stand anywhere."""
-    values: dict[str, Any] = {"labels": {}, "pids": (), "alerts": (), "webhooks": ()}
+    values: dict[str, Any] = {"labels": {}, **dict.fromkeys(_SEVERAL, ())}
     for option in RECORD_OPTIONS:
         variable = next((name for name in option.variables if name in environ), None)
         if variable is not None and option.field != "help" and _is_of(option, command):
@@ -388,7 +398,7 @@ def _from_environment(values: dict[str, Any], option: Option, variable: str, tex
         elif text.lower() not in _FALSE:
             raise BadInput(f"{variable}: {text!r} is neither 1 nor 0")
     else:
-        for part in text.split() if option.field in ("labels", "pids", "alerts", "webhooks") else [text]:
+        for part in text.split() if option.field in ("labels", *_SEVERAL) else [text]:
             _set(values, option, variable, part)
 
 

@@ -104,7 +104,12 @@ _LIMIT_BYTES = _c(
 )  # fmt: skip
 _TEXT = _c("text", "str", "", "one line for a person", "note")
 _LABEL = _TEXT._replace(meaning="label of the user's; null where there is none", carries="message")
-_STEP = _c("step", "int", "", "training step: optimizer steps or the user's marks; null = none seen")
+_STEP = _c(
+    "step",
+    "int",
+    "",
+    "training step: optimizer steps or the user's marks; of a service the requests or tasks done; null = none seen",
+)
 _ALLOCATED_BLOCKS = _c("allocated_blocks", "int", "", "sys.getallocatedblocks(): small-object allocator blocks in use")
 _MALLOC_IN_USE_BYTES = _c("malloc_in_use_bytes", "int", "bytes", "mallinfo2 uordblks + hblkhd: allocated by malloc")
 _REACHED_COUNT = _c("reached_count", "int", "", "objects that something leads to; of older recordings estimated")
@@ -645,7 +650,8 @@ TABLES: dict[str, Table] = {
         )),
         Table("agent_notes", "agent", "What the agent did, or did not do and why", (
             *_PROCESS,
-            _c("note", "str", "", "loaded, take-skipped, reduced-take, no-heap-graph, no-allocation-samples, ..."),
+            _c("note", "str", "",
+               "loaded, take-skipped, reduced-take, no-heap-graph, no-allocation-samples, counts (of what), ..."),
             _TEXT,
         )),
         Table("sources", "agent", "Source of a user's module as it was loaded, so that a report can name lines later", (

@@ -79,6 +79,21 @@ def format_rate(bytes_per_hour: float, gained_bytes: float, signed: bool = False
     return f"{format_bytes(bytes_per_hour, signed)} per hour"
 
 
+def steps_together(step_unit: str) -> int:
+    """How many steps a figure is told for: one request of a service keeps too little to be a size."""
+    return 1 if step_unit == "step" else 1000
+
+
+def per_step(step_unit: str) -> str:
+    """``per step``, ``per 1,000 requests`` or ``per 1,000 tasks``."""
+    return "per step" if step_unit == "step" else f"per {steps_together(step_unit):,} {step_unit}s"
+
+
+def format_per_step(bytes_per_step: float, step_unit: str) -> str:
+    """``128 KiB per step``, ``12.3 MiB per 1,000 requests``."""
+    return f"{format_bytes(bytes_per_step * steps_together(step_unit))} {per_step(step_unit)}"
+
+
 def format_count(value: float) -> str:
     """``12,345``: thousands separated, no decimals."""
     return f"{value:,.0f}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .findings import Finding, Ignored, LedgerRow, Peak, RecordingFacts, Report, RuledOut, Skipped, Verdict
-from .units import format_bytes, format_duration, format_rate
+from .units import format_bytes, format_duration, format_per_step, format_rate
 
 VERDICTS = {True: "LEAKING", False: "NOT LEAKING", None: "CANNOT TELL"}
 
@@ -78,7 +78,7 @@ def amount(finding: Finding) -> str:
     if finding.bytes_per_hour:
         figures.append(format_rate(finding.bytes_per_hour, finding.bytes))
     if finding.bytes_per_step:
-        figures.append(f"{format_bytes(finding.bytes_per_step)} per step")
+        figures.append(format_per_step(finding.bytes_per_step, finding.step_unit))
     return ", ".join([*figures, f"{finding.confidence:.0%} sure"])
 
 

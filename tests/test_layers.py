@@ -48,6 +48,8 @@ ROOMS = {
     "settings": {"errors"},  # of a project, in its pyproject.toml
     "ignoring": FOUNDATION | {"settings"},
     "answering": FOUNDATION | {"storage", "analyzers", "ignoring", "reporting", "words"},
+    "exporting": FOUNDATION | {"storage", "facts", "reporting"},
+    "pushing": FOUNDATION | {"storage", "facts", "ignoring", "recorder", "renderers", "reporting", "watching"},
     "beside": FOUNDATION | {"agent", "recorder"},
     "viewing": FOUNDATION | {"storage", "ignoring", "renderers", "reporting"},
     "mcp_server": FOUNDATION
@@ -89,6 +91,8 @@ PACKAGES = {
     "reporting": {"numpy", "pandas"},
     "comparing": {"numpy"},
     "mcp_server": {"anyio", "duckdb", "jsonschema", "mcp", "mcp_types", "pandas"},
+    "exporting": {"numpy", "pandas"},
+    "pushing": {"wandb", "mlflow", "tensorboard", "comet_ml"},
     "pytest_plugin": {"pytest"},
     "watching": {"pandas", "rich", "textual"},
     "renderers": {"rich", "matplotlib"},

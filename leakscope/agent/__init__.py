@@ -57,6 +57,12 @@ def mark(step: object = None, phase: object = None, label: object = None) -> Non
         main.mark(step, phase, label)
 
 
+def count(unit: str) -> None:
+    """One more request or task is done with; called by ``leakscope.integrations``. **Cost** 0.5 us."""
+    for main in _kept:
+        main.count(unit)
+
+
 def snapshot() -> None:
     """A snapshot soon; called by ``leakscope.snapshot``."""
     for main in _kept:

@@ -29,6 +29,7 @@ SAMPLING_AFTER_S = 1.0
 SENTINELS_SHARE = 0.5  # of what a pause may be: for a single reading
 # When a process with threads forks. It asks the kernel how many there are: ours must be gone.
 WARNS_OF_THREADS = sys.version_info >= (3, 12)
+COUNTS = "counts"  # a note: what a step is, where it is none of training
 EXPERIMENTS_S = 50.0  # the share of it may be spent on them at the end: 0.5 s at 1 %
 
 _agent: Agent | None = None
@@ -53,6 +54,12 @@ def mark(step: object = None, phase: object = None, label: object = None) -> Non
     """A step, phase or label of the user's own; called by ``leakscope.mark``."""
     if _agent is not None:
         _agent.mark(step, phase, label)
+
+
+def count(unit: str) -> None:
+    """A request or a task of a service, on any of its threads; called by ``leakscope.integrations``."""
+    if _agent is not None:
+        _agent.count(unit)
 
 
 def snapshot() -> None:
@@ -89,6 +96,7 @@ class Agent:
         self._fatal_signals: fatal_signals.FatalSignals | None = None
         self._hooks = hooks.Hooks(self._callbacks())
         self._next_sentinel = self._next_flush = monotonic()
+        self._counted_pid: int | None = None  # of the process that has noted what it counts
         self._exiting_pid: int | None = None  # of the process that has noted its exit: a forked child has its own
 
     def start(self) -> None:
@@ -216,6 +224,13 @@ class Agent:
             self._phases.enter(str(phase), said=True)
         if step is not None or label is not None:
             self._add_mark(self._phases.current, None if label is None else str(label))
+
+    def count(self, unit: str) -> None:
+        """No row for each: there may be thousands a second. The sentinels read the count."""
+        self._steps.served()
+        if self._counted_pid != self.outbox.pid:
+            self._counted_pid = self.outbox.pid
+            self.outbox.note(COUNTS, unit)
 
     def _phase_began(self, phase: str) -> None:
         self._add_mark(phase, None)

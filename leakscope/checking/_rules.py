@@ -73,7 +73,7 @@ def parse_growth(text: str) -> Growth:
     count = float(re.sub("[_,]", "", match[1])) if match[1] else 1.0
     if count <= 0:
         raise BadInput(f"{text!r} is not a growth: write it like {_GROWTH_EXAMPLES}")
-    if unit in ("step", "steps"):
+    if unit in ("step", "steps", "request", "requests", "task", "tasks"):  # a recording counts one of them
         return Growth(str(text), parse_bytes(size), count, "step")
     for name in (unit, unit[:-1] if unit.endswith("s") else unit):
         if name in _PER_HOUR:

@@ -50,7 +50,7 @@ def finding_of(case: Case, holder: Accumulation, rank: int, look: Look, process:
         type=_type_text(found.place, found.kept),
         module=text_of(row, "owner_module"),
         library=None if found.named.is_user else _library(found.place),
-        evidence=[*evidence(found), *_too_high(case, place)],
+        evidence=[*evidence(found, case.step_unit), *_too_high(case, place)],
         doubts=doubts(found),
         remedy=remedy(found),
         series=series,

@@ -16,7 +16,7 @@ from ..facts.where.allocations import OBJECTS
 from ..facts.where.holders import holder_name
 from ..facts.where.libraries import CALLABLES, is_hook_table
 from ..findings import Evidence
-from ..units import format_bytes, format_count, format_duration
+from ..units import format_bytes, format_count, format_duration, per_step, steps_together
 
 # How to let go of what a library keeps on the user's behalf.
 _LET_GO = {thing.name: thing.let_go for thing in libraries.all_of(libraries.REGISTRY) if thing.let_go}
@@ -51,13 +51,14 @@ def _of_what(found: Retained) -> str:
     return f"of {name} objects" if name not in ("str", "bytes") else f"of {name}"
 
 
-def evidence(found: Retained) -> Iterator[Evidence]:
+def evidence(found: Retained, step_unit: str) -> Iterator[Evidence]:
+    """``step_unit``: as ``Case.step_unit``."""
     if found.is_unseen_graph:
         nodes = int(found.place.most_nodes)
         text = f"its autograd graph is longer than a snapshot follows: {format_count(nodes)} nodes and more"
         yield Evidence(text, {"nodes": nodes})
     else:
-        yield from _weighed(found)
+        yield from _weighed(found, step_unit)
     if found.link is not None:
         link, end = found.link, f"{format_count(found.link.count[-1])} in the last snapshot"
         kind = link.type_name.rsplit(".", 1)[-1]
@@ -88,7 +89,7 @@ def _also_held_by(found: Retained) -> list[str]:
     return list(dict.fromkeys(holder_name(user_place(other)) for child in below for other in child.also_held_by))[:2]
 
 
-def _weighed(found: Retained) -> Iterator[Evidence]:
+def _weighed(found: Retained, step_unit: str) -> Iterator[Evidence]:
     """What the snapshots saw of its growth."""
     place, look = found.place, found.look
     weighed, steps = found.weighed_bytes, look.steps
@@ -147,10 +148,12 @@ def _weighed(found: Retained) -> Iterator[Evidence]:
         text = f"it grew in {rising} of {count - 1} intervals between snapshots"
         yield Evidence(text, {"rising_intervals": rising})
     if steps:
-        per_step = (place.length[-1] - place.length[0]) / steps
-        figures = {"bytes_per_step": round(weighed / steps, 1), "members_per_step": round(per_step, 3)}
-        members = f", {per_step:.3g} members" if place.has_length else ""
-        yield Evidence(f"per training step: {format_bytes(weighed / steps)}{members}", figures)
+        added = (place.length[-1] - place.length[0]) / steps
+        figures = {"bytes_per_step": round(weighed / steps, 1), "members_per_step": round(added, 3)}
+        together = steps_together(step_unit)
+        members = f", {added * together:.3g} members" if place.has_length else ""
+        each = "per training step" if step_unit == "step" else per_step(step_unit)
+        yield Evidence(f"{each}: {format_bytes(weighed / steps * together)}{members}", figures)
 
 
 def doubts(found: Retained) -> Iterator[str]:

@@ -20,6 +20,7 @@ from .accounts.ledger import ledger
 from .code.recorded import sources_of
 from .endings.kills import Kills, kills
 from .endings.members import Member, members
+from .growth.counted import step_unit
 from .growth.limits import Limit, limits, nearest
 from .growth.processes import ProcessGrowth
 from .growth.tree import TreeGrowth, severity_of, tree_growth
@@ -49,6 +50,11 @@ class Case:
     def rows(self, table: str) -> pd.DataFrame:
         """All rows of a table, by process and time; those of one process: ``ProcessGrowth.rows``."""
         return self.recording.tables[table]
+
+    @cached_property
+    def step_unit(self) -> str:
+        """What a step is: ``step`` of training, ``request`` of a service, ``task`` of a worker."""
+        return step_unit(self.recording)
 
     @cached_property
     def growth(self) -> TreeGrowth:
@@ -180,6 +186,7 @@ class Case:
             series=list(series),
             wasted=wasted,
             grounds=rests_on,
+            step_unit=self.step_unit,
         )
 
     def once(self, find: Callable[..., _T], *arguments: Any) -> _T:

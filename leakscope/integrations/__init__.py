@@ -1,7 +1,7 @@
 """Memory in a training framework's own logs, and cleanups that keep account of what they were good for.
 
 ``transformers`` and ``lightning`` each import only their own framework; a plain loop uses ``MemoryCleanup`` from here.
-They run in the training process, with or without a recording.
+``asgi``, ``wsgi`` and ``celery`` count requests and tasks as steps. They run in the job, with or without a recording.
 """
 
 from __future__ import annotations

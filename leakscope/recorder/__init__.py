@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .alerting import Alerting
     from .metering import Metering
     from .tee import Tee
+    from .trackers import Trackers
     from .uploads import Upload
 
 FAILED_BEFORE_START = 125  # as timeout(1) and env(1)
@@ -150,6 +151,7 @@ class _Recording:
         self._full: Room | None = None  # what leaves no room to finish the file
         self._alerting: Alerting | None = None
         self._metering: Metering | None = None
+        self._trackers: Trackers | None = None
         self._answering = Answering(output.path) if options.summary and not options.quiet else None
 
     def run(self) -> None:
@@ -209,6 +211,8 @@ class _Recording:
         sampler.event("start", "recording began", pid=self._job.pid)
         if options.metrics is not None or options.otlp is not None:
             self._begin_metering(sampler)
+        if options.log_to:
+            self._log_to(sampler)
 
     def _begin_metering(self, sampler: Sampler) -> None:
         from .metering import Metering
@@ -219,6 +223,17 @@ class _Recording:
             for note in self._metering.notes:
                 console.say(note)
 
+    def _log_to(self, sampler: Sampler) -> None:
+        from .trackers import Trackers
+
+        self._trackers = trackers = Trackers(self._output.path, self._options.log_to)
+        for pid in trackers.pids:
+            sampler.tree.leave_out(pid)
+        if trackers.full is not None:
+            shown = naming.shown(self._output.path)
+            left = f"{format_bytes(max(0, trackers.full.left_bytes))}, {trackers.full.name}"
+            console.say(f"too little memory is left to log while it runs ({left}): leakscope push {shown} later")
+
     def _tree(self) -> Tree:
         if self._options.system:
             return attach.HostTree(os.getpid(), self._options.pss_interval_s)
@@ -228,6 +243,8 @@ class _Recording:
         for happening in happenings:
             if happening.pid == self._helper and happening.kind == "ended":
                 self._helper_status = happening.value
+            if self._trackers is not None and happening.kind == "ended":
+                console.pass_on(self._trackers.note_exit(happening.pid))
         if self._sampler is None:
             return
         self._sampler.take_in(happenings)
@@ -289,6 +306,8 @@ class _Recording:
             console.pass_on(self._metering.finish())
         answer = self._answering.answer() if self._answering is not None and self._helper_status == 0 else None
         uploaded = self._uploaded() if self._upload is not None else ""
+        if self._trackers is not None:
+            console.pass_on(self._trackers.finish())
         if self._finished is None:
             return
         if self._options.summary and not self._options.quiet:

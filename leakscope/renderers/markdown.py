@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from ..findings import BudgetRow, Excerpt, Finding, LedgerRow, ProcessRow, Report, Subject, Verdict
-from ..units import format_bytes, format_duration, format_rate
+from ..units import format_bytes, format_duration, format_rate, per_step, steps_together
 from ..version import __version__
 from ..words import VERDICTS, accepted, amount, beside, by_reason, caveats, judged, run_facts
 from ._holders import COLUMNS, largest_holders
@@ -72,7 +72,8 @@ def _figures(verdict: Verdict) -> Iterator[tuple[str, str]]:
         figure, unit = format_rate(verdict.growth_bytes_per_hour, verdict.growth_bytes, signed=True).split(" per ")
         yield f"per {unit}", figure
     if verdict.growth_bytes_per_step:
-        yield "per step", format_bytes(verdict.growth_bytes_per_step, signed=True)
+        each = verdict.growth_bytes_per_step * steps_together(verdict.step_unit)
+        yield per_step(verdict.step_unit), format_bytes(each, signed=True)
     if verdict.wasted_bytes:
         yield "wasted", format_bytes(verdict.wasted_bytes)
     if verdict.seconds_to_limit is not None:

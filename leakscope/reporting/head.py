@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from ..facts.growth.counted import STEP, steps_passed
 from ..facts.growth.tree import TreeGrowth
 from ..facts.processes.inside import not_looked_at
 from ..findings import Finding, RecordingFacts, Verdict, is_our_crash
 from ..kinds import CRASH, DANGER, ELSEWHERE, FILLS, HELD, KILL, LIMIT, PILE
-from ..units import format_bytes, format_duration, format_rate
+from ..units import format_bytes, format_duration, format_per_step, format_rate
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,7 +66,8 @@ def verdict(case: Case, findings: Sequence[Finding]) -> Verdict:
     wasted = sum(f.bytes for f in findings if f.wasted)
     ours = [f"{f.title}." for f in findings if is_our_crash(f)][:1]  # before anything else
     others = [f for f in findings if not is_our_crash(f)]
-    steps = _steps(case, growth)
+    unit = case.step_unit
+    steps = steps_passed(case.recording, growth, unit)
     elsewhere = any(f.tells(ELSEWHERE) and not f.wasted for f in findings)
     is_over = case.kills.of_root or any(map(_is_crash, findings))  # the limit was reached, or nobody gets there
     ahead = case.forecast if not is_over else None
@@ -73,7 +75,7 @@ def verdict(case: Case, findings: Sequence[Finding]) -> Verdict:
     return Verdict(
         leaking=True if elsewhere else growth.leaking,
         killed=kill is not None,
-        headline=" ".join([*ours, headline(Told(growth, gained, others, kill, wasted, signal))]),
+        headline=" ".join([*ours, headline(Told(growth, gained, others, kill, wasted, signal, steps, unit))]),
         growth_bytes=gained,
         growth_bytes_per_hour=round(gained / hours, 1) if hours > 0 else None,
         growth_bytes_per_step=round(gained / steps, 1) if steps else None,
@@ -82,6 +84,7 @@ def verdict(case: Case, findings: Sequence[Finding]) -> Verdict:
         seconds_to_limit=round(ahead.seconds, 1) if ahead is not None else None,
         start_s=round(growth.start_s, 2) if hours > 0 else None,
         end_s=round(growth.end_s, 2) if hours > 0 else None,
+        step_unit=unit,
     )
 
 
@@ -89,7 +92,7 @@ def verdict(case: Case, findings: Sequence[Finding]) -> Verdict:
 class Told:
     """What the headline is made of: the growth, and of the findings those that it speaks of.
 
-    ``kill`` is the finding of a kill that is sure; ``signal`` ended the job.
+    ``kill`` is the finding of a kill that is sure; ``signal`` ended the job. ``steps`` passed, each a ``step_unit``.
     """
 
     growth: TreeGrowth
@@ -98,6 +101,8 @@ class Told:
     kill: Finding | None = None
     wasted_bytes: int = 0
     signal: int | None = None
+    steps: int = 0
+    step_unit: str = STEP
 
     @property
     def amount(self) -> str:
@@ -110,7 +115,14 @@ class Told:
     @property
     def rate(self) -> str:
         seconds = self.growth.end_s - self.growth.start_s
-        return format_rate(self.gained / max(seconds, 1e-9) * 3600, self.gained)
+        rate = format_rate(self.gained / max(seconds, 1e-9) * 3600, self.gained)
+        return self.with_steps(rate, self.gained / self.steps if self.steps else None)
+
+    def with_steps(self, rate: str, bytes_per_step: float | None) -> str:
+        """Of a service growth with its requests says more than growth with time."""
+        if self.step_unit == STEP or not bytes_per_step:
+            return rate
+        return f"{rate}, {format_per_step(bytes_per_step, self.step_unit)}"
 
     @cached_property
     def first(self) -> Finding | None:
@@ -172,7 +184,7 @@ def _what_grows(told: Told) -> str:
     main = told.growth.main
     if told.first is not None and main is not None and main.is_hidden:  # what the job gained is chance
         per_hour = main.growth_bytes / max(told.growth.end_s - told.growth.start_s, 1e-9) * 3600
-        rate = format_rate(per_hour, main.growth_bytes)
+        rate = told.with_steps(format_rate(per_hour, main.growth_bytes), told.first.bytes_per_step)
         return f"Memory leaks: {_lower(told.first.title)}, in {told.lasted} ({rate})."
     if told.first is not None and told.gained < 0:  # the kernel took back pages of files, or others map them now
         gave_back = f"the job gave back more than that, {format_bytes(-told.gained)} in {told.lasted}"
@@ -231,16 +243,6 @@ def _lower(title: str) -> str:
     """A title inside a sentence: names keep their capitals, an ordinary first word loses its own."""
     word = title.split(" ", 1)[0]
     return title[:1].lower() + title[1:] if word.isalpha() and (word[1:].islower() or len(word) == 1) else title
-
-
-def _steps(case: Case, growth: TreeGrowth) -> int:
-    """Training steps passed in the judged window by the process that grew most; 0 where nobody counted."""
-    sentinels = case.rows("sentinels")
-    if growth.main is None or not len(sentinels):
-        return 0
-    own: pd.DataFrame = sentinels[(sentinels["pid"] == growth.main.pid) & sentinels["step"].notna()]
-    own = own[(own["time_s"] >= growth.start_s) & (own["time_s"] <= growth.end_s)]
-    return int(own["step"].max() - own["step"].min()) if len(own) > 1 else 0
 
 
 def _overhead(case: Case, duration_s: float) -> dict[str, float | None]:

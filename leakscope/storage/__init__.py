@@ -11,9 +11,10 @@ if TYPE_CHECKING:
     from .footer import keep_answer
     from .recording import Recording, open_recording, read_footer
     from .rewriting import rewrite
+    from .single import write_table
 
-__all__ = ["Recording", "keep_answer", "open_recording", "read_footer", "rewrite"]
-_ELSEWHERE = {"keep_answer": "footer", "rewrite": "rewriting"}
+__all__ = ["Recording", "keep_answer", "open_recording", "read_footer", "rewrite", "write_table"]
+_ELSEWHERE = {"keep_answer": "footer", "rewrite": "rewriting", "write_table": "single"}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,8 @@
-"""Which step a training is at: the nearest there is to a clock of its own. Runs in the job."""
+"""Which step a job is at: the nearest there is to a clock of its own. Runs in the job."""
 
 from __future__ import annotations
 
+import itertools
 import sys
 from time import monotonic
 
@@ -18,18 +19,26 @@ if TYPE_CHECKING:
 class Steps:
     """Optimizer steps, counted by torch's global post-step hook. Installed when torch.optim is imported, never by us.
 
-    With several optimizers (GAN) the step is that of the one that steps most often.
+    With several optimizers (GAN) the step is that of the one that steps most often. A service has requests instead.
     """
 
     def __init__(self, on_step: Callable[[], None]) -> None:
         self.count: int | None = None
         self.said: int | None = None  # the user's own number of the step
+        self._requests: int | None = None
+        self._serial = itertools.count(1)
         self.last_at = 0.0
         self._counts: dict[int, int] = {}
         self._on_step = on_step
         self.installed = False
 
+    def served(self) -> None:
+        """One more request, on whichever thread: ``next`` is one piece of C, so that none is lost."""
+        self._requests = next(self._serial)
+
     def current(self) -> int | None:
+        if self._requests is not None:
+            return self._requests
         return self.said if self.said is not None else self.count
 
     def hooks(self) -> dict[str, Callable[[Hooks, Any], None]]:

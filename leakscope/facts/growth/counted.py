@@ -1,0 +1,38 @@
+"""What the steps of a recording are, and how many passed: of training, or the requests and tasks of a service."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ...storage import Recording
+    from .tree import TreeGrowth
+
+STEP = "step"
+_NOTE = "counts"  # of the agent, as agent/main.py writes it
+_UNITS = {"requests": "request", "tasks": "task"}
+
+
+def step_unit(recording: Recording) -> str:
+    """``step``, unless an agent noted that it counts requests or tasks: of several what most processes count."""
+    notes = recording.tables["agent_notes"]
+    counted = notes.loc[notes["note"] == _NOTE, "text"].value_counts()
+    said = next((name for name in counted.index if name in _UNITS), None)
+    return STEP if said is None else _UNITS[said]
+
+
+def steps_passed(recording: Recording, growth: TreeGrowth, unit: str) -> int:
+    """In the judged window; 0 where nobody counted.
+
+    Training steps are those of the process that grew most: ranks make the same ones. Requests and tasks are added up:
+    each process of a service serves its own.
+    """
+    sentinels = recording.tables["sentinels"]
+    if growth.main is None or not len(sentinels):
+        return 0
+    own = sentinels[sentinels["step"].notna() & sentinels["pid"].notna()]
+    own = own[(own["time_s"] >= growth.start_s) & (own["time_s"] <= growth.end_s)]
+    if unit == STEP:
+        own = own[own["pid"] == growth.main.pid]
+    passed = own.groupby(["pid", "start_ticks"])["step"].agg(lambda step: step.max() - step.min())
+    return int(passed.sum())
