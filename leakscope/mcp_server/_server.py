@@ -65,7 +65,9 @@ async def _serve(folder: Path) -> None:
 async def _ask(reader: Reader, name: str, arguments: dict[str, Any]) -> Answer:
     """In a thread, so that the client is answered meanwhile; who no longer wants to know need not wait."""
     try:
-        return await anyio.to_thread.run_sync(partial(reader.ask, name, arguments), abandon_on_cancel=True)
+        answer: Answer
+        answer = await anyio.to_thread.run_sync(partial(reader.ask, name, arguments), abandon_on_cancel=True)
+        return answer
     except anyio.get_cancelled_exc_class():
         reader.stop()
         raise

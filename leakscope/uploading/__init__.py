@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -170,15 +171,14 @@ def upload_all(
         if dry_run:
             say(f"{one.path} waits for {without_credentials(to or one.url)}")
             continue
-        status = max(
-            status, _told(one.path, lambda one=one, to=to: upload_waiting(one, to, force=force, waits=True), say)
-        )
+        send = partial(upload_waiting, one, to, force=force, waits=True)
+        status = max(status, _told(one.path, send, say))
     for run in others:
         to = _target(str(url), run)
         if dry_run:
             say(f"{run} is to go to {without_credentials(to)}")
             continue
-        status = max(status, _told(run, lambda run=run, to=to: upload(run, to, force=force), say))
+        status = max(status, _told(run, partial(upload, run, to, force=force), say))
     return status
 
 
