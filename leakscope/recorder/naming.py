@@ -59,6 +59,13 @@ def filled_in(
     return _FIELD.sub(fill, template)
 
 
+def one_a_rank(template: str, known: Mapping[str, Any]) -> str:
+    """A URL that is another one for each rank. On disk two recorders find out that they share a name, in a bucket not."""
+    if known.get("world_size", 1) == 1 or any(mark in template for mark in ("{rank}", "{pid}", "{env:")):
+        return template
+    return add_to_name(template, "rank{rank}")
+
+
 def _value(field: str, environ: Mapping[str, str], now_unix_s: float, known: Mapping[str, Any]) -> str:
     if field.startswith("env:"):
         if value := environ.get(field[4:]):
@@ -78,7 +85,8 @@ def _of_belongs(field: str, known: Mapping[str, Any]) -> str:
     if value is None and field == "node":
         value = os.uname().nodename
     if value is None:
-        raise BadInput(f"--output: {{{field}}}: nothing says it here; known are {', '.join(variables_of(name))}")
+        what = "job id" if field == "job" else field
+        raise BadInput(f"--output: {{{field}}}: the environment has no {what} ({', '.join(variables_of(name))})")
     return str(value)[:_SHORT_ID] if field in ("container", "commit") else str(value)
 
 
