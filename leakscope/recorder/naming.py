@@ -37,8 +37,8 @@ def output_path(
     """
     if template is not None and is_url(template):
         raise BadInput(
-            f"{without_credentials(template)}: only `leakscope record` and `attach` upload what they record: name a file, "
-            "and then `leakscope upload FILE --to URL`"
+            f"{without_credentials(template)}: only `leakscope record` and `attach` upload what they record: name a "
+            "file, and then `leakscope upload FILE --to URL`"
         )
     if template is None:
         template = add_to_name(DEFAULT_OUTPUT, "rank{rank}") if environ.get("RANK") else DEFAULT_OUTPUT
@@ -60,7 +60,7 @@ def filled_in(
 
 
 def one_a_rank(template: str, known: Mapping[str, Any]) -> str:
-    """A URL that is another one for each rank. On disk two recorders find out that they share a name, in a bucket not."""
+    """A URL that is another one for each rank: in a bucket two recorders do not find out that they share a name."""
     if known.get("world_size", 1) == 1 or any(mark in template for mark in ("{rank}", "{pid}", "{env:")):
         return template
     return add_to_name(template, "rank{rank}")

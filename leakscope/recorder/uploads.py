@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -36,7 +37,7 @@ _CODE = "from leakscope.uploading.__main__ import main; os._exit(main())"
 _MOST_SAID_BYTES = 65536
 
 
-def default_spool(environ: Any = os.environ) -> str | None:
+def default_spool(environ: Mapping[str, str] = os.environ) -> str | None:
     """The folder below which recordings wait for their upload: ``LEAKSCOPE_SPOOL``, or a private one that outlives a
     restart of the machine. None: there is no such place.
     """
