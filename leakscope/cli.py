@@ -403,6 +403,7 @@ def finalize(runs: tuple[Path, ...], keep_journal: bool, checkpoint: bool, judge
     """
     from .recorder import staging
     from .storage import finalize as storage
+    from .storage.whole_heap import identity_of
     from .units import format_bytes
 
     if judge and checkpoint:
@@ -411,6 +412,8 @@ def finalize(runs: tuple[Path, ...], keep_journal: bool, checkpoint: bool, judge
         storage.run_lightly()
     status = 0
     for run in runs:
+        if len(runs) > 1 and identity_of(run) is not None:  # *.parquet: whole heaps are beside their recordings
+            continue
         try:
             path = storage.finalize(run, keep_journal, checkpoint)
             if judge:

@@ -398,7 +398,8 @@ def _claim(
     if options.output is not None and is_url(options.output):
         from .uploads import upload_of
 
-        upload = upload_of(options, naming.filled_in(options.output, os.environ, now_unix_ns / 1e9, known))
+        template = naming.one_a_rank(options.output, known)
+        upload = upload_of(options, naming.filled_in(template, os.environ, now_unix_ns / 1e9, known))
     path = naming.output_path(options.output, os.environ, now_unix_ns / 1e9, known) if upload is None else upload.path
     meta = _meta(options, now_unix_ns, now_mono_ns, known)
     if command is not None:

@@ -76,7 +76,7 @@ _MOST_LABELS = 64
 def belongs(environ: Mapping[str, str], cwd: str, root: str = "/") -> dict[str, Any]:
     """What is known of job, rank, node, pod, container, restarts and commit: the fields of the footer's ``belongs``.
 
-    ``root``: the folder under which files of the system are looked for. **Cost** 0.2 ms.
+    ``root``: the folder under which files of the system are looked for. **Cost** 0.6 ms.
     """
     found = {field: value for field in _VARIABLES if (value := _of_environment(field, environ)) is not None}
     in_pod = "KUBERNETES_SERVICE_HOST" in environ

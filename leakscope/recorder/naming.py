@@ -37,8 +37,8 @@ def output_path(
     """
     if template is not None and is_url(template):
         raise BadInput(
-            f"{without_credentials(template)}: only `leakscope record` and `attach` upload what they record: name a file, "
-            "and then `leakscope upload FILE --to URL`"
+            f"{without_credentials(template)}: only `leakscope record` and `attach` upload what they record: name a "
+            "file, and then `leakscope upload FILE --to URL`"
         )
     if template is None:
         template = add_to_name(DEFAULT_OUTPUT, "rank{rank}") if environ.get("RANK") else DEFAULT_OUTPUT
@@ -57,6 +57,13 @@ def filled_in(
         return value.replace("/", "_") if value.strip(".") else "_" * len(value)  # it names no other folder
 
     return _FIELD.sub(fill, template)
+
+
+def one_a_rank(template: str, known: Mapping[str, Any]) -> str:
+    """A URL that is another one for each rank: in a bucket two recorders do not find out that they share a name."""
+    if known.get("world_size", 1) == 1 or any(mark in template for mark in ("{rank}", "{pid}", "{env:")):
+        return template
+    return add_to_name(template, "rank{rank}")
 
 
 def _value(field: str, environ: Mapping[str, str], now_unix_s: float, known: Mapping[str, Any]) -> str:
@@ -78,7 +85,8 @@ def _of_belongs(field: str, known: Mapping[str, Any]) -> str:
     if value is None and field == "node":
         value = os.uname().nodename
     if value is None:
-        raise BadInput(f"--output: {{{field}}}: nothing says it here; known are {', '.join(variables_of(name))}")
+        what = "job id" if field == "job" else field
+        raise BadInput(f"--output: {{{field}}}: the environment has no {what} ({', '.join(variables_of(name))})")
     return str(value)[:_SHORT_ID] if field in ("container", "commit") else str(value)
 
 

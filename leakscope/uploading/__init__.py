@@ -27,6 +27,7 @@ from ..recorder.uploads import ORDER, default_spool
 from ..storage import keep_answer, open_recording
 from ..storage.finalize import finalize, is_journal, is_live, journal_of, living_writers
 from ..storage.remote import move, put, size_of
+from ..storage.whole_heap import identity_of
 from ..units import format_bytes
 from ..version import __version__
 
@@ -151,9 +152,11 @@ def upload_all(
     force: bool = False,
 ) -> int:
     """``leakscope upload``: the recordings that are named, or all that wait. The exit status. **Errors** BadInput."""
+    is_named = bool(runs)
+    runs = [run for run in runs if identity_of(run) is None]  # a whole heap goes with its recording
     base = spool or default_spool()
     waits = waiting(Path(base)) if base is not None else []
-    if runs:
+    if runs or is_named:
         named = {os.path.realpath(run) for run in runs}
         waits = [one for one in waits if os.path.realpath(one.path) in named]
         others = [run for run in runs if os.path.realpath(run) not in {os.path.realpath(one.path) for one in waits}]
@@ -171,8 +174,7 @@ def upload_all(
         if dry_run:
             say(f"{one.path} waits for {without_credentials(to or one.url)}")
             continue
-        send = partial(upload_waiting, one, to, force=force, waits=True)
-        status = max(status, _told(one.path, send, say))
+        status = max(status, _told(one.path, partial(upload_waiting, one, to, force=force, waits=True), say))
     for run in others:
         to = _target(str(url), run)
         if dry_run:

@@ -11,7 +11,7 @@ import pytest
 
 from leakscope.errors import BadInput
 from leakscope.recorder.belonging import belongs, labels
-from leakscope.recorder.naming import output_path
+from leakscope.recorder.naming import one_a_rank, output_path
 
 COMMIT = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 CONTAINER = "3f" * 32
@@ -160,6 +160,13 @@ def test_templates(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for field in ("job", "pod", "namespace"):
         with pytest.raises(BadInput, match=f"LEAKSCOPE_{field.upper()}"):
             output_path(f"{{{field}}}", {}, 0.0)
+
+
+def test_ranks_do_not_share_a_url() -> None:
+    shared = "s3://bucket/run.parquet"
+    assert one_a_rank(shared, {"rank": 3, "world_size": 8}) == "s3://bucket/run.rank{rank}.parquet"
+    assert one_a_rank("s3://bucket/{rank}.parquet", {"world_size": 8}) == "s3://bucket/{rank}.parquet"
+    assert one_a_rank(shared, {"rank": 0, "world_size": 1}) == one_a_rank(shared, {}) == shared
 
 
 @pytest.mark.live

@@ -255,3 +255,14 @@ def test_wrong_use_is_one_clear_line(tmp_path, monkeypatch, capsys, arguments, s
     assert told.out == "" and line in told.err and told.err.count("\n") == 1
     assert (tmp_path / "text.txt").read_text() == "mine\n" and open_recording(tmp_path / "run.parquet").complete
     assert not list(tmp_path.glob("*safe*")) and not list(tmp_path.glob(".*"))
+
+
+def test_where_it_belongs_is_replaced_and_its_verdict_is_left_to_who_reads_the_copy(tmp_path: Path) -> None:
+    belongs = {"job": "jobkrakatoa", "pod": "podkrakatoa", "rank": 3, "scheduler": "kubernetes"}
+    verdict = {"leaking": True, "headline": "headkrakatoa"}
+    path = leak(tmp_path, belongs=belongs, verdict=verdict, figures={"peak_bytes": 1}).write()
+    redact(path, tmp_path / "copy.parquet")
+    meta = open_recording(tmp_path / "copy.parquet").meta
+    assert "krakatoa" not in json.dumps(meta)
+    assert (meta["belongs"]["rank"], meta["belongs"]["scheduler"]) == (3, "kubernetes")
+    assert meta["figures"] == {"peak_bytes": 1} and "verdict" not in meta

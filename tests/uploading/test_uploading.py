@@ -9,6 +9,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import leakscope
@@ -17,6 +19,7 @@ from leakscope.addresses import as_url, name_of, without_credentials
 from leakscope.cli import main
 from leakscope.errors import BadInput, LeakscopeError, UnreadableRecording
 from leakscope.storage.remote import move, put, size_of
+from leakscope.storage.whole_heap import FORMAT_KEY
 from leakscope.uploading import upload
 from tests.builders import RecordingBuilder
 from tests.recorder.runs import PYTHON, TIMEOUT_S, environment, is_running, record, record_command, until
@@ -108,6 +111,16 @@ def test_a_name_is_needed(tmp_path: Path) -> None:
 
         Upload("s3://bucket/runs/", str(tmp_path), every_s=None, force=False)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_whole_heap_among_files_is_no_recording(tmp_path: Path, memory: str) -> None:
+    path, heap = recording(tmp_path), tmp_path / "run.heap-7-1.parquet"
+    identity = {FORMAT_KEY: json.dumps({"pid": 7, "start_ticks": 1, "take": 1})}
+    pq.write_table(pa.table({"object": [1]}).replace_schema_metadata(identity), heap)
+    assert main(["finalize", "-q", "--judge", str(path), str(heap)]) == 0
+    assert main(["upload", str(path), str(heap), "--to", f"{memory}/runs/"]) == 0
+    assert "verdict" in open_recording(f"{memory}/runs/run.parquet").meta
+    assert size_of(f"{memory}/runs/{heap.name}") is None  # it is no snapshot of this recording
 
 
 def test_only_the_recorder_records_for_a_url() -> None:
