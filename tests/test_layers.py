@@ -77,7 +77,7 @@ PACKAGES = {
     "renderers": {"rich", "matplotlib"},
     "pages": {"jinja2", "markupsafe"},
     "plots": {"matplotlib", "numpy", "pandas"},
-    "integrations": {"torch", "transformers", "lightning", "pytest"},
+    "integrations": {"torch", "transformers", "lightning", "pytest", "celery"},
 }
 
 # What no import statement shows, and why it is right: (file, what it reaches) by a module's name in a string.
