@@ -100,7 +100,7 @@ PACKAGES = {
     "importing": {"memray", "tensorboard", "wandb"},  # extras, each in a process of its own
     "plots": {"matplotlib", "numpy", "pandas"},
     "metering": {"opentelemetry"},
-    "integrations": {"torch", "transformers", "lightning", "pytest"},
+    "integrations": {"torch", "transformers", "lightning", "pytest", "celery"},
 }
 
 # What no import statement shows, and why it is right: (file, what it reaches) by a module's name in a string.
