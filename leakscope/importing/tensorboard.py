@@ -62,10 +62,7 @@ def _fact(
     lightning = next((column for name, column in _LIGHTNING.items() if tag.endswith(name)), None)
     if lightning is not None:
         return "allocator", {"pid": pid, "device": f"cuda:{_index(tag)}", "step": step, lightning: int(value)}
-    if (
-        not (_RSS.search(tag) or re.search(r"mem(?:ory)?(?:$|[^a-z])|vram|allocated|reserved", tag, re.IGNORECASE))
-        or "percent" in tag
-    ):
+    if not (_RSS.search(tag) or _MEMORY.search(tag)) or "percent" in tag:
         return None
     unit = _UNIT.search(tag)
     if unit is None:
