@@ -18,7 +18,8 @@ LACKS = "says who was killed and what the kernel saw then, not how memory got th
 YIELDS = True  # words of kills are in many a file: one that another format knows is of that
 _EVIDENCE = re.compile(
     r"invoked oom-killer|Out of memory|out of memory: Kill|Killed process \d|oom-kill:|oom_reaper|OOM ?Kill|killed by "
-    r"the OOM killer|oom-kill|OOM encountered|oom[_-]kill event|earlyoom|systemd-oomd|sending SIG(KILL|TERM) to process",
+    r"the OOM killer|oom-kill|OOM encountered|oom[_-]kill event|early"
+    r"oom|systemd-oomd|sending SIG(KILL|TERM) to process",
 )
 _MOST_LINES, _REPORT_LINES = 20_000, 1500
 _MOST_BYTES = 64 << 20  # of a log that is one JSON document

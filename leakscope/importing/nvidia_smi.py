@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from ._facts import ELAPSED, Fact, NotThisFormat
@@ -17,26 +18,43 @@ _KNOWN = {_USED, _TOTAL, _FREE, *_BY_PROCESS, "timestamp", "index", "uuid", "gpu
 _KNOWN |= {"process_name", "pci.bus_id", "gpu_bus_id", "driver_version", "count"}
 _FAMILIES = ("utilization.", "temperature.", "power.", "clocks.", "pstate", "fan.speed", "pcie.", "ecc.", "encoder.")
 _UNIT = re.compile(r"\s*\[(\w+/?\w*|%)\]\s*$")
+_STAMP = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d[.\d]*")
 _SPLIT = re.compile(r"\s*,\s*")
+
+
+# Columns of the example that NVIDIA gives for logging, which is often written without its header.
+_USUAL = [
+    "timestamp", "name", "pci.bus_id", "driver_version", "pstate", "pcie.link.gen.max", "pcie.link.gen.current",
+    "temperature.gpu", "utilization.gpu", "utilization.memory", _TOTAL, _FREE, _USED,
+]  # fmt: skip
+_USUAL_ROW = re.compile(
+    r"\d{4}/\d\d/\d\d [\d:.]+, [^,]+, [0-9A-Fa-f]{4,8}:[0-9A-Fa-f:.]+, [\d.]+, P\d+, \d+, \d+, \d+, \d+ %, \d+ %"
+    r"(, \d+ MiB){3}\s*$"
+)
+_APART = 8  # times: between two readings rather than within one
+_MOST_LOOKED_AT = 400  # lines, for the time between two GPUs of one reading
 
 
 def sniff(head: bytes, name: str) -> bool:
     lines = head.decode("utf-8", "replace").replace("\ufeff", "").split("\n")[:200]
-    return any(_header(line) is not None for line in lines)
+    return any(_header(line) is not None or _USUAL_ROW.match(line) for line in lines)
 
 
 def read(source: Source) -> Iterator[Fact]:
     """Rows by the header above them, which may come again. GPUs without an index are told apart by their turn."""
     source.tool = "nvidia-smi"
     header: list[str] | None = None
-    clock = _Clock(source)
+    clock = _Clock(source, _round_s(source))
     for line in source.lines():
         found = _header(line)
         if found is not None:
             header = found
             if not {_USED, _FREE, *_BY_PROCESS} & set(header):
                 raise NotThisFormat("has no column of memory in use: ask nvidia-smi for memory.used as well")
-        elif header is not None and line.strip():
+        elif header is None and _USUAL_ROW.match(line):
+            header = _USUAL
+            source.notes.append("it has no header: its columns are taken for those of NVIDIA's own example")
+        if found is None and header is not None and line.strip():
             cells = _SPLIT.split(line.strip())
             if len(cells) < len(header):
                 source.left_out += 1
@@ -46,11 +64,23 @@ def read(source: Source) -> Iterator[Fact]:
         source.notes.append("it has no column timestamp: each reading is counted as one second")
 
 
+def _round_s(source: Source) -> float:
+    """Rows that follow each other sooner are of one reading: of several GPUs, each is read some milliseconds later."""
+    found = [_STAMP.match(line) for line in islice(source.lines(), _MOST_LOOKED_AT)]
+    moments = [at[0] for match in found if match and (at := moment(match[0]))]
+    gaps = sorted(b - a for a, b in zip(moments, moments[1:]) if b >= a)
+    if len(gaps) < 2 or gaps[0] * _APART > gaps[-1]:
+        return 0.0  # one GPU: all gaps are alike
+    return max(1e-6, (max(gaps[0], 1e-3) * gaps[-1]) ** 0.5)
+
+
 class _Clock:
     """Moments of rows. ``turn``: which GPU of a reading a row is, where the file has no index."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, round_s: float) -> None:
         self._source = source
+        self._round_s = round_s
+        self._last_s = -1.0
         self.is_counted = False
         self.turn = 0
         self._reading = -1
@@ -69,8 +99,8 @@ class _Clock:
         found = moment(text)
         if found is None:
             return None
-        self.turn = self.turn + 1 if text == self._last else 0
-        self._last = text
+        self.turn = self.turn + 1 if found[0] - self._last_s < self._round_s else 0
+        self._last_s = found[0]
         self._source.clock = found[1]
         return found[0]
 

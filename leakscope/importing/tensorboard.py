@@ -18,6 +18,7 @@ _EVENTS = re.compile(r"tfevents")
 _UNIT = re.compile(r"(?:^|[^a-z])(bytes|kib|kb|mib|mb|gib|gb)(?:$|[^a-z])", re.IGNORECASE)
 _UNITS = {"bytes": 1, "kib": KiB, "kb": KiB, "mib": MiB, "mb": MiB, "gib": GiB, "gb": GiB}
 _RSS = re.compile(r"(?:^|[^a-z])(rss|uss|resident)(?:$|[^a-z])", re.IGNORECASE)
+_MEMORY = re.compile(r"mem(?:ory)?(?:$|[^a-z])|vram|allocated|reserved", re.IGNORECASE)
 _DEVICE = re.compile(r"gpu|cuda|vram|device|allocated|reserved", re.IGNORECASE)
 _INDEX = re.compile(r"(?:gpu|cuda|device)[^0-9a-z]?(\d{1,2})", re.IGNORECASE)
 _LIGHTNING = {
@@ -61,7 +62,7 @@ def _fact(
     lightning = next((column for name, column in _LIGHTNING.items() if tag.endswith(name)), None)
     if lightning is not None:
         return "allocator", {"pid": pid, "device": f"cuda:{_index(tag)}", "step": step, lightning: int(value)}
-    if not (_RSS.search(tag) or re.search(r"mem(?:ory)?(?:$|[^a-z])|vram", tag, re.IGNORECASE)) or "percent" in tag:
+    if not (_RSS.search(tag) or _MEMORY.search(tag)) or "percent" in tag:
         return None
     unit = _UNIT.search(tag)
     if unit is None:

@@ -220,3 +220,23 @@ def test_scalene_tells_what_lines_kept(tmp_path: Path) -> None:
     stacks = recording.tables["allocation_stacks"]
     assert dict(zip(stacks["owner_line"], stacks["live_bytes"])) == kept
     assert f"{document['max_footprint_mb']:,.1f} MiB" in recording.tables["imports"]["text"].iloc[0]
+
+
+@pytest.mark.parametrize("has_header", [True, False])
+def test_gpus_without_an_index_are_told_apart(tmp_path: Path, has_header: bool) -> None:
+    """As in NVIDIA's own example for logging: each GPU of a reading some milliseconds after the one before."""
+    columns = "pci.bus_id, driver_version, pstate, pcie.link.gen.max, pcie.link.gen.current, temperature.gpu"
+    sizes = "utilization.gpu [%], utilization.memory [%], memory.total [MiB], memory.free [MiB], memory.used [MiB]"
+    header = f"timestamp, name, {columns}, {sizes}"
+    rows = [
+        f"2026/11/25 10:00:{i:02d}.{177 + 9 * gpu}, NVIDIA A100, 00000000:{gpu}B:00.0, 545.23, P0, 4, 4, 44, 0 %, 0 %, "
+        f"40960 MiB, {40000 - 100 * gpu * i} MiB, {960 + 100 * gpu * i} MiB"
+        for i in range(30)
+        for gpu in (0, 1)
+    ]
+    path = tmp_path / "gpu.csv"
+    path.write_text("\n".join([header, *rows] if has_header else rows))
+    samples = imported(tmp_path, path).tables["gpu_samples"]
+    assert samples["gpu_index"].tolist() == [0, 1] * 30
+    by_gpu = samples.groupby("gpu_uuid")["gpu_used_bytes"].max()
+    assert by_gpu.tolist() == [960 * MIB, (960 + 2900) * MIB]
