@@ -1,0 +1,170 @@
+"""One sentence for all ranks: which leak, which do not, on which nobody can tell, and what it is."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Sequence
+
+from ..findings import Finding
+from ..kinds import FILLS, HELD, KILL
+from ..units import format_bytes, format_duration, format_rate
+from ._job import JobVerdict
+from ._merging import Part
+
+_DIGITS = re.compile(r"\d[\d.,]*")
+_CANNOT = "Cannot tell whether memory leaks: "
+_MOST_RANGES = 8
+_ALIKE = 2.0  # times the growth of the rank in the middle
+
+
+def verdict(parts: Sequence[Part], unreadable: dict[int, str], world_size: int | None) -> JobVerdict:
+    """``unreadable``: ranks whose recording cannot be read, with the reason."""
+    leaking, steady, killed = (sorted(part.judged.rank for part in parts if test(part)) for test in _TESTS)
+    unclear: dict[str, list[int]] = {}
+    reasons: dict[str, str] = {}
+    for part in sorted(parts, key=lambda part: part.judged.rank):
+        said = part.judged.report.verdict
+        if said.leaking is None:
+            reason = said.headline.partition(_CANNOT)[2] or said.headline
+            first = reasons.setdefault(_DIGITS.sub("N", reason), reason.rstrip("."))
+            unclear.setdefault(first, []).append(part.judged.rank)
+    for rank, why in sorted(unreadable.items()):
+        unclear.setdefault(f"its recording cannot be read: {why}", []).append(rank)
+    unknown = sorted(rank for ranks in unclear.values() for rank in ranks)
+    known = {*leaking, *steady, *unknown}
+    missing = [rank for rank in range(world_size or 0) if rank not in known]
+    sentences = [
+        _killed(parts, killed, len(known)),
+        _leak(parts, leaking, steady, unclear),
+        _missing(missing, world_size),
+    ]
+    return JobVerdict(
+        leaking=True if leaking else None if unknown else False,
+        killed=bool(killed),
+        headline=" ".join(sentence for sentence in sentences if sentence),
+        leaking_ranks=leaking,
+        steady_ranks=steady,
+        unclear_ranks=unknown,
+        killed_ranks=killed,
+        missing_ranks=missing,
+        unclear=unclear,
+    )
+
+
+_TESTS = (
+    lambda part: part.judged.report.verdict.leaking is True,
+    lambda part: part.judged.report.verdict.leaking is False,
+    lambda part: part.judged.report.verdict.killed,
+)
+
+
+def named(ranks: Sequence[int]) -> str:
+    """``rank 17``, ``ranks 0-7 and 9``; of a long list the beginning, and how many they are."""
+    spans: list[list[int]] = []
+    for rank in sorted(ranks):
+        if spans and rank == spans[-1][1] + 1:
+            spans[-1][1] = rank
+        else:
+            spans.append([rank, rank])
+    # Of two neighbours both are named.
+    texts = [text for low, high in spans for text in ([f"{low}-{high}"] if high > low + 1 else map(str, {low, high}))]
+    if len(texts) > _MOST_RANGES:
+        return f"{len(ranks)} ranks ({', '.join(texts[:_MOST_RANGES])}, …)"
+    word = "rank" if len(ranks) == 1 else "ranks"
+    return f"{word} {' and '.join([', '.join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)}"
+
+
+def what_grows(findings: Sequence[Finding]) -> Finding | None:
+    """What tells best why the memory of a rank grows."""
+    return next((f for f in findings if f.bytes > 0 and not (f.wasted or f.tells(KILL, FILLS, HELD))), None)
+
+
+def _killed(parts: Sequence[Part], killed: Sequence[int], count: int) -> str:
+    if not killed:
+        return ""
+    own = next(part for part in parts if part.judged.rank == killed[0])
+    kill = next((f for f in own.judged.report.findings if f.tells(KILL)), None)
+    said = f": {kill.title}" if kill is not None else ""
+    of = f" of {count}" if len(killed) > 1 else ""
+    return f"{_capital(named(killed))}{of} {'was' if len(killed) == 1 else 'were'} killed{said}."
+
+
+def _leak(
+    parts: Sequence[Part], leaking: Sequence[int], steady: Sequence[int], unclear: dict[str, list[int]]
+) -> str:
+    unknown = sum(map(len, unclear.values()))
+    count = len(leaking) + len(steady) + unknown
+    doubts = "; ".join(f"cannot tell on {named(ranks)}: {reason}" for reason, ranks in unclear.items())
+    if leaking:
+        said = f"{_who(leaking, steady, count)}: {_what(parts, leaking)}"
+        return f"{said}; {doubts}." if doubts else f"{said}."
+    if not unknown:
+        return f"No leak: {_none_of(count)}."
+    if unknown == count and len(unclear) == 1:
+        on = "the only rank" if count == 1 else f"any of the {count} ranks"
+        return f"Cannot tell on {on}: {next(iter(unclear))}."
+    rest = f"; {_others(len(steady), 'does not leak', 'do not leak')}" if steady else ""
+    return f"{_capital(doubts)}{rest}."
+
+
+def _none_of(count: int) -> str:
+    return "the only rank does not keep growing" if count == 1 else f"none of the {count} ranks keeps growing"
+
+
+def _who(leaking: Sequence[int], steady: Sequence[int], count: int) -> str:
+    if len(leaking) == count > 1:
+        return f"All {count} ranks leak"
+    verb = "leaks" if len(leaking) == 1 else "leak"
+    rest = f", {_others(len(steady), 'does not', 'do not')}" if steady else ""
+    if rest and len(leaking) + len(steady) < count:
+        rest = f", {len(steady)} {'does not' if len(steady) == 1 else 'do not'}"
+    return f"{_capital(named(leaking))} {verb}{rest}"
+
+
+def _others(count: int, one: str, several: str) -> str:
+    return f"the other {one}" if count == 1 else f"the other {count} {several}"
+
+
+def _what(parts: Sequence[Part], leaking: Sequence[int]) -> str:
+    """The holder that most of them have in common, and how much they gained."""
+    own = [part for part in parts if part.judged.rank in set(leaking)]
+    grown = [part.judged.report.verdict.growth_bytes for part in own]
+    seconds = max(part.judged.window_s for part in own)
+    firsts = [what_grows(part.judged.report.findings) for part in own]
+    prints = [first.fingerprint for first in firsts if first is not None]
+    each = " each" if len(own) > 1 else ""
+    amount = f"{format_bytes(statistics.median(grown))}{each} in {format_duration(seconds)}"
+    rates = [rate for part in own if (rate := part.judged.report.verdict.growth_bytes_per_hour) is not None]
+    rate = f" ({format_rate(statistics.median(rates), statistics.median(grown))}{each})" if rates else ""
+    gained = f"{'they' if len(own) > 1 else 'it'} gained {amount}{rate}"
+    if not prints:
+        return gained
+    common = max(dict.fromkeys(prints), key=prints.count)
+    first = max(
+        (one for one in firsts if one is not None and one.fingerprint == common), key=lambda finding: finding.bytes
+    )
+    if len(own) == 1:
+        return f"{_lower(first.title)}; {gained}"
+    of = "on all of them" if prints.count(common) == len(own) else f"on {prints.count(common)} of them"
+    alike = ", alike" if _are_alike(grown) and prints.count(common) == len(own) else ""
+    return f"{_lower(first.title)} ({of}{alike}); {gained}"
+
+
+def _are_alike(grown: Sequence[int]) -> bool:
+    middle = statistics.median(grown)
+    return all(middle / _ALIKE <= value <= middle * _ALIKE for value in grown)
+
+
+def _missing(missing: Sequence[int], world_size: int | None) -> str:
+    return f"There is no recording of {named(missing)} of {world_size}." if missing else ""
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _lower(title: str) -> str:
+    """A title inside a sentence: names keep their capitals, an ordinary first word loses its own."""
+    word = title.split(" ", 1)[0]
+    return title[:1].lower() + title[1:] if word.isalpha() and (word[1:].islower() or len(word) == 1) else title
