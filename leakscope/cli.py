@@ -18,6 +18,7 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 from .errors import BadInput, LeakscopeError
+from .fleet.analyzing import analyze
 from .options import ATTACH_LACKS, RECORD_OPTIONS, Option
 from .version import __version__
 
@@ -57,6 +58,7 @@ _SECTIONS = {
     "Record": ("record", "attach", "ps", "snapshot", "watch"),
     "Understand": ("report", "view", "heap", "oom"),
     "Decide": ("compare", "check"),
+    "Many recordings": ("fleet",),
     "Keep house": ("doctor", "finalize", "redact", "schema", "completion"),
 }
 _ORDER_OF_WORK = (
@@ -730,3 +732,11 @@ def watch(
         return watching.watch_processes(pids, interval_s=interval_s, plain=plain)
     speed = speed or (1.0 if replay else None)
     return watching.watch_recording(run, interval_s=interval_s, speed=speed, plain=plain)
+
+
+@cli.group(cls=click.Group)
+def fleet() -> None:
+    """Ask many recordings at once."""
+
+
+fleet.add_command(analyze)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -10,6 +11,8 @@ from ..errors import BadInput
 
 ENGINES = ("local", "dask", "ray", "spark")
 EXTRAS = {"dask": "distributed", "ray": "ray", "spark": "pyspark"}  # with the module that has to be there
+
+_FEW = 4  # recordings: to start processes and load the libraries in each takes as long
 
 _In, _Out = TypeVar("_In"), TypeVar("_Out")
 
@@ -31,7 +34,8 @@ def map_over(
         raise BadInput(f"there is no engine {engine!r}: there are {', '.join(ENGINES)}")
     if workers is not None and workers < 1:
         raise BadInput(f"--workers {workers}: one is the least")
-    count = min(workers or os.cpu_count() or 1, max(1, len(items)))
+    few = workers is None and engine == "local" and len(items) <= _FEW
+    count = 1 if few else min(workers or os.cpu_count() or 1, max(1, len(items)))
     if engine == "local":
         if address is not None:
             raise BadInput("--address is for a cluster: name its --engine too (dask, ray or spark)")
@@ -47,8 +51,6 @@ def map_over(
 
 def imported(engine: str) -> Any:
     """The module of an engine. **Errors** BadInput with what to install where it is not there."""
-    import importlib
-
     try:
         return importlib.import_module(EXTRAS[engine])
     except ImportError as error:

@@ -11,15 +11,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..engines import map_over
+from ..facts.processes.ranks import named_ranks as named
 from ..ignoring import Ignores
 from ._clocks import Started, clocks
 from ._comparing import JobComparison, RankComparison, compare_jobs
 from ._job import Account, Cluster, JobReport, JobVerdict, NodeRow, RankRow
 from ._judging import JudgedRecording, judge
 from ._merging import Part, axis, clusters, node_rows, rank_rows, shifted
-from ._recordings import Candidate, of_one_job, recordings_in
+from ._recordings import Candidate, of_one_job, ranks_of, recordings_in
 from ._render import FORMATS, render
-from ._verdict import named, verdict
+from ._verdict import verdict
 
 __all__ = [
     "FORMATS",
@@ -32,6 +33,7 @@ __all__ = [
     "RankComparison",
     "RankRow",
     "compare_jobs",
+    "ranks_of",
     "recordings_in",
     "render",
     "report_job",

@@ -10,9 +10,9 @@ from typing import NamedTuple
 from ..comparing import BETTER, CANNOT_TELL, SAME, WORSE, Comparison, compare_cases
 from ..engines import map_over
 from ..errors import BadInput
+from ..facts.processes.ranks import named_ranks as named
 from ._judging import case_of
 from ._recordings import Candidate, Found, of_one_job, recordings_in
-from ._verdict import named
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..errors import BadInput, LeakscopeError
+from ..errors import BadInput, UnreadableRecording
 from ..facts.processes.ranks import ranks_in
-from ..storage import open_recording
+from ..storage import Recording, open_recording
 
 _SUFFIX, _JOURNAL = ".parquet", ".parquet.journal"
 _WHOLE_HEAP = re.compile(r"\.heap-\d+-\d+\.parquet$")
@@ -84,7 +84,7 @@ def of_one_job(paths: Sequence[Path]) -> Found:
     for path in paths:
         try:
             candidates.append(_candidate(path))
-        except LeakscopeError as error:
+        except UnreadableRecording as error:
             failed[path] = str(error)
             errors.append(error)
     if not candidates:
@@ -117,23 +117,32 @@ def _candidate(path: Path) -> Candidate:
         start_mono_ns=start,
         start_unix_ns=int(meta.get("start_unix_ns") or 0),
         length_ns=max(0, last - start) if isinstance(last, int) else 0,
-        ranks=_ranks(path, ranks_in(recording), belongs.get("rank")),
+        ranks=_known(ranks_of(recording), path),
         belongs=belongs,
         started_at=str(meta.get("started_at") or ""),
     )
 
 
-def _ranks(path: Path, of_processes: list[int], belongs: object) -> list[int]:
-    """What the processes say counts where they are of several: who recorded a launcher has no rank, or another one."""
+def ranks_of(recording: Recording) -> list[int]:
+    """The ranks whose processes are in a recording; empty where nothing says, neither in it nor in its name.
+
+    What the processes say counts where they are of several: who recorded a launcher has no rank, or another one.
+    """
+    of_processes = ranks_in(recording)
     if len(of_processes) > 1:
         return of_processes
-    if isinstance(belongs, int):
-        return [belongs]
-    named = _named_rank(path)
-    known = of_processes or ([named] if named is not None else [])
-    if not known:
+    belongs = recording.meta.get("belongs")
+    said = belongs.get("rank") if isinstance(belongs, dict) else None
+    if isinstance(said, int):
+        return [said]
+    named = _named_rank(recording.path)
+    return of_processes or ([named] if named is not None else [])
+
+
+def _known(ranks: list[int], path: Path) -> list[int]:
+    if not ranks:
         raise BadInput(f"{path} does not say which rank of a job it is: {_HOW}")
-    return known
+    return ranks
 
 
 def _named_rank(path: Path) -> int | None:

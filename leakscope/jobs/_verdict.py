@@ -6,6 +6,8 @@ import re
 import statistics
 from collections.abc import Sequence
 
+from ..facts.processes.ranks import named_ranks as named
+from ..facts.processes.ranks import who_leaks
 from ..findings import Finding
 from ..kinds import FILLS, HELD, KILL
 from ..units import format_bytes, format_duration, format_rate
@@ -14,7 +16,6 @@ from ._merging import Part
 
 _DIGITS = re.compile(r"\d[\d.,]*")
 _CANNOT = "Cannot tell whether memory leaks: "
-_MOST_RANGES = 8
 _ALIKE = 2.0  # times the growth of the rank in the middle
 
 
@@ -59,22 +60,6 @@ _TESTS = (
 )
 
 
-def named(ranks: Sequence[int]) -> str:
-    """``rank 17``, ``ranks 0-7 and 9``; of a long list the beginning, and how many they are."""
-    spans: list[list[int]] = []
-    for rank in sorted(ranks):
-        if spans and rank == spans[-1][1] + 1:
-            spans[-1][1] = rank
-        else:
-            spans.append([rank, rank])
-    # Of two neighbours both are named.
-    texts = [text for low, high in spans for text in ([f"{low}-{high}"] if high > low + 1 else map(str, {low, high}))]
-    if len(texts) > _MOST_RANGES:
-        return f"{len(ranks)} ranks ({', '.join(texts[:_MOST_RANGES])}, …)"
-    word = "rank" if len(ranks) == 1 else "ranks"
-    return f"{word} {' and '.join([', '.join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)}"
-
-
 def what_grows(findings: Sequence[Finding]) -> Finding | None:
     """What tells best why the memory of a rank grows."""
     return next((f for f in findings if f.bytes > 0 and not (f.wasted or f.tells(KILL, FILLS, HELD))), None)
@@ -97,7 +82,7 @@ def _leak(
     count = len(leaking) + len(steady) + unknown
     doubts = "; ".join(f"cannot tell on {named(ranks)}: {reason}" for reason, ranks in unclear.items())
     if leaking:
-        said = f"{_who(leaking, steady, count)}: {_what(parts, leaking)}"
+        said = f"{who_leaks(leaking, steady, count)}: {_what(parts, leaking)}"
         return f"{said}; {doubts}." if doubts else f"{said}."
     if not unknown:
         return f"No leak: {_none_of(count)}."
@@ -110,16 +95,6 @@ def _leak(
 
 def _none_of(count: int) -> str:
     return "the only rank does not keep growing" if count == 1 else f"none of the {count} ranks keeps growing"
-
-
-def _who(leaking: Sequence[int], steady: Sequence[int], count: int) -> str:
-    if len(leaking) == count > 1:
-        return f"All {count} ranks leak"
-    verb = "leaks" if len(leaking) == 1 else "leak"
-    rest = f", {_others(len(steady), 'does not', 'do not')}" if steady else ""
-    if rest and len(leaking) + len(steady) < count:
-        rest = f", {len(steady)} {'does not' if len(steady) == 1 else 'do not'}"
-    return f"{_capital(named(leaking))} {verb}{rest}"
 
 
 def _others(count: int, one: str, several: str) -> str:

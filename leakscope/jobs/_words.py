@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ..comparing import WORDS, Comparison
+from ..facts.processes.ranks import named_ranks as named
 from ..units import format_bytes, format_duration, format_rate
 from ._comparing import JobComparison, RankComparison
 from ._job import BOOT, EVENTS, WALL, Cluster, JobReport, NodeRow, RankRow
-from ._verdict import named
 
 _SAID = {True: "leaks", False: "steady", None: "cannot tell"}
 _SHOWN_RANKS, _SHOWN_NODES = 16, 8

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..facts.growth.tree import TreeGrowth
 from ..facts.processes.inside import not_looked_at
+from ..facts.processes.ranks import who_leaks
 from ..findings import Finding, RecordingFacts, Verdict, is_our_crash
 from ..kinds import CRASH, DANGER, ELSEWHERE, FILLS, HELD, KILL, LIMIT, PILE
 from ..units import format_bytes, format_duration, format_rate
@@ -73,7 +74,7 @@ def verdict(case: Case, findings: Sequence[Finding]) -> Verdict:
     return Verdict(
         leaking=True if elsewhere else growth.leaking,
         killed=kill is not None,
-        headline=" ".join([*ours, headline(Told(growth, gained, others, kill, wasted, signal))]),
+        headline=" ".join([*ours, headline(Told(growth, gained, others, kill, wasted, signal, case.rank_growth))]),
         growth_bytes=gained,
         growth_bytes_per_hour=round(gained / hours, 1) if hours > 0 else None,
         growth_bytes_per_step=round(gained / steps, 1) if steps else None,
@@ -87,7 +88,7 @@ def verdict(case: Case, findings: Sequence[Finding]) -> Verdict:
 class Told:
     """What the headline is made of: the growth, and of the findings those that it speaks of.
 
-    ``kill`` is the finding of a kill that is sure; ``signal`` ended the job.
+    ``kill`` is the finding of a kill that is sure; ``signal`` ended the job; ``ranks``: which of several ranks grow.
     """
 
     growth: TreeGrowth
@@ -96,6 +97,7 @@ class Told:
     kill: Finding | None = None
     wasted_bytes: int = 0
     signal: int | None = None
+    ranks: Mapping[int, bool | None] = field(default_factory=dict)
 
     @property
     def amount(self) -> str:
@@ -210,11 +212,17 @@ def _danger_besides(told: Told) -> str:
     return f"Also: {_lower(told.danger.title)}."
 
 
+def _ranks(told: Told) -> str:
+    """Which of the ranks it is: what they do together hides the one that leaks."""
+    leaking, steady = ([rank for rank, grows in told.ranks.items() if grows is answer] for answer in (True, False))
+    return f"{who_leaks(leaking, steady, len(told.ranks))}." if leaking else ""
+
+
 def _signal(told: Told) -> str:
     return f"The job was ended by signal {told.signal}." if told.signal is not None and told.kill is None else ""
 
 
-_PARTS = (_killed, _danger, _whether, _hidden, _pile, _waste, _held, _danger_besides, _signal)
+_PARTS = (_killed, _danger, _whether, _hidden, _ranks, _pile, _waste, _held, _danger_besides, _signal)
 
 
 def _is_crash(finding: Finding) -> bool:

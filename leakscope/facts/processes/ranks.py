@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from ..growth.tree import tree_growth
 from ..tables import int_of
 
 if TYPE_CHECKING:
     from ...storage import Recording
+
+_MOST_NAMED = 8  # ranges of ranks in one sentence
 
 
 def ranks_in(recording: Recording) -> list[int]:
@@ -33,6 +36,42 @@ def of_rank(recording: Recording, rank: int) -> Recording:
     derived = recording.deriving(makers)
     derived.meta = {**recording.meta, "ended": _ended(first) or recording.meta.get("ended")}
     return derived
+
+
+def growth_of_ranks(recording: Recording) -> dict[int, bool | None]:
+    """Of a recording with several ranks whether each grows without end, by itself; empty for any other."""
+    ranks = ranks_in(recording)
+    return {rank: tree_growth(of_rank(recording, rank)).leaking for rank in ranks} if len(ranks) > 1 else {}
+
+
+def named_ranks(ranks: Sequence[int]) -> str:
+    """``rank 17``, ``ranks 0-7 and 9``; of a long list the beginning, and how many they are."""
+    spans: list[list[int]] = []
+    for rank in sorted(ranks):
+        if spans and rank == spans[-1][1] + 1:
+            spans[-1][1] = rank
+        else:
+            spans.append([rank, rank])
+    # Of two neighbours both are named.
+    texts = [t for low, high in spans for t in ([f"{low}-{high}"] if high > low + 1 else map(str, sorted({low, high})))]
+    if len(texts) > _MOST_NAMED:
+        return f"{len(ranks)} ranks ({', '.join(texts[:_MOST_NAMED])}, …)"
+    word = "rank" if len(ranks) == 1 else "ranks"
+    return f"{word} {' and '.join([', '.join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)}"
+
+
+def who_leaks(leaking: Sequence[int], steady: Sequence[int], count: int) -> str:
+    """``Rank 2 leaks, the other 3 do not``; of ``count`` ranks those that are in neither list are not spoken of."""
+    if len(leaking) == count > 1:
+        return f"All {count} ranks leak"
+    who = named_ranks(leaking)
+    said = f"{who[:1].upper()}{who[1:]} {'leaks' if len(leaking) == 1 else 'leak'}"
+    if not steady:
+        return said
+    does = "does not" if len(steady) == 1 else "do not"
+    if len(leaking) + len(steady) < count:
+        return f"{said}, {len(steady)} {does}"
+    return f"{said}, the other {does}" if len(steady) == 1 else f"{said}, the other {len(steady)} {does}"
 
 
 def beside_ranks(recording: Recording) -> list[int]:
