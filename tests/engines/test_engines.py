@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import json
 import subprocess
 import sys
@@ -67,8 +67,8 @@ def test_rows_keep_their_types_where_all_are_null(tmp_path: Path) -> None:
 def test_two_workers_of_any_engine_give_the_same_rows_in_the_same_order(
     engine: str, recordings: Path, by_one_process: pd.DataFrame, tmp_path: Path
 ) -> None:
-    if engine in EXTRAS:
-        pytest.importorskip(EXTRAS[engine])
+    if engine in EXTRAS and importlib.util.find_spec(EXTRAS[engine]) is None:  # to import Ray changes the environment
+        pytest.skip(f"{EXTRAS[engine]} is not installed")
     output = tmp_path / "rows.parquet"
     command = [sys.executable, "-m", "leakscope", "fleet", "analyze", str(recordings), "--engine", engine]
     done = subprocess.run(
