@@ -261,7 +261,11 @@ def report(
 
 
 def _report_job(
-    runs: Sequence[Path], format_name: str | None, output: Path | None, exit_code: bool, all_findings: bool,
+    runs: Sequence[Path],
+    format_name: str | None,
+    output: Path | None,
+    exit_code: bool,
+    all_findings: bool,
     color: bool | None,
 ) -> int:
     """Many recordings told as one."""

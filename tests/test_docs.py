@@ -22,6 +22,7 @@ import pytest
 
 import leakscope
 from leakscope import cli, options, schema
+from leakscope.fleet.rows import COLUMNS
 from leakscope.recorder.tree import Tree
 from tests import docs_pages, pictures, tutorials
 from tests.analyzers.leaks import trainer
@@ -60,6 +61,10 @@ def whole_heap() -> str:
     return _table(("column", "type", "unit", "meaning"), rows)
 
 
+def rows() -> str:
+    return _table(("column", "type", "unit", "meaning"), [(_code(c.name), c.type, c.unit, c.meaning) for c in COLUMNS])
+
+
 SECTIONS: dict[str, Callable[[], str]] = {
     "example": docs_pages.example,
     "record-options": record_options,
@@ -71,6 +76,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "sampling-costs": lambda: as_markdown(Results.load(sampling.RESULTS)),
     "tables": tables,
     "whole-heap": whole_heap,
+    "rows": rows,
     "leakbench": leakbench,  # measured: shown as the last whole run left it
 }
 

@@ -37,6 +37,9 @@ ROOMS = {
     "beside": FOUNDATION | {"agent", "recorder"},
     "viewing": FOUNDATION | {"storage", "ignoring", "renderers", "reporting"},
     "comparing": FOUNDATION | {"storage", "facts", "reporting", "words", "pages"},
+    "engines": {"errors"},  # who runs a function over many recordings
+    "jobs": FOUNDATION | {"storage", "facts", "reporting", "comparing", "engines", "ignoring", "pages", "words"},
+    "fleet": FOUNDATION | {"storage", "reporting", "renderers", "engines", "jobs", "words"},
     "checking": FOUNDATION
     | {"storage", "facts", "analyzers", "reporting", "comparing", "ignoring", "settings", "words"},
     "own_heap": FOUNDATION | {"agent", "storage"},  # the heap of the process itself, in a notebook or a test
@@ -68,6 +71,9 @@ PACKAGES = {
     "analyzers": {"numpy", "pandas"},
     "reporting": {"numpy", "pandas"},
     "comparing": {"numpy"},
+    "jobs": {"numpy", "pandas"},
+    "engines": {"pandas", "distributed", "ray", "pyspark"},
+    "fleet": {"click", "pandas", "fsspec"},
     "pytest_plugin": {"pytest"},
     "watching": {"pandas", "rich", "textual"},
     "renderers": {"rich", "matplotlib"},

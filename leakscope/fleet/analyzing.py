@@ -33,8 +33,8 @@ def analyze_all(
 ) -> pd.DataFrame:
     """A row for each recording, in the order of ``addresses_in``, whatever the engine. **Shape** ``rows.COLUMNS``.
 
-    ``address``: of a Dask scheduler, a Ray cluster or a Spark master; None: a cluster of ``workers`` processes is started
-    here. **Errors** BadInput for an engine that is not there, an address with nothing behind it.
+    ``address``: of a Dask scheduler, a Ray cluster or a Spark master; None: a cluster of ``workers`` processes is
+    started here. **Errors** BadInput for an engine that is not there, an address with nothing behind it.
     """
     found = addresses_in(addresses)
     return table_of(list(map_over(row_of, found, engine, address=address, workers=workers)))
@@ -78,7 +78,9 @@ def _remote(address: str) -> list[str]:
 @click.option("--engine", default="local", show_default=True, metavar="NAME", help=f"One of {', '.join(ENGINES)}.")
 @click.option("--workers", type=int, metavar="COUNT", help="Processes to use here; as many as there are cores.")
 @click.option("--address", metavar="URL", help="Of a Dask scheduler, Ray cluster or Spark master that runs.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help=f"Write all rows to a file: {', '.join(SUFFIXES)}.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help=f"Write all rows to a file: {', '.join(SUFFIXES)}."
+)
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing unless it fails.")
 def analyze(
     urls: tuple[str, ...], engine: str, workers: int | None, address: str | None, output: Path | None, quiet: bool
@@ -86,8 +88,8 @@ def analyze(
     """Report on each of many recordings, as one row a recording.
 
     URL is a recording, a folder, a pattern such as 'runs/*.parquet', or an address that fsspec opens, such as
-    s3://bucket/runs. Each is analysed by itself, on this computer or on a cluster of Dask, Ray or Spark; the rows are the
-    same. A recording that cannot be read is a row that says why. Exits with 3 if none can be read.
+    s3://bucket/runs. Each is analysed by itself, on this computer or on a cluster of Dask, Ray or Spark; the rows are
+    the same. A recording that cannot be read is a row that says why. Exits with 3 if none can be read.
 
     \b
     Examples:

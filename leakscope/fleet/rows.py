@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -87,7 +88,20 @@ def row_of(address: str) -> dict[str, Any]:
         row["error"] = str(error)
     except Exception as error:  # of thousands one: the others have to be told of all the same
         row |= {"verdict": FAILED, "error": f"{type(error).__name__}: {error}"}
-    return row
+    return {column.name: _fitting(row[column.name], column.type) for column in COLUMNS}
+
+
+def _fitting(value: Any, type: str) -> Any:
+    """What a footer says may be anything: of another type, or a text that is none, it is null or made one."""
+    if type == "string":
+        return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else None
+    if type == "boolean":
+        return value if isinstance(value, bool) else None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        return None
+    if type == "Int64":
+        return int(value) if abs(value) < 1 << 63 else None
+    return float(value)
 
 
 def table_of(rows: list[Mapping[str, Any]]) -> pd.DataFrame:

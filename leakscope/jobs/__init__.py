@@ -40,6 +40,8 @@ __all__ = [
     "without_ignored",
 ]
 
+_LARGEST_WORLD = 1_000_000  # ranks: what a footer says is not to be believed beyond
+
 
 def report_job(paths: Sequence[Path], workers: int | None = None) -> JobReport:
     """The whole answer to the recordings of one job: files, or folders with files.
@@ -92,16 +94,14 @@ def _parts(candidates: Sequence[Candidate], judged: Sequence[JudgedRecording]) -
         for one, own in zip(candidates, judged)
     ]
     return [
-        Part(rank, one, clock)
-        for one, own, clock in zip(candidates, judged, clocks(started))
-        for rank in own.ranks
+        Part(rank, one, clock) for one, own, clock in zip(candidates, judged, clocks(started)) for rank in own.ranks
     ]
 
 
 def _world_size(candidates: Sequence[Candidate]) -> int | None:
     """As the environment said; None where nobody wrote it down."""
     sizes = [size for one in candidates if isinstance(size := one.belongs.get("world_size"), int)]
-    return max(sizes, default=None)
+    return max((size for size in sizes if 0 < size <= _LARGEST_WORLD), default=None)
 
 
 def _notes(judged: Sequence[JudgedRecording]) -> list[str]:

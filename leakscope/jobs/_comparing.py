@@ -57,7 +57,9 @@ def compare_jobs(before: Path, after: Path, workers: int | None = None) -> JobCo
             "compare two runs of one job"
         )
     pairs = [_Pair(rank, _where(first[rank]), _where(second[rank])) for rank in shared]
-    ranks = [RankComparison(pair.rank, found) for pair, found in zip(pairs, map_over(_compared, pairs, workers=workers))]
+    ranks = [
+        RankComparison(pair.rank, found) for pair, found in zip(pairs, map_over(_compared, pairs, workers=workers))
+    ]
     verdict = _verdict(ranks)
     return JobComparison(
         verdict=verdict,

@@ -1,4 +1,4 @@
-"""What is said of a job of many ranks: frozen values, whose field names are those of the contract ``leakscope.job/1``."""
+"""What is said of a job of many ranks: frozen values, with the field names of the contract ``leakscope.job/1``."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class NodeRow:
 
 @dataclass(frozen=True)
 class Cluster:
-    """One finding, on all the ranks that have it: they share its fingerprint. ``finding`` is that of the rank with most.
+    """One finding, on all the ranks that have it: they share its fingerprint. ``finding``: of the rank with most.
 
     **Units** bytes, of all these ranks together and of the one in the middle.
     """

@@ -51,7 +51,9 @@ def judge(path: Path, ranks: Sequence[int]) -> JudgedRecording:
     recording = open_recording(path)
     if len(ranks) == 1:
         return JudgedRecording(path, [_judged(recording, ranks[0], is_shared=False)])
-    return JudgedRecording(path, [_judged(of_rank(recording, rank), rank, is_shared=True) for rank in ranks], _beside(recording))
+    return JudgedRecording(
+        path, [_judged(of_rank(recording, rank), rank, is_shared=True) for rank in ranks], _beside(recording)
+    )
 
 
 def case_of(path: Path, rank: int, is_shared: bool) -> Case:

@@ -202,4 +202,3 @@ def _node(node: str, own: Sequence[Part], beside: Mapping[str, LedgerRow], is_al
 def shifted(time_s: Sequence[float], start_s: float) -> list[float]:
     """The axis from its zero on."""
     return [round(at_s - start_s, 2) for at_s in time_s]
-

@@ -130,9 +130,7 @@ def _is_odd(row: RankRow) -> bool:
 
 
 def _curve(job: JobReport, row: RankRow, number: int) -> plots.Curve:
-    return plots.Curve(
-        f"rank {row.rank}", plots.colour(number), job.time_s, row.value_bytes, plots.dash(number // 2)
-    )
+    return plots.Curve(f"rank {row.rank}", plots.colour(number), job.time_s, row.value_bytes, plots.dash(number // 2))
 
 
 def _excerpts(cluster: Cluster) -> dict[tuple[str, int], list[tuple[int, str, bool]]]:

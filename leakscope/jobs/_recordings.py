@@ -42,7 +42,8 @@ class Candidate:
     @property
     def attempt(self) -> int:
         """How often the job was started before, where somebody counted."""
-        return max((int(n) for key in ("attempt", "restart_count") if (n := self.belongs.get(key))), default=0)
+        counts = [self.belongs.get(key) for key in ("attempt", "restart_count")]
+        return max((count for count in counts if isinstance(count, int)), default=0)
 
     @property
     def is_shared(self) -> bool:
@@ -80,20 +81,17 @@ def recordings_in(paths: Iterable[Path]) -> list[Path]:
 def of_one_job(paths: Sequence[Path]) -> Found:
     """**Errors** BadInput where they are of several jobs, or one does not say its rank; the first that cannot be read,
     where none can."""
-    candidates, failed, errors = [], {}, []
-    for path in paths:
-        try:
-            candidates.append(_candidate(path))
-        except UnreadableRecording as error:
-            failed[path] = str(error)
-            errors.append(error)
+    tried = {path: _candidate(path) for path in paths}
+    candidates = [one for one in tried.values() if isinstance(one, Candidate)]
+    failed = {path: one for path, one in tried.items() if not isinstance(one, Candidate)}
     if not candidates:
-        raise errors[0]
+        raise next(iter(failed.values()))
     _check_one_job(candidates)
     chosen, rest = _newest(candidates)
     taken = {rank for one in chosen for rank in one.ranks}
     unreadable = {}
-    for path, why in failed.items():
+    for path, error in failed.items():
+        why = str(error)
         rank = _named_rank(path)
         if rank is not None and rank not in taken:
             unreadable[rank] = why
@@ -101,8 +99,11 @@ def of_one_job(paths: Sequence[Path]) -> Found:
     return Found(sorted(chosen, key=lambda one: min(one.ranks)), rest, unreadable)
 
 
-def _candidate(path: Path) -> Candidate:
-    recording = open_recording(path)
+def _candidate(path: Path) -> Candidate | UnreadableRecording:
+    try:
+        recording = open_recording(path)
+    except UnreadableRecording as error:
+        return error
     meta = recording.meta
     belongs = found if isinstance(found := meta.get("belongs"), dict) else {}
     host, boot = meta.get("host"), meta.get("boot_id")

@@ -113,7 +113,9 @@ def _finding(job: JobReport, number: int, cluster: Cluster, width: int) -> Itera
         if 0 <= at < len(cluster.excerpt.lines):
             yield f"   > {finding.subject.line} {printable(cluster.excerpt.lines[at].strip())}"[:width]
     yield from _wrapped([f"do: {line}" for line in finding.remedy[:1]], width, "   ")
-    yield from _wrapped([f"· {one.text}" for one in finding.evidence[: _MOST_EVIDENCE if number == 1 else 1]], width, "   ")
+    yield from _wrapped(
+        [f"· {one.text}" for one in finding.evidence[: _MOST_EVIDENCE if number == 1 else 1]], width, "   "
+    )
 
 
 def _place(cluster: Cluster) -> str:

@@ -75,9 +75,7 @@ def _killed(parts: Sequence[Part], killed: Sequence[int], count: int) -> str:
     return f"{_capital(named(killed))}{of} {'was' if len(killed) == 1 else 'were'} killed{said}."
 
 
-def _leak(
-    parts: Sequence[Part], leaking: Sequence[int], steady: Sequence[int], unclear: dict[str, list[int]]
-) -> str:
+def _leak(parts: Sequence[Part], leaking: Sequence[int], steady: Sequence[int], unclear: dict[str, list[int]]) -> str:
     unknown = sum(map(len, unclear.values()))
     count = len(leaking) + len(steady) + unknown
     doubts = "; ".join(f"cannot tell on {named(ranks)}: {reason}" for reason, ranks in unclear.items())

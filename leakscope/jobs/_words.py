@@ -1,4 +1,4 @@
-"""What every form of a job's report says alike: ranks by name, how clocks were brought in line, what stands in tables."""
+"""What every form of a job's report says alike: the tables' rows, how clocks were brought in line, what is left out."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def main() -> None:
         size = sum(file.stat().st_size for file in fleet.iterdir()) / MiB
         print(f"{given.count} recordings, {size:.1f} MiB, {given.workers} workers, {datetime.date.today()}, "
               f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}\n")  # fmt: skip
-        print("| engine | start to end | of that, starting and ending | a recording | same rows |\n|---|---|---|---|---|")
+        print("| engine | start to end | for one recording | for each more | same rows |\n|---|---|---|---|---|")
         first: pd.DataFrame | None = None
         for engine in given.engines:
             start_s = _timed(engine, _one(fleet), given.workers, Path(folder) / "one.parquet")

@@ -18,7 +18,6 @@ from leakscope.fleet.analyzing import addresses_in, analyze_all, write
 from leakscope.fleet.rows import COLUMNS, row_of
 from tests.comparing.runs import MiB, run
 
-
 pytestmark = pytest.mark.judging
 
 
@@ -91,6 +90,15 @@ def test_an_engine_that_is_not_installed_says_what_to_install(
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert f"pip install 'leakscope-recorder[{engine}]'" in said
+
+
+def test_a_footer_that_says_nonsense_costs_its_own_cells_only(tmp_path: Path) -> None:
+    belongs = {"job": ["j"], "rank": "seven", "attempt": 1 << 70, "commit": "\udce9", "world_size": 10**15}
+    run(tmp_path, "run.parquet", belongs=belongs).write()
+    row = analyze_all([str(tmp_path)], workers=1).iloc[0]
+    assert row["verdict"] == "not-leaking"
+    assert row[["job", "rank", "attempt"]].isna().all()
+    assert row["commit"] == "?"
 
 
 def test_wrong_use_is_told(recordings: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

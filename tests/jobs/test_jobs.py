@@ -63,7 +63,10 @@ def test_two_hosts_are_one_timeline_and_one_verdict(tmp_path: Path):
     assert found.ranks[0].value_bytes[0] is not None
     (cluster,) = found.clusters
     assert (cluster.ranks, cluster.nodes, cluster.finding.subject.line) == ([3], ["other"], 12)
-    assert sum(account.growth_bytes for account in other.ledger) == found.ranks[2].growth_bytes + found.ranks[3].growth_bytes
+    assert (
+        sum(account.growth_bytes for account in other.ledger)
+        == found.ranks[2].growth_bytes + found.ranks[3].growth_bytes
+    )
 
 
 def test_all_leak_alike(tmp_path: Path):

@@ -1,4 +1,4 @@
-"""A job as text and as a page: readable with four ranks and with five hundred, harmless whatever the job calls things."""
+"""A job as text and as a page: readable with four ranks and with five hundred, harmless whatever things are called."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from tests.renderers.test_html_browser import browse, needs_chromium, overflow
 MiB = 1024**2
 SUBJECT = Subject(holder="Trainer.history (list)", file="/home/me/train.py", line=12, function="Trainer.step")
 FINDING = Finding(
-    "retained-objects", "Trainer.history (list) keeps growing: +90.0 MiB of tensors", "critical", 0.93, 90 * MiB, SUBJECT,
-    evidence=[Evidence("it held 0 B in the first and 90.0 MiB in the last of 3 snapshots")], remedy=["bound history"],
+    "retained-objects", "Trainer.history (list) keeps growing: +90.0 MiB of tensors", "critical", 0.93, 90 * MiB,
+    SUBJECT, evidence=[Evidence("it held 0 B in the first and 90.0 MiB in the last of 3 snapshots")],
+    remedy=["bound history"],
     fingerprint="89d7a702482d88f06927ec18eac8083c",
 )  # fmt: skip
 
@@ -30,7 +31,8 @@ def job(count: int, leaking: int, *, per_node: int = 8) -> JobReport:
         RankRow(
             rank=rank, node=f"node{rank // per_node:03}", path=f"job/run.rank{rank}.parquet", leaking=rank == leaking,
             killed=False, reason="", ended="exit", exit_code=0, signal=None, duration_s=119.0,
-            growth_bytes=90 * MiB if rank == leaking else 0, growth_bytes_per_hour=2700.0 * MiB if rank == leaking else 0.0,
+            growth_bytes=90 * MiB if rank == leaking else 0,
+            growth_bytes_per_hour=2700.0 * MiB if rank == leaking else 0.0,
             growth_bytes_per_step=None, peak_bytes=300 * MiB, wasted_bytes=0, offset_s=0.0,
             fingerprints=[FINDING.fingerprint] if rank == leaking else [],
             value_bytes=[
@@ -50,8 +52,8 @@ def job(count: int, leaking: int, *, per_node: int = 8) -> JobReport:
     steady = [rank for rank in range(count) if rank != leaking]
     excerpt = Excerpt("/home/me/train.py", 12, 11, ["def step(self):", "    self.history.append(out)"])
     cluster = Cluster(
-        FINDING.fingerprint, FINDING.kind, FINDING.title, "critical", [leaking], [ranks[leaking].node], 90 * MiB, 90 * MiB,
-        FINDING, excerpt,
+        FINDING.fingerprint, FINDING.kind, FINDING.title, "critical", [leaking], [ranks[leaking].node], 90 * MiB,
+        90 * MiB, FINDING, excerpt,
     )  # fmt: skip
     headline = f"Rank {leaking} leaks, the other {count - 1} do not: Trainer.history (list) keeps growing."
     return JobReport(

@@ -1,4 +1,5 @@
 """A data-parallel training on CPU, one process a rank; the rank that LEAKY_RANK names keeps its outputs."""
+
 import os
 import sys
 import time
