@@ -14,7 +14,8 @@ EXTRAS = {"dask": "distributed", "ray": "ray", "spark": "pyspark"}  # with the m
 
 _FEW = 4  # recordings: to start processes and load the libraries in each takes as long
 
-_In, _Out = TypeVar("_In"), TypeVar("_Out")
+_In = TypeVar("_In")
+_Out = TypeVar("_Out")
 
 
 def map_over(

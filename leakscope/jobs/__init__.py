@@ -6,6 +6,7 @@ brings their clocks in line, ``_merging`` and ``_verdict`` put them together; ``
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -40,6 +41,7 @@ __all__ = [
     "without_ignored",
 ]
 
+_FIGURES = re.compile(r"\d[\d.,]*")
 _LARGEST_WORLD = 1_000_000  # ranks: what a footer says is not to be believed beyond
 
 
@@ -105,12 +107,15 @@ def _world_size(candidates: Sequence[Candidate]) -> int | None:
 
 
 def _notes(judged: Sequence[JudgedRecording]) -> list[str]:
-    """What the recordings could not see, each sentence with the ranks it is said of."""
-    said: dict[str, list[int]] = {}
+    """What the recordings could not see: a sentence for those that differ in figures only, with the ranks it is of."""
+    first: dict[str, str] = {}
+    said: dict[str, set[int]] = {}
     for one in judged:
         for rank in one.ranks:
             recording = rank.report.recording
             lost = [] if recording.complete else ["the recording is not complete"]
             for note in [*recording.notes, *lost]:
-                said.setdefault(note, []).append(rank.rank)
-    return [f"{named(sorted(set(ranks)))}: {note}" for note, ranks in said.items()]
+                alike = _FIGURES.sub("N", note)
+                first.setdefault(alike, note)
+                said.setdefault(alike, set()).add(rank.rank)
+    return [f"{named(sorted(ranks))}: {first[alike]}" for alike, ranks in said.items()]
