@@ -109,8 +109,8 @@ def _what(parts: Sequence[Part], leaking: Sequence[int]) -> str:
     each = " each" if len(own) > 1 else ""
     amount = f"{format_bytes(statistics.median(grown))}{each} in {format_duration(seconds)}"
     rates = [rate for part in own if (rate := part.judged.report.verdict.growth_bytes_per_hour) is not None]
-    rate = f" ({format_rate(statistics.median(rates), statistics.median(grown))}{each})" if rates else ""
-    gained = f"{'they' if len(own) > 1 else 'it'} gained {amount}{rate}"
+    pace = f" ({format_rate(statistics.median(rates), statistics.median(grown))}{each})" if rates else ""
+    gained = f"{'they' if len(own) > 1 else 'it'} gained {amount}{pace}"
     if not prints:
         return gained
     common = max(dict.fromkeys(prints), key=prints.count)

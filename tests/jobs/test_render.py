@@ -9,7 +9,19 @@ import random
 import pytest
 
 from leakscope.findings import Evidence, Excerpt, Finding, Subject
-from leakscope.jobs import FORMATS, Account, Cluster, JobReport, JobVerdict, NodeRow, RankRow, render
+from leakscope.jobs import (
+    FORMATS,
+    Account,
+    Cluster,
+    JobComparison,
+    JobReport,
+    JobVerdict,
+    NodeRow,
+    RankComparison,
+    RankRow,
+    render,
+)
+from tests.comparing.test_page import BETTER
 from tests.renderers.test_html import HOSTILE, Page
 from tests.renderers.test_html_browser import browse, needs_chromium, overflow
 
@@ -131,6 +143,22 @@ def test_the_json_has_every_rank_and_every_field():
     assert len(found["ranks"]) == 512
     assert {field.name for field in dataclasses.fields(JobReport)} <= found.keys()
     assert len(found["ranks"][0]["value_bytes"]) == len(found["time_s"])
+
+
+def compared() -> JobComparison:
+    """Two jobs of four ranks, of which one leaks no more."""
+    same = dataclasses.replace(BETTER, verdict="same", reason="neither run leaks", findings=())
+    ranks = [RankComparison(rank, BETTER if rank == 1 else same) for rank in range(4)]
+    reason = "rank 1 is better (memory no longer leaks); ranks 0, 2 and 3 are the same (neither run leaks)"
+    return JobComparison("better", reason, "before/", "after/", ranks, only_before=[4, 5])
+
+
+@pytest.mark.parametrize("form", ["terminal", "markdown", "html"])
+def test_two_jobs_side_by_side(form: str):
+    text = render(compared(), form)
+    text = Page(text).text if form == "html" else text
+    for part in ("Better", "no longer leaks", "+512 KiB per step", "only before: ranks 4 and 5"):
+        assert part in text, part
 
 
 @needs_chromium
