@@ -8,14 +8,16 @@ from collections.abc import Sequence
 
 from ..facts.processes.ranks import named_ranks as named
 from ..facts.processes.ranks import who_leaks
-from ..findings import Finding
+from ..findings import SEVERITIES, Finding
 from ..kinds import FILLS, HELD, KILL
 from ..units import format_bytes, format_duration, format_rate
+from ..words import ended
 from ._job import JobVerdict
 from ._merging import Part
 
 _DIGITS = re.compile(r"\d[\d.,]*")
 _CANNOT = "Cannot tell whether memory leaks: "
+_MOST_REASONS = 3  # in the sentence; the table of ranks has all
 _ALIKE = 2.0  # times the growth of the rank in the middle
 
 
@@ -38,6 +40,8 @@ def verdict(parts: Sequence[Part], unreadable: dict[int, str], world_size: int |
     sentences = [
         _killed(parts, killed, len(known)),
         _leak(parts, leaking, steady, unclear),
+        _besides(parts) if not leaking else "",
+        _ended(parts),
         _missing(missing, world_size),
     ]
     return JobVerdict(
@@ -78,7 +82,14 @@ def _killed(parts: Sequence[Part], killed: Sequence[int], count: int) -> str:
 def _leak(parts: Sequence[Part], leaking: Sequence[int], steady: Sequence[int], unclear: dict[str, list[int]]) -> str:
     unknown = sum(map(len, unclear.values()))
     count = len(leaking) + len(steady) + unknown
-    doubts = "; ".join(f"cannot tell on {named(ranks)}: {reason}" for reason, ranks in unclear.items())
+    several = sorted(unclear.items(), key=lambda one: -len(one[1]))
+    rest = [rank for _, ranks in several[_MOST_REASONS:] for rank in ranks]
+    doubts = "; ".join(
+        [
+            *(f"cannot tell on {named(ranks)}: {reason}" for reason, ranks in several[:_MOST_REASONS]),
+            *([f"nor, for other reasons, on {named(rest)}"] if rest else []),
+        ]
+    )
     if leaking:
         said = f"{who_leaks(leaking, steady, count)}: {_what(parts, leaking)}"
         return f"{said}; {doubts}." if doubts else f"{said}."
@@ -87,8 +98,8 @@ def _leak(parts: Sequence[Part], leaking: Sequence[int], steady: Sequence[int], 
     if unknown == count and len(unclear) == 1:
         on = "the only rank" if count == 1 else f"any of the {count} ranks"
         return f"Cannot tell on {on}: {next(iter(unclear))}."
-    rest = f"; {_others(len(steady), 'does not leak', 'do not leak')}" if steady else ""
-    return f"{_capital(doubts)}{rest}."
+    others = f"; {_others(len(steady), 'does not leak', 'do not leak')}" if steady else ""
+    return f"{_capital(doubts)}{others}."
 
 
 def _none_of(count: int) -> str:
@@ -127,6 +138,26 @@ def _what(parts: Sequence[Part], leaking: Sequence[int]) -> str:
 def _are_alike(grown: Sequence[int]) -> bool:
     middle = statistics.median(grown)
     return all(middle / _ALIKE <= value <= middle * _ALIKE for value in grown)
+
+
+def _besides(parts: Sequence[Part]) -> str:
+    """What else is wrong where nothing leaks: the gravest finding, and the ranks that have it."""
+    found = [(part.judged.rank, f) for part in parts for f in part.judged.report.findings if not f.tells(KILL)]
+    first = next((f for severity in SEVERITIES[:-1] for _, f in found if f.severity == severity), None)
+    if first is None:
+        return ""
+    ranks = sorted({rank for rank, f in found if f.fingerprint == first.fingerprint})
+    return f"But on {named(ranks)}: {_lower(first.title)}."
+
+
+def _ended(parts: Sequence[Part]) -> str:
+    """Ranks that failed, by how; those that were killed for memory are told of already."""
+    groups: dict[str, list[int]] = {}
+    for part in parts:
+        recording = part.judged.report.recording
+        if not part.judged.report.verdict.killed and (recording.exit_code or recording.signal):
+            groups.setdefault(ended(recording), []).append(part.judged.rank)
+    return " ".join(f"{_capital(named(ranks))}: {how}." for how, ranks in groups.items())
 
 
 def _missing(missing: Sequence[int], world_size: int | None) -> str:

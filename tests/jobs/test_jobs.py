@@ -91,6 +91,14 @@ def test_on_some_nobody_can_tell_and_the_reason_is_said(tmp_path: Path):
     assert found.rest[str(torn)]
 
 
+def test_a_rank_that_failed_is_named(tmp_path: Path):
+    job(tmp_path, [0])
+    run(tmp_path, "run.rank1.parquet", boot_id="b").ends(29.9, exit_code=3).write()
+    headline = told(tmp_path).verdict.headline
+    assert headline.startswith("No leak: none of the 2 ranks keeps growing.")
+    assert "Rank 1: exit status 3." in headline
+
+
 def test_ranks_without_a_recording_are_missed(tmp_path: Path):
     job(tmp_path, [0, 0], belongs={"job": "j", "world_size": 4})
     found = told(tmp_path)
