@@ -161,13 +161,13 @@ def _cluster(fingerprint: str, group: Sequence[tuple[Part, Finding]]) -> Cluster
 
 
 def node_rows(parts: Sequence[Part], recordings: Iterable[JudgedRecording]) -> list[NodeRow]:
-    """By the lowest rank of each machine."""
+    """By the lowest rank of each machine; hosts of several boots may be called alike."""
     beside = {str(one.path): one.beside for one in recordings if one.beside is not None}
-    nodes: dict[str, list[Part]] = {}
+    nodes: dict[tuple[str, str], list[Part]] = {}
     for part in parts:
-        nodes.setdefault(part.candidate.node, []).append(part)
+        nodes.setdefault((part.candidate.node, part.candidate.boot), []).append(part)
     is_alone = len(nodes) == 1
-    rows = [_node(node, own, beside, is_alone) for node, own in nodes.items()]
+    rows = [_node(node, own, beside, is_alone) for (node, _), own in nodes.items()]
     return sorted(rows, key=lambda row: row.ranks[0])
 
 

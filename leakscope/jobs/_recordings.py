@@ -25,12 +25,14 @@ _HOW = "record each rank with -o 'job/run.rank{rank}.parquet', or report this on
 class Candidate:
     """One recording as its footer tells of it. **Units** nanoseconds of the clocks of its machine.
 
+    ``machine`` tells clocks apart: it is the boot, where that is known.
     ``ranks``: those whose processes are in it; more than one where a launcher was recorded with all that it started.
     """
 
     path: Path
     command: Sequence[str]
     node: str
+    boot: str
     machine: str
     start_mono_ns: int
     start_unix_ns: int
@@ -114,6 +116,7 @@ def _candidate(path: Path) -> Candidate | UnreadableRecording:
         path=path,
         command=[str(word) for word in meta.get("command") or ()],
         node=str(node),
+        boot=str(boot or ""),
         machine=str(boot) if boot else f"{node} {path}",
         start_mono_ns=start,
         start_unix_ns=int(meta.get("start_unix_ns") or 0),
