@@ -641,7 +641,7 @@ def _compare_jobs(runs: Sequence[Path], format_name: str, output: Path | None) -
 
     if len(runs) > 2:
         raise BadInput(f"{len(runs)} folders: compare two jobs, the one from before and the one after")
-    result = jobs.compare_jobs(*runs)
+    result = jobs.compare_jobs(runs[0], runs[1])
     text = jobs.render(result, format_name)
     if output:
         output.write_text(text, encoding="utf-8")

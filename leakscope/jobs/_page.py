@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from ..comparing import BETTER, WORDS, WORSE
 from ..findings import Excerpt
 from ..pages import heat, plots
+from ..pages.charts import Chart
 from ..pages.page import page
 from ..units import format_bytes
 from ._comparing import JobComparison
@@ -97,7 +98,7 @@ def _figures(job: JobReport) -> Iterator[tuple[str, str]]:
     yield "Peak of one", format_bytes(max(row.peak_bytes for row in job.ranks))
 
 
-def _heat(job: JobReport) -> heat.Chart | None:
+def _heat(job: JobReport) -> Chart | None:
     rows = [row for row in job.ranks if any(value is not None for value in row.value_bytes)]
     if not rows:
         return None
