@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from leakscope.cli import main
-from leakscope.jobs import JobReport, recordings_in, report_job
+from leakscope.jobs import JobReport, recordings_in, render, report_job
 from leakscope.jobs._recordings import of_one_job
 from tests.builders import START_UNIX_NS, RecordingBuilder
 from tests.comparing.runs import MiB, run
@@ -219,3 +221,12 @@ def test_jobs_without_a_rank_in_common_cannot_be_compared(tmp_path: Path, capsys
     run(tmp_path / "after", "run.rank5.parquet").write()
     assert main(["compare", str(tmp_path / "before"), str(tmp_path / "after")]) == 2
     assert "no rank in common (rank 0; rank 5)" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.live
+def test_many_ranks_are_read_by_several_processes_and_told_alike(tmp_path: Path):
+    job(tmp_path, [0, 0, 0, 0.5 * MiB, 0])
+    command = [sys.executable, "-m", "leakscope", "report", str(tmp_path), "-f", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == render(told(tmp_path), "json")
