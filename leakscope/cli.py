@@ -88,6 +88,10 @@ class _Command(click.Command):
                 formatter.write_dl(self.examples, col_max=52)
 
 
+class _Group(_Command, click.Group):
+    """A command with commands of its own."""
+
+
 class _Commands(click.Group):
     """The commands, quiet when the reader of their output, such as head, had enough."""
 
@@ -738,7 +742,7 @@ def watch(
     return watching.watch_recording(run, interval_s=interval_s, speed=speed, plain=plain)
 
 
-@cli.group(cls=click.Group)
+@cli.group(cls=_Group, examples=[("leakscope fleet analyze runs/ -o rows.parquet", "a report of each, as rows")])
 def fleet() -> None:
     """Ask many recordings at once."""
 

@@ -10,8 +10,6 @@ from typing import Any
 
 from ..errors import LeakscopeError
 
-_LOADED = "leakscope.reporting"  # once, not in each worker
-
 
 def run(function: Callable[[Any], Any], items: Sequence[Any], count: int, address: str | None) -> Iterator[Any]:
     """Of one item, or by one worker, in this process."""
@@ -19,7 +17,7 @@ def run(function: Callable[[Any], Any], items: Sequence[Any], count: int, addres
         yield from map(function, items)
         return
     context = multiprocessing.get_context("forkserver")  # pyarrow has threads, which a fork would not survive
-    context.set_forkserver_preload([_LOADED])
+    context.set_forkserver_preload([function.__module__])  # what it imports is loaded once, not in each worker
     with ProcessPoolExecutor(count, mp_context=context) as pool:
         try:
             yield from pool.map(function, items)
