@@ -35,8 +35,10 @@ def map_over(
         raise BadInput(f"there is no engine {engine!r}: there are {', '.join(ENGINES)}")
     if workers is not None and workers < 1:
         raise BadInput(f"--workers {workers}: one is the least")
+    if not items:
+        return iter(())
     few = workers is None and engine == "local" and len(items) <= _FEW
-    count = 1 if few else min(workers or os.cpu_count() or 1, max(1, len(items)))
+    count = 1 if few else min(workers or os.cpu_count() or 1, len(items))
     if engine == "local":
         if address is not None:
             raise BadInput("--address is for a cluster: name its --engine too (dask, ray or spark)")
