@@ -23,6 +23,7 @@ from ._words import (
     facts,
     node_cells,
     only,
+    others,
     pair_cells,
     rank_cells,
     rest,
@@ -87,7 +88,7 @@ def _terminal(job: JobReport) -> str:
         [
             "Ranks",
             *_columns(table, width),
-            *_wrapped([f"and {more_ranks} more, which are steady" if more_ranks else ""], width, "  "),
+            *_wrapped([others(job, more_ranks)], width, "  "),
         ],
         [
             "Nodes",
@@ -133,14 +134,10 @@ def _compared(found: JobComparison) -> str:
     table = [list(PAIR_HEADS), *(pair_cells(one) for one in pairs)]
     parts = [
         _wrapped([f"{WORDS[found.verdict]}: {found.reason}."], width, ""),
-        [*_columns(table, width), *_wrapped([_same(found, more) if more else ""], width, "  ")],
+        [*_columns(table, width), *_wrapped([f"and {more} more (-f json has all)" if more else ""], width, "  ")],
         _wrapped(only(found), width, "  "),
     ]
     return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
-
-
-def _same(found: JobComparison, more: int) -> str:
-    return f"and {more} ranks more (-f json has all)"
 
 
 def _width() -> int:

@@ -41,6 +41,12 @@ def shown_ranks(job: JobReport) -> tuple[list[RankRow], int]:
     return told, len(job.ranks) - len(told)
 
 
+def others(job: JobReport, count: int) -> str:
+    """What the table of ranks leaves out, in a sentence; empty where that is nothing."""
+    quiet = sum(row.leaking is False and not row.killed and not row.odd for row in job.ranks)
+    return f"and {count} more{', which are steady' if count == quiet else ' (-f json has all)'}" if count else ""
+
+
 def rank_cells(job: JobReport, row: RankRow) -> list[str]:
     """One row of the table of ranks."""
     verdict = _SAID[row.leaking] + (", killed" if row.killed else "")
