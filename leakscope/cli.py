@@ -18,6 +18,7 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 from .errors import BadInput, LeakscopeError
+from .fleet.analyzing import analyze
 from .options import ATTACH_LACKS, RECORD_OPTIONS, Option
 from .version import __version__
 
@@ -58,6 +59,7 @@ _SECTIONS = {
     "Bring": ("import",),
     "Understand": ("report", "view", "heap", "oom"),
     "Decide": ("compare", "check"),
+    "Many recordings": ("fleet",),
     "Take along": ("export", "push"),
     "For coding agents": ("mcp", "skill"),
     "Keep house": ("doctor", "finalize", "upload", "redact", "schema", "completion"),
@@ -87,6 +89,10 @@ class _Command(click.Command):
         if self.examples:
             with formatter.section("Examples"):
                 formatter.write_dl(self.examples, col_max=52)
+
+
+class _Group(_Command, click.Group):
+    """A command with commands of its own."""
 
 
 class _Commands(click.Group):
@@ -201,6 +207,7 @@ def _not_the_recording(output: Path | None, *recordings: Path) -> None:
 
 _FORMAT_HELP = "[default: terminal, or by the suffix of -o]"
 _run_argument = click.argument("run", type=click.Path(path_type=Path), default="run.parquet")  # as record's -o
+_DEFAULT_RUN = Path("run.parquet")
 
 
 @cli.command(
@@ -209,22 +216,25 @@ _run_argument = click.argument("run", type=click.Path(path_type=Path), default="
         ("leakscope report -o report.html", "the same as a page, with charts"),
         ("leakscope report -f brief", "under 2 KB, for a chat or a coding agent"),
         ("leakscope report runs/a.parquet -f json", "for a program"),
+        ("leakscope report job/", "the ranks of one job: which leak, which do not"),
     ]
 )
-@_run_argument
+@click.argument("runs", metavar="[RUN]...", nargs=-1, type=click.Path(path_type=Path))
 @click.option("-f", "--format", "format_name", type=_Format(_renderers()), help=_FORMAT_HELP)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to a file; its suffix implies the format.")
 @click.option("--only", multiple=True, metavar="KIND", help="Look for this kind of finding only; repeatable.")
+@click.option("--ranks", is_flag=True, help="Rank by rank, also where one recording has them all.")
 @click.option("--exit-code", is_flag=True, help="Exit with 1 if there is a finding of severity warning or critical.")
 @click.option("--all-findings", is_flag=True, help="Also those that [tool.leakscope] of pyproject.toml ignores.")
 @click.option("--with-timeline", is_flag=True, help="In JSON: also the timeline, the heap and all else to be drawn.")
 @click.option("-v", "--verbose", is_flag=True, help="In the terminal: all evidence, and why each kind was ruled out.")
 @click.option("--color/--no-color", default=None, help="Colours: by default if the output is a terminal.")
 def report(
-    run: Path,
+    runs: tuple[Path, ...],
     format_name: str | None,
     output: Path | None,
     only: tuple[str, ...],
+    ranks: bool,
     exit_code: bool,
     all_findings: bool,
     with_timeline: bool,
@@ -235,7 +245,14 @@ def report(
 
     RUN is the recording, also one that is still running or was cut off; run.parquet if none is named. What `ignore` of
     [tool.leakscope] in the pyproject.toml of the working folder names is shown as ignored.
+
+    Several, or a folder, are the recordings of the ranks of one job: they are told as one.
     """
+    if ranks or len(runs) > 1 or (runs and runs[0].is_dir() and not runs[0].name.endswith(".journal")):
+        if only or verbose:
+            raise BadInput("--only and --verbose are for one recording, not for the ranks of a job")
+        return _report_job(runs or (_DEFAULT_RUN,), format_name, output, exit_code, all_findings, color)
+    run = runs[0] if runs else _DEFAULT_RUN
     from .ignoring import Ignores, read_ignores, without_ignored
     from .renderers import render
     from .reporting import analyze
@@ -252,6 +269,30 @@ def report(
     else:
         click.echo(text, nl=not text.endswith("\n"), color=_color(color))
     return int(exit_code and any(finding.severity != "note" for finding in result.findings))
+
+
+def _report_job(
+    runs: Sequence[Path],
+    format_name: str | None,
+    output: Path | None,
+    exit_code: bool,
+    all_findings: bool,
+    color: bool | None,
+) -> int:
+    """Many recordings told as one."""
+    from . import jobs
+    from .ignoring import Ignores, read_ignores
+
+    formats = {suffix: name for name, suffix in jobs.FORMATS.items()}
+    format_name = format_name or (_by_suffix(output, formats) if output else "terminal")
+    _not_the_recording(output, *runs)
+    job = jobs.without_ignored(jobs.report_job(runs), Ignores() if all_findings else read_ignores(Path.cwd()))
+    text = jobs.render(job, format_name)
+    if output:
+        output.write_text(text, encoding="utf-8")
+    else:
+        click.echo(text, nl=False, color=_color(color))
+    return int(exit_code and any(cluster.severity != "note" for cluster in job.clusters))
 
 
 @cli.command(
@@ -766,6 +807,7 @@ def snapshot(pid: int, output: str, full_heap: bool, quiet: bool) -> None:
     examples=[
         ("leakscope compare before.parquet run.parquet", "did the fix work?"),
         ("leakscope compare nightly-*.parquet -o trend.html", "since which run is it worse?"),
+        ("leakscope compare job-before/ job-after/", "two jobs, rank by rank"),
     ]
 )
 @click.argument("runs", nargs=-1, required=True, metavar="BEFORE [BETWEEN]... AFTER", type=click.Path(path_type=Path))
@@ -781,6 +823,7 @@ def compare(runs: tuple[Path, ...], format_name: str | None, output: Path | None
     """Say whether a fix worked, from a recording made before it and one made after.
 
     Of more recordings, the oldest first, the last is compared with the first, and it is said since which run it is so.
+    Two folders are two jobs: they are compared rank by rank.
     Exits with 0 if it is better or the same, 1 if it is worse, 4 if nobody can tell.
     """
     from . import comparing
@@ -791,10 +834,27 @@ def compare(runs: tuple[Path, ...], format_name: str | None, output: Path | None
     if len(runs) < 2:
         raise click.UsageError("compare needs two recordings or more: one from before, one from after")
     _not_the_recording(output, *runs)
+    if all(run.is_dir() and not run.name.endswith(".journal") for run in runs):
+        return _compare_jobs(runs, format_name, output)
     opened = [open_recording(run) for run in runs]
     several = len(opened) > 2
     result = comparing.compare_in_order(opened) if several else comparing.compare(opened[0], opened[1])
     text = comparing.render(result, format_name)
+    if output:
+        output.write_text(text, encoding="utf-8")
+    else:
+        click.echo(text, nl=False)
+    return comparing.EXIT_STATUS[result.verdict]
+
+
+def _compare_jobs(runs: Sequence[Path], format_name: str, output: Path | None) -> int:
+    """Two folders."""
+    from . import comparing, jobs
+
+    if len(runs) > 2:
+        raise BadInput(f"{len(runs)} folders: compare two jobs, the one from before and the one after")
+    result = jobs.compare_jobs(runs[0], runs[1])
+    text = jobs.render(result, format_name)
     if output:
         output.write_text(text, encoding="utf-8")
     else:
@@ -960,3 +1020,11 @@ def metrics(run: Path, listen: str | None, otlp: str | None, openmetrics: bool) 
         return metering.push(run, otlp)
     click.echo(metering.text_of(run, openmetrics=openmetrics), nl=False)
     return 0
+
+
+@cli.group(cls=_Group, examples=[("leakscope fleet analyze runs/ -o rows.parquet", "a report of each, as rows")])
+def fleet() -> None:
+    """Ask many recordings at once."""
+
+
+fleet.add_command(analyze)

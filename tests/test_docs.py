@@ -23,6 +23,7 @@ import pytest
 import leakscope
 from leakscope import cli, options, schema
 from leakscope.errors import LeakscopeError
+from leakscope.fleet.rows import COLUMNS
 from leakscope.mcp_server._answers import Desk
 from leakscope.mcp_server._tools import TOOLS
 from leakscope.metering.families import FAMILIES
@@ -108,6 +109,8 @@ def metrics() -> str:
         for family in FAMILIES
     ]
     return _table(("metric", "type", "labels", "meaning"), rows)
+def rows() -> str:
+    return _table(("column", "type", "unit", "meaning"), [(_code(c.name), c.type, c.unit, c.meaning) for c in COLUMNS])
 
 
 SECTIONS: dict[str, Callable[[], str]] = {
@@ -125,6 +128,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "mcp-tools": mcp_tools,
     "mcp-answers": mcp_answers,
     "metrics": metrics,
+    "rows": rows,
     "leakbench": leakbench,  # measured: shown as the last whole run left it
 }
 

@@ -55,6 +55,9 @@ ROOMS = {
     "mcp_server": FOUNDATION
     | {"browsing", "comparing", "ignoring", "renderers", "reporting", "settings", "storage", "words"},
     "comparing": FOUNDATION | {"storage", "facts", "reporting", "words", "pages"},
+    "engines": {"errors"},  # who runs a function over many recordings
+    "jobs": FOUNDATION | {"storage", "facts", "reporting", "comparing", "engines", "ignoring", "pages", "words"},
+    "fleet": FOUNDATION | {"storage", "reporting", "renderers", "engines", "jobs", "words"},
     "checking": FOUNDATION
     | {"storage", "facts", "analyzers", "reporting", "comparing", "ignoring", "settings", "words"},
     "own_heap": FOUNDATION | {"agent", "storage"},  # the heap of the process itself, in a notebook or a test
@@ -93,6 +96,9 @@ PACKAGES = {
     "mcp_server": {"anyio", "duckdb", "jsonschema", "mcp", "mcp_types", "pandas"},
     "exporting": {"numpy", "pandas"},
     "pushing": {"wandb", "mlflow", "tensorboard", "comet_ml"},
+    "jobs": {"numpy", "pandas"},
+    "engines": {"pandas", "distributed", "ray", "pyspark"},
+    "fleet": {"click", "pandas", "fsspec"},
     "pytest_plugin": {"pytest"},
     "watching": {"pandas", "rich", "textual"},
     "renderers": {"rich", "matplotlib"},

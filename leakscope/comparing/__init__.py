@@ -12,21 +12,25 @@ from typing import TYPE_CHECKING
 
 from ..facts.case import Case
 from ..reporting import report_of
-from ._comparison import BETTER, CANNOT_TELL, EXIT_STATUS, GONE, NEW, WORSE, Comparison, History, Run, Side
+from ._comparison import BETTER, CANNOT_TELL, EXIT_STATUS, GONE, NEW, SAME, WORSE, Comparison, History, Run, Side
 from ._curves import STEP, overlay, run_curves
 from ._holders import finding_changes, worker_changes, workers_at_once
 from ._pace import Pace, pace_of, paces
 from ._render import FORMATS, render, render_cell
 from ._verdict import decide
+from ._words import WORDS
 
 if TYPE_CHECKING:
     from ..findings import Report
     from ..storage import Recording
 
 __all__ = [
+    "BETTER",
     "CANNOT_TELL",
     "EXIT_STATUS",
     "FORMATS",
+    "SAME",
+    "WORDS",
     "WORSE",
     "Comparison",
     "History",

@@ -25,6 +25,7 @@ from .growth.limits import Limit, limits, nearest
 from .growth.processes import ProcessGrowth
 from .growth.tree import TreeGrowth, severity_of, tree_growth
 from .heap.holders import with_exact_holders
+from .processes.ranks import growth_of_ranks
 from .processes.table import Process, processes
 from .processes.teams import Team, teams
 from .subject import About, Spot, Whose, subject_of
@@ -60,6 +61,11 @@ class Case:
     def growth(self) -> TreeGrowth:
         """Whether the tree of processes grows, and each process over its life."""
         return tree_growth(self.recording)
+
+    @cached_property
+    def rank_growth(self) -> dict[int, bool | None]:
+        """Of a launcher that was recorded with its ranks: which of them grow without end."""
+        return growth_of_ranks(self.recording)
 
     def carriers(self, min_bytes: float = 0.0) -> list[ProcessGrowth]:
         """The processes that gained so much that they are worth looking into; the one that gained most first."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..facts.growth.counted import STEP, steps_passed
 from ..facts.growth.tree import TreeGrowth
 from ..facts.processes.inside import not_looked_at
+from ..facts.processes.ranks import who_leaks
 from ..findings import Finding, RecordingFacts, Verdict, is_our_crash
 from ..kinds import CRASH, DANGER, ELSEWHERE, FILLS, HELD, KILL, LIMIT, PILE
 from ..units import format_bytes, format_duration, format_per_step, format_rate
@@ -72,10 +73,11 @@ def verdict(case: Case, findings: Sequence[Finding]) -> Verdict:
     is_over = case.kills.of_root or any(map(_is_crash, findings))  # the limit was reached, or nobody gets there
     ahead = case.forecast if not is_over else None
     limit = ahead.limit if ahead is not None else case.nearest_limit
+    told = Told(growth, gained, others, kill, wasted, signal, steps, unit, case.rank_growth)
     return Verdict(
         leaking=True if elsewhere else growth.leaking,
         killed=kill is not None,
-        headline=" ".join([*ours, headline(Told(growth, gained, others, kill, wasted, signal, steps, unit))]),
+        headline=" ".join([*ours, headline(told)]),
         growth_bytes=gained,
         growth_bytes_per_hour=round(gained / hours, 1) if hours > 0 else None,
         growth_bytes_per_step=round(gained / steps, 1) if steps else None,
@@ -93,6 +95,7 @@ class Told:
     """What the headline is made of: the growth, and of the findings those that it speaks of.
 
     ``kill`` is the finding of a kill that is sure; ``signal`` ended the job. ``steps`` passed, each a ``step_unit``.
+    ``ranks``: which of several ranks grow.
     """
 
     growth: TreeGrowth
@@ -103,6 +106,7 @@ class Told:
     signal: int | None = None
     steps: int = 0
     step_unit: str = STEP
+    ranks: Mapping[int, bool | None] = field(default_factory=dict)
 
     @property
     def amount(self) -> str:
@@ -224,11 +228,17 @@ def _danger_besides(told: Told) -> str:
     return f"Also: {_lower(told.danger.title)}."
 
 
+def _ranks(told: Told) -> str:
+    """Which of the ranks it is: what they do together hides the one that leaks."""
+    leaking, steady = ([rank for rank, grows in told.ranks.items() if grows is answer] for answer in (True, False))
+    return f"{who_leaks(leaking, steady, len(told.ranks))}." if leaking else ""
+
+
 def _signal(told: Told) -> str:
     return f"The job was ended by signal {told.signal}." if told.signal is not None and told.kill is None else ""
 
 
-_PARTS = (_killed, _danger, _whether, _hidden, _pile, _waste, _held, _danger_besides, _signal)
+_PARTS = (_killed, _danger, _whether, _hidden, _ranks, _pile, _waste, _held, _danger_besides, _signal)
 
 
 def _is_crash(finding: Finding) -> bool:

@@ -1,0 +1,101 @@
+"""The ranks of a distributed job within one recording, each as a recording of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from ..growth.tree import tree_growth
+from ..tables import int_of
+
+if TYPE_CHECKING:
+    from ...storage import Recording
+
+_MOST_NAMED = 8  # ranges of ranks in one sentence
+
+
+def ranks_in(recording: Recording) -> list[int]:
+    """The ranks that its processes say they are of, in order; empty where none says."""
+    return sorted({int(rank) for rank in recording.tables["processes"]["rank"].dropna().unique()})
+
+
+def of_rank(recording: Recording, rank: int) -> Recording:
+    """The same recording with the processes of one rank alone, whose first is the root; rows of no process stay.
+
+    It ended as that process did, where the kernel told.
+    """
+    processes = recording.tables["processes"]
+    own = processes[processes["rank"] == rank].sort_values("born_mono_ns")
+    first = own.iloc[0]
+    pids = own["pid"].dropna().unique()
+    makers: dict[str, Any] = {name: partial(_of_pids, recording, name, pids) for name in recording.names()}
+    makers["processes"] = partial(_rooted, own, int(first["pid"]))
+    derived = recording.deriving(makers)
+    derived.meta = {**recording.meta, "ended": _ended(first) or recording.meta.get("ended")}
+    return derived
+
+
+def growth_of_ranks(recording: Recording) -> dict[int, bool | None]:
+    """Of a recording with several ranks whether each grows without end, by itself; empty for any other."""
+    ranks = ranks_in(recording)
+    return {rank: tree_growth(of_rank(recording, rank)).leaking for rank in ranks} if len(ranks) > 1 else {}
+
+
+def named_ranks(ranks: Sequence[int]) -> str:
+    """``rank 17``, ``ranks 0-7 and 9``; of a long list the beginning, and how many they are."""
+    spans: list[list[int]] = []
+    for rank in sorted(ranks):
+        if spans and rank == spans[-1][1] + 1:
+            spans[-1][1] = rank
+        else:
+            spans.append([rank, rank])
+    # Of two neighbours both are named.
+    texts = [t for low, high in spans for t in ([f"{low}-{high}"] if high > low + 1 else map(str, sorted({low, high})))]
+    if len(texts) > _MOST_NAMED:
+        return f"{len(ranks)} ranks ({', '.join(texts[:_MOST_NAMED])}, …)"
+    word = "rank" if len(ranks) == 1 else "ranks"
+    return f"{word} {' and '.join([', '.join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)}"
+
+
+def who_leaks(leaking: Sequence[int], steady: Sequence[int], count: int) -> str:
+    """``Rank 2 leaks, the other 3 do not``; of ``count`` ranks those that are in neither list are not spoken of."""
+    if len(leaking) == count > 1:
+        return f"All {count} ranks leak"
+    who = named_ranks(leaking)
+    said = f"{who[:1].upper()}{who[1:]} {'leaks' if len(leaking) == 1 else 'leak'}"
+    if not steady:
+        return said
+    does = "does not" if len(steady) == 1 else "do not"
+    if len(leaking) + len(steady) < count:
+        return f"{said}, {len(steady)} {does}"
+    return f"{said}, the other {does}" if len(steady) == 1 else f"{said}, the other {len(steady)} {does}"
+
+
+def beside_ranks(recording: Recording) -> list[int]:
+    """Pids of the processes that are of no rank: what launched them, and what was launched beside them."""
+    processes = recording.tables["processes"]
+    return [int(pid) for pid in processes.loc[processes["rank"].isna(), "pid"].dropna().unique()]
+
+
+def _of_pids(recording: Recording, table: str, pids: Iterable[Any]) -> pd.DataFrame:
+    rows = recording.tables[table]
+    if "pid" not in rows:
+        return rows
+    own: pd.DataFrame = rows[rows["pid"].isna() | rows["pid"].isin(pids)]
+    return own.reset_index(drop=True)
+
+
+def _rooted(own: pd.DataFrame, pid: int) -> pd.DataFrame:
+    rows = own.sort_index().reset_index(drop=True)
+    rows["is_root"] = (rows["pid"] == pid).astype("boolean")
+    return rows
+
+
+def _ended(row: pd.Series[Any]) -> list[Any] | None:
+    signal, code = int_of(row, "exit_signal"), int_of(row, "exit_code")
+    if signal:
+        return ["signal", None, signal]
+    return ["exit", code, None] if code is not None else None

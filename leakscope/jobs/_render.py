@@ -1,0 +1,213 @@
+"""A job as text for a terminal, Markdown, JSON (``leakscope.job/1``, ``leakscope.compare-jobs/1``), or as a page."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+
+from ..comparing import WORDS
+from ..errors import BadInput
+from ..words import VERDICTS, printable
+from ._comparing import JobComparison
+from ._job import Cluster, JobReport
+from ._words import (
+    NODE_HEADS,
+    PAIR_HEADS,
+    RANK_HEADS,
+    clock_notes,
+    cluster_amount,
+    cluster_ranks,
+    facts,
+    node_cells,
+    only,
+    others,
+    pair_cells,
+    rank_cells,
+    rest,
+    shown_nodes,
+    shown_pairs,
+    shown_ranks,
+)
+
+FORMATS = {"terminal": ".txt", "markdown": ".md", "json": ".json", "html": ".html"}  # with the suffix of each
+SCHEMA, COMPARE_SCHEMA = "leakscope.job/1", "leakscope.compare-jobs/1"
+_WIDEST = 110
+_WIDEST_CELL = 44
+_SHOWN = 6  # findings; all are in the JSON
+_MOST_EVIDENCE = 3
+
+
+def render(job: JobReport | JobComparison, format_name: str) -> str:
+    """**Errors** BadInput for a format that is not one of FORMATS."""
+    if format_name not in FORMATS:
+        raise BadInput(f"there is no format {format_name!r} of a job: there are {', '.join(FORMATS)}")
+    if format_name == "html":
+        from ._page import compared_html, html  # jinja2 only for who wants a page
+
+        return compared_html(job) if isinstance(job, JobComparison) else html(job)
+    if format_name == "json":
+        return _json(job)
+    if isinstance(job, JobComparison):
+        return _compared(job) if format_name == "terminal" else _compared_markdown(job)
+    return _terminal(job) if format_name == "terminal" else _markdown(job)
+
+
+def _json(job: JobReport | JobComparison) -> str:
+    schema = COMPARE_SCHEMA if isinstance(job, JobComparison) else SCHEMA
+    values = {"schema": schema, **_plain(job)}
+    text = json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8", "replace").decode("utf-8") + "\n"  # a file name that is no text has lone surrogates
+
+
+def _plain(value: object) -> dict[str, object]:
+    """Without what is for drawing, and what a diagnosis declares of its kind."""
+
+    def made(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        return {name: one for name, one in pairs if name not in ("means", "overlay")}
+
+    found: dict[str, object] = dataclasses.asdict(value, dict_factory=made)  # type: ignore[call-overload]
+    return found
+
+
+def _terminal(job: JobReport) -> str:
+    width = _width()
+    badge = VERDICTS[job.verdict.leaking] + ("  KILLED" if job.verdict.killed else "")
+    ranks, more_ranks = shown_ranks(job)
+    nodes, more_nodes = shown_nodes(job)
+    head = [badge, *_wrapped([job.verdict.headline], width, ""), *_wrapped([" ".join(job.command)], width, "")]
+    table = [list(RANK_HEADS), *(rank_cells(job, row) for row in ranks)]
+    parts = [
+        [*head, *_wrapped([facts(job)], width, "")],
+        *(list(_finding(job, number, one, width)) for number, one in enumerate(job.clusters[:_SHOWN], 1)),
+        _wrapped([f"and {len(job.clusters) - _SHOWN} findings more (-f json has all)"], width, "")
+        if len(job.clusters) > _SHOWN
+        else [],
+        [
+            "Ranks",
+            *_columns(table, width),
+            *_wrapped([others(job, more_ranks)], width, "  "),
+        ],
+        [
+            "Nodes",
+            *_columns([list(NODE_HEADS), *(node_cells(row) for row in nodes)], width),
+            *_wrapped([f"and {more_nodes} more, which gained less" if more_nodes else ""], width, "  "),
+        ],
+        _list("Clocks", clock_notes(job), width),
+        _list("Left out", rest(job), width),
+        _list("Not seen", job.notes[:_SHOWN], width),
+    ]
+    return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
+
+
+def _finding(job: JobReport, number: int, cluster: Cluster, width: int) -> Iterator[str]:
+    """What a person would do next stands before what speaks for it."""
+    finding = cluster.finding
+    yield from _wrapped([f"{number}. {cluster.severity}: {cluster.title}"], width, "")
+    yield from _wrapped([f"on {cluster_ranks(job, cluster)}: {cluster_amount(cluster)}"], width, "   ")
+    if place := _place(cluster):
+        yield from _wrapped([place], width, "   ")
+    if cluster.excerpt is not None and finding.subject.line is not None:
+        at = finding.subject.line - cluster.excerpt.first_line
+        if 0 <= at < len(cluster.excerpt.lines):
+            yield f"   > {finding.subject.line} {printable(cluster.excerpt.lines[at].strip())}"[:width]
+    yield from _wrapped([f"do: {line}" for line in finding.remedy[:1]], width, "   ")
+    yield from _wrapped(
+        [f"· {one.text}" for one in finding.evidence[: _MOST_EVIDENCE if number == 1 else 1]], width, "   "
+    )
+
+
+def _place(cluster: Cluster) -> str:
+    subject = cluster.finding.subject
+    if not subject.file:
+        return ""
+    line = f":{subject.line}" if subject.line is not None else ""
+    function = f" in {subject.function}" if subject.function else ""
+    return f"{subject.file}{line}{function}, fingerprint {cluster.fingerprint[:12]}"
+
+
+def _compared(found: JobComparison) -> str:
+    width = _width()
+    pairs, more = shown_pairs(found)
+    table = [list(PAIR_HEADS), *(pair_cells(one) for one in pairs)]
+    parts = [
+        _wrapped([f"{WORDS[found.verdict]}: {found.reason}."], width, ""),
+        [*_columns(table, width), *_wrapped([f"and {more} more (-f json has all)" if more else ""], width, "  ")],
+        _wrapped(only(found), width, "  "),
+    ]
+    return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
+
+
+def _width() -> int:
+    return min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns)
+
+
+def _wrapped(texts: Iterable[str], width: int, indent: str) -> list[str]:
+    wrapper = textwrap.TextWrapper(max(20, width - len(indent) - 2), break_long_words=False, break_on_hyphens=False)
+    found = []
+    for text in texts:
+        lines = wrapper.wrap(printable(text))
+        found += [f"{indent}{'  ' if number else ''}{line}" for number, line in enumerate(lines)]
+    return found
+
+
+def _list(heading: str, texts: Iterable[str], width: int) -> list[str]:
+    lines = _wrapped((f"· {text}" for text in texts), width, "  ")
+    return [heading, *lines] if lines else []
+
+
+def _columns(table: Sequence[Sequence[str]], width: int) -> list[str]:
+    """A row a line; the last column takes what is left, and is cut."""
+    rows = [[_short(printable(cell), _WIDEST_CELL) for cell in row] for row in table]
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    room = max(12, width - sum(widths[:-1]) - 2 * len(widths))
+    lines = []
+    for row in rows:
+        cells = [cell.ljust(size) for cell, size in zip(row[:-1], widths)]
+        lines.append("  " + "  ".join([*cells, _short(row[-1], room)]).rstrip())
+    return lines
+
+
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _markdown(job: JobReport) -> str:
+    ranks, more_ranks = shown_ranks(job)
+    nodes, more_nodes = shown_nodes(job)
+    lines = [f"**{VERDICTS[job.verdict.leaking]}**: {_escaped(job.verdict.headline)}", "", _escaped(facts(job)), ""]
+    for number, cluster in enumerate(job.clusters[:_SHOWN], 1):
+        place = f" ({_escaped(_place(cluster))})" if _place(cluster) else ""
+        on = f"on {cluster_ranks(job, cluster)}: {cluster_amount(cluster)}"
+        lines.append(f"{number}. {cluster.severity}: {_escaped(cluster.title)}, {on}{place}")
+    lines += ["", *_md_table(RANK_HEADS, [rank_cells(job, row) for row in ranks], more_ranks)]
+    lines += ["", *_md_table(NODE_HEADS, [node_cells(row) for row in nodes], more_nodes)]
+    notes = [f"- {_escaped(text)}" for text in [*clock_notes(job), *rest(job)]]
+    return "\n".join([*lines, *(["", *notes] if notes else [])]) + "\n"
+
+
+def _compared_markdown(found: JobComparison) -> str:
+    pairs, more = shown_pairs(found)
+    table = _md_table(PAIR_HEADS, [pair_cells(one) for one in pairs], more)
+    closing = [f"- {text}" for text in only(found)]
+    return "\n".join([f"**{WORDS[found.verdict]}**: {_escaped(found.reason)}.", "", *table, *closing]) + "\n"
+
+
+def _md_table(heads: Sequence[str], rows: Sequence[Sequence[str]], more: int) -> Iterator[str]:
+    yield f"| {' | '.join(heads)} |"
+    yield "|---" * len(heads) + "|"
+    for row in rows:
+        yield f"| {' | '.join(map(_escaped, row))} |"
+    if more:
+        yield ""
+        yield f"and {more} more"
+
+
+def _escaped(text: str) -> str:
+    """Names of variables and files are not markup."""
+    text = printable(text)
+    for mark in "\\`*_<>|[]":
+        text = text.replace(mark, f"\\{mark}")
+    return text
