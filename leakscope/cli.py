@@ -18,6 +18,7 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 from .errors import BadInput, LeakscopeError
+from .fleet import commands as fleet_commands
 from .options import ATTACH_LACKS, RECORD_OPTIONS, Option
 from .version import __version__
 
@@ -57,6 +58,7 @@ _SECTIONS = {
     "Record": ("record", "attach", "ps", "snapshot", "watch"),
     "Understand": ("report", "view", "heap", "oom"),
     "Decide": ("compare", "check"),
+    "Ask many": ("fleet",),
     "Keep house": ("doctor", "finalize", "redact", "schema", "completion"),
 }
 _ORDER_OF_WORK = (
@@ -680,3 +682,6 @@ def watch(
         return watching.watch_processes(pids, interval_s=interval_s, plain=plain)
     speed = speed or (1.0 if replay else None)
     return watching.watch_recording(run, interval_s=interval_s, speed=speed, plain=plain)
+
+
+cli.add_command(fleet_commands.group(_Command, _Format))
