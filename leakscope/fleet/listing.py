@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,11 @@ from .index import read_index
 from .rules import check_column, matching
 
 _SHOWN = (
-    "url", "state", "job", "attempt", "rank", "node", "commit", "verdict", "growth_bytes_per_hour", "peak_bytes",
-    "limit_bytes", "duration_s", "ended",
+    "job", "attempt", "rank", "node", "verdict", "growth_bytes_per_hour", "peak_bytes", "limit_bytes", "duration_s",
+    "ended", "state", "url",
 )  # fmt: skip
 _UNITS = {column.name: column.unit for column in COLUMNS}
+_LONG = ("url", "headline", "problem", "command", "findings", "labels")
 _ONLY_IF_ODD = {"state": "final", "ended": "exit"}
 
 
@@ -86,22 +88,26 @@ def _plain(value: Any) -> Any:
 def _as_table(frame: pd.DataFrame, columns: Sequence[str] | None, limit: int) -> str:
     count = len(frame)
     part = frame if limit == 0 else frame.head(limit)
-    rows = [{**row, "verdict": _verdict(row)} for row in part.to_dict("records")]
+    top = os.path.commonprefix([url.rpartition("/")[0] + "/" for url in part["url"]]).rpartition("/")[0] + "/"
+    rows = [{**row, "verdict": _verdict(row), "url": row["url"][len(top) :]} for row in part.to_dict("records")]
     names = columns or [
         name for name in _SHOWN
         if any(_cell(row, name) not in ("", _ONLY_IF_ODD.get(name)) for row in rows) or name in ("url", "verdict")
     ]  # fmt: skip
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for name in names:
-        is_figure = TYPES.get(name) in ("int", "float")
-        table.add_column(_heading(name), justify="right" if is_figure else "left", overflow="fold")
+        is_figure, is_long = TYPES.get(name) in ("int", "float"), name in _LONG
+        table.add_column(
+            _heading(name), justify="right" if is_figure else "left", overflow="fold",
+            no_wrap=not is_long, min_width=24 if is_long else None,
+        )  # fmt: skip
     for row in rows:
         table.add_row(*(Text(_cell(row, name)) for name in names))
     stream = io.StringIO()
     console = Console(file=stream, width=_width(), color_system=None)
     console.print(table)
     rest = f"{len(rows):,} of {count:,} recordings; -n 0 lists all" if len(rows) < count else f"{count:,} recordings"
-    console.print(f"{rest}")
+    console.print(Text(f"{rest}, below {top}"))
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
 
 
