@@ -15,6 +15,7 @@ from .population import Population, as_mask, findings, first_of, median
 
 _TOLD_AS_KILLS = ("oom-kill",)
 _EXAMPLES = 5
+_KILLED = "killed for lack of memory"
 
 
 def leaks(population: Population) -> Iterator[Claim]:
@@ -63,7 +64,26 @@ def kills(population: Population) -> Iterator[Claim]:
     """Recordings in which a process was killed for lack of memory: where they lie, if they lie anywhere."""
     killed = population.truth("killed") | (population.frame["ended"] == "oom-killed").fillna(False).to_numpy(dtype=bool)
     known = killed | (population.frame["state"] == "final").to_numpy(dtype=bool)
-    yield from _by_region(population, killed, known, KILLS, "critical", "killed for lack of memory")
+    told = np.zeros(population.size, dtype=bool)
+    for claim in _by_region(population, killed, known, KILLS, "critical", _KILLED):
+        told[claim.rows] = True
+        yield claim
+    yield from _scattered(population, killed & ~told, known)
+
+
+def _scattered(population: Population, killed: Any, known: Any) -> Iterator[Claim]:
+    """The kills that nothing separates from the others: told by job, since each is one too many."""
+    job = population.frame["job"].fillna("").to_numpy(dtype=object)
+    for name in sorted(set(job[killed])):
+        rows, of = np.flatnonzero(killed & (job == name)), int((known & (job == name)).sum())
+        place = f" of {of:,} recordings in job {name}" if name else f" of {of:,} recordings without a job"
+        facts = population.facts(rows)
+        share = "; ".join(f"{key} {facts[key]}" for key in ("attempt", "rank", "node", "pod") if key in facts)
+        says = f"{_KILLED}: {len(rows):,}{place} ({share})"
+        yield Claim(
+            KILLS, "critical", says, len(rows), of, hit=len(rows), inside=of, facts=facts,
+            is_new=_is_new(population, rows), urls=_examples(population, rows), rows=rows,
+        )  # fmt: skip
 
 
 def lost(population: Population) -> Iterator[Claim]:

@@ -76,8 +76,31 @@ def group(command_class: type[click.Command], format_type: type[click.Choice]) -
             ("leakscope fleet list -w state=unreadable -o bad.csv", "what cannot be read, and why"),
         ],
     )  # fmt: skip
-
-
+    add(
+        "report", _report,
+        [_index_argument, _where, formats("html", "json", "terminal"), _output],
+        [
+            ("leakscope fleet report", "what many have in common, and who differs"),
+            ("leakscope fleet report -w job=pretrain-7b -o job.html", "of one job, as a page"),
+        ],
+    )  # fmt: skip
+    add(
+        "query", _query,
+        [
+            click.argument("sql", metavar="SQL"),
+            click.option("-i", "--index", "index", type=click.Path(path_type=Path), default="fleet.parquet",
+                         show_default=True, help="The index to ask."),
+            _where,
+            click.option("--memory", metavar="SIZE", default="1GB", show_default=True, help="Most memory it may take."),
+            click.option("--engine", type=click.Choice(["duckdb"]), default="duckdb", hidden=True),
+            formats("csv", "json", "terminal"),
+            _output,
+        ],
+        [
+            ("leakscope fleet query 'SELECT job, max(peak_bytes) FROM recordings GROUP BY job'", "of the index"),
+            ("leakscope fleet query -w job=llm 'SELECT * FROM process_growth ORDER BY 5 DESC LIMIT 9'", "of samples"),
+        ],
+    )  # fmt: skip
     return fleet
 
 
@@ -145,6 +168,39 @@ def _list(
     names = columns.split(",") if columns else None
     text = listing.listed(index, where, sort=sort, limit=limit, columns=names, format_name=format_name)
     _print(text, output)
+
+
+def _report(index: Path, where: tuple[str, ...], format_name: str | None, output: Path | None) -> None:
+    """Say what many recordings have in common: the same leak, where and since when; who differs; kills; commits; news.
+
+    Of all recordings of an index, or of those that -w chooses, such as one job. Who only differs by what chance could do
+    is not told.
+    """
+    from . import rendering, report
+    from .index import read_index
+    from .rules import matching
+
+    format_name = format_name or _by_suffix(output, {".html": "html", ".json": "json", ".txt": "terminal"})
+    found = read_index(index)
+    rules = list(where)
+    keep = (lambda frame: frame.index.isin(matching(frame, rules).index)) if rules else None
+    _print(rendering.render(report.report_of(found, keep), format_name), output)
+
+
+def _query(
+    sql: str, index: Path, where: tuple[str, ...], memory: str, engine: str, format_name: str | None, output: Path | None
+) -> None:
+    """Ask an index and the samples of its recordings by SQL (DuckDB).
+
+    Views: recordings, findings, process_growth (slope and peak of each process), and every table of a recording with the
+    column recording in front, such as process_samples. -w limits which recordings are read. Nothing is written, and no
+    other file of this host can be read. All views: docs/fleet.md.
+    """
+    from . import asking
+    from ..units import parse_bytes
+
+    format_name = format_name or _by_suffix(output, {".csv": "csv", ".json": "json", ".txt": "terminal"})
+    _print(asking.answer(index, sql, where, most_bytes=int(parse_bytes(memory)), format_name=format_name), output)
 
 
 def _by_suffix(output: Path | None, formats: dict[str, str]) -> str:

@@ -16,7 +16,7 @@ import pandas as pd
 
 from ..units import format_bytes
 from .claims import ODD, Claim, shortened
-from .population import Population, findings
+from .population import Population, findings, median
 
 _FEWEST = 4  # siblings, to say what is usual
 _SIGMAS = 6.0
@@ -26,6 +26,7 @@ _FASTER = 1.5  # times the median: growth differs more than levels do
 _MOST_SHARE = 0.1  # of the siblings: more are no stragglers
 _OF_A_NODE = 0.75  # of its ranks
 _OF_ATTEMPTS = 0.5
+_AT_LIMIT = 0.85
 _AS_LONG = 0.5  # of the median length: one that ended early held less
 _FIGURES = {
     "level": ("holds", "", "memory without what leaked"),
@@ -62,28 +63,33 @@ def _figures(population: Population, rows: Any) -> Iterator[_Odd]:
     attempt = frame["attempt"].fillna(-1).to_numpy(dtype=np.int64)
     growth = np.where(population.truth("leaking"), population.number("growth_bytes"), 0.0)[rows]
     killed = population.truth("killed")[rows]
-    level = population.number("peak_bytes")[rows] - np.nan_to_num(np.maximum(growth, 0.0))
-    limit = population.number("limit_bytes")[rows]
-    level[killed & (level >= 0.85 * limit)] = np.nan  # the limit says how much it held
+    peak, limit = (population.number(name)[rows] for name in ("peak_bytes", "limit_bytes"))
+    level = peak - np.nan_to_num(np.maximum(growth, 0.0))
+    level[killed & (peak >= _AT_LIMIT * limit)] = np.nan  # the limit says how much it could hold
     yield _compared("level", level, attempt, population.number("duration_s")[rows], _LEAST_SHARE)
     gpu = population.number("gpu_peak_bytes")[rows]
-    kinds = pd.factorize(frame["gpu_name"])[0]
-    yield _compared("gpu_peak_bytes", gpu, attempt * 1000 + kinds, population.number("duration_s")[rows], _LEAST_SHARE)
-    yield _growth(population, rows, attempt)
+    models = _models(pd.factorize(frame["gpu_name"])[0], gpu)
+    yield _compared("gpu_peak_bytes", gpu, attempt * 1000 + models, population.number("duration_s")[rows], _LEAST_SHARE)
+    yield from _growth(population, rows, attempt)
 
 
-def _growth(population: Population, rows: Any, attempt: Any) -> _Odd:
+def _models(kinds: Any, gpu: Any) -> Any:
+    """Models of GPUs that hold unlike amounts are no siblings; where all hold alike, the model says nothing."""
+    middles = [median(gpu[kinds == kind]) for kind in np.unique(kinds)]
+    return kinds if max(middles) > (1 + _LEAST_SHARE) * min(middles) else np.zeros(len(kinds), dtype=np.int64)
+
+
+def _growth(population: Population, rows: Any, attempt: Any) -> Iterator[_Odd]:
     """Among those that have the same leak: the others do not grow, and are no siblings in this."""
     told = findings(population)
-    rates, groups = np.full(len(rows), np.nan), attempt * 1000
-    told = told[told["severity"].isin(("critical", "warning"))] if len(told) else told
-    told = told[told["bytes_per_hour"].fillna(0) > 0] if len(told) else told
-    if len(told):
-        first = told.drop_duplicates("row").set_index("row")
-        own = first.reindex(rows)
-        rates = own["bytes_per_hour"].astype("Float64").to_numpy(dtype=float, na_value=np.nan)
-        groups = groups + pd.factorize(own["fingerprint"])[0]
-    return _compared("growth_bytes_per_hour", rates, groups, None, _FASTER - 1.0)
+    if not len(told):
+        return
+    own = told[told["severity"].isin(("critical", "warning")) & told["row"].isin(rows)]
+    own = own[own["bytes_per_hour"].fillna(0).astype(float) > 0]
+    for _, one in own.groupby("fingerprint", sort=True):
+        if one["row"].nunique() >= _FEWEST:
+            rates = one.drop_duplicates("row").set_index("row")["bytes_per_hour"].astype(float).reindex(rows)
+            yield _compared("growth_bytes_per_hour", rates.to_numpy(), attempt, None, _FASTER - 1.0)
 
 
 def _compared(figure: str, value: Any, groups: Any, duration_s: Any, least_share: float) -> _Odd:

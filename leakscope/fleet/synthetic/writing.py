@@ -70,6 +70,17 @@ def write_one(
             stream.truncate(os.path.getsize(path) // 2)
 
 
+def footer_of(run: Run, *, interval_s: float, processes: int, seed: int) -> dict[str, Any] | None:
+    """What its footer will say, as far as an index reads it, without writing it; None for a file that is cut off."""
+    if run.fate == "torn":
+        return None
+    if run.fate == "unfinished":
+        return {**_meta(run), "state": "unfinished"}
+    rng = np.random.default_rng([seed, 3, zlib.crc32(run.path.encode())])
+    held = _held(run, np.linspace(0.5, run.duration_s - 0.5, 8), processes, rng)
+    return {**_footer(run, held.sum(axis=0), interval_s, processes), "state": "final"}
+
+
 def _held(run: Run, at_s: Any, processes: int, rng: np.random.Generator) -> Any:
     """Bytes of each process at each moment: a warm-up, a level, what leaks, and noise. The first is the trainer."""
     share = np.concatenate([[1.0], np.full(processes - 1, 0.06)])
