@@ -54,24 +54,25 @@ def listed(
     if format_name == "terminal":
         return _as_table(frame, chosen, limit)
     frame = frame[chosen or list(TYPES)]
-    return _as_csv(frame) if format_name == "csv" else _as_json(frame)
+    return as_csv(frame) if format_name == "csv" else _as_json(frame)
 
 
-def _as_csv(frame: pd.DataFrame) -> str:
+def as_csv(frame: pd.DataFrame) -> str:
+    """With a line of heads; maps and lists as JSON."""
     plain = frame.copy()
     for name in {"labels", "findings"} & set(plain.columns):
-        plain[name] = [json.dumps(_plain(value)) for value in plain[name]]
+        plain[name] = [json.dumps(as_json_value(value)) for value in plain[name]]
     text: str = plain.to_csv(index=False, date_format="%Y-%m-%dT%H:%M:%SZ")
     return text
 
 
 def _as_json(frame: pd.DataFrame) -> str:
-    rows = [{name: _plain(value) for name, value in row.items()} for row in frame.to_dict("records")]
+    rows = [{name: as_json_value(value) for name, value in row.items()} for row in frame.to_dict("records")]
     return json.dumps({"schema": "leakscope.fleet-list/1", "recordings": rows}, indent=1) + "\n"
 
 
-def _plain(value: Any) -> Any:
-    """As JSON has it."""
+def as_json_value(value: Any) -> Any:
+    """A cell as JSON has it."""
     if isinstance(value, pd.Timestamp):
         return value.strftime("%Y-%m-%dT%H:%M:%SZ")
     if isinstance(value, (list, tuple)) or hasattr(value, "tolist"):
@@ -79,10 +80,34 @@ def _plain(value: Any) -> Any:
         if not isinstance(items, list):
             return items
         is_map = bool(items) and all(isinstance(item, tuple) and len(item) == 2 for item in items)
-        return dict(items) if is_map else [_plain(item) for item in items]
+        return dict(items) if is_map else [as_json_value(item) for item in items]
     if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items()}
+        return {key: as_json_value(one) for key, one in value.items()}
     return None if value is None or pd.isna(value) else value
+
+
+def as_table(frame: pd.DataFrame) -> str:
+    """Of any columns: the result of a query."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for name in frame.columns:
+        is_figure = pd.api.types.is_numeric_dtype(frame[name])
+        table.add_column(printable(str(name)), justify="right" if is_figure else "left", overflow="fold")
+    for row in frame.to_dict("records"):
+        table.add_row(*(Text(_query_cell(str(name), value)) for name, value in row.items()))
+    stream = io.StringIO()
+    Console(file=stream, width=_width(), color_system=None).print(table)
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
+
+
+def _query_cell(name: str, value: Any) -> str:
+    """Sizes by the names of their columns, as everywhere: peak_bytes is 12.1 GiB."""
+    plain = as_json_value(value)
+    if plain is None:
+        return ""
+    if isinstance(plain, (int, float)) and not isinstance(plain, bool):
+        is_size = "bytes" in name
+        return format_bytes(plain) if is_size else f"{plain:,}" if isinstance(plain, int) else f"{plain:,.6g}"
+    return printable(str(plain))
 
 
 def _as_table(frame: pd.DataFrame, columns: Sequence[str] | None, limit: int) -> str:
@@ -124,12 +149,12 @@ def _heading(name: str) -> str:
 def _verdict(row: dict[str, Any]) -> str:
     if row["judged"] is not True:
         return "not judged" if row["state"] in ("final", "checkpoint", "empty") else row["state"]
-    words = {True: "LEAKING", False: "not leaking"}.get(_plain(row["leaking"]), "cannot tell")
-    return f"{words}, killed" if _plain(row["killed"]) else words
+    words = {True: "LEAKING", False: "not leaking"}.get(as_json_value(row["leaking"]), "cannot tell")
+    return f"{words}, killed" if as_json_value(row["killed"]) else words
 
 
 def _cell(row: dict[str, Any], name: str) -> str:
-    value = _plain(row[name])
+    value = as_json_value(row[name])
     if value is None:
         return ""
     unit = _UNITS.get(name, "")

@@ -17,6 +17,7 @@ _MOST_CELLS = 40_000  # of all maps: half a megabyte
 _MOST_MAPS = 24
 _BAND_NODES = 64  # side by side
 _SHADES = (20, 22, 24, 26, 27)  # numbers of colours, from slow to fast growth
+_LEVEL = 0.02  # of the fastest growth: less cannot be told from none
 _MOST_COMMITS = 80
 _MOST_JOBS = 60
 _TONES = {"bad": "bad", "good": "good"}
@@ -42,7 +43,7 @@ class Map:
 
 def html(report: FleetReport) -> str:
     """A whole HTML document below 1 MB, whatever the fleet has."""
-    maps, left_out = _maps(report.heat)
+    maps, level, left_out = _maps(report.heat)
     drawn = dict(_trend_plots(report.trends))
     data = [
         {"deep": one.deep, "across": one.across, "rates": [None if r is None else round(r / 2**20) for r in heat.growth_bytes_per_hour],
@@ -59,7 +60,9 @@ def html(report: FleetReport) -> str:
         maps=[one for one, _ in maps],
         most=format_bytes(_most(report.heat)),
         shades=_SHADES,
+        level=level,
         left_out=left_out,
+        band=_BAND_NODES,
         drawn={key: (plot.title, plots.still(plot), plots.table(plot)) for key, plot in drawn.items()},
         jobs=report.jobs[:_MOST_JOBS],
         trends=[(t, _rows(t), f"level{n}") for n, t in enumerate(report.trends) if len(t.commits) > 2],
@@ -81,19 +84,18 @@ def _most(heat: Sequence[Heat]) -> float:
     return max((rate for one in heat for rate in one.growth_bytes_per_hour if rate is not None), default=0.0)
 
 
-def _maps(heat: Sequence[Heat]) -> tuple[list[tuple[Map, Heat]], int]:
-    """Those that leak first; what is too much for one page is left out and counted."""
+def _maps(heat: Sequence[Heat]) -> tuple[list[tuple[Map, Heat]], int, int]:
+    """Those in which something grows; how many are level, and how many are too much for one page."""
     most = _most(heat)
-    leaks = [max((r or 0.0 for r in one.growth_bytes_per_hour), default=0.0) for one in heat]
-    order = sorted(range(len(heat)), key=lambda n: (leaks[n] <= 0.05 * most, n))
+    growing = [one for one in heat if any((rate or 0.0) > _LEVEL * most for rate in one.growth_bytes_per_hour)]
     found: list[tuple[Map, Heat]] = []
     cells = 0
-    for number in order:
-        size = len(heat[number].growth_bytes_per_hour)
+    for one in growing:
+        size = len(one.growth_bytes_per_hour)
         if cells + size <= _MOST_CELLS and len(found) < _MOST_MAPS:
             cells += size
-            found.append((_map(heat[number], len(found), most), heat[number]))
-    return found, len(heat) - len(found)
+            found.append((_map(one, len(found), most), one))
+    return found, len(heat) - len(growing), len(growing) - len(found)
 
 
 def _map(heat: Heat, key: int, most: float) -> Map:
@@ -111,7 +113,7 @@ def _map(heat: Heat, key: int, most: float) -> Map:
             continue
         known.append(at)
         share = rate / most if most > 0 else 0.0
-        if share > 0.02:
+        if share > _LEVEL:
             shade = min(len(_SHADES) - 1, int(share**0.5 * len(_SHADES)))
             shade_of.setdefault(shade, []).append(at)
     grows = sum(map(len, shade_of.values()))
