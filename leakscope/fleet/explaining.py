@@ -82,7 +82,7 @@ def regions(positive: Any, population: Any, attributes: Sequence[Attribute], con
     first, and conditions that hold for the whole are told where they cover more. **Cost** 10 ms for 10,000 rows.
     """
     found: list[Region] = []
-    rest = np.flatnonzero(population)
+    everyone = rest = np.flatnonzero(population)
     by = next((one for one in attributes if one.name == context), None)
     while len(found) < _MOST_REGIONS:
         own = [one for one in attributes if one is not by]
@@ -92,9 +92,18 @@ def regions(positive: Any, population: Any, attributes: Sequence[Attribute], con
         region = whole if best is None or (whole is not None and whole.hit > _COVERS_MORE * best.hit) else best
         if region is None:
             break
-        found.append(region)
+        # Regions may share rows: a rank that is always killed ran once on a node where everybody is.
+        inside = _meeting(region.conditions, attributes, everyone)
+        found.append(_counted(positive, inside, everyone, tuple(region.conditions)))
         rest = np.setdiff1d(rest, region.rows, assume_unique=True)
     return found
+
+
+def _meeting(conditions: Sequence[Condition], attributes: Sequence[Attribute], rows: Any) -> Any:
+    by_name = {one.name: one for one in attributes}
+    for condition in conditions:
+        rows = rows[_meets(by_name[condition.attribute], condition, rows)]
+    return rows
 
 
 def _contexts(positive: Any, rows: Any, by: Attribute | None) -> list[int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -69,7 +70,10 @@ def _figures(population: Population, rows: Any) -> Iterator[_Odd]:
     yield _compared("level", level, attempt, population.number("duration_s")[rows], _LEAST_SHARE)
     gpu = population.number("gpu_peak_bytes")[rows]
     models = _models(pd.factorize(frame["gpu_name"])[0], gpu)
-    yield _compared("gpu_peak_bytes", gpu, attempt * 1000 + models, population.number("duration_s")[rows], _LEAST_SHARE)
+    odd = _compared("gpu_peak_bytes", gpu, attempt * 1000 + models, population.number("duration_s")[rows], _LEAST_SHARE)
+    # A model of few ranks has no usual amount of its own: what is odd there must be so among all.
+    odd.sign[np.abs(gpu - median(gpu)) < _LEAST_SHARE * median(gpu)] = 0
+    yield odd
     yield from _growth(population, rows, attempt)
 
 
@@ -119,8 +123,8 @@ def _named(population: Population, job: str, rows: Any, odd: _Odd) -> Iterator[t
     node, rank = (frame[name].astype(object).to_numpy() for name in ("node", "rank"))
     nodes, ranks = len(pd.unique(node[known])), len(pd.unique(rank[known]))
     # On nodes of many ranks each; where a rank always ran on one node, the ranks of the whole node tell.
-    if odd.figure == "gpu_peak_bytes" and _is_stage(rank, left, known, ranks):
-        return
+    if odd.figure == "gpu_peak_bytes":
+        left[np.isin(rank, _stages(rank, left, known, ranks))] = 0
     for name in _often(node, left, known, _OF_A_NODE, least=2) if nodes >= _FEWEST - 1 else ():
         own = known & (node == name) & (left != 0)
         if len(pd.unique(rank[own])) >= 2:
@@ -129,7 +133,7 @@ def _named(population: Population, job: str, rows: Any, odd: _Odd) -> Iterator[t
     often = list(_often(rank, left, known, _OF_ATTEMPTS, least=1))
     if len(often) <= max(1, _MOST_SHARE * ranks):
         for number in often:
-            own = known & (rank == number) & (left != 0)
+            own = known & (rank == number) & (odd.sign != 0)
             yield _claim(population, job, rows, own, odd, "rank", str(number))
 
 
@@ -142,13 +146,15 @@ def _often(keys: Any, sign: Any, known: Any, share: float, least: int) -> Iterat
                 yield key
 
 
-def _is_stage(rank: Any, sign: Any, known: Any, count: int) -> bool:
-    """Many ranks side by side, from the first or to the last: a stage of a pipeline, wherever it runs."""
-    often = sorted(int(number) for number in _often(rank, sign, known, _OF_ATTEMPTS, least=1))
-    if len(often) < _MOST_SHARE * count or len(often) < 2:
-        return False
-    is_block = often[-1] - often[0] < 1.1 * len(often)
-    return is_block and (often[0] == 0 or often[-1] == count - 1)
+def _stages(rank: Any, sign: Any, known: Any, count: int) -> list[Any]:
+    """Ranks side by side, from the first or to the last, and many: a stage of a pipeline, wherever it runs."""
+    often = set(_often(rank, sign, known, _OF_ATTEMPTS, least=1))
+    found: list[Any] = []
+    for order in (sorted(pd.unique(rank)), sorted(pd.unique(rank), reverse=True)):
+        block = list(takewhile(often.__contains__, order))
+        if len(block) >= max(2, _MOST_SHARE * count):
+            found += block
+    return found
 
 
 def _never_elsewhere(population: Population, job: str, node: str, ranks: Any) -> bool:

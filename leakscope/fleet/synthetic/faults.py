@@ -311,7 +311,7 @@ def planted(fleet: Fleet, seed: int, kinds: Sequence[str] | int) -> list[Fault]:
 
 def _can_be_told(run: Run, fault: Fault) -> bool:
     if fault.claim == "lost":
-        return run.fate != "torn"
+        return run.fate in ("unfinished", "lost")
     if fault.claim == "odd" and run.killed:  # what it held, its limit says
         return False
     return run.fate in ("final", "lost") and (run.judged or fault.claim != "leak")
