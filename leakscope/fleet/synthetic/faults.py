@@ -45,7 +45,7 @@ class Planter:
         self._ranks: dict[str, set[int]] = {}
         self._nodes: dict[str, set[str]] = {}
         self._jobs = [fleet.training[i] for i in self.rng.permutation(len(fleet.training))]
-        self._turn = 0
+        self._turn = self._planted = 0
 
     def job(self) -> str:
         """The next training job, in turns."""
@@ -71,7 +71,11 @@ class Planter:
 
     def leaks(self, runs: Sequence[Run], speed: float | None = None) -> str:
         """Make them leak; the fingerprint of what they leak."""
-        kind, holder, file, line = self._holders.pop()
+        number = self._planted
+        self._planted += 1
+        kind, holder, file, line = self._holders[number % len(self._holders)]
+        line += 100 * (number // len(self._holders))
+        file = file if number < len(self._holders) else f"more/{file}"
         # So fast that it can be seen, and so slow that nothing fills its limit by itself.
         longest = max(run.duration_s for run in runs) / 3600
         room = min(0.5 * (run.limit_bytes or 64 * GiB) for run in runs) / longest
@@ -153,6 +157,39 @@ def leak_on_gpu_model(planter: Planter) -> Fault:
     model = planter.one(sorted({run.node.gpu_name for run in runs}))
     hit = [run for run in runs if run.node.gpu_name == model]
     return _leak(planter, "leak-on-gpu-model", hit, f"{job}: on {model}", {"job": job, "gpu_name": model})
+
+
+def leak_on_some_nodes(planter: Planter) -> Fault:
+    job = planter.job()
+    names = planter.nodes(job, 3)
+    hit = [run for run in planter.fleet.of(job) if run.node.name in names]
+    return _leak(planter, "leak-on-some-nodes", hit, f"{job}: on {', '.join(names)}", {"job": job, "node": names})
+
+
+def leak_on_driver(planter: Planter) -> Fault:
+    """In every training job: a library that has to do with the driver."""
+    runs = [run for run in planter.fleet.runs if run.job in planter.fleet.training]
+    driver = planter.one(sorted({run.node.driver for run in runs}))
+    hit = [run for run in runs if run.node.driver == driver]
+    return _leak(planter, "leak-on-driver", hit, f"everywhere on driver {driver}", {"driver": driver})
+
+
+def leak_of_namespace(planter: Planter) -> Fault:
+    job = planter.fleet.service
+    runs = planter.fleet.of(job)
+    name = planter.one(sorted({run.belongs["namespace"] for run in runs}))
+    hit = [run for run in runs if run.belongs["namespace"] == name]
+    return _leak(planter, "leak-of-namespace", hit, f"{job}: in {name}", {"job": job, "namespace": name})
+
+
+def small_gpu_node(planter: Planter) -> Fault:
+    job = planter.job()
+    (node,), factor = planter.nodes(job, 1), float(planter.rng.uniform(0.5, 0.75))
+    hit = [run for run in planter.fleet.of(job) if run.node.name == node]
+    for run in hit:
+        run.gpu_peak_bytes = int((run.gpu_peak_bytes or 0) * factor)
+    where = {"job": job, "node": node, "figure": "gpu_peak_bytes"}
+    return Fault("small-gpu-node", "odd", f"{job}: less on the GPUs of {node}", [run.path for run in hit], where)
 
 
 def fast_leaker(planter: Planter) -> list[Fault]:
@@ -278,11 +315,15 @@ FAULTS: dict[str, Callable[[Planter], Fault | list[Fault]]] = {
     "leak-since-commit": leak_since_commit,
     "leak-of-image": leak_of_image,
     "leak-on-gpu-model": leak_on_gpu_model,
+    "leak-on-some-nodes": leak_on_some_nodes,
+    "leak-on-driver": leak_on_driver,
+    "leak-of-namespace": leak_of_namespace,
     "fast-leaker": fast_leaker,
     "large-rank": large_rank,
     "small-rank": small_rank,
     "large-node": large_node,
     "large-gpu-rank": large_gpu_rank,
+    "small-gpu-node": small_gpu_node,
     "kills-by-limit": kills_by_limit,
     "kills-of-rank": kills_of_rank,
     "kills-of-pod": kills_of_pod,
