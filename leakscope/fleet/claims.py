@@ -9,7 +9,7 @@ from typing import Any
 from ..units import format_bytes
 from .explaining import BEFORE, NOT_IN, SINCE, Condition
 
-LEAK, ODD, KILLS, LOST, COMMIT = "leak", "odd", "kills", "lost", "commit"
+LEAK, ODD, KILLS, LOST, COMMIT, STAGE = "leak", "odd", "kills", "lost", "commit", "stage"
 _NAMED = 6  # values that a sentence names
 _WORDS = {  # attribute -> (one, several)
     "job": ("job", "jobs"), "node": ("node", "nodes"), "rank": ("rank", "ranks"),
@@ -26,7 +26,7 @@ _WORDS = {  # attribute -> (one, several)
 class Claim:
     """One thing the data says about the fleet, with its figures.
 
-    ``kind``: leak, odd, kills, lost or commit. ``recordings`` of ``of`` have it; ``inside`` recordings meet all
+    ``kind``: leak, odd, kills, lost, commit, or stage (ranks that differ, as a stage of a pipeline does). ``recordings`` of ``of`` have it; ``inside`` recordings meet all
     ``conditions``, ``hit`` of them have it, and ``missed`` recordings elsewhere. ``facts``: what those that have it
     share: ranks, nodes, attempts and so on, shortened. ``is_new``: none was in the index before its last run.
     """

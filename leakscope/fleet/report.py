@@ -11,14 +11,14 @@ import pandas as pd
 
 from ..storage.catalogue import Catalogue
 from . import clusters, siblings
-from .claims import COMMIT, KILLS, LEAK, LOST, ODD, Claim
+from .claims import COMMIT, KILLS, LEAK, LOST, ODD, STAGE, Claim
 from .commits import Trend, trends
 from .explaining import Condition
 from .population import Population
 
 SCHEMA = "leakscope.fleet/1"
 _SEVERITIES = ("critical", "warning", "note")
-_ORDER = (KILLS, LEAK, ODD, COMMIT, LOST)
+_ORDER = (KILLS, LEAK, ODD, COMMIT, LOST, STAGE)
 _MOST_KILL_ROWS = 40
 _MOST_NOTES = 20
 _MOST_PROBLEMS = 50
@@ -73,7 +73,7 @@ def report_of(found: Catalogue, keep: Any = None) -> FleetReport:
     started = population.frame["started_at"].dropna()
     return FleetReport(
         _headline(counts, claims),
-        "bad" if any(claim.severity == "critical" for claim in claims) else "unsure" if claims else _calm(counts),
+        _tone(counts, claims),
         counts,
         started.min().strftime("%Y-%m-%dT%H:%M:%SZ") if len(started) else None,
         started.max().strftime("%Y-%m-%dT%H:%M:%SZ") if len(started) else None,
@@ -139,13 +139,16 @@ def _headline(counts: Mapping[str, int], claims: Sequence[Claim]) -> str:
         parts.append(f"{kinds[ODD]} {'differ' if kinds[ODD] > 1 else 'differs'} from their siblings")
     if parts:
         return "; ".join(parts)
-    if claims:
+    if claims and claims[0].severity != "note":
         return f"No leak in {total:,} recordings; {claims[0].says}"
     return f"No leak in {total:,} recordings" if counts["not_leaking"] else f"Nobody judged these {total:,} recordings"
 
 
-def _calm(counts: Mapping[str, int]) -> str:
-    return "good" if counts["not_leaking"] else "unsure"
+def _tone(counts: Mapping[str, int], claims: Sequence[Claim]) -> str:
+    severities = {claim.severity for claim in claims}
+    if "critical" in severities:
+        return "bad"
+    return "good" if counts["not_leaking"] and "warning" not in severities else "unsure"
 
 
 def _jobs(population: Population) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from ..units import format_bytes
-from .claims import ODD, Claim, shortened
+from .claims import ODD, STAGE, Claim, shortened
 from .population import Population, findings, median
 
 _FEWEST = 4  # siblings, to say what is usual
@@ -29,6 +29,7 @@ _OF_A_NODE = 0.75  # of its ranks
 _OF_ATTEMPTS = 0.5
 _AT_LIMIT = 0.85
 _AS_LONG = 0.5  # of the median length: one that ended early held less
+_PLURAL = {"has": "have", "holds": "hold", "grows by": "grow by"}
 _FIGURES = {
     "level": ("holds", "", "memory without what leaked"),
     "gpu_peak_bytes": ("has", " on its GPU at most", "memory on the GPU"),
@@ -69,7 +70,7 @@ def _figures(population: Population, rows: Any) -> Iterator[_Odd]:
     level[killed & (peak >= _AT_LIMIT * limit)] = np.nan  # the limit says how much it could hold
     yield _compared("level", level, attempt, population.number("duration_s")[rows], _LEAST_SHARE)
     gpu = population.number("gpu_peak_bytes")[rows]
-    models = _models(pd.factorize(frame["gpu_name"])[0], gpu)
+    models = _models(frame["gpu_name"], frame["node"], gpu)
     odd = _compared("gpu_peak_bytes", gpu, attempt * 1000 + models, population.number("duration_s")[rows], _LEAST_SHARE)
     # A model of few ranks has no usual amount of its own: what is odd there must be so among all.
     odd.sign[np.abs(gpu - median(gpu)) < _LEAST_SHARE * median(gpu)] = 0
@@ -77,10 +78,15 @@ def _figures(population: Population, rows: Any) -> Iterator[_Odd]:
     yield from _growth(population, rows, attempt)
 
 
-def _models(kinds: Any, gpu: Any) -> Any:
-    """Models of GPUs that hold unlike amounts are no siblings; where all hold alike, the model says nothing."""
-    middles = [median(gpu[kinds == kind]) for kind in np.unique(kinds)]
-    return kinds if max(middles) > (1 + _LEAST_SHARE) * min(middles) else np.zeros(len(kinds), dtype=np.int64)
+def _models(names: Any, nodes: Any, gpu: Any) -> Any:
+    """Models of GPUs that hold unlike amounts are no siblings; of one or two nodes nobody knows what is usual."""
+    kinds = np.zeros(len(gpu), dtype=np.int64)
+    counts = nodes.groupby(names.fillna("").to_numpy(dtype=object)).nunique()
+    for number, name in enumerate(counts.index[counts >= _FEWEST - 1], 1):
+        kinds[(names == name).fillna(False).to_numpy(dtype=bool)] = number
+    middles = [median(gpu[kinds == kind]) for kind in np.unique(kinds) if kind]
+    alike = not middles or max(middles) <= (1 + _LEAST_SHARE) * min(middles)
+    return np.zeros(len(gpu), dtype=np.int64) if alike else kinds
 
 
 def _growth(population: Population, rows: Any, attempt: Any) -> Iterator[_Odd]:
@@ -124,7 +130,10 @@ def _named(population: Population, job: str, rows: Any, odd: _Odd) -> Iterator[t
     nodes, ranks = len(pd.unique(node[known])), len(pd.unique(rank[known]))
     # On nodes of many ranks each; where a rank always ran on one node, the ranks of the whole node tell.
     if odd.figure == "gpu_peak_bytes":
-        left[np.isin(rank, _stages(rank, left, known, ranks))] = 0
+        stage = known & np.isin(rank, _stages(rank, left, known, ranks)) & (left != 0)
+        if stage.any():
+            yield 0.0, _stage(population, job, rows[stage], odd, stage)
+            left[stage] = 0
     for name in _often(node, left, known, _OF_A_NODE, least=2) if nodes >= _FEWEST - 1 else ():
         own = known & (node == name) & (left != 0)
         if len(pd.unique(rank[own])) >= 2:
@@ -155,6 +164,19 @@ def _stages(rank: Any, sign: Any, known: Any, count: int) -> list[Any]:
         if len(block) >= max(2, _MOST_SHARE * count):
             found += block
     return found
+
+
+def _stage(population: Population, job: str, chosen: Any, odd: _Odd, own: Any) -> Claim:
+    value, usual = float(np.median(odd.value[own])), float(np.median(odd.usual[own]))
+    facts = population.facts(chosen)
+    verb, behind, _ = _FIGURES[odd.figure]
+    says = (
+        f"ranks {facts['rank']} of {job} {_PLURAL.get(verb, verb)} {format_bytes(value)}{behind}, the others "
+        f"{format_bytes(usual)}: as a stage of a pipeline would, or a fault of {facts.get('node', 'their nodes')}"
+    )
+    figures = {"figure": odd.figure, "value": value, "usual": usual, "ratio": value / usual}
+    return Claim(STAGE, "note", says, len(chosen), len(own), hit=len(chosen), inside=len(chosen), facts=facts,
+                 figures=figures, rows=chosen)  # fmt: skip
 
 
 def _never_elsewhere(population: Population, job: str, node: str, ranks: Any) -> bool:

@@ -8,6 +8,7 @@ Recordings are synthetic (leakscope.fleet.synthetic) and lie below ``--folder``,
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import platform
@@ -19,11 +20,12 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from leakscope.fleet.synthetic import plan, writing
+from leakscope.fleet.synthetic import faults, plan, writing
 
 RESULTS = Path(__file__).with_name("fleet.json")
 SIZES = (400, 4_000, 40_960)  # recordings
@@ -80,24 +82,48 @@ def run(part: str, folder: Path, count: int) -> dict[str, Any]:
 
 
 def small(folder: Path, count: int) -> None:
-    """So many recordings, each with a footer of its own and few samples."""
+    """So many recordings: each has a footer of its own, and the few samples of one that was written."""
     target = folder / f"small-{count}"
     if (target / "done").exists():
         return
-    runs = []
-    seed = SEED
-    while len(runs) < count:
-        nodes = max(4, min(512, (count - len(runs)) // 30))
-        fleet = plan.healthy(nodes, 8, seed, 24.0)
-        from leakscope.fleet.synthetic import faults
-
+    target.mkdir(parents=True, exist_ok=True)
+    runs: list[plan.Run] = []
+    for seed in itertools.count(SEED):
+        if len(runs) >= count:
+            break
+        fleet = plan.healthy(max(4, min(512, (count - len(runs)) // 30)), 8, seed, 24.0)
         faults.planted(fleet, seed, list(faults.STANDARD))
-        for one in fleet.runs:
-            one.path = f"fleet-{seed}/{one.path}"
-        runs += fleet.runs
-        seed += 1
-    writing.write(runs[:count], [], target, interval_s=10.0, processes=2, seed=SEED, most_samples=4)
+        runs += [replace(run, path=f"fleet-{seed}/{run.path}") for run in fleet.runs if run.fate in ("final", "lost")]
+    first = replace(runs[0], path="first.parquet")
+    writing.write_one(first, target, 10.0, 2, SEED, most_samples=4)
+    whole = (target / first.path).read_bytes()
+    (target / first.path).unlink()
+    for run in runs[:count]:
+        path = target / run.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(with_footer(whole, writing.footer_of(run, interval_s=10.0, processes=2, seed=SEED) or {}))
     (target / "done").touch()
+
+
+def with_footer(whole: bytes, said: dict[str, Any]) -> bytes:
+    """A recording with other words of leakscope's in its footer: a hundred times as fast as to write it anew."""
+    size = int.from_bytes(whole[-8:-4], "little")
+    body, old = whole[: -8 - size], whole[-8 - size : -8]
+    mark = b"\x18\x09leakscope\x18"
+    start = end = old.rindex(mark) + len(mark)
+    length = shift = 0
+    while True:  # a varint, as thrift has it
+        byte, end = old[end], end + 1
+        length, shift = length | (byte & 0x7F) << shift, shift + 7
+        if byte < 0x80:
+            break
+    text = json.dumps({**json.loads(old[end : end + length]), **said}).encode()
+    left, prefix = len(text), bytearray()
+    while left >= 0x80:
+        prefix.append(left & 0x7F | 0x80)
+        left >>= 7
+    new = old[:start] + bytes([*prefix, left]) + text + old[end + length :]
+    return body + new + len(new).to_bytes(4, "little") + whole[-4:]
 
 
 def samples(folder: Path) -> Path:

@@ -43,7 +43,6 @@ def scored(seed: int, kinds: Sequence[str] | int, nodes: int = 16) -> scoring.Sc
 def written(folder: Path, seed: int, kinds: Sequence[str] | int, nodes: int = 4, hours: float = 1.0):
     """The recordings themselves, few samples each; returns (fleet, faults)."""
     fleet, truth = planted(seed, kinds, nodes, hours)
-    writing.write(
-        fleet.runs, truth, folder, interval_s=10, processes=2, seed=seed, most_samples=4, workers=1
-    )
+    fleet.runs = [run for run in fleet.runs if run.job in fleet.training]
+    writing.write(fleet.runs, truth, folder, interval_s=10, processes=2, seed=seed, most_samples=4, workers=1)
     return fleet, truth

@@ -84,7 +84,7 @@ class Planter:
         for run in runs:
             own = per_hour * float(self.rng.normal(1, 0.04))
             gained = own * run.duration_s / 3600
-            found = finding(kind, run.job, holder, "critical", 0.9 * gained, own, file, line)
+            found = finding(kind, "", holder, "critical", 0.9 * gained, own, file, line)
             run.growth_bytes_per_hour += own
             run.findings.insert(0, found)
             run.cannot_tell = False
@@ -353,6 +353,6 @@ def planted(fleet: Fleet, seed: int, kinds: Sequence[str] | int) -> list[Fault]:
 def _can_be_told(run: Run, fault: Fault) -> bool:
     if fault.claim == "lost":
         return run.fate in ("unfinished", "lost")
-    if fault.claim == "odd" and run.killed:  # what it held, its limit says
+    if fault.claim == "odd" and run.killed and run.level_bytes > 0.8 * (run.limit_bytes or 0):  # its limit says it
         return False
     return run.fate in ("final", "lost") and (run.judged or fault.claim != "leak")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..claims import Claim
+from ..claims import ODD, STAGE, Claim
 
 _LEAST_OVERLAP = 0.9
 
@@ -15,7 +15,8 @@ _LEAST_OVERLAP = 0.9
 class Score:
     """``found`` and ``missed`` are faults; ``described``: found, and told with the words that choose them.
 
-    ``invented``: claims that belong to no fault.
+    ``invented``: claims that belong to no fault. A stage is a note which says that it may be no fault: it counts on
+    neither side.
     """
 
     found: Sequence[str]
@@ -31,7 +32,7 @@ def score(claims: Sequence[Claim], urls: Sequence[str], faults: Sequence[Mapping
     for fault in faults:
         best, overlap = None, 0.0
         for number, claim in enumerate(claims):
-            if claim.kind == fault["claim"] and _same_figure(claim, fault):
+            if fault["claim"] in (claim.kind, ODD if claim.kind == STAGE else "") and _same_figure(claim, fault):
                 shared = _overlap({_path(urls[row], fault) for row in claim.rows}, set(fault["paths"]))
                 if shared > overlap:
                     best, overlap = number, shared
@@ -42,7 +43,9 @@ def score(claims: Sequence[Claim], urls: Sequence[str], faults: Sequence[Mapping
         found.append(str(fault["kind"]))
         if _is_described(claims[best], fault):
             described.append(str(fault["kind"]))
-    return Score(found, described, missed, [claim.says for n, claim in enumerate(claims) if n not in told])
+    return Score(found, described, missed, [
+        claim.says for n, claim in enumerate(claims) if n not in told and claim.kind != STAGE
+    ])  # fmt: skip
 
 
 def _path(url: str, fault: Mapping[str, Any]) -> str:
