@@ -23,11 +23,11 @@ import pytest
 
 import leakscope
 from leakscope import cli, options, schema
+from leakscope.fleet import asking
+from leakscope.fleet import columns as index_columns
 from leakscope.recorder.tree import Tree
 from tests import docs_pages, pictures, tutorials
 from tests.analyzers.leaks import trainer
-from leakscope.fleet import asking
-from leakscope.fleet import columns as index_columns
 from tests.bench import fleet, heap, sampling
 from tests.bench.figures import Results, as_markdown
 from tests.fleet import scores

@@ -1,7 +1,8 @@
 """``leakscope fleet query``: SQL over an index and the samples of its recordings, by DuckDB, which may do nothing else.
 
 DuckDB is told which files it may read: the recordings. Everything else is off before the first word of the query is
-looked at: other files, writing, extensions, settings, variables of Python, spilling to disk. What is no SELECT is refused.
+looked at: other files, writing, extensions, settings, variables of Python, spilling to disk. What is no SELECT is
+refused.
 """
 
 from __future__ import annotations
@@ -60,7 +61,12 @@ class Asked:
     """A connection that knows the views and reads nothing but recordings; to be closed."""
 
     def __init__(
-        self, index: Path, rules: Sequence[str] = (), *, most_bytes: int = 1000 * 1000 * 1000, threads: int | None = None
+        self,
+        index: Path,
+        rules: Sequence[str] = (),
+        *,
+        most_bytes: int = 1000 * 1000 * 1000,
+        threads: int | None = None,
     ) -> None:
         self._duckdb = duckdb = _duckdb()
         found = read_index(index)
@@ -68,13 +74,16 @@ class Asked:
         keep = frame.index.isin(matching(frame, [*rules, "state!=foreign"]).index)
         chosen = found.only(list(keep))
         settings: dict[str, Any] = {
-            "memory_limit": f"{max(64, most_bytes // MiB)}MiB", "temp_directory": "", "python_enable_replacements": False,
+            "memory_limit": f"{max(64, most_bytes // MiB)}MiB", "temp_directory": "",
+            "python_enable_replacements": False,
             "autoinstall_known_extensions": False, "autoload_known_extensions": False,
         }  # fmt: skip
         if threads is not None:
             settings["threads"] = threads
         self._connection = duckdb.connect(":memory:", config=settings)
-        self._make_views(chosen.table, _by_columns(chosen.column("url"), chosen.column("state"), chosen.column("columns_id")))
+        self._make_views(
+            chosen.table, _by_columns(chosen.column("url"), chosen.column("state"), chosen.column("columns_id"))
+        )
 
     def __enter__(self) -> Asked:
         return self
@@ -120,7 +129,9 @@ class Asked:
         run("SET lock_configuration = true")
 
     def _columns(self, sources: Sequence[str]) -> list[str]:
-        return [row[0] for row in self._connection.execute(f"DESCRIBE {' UNION ALL BY NAME '.join(sources)}").fetchall()]
+        return [
+            row[0] for row in self._connection.execute(f"DESCRIBE {' UNION ALL BY NAME '.join(sources)}").fetchall()
+        ]
 
     def _confine(self, files: Sequence[str]) -> None:
         self._connection.execute("SET allowed_paths = ?", [list(files)])

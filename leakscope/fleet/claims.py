@@ -1,4 +1,4 @@
-"""What a report of a fleet says: frozen values, and the words for conditions. The JSON contract is ``leakscope.fleet/1``."""
+"""What a report of a fleet says: frozen values of the JSON contract ``leakscope.fleet/1``, and words for conditions."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ _WORDS = {  # attribute -> (one, several)
 class Claim:
     """One thing the data says about the fleet, with its figures.
 
-    ``kind``: leak, odd, kills, lost, commit, or stage (ranks that differ, as a stage of a pipeline does). ``recordings`` of ``of`` have it; ``inside`` recordings meet all
-    ``conditions``, ``hit`` of them have it, and ``missed`` recordings elsewhere. ``facts``: what those that have it
-    share: ranks, nodes, attempts and so on, shortened. ``is_new``: none was in the index before its last run.
+    ``kind``: leak, odd, kills, lost, commit, or stage (ranks that differ, as a stage of a pipeline does).
+    ``recordings`` of ``of`` have it; ``inside`` recordings meet all ``conditions``, ``hit`` of them have it, and
+    ``missed`` recordings elsewhere. ``facts``: what those that have it share: ranks, nodes and so on, shortened.
+    ``is_new``: none was in the index before its last run.
     """
 
     kind: str
@@ -105,5 +106,7 @@ def shortened(values: Iterable[Any]) -> str:
         else:
             parts.append([number, number])
     words = [f"{first}-{last}" if last > first else str(first) for first, last in parts]
-    more = f" and {len(numbers) - sum(b - a + 1 for a, b in parts[: 2 * _NAMED])} more" if len(words) > 2 * _NAMED else ""
+    more = (
+        f" and {len(numbers) - sum(b - a + 1 for a, b in parts[: 2 * _NAMED])} more" if len(words) > 2 * _NAMED else ""
+    )
     return ", ".join(words[: 2 * _NAMED]) + more

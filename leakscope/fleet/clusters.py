@@ -1,4 +1,4 @@
-"""The same finding in many recordings, and what separates those that have it from the others; kills and lost ends too."""
+"""The same finding in many recordings, and what separates these from the others; kills and lost ends too."""
 
 from __future__ import annotations
 
@@ -55,7 +55,15 @@ def _cluster(population: Population, own: pd.DataFrame) -> Claim:
     }
     severity = "critical" if (own["severity"] == "critical").any() else "warning"
     (claim,) = _told(
-        population, positive, population.judged | positive, LEAK, severity, str(best["title"]), rows, figures, _plain(best)
+        population,
+        positive,
+        population.judged | positive,
+        LEAK,
+        severity,
+        str(best["title"]),
+        rows,
+        figures,
+        _plain(best),
     )
     return claim
 
@@ -163,11 +171,11 @@ def _plain(finding: Any) -> dict[str, Any]:
     found = {}
     for name, value in dict(finding).items():
         if name != "row":
-            found[str(name)] = None if value is None or value != value else value.item() if hasattr(value, "item") else value
+            found[str(name)] = (
+                None if value is None or value != value else value.item() if hasattr(value, "item") else value
+            )
     return found
 
 
 def _finite(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
-
-

@@ -16,7 +16,9 @@ class Column(NamedTuple):
 
 PLACE = (
     Column("url", "str", "", "where it is: a path of this host, or an address such as s3://bucket/run.parquet"),
-    Column("state", "str", "", "final, checkpoint, empty, unfinished (a journal nobody finalised), unreadable, foreign"),
+    Column(
+        "state", "str", "", "final, checkpoint, empty, unfinished (a journal nobody finalised), unreadable, foreign"
+    ),
     Column("problem", "str", "", "why it cannot be read, or what its end lacks"),
     Column("size_bytes", "int", "bytes", "size of the file"),
     Column("stamp", "str", "", "time of its last change, or its ETag: a recording with another one is read anew"),

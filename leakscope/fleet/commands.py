@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -120,8 +121,8 @@ def _index(urls: tuple[str, ...], output: Path, anew: bool, quiet: bool) -> None
     """Bring an index of recordings up to date: one row each, read from their footers alone.
 
     A URL is a folder, a glob in quotes, a file, or an address that fsspec knows, such as s3://bucket/runs. What did not
-    change since the last time is not read again. Recordings that cannot be read, and journals that nobody finalised, are
-    rows too.
+    change since the last time is not read again. Recordings that cannot be read, and journals that nobody finalised,
+    are rows too.
     """
     from . import index
 
@@ -135,7 +136,7 @@ class _progress:
     """A line on a terminal's stderr while it goes on."""
 
     def __init__(self, quiet: bool) -> None:
-        self._shown = not quiet and click.get_text_stream("stderr").isatty()
+        self._shown = not quiet and sys.stderr.isatty()
 
     def __enter__(self) -> Any:
         def say(done: int, of: int) -> None:
@@ -173,8 +174,7 @@ def _list(
 def _report(index: Path, where: tuple[str, ...], format_name: str | None, output: Path | None) -> None:
     """Say what many recordings have in common: the same leak, where and since when; who differs; kills; commits; news.
 
-    Of all recordings of an index, or of those that -w chooses, such as one job. Who only differs by what chance could do
-    is not told.
+    Of all recordings of an index, or of those that -w chooses, such as one job. What chance could do is not told.
     """
     from . import rendering, report
     from .index import read_index
@@ -188,16 +188,22 @@ def _report(index: Path, where: tuple[str, ...], format_name: str | None, output
 
 
 def _query(
-    sql: str, index: Path, where: tuple[str, ...], memory: str, engine: str, format_name: str | None, output: Path | None
+    sql: str,
+    index: Path,
+    where: tuple[str, ...],
+    memory: str,
+    engine: str,
+    format_name: str | None,
+    output: Path | None,
 ) -> None:
     """Ask an index and the samples of its recordings by SQL (DuckDB).
 
-    Views: recordings, findings, process_growth (slope and peak of each process), and every table of a recording with the
-    column recording in front, such as process_samples. -w limits which recordings are read. Nothing is written, and no
-    other file of this host can be read. All views: docs/fleet.md.
+    Views: recordings, findings, process_growth (slope and peak of each process), and every table of a recording, such
+    as process_samples, with the column recording in front. -w limits which recordings are read. Nothing is written, and
+    no other file of this host can be read. All views: docs/fleet.md.
     """
-    from . import asking
     from ..units import parse_bytes
+    from . import asking
 
     format_name = format_name or _by_suffix(output, {".csv": "csv", ".json": "json", ".txt": "terminal"})
     _print(asking.answer(index, sql, where, most_bytes=int(parse_bytes(memory)), format_name=format_name), output)

@@ -63,9 +63,7 @@ def _usual(frame: Any, rows: Any, level: Any) -> Any:
     return np.maximum(usual, 1.0)
 
 
-def _trend(
-    job: str, rows: Any, number: Any, frame: Any, relative: Any, level: Any, rate: Any, leaking: Any
-) -> Trend:
+def _trend(job: str, rows: Any, number: Any, frame: Any, relative: Any, level: Any, rate: Any, leaking: Any) -> Trend:
     there = sorted(set(number))
     typical = median(level[rows])
     levels = [median(relative[number == n]) * typical for n in there]
@@ -107,8 +105,8 @@ def _claim(population: Population, trend: Trend, rows: Any, number: Any, level: 
     change = after_bytes / before_bytes - 1
     says = (
         f"{trend.job or 'recordings'}: {abs(change):.0%} {'more' if change > 0 else 'less'} memory since commit "
-        f"{trend.commits[trend.since]} ({format_bytes(before_bytes)} before, {format_bytes(after_bytes)} since, without "
-        f"what leaks; {trend.since:,} commits before, {len(there) - trend.since:,} since)"
+        f"{trend.commits[trend.since]} ({format_bytes(before_bytes)} before, {format_bytes(after_bytes)} since, "
+        f"without what leaks; {trend.since:,} commits before, {len(there) - trend.since:,} since)"
     )
     return Claim(
         COMMIT, "warning" if change > 0 else "note", says, len(after), len(rows), hit=len(after), inside=len(after),

@@ -76,7 +76,7 @@ def attribute(name: str, column: Any, order: Sequence[Any] | None = None) -> Att
 
 
 def regions(positive: Any, population: Any, attributes: Sequence[Attribute], context: str = "job") -> list[Region]:
-    """Where the ``positive`` rows of a ``population`` (both masks) lie, each region by conditions; [] where chance could.
+    """Where the ``positive`` rows of a ``population`` (both masks) lie, by conditions; [] where chance could do it.
 
     Ranks, attempts and commits mean something within a job only: each value of the ``context`` is looked at by itself
     too, and what says most in fewest words is told. **Cost** 10 ms for 10,000 rows.
@@ -121,7 +121,9 @@ def _contexts(positive: Any, rows: Any, by: Attribute | None) -> list[int]:
     return [int(code) for code in np.flatnonzero(counts >= _FEWEST)]
 
 
-def _within(positive: Any, rows: Any, attributes: Sequence[Attribute], by: Attribute | None, code: int) -> Region | None:
+def _within(
+    positive: Any, rows: Any, attributes: Sequence[Attribute], by: Attribute | None, code: int
+) -> Region | None:
     """What separates those of one job; the whole job, where nearly all of it is meant."""
     assert by is not None
     inside = rows[by.codes[rows] == code]
@@ -153,9 +155,7 @@ def _counted(positive: Any, rows: Any, whole: Any, conditions: tuple[Condition, 
     return Region(conditions, rows, hit, len(rows), int(positive[whole].sum()) - hit, len(whole) - len(rows))
 
 
-def _best(
-    positive: Any, rows: Any, attributes: Sequence[Attribute], of: int
-) -> tuple[Condition, Any] | None:
+def _best(positive: Any, rows: Any, attributes: Sequence[Attribute], of: int) -> tuple[Condition, Any] | None:
     """The condition that gains most, and the rows that meet it."""
     marks = positive[rows]
     total, hits = len(rows), int(marks.sum())
@@ -169,7 +169,7 @@ def _best(
     if not candidates:
         return None
     candidates.sort(key=lambda found: -found[0])
-    bits, condition, inside = candidates[0]
+    _, condition, inside = candidates[0]
     same = [
         other for _, other, others in candidates[1:]
         if other.attribute not in _SAYS_LITTLE

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -113,7 +112,7 @@ def _query_cell(name: str, value: Any) -> str:
 def _as_table(frame: pd.DataFrame, columns: Sequence[str] | None, limit: int) -> str:
     count = len(frame)
     part = frame if limit == 0 else frame.head(limit)
-    top = os.path.commonprefix([url.rpartition("/")[0] + "/" for url in part["url"]]).rpartition("/")[0] + "/"
+    top = _common_folder(list(part["url"]))
     rows = [{**row, "verdict": _verdict(row), "url": row["url"][len(top) :]} for row in part.to_dict("records")]
     names = columns or [
         name for name in _SHOWN
@@ -136,13 +135,24 @@ def _as_table(frame: pd.DataFrame, columns: Sequence[str] | None, limit: int) ->
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
 
 
+def _common_folder(urls: Sequence[str]) -> str:
+    """With a slash at its end; empty where they have none."""
+    found: list[str] = []
+    for names in zip(*(url.split("/")[:-1] for url in urls)):
+        if len(set(names)) > 1:
+            break
+        found.append(names[0])
+    return "/".join([*found, ""])
+
+
 def _width() -> int:
     return max(Console().width, 80)
 
 
 def _heading(name: str) -> str:
     return {"growth_bytes_per_hour": "growth/h", "url": "recording"}.get(
-        name, name.replace("_bytes", "").replace("_s", "") if name in ("peak_bytes", "limit_bytes", "duration_s") else name
+        name,
+        name.replace("_bytes", "").replace("_s", "") if name in ("peak_bytes", "limit_bytes", "duration_s") else name,
     )
 
 

@@ -1,15 +1,14 @@
-"""The page of a fleet: claims, growth by rank as a heat map, kills, commits, news. One file, of the project's page parts."""
+"""The page of a fleet: claims, growth by rank as a heat map, kills, commits, news, of the project's page parts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
 
 from ..pages import plots
 from ..pages.page import page
-from ..units import format_bytes
+from ..units import MiB, format_bytes
 from .commits import Trend
 from .report import FleetReport, Heat
 
@@ -46,10 +45,14 @@ def html(report: FleetReport) -> str:
     maps, level, left_out = _maps(report.heat)
     drawn = dict(_trend_plots(report.trends))
     data = [
-        {"deep": one.deep, "across": one.across, "rates": [None if r is None else round(r / 2**20) for r in heat.growth_bytes_per_hour],
-         "nodes": _short(heat.nodes, one.deep)}
+        {
+            "deep": one.deep,
+            "across": one.across,
+            "rates": [None if rate is None else round(rate / MiB) for rate in heat.growth_bytes_per_hour],
+            "nodes": _short(heat.nodes, one.deep),
+        }
         for one, heat in maps
-    ]  # fmt: skip
+    ]
     return page(
         "fleet.html",
         (("plots.js",), {"plots": {key: plots.data(plot) for key, plot in drawn.items()}}),

@@ -61,7 +61,8 @@ def counted(report: FleetReport) -> str:
     """``1,050 recordings of 5 jobs on 24 nodes: 354 leaking, 651 not leaking, ...``."""
     counts = report.counts
     parts = [f"{counts[key]:,} {word}" for key, word in _COUNTED if counts[key]]
-    return f"{counts['recordings']:,} recordings of {counts['jobs']:,} jobs on {counts['nodes']:,} nodes: {', '.join(parts)}"
+    whole = f"{counts['recordings']:,} recordings of {counts['jobs']:,} jobs on {counts['nodes']:,} nodes"
+    return f"{whole}: {', '.join(parts)}"
 
 
 def details(facts: object, finding: object) -> Iterator[str]:
@@ -82,11 +83,11 @@ def news(report: FleetReport) -> str:
 
 
 def _tables(report: FleetReport) -> Iterator[tuple[str, Table]]:
+    keys = ("recordings", "ranks", "attempts", "leaking", "killed")
     rows = [
-        (row["job"], row["recordings"], row["ranks"] or "", row["attempts"] or "", row["leaking"] or "", row["killed"] or "",
-         _size(row["peak_bytes_median"]), _size(row["peak_bytes_most"]))
+        (row["job"], *(row[key] or "" for key in keys), _size(row["peak_bytes_median"]), _size(row["peak_bytes_most"]))
         for row in report.jobs
-    ]  # fmt: skip
+    ]
     heads = ("job", "recordings", "ranks", "attempts", "leaking", "killed", "peak, median", "most")
     yield f"Jobs{_rest(rows)}", _table(heads, rows)
     if report.kills:

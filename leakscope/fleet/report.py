@@ -134,7 +134,9 @@ def _headline(counts: Mapping[str, int], claims: Sequence[Claim]) -> str:
     parts += [f"{counts['killed']:,} were killed for lack of memory"] if counts["killed"] else []
     kinds = {kind: sum(claim.kind == kind for claim in claims) for kind in (LEAK, ODD)}
     if kinds[LEAK]:
-        parts[0] = f"{parts[0]}, by {kinds[LEAK]} cause{'s' if kinds[LEAK] > 1 else ''}" if counts["leaking"] else parts[0]
+        parts[0] = (
+            f"{parts[0]}, by {kinds[LEAK]} cause{'s' if kinds[LEAK] > 1 else ''}" if counts["leaking"] else parts[0]
+        )
     if kinds[ODD]:
         parts.append(f"{kinds[ODD]} {'differ' if kinds[ODD] > 1 else 'differs'} from their siblings")
     if parts:

@@ -83,5 +83,3 @@ def _value(kind: str, text: str, rule: str, unit: str) -> Any:
     except (ValueError, KeyError):
         example = "2026-11-25" if kind == "time" else "true" if kind == "bool" else "8"
         raise BadInput(f"{rule!r}: {text!r} is not a {kind}: write it like {example}") from None
-
-

@@ -1,8 +1,8 @@
 """Which rank or node differs from its siblings in how much it holds, or how fast it grows: stragglers in memory.
 
-Ranks of one attempt of a job do the same, so they hold alike. Each is compared with the median of its siblings, in units of
-their spread (the median absolute deviation, which a straggler does not move). What differs in as many as a tenth is no
-straggler but how the job is built, such as the stages of a pipeline.
+Ranks of one attempt of a job do the same, so they hold alike. Each is compared with the median of its siblings, in
+units of their spread (the median absolute deviation, which a straggler does not move). What differs in as many as a
+tenth is no straggler but how the job is built, such as the stages of a pipeline.
 """
 
 from __future__ import annotations

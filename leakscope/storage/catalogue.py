@@ -1,4 +1,4 @@
-"""A parquet file of rows that are no recording's, such as the index of a fleet: typed columns, and what is said of it."""
+"""A parquet file of rows that are no recording's, such as the index of a fleet: typed columns, and what they are."""
 
 from __future__ import annotations
 
@@ -89,7 +89,9 @@ def read_catalogue(path: Path, key: str, what: str, columns: Columns) -> Catalog
     try:
         table = pq.read_table(path)
     except (OSError, pa.ArrowException) as error:
-        raise UnreadableRecording(f"{path} is no {what}, or damaged: make it anew with `leakscope fleet index`") from error
+        raise UnreadableRecording(
+            f"{path} is no {what}, or damaged: make it anew with `leakscope fleet index`"
+        ) from error
     raw = (table.schema.metadata or {}).get(key.encode())
     if raw is None:
         raise UnreadableRecording(f"{path} is no {what}: name one that `leakscope fleet index` made")

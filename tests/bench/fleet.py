@@ -1,8 +1,8 @@
 """``python -m tests.bench.fleet``: what an index, a query and a report of a fleet cost, as curves (`make bench-fleet`).
 
 Recordings are synthetic (leakscope.fleet.synthetic) and lie below ``--folder``, which is made once and kept until
-``--clean``. Each figure is of a process of its own, so that its most memory is its own too. A whole fleet day of samples is
-400 recordings under 3,412 names: hard links, as 9 GB of distinct bytes would measure the disk.
+``--clean``. Each figure is of a process of its own, so that its most memory is its own too. A whole fleet day of
+samples is 400 recordings under 3,412 names: hard links, as 9 GB of distinct bytes would measure the disk.
 """
 
 from __future__ import annotations
@@ -168,7 +168,9 @@ def measure(folder: Path, engine: str, parts: list[str]) -> Iterator[dict[str, A
     if "query" in parts:
         for count in (100, 200, FILES, DAY_FILES):
             index_of_samples(folder, count)
-            best = min((run(engine, folder, count) for _ in range(3 if count <= FILES else 1)), key=lambda one: one["wall_s"])
+            best = min(
+                (run(engine, folder, count) for _ in range(3 if count <= FILES else 1)), key=lambda one: one["wall_s"]
+            )
             size = sum(f.stat().st_size for f in (folder / f"named-{count}").iterdir())
             yield {**best, "rows": count * PROCESSES * SAMPLES, "bytes": size}
 

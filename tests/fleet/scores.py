@@ -38,7 +38,10 @@ def measure() -> list[dict]:
 
 
 def as_markdown(results: Sequence[dict]) -> str:
-    lines = ["| fleets | faults | found | named in words | invented | recall | precision |", "|---|---|---|---|---|---|---|"]
+    lines = [
+        "| fleets | faults | found | named in words | invented | recall | precision |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for one in results:
         found, missed, invented = (one.get(key, 0) for key in ("found", "missed", "invented"))
         share = [f"{found / of:.1%}" if of else "" for of in (found + missed, found + invented)]

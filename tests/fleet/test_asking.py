@@ -37,7 +37,10 @@ def test_recordings_findings_and_samples(asked, fleet):
     folder, fault = fleet
     leaking = asked.frame("SELECT url FROM recordings WHERE leaking")
     assert len(leaking) == len(fault.paths)
-    holders = asked.frame("SELECT DISTINCT f.holder FROM findings f JOIN recordings r USING (url) WHERE r.leaking AND f.severity = 'critical'")
+    holders = asked.frame(
+        "SELECT DISTINCT f.holder FROM findings f JOIN recordings r USING (url) "
+        "WHERE r.leaking AND f.severity = 'critical'"
+    )
     assert len(holders) == 1
     path = folder / "runs" / fault.paths[0]
     samples = open_recording(path).tables.process_samples

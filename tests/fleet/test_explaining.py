@@ -39,7 +39,10 @@ def test_the_cheaper_of_two_that_choose_the_same_and_the_other_beside_it():
     assert [one.attribute for one in region.conditions] == ["driver"], "twenty nodes are dearer than one driver"
     model = np.where(node % 2 == 0, "H100", "H200")
     (region,) = regions(driver == "550", everyone(len(node)), [attribute("driver", driver), attribute("model", model)])
-    assert {region.conditions[0].attribute, *(one.attribute for one in region.conditions[0].same)} == {"driver", "model"}
+    assert {region.conditions[0].attribute, *(one.attribute for one in region.conditions[0].same)} == {
+        "driver",
+        "model",
+    }
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -60,4 +63,7 @@ def test_what_has_no_value_is_chosen_by_no_condition():
 def test_within_a_job_though_ranks_repeat_in_others():
     job, rank = np.repeat(["a", "b", "c"], 320), np.tile(np.repeat(np.arange(64), 5), 3)
     positive = (job == "b") & (rank == 12)
-    assert conditions(positive, attribute("job", job), attribute("rank", rank)) == [("job", IN, ["b"]), ("rank", IN, [12])]
+    assert conditions(positive, attribute("job", job), attribute("rank", rank)) == [
+        ("job", IN, ["b"]),
+        ("rank", IN, [12]),
+    ]

@@ -37,7 +37,9 @@ def runs(tmp_path):
         },
         "figures": {"peak_bytes": 9, "gpu_driver": "550"},
     }  # fmt: skip
-    write_recording(folder / "deep" / "new.parquet", {"host_samples": {"time_mono_ns": [1], "mem_total_bytes": [2]}}, footer)
+    write_recording(
+        folder / "deep" / "new.parquet", {"host_samples": {"time_mono_ns": [1], "mem_total_bytes": [2]}}, footer
+    )
     return folder
 
 
@@ -131,7 +133,17 @@ def test_values_of_the_wrong_kind_are_null(tmp_path):
     index.index([str(tmp_path / "odd.parquet")], tmp_path / "fleet.parquet")
     row = rows(tmp_path / "fleet.parquet")["odd.parquet"]
     assert (row["job"], row["host"]) == ("4711", "7"), "jobs of Slurm are numbers"
-    nulls = ("rank", "attempt", "world_size", "leaking", "growth_bytes", "started_at", "command", "labels", "peak_bytes")
+    nulls = (
+        "rank",
+        "attempt",
+        "world_size",
+        "leaking",
+        "growth_bytes",
+        "started_at",
+        "command",
+        "labels",
+        "peak_bytes",
+    )
     assert [row[name] for name in nulls] == [None] * len(nulls)
     assert [one["bytes"] for one in row["findings"]] == [None]
 
@@ -167,13 +179,27 @@ def test_an_address_of_fsspec(tmp_path):
 
 
 def test_list_filters_and_sorts(tmp_path, capsys):
-    fleet, (fault,) = written(tmp_path / "runs", 3, ["leak-on-one-rank"])
+    _, (fault,) = written(tmp_path / "runs", 3, ["leak-on-one-rank"])
     output = str(tmp_path / "fleet.parquet")
     main(["fleet", "index", "-q", str(tmp_path / "runs"), "-o", output])
     assert main(["fleet", "list", output, "-w", "leaking", "-f", "json"]) == 0
     told = json.loads(capsys.readouterr().out)["recordings"]
     assert sorted("/".join(row["url"].split("/")[-3:]) for row in told) == sorted(fault.paths)
-    main(["fleet", "list", output, "-w", f"job={fault.where['job']}", "-w", "peak_bytes>1GiB", "-s", "peak_bytes", "-f", "csv"])
+    main(
+        [
+            "fleet",
+            "list",
+            output,
+            "-w",
+            f"job={fault.where['job']}",
+            "-w",
+            "peak_bytes>1GiB",
+            "-s",
+            "peak_bytes",
+            "-f",
+            "csv",
+        ]
+    )
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) > len(fault.paths)
     main(["fleet", "list", output, "-w", "node~gpu-*", "-n", "2"])

@@ -1,4 +1,4 @@
-"""``python -m leakscope.fleet.synthetic FOLDER``: write a fleet with planted faults, and truth.json, which names them."""
+"""``python -m leakscope.fleet.synthetic FOLDER``: write a fleet with planted faults; truth.json names them."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Planter:
     def job(self) -> str:
         """The next training job, in turns."""
         self._turn += 1
-        return self._jobs[self._turn % len(self._jobs)]
+        return str(self._jobs[self._turn % len(self._jobs)])
 
     def one(self, values: Sequence[Any]) -> Any:
         return values[int(self.rng.integers(len(values)))]
@@ -105,7 +105,9 @@ def leak_since_attempt_not_on_driver(planter: Planter) -> Fault:
     spared = planter.one(drivers) if len(drivers) > 1 else None
     hit = [run for run in runs if (run.attempt or 0) >= since and run.node.driver != spared]
     where = {"job": job, "attempt": since, **({"not_driver": spared} if spared else {})}
-    return _leak(planter, "leak-since-attempt-not-on-driver", hit, f"{job}: since attempt {since}, not on {spared}", where)
+    return _leak(
+        planter, "leak-since-attempt-not-on-driver", hit, f"{job}: since attempt {since}, not on {spared}", where
+    )
 
 
 def leak_on_one_rank(planter: Planter) -> Fault:
@@ -140,7 +142,9 @@ def leak_since_commit(planter: Planter) -> Fault:
     commits = list(dict.fromkeys(run.belongs["commit"] for run in runs))
     since = int(planter.rng.integers(6, len(commits) - 3))
     hit = [run for run in runs if commits.index(run.belongs["commit"]) >= since]
-    return _leak(planter, "leak-since-commit", hit, f"{job}: since {commits[since]}", {"job": job, "commit": commits[since]})
+    return _leak(
+        planter, "leak-since-commit", hit, f"{job}: since {commits[since]}", {"job": job, "commit": commits[since]}
+    )
 
 
 def leak_of_image(planter: Planter) -> Fault:
@@ -198,14 +202,19 @@ def fast_leaker(planter: Planter) -> list[Fault]:
     rank = planter.rank(job)
     runs = planter.fleet.of(job)
     fingerprint = planter.leaks(runs, speed=0.05 * 64 * GiB / max(run.duration_s / 3600 for run in runs))
-    every = Fault("leak-everywhere", "leak", f"{job}: all ranks leak", [r.path for r in runs], {"job": job}, fingerprint)
+    every = Fault(
+        "leak-everywhere", "leak", f"{job}: all ranks leak", [r.path for r in runs], {"job": job}, fingerprint
+    )
     hit = [run for run in runs if run.rank == rank]
     for run in hit:
         factor = 8.0
         run.findings[0] = {**run.findings[0], "bytes_per_hour": run.findings[0]["bytes_per_hour"] * factor}
         run.growth_bytes_per_hour *= factor
     where = {"job": job, "rank": rank, "figure": "growth_bytes_per_hour"}
-    return [every, Fault("fast-leaker", "odd", f"{job}: rank {rank} leaks 8 times as fast", [r.path for r in hit], where)]
+    return [
+        every,
+        Fault("fast-leaker", "odd", f"{job}: rank {rank} leaks 8 times as fast", [r.path for r in hit], where),
+    ]
 
 
 def large_rank(planter: Planter) -> Fault:
@@ -254,7 +263,13 @@ def kills_by_limit(planter: Planter) -> Fault:
     for run in hit:
         run.limit_bytes = limit
         _kill(run)
-    return Fault("kills-by-limit", "kills", f"{job}: killed on {', '.join(names)}", [r.path for r in hit], {"job": job, "node": names})
+    return Fault(
+        "kills-by-limit",
+        "kills",
+        f"{job}: killed on {', '.join(names)}",
+        [r.path for r in hit],
+        {"job": job, "node": names},
+    )
 
 
 def kills_of_rank(planter: Planter) -> Fault:
@@ -263,7 +278,9 @@ def kills_of_rank(planter: Planter) -> Fault:
     hit = [run for run in planter.fleet.of(job) if run.rank == rank]
     for run in hit:
         _kill(run)
-    return Fault("kills-of-rank", "kills", f"{job}: rank {rank} is killed", [r.path for r in hit], {"job": job, "rank": rank})
+    return Fault(
+        "kills-of-rank", "kills", f"{job}: rank {rank} is killed", [r.path for r in hit], {"job": job, "rank": rank}
+    )
 
 
 def kills_of_pod(planter: Planter) -> Fault:
@@ -274,7 +291,9 @@ def kills_of_pod(planter: Planter) -> Fault:
     hit = [run for run in runs if run.belongs["pod"] == pod]
     for run in hit:
         _kill(run)
-    return Fault("kills-of-pod", "kills", f"{job}: {pod} is killed each time", [r.path for r in hit], {"job": job, "pod": pod})
+    return Fault(
+        "kills-of-pod", "kills", f"{job}: {pod} is killed each time", [r.path for r in hit], {"job": job, "pod": pod}
+    )
 
 
 def _kill(run: Run) -> None:

@@ -155,24 +155,24 @@ def _service(name: str, nodes: list[Node], rng: np.random.Generator, hours: floa
     for pod in range(pods):
         node = nodes[int(rng.integers(len(nodes)))]
         image = f"api:{int(rng.integers(4, 7))}"
-        for restart in range(int(rng.integers(2, 5))):
-            runs.append(
-                Run(
-                    f"{name}/pod-{pod:03d}/restart-{restart}.parquet",
-                    ["gunicorn", "api:app"],
-                    node,
-                    START_UNIX_S + restart * hours * 1200 + rng.uniform(0, 300),
-                    hours * 1100 * rng.uniform(0.8, 1.0),
-                    level * (1 + rng.normal(0, 0.03)),
-                    None,
-                    {
-                        "job": name, "node": node.name, "pod": f"{name}-{pod:03d}", "namespace": _NAMESPACES[pod % 2],
-                        "container": "api", "restart_count": restart, "scheduler": "kubernetes",
-                    },
-                    {"image": image},
-                    limit_bytes=8 * GiB,
-                )
-            )  # fmt: skip
+        runs += [
+            Run(
+                f"{name}/pod-{pod:03d}/restart-{restart}.parquet",
+                ["gunicorn", "api:app"],
+                node,
+                START_UNIX_S + restart * hours * 1200 + rng.uniform(0, 300),
+                hours * 1100 * rng.uniform(0.8, 1.0),
+                level * (1 + rng.normal(0, 0.03)),
+                None,
+                {
+                    "job": name, "node": node.name, "pod": f"{name}-{pod:03d}", "namespace": _NAMESPACES[pod % 2],
+                    "container": "api", "restart_count": restart, "scheduler": "kubernetes",
+                },
+                {"image": image},
+                limit_bytes=8 * GiB,
+            )
+            for restart in range(int(rng.integers(2, 5)))
+        ]  # fmt: skip
     return runs
 
 
@@ -182,20 +182,20 @@ def _nightly(name: str, rng: np.random.Generator) -> list[Run]:
     runs = []
     for number in range(int(rng.integers(24, 37))):
         commit = commit_of(name, rng.integers(1 << 40))
-        for shard in range(3):
-            runs.append(
-                Run(
-                    f"{name}/{number:03d}-{commit}/shard-{shard}.parquet",
-                    ["pytest", "tests/train", f"--shard={shard}"],
-                    runner,
-                    START_UNIX_S - (40 - number) * 86400,
-                    900 * rng.uniform(0.95, 1.05),
-                    level * (1 + 0.2 * shard) * (1 + rng.normal(0, 0.015)),
-                    None,
-                    {"job": name, "commit": commit, "node": runner.name, "scheduler": "github-actions"},
-                    {"shard": str(shard)},
-                )
+        runs += [
+            Run(
+                f"{name}/{number:03d}-{commit}/shard-{shard}.parquet",
+                ["pytest", "tests/train", f"--shard={shard}"],
+                runner,
+                START_UNIX_S - (40 - number) * 86400,
+                900 * rng.uniform(0.95, 1.05),
+                level * (1 + 0.2 * shard) * (1 + rng.normal(0, 0.015)),
+                None,
+                {"job": name, "commit": commit, "node": runner.name, "scheduler": "github-actions"},
+                {"shard": str(shard)},
             )
+            for shard in range(3)
+        ]
     return runs
 
 
