@@ -10,8 +10,8 @@ SOURCES := leakscope fixtures tests light
 DEMO := demo-output/run.parquet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test test-all test-oldest sdist record-dist torture fuzz fuzz-objects foreign-tests lint agent-types docs \
-	tutorials pictures site bench leakbench golden clean
+.PHONY: help demo quick test test-all test-oldest sdist record-dist torture fuzz fuzz-objects foreign-tests lint \
+	agent-types docs tutorials pictures site bench bench-fleet leakbench golden clean
 
 help:
 	@echo "make demo   record a small PyTorch training with a leak for 40 s and print the report"
@@ -30,6 +30,7 @@ help:
 	@echo "make tutorials  record the programs of the tutorials anew (10 minutes; TUTORIAL=name: one of them)"
 	@echo "make pictures  draw the page in the README anew (needs Chromium)"
 	@echo "make bench  what recording costs, beside its budgets (15 minutes; BENCH='--only takes' is a part)"
+	@echo "make bench-fleet  what an index, a query and a report of 40,960 recordings cost (30 minutes; BENCH='--only index')"
 	@echo "make leakbench  how often reports are right, over all of fixtures/ (LEAKBENCH=name: some of them; SECONDS=14)"
 	@echo "make golden  record programs of fixtures/ for tests/golden, and show what is told otherwise (30 minutes; GOLDEN=name)"
 	@echo "make clean  remove $(VENV), $(OLDEST), site and demo-output"
@@ -158,6 +159,10 @@ bench: $(VENV)/installed-test
 	@$(PIP) --editable '.[bench]'
 	@echo "== what recording costs"
 	@$(RUN) -m tests.bench $(BENCH)
+
+# Needs 12 GB of disk, and removes what it wrote.
+bench-fleet: $(VENV)/installed-test
+	@$(RUN) -m tests.bench.fleet --clean $(BENCH)
 
 # Stopped? LEAKBENCH='--keep' goes on with what is not yet recorded, and judges the rest anew.
 SECONDS ?= 14

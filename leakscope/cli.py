@@ -18,7 +18,7 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 from .errors import BadInput, LeakscopeError
-from .fleet.analyzing import analyze
+from .fleet import commands as fleet_commands
 from .options import ATTACH_LACKS, RECORD_OPTIONS, Option
 from .version import __version__
 
@@ -89,10 +89,6 @@ class _Command(click.Command):
         if self.examples:
             with formatter.section("Examples"):
                 formatter.write_dl(self.examples, col_max=52)
-
-
-class _Group(_Command, click.Group):
-    """A command with commands of its own."""
 
 
 class _Commands(click.Group):
@@ -1022,9 +1018,4 @@ def metrics(run: Path, listen: str | None, otlp: str | None, openmetrics: bool) 
     return 0
 
 
-@cli.group(cls=_Group, examples=[("leakscope fleet analyze runs/ -o rows.parquet", "a report of each, as rows")])
-def fleet() -> None:
-    """Ask many recordings at once."""
-
-
-fleet.add_command(analyze)
+cli.add_command(fleet_commands.group(_Command, _Format))

@@ -223,8 +223,7 @@ def _outputs() -> str:
 
 def _commands() -> str:
     sections = ["# Commands"]
-    for name in sorted(cli.cli.commands):
-        command = cli.cli.commands[name]
+    for name, command in _all_commands(cli.cli):
         context = click.Context(
             command,
             info_name=f"leakscope {name}",
@@ -233,6 +232,15 @@ def _commands() -> str:
         )
         sections += [f"## `leakscope {name}`", f"```\n{command.get_help(context).rstrip()}\n```"]
     return "\n\n".join(sections) + "\n"
+
+
+def _all_commands(group: click.Group, before: str = "") -> Iterator[tuple[str, click.Command]]:
+    """With those of a group behind it."""
+    for name in sorted(group.commands):
+        command = group.commands[name]
+        yield f"{before}{name}", command
+        if isinstance(command, click.Group):
+            yield from _all_commands(command, f"{before}{name} ")
 
 
 def _report() -> str:

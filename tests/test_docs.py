@@ -8,6 +8,7 @@ Some pages of docs/ are made whole (``docs_pages.pages``). Others are written by
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import re
 import subprocess
@@ -23,15 +24,18 @@ import pytest
 import leakscope
 from leakscope import cli, options, schema
 from leakscope.errors import LeakscopeError
-from leakscope.fleet.rows import COLUMNS
+from leakscope.fleet import asking
+from leakscope.fleet import columns as index_columns
+from leakscope.fleet.report_rows import COLUMNS
 from leakscope.mcp_server._answers import Desk
 from leakscope.mcp_server._tools import TOOLS
 from leakscope.metering.families import FAMILIES
 from leakscope.recorder.tree import Tree
 from tests import docs_pages, pictures, tutorials
 from tests.analyzers.leaks import trainer
-from tests.bench import heap, sampling
+from tests.bench import fleet, heap, sampling
 from tests.bench.figures import Results, as_markdown
+from tests.fleet import scores
 from tests.leakbench.table import from_results as leakbench
 
 ROOT = Path(__file__).parent.parent
@@ -111,6 +115,14 @@ def metrics() -> str:
     return _table(("metric", "type", "labels", "meaning"), rows)
 def rows() -> str:
     return _table(("column", "type", "unit", "meaning"), [(_code(c.name), c.type, c.unit, c.meaning) for c in COLUMNS])
+def fleet_columns() -> str:
+    rows = [(_code(c.name), c.type, c.unit, c.meaning) for c in index_columns.COLUMNS]
+    of_findings = [(_code(f"findings.{c.name}"), c.type, c.unit, c.meaning) for c in index_columns.FINDING]
+    return _table(("column", "type", "unit", "meaning"), [*rows, *of_findings])
+
+
+def fleet_views() -> str:
+    return _table(("view", "what it has"), [(_code(name), meaning) for name, meaning in asking.VIEWS.items()])
 
 
 SECTIONS: dict[str, Callable[[], str]] = {
@@ -129,6 +141,10 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "mcp-answers": mcp_answers,
     "metrics": metrics,
     "rows": rows,
+    "fleet-columns": fleet_columns,
+    "fleet-views": fleet_views,
+    "fleet-scores": lambda: scores.as_markdown(json.loads(scores.RESULTS.read_text(encoding="utf-8"))),
+    "fleet-costs": lambda: fleet.as_markdown(json.loads(fleet.RESULTS.read_text(encoding="utf-8"))),
     "leakbench": leakbench,  # measured: shown as the last whole run left it
 }
 

@@ -60,6 +60,7 @@ ROOMS = {
     "fleet": FOUNDATION | {"storage", "reporting", "renderers", "engines", "jobs", "words"},
     "checking": FOUNDATION
     | {"storage", "facts", "analyzers", "reporting", "comparing", "ignoring", "settings", "words"},
+    "fleet": FOUNDATION | {"storage", "words", "pages"},  # many recordings: their footers, and samples by SQL
     "own_heap": FOUNDATION | {"agent", "storage"},  # the heap of the process itself, in a notebook or a test
     "pytest_plugin": FOUNDATION | {"agent", "storage", "facts", "own_heap"},  # measures inside the tests' own process
     "importing": FOUNDATION | {"agent", "oom", "storage"},  # files of other tools, written as a recorder would
@@ -100,6 +101,7 @@ PACKAGES = {
     "engines": {"pandas", "distributed", "ray", "pyspark"},
     "fleet": {"click", "pandas", "fsspec"},
     "pytest_plugin": {"pytest"},
+    "fleet": {"click", "duckdb", "fsspec", "numpy", "pandas", "rich"},
     "watching": {"pandas", "rich", "textual"},
     "renderers": {"rich", "matplotlib"},
     "pages": {"jinja2", "markupsafe"},

@@ -1,1 +1,1 @@
-"""Many recordings at once: whole reports of all of them, on this computer or on a cluster that is there."""
+"""Many recordings as one: an index of a folder or a bucket, lists, SQL, and a report of what many have in common."""

@@ -14,7 +14,7 @@ from ..engines import ENGINES, map_over
 from ..errors import BadInput, UnreadableRecording
 from ..units import format_bytes, format_duration
 from ..words import printable
-from .rows import COLUMNS, FAILED, LEAKING, UNREADABLE, filesystems, is_remote, row_of, table_of
+from .report_rows import COLUMNS, FAILED, LEAKING, UNREADABLE, filesystems, is_remote, row_of, table_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,7 +31,7 @@ def analyze_all(
     address: str | None = None,
     workers: int | None = None,
 ) -> pd.DataFrame:
-    """A row for each recording, in the order of ``addresses_in``, whatever the engine. **Shape** ``rows.COLUMNS``.
+    """A row for each recording, in the order of ``addresses_in``, whatever the engine. **Shape** ``COLUMNS``.
 
     ``address``: of a Dask scheduler, a Ray cluster or a Spark master; None: a cluster of ``workers`` processes is
     started here. **Errors** BadInput for an engine that is not there, an address with nothing behind it.

@@ -1,218 +1,108 @@
-"""One recording as one row: what a table of thousands has of each. Runs wherever an engine has it run."""
+"""A footer to a row of the index: values of the wrong type are null, whoever wrote them."""
 
 from __future__ import annotations
 
-import contextlib
 import math
-import os
-import tempfile
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from typing import Any
 
-from ..errors import BadInput, LeakscopeError, UnreadableRecording
-from ..findings import Finding, Report
+from .columns import BELONGS, FIGURES, FINDING, VERDICT, Column
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from ..storage import Recording
-
-LEAKING, STEADY, CANNOT_TELL, UNREADABLE, FAILED = "leaking", "not-leaking", "cannot-tell", "unreadable", "failed"
-_VERDICTS = {True: LEAKING, False: STEADY, None: CANNOT_TELL}
+MOST_FINDINGS = 10
+_MOST_TEXT = 2000
+_MOST_LABELS = 50
 
 
-class Column(NamedTuple):
-    """``type``: a dtype of pandas that knows nulls; every column but path and verdict may be null."""
-
-    name: str
-    type: str
-    unit: str
-    meaning: str
-
-
-COLUMNS: tuple[Column, ...] = (
-    Column("path", "string", "", "the recording: its absolute path, or its address"),
-    Column("job", "string", "", "the job it belongs to, where its environment said"),
-    Column("rank", "Int64", "", "its rank; null where it has none, or several"),
-    Column("rank_count", "Int64", "", "ranks whose processes are in it; 0 where nothing says"),
-    Column("node", "string", "", "the machine"),
-    Column("attempt", "Int64", "", "how often the job was started before"),
-    Column("commit", "string", "", "commit of the program's sources, where its environment said"),
-    Column("command", "string", "", "the command, quoted for a shell"),
-    Column("started_at", "string", "", "when it began, ISO 8601"),
-    Column("duration_s", "Float64", "s", "how long it was recorded"),
-    Column("ended", "string", "", "exit, signal, oom-killed or lost"),
-    Column("exit_code", "Int64", "", "exit status"),
-    Column("signal", "Int64", "", "the signal that ended it"),
-    Column("verdict", "string", "", "leaking, not-leaking, cannot-tell; unreadable or failed: error says why"),
-    Column("killed", "boolean", "", "it was killed for memory"),
-    Column("headline", "string", "", "the report in a sentence"),
-    Column("growth_bytes", "Int64", "bytes", "gained in the judged window"),
-    Column("growth_bytes_per_hour", "Float64", "bytes/h", "the same, per hour"),
-    Column("growth_bytes_per_step", "Float64", "bytes", "the same, per training step"),
-    Column("peak_bytes", "Int64", "bytes", "most of all processes together"),
-    Column("wasted_bytes", "Int64", "bytes", "wasted once"),
-    Column("limit", "string", "", "the nearest limit"),
-    Column("seconds_to_limit", "Float64", "s", "until growth fills it"),
-    Column("process_count", "Int64", "", "processes recorded"),
-    Column("finding_count", "Int64", "", "findings"),
-    Column("first_kind", "string", "", "kind of the first finding"),
-    Column("first_title", "string", "", "its sentence"),
-    Column("first_severity", "string", "", "critical, warning or note"),
-    Column("first_confidence", "Float64", "", "0 to 1"),
-    Column("first_fingerprint", "string", "", "the same from run to run"),
-    Column("first_holder", "string", "", "what holds the memory"),
-    Column("first_file", "string", "", "the file to edit"),
-    Column("first_line", "Int64", "", "its line"),
-    Column("first_bytes", "Int64", "bytes", "what a fix frees by the end of the recording"),
-    Column("fingerprints", "string", "", "those of all findings, in order, with blanks between"),
-    Column("error", "string", "", "why there is no report"),
-    Column("report_json", "string", "", "the whole report, `leakscope.report/1`"),
-)
-"""The contract ``leakscope.rows/1``: columns are added, never renamed."""
+def row_of(footer: Mapping[str, Any]) -> dict[str, Any]:
+    """What the footer of a recording, or the meta.json of a journal, says of the run."""
+    belongs, verdict, figures = (_mapping(footer.get(key)) for key in ("belongs", "verdict", "figures"))
+    row = {
+        **_cells(BELONGS, belongs),
+        **_cells(VERDICT, verdict),
+        **_cells(FIGURES, {**_old_figures(footer), **figures}),
+        "command": _command(footer.get("command")),
+        "host": _text(footer.get("host")),
+        "started_at": _time(footer.get("started_at"), footer.get("start_unix_ns")),
+        "leakscope_version": _text(footer.get("leakscope_version")),
+        "labels": _labels(footer.get("labels")),
+        "sample_count": _whole(_mapping(footer.get("row_counts")).get("process_samples")),
+        "complete": footer.get("complete") if isinstance(footer.get("complete"), bool) else None,
+        "judged": bool(verdict),
+        "findings": _findings(verdict.get("findings")),
+    }
+    row["node"] = row["node"] or row["host"]
+    return row
 
 
-def row_of(address: str) -> dict[str, Any]:
-    """The row of one recording, whatever it is: a file of this computer, or what fsspec opens. Raises nothing.
-
-    **Shape** keys as in COLUMNS, None for null; plain numbers and texts.
-    """
-    row: dict[str, Any] = dict.fromkeys((column.name for column in COLUMNS), None)
-    row |= {"path": address, "verdict": UNREADABLE}
-    try:
-        with _here(address) as path:
-            row |= _told(path, address)
-    except LeakscopeError as error:
-        row["error"] = str(error)
-    except Exception as error:  # of thousands one: the others have to be told of all the same
-        row |= {"verdict": FAILED, "error": f"{type(error).__name__}: {error}"}
-    return {column.name: _fitting(row[column.name], column.type) for column in COLUMNS}
+def _old_figures(footer: Mapping[str, Any]) -> dict[str, Any]:
+    """What a footer without figures says of them all the same."""
+    first, last = (_whole(footer.get(key)) for key in ("start_mono_ns", "last_mono_ns"))
+    ended = footer.get("ended")
+    how, code, signal = ended if isinstance(ended, list) and len(ended) == 3 else (None, None, None)
+    duration = (last - first) / 1e9 if first is not None and last is not None and last >= first else None
+    return {"duration_s": duration, "ended": how, "exit_code": code, "signal": signal}
 
 
-def _fitting(value: Any, type: str) -> Any:
-    """What a footer says may be anything: of another type, or a text that is none, it is null or made one."""
-    if type == "string":
-        return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else None
-    if type == "boolean":
-        return value if isinstance(value, bool) else None
+def _findings(found: Any) -> list[dict[str, Any]]:
+    if not isinstance(found, list):
+        return []
+    return [_cells(FINDING, one) for one in found[:MOST_FINDINGS] if isinstance(one, Mapping)]
+
+
+def _cells(columns: Sequence[Column], values: Mapping[str, Any]) -> dict[str, Any]:
+    return {column.name: _READERS[column.type](values.get(column.name)) for column in columns}
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _whole(value: Any) -> int | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         return None
-    if type == "Int64":
-        return int(value) if abs(value) < 1 << 63 else None
-    return float(value)
+    return int(value) if abs(value) < 2**63 else None
 
 
-def table_of(rows: list[Mapping[str, Any]]) -> pd.DataFrame:
-    """Rows as a table, each column of the type that COLUMNS says."""
-    import pandas as pd
-
-    frame = pd.DataFrame(rows, columns=[column.name for column in COLUMNS], dtype=object)
-    return frame.astype({column.name: column.type for column in COLUMNS})
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return float(value) if abs(value) < 2**1000 else None  # False for NaN and for what is infinite
 
 
-def is_remote(address: str) -> bool:
-    """``s3://…`` and the like; ``file://`` is this computer."""
-    return "://" in address and not address.startswith("file://")
+def _text(value: Any) -> str | None:
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)  # numbers of jobs
+    if not isinstance(value, str) or not value:
+        return None
+    return value[:_MOST_TEXT].encode("utf-8", "replace").decode("utf-8")
 
 
-@contextlib.contextmanager
-def _here(address: str) -> Iterator[Path]:
-    """The file on this computer, if only for so long."""
-    if not is_remote(address):
-        yield Path(address.removeprefix("file://"))
-        return
-    fsspec = filesystems()
-    with tempfile.TemporaryDirectory(prefix="leakscope-") as folder:
-        local = os.path.join(folder, address.rsplit("/", 1)[-1] or "run.parquet")
-        try:
-            with fsspec.open(address, "rb") as remote, open(local, "wb") as copy:
-                while block := remote.read(1 << 20):
-                    copy.write(block)
-        except (OSError, ImportError, ValueError) as error:
-            reason = " ".join(str(error).split()) or type(error).__name__
-            raise UnreadableRecording(f"{address} cannot be read: {reason}") from None
-        yield Path(local)
+def _truth(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None
 
 
-def filesystems() -> Any:
-    """fsspec. **Errors** BadInput where it is not installed."""
+_READERS = {"int": _whole, "float": _number, "str": _text, "bool": _truth}
+
+
+def _command(words: Any) -> str | None:
+    return _text(" ".join(word for word in words if isinstance(word, str))) if isinstance(words, list) else None
+
+
+def _labels(found: Any) -> list[tuple[str, str]] | None:
+    if not isinstance(found, Mapping):
+        return None
+    pairs = [(_text(key), _text(value)) for key, value in found.items()]
+    return [(key, value) for key, value in pairs if key is not None and value is not None][:_MOST_LABELS]
+
+
+def _time(text: Any, unix_ns: Any) -> datetime | None:
     try:
-        import fsspec
-    except ImportError:
-        raise BadInput("addresses such as s3:// need fsspec: pip install 'leakscope-recorder[fleet]'") from None
-    return fsspec
-
-
-def _told(path: Path, address: str) -> dict[str, Any]:
-    from ..jobs import ranks_of
-    from ..renderers import render
-    from ..reporting import analyze
-    from ..storage import open_recording
-
-    recording = open_recording(path)
-    ranks = ranks_of(recording)
-    report = analyze(recording)
-    report = replace(report, recording=replace(report.recording, path=address))
-    return {
-        **_of_footer(recording),
-        "rank": ranks[0] if len(ranks) == 1 else None,
-        "rank_count": len(ranks),
-        **_of_report(report),
-        **(_of_first(report.findings[0]) if report.findings else {}),
-        "report_json": render(report, "json"),
-    }
-
-
-def _of_footer(recording: Recording) -> dict[str, Any]:
-    import shlex
-
-    meta = recording.meta
-    belongs = found if isinstance(found := meta.get("belongs"), dict) else {}
-    attempt = belongs.get("attempt", belongs.get("restart_count"))
-    return {
-        "job": belongs.get("job"),
-        "node": belongs.get("node") or meta.get("host"),
-        "attempt": attempt,
-        "commit": belongs.get("commit"),
-        "command": shlex.join(map(str, meta.get("command") or ())),
-        "started_at": meta.get("started_at"),
-    }
-
-
-def _of_report(report: Report) -> dict[str, Any]:
-    verdict, recording = report.verdict, report.recording
-    return {
-        "duration_s": recording.duration_s,
-        "ended": recording.ended,
-        "exit_code": recording.exit_code,
-        "signal": recording.signal,
-        "verdict": _VERDICTS[verdict.leaking],
-        "killed": verdict.killed,
-        "headline": verdict.headline,
-        "growth_bytes": verdict.growth_bytes,
-        "growth_bytes_per_hour": verdict.growth_bytes_per_hour,
-        "growth_bytes_per_step": verdict.growth_bytes_per_step,
-        "peak_bytes": recording.peak.bytes if recording.peak is not None else None,
-        "wasted_bytes": verdict.wasted_bytes,
-        "limit": verdict.limit,
-        "seconds_to_limit": verdict.seconds_to_limit,
-        "process_count": recording.process_count,
-        "finding_count": len(report.findings),
-        "fingerprints": " ".join(finding.fingerprint for finding in report.findings),
-    }
-
-
-def _of_first(finding: Finding) -> dict[str, Any]:
-    return {
-        "first_kind": finding.kind,
-        "first_title": finding.title,
-        "first_severity": finding.severity,
-        "first_confidence": finding.confidence,
-        "first_fingerprint": finding.fingerprint,
-        "first_holder": finding.subject.holder,
-        "first_file": finding.subject.file,
-        "first_line": finding.subject.line,
-        "first_bytes": finding.bytes,
-    }
+        if isinstance(text, str):
+            found = datetime.fromisoformat(text.replace("Z", "+00:00"))
+            return found if found.tzinfo is not None else found.replace(tzinfo=timezone.utc)
+        if isinstance(unix_ns, int):
+            return datetime.fromtimestamp(unix_ns / 1e9, timezone.utc)
+    except (ValueError, OverflowError, OSError):
+        pass
+    return None

@@ -15,7 +15,7 @@ from leakscope.cli import main
 from leakscope.engines import EXTRAS
 from leakscope.errors import BadInput
 from leakscope.fleet.analyzing import addresses_in, analyze_all, write
-from leakscope.fleet.rows import COLUMNS, row_of
+from leakscope.fleet.report_rows import COLUMNS, row_of
 from tests.comparing.runs import MiB, run
 
 pytestmark = pytest.mark.judging

@@ -1,0 +1,177 @@
+"""``leakscope fleet list``: rows of an index as a table, CSV or JSON."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ..units import format_bytes, format_count, format_duration
+from ..words import printable
+from .columns import COLUMNS, TYPES
+from .index import read_index
+from .rules import check_column, matching
+
+_SHOWN = (
+    "job", "attempt", "rank", "node", "verdict", "growth_bytes_per_hour", "peak_bytes", "limit_bytes", "duration_s",
+    "ended", "state", "url",
+)  # fmt: skip
+_UNITS = {column.name: column.unit for column in COLUMNS}
+_LONG = ("url", "headline", "problem", "command", "findings", "labels")
+_ONLY_IF_ODD = {"state": "final", "ended": "exit"}
+
+
+def listed(
+    path: Path,
+    rules: Sequence[str] = (),
+    *,
+    sort: str = "-growth_bytes_per_hour",
+    limit: int = 50,
+    columns: Sequence[str] | None = None,
+    format_name: str = "terminal",
+) -> str:
+    """The rows that fulfil the rules. **Errors** BadInput for a rule or column that there is not."""
+    found = read_index(path)
+    frame = found.frame()
+    rules = [*rules, *([] if any(rule.startswith("state") for rule in rules) else ["state!=foreign"])]
+    name = check_column(sort.lstrip("-"))
+    frame = matching(frame, rules).sort_values(
+        [name, "url"], ascending=[not sort.startswith("-"), True], na_position="last", kind="stable"
+    )
+    chosen = None if columns is None else list(TYPES) if list(columns) == ["all"] else list(columns)
+    for column in chosen or ():
+        if column != "verdict":
+            check_column(column)
+    if format_name == "terminal":
+        return _as_table(frame, chosen, limit)
+    frame = frame[chosen or list(TYPES)]
+    return as_csv(frame) if format_name == "csv" else _as_json(frame)
+
+
+def as_csv(frame: pd.DataFrame) -> str:
+    """With a line of heads; maps and lists as JSON."""
+    plain = frame.copy()
+    for name in {"labels", "findings"} & set(plain.columns):
+        plain[name] = [json.dumps(as_json_value(value)) for value in plain[name]]
+    text: str = plain.to_csv(index=False, date_format="%Y-%m-%dT%H:%M:%SZ")
+    return text
+
+
+def _as_json(frame: pd.DataFrame) -> str:
+    rows = [{name: as_json_value(value) for name, value in row.items()} for row in frame.to_dict("records")]
+    return json.dumps({"schema": "leakscope.fleet-list/1", "recordings": rows}, indent=1) + "\n"
+
+
+def as_json_value(value: Any) -> Any:
+    """A cell as JSON has it."""
+    if isinstance(value, pd.Timestamp):
+        return value.strftime("%Y-%m-%dT%H:%M:%SZ")
+    if isinstance(value, (list, tuple)) or hasattr(value, "tolist"):
+        items = list(value) if isinstance(value, (list, tuple)) else value.tolist()
+        if not isinstance(items, list):
+            return items
+        is_map = bool(items) and all(isinstance(item, tuple) and len(item) == 2 for item in items)
+        return dict(items) if is_map else [as_json_value(item) for item in items]
+    if isinstance(value, dict):
+        return {key: as_json_value(one) for key, one in value.items()}
+    return None if value is None or pd.isna(value) else value
+
+
+def as_table(frame: pd.DataFrame) -> str:
+    """Of any columns: the result of a query."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for name in frame.columns:
+        is_figure = pd.api.types.is_numeric_dtype(frame[name])
+        table.add_column(printable(str(name)), justify="right" if is_figure else "left", overflow="fold")
+    for row in frame.to_dict("records"):
+        table.add_row(*(Text(_query_cell(str(name), value)) for name, value in row.items()))
+    stream = io.StringIO()
+    Console(file=stream, width=_width(), color_system=None).print(table)
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
+
+
+def _query_cell(name: str, value: Any) -> str:
+    """Sizes by the names of their columns, as everywhere: peak_bytes is 12.1 GiB."""
+    plain = as_json_value(value)
+    if plain is None:
+        return ""
+    if isinstance(plain, (int, float)) and not isinstance(plain, bool):
+        is_size = "bytes" in name
+        return format_bytes(plain) if is_size else f"{plain:,}" if isinstance(plain, int) else f"{plain:,.6g}"
+    return printable(str(plain))
+
+
+def _as_table(frame: pd.DataFrame, columns: Sequence[str] | None, limit: int) -> str:
+    count = len(frame)
+    part = frame if limit == 0 else frame.head(limit)
+    top = _common_folder(list(part["url"]))
+    rows = [{**row, "verdict": _verdict(row), "url": row["url"][len(top) :]} for row in part.to_dict("records")]
+    names = columns or [
+        name for name in _SHOWN
+        if any(_cell(row, name) not in ("", _ONLY_IF_ODD.get(name)) for row in rows) or name in ("url", "verdict")
+    ]  # fmt: skip
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for name in names:
+        is_figure, is_long = TYPES.get(name) in ("int", "float"), name in _LONG
+        table.add_column(
+            _heading(name), justify="right" if is_figure else "left", overflow="fold",
+            no_wrap=not is_long, min_width=24 if is_long else None,
+        )  # fmt: skip
+    for row in rows:
+        table.add_row(*(Text(_cell(row, name)) for name in names))
+    stream = io.StringIO()
+    console = Console(file=stream, width=_width(), color_system=None)
+    console.print(table)
+    rest = f"{len(rows):,} of {count:,} recordings; -n 0 lists all" if len(rows) < count else f"{count:,} recordings"
+    console.print(Text(f"{rest}, below {top}"))
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
+
+
+def _common_folder(urls: Sequence[str]) -> str:
+    """With a slash at its end; empty where they have none."""
+    found: list[str] = []
+    for names in zip(*(url.split("/")[:-1] for url in urls)):
+        if len(set(names)) > 1:
+            break
+        found.append(names[0])
+    return "/".join([*found, ""])
+
+
+def _width() -> int:
+    return max(Console().width, 80)
+
+
+def _heading(name: str) -> str:
+    return {"growth_bytes_per_hour": "growth/h", "url": "recording"}.get(
+        name,
+        name.replace("_bytes", "").replace("_s", "") if name in ("peak_bytes", "limit_bytes", "duration_s") else name,
+    )
+
+
+def _verdict(row: dict[str, Any]) -> str:
+    if row["judged"] is not True:
+        return "not judged" if row["state"] in ("final", "checkpoint", "empty") else row["state"]
+    words = {True: "LEAKING", False: "not leaking"}.get(as_json_value(row["leaking"]), "cannot tell")
+    return f"{words}, killed" if as_json_value(row["killed"]) else words
+
+
+def _cell(row: dict[str, Any], name: str) -> str:
+    value = as_json_value(row[name])
+    if value is None:
+        return ""
+    unit = _UNITS.get(name, "")
+    if unit.startswith("bytes") and isinstance(value, (int, float)):
+        return format_bytes(value, signed=name.startswith("growth"))
+    if unit == "s":
+        return format_duration(value)
+    if TYPES.get(name) == "int" and name not in ("rank", "attempt", "signal", "exit_code"):
+        return format_count(value)
+    return printable(str(value))

@@ -1,0 +1,253 @@
+"""From an index to a report of the fleet: claims in order, and the tables and maps that stand round them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ..storage.catalogue import Catalogue
+from . import clusters, siblings
+from .claims import COMMIT, KILLS, LEAK, LOST, ODD, STAGE, Claim
+from .commits import Trend, trends
+from .explaining import Condition
+from .population import Population
+
+SCHEMA = "leakscope.fleet/1"
+_SEVERITIES = ("critical", "warning", "note")
+_ORDER = (KILLS, LEAK, ODD, COMMIT, LOST, STAGE)
+_MOST_KILL_ROWS = 40
+_MOST_NOTES = 20
+_MOST_PROBLEMS = 50
+
+
+@dataclass(frozen=True)
+class Heat:
+    """Growth of each rank of one attempt of a job: bytes per hour; None where nobody judged it, or there is no rank.
+
+    ``nodes``: of each rank.
+    """
+
+    job: str
+    attempt: int | None
+    growth_bytes_per_hour: Sequence[float | None]
+    nodes: Sequence[str]
+
+
+@dataclass(frozen=True)
+class FleetReport:
+    """The whole answer; ``claims`` are in order. ``counts`` and ``news`` have counts of recordings by what they are."""
+
+    headline: str
+    tone: str
+    counts: Mapping[str, int]
+    first: str | None
+    last: str | None
+    index: Mapping[str, Any]
+    claims: Sequence[Claim]
+    notes: Sequence[Mapping[str, Any]]
+    jobs: Sequence[Mapping[str, Any]]
+    heat: Sequence[Heat]
+    kills: Sequence[Mapping[str, Any]]
+    trends: Sequence[Trend]
+    news: Mapping[str, Any]
+    problems: Sequence[Mapping[str, str]]
+    caveats: Sequence[str]
+
+
+def report_of(found: Catalogue, keep: Any = None) -> FleetReport:
+    """Of an index, or of the rows for which the mask ``keep`` (over the rows of its frame) is true."""
+    population = Population(found)
+    if keep is not None:
+        population = population.only(keep(population.frame))
+    steps = list(trends(population))
+    claims = [
+        *clusters.kills(population), *clusters.leaks(population), *siblings.odd_ones(population),
+        *(claim for _, claim in steps if claim is not None), *clusters.lost(population),
+    ]  # fmt: skip
+    claims.sort(key=lambda claim: (_SEVERITIES.index(claim.severity), _ORDER.index(claim.kind)))
+    counts = _counts(population)
+    started = population.frame["started_at"].dropna()
+    return FleetReport(
+        _headline(counts, claims),
+        _tone(counts, claims),
+        counts,
+        started.min().strftime("%Y-%m-%dT%H:%M:%SZ") if len(started) else None,
+        started.max().strftime("%Y-%m-%dT%H:%M:%SZ") if len(started) else None,
+        population.said["runs"][-1],
+        claims,
+        clusters.notes(population)[:_MOST_NOTES],
+        _jobs(population),
+        _heat(population),
+        _kills(population),
+        [trend for trend, _ in steps],
+        _news(population, claims),
+        _problems(population),
+        list(_caveats(population, counts)),
+    )
+
+
+def as_json(report: FleetReport) -> dict[str, Any]:
+    """The contract ``leakscope.fleet/1``."""
+    plain = {field.name: _plain(getattr(report, field.name)) for field in fields(report)}
+    return {"schema": SCHEMA, **plain}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (Claim, Condition, Heat, Trend)):
+        return {f.name: _plain(getattr(value, f.name)) for f in fields(value) if f.repr}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    if hasattr(value, "item"):
+        value = value.item()
+    return None if isinstance(value, float) and not np.isfinite(value) else value
+
+
+def _counts(population: Population) -> dict[str, int]:
+    frame = population.frame
+    state = frame["state"]
+    known = {
+        "recordings": population.size,
+        "leaking": int(population.truth("leaking").sum()),
+        "not_leaking": int(population.truth("leaking", False).sum()),
+        "cannot_tell": int((population.truth("judged") & frame["leaking"].isna().to_numpy(dtype=bool)).sum()),
+        "not_judged": int(((state == "final") & (frame["judged"] != True).fillna(True)).sum()),  # noqa: E712 (null)
+        "killed": int(population.truth("killed").sum()),
+        "unfinished": int(state.isin(("unfinished", "checkpoint", "empty")).sum()),
+        "unreadable": int((state == "unreadable").sum()),
+        "new": int(population.is_new.sum()),
+    }
+    distinct = {f"{name}s": int(frame[name].dropna().nunique()) for name in ("job", "node", "commit", "pod")}
+    return known | distinct
+
+
+def _headline(counts: Mapping[str, int], claims: Sequence[Claim]) -> str:
+    total = counts["recordings"]
+    if not total:
+        return "No recordings"
+    parts = [f"{counts['leaking']:,} of {total:,} recordings leak"] if counts["leaking"] else []
+    parts += [f"{counts['killed']:,} were killed for lack of memory"] if counts["killed"] else []
+    kinds = {kind: sum(claim.kind == kind for claim in claims) for kind in (LEAK, ODD)}
+    if kinds[LEAK]:
+        parts[0] = (
+            f"{parts[0]}, by {kinds[LEAK]} cause{'s' if kinds[LEAK] > 1 else ''}" if counts["leaking"] else parts[0]
+        )
+    if kinds[ODD]:
+        parts.append(f"{kinds[ODD]} {'differ' if kinds[ODD] > 1 else 'differs'} from their siblings")
+    if parts:
+        return "; ".join(parts)
+    if claims and claims[0].severity != "note":
+        return f"No leak in {total:,} recordings; {claims[0].says}"
+    return f"No leak in {total:,} recordings" if counts["not_leaking"] else f"Nobody judged these {total:,} recordings"
+
+
+def _tone(counts: Mapping[str, int], claims: Sequence[Claim]) -> str:
+    severities = {claim.severity for claim in claims}
+    if "critical" in severities:
+        return "bad"
+    return "good" if counts["not_leaking"] and "warning" not in severities else "unsure"
+
+
+def _jobs(population: Population) -> list[dict[str, Any]]:
+    """A row for each job: how large, how it went."""
+    frame = population.frame
+    leaking, killed = population.truth("leaking"), population.truth("killed")
+    found = []
+    for job, rows in frame.groupby(frame["job"].fillna(""), sort=True).indices.items():
+        part = frame.iloc[rows]
+        peak = population.number("peak_bytes")[rows]
+        found.append(
+            {
+                "job": str(job) or "(no job)",
+                "recordings": len(rows),
+                "ranks": int(part["rank"].dropna().nunique()),
+                "nodes": int(part["node"].dropna().nunique()),
+                "attempts": int(part["attempt"].dropna().nunique()),
+                "commits": int(part["commit"].dropna().nunique()),
+                "leaking": int(leaking[rows].sum()),
+                "killed": int(killed[rows].sum()),
+                "peak_bytes_median": _number(peak, np.nanmedian),
+                "peak_bytes_most": _number(peak, np.nanmax),
+            }
+        )
+    return sorted(found, key=lambda row: (-row["leaking"], -row["killed"], row["job"]))
+
+
+def _number(values: Any, how: Any) -> float | None:
+    return float(how(values)) if len(values) and not np.isnan(values).all() else None
+
+
+def _heat(population: Population) -> list[Heat]:
+    """The attempts of each job that has ranks."""
+    frame = population.frame
+    ranked = frame["rank"].notna().to_numpy(dtype=bool) & frame["job"].notna().to_numpy(dtype=bool)
+    rate = population.number("growth_bytes_per_hour")
+    rate = np.where(population.truth("leaking", False), 0.0, rate)
+    rate[~population.judged] = np.nan
+    found = []
+    part = frame[ranked]
+    for (job, attempt), rows in part.groupby(["job", part["attempt"].fillna(-1)], sort=True).indices.items():
+        own = np.flatnonzero(ranked)[rows]
+        ranks = frame["rank"].iloc[own].to_numpy(dtype=np.int64)
+        size = int(ranks.max()) + 1
+        if size > 1 << 20 or ranks.min() < 0:  # a number that is no rank
+            continue
+        growth: list[float | None] = [None] * size
+        nodes = [""] * size
+        for row, rank in zip(own, ranks):
+            growth[rank] = None if np.isnan(rate[row]) else round(float(rate[row]))
+            name = frame["node"].iloc[row]
+            nodes[rank] = "" if name is None or name is pd.NA else str(name)
+        found.append(Heat(str(job), None if attempt == -1 else int(attempt), growth, nodes))
+    return found
+
+
+def _kills(population: Population) -> list[dict[str, Any]]:
+    """By node and limit: how many of its recordings were killed."""
+    killed = population.truth("killed")
+    frame = population.frame.assign(was_killed=killed)
+    keys = ["node", "limit_bytes"]
+    table = frame.groupby(keys, dropna=False, sort=False)["was_killed"].agg(["sum", "count"]).reset_index()
+    table = table[table["sum"] > 0].sort_values(["sum", "node"], ascending=[False, True])
+    return [
+        {"node": str(row["node"]), "limit_bytes": None if pd.isna(row["limit_bytes"]) else int(row["limit_bytes"]),
+         "killed": int(row["sum"]), "recordings": int(row["count"])}
+        for row in table.head(_MOST_KILL_ROWS).to_dict("records")
+    ]  # fmt: skip
+
+
+def _news(population: Population, claims: Sequence[Claim]) -> dict[str, Any]:
+    runs = population.said["runs"]
+    new = population.is_new
+    return {
+        "since": runs[-2]["at"] if len(runs) > 1 else None,
+        "recordings": int(new.sum()),
+        "leaking": int((new & population.truth("leaking")).sum()),
+        "killed": int((new & population.truth("killed")).sum()),
+        "claims": [claim.says for claim in claims if claim.is_new],
+        "gone": int(runs[-1].get("gone", 0)),
+    }
+
+
+def _problems(population: Population) -> list[dict[str, str]]:
+    frame = population.frame
+    bad = frame[frame["state"].isin(("unreadable", "unfinished"))].head(_MOST_PROBLEMS)
+    return [{"url": str(row["url"]), "state": str(row["state"]), "problem": str(row["problem"])}
+            for row in bad.to_dict("records")]  # fmt: skip
+
+
+def _caveats(population: Population, counts: Mapping[str, int]) -> Any:
+    if counts["not_judged"]:
+        yield (
+            f"{counts['not_judged']:,} recordings have no verdict in their footer: nothing is said of leaks in them; "
+            "`leakscope report` judges one"
+        )
+    if counts["cannot_tell"]:
+        yield f"{counts['cannot_tell']:,} recordings cannot tell whether memory leaks: they are counted on neither side"
+    if counts["recordings"] and not population.frame["job"].notna().any():
+        yield "no recording says to which job it belongs: ranks cannot be compared"
