@@ -57,10 +57,10 @@ ROOMS = {
     "comparing": FOUNDATION | {"storage", "facts", "reporting", "words", "pages"},
     "engines": {"errors"},  # who runs a function over many recordings
     "jobs": FOUNDATION | {"storage", "facts", "reporting", "comparing", "engines", "ignoring", "pages", "words"},
-    "fleet": FOUNDATION | {"storage", "reporting", "renderers", "engines", "jobs", "words"},
     "checking": FOUNDATION
     | {"storage", "facts", "analyzers", "reporting", "comparing", "ignoring", "settings", "words"},
-    "fleet": FOUNDATION | {"storage", "words", "pages"},  # many recordings: their footers, and samples by SQL
+    # Many recordings: their footers, samples by SQL, whole reports by engines.
+    "fleet": FOUNDATION | {"storage", "words", "pages", "reporting", "renderers", "engines", "jobs"},
     "own_heap": FOUNDATION | {"agent", "storage"},  # the heap of the process itself, in a notebook or a test
     "pytest_plugin": FOUNDATION | {"agent", "storage", "facts", "own_heap"},  # measures inside the tests' own process
     "importing": FOUNDATION | {"agent", "oom", "storage"},  # files of other tools, written as a recorder would
@@ -73,7 +73,6 @@ ROOMS = {
     "options": {"addresses", "errors", "units", "alerts", "endpoints"},
     "uploading": FOUNDATION | {"agent", "recorder", "reporting", "storage"},
     "skills": set(),  # a text
-    "importing": FOUNDATION | {"agent", "oom", "storage"},
 }
 # The rooms of facts/, from the ground up: each imports only rooms below its own floor.
 FLOORS = (
@@ -99,7 +98,6 @@ PACKAGES = {
     "pushing": {"wandb", "mlflow", "tensorboard", "comet_ml"},
     "jobs": {"numpy", "pandas"},
     "engines": {"pandas", "distributed", "ray", "pyspark"},
-    "fleet": {"click", "pandas", "fsspec"},
     "pytest_plugin": {"pytest"},
     "fleet": {"click", "duckdb", "fsspec", "numpy", "pandas", "rich"},
     "watching": {"pandas", "rich", "textual"},

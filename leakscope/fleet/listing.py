@@ -113,7 +113,8 @@ def _as_table(frame: pd.DataFrame, columns: Sequence[str] | None, limit: int) ->
     count = len(frame)
     part = frame if limit == 0 else frame.head(limit)
     top = _common_folder(list(part["url"]))
-    rows = [{**row, "verdict": _verdict(row), "url": row["url"][len(top) :]} for row in part.to_dict("records")]
+    records: list[dict[str, Any]] = part.to_dict("records")  # type: ignore[assignment]
+    rows = [{**row, "verdict": _verdict(row), "url": row["url"][len(top) :]} for row in records]
     names = columns or [
         name for name in _SHOWN
         if any(_cell(row, name) not in ("", _ONLY_IF_ODD.get(name)) for row in rows) or name in ("url", "verdict")

@@ -124,5 +124,5 @@ def median(values: Any) -> float:
 
 def first_of(rows: pd.DataFrame) -> Mapping[str, Any]:
     """The finding that stands for many alike: the surest."""
-    best: Mapping[str, Any] = rows.loc[rows["confidence"].fillna(0.0).astype(float).idxmax()].to_dict()
-    return best
+    best = rows.iloc[int(rows["confidence"].fillna(0.0).to_numpy(dtype=float).argmax())]
+    return {str(name): value for name, value in best.items()}
