@@ -229,6 +229,7 @@ class _Recording:
         self._trackers = trackers = Trackers(self._output.path, self._options.log_to)
         for pid in trackers.pids:
             sampler.tree.leave_out(pid)
+            sampler.helpers.add(pid, "logs to a tracker")
         if trackers.full is not None:
             shown = naming.shown(self._output.path)
             left = f"{format_bytes(max(0, trackers.full.left_bytes))}, {trackers.full.name}"
