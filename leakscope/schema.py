@@ -40,6 +40,7 @@ FOOTER_CARRIES: dict[str, str] = {
     "options": "file",
     "labels": "message",
     "notes": "note",
+    "imports": "file",
     "host": "machine",
     "boot_id": "machine",
 }
