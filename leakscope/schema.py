@@ -42,6 +42,7 @@ FOOTER_CARRIES: dict[str, str] = {
     "belongs": "machine",
     "verdict": "note",
     "notes": "note",
+    "imports": "file",
     "host": "machine",
     "boot_id": "machine",
 }
