@@ -4,6 +4,8 @@ A diagnosis is a file in this folder, and nothing else needs to know of it: its 
 its docstring is the kind's page in docs/. It has
 
 - ``NEEDS``, the tables without which it cannot look;
+- ``SEEN_BY``, if it likes: columns, as ``table.column``, of which an imported recording has to have one; without any,
+  what it rules out was not checked;
 - ``TELLS``, what its findings mean for the verdict, in words of ``kinds.MEANINGS``;
 - ``AFTER``, the kinds whose findings it has to know; ``"*"`` is all that do not say ``"*"`` themselves;
 - ``RULE``, if it likes: the name of a switch of ``leakscope check`` that allows none of its findings;

@@ -11,10 +11,12 @@ from typing import Any
 from ..errors import BadInput
 from ..units import MiB
 from ._facts import BOOT, CLOCKS, DAY, ELAPSED, LOCAL, UNIX, Fact
+from ._source import Source
 from ._spool import Part
 
 _SMALL = 20 * MiB  # of a whole machine: a process that never had so much is nobody's question
 _MOST_OF_A_MACHINE = 60  # processes
+_SAME_ADDRESSES = 0.3  # of the smaller file's: what a job loads at first stays where it is
 _DYING_S, _SLACK_S = 10.0, 2.0  # after the last sample of who was killed; clocks of logs are whole seconds
 _LEAST_SHARE, _MOST_SHARE = 0.5, 1.25  # of what the kernel says it held: it grew since that sample
 
@@ -59,6 +61,8 @@ class Joined:
                     if pid in self._left or (fact.table == "process_samples" and self._owners.get(pid, index) != index):
                         continue
                     fact.row["pid"] = pid
+                if "snapshot" in fact.row:  # a file is one
+                    fact.row["snapshot"] = index + 1
                 yield part, Fact(fact.table, fact.at_s + self.shift_s[index], fact.row)
 
 
@@ -88,6 +92,7 @@ def joined(parts: Sequence[Part], placing: Placing) -> Joined:
 def _pids(parts: Sequence[Part]) -> list[dict[int, int]]:
     """Of each part, its pids as the recording has them: those that a file does not say are counted up from 1."""
     taken = {pid for part in parts for pid in (*part.seen, *part.source.about) if pid >= 0}
+    unnamed: list[tuple[Source, int, int]] = []
     found: list[dict[int, int]] = []
     free = 1
     for part in parts:
@@ -96,12 +101,25 @@ def _pids(parts: Sequence[Part]) -> list[dict[int, int]]:
             if pid >= 0:
                 own[pid] = pid
             elif pid not in own:
-                while free in taken:
+                known = next((n for other, p, n in unnamed if _is_same(part.source, pid, other, p)), None)
+                while known is None and free in taken:
                     free += 1
-                taken.add(free)
-                own[pid] = free
+                own[pid] = free if known is None else known
+                taken.add(own[pid])
+                unnamed.append((part.source, pid, own[pid]))
         found.append(own)
     return found
+
+
+def _is_same(one: Source, pid: int, other: Source, other_pid: int) -> bool:
+    """Whether two files without pids are of one process: of one rank, or with memory at the same addresses."""
+    if one is other:
+        return False
+    ranks = one.about.get(pid, {}).get("rank"), other.about.get(other_pid, {}).get("rank")
+    if ranks != (None, None):
+        return ranks[0] == ranks[1]
+    shared = len(one.addresses & other.addresses)
+    return shared > 0 and shared >= _SAME_ADDRESSES * min(len(one.addresses), len(other.addresses))
 
 
 def _unix_shifts(parts: Sequence[Part], placing: Placing, pids: Sequence[Mapping[int, int]]) -> list[float | None]:

@@ -25,6 +25,7 @@ class Source:
 
     ``clock``: one of ``_facts.CLOCKS``, on which the moments of its facts are. ``boot_unix_s``: when the machine
     started, where the file says. ``about``: what is known of each process, by pid: columns of ``processes``.
+    ``addresses``: of memory that its process holds, by which files of one process are known where none has a pid.
     ``notes``: sentences for a person. ``left_out``: lines or values that were none.
     """
 
@@ -36,6 +37,7 @@ class Source:
     meta: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     left_out: int = 0
+    addresses: frozenset[int] = frozenset()
     _unnamed: dict[str, int] = field(default_factory=dict)
 
     @property

@@ -9,7 +9,11 @@ import pytest
 
 from leakscope import analyze
 from leakscope.errors import BadInput
-from leakscope.importing import placing
+from leakscope.importing import Placing, placing
+from leakscope.importing._facts import Fact
+from leakscope.importing._joining import joined
+from leakscope.importing._source import Source
+from leakscope.importing._spool import Part
 
 from .files import imported, written
 
@@ -125,3 +129,18 @@ def test_wrong_zones_and_offsets_are_told_in_one_line() -> None:
     for arguments in (("Mars/Olympus", ()), (None, ("x=yesterday",)), ("+99:00", ())):
         with pytest.raises(BadInput, match=r"^--(tz|offset) [^\n]+$"):
             placing(*arguments)
+
+
+def test_files_of_one_rank_or_with_memory_at_the_same_addresses_are_of_one_process(tmp_path: Path) -> None:
+    parts = [_part(tmp_path, rank, addresses) for rank, addresses in ((0, ()), (1, ()), (0, ()), (None, (1, 2, 3)))]
+    parts += [_part(tmp_path, None, addresses) for addresses in ((2, 3, 4), (7, 8, 9))]
+    recording = joined(parts, Placing())
+    written_rows = [(fact.row["pid"], fact.row["snapshot"]) for _, fact in recording.facts()]
+    assert written_rows == [(1, 1), (2, 2), (1, 3), (3, 4), (3, 5), (4, 6)]
+
+
+def _part(folder: Path, rank: int | None, addresses: tuple[int, ...]) -> Part:
+    source = Source(written(folder, "snapshot.pickle", "x"), addresses=frozenset(addresses))
+    part = Part(source, "mprof", (folder / f"spool-{rank}-{addresses}").open("w+"))
+    part.add(Fact("marks", 1.0, {"pid": source.unnamed("main", rank=rank), "snapshot": 0}))
+    return part
