@@ -51,7 +51,7 @@ def _cluster(population: Population, own: pd.DataFrame) -> Claim:
     figures = {
         "bytes": int(own["bytes"].fillna(0).sum()),
         "bytes_per_hour_median": _finite(median(rates)),
-        "bytes_per_hour_most": _finite(np.nanmax(rates)) if not np.isnan(rates).all() else None,
+        "bytes_per_hour_most": _finite(float(np.nanmax(rates))) if not np.isnan(rates).all() else None,
     }
     severity = "critical" if (own["severity"] == "critical").any() else "warning"
     (claim,) = _told(

@@ -191,7 +191,8 @@ def _heat(population: Population) -> list[Heat]:
     rate[~population.judged] = np.nan
     found = []
     part = frame[ranked]
-    for (job, attempt), rows in part.groupby(["job", part["attempt"].fillna(-1)], sort=True).indices.items():
+    groups: Any = part.groupby(["job", part["attempt"].fillna(-1)], sort=True).indices
+    for (job, attempt), rows in groups.items():
         own = np.flatnonzero(ranked)[rows]
         ranks = frame["rank"].iloc[own].to_numpy(dtype=np.int64)
         size = int(ranks.max()) + 1
