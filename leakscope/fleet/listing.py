@@ -25,7 +25,7 @@ _SHOWN = (
     "ended", "state", "url",
 )  # fmt: skip
 _UNITS = {column.name: column.unit for column in COLUMNS}
-_LONG = ("url", "headline", "problem", "command", "findings", "labels")
+_WIDTH = 10_000  # the terminal breaks what is longer than it is wide; nothing is cut off
 _ONLY_IF_ODD = {"state": "final", "ended": "exit"}
 
 
@@ -94,7 +94,7 @@ def as_table(frame: pd.DataFrame) -> str:
     for row in frame.to_dict("records"):
         table.add_row(*(Text(_query_cell(str(name), value)) for name, value in row.items()))
     stream = io.StringIO()
-    Console(file=stream, width=_width(), color_system=None).print(table)
+    Console(file=stream, width=_WIDTH, color_system=None).print(table)
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
 
 
@@ -113,23 +113,23 @@ def _as_table(frame: pd.DataFrame, columns: Sequence[str] | None, limit: int) ->
     count = len(frame)
     part = frame if limit == 0 else frame.head(limit)
     top = _common_folder(list(part["url"]))
-    records: list[dict[str, Any]] = part.to_dict("records")  # type: ignore[assignment]
-    rows = [{**row, "verdict": _verdict(row), "url": row["url"][len(top) :]} for row in records]
+    rows: list[dict[str, Any]] = [{str(key): value for key, value in row.items()} for row in part.to_dict("records")]
+    rows = [{**row, "verdict": _verdict(row), "url": row["url"][len(top) :]} for row in rows]
     names = columns or [
         name for name in _SHOWN
         if any(_cell(row, name) not in ("", _ONLY_IF_ODD.get(name)) for row in rows) or name in ("url", "verdict")
     ]  # fmt: skip
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for name in names:
-        is_figure, is_long = TYPES.get(name) in ("int", "float"), name in _LONG
+        is_figure = TYPES.get(name) in ("int", "float")
         table.add_column(
             _heading(name), justify="right" if is_figure else "left", overflow="fold",
-            no_wrap=not is_long, min_width=24 if is_long else None,
+            no_wrap=True,
         )  # fmt: skip
     for row in rows:
         table.add_row(*(Text(_cell(row, name)) for name in names))
     stream = io.StringIO()
-    console = Console(file=stream, width=_width(), color_system=None)
+    console = Console(file=stream, width=_WIDTH, color_system=None)
     console.print(table)
     rest = f"{len(rows):,} of {count:,} recordings; -n 0 lists all" if len(rows) < count else f"{count:,} recordings"
     console.print(Text(f"{rest}, below {top}"))
@@ -144,10 +144,6 @@ def _common_folder(urls: Sequence[str]) -> str:
             break
         found.append(names[0])
     return "/".join([*found, ""])
-
-
-def _width() -> int:
-    return max(Console().width, 80)
 
 
 def _heading(name: str) -> str:

@@ -124,5 +124,6 @@ def median(values: Any) -> float:
 
 def first_of(rows: pd.DataFrame) -> Mapping[str, Any]:
     """The finding that stands for many alike: the surest."""
-    best = rows.iloc[int(rows["confidence"].fillna(0.0).to_numpy(dtype=float).argmax())]
-    return {str(name): value for name, value in best.items()}
+    sure = rows["confidence"].fillna(0.0).astype(float).to_numpy()
+    best: Mapping[str, Any] = rows.iloc[int(sure.argmax())].to_dict()
+    return best

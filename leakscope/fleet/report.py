@@ -191,7 +191,7 @@ def _heat(population: Population) -> list[Heat]:
     rate[~population.judged] = np.nan
     found = []
     part = frame[ranked]
-    groups: Mapping[Any, Any] = part.groupby(["job", part["attempt"].fillna(-1)], sort=True).indices
+    groups: Any = part.groupby(["job", part["attempt"].fillna(-1)], sort=True).indices
     for (job, attempt), rows in groups.items():
         own = np.flatnonzero(ranked)[rows]
         ranks = frame["rank"].iloc[own].to_numpy(dtype=np.int64)

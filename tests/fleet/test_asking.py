@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
-pytest.importorskip("duckdb")
-
 import pandas as pd
+import pytest
 
 from leakscope import open_recording
 from leakscope.cli import main
@@ -17,6 +14,8 @@ from leakscope.fleet import index
 from leakscope.fleet.asking import Asked
 from tests.builders import RecordingBuilder
 from tests.fleet.fleets import written
+
+pytest.importorskip("duckdb")
 
 
 @pytest.fixture(scope="module")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from leakscope.fleet import index
+from leakscope.fleet.asking import Asked
+from tests.fleet.fleets import written
+
 pytest.importorskip("s3fs")
 server = pytest.importorskip("moto.server")
 pytest.importorskip("duckdb")
-
-from leakscope.fleet import index  # noqa: E402
-from leakscope.fleet.asking import Asked  # noqa: E402
-from tests.fleet.fleets import written  # noqa: E402
-
 pytestmark = pytest.mark.slow
 
 
@@ -42,8 +41,9 @@ def test_a_bucket_is_indexed_asked_and_indexed_again(bucket, tmp_path):
     there = index.index(["s3://runs/fleet"], tmp_path / "there.parquet")
     assert (there.total, there.states) == (here.total, here.states)
     with Asked(tmp_path / "there.parquet", [f"job={fault.where['job']}", f"rank={fault.where['rank']}"]) as asked:
-        columns = "count(DISTINCT recording) AS n, min(slope_bytes_per_hour) AS least"
-        told = asked.frame(f"SELECT {columns} FROM process_growth")
+        told = asked.frame(
+            "SELECT count(DISTINCT recording) AS n, min(slope_bytes_per_hour) AS least FROM process_growth"
+        )
         assert told["n"][0] == len(fault.paths)
     again = index.index(["s3://runs/fleet"], tmp_path / "there.parquet")
     assert again.read == there.states.get("unfinished", 0)

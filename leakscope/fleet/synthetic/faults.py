@@ -372,6 +372,8 @@ def planted(fleet: Fleet, seed: int, kinds: Sequence[str] | int) -> list[Fault]:
 def _can_be_told(run: Run, fault: Fault) -> bool:
     if fault.claim == "lost":
         return run.fate in ("unfinished", "lost")
-    if fault.claim == "odd" and run.killed and run.level_bytes > 0.8 * (run.limit_bytes or 0):  # its limit says it
+    if (
+        fault.where.get("figure") == "level" and run.killed and run.level_bytes > 0.8 * (run.limit_bytes or 0)
+    ):  # its limit says it
         return False
     return run.fate in ("final", "lost") and (run.judged or fault.claim != "leak")
