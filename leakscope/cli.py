@@ -54,7 +54,7 @@ _SETTINGS = {
     "max_content_width": 110,  # or the terminal's width, if that is less
 }
 _SECTIONS = {
-    "Record": ("record", "attach", "ps", "snapshot", "watch"),
+    "Record": ("record", "attach", "ps", "snapshot", "watch", "import"),
     "Understand": ("report", "view", "heap", "oom"),
     "Decide": ("compare", "check"),
     "Keep house": ("doctor", "finalize", "redact", "schema", "completion"),
@@ -274,6 +274,34 @@ def _color(asked: bool | None) -> bool | None:
     if asked is None and os.environ.get("FORCE_COLOR"):
         return True
     return asked
+
+
+@cli.command(
+    "import",
+    examples=[
+        ("leakscope import snapshot.pickle", "then: leakscope report"),
+        ("leakscope import snapshots/ -o ranks.parquet", "all ranks of a job"),
+    ],
+)
+@click.argument("files", metavar="FILE...", type=click.Path(path_type=Path), nargs=-1, required=True)
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), default="run.parquet", show_default=True, help="The recording."
+)
+@click.option("-f", "--force", is_flag=True, help="Replace a recording of that name.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing unless it fails.")
+def import_(files: tuple[Path, ...], output: Path, force: bool, quiet: bool) -> None:
+    """Make a recording of memory snapshots that torch wrote (`torch.cuda.memory._dump_snapshot`).
+
+    FILE is a snapshot as pickle or JSON, also compressed by gzip, or a folder of them, such as one of each rank.
+    Nothing in a file is executed.
+    """
+    from .importing import import_files
+    from .units import format_bytes
+
+    path = import_files(files, output, force=force)
+    if not quiet:
+        size = format_bytes(path.stat().st_size)
+        click.echo(f"leakscope: {path} ({size}) holds it: leakscope report {path}", err=True)
 
 
 @cli.command(examples=[("leakscope finalize run.parquet", "after a kill -9 of the recorder")])
