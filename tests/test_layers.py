@@ -47,12 +47,13 @@ ROOMS = {
     "renderers": {"findings", "kinds", "units", "version", "errors", "words", "pages"},
     "integrations": FOUNDATION,
     "plots": FOUNDATION | {"storage"},
+    "importing": FOUNDATION | {"agent", "storage"},
     "options": {"errors", "units", "alerts"},
 }
 # The rooms of facts/, from the ground up: each imports only rooms below its own floor.
 FLOORS = (
     {"tables"},
-    {"series", "code", "heap", "subject"},
+    {"series", "code", "heap", "subject", "gpu"},
     {"growth"},
     {"where", "accounts", "weights"},
     {"processes", "retained"},

@@ -4,7 +4,8 @@ Looks for:     memory that torch allocated on a device and that keeps growing af
 Why:           stored losses, outputs and batches stay on the device as long as something refers to them. What torch
                merely keeps for reuse (reserved, not allocated) is a cache and no leak.
 Decides by:    allocated bytes at steps and snapshots, judged like any growth; the variable that holds min_named_share
-               of it names the culprit.
+               of it names the culprit. By a memory snapshot of torch: min_kept_share of the steps in its history left
+               memory behind that is alive at the end.
 Mistaken when: the loop holds ever larger batches or sequences on purpose, and had not reached the largest.
 Do:            keep .item(), or .detach().cpu(), and not the tensor; drop results when they were used.
 """
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..confidence import Ground
+from ..evidence.gpu_kept import kept_by_steps
 from ..evidence.sentences import at_line, curve
 from ..facts.accounts.gpu import DeviceUse, nothing_to_look_at
 from ..facts.code.adding import Line, adding_lines
@@ -50,12 +52,15 @@ def findings(
     min_growth_bytes: int = 10 * MiB,
     min_growth_fraction: float = 0.005,  # of the level: the allocator counts exactly, a host's memory never does
     min_named_share: float = 0.25,  # of the growth: a variable that holds less is not the answer
+    min_kept_share: float = 0.6,  # of the steps: what a few of them left is a cache that fills
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per process and device whose allocated memory grows without end."""
     uses = case.device_uses
-    if not uses:
+    if not uses and not case.gpu_budgets:
         yield nothing_to_look_at(case.recording, _KIND)
         return
+    for budget in case.last_gpu_budgets:
+        yield kept_by_steps(case, budget, min_kept_share)
     for use in uses:
         steps = use.rows.loc[use.rows["step"].notna(), "time_s"]
         trend = judge(

@@ -14,6 +14,7 @@ from ..findings import BudgetRow, Excerpt, Finding, LedgerRow, ProcessRow, Repor
 from ..units import format_bytes, format_duration, format_rate
 from ..version import __version__
 from ..words import VERDICTS, accepted, amount, by_reason, caveats, run_facts
+from ._gpu import LINE_COLUMNS, SNAPSHOT_MOMENTS, largest_lines, line_cells
 from ._holders import COLUMNS, largest_holders
 from ._markdown import block, code, folded, head, row, text
 
@@ -44,6 +45,9 @@ def render(report: Report) -> str:
         parts.append(folded("Processes, when the job had most memory", _processes(report.processes)))
     if report.tensor_budget:
         parts.append(folded("What the tensors are", _budget(report.tensor_budget)))
+    for heading, lines in largest_lines(report.gpu_lines):
+        cells = (map(code, line_cells(line)) for line in lines)
+        parts.append(folded(heading, _table(LINE_COLUMNS, cells, len(lines), _BUDGET)))
     ruled_out = by_reason(report.ruled_out)
     if ruled_out:
         parts.append(folded("Ruled out", _fitted(map(_reason, ruled_out), len(ruled_out), _RULED_OUT)))
@@ -156,7 +160,7 @@ def _processes(rows: Sequence[ProcessRow]) -> str:
 
 
 def _budget(rows: Sequence[BudgetRow]) -> str:
-    moments = {"end": "end of the run", "peak": "peak of a step"}
+    moments = {"end": "end of the run", "peak": "peak of a step", **SNAPSHOT_MOMENTS}
     cells = (
         (
             code(one.process, 100),

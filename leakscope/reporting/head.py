@@ -12,6 +12,7 @@ from ..facts.processes.inside import not_looked_at
 from ..findings import Finding, RecordingFacts, Verdict, is_our_crash
 from ..kinds import CRASH, DANGER, ELSEWHERE, FILLS, HELD, KILL, LIMIT, PILE
 from ..units import format_bytes, format_duration, format_rate
+from . import gpu
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,7 +48,7 @@ def facts(case: Case) -> RecordingFacts:
 
 def duration(case: Case) -> float:
     """Seconds from the start to the last row of any table that is sampled."""
-    names = ("process_samples", "host_samples", "sentinels", "recorder_samples", "events")
+    names = ("process_samples", "host_samples", "sentinels", "recorder_samples", "events", "gpu_events")
     last = [float(case.rows(name)["time_s"].max()) for name in names if len(case.rows(name))]
     return max([0.0, *(s for s in last if s == s)])
 
@@ -57,7 +58,7 @@ def verdict(case: Case, findings: Sequence[Finding]) -> Verdict:
 
     ``growth_bytes`` is the sum of the ledger, mapped files included, so that whoever adds up finds the same.
     """
-    growth = case.growth
+    growth = gpu.judged(case)
     gained = sum(row.growth_bytes for row in case.ledger)
     hours = (growth.end_s - growth.start_s) / 3600
     _, _, signal = case.recording.ended

@@ -53,7 +53,7 @@ class DeviceBudget:
     @cached_property
     def at_end(self) -> dict[str, int]:
         """Accounts, which add up to what the allocator held. **Units** bytes."""
-        found = self._by_role(len(self.device.events) - 1)
+        found = self.alive_at(len(self.device.events) - 1)
         device = self.device
         rounding = device.allocated_bytes - device.requested_bytes
         rest = {AWAITING: device.awaiting_bytes, ROUNDING: rounding}
@@ -67,7 +67,7 @@ class DeviceBudget:
         if not len(device.events):
             return {}
         at = device.peak_position
-        found = self._by_role(at)
+        found = self.alive_at(at)
         parts = device.free_parts(at)
         if parts is None:
             rest = {CACHED: int(device.reserved_levels[at + 1]) - sum(found.values())}
@@ -75,12 +75,22 @@ class DeviceBudget:
             rest = {CACHED: parts[0], FRAGMENTED: parts[1]}
         return {**found, **{name: size for name, size in rest.items() if size > 0}}
 
-    def _by_role(self, at: int) -> dict[str, int]:
+    def alive_at(self, at: int) -> dict[str, int]:
+        """What was in use after the event at this position, by role. **Units** bytes."""
         sums = dict.fromkeys(ROLES, 0)
         for one, role in zip(self.device.allocations, self.roles):
             if one.is_alive(at):
                 sums[role] += one.size
         return {role: size for role, size in sums.items() if size}
+
+    def lines_at(self, at: int) -> list[tuple[str, str, int]]:
+        """(role, place, bytes) of what was in use after the event at this position, the largest first."""
+        sums: dict[tuple[str, str], int] = {}
+        for one, role in zip(self.device.allocations, self.roles):
+            if one.is_alive(at):
+                key = role, self.device.stack(one.stack).place
+                sums[key] = sums.get(key, 0) + one.size
+        return sorted(((role, place, size) for (role, place), size in sums.items()), key=lambda line: -line[2])
 
     @cached_property
     def lines(self) -> list[Line]:
@@ -101,9 +111,3 @@ class DeviceBudget:
         largest = max((one for one, _, _ in group), key=lambda one: one.size)
         stack = self.device.stack(largest.stack)
         return Line(role, stack, sum(at_peak), len(at_peak), sum(at_end), len(at_end))
-
-
-def main_account(accounts: dict[str, int]) -> tuple[str, int]:
-    """The role with most bytes, what is free left out."""
-    used = {name: size for name, size in accounts.items() if name in ROLES}
-    return max(used.items(), key=lambda pair: pair[1], default=("", 0))

@@ -52,6 +52,8 @@ class Stack:
             return f"{self.file}:{self.line}"
         if self.frames:
             return f"{self.frames[-1].file}:{self.frames[-1].line}"
+        if any("autograd::" in name for name in self.native):
+            return "autograd's thread"
         return "C++ code alone" if self.native else "no stack"
 
 

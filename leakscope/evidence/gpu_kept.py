@@ -1,0 +1,104 @@
+"""What steps left behind on a GPU, by a memory snapshot of torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ..confidence import Ground
+from ..facts.gpu.budget import DeviceBudget
+from ..facts.gpu.kept import Kept
+from ..facts.gpu.roles import ACTIVATIONS
+from ..facts.gpu.snapshots import DeviceSnapshot
+from ..findings import Evidence, Finding, RuledOut, Skipped
+from ..units import MiB, format_bytes, format_count
+from .gpu_device import allocated_curve, subject_in
+
+if TYPE_CHECKING:
+    from ..facts.case import Case
+
+_KIND = "gpu-retention"
+_LEAST_STEPS = 3
+_LEAST_BYTES = MiB
+_LEAST_SHARE = 0.002  # of the peak: the allocator counts exactly
+_RISES = 0.5  # of what was kept: what takes the place of something else is no growth
+
+
+def kept_by_steps(case: Case, budget: DeviceBudget, min_kept_share: float) -> Finding | RuledOut | Skipped:
+    """The finding of one device, or why there is none."""
+    device, kept = budget.device, budget.kept
+    if kept is None:
+        return Skipped(_KIND, f"{device.label}: {no_steps(device)}")
+    if len(kept.whole) < _LEAST_STEPS:
+        return Skipped(_KIND, f"{device.label}: its history shows {len(kept.whole)} whole steps, too few to tell")
+    if not is_growth(budget, kept, min_kept_share):
+        figures = {"kept_bytes": kept.bytes, "step_count": len(kept.whole)}
+        said = f"{format_bytes(kept.bytes)} of" if kept.bytes else "nothing of"
+        return RuledOut(_KIND, f"{device.label}: {said} {len(kept.whole)} steps is alive after the next", figures)
+    return _finding(case, budget, kept)
+
+
+def no_steps(device: DeviceSnapshot) -> str:
+    """Why nobody can say whether a device's memory grows from step to step."""
+    if not len(device.events) or set(device.actions) <= {"snapshot"}:
+        return "the snapshot shows one moment and no history"
+    return "the history of the snapshot shows no steps that come again"
+
+
+def is_growth(budget: DeviceBudget, kept: Kept, min_kept_share: float) -> bool:
+    """Whether most steps left memory, and the level rose with it."""
+    least = max(_LEAST_BYTES, _LEAST_SHARE * budget.device.peak_bytes)
+    often = kept.step_count >= max(_LEAST_STEPS, min_kept_share * len(kept.whole))
+    return kept.bytes >= least and often and kept.levels[-1] - kept.levels[0] >= _RISES * kept.bytes
+
+
+def _finding(case: Case, budget: DeviceBudget, kept: Kept) -> Finding:
+    device = budget.device
+    amount = format_bytes(kept.bytes)
+    return case.finding(
+        _KIND,
+        f"{kept.step_count} of {len(kept.whole)} steps left memory on {device.label}: {amount}",
+        severity="critical",
+        grounds=[
+            Ground("the history of the allocator shows what was never freed", 0.9),
+            Ground(f"steps are told by {kept.steps.by}", 0.6 if kept.steps.by.startswith("the loop") else 0.75),
+        ],
+        bytes=kept.bytes,
+        subject=subject_in(device, kept.stack),
+        bytes_per_step=round(kept.bytes_per_step, 1),
+        evidence=list(_evidence(device, kept)),
+        doubts=["a window or a cache that was not full yet would look alike"],
+        remedy=list(_remedy(kept)),
+        series=allocated_curve(device),
+    )
+
+
+def _evidence(device: DeviceSnapshot, kept: Kept) -> Iterator[Evidence]:
+    first, last = kept.levels[0], kept.levels[-1]
+    yield Evidence(
+        f"{format_bytes(first)} were allocated as the first step ended, {format_bytes(last)} as step "
+        f"{len(kept.levels)} did: {format_bytes(kept.bytes_per_step)} a step stay",
+        {"start_bytes": first, "end_bytes": last, "step_count": len(kept.levels)},
+    )
+    share = kept.stack_bytes / max(kept.bytes, 1)
+    yield Evidence(
+        f"{kept.stack.place} allocated {format_bytes(kept.stack_bytes)} of it, {share:.0%}; it is {kept.role}",
+        {"bytes": kept.stack_bytes, "share": round(share, 3), "allocation_count": kept.count},
+    )
+    if kept.loop is not None and kept.loop.file and (kept.loop.file, kept.loop.line) != (kept.stack.file, kept.stack.line):
+        yield Evidence(f"the call came from {kept.loop.file}:{kept.loop.line} {kept.loop.function}()")
+    if kept.stack_count > 1:
+        yield Evidence(
+            f"{format_count(kept.count)} allocations by {kept.stack_count} different stacks are kept together",
+            {"allocation_count": kept.count, "stack_count": kept.stack_count},
+        )
+    yield Evidence(f"steps are told by {kept.steps.by}")
+
+
+def _remedy(kept: Kept) -> Iterator[str]:
+    frees = f"frees about {format_bytes(kept.bytes)}"
+    if kept.role == ACTIVATIONS and kept.stack_count > 1:
+        where = f" at {kept.loop.file}:{kept.loop.line}" if kept.loop is not None else ""
+        yield f"look for what keeps the loss or an output{where} with its graph: keep .item() or .detach(): {frees}"
+    else:
+        yield f"look for what keeps the tensor of {kept.stack.place}, and keep .item() or .detach().cpu() of it: {frees}"
