@@ -37,9 +37,9 @@ def parts(accounts: dict[str, int]) -> str:
 
 def largest_lines(budget: DeviceBudget, count: int = 3) -> Evidence:
     """The lines that held most at the peak."""
-    lines = [line for line in budget.lines if line.peak_bytes][:count]
+    lines = [line for line in budget.lines if line.peak_bytes and line.stack.is_known][:count]
     told = ", ".join(f"{line.stack.place} {format_bytes(line.peak_bytes)} ({line.role})" for line in lines)
-    return Evidence(f"at the peak most was of {told}", {line.stack.place: line.peak_bytes for line in lines})
+    return Evidence(f"at the peak the largest lines are {told}", {line.stack.place: line.peak_bytes for line in lines})
 
 
 def allocated_curve(device: DeviceSnapshot) -> list[Series]:

@@ -11,7 +11,7 @@ from ..facts.gpu.kept import Kept
 from ..facts.gpu.roles import ACTIVATIONS
 from ..facts.gpu.snapshots import DeviceSnapshot
 from ..findings import Evidence, Finding, RuledOut, Skipped
-from ..units import MiB, format_bytes, format_count
+from ..units import MiB, changed, format_bytes, format_count
 from .gpu_device import allocated_curve, subject_in
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ _RISES = 0.5  # of what was kept: what takes the place of something else is no g
 def kept_by_steps(case: Case, budget: DeviceBudget, min_kept_share: float) -> Finding | RuledOut | Skipped:
     """The finding of one device, or why there is none."""
     device, kept = budget.device, budget.kept
+    if kept is None and (earlier := _earlier(case, budget)):
+        return _between(earlier, budget)
     if kept is None:
         return Skipped(_KIND, f"{device.label}: {no_steps(device)}")
     if len(kept.whole) < _LEAST_STEPS:
@@ -36,6 +38,31 @@ def kept_by_steps(case: Case, budget: DeviceBudget, min_kept_share: float) -> Fi
         said = f"{format_bytes(kept.bytes)} of" if kept.bytes else "nothing of"
         return RuledOut(_KIND, f"{device.label}: {said} {len(kept.whole)} steps is alive after the next", figures)
     return _finding(case, budget, kept)
+
+
+def _earlier(case: Case, budget: DeviceBudget) -> list[DeviceBudget]:
+    """Snapshots of the same device of the same process before this one."""
+    mine = budget.device.pid, budget.device.device
+    alike = [one for one in case.gpu_budgets if (one.device.pid, one.device.device) == mine]
+    return alike[: alike.index(budget)]
+
+
+def _between(earlier: list[DeviceBudget], last: DeviceBudget) -> RuledOut | Skipped:
+    """What changed from the first snapshot to the last, by line: two moments do not tell whether it goes on."""
+    first, device = earlier[0], last.device
+    change = device.requested_bytes - first.device.requested_bytes
+    by_line = {(line.role, line.stack.place): line.end_bytes for line in last.lines}
+    for line in first.lines:
+        key = line.role, line.stack.place
+        by_line[key] = by_line.get(key, 0) - line.end_bytes
+    most = sorted(by_line.items(), key=lambda pair: -pair[1])[:3]
+    told = ", ".join(f"{place} {format_bytes(size, signed=True)} ({role})" for (role, place), size in most if size > 0)
+    said = f"{device.label}: from snapshot {first.device.number} to {device.number} what is in use {changed(change)}"
+    said += f": {told}" if told else ""
+    figures = {"change_bytes": change, **{place: size for (_, place), size in most}}
+    if change < max(_LEAST_BYTES, _LEAST_SHARE * device.peak_bytes):
+        return RuledOut(_KIND, said, figures)
+    return Skipped(_KIND, f"{said}; the histories show no steps, and {len(earlier) + 1} moments do not tell whether it goes on")
 
 
 def no_steps(device: DeviceSnapshot) -> str:

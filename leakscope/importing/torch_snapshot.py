@@ -464,10 +464,10 @@ def _event_row(
 def _stack_row(number: int, frames: Sequence[tuple[str, int, str]]) -> Row:
     """Frames come innermost first. Of C++ those are kept that say what it was for."""
     python = [frame for frame in frames if is_python(frame[0])]
-    native = [name for file, _, name in frames if not is_python(file) and _TELLING.search(name)]
+    native = [_plain_name(name) for file, _, name in frames if not is_python(file) and _TELLING.search(name)]
     user = next((frame for frame in python if not is_library(frame[0])), None)
     lines = [f"{file}:{line} {name}" for file, line, name in python[:_MOST_STACK_LINES]]
-    lines = [*reversed(lines), *(f"C++ {name[:160]}" for name in reversed(native[:_MOST_NATIVE_LINES]))]
+    lines = [*reversed(lines), *(f"C++ {name}" for name in reversed(native[:_MOST_NATIVE_LINES]))]
     return {
         "stack_number": number,
         "owner_file": user[0] if user else None,
@@ -475,6 +475,12 @@ def _stack_row(number: int, frames: Sequence[tuple[str, int, str]]) -> Row:
         "function": user[2] if user else None,
         "stack": "\n".join(lines),
     }
+
+
+def _plain_name(name: str) -> str:
+    """A C++ function without its arguments, its template's, and what it returns."""
+    whole = name.replace("(anonymous namespace)::", "")
+    return re.split(r"[(<]", whole, maxsplit=1)[0].rsplit(" ", 1)[-1][:120] or whole[:120]
 
 
 def is_python(file: str) -> bool:

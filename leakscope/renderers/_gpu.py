@@ -10,6 +10,7 @@ from ..units import format_bytes, format_count
 SNAPSHOT_MOMENTS = {"snapshot-peak": "at the peak", "snapshot": "at the snapshot"}
 LINE_COLUMNS = ("line", "what for", "count", "at the peak", "at the snapshot")
 _MOST = 10
+_SHOWN_PARTS = 2  # of a path: its folders are in the JSON
 _MOST_DEVICES = 4
 
 
@@ -23,6 +24,7 @@ def largest_lines(lines: Sequence[GpuLine]) -> Iterator[tuple[str, list[GpuLine]
 
 def line_cells(line: GpuLine) -> tuple[str, str, str, str, str]:
     """The cells of LINE_COLUMNS."""
-    where = f"{line.place} {line.function}()" if line.function else line.place
+    short = "/".join(line.place.rsplit("/", _SHOWN_PARTS)[-_SHOWN_PARTS:])
+    where = f"{short} {line.function}()" if line.function else short
     sizes = format_bytes(line.peak_bytes), format_bytes(line.end_bytes)
     return (where, line.account, format_count(line.count), *sizes)

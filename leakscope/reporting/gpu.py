@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ..evidence.gpu_device import parts
 from ..evidence.gpu_kept import no_steps
 from ..facts.gpu.budget import DeviceBudget
 from ..facts.growth.tree import TreeGrowth
 from ..findings import BudgetRow, GpuLine
+from ..units import format_bytes
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -38,6 +40,18 @@ def _judgement(budgets: list[DeviceBudget]) -> tuple[bool | None, str]:
     if without.kept is not None:
         return None, f"the history of the snapshot has {len(without.kept.whole)} whole steps, and three are needed"
     return None, no_steps(without.device)
+
+
+def sentence(case: Case) -> str:
+    """Of a recording that has memory snapshots alone, what the fullest device holds."""
+    if case.growth.processes or not case.last_gpu_budgets:
+        return ""
+    fullest = max(case.last_gpu_budgets, key=lambda budget: budget.device.peak_bytes)
+    device = fullest.device
+    accounts = fullest.alive_at(device.peak_position)
+    peak = format_bytes(device.peak_bytes)
+    held = format_bytes(int(device.reserved_levels[device.peak_position + 1]))
+    return f"At its peak {device.label} has {peak} in use of {held} that torch held: {parts(accounts)}."
 
 
 def budget(case: Case) -> list[BudgetRow]:

@@ -35,8 +35,8 @@ class Kept:
 
     @property
     def whole(self) -> Sequence[int]:
-        """Of the steps between the first, which warms up, and the last, which is not over."""
-        return self.by_step[1:-1]
+        """Of the steps after the first, which warms up, that were followed by a whole one."""
+        return self.by_step[1:-2]
 
     @property
     def bytes(self) -> int:
@@ -61,7 +61,7 @@ def kept(device: DeviceSnapshot, roles: Sequence[str], steps: Steps) -> Kept:
         if one.born is None or one.freed is not None or role in _MEANT_TO_STAY:
             continue
         step = steps.of(one.born)
-        if 0 < step < count - 1:
+        if 0 < step < count - 2:
             groups.setdefault(one.stack, []).append((one, role))
     often = {stack: own for stack, own in groups.items() if _is_often(own, steps)}
     for own in often.values():

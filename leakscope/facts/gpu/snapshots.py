@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Ints = NDArray[np.int64]
 ALLOCATED, AWAITING, FREE = "allocated", "awaiting-free", "free"
 _FRAME = re.compile(r"(?P<file>.+?):(?P<line>\d+) (?P<function>.*)")
+_BACKWARD_OF = re.compile(r"(\w+Backward\d*|AccumulateGrad)::")
 _NATIVE = "C++ "
 _MOST_UNDONE = 20_000  # changes of segments: more, and how free memory was divided at the peak is not worked out
 
@@ -52,9 +53,15 @@ class Stack:
             return f"{self.file}:{self.line}"
         if self.frames:
             return f"{self.frames[-1].file}:{self.frames[-1].line}"
-        if any("autograd::" in name for name in self.native):
-            return "autograd's thread"
+        done = next((match[1] for name in reversed(self.native) if (match := _BACKWARD_OF.search(name))), None)
+        if done is not None or any("autograd::" in name for name in self.native):
+            return f"backward pass ({done})" if done else "backward pass"
         return "C++ code alone" if self.native else "no stack"
+
+
+    @property
+    def is_known(self) -> bool:
+        return bool(self.frames or self.native)
 
 
 NO_STACK = Stack()
@@ -134,12 +141,12 @@ class DeviceSnapshot:
     stacks: Mapping[int, Stack]
     events: pd.DataFrame
     marks: pd.DataFrame
-    _cache: dict[str, object] = field(default_factory=dict)
+    is_alone: bool
 
     @property
     def label(self) -> str:
-        """``cuda:0 of rank 3``."""
-        return f"{self.device} of {self.name}"
+        """``cuda:0 of rank 3``; where there is but one process ``cuda:0``."""
+        return self.device if self.is_alone else f"{self.device} of {self.name}"
 
     def stack(self, number: int) -> Stack:
         return self.stacks.get(number, NO_STACK)
@@ -333,17 +340,17 @@ def device_snapshots(recording: Recording) -> list[DeviceSnapshot]:
     tables = {name: recording.tables[name] for name in ("gpu_segments", "gpu_blocks", "gpu_events", "gpu_stacks")}
     processes = recording.tables["processes"]
     by_number = {name: dict(tuple(frame.groupby("snapshot"))) for name, frame in tables.items()}
-    found = []
+    found, is_alone = [], rows["pid"].nunique() == 1
     for _, row in rows.sort_values("snapshot", kind="stable").iterrows():
         number = int_of(row, "snapshot") or 0
         own = {name: groups.get(number, tables[name].iloc[:0]) for name, groups in by_number.items()}
         process = processes[processes["pid"] == row["pid"]]
-        found.append(_device(row, own, process.iloc[-1] if len(process) else None))
+        found.append(_device(row, own, process.iloc[-1] if len(process) else None, is_alone))
     return [one for one in found if one.segments or len(one.events)]
 
 
 def _device(
-    row: pd.Series[Any], own: Mapping[str, pd.DataFrame], process: pd.Series[Any] | None
+    row: pd.Series[Any], own: Mapping[str, pd.DataFrame], process: pd.Series[Any] | None, is_alone: bool
 ) -> DeviceSnapshot:
     device = text_of(row, "device") or ""
     segments, blocks, events = (
@@ -370,6 +377,7 @@ def _device(
         stacks={int(n): _stack(s, f, l, fn) for n, s, f, l, fn in _columns(own["gpu_stacks"], _STACK_COLUMNS)},
         events=history,
         marks=marks,
+        is_alone=is_alone,
     )
 
 
