@@ -25,7 +25,7 @@ ROOMS = {
     "browsing": FOUNDATION | {"facts", "storage", "words"},
     "watching": FOUNDATION | {"agent", "facts", "recorder", "storage"},
     "requesting": FOUNDATION | {"agent", "recorder", "storage"},
-    "storage": FOUNDATION | {"agent"},
+    "storage": FOUNDATION | {"agent", "torch_snapshots"},
     # Data flows one way: recording, facts, evidence, diagnoses, report.
     "facts": FOUNDATION | {"agent", "storage", "oom"},
     "evidence": FOUNDATION | {"agent", "storage", "facts"},
@@ -47,7 +47,8 @@ ROOMS = {
     "renderers": {"findings", "kinds", "units", "version", "errors", "words", "pages"},
     "integrations": FOUNDATION,
     "plots": FOUNDATION | {"storage"},
-    "importing": FOUNDATION | {"agent", "storage"},
+    "importing": FOUNDATION | {"agent", "storage", "torch_snapshots"},
+    "torch_snapshots": FOUNDATION,
     "options": {"errors", "units", "alerts"},
 }
 # The rooms of facts/, from the ground up: each imports only rooms below its own floor.

@@ -23,7 +23,7 @@ from ..storage.finalize import finalize, journal_of
 from ..version import __version__
 
 if TYPE_CHECKING:
-    from .torch_snapshot import Facts, Row
+    from ..torch_snapshots import Facts, Row
 
 _HEAD_BYTES = 8192
 _SAME_PROCESS = 0.3  # of the segments of the smaller snapshot: weights stay where they are for as long as a job runs
