@@ -102,7 +102,6 @@ def test_a_bomb_of_gzip(tmp_path):
         '{"segments": [1, 2',
         '{"segments": 7}',
         '[{"total_size": "large"}]',
-        '{"segments": [{"total_size": 5, "blocks": [{"size": 3, "state": "inactive"}]}]}',
         '{"segments": [{"total_size": 5, "blocks": [{"size": 5, "state": "upside-down"}]}]}',
     ],
 )
