@@ -211,8 +211,8 @@ RECORD_OPTIONS: tuple[Option, ...] = (
            "Keep every object and reference of a process's first and last snapshots, in a file each beside the "
            "recording. One is kept anyhow, the first time that 95% of a memory limit is used.", None),
     Option(("--gpu-history",), "View inside", "gpu_history", "", "",
-           "Turn torch's own history of GPU memory on (the newest 100,000 events), and keep a memory snapshot when a GPU "
-           "runs out, is almost full, and at the end: the report then says which line allocated what. Costs each "
+           "Turn torch's own history of GPU memory on (the newest 100,000 events), and keep a memory snapshot when a "
+           "GPU runs out, is almost full, and at the end: the report then says which line allocated what. Costs each "
            "allocation on a GPU some microseconds, and up to a few hundred MB of host memory.", None),
     Option(("--max-overhead",), "Cost", "max_overhead_fraction", "PERCENT", "1%",
            "Overhead limit: snapshots as a share of each process's time, the recorder as a share of one core. Short "

@@ -159,7 +159,8 @@ _WEIGHT_SET = _c("weight_set", "str", "", "model, optimizer or container the ten
 _PATH = _c("path", "str", "", "path from a root, members of a container as [*]: main() trainer.history", "way")
 _SEGMENT_KIND = _c(
     "segment_kind", "str", "",
-    "gpu_segments: small or large; shared_segments: dev-shm; deleted: no name, still mapped; sysv; sysv-removed: attached",
+    "gpu_segments: small or large; shared_segments: dev-shm; deleted: no name, still mapped; sysv; sysv-removed: "
+    "attached",
 )  # fmt: skip
 _SNAPSHOT = _c("snapshot", "int", "", "number of the snapshot of torch's allocator in this recording, from 1")
 _BLOCK_ADDRESS = _c("block_address", "int", "", "address of a block in the device's memory")

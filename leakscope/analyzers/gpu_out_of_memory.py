@@ -49,9 +49,7 @@ def findings(
             yield Skipped(_KIND, f"{device.label}: the snapshot has no history")
 
 
-def _finding(
-    case: Case, budget: DeviceBudget, oom: Oom, min_account_share: float, min_request_share: float
-) -> Finding:
+def _finding(case: Case, budget: DeviceBudget, oom: Oom, min_account_share: float, min_request_share: float) -> Finding:
     device = budget.device
     alive = {name: size for name, size in budget.alive_at(oom.position).items() if size}
     total = sum(alive.values())
@@ -86,7 +84,9 @@ def _finding(
         subject=subject_in(device, oom.stack),
         evidence=evidence,
         doubts=doubts,
-        remedy=list(_remedy(alive, oom, int(device.reserved_levels[oom.position + 1]), min_account_share, min_request_share)),
+        remedy=list(
+            _remedy(alive, oom, int(device.reserved_levels[oom.position + 1]), min_account_share, min_request_share)
+        ),
         series=allocated_curve(device),
     )
 

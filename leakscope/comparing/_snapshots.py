@@ -28,13 +28,18 @@ def by_snapshots(before: Report, after: Report) -> tuple[str, str] | None:
     if abs(saved) < max(_LEAST_BYTES, _LEAST_SHARE * max(peaks)):
         return SAME, f"the peak on the GPU is alike: {levels}"
     way = "lower" if saved > 0 else "higher"
-    return (BETTER if saved > 0 else WORSE), f"the peak on the GPU is {way}: {levels}{_most_changed(before, after, saved)}"
+    return (
+        BETTER if saved > 0 else WORSE
+    ), f"the peak on the GPU is {way}: {levels}{_most_changed(before, after, saved)}"
 
 
 def _by_leak(before: float, after: float, newer: Report) -> tuple[str, str]:
     if before and not after:
         if newer.verdict.leaking is None:
-            return CANNOT_TELL, f"steps left memory on the GPU before, and after it shows no steps: {newer.verdict.headline}"
+            return (
+                CANNOT_TELL,
+                f"steps left memory on the GPU before, and after it shows no steps: {newer.verdict.headline}",
+            )
         return BETTER, f"steps no longer leave memory on the GPU; {format_bytes(before)} per step before"
     rates = f"{format_bytes(before)} per step before, {format_bytes(after)} after"
     if abs(after - before) <= _LEAK_CHANGE * max(before, after):

@@ -62,7 +62,9 @@ def _between(earlier: list[DeviceBudget], last: DeviceBudget) -> RuledOut | Skip
     figures = {"change_bytes": change, **{place: size for (_, place), size in most}}
     if change < max(_LEAST_BYTES, _LEAST_SHARE * device.peak_bytes):
         return RuledOut(_KIND, said, figures)
-    return Skipped(_KIND, f"{said}; the histories show no steps, and {len(earlier) + 1} moments do not tell whether it goes on")
+    return Skipped(
+        _KIND, f"{said}; the histories show no steps, and {len(earlier) + 1} moments do not tell whether it goes on"
+    )
 
 
 def no_steps(device: DeviceSnapshot) -> str:
@@ -112,7 +114,11 @@ def _evidence(device: DeviceSnapshot, kept: Kept) -> Iterator[Evidence]:
         f"{kept.stack.place} allocated {format_bytes(kept.stack_bytes)} of it, {share:.0%}; it is {kept.role}",
         {"bytes": kept.stack_bytes, "share": round(share, 3), "allocation_count": kept.count},
     )
-    if kept.loop is not None and kept.loop.file and (kept.loop.file, kept.loop.line) != (kept.stack.file, kept.stack.line):
+    if (
+        kept.loop is not None
+        and kept.loop.file
+        and (kept.loop.file, kept.loop.line) != (kept.stack.file, kept.stack.line)
+    ):
         yield Evidence(f"the call came from {kept.loop.file}:{kept.loop.line} {kept.loop.function}()")
     if kept.stack_count > 1:
         yield Evidence(
@@ -128,4 +134,5 @@ def _remedy(kept: Kept) -> Iterator[str]:
         where = f" at {kept.loop.file}:{kept.loop.line}" if kept.loop is not None else ""
         yield f"look for what keeps the loss or an output{where} with its graph: keep .item() or .detach(): {frees}"
     else:
-        yield f"look for what keeps the tensor of {kept.stack.place}, and keep .item() or .detach().cpu() of it: {frees}"
+        keep = ".item() or .detach().cpu() of it"
+        yield f"look for what keeps the tensor of {kept.stack.place}, and keep {keep}: {frees}"

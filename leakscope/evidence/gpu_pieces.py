@@ -77,7 +77,9 @@ def _loose(case: Case, device: DeviceSnapshot) -> Finding:
         _KIND,
         f"{format_bytes(loose)} of {format_bytes(reserved)} on {device.label} are free in pieces",
         severity="note",
-        grounds=[Ground("the blocks of each segment say so; nothing failed, and it may be so at this moment only", 0.7)],
+        grounds=[
+            Ground("the blocks of each segment say so; nothing failed, and it may be so at this moment only", 0.7)
+        ],
         bytes=loose,
         subject=subject_in(device),
         evidence=[

@@ -46,8 +46,9 @@ def render(report: Report) -> str:
     if report.tensor_budget:
         parts.append(folded("What the tensors are", _budget(report.tensor_budget)))
     for heading, lines in largest_lines(report.gpu_lines):
-        cells = (map(code, line_cells(line)) for line in lines)
-        parts.append(folded(heading, _table(LINE_COLUMNS, cells, len(lines), _BUDGET)))
+        cells = (tuple(code(cell, 200) for cell in line_cells(line)) for line in lines)
+        titles = [*LINE_COLUMNS[:2], *(f" {name}" for name in LINE_COLUMNS[2:])]  # figures to the right
+        parts.append(folded(heading, _table(titles, cells, len(lines), _BUDGET)))
     ruled_out = by_reason(report.ruled_out)
     if ruled_out:
         parts.append(folded("Ruled out", _fitted(map(_reason, ruled_out), len(ruled_out), _RULED_OUT)))

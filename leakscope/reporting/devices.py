@@ -54,7 +54,11 @@ def _snapshots(case: Case) -> Iterator[DeviceMemory]:
             continue
         shown = _shown(pd.Series(device.levels[1:].astype(float)))
         failures = [
-            Moment("death", round(float(device.times_s[oom.position]), 6), f"no room for {format_bytes(oom.requested_bytes)}")
+            Moment(
+                "death",
+                round(float(device.times_s[oom.position]), 6),
+                f"no room for {format_bytes(oom.requested_bytes)}",
+            )
             for oom in device.ooms
         ]
         yield DeviceMemory(

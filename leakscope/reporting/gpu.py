@@ -1,4 +1,4 @@
-"""What a report says of memory snapshots of torch beside its findings: the budget, lines, and whether steps leave any."""
+"""Memory snapshots of torch in a report, beside its findings: the budget, lines, and whether steps leave memory."""
 
 from __future__ import annotations
 

@@ -74,7 +74,9 @@ def verdict(case: Case, findings: Sequence[Finding]) -> Verdict:
     return Verdict(
         leaking=True if elsewhere else growth.leaking,
         killed=kill is not None,
-        headline=" ".join(filter(None, [*ours, headline(Told(growth, gained, others, kill, wasted, signal)), gpu.sentence(case)])),
+        headline=" ".join(
+            filter(None, [*ours, headline(Told(growth, gained, others, kill, wasted, signal)), gpu.sentence(case)])
+        ),
         growth_bytes=gained,
         growth_bytes_per_hour=round(gained / hours, 1) if hours > 0 else None,
         growth_bytes_per_step=round(gained / steps, 1) if steps else None,

@@ -1,4 +1,4 @@
-"""Memory snapshots of torch, read from their files into rows of the recording's tables. Nothing in a file is executed."""
+"""Memory snapshots of torch, from their files into rows of a recording's tables. Nothing in a file is executed."""
 
 from .reader import Facts, Row, read, sniff
 

@@ -8,6 +8,7 @@ something smaller in the place of each dict as soon as the dict is complete.
 from __future__ import annotations
 
 import struct
+import sys
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
@@ -22,6 +23,12 @@ _CONTAINER_BYTES, _VALUE_BYTES = 120, 40
 
 _FLOAT, _INT4, _UINT2, _UINT4, _UINT8 = (struct.Struct(f) for f in (">d", "<i", "<H", "<I", "<Q"))
 _MARK = object()
+
+
+def _references_of_one() -> int:
+    """What ``sys.getrefcount`` says of an object that one variable holds: not the same in each Python."""
+    alone = PlainList()
+    return sys.getrefcount(alone)
 
 
 class Refused(ValueError):
@@ -85,9 +92,8 @@ class PlainPickle:
     def replace(self, value: Any, smaller: Any) -> None:
         """Have ``smaller`` stand for a list or dict in the memo as well: then nobody holds it any more."""
         at = value.at
-        if at is not None and self._memo.get(at) is value:
+        if at is not None and at in self._memo and self._memo[at] is value:
             self._memo[at] = smaller
-            self._held_bytes -= _CONTAINER_BYTES + _VALUE_BYTES * len(value)
 
     # The parts of opcodes.
 
@@ -140,15 +146,24 @@ class PlainPickle:
         stack.append(value)
 
     def _dict_done(self, stack: list[Any]) -> None:
-        whole = stack[-1]
-        if type(whole) is PlainDict:
-            small = self._smaller(whole)
-            if small is not whole:
-                self._held_bytes -= _CONTAINER_BYTES + 2 * _VALUE_BYTES * len(whole) - _VALUE_BYTES
-                self.replace(whole, small)
-                stack[-1] = small
+        whole = stack.pop()
+        small = self._smaller(whole)
+        if small is not whole:
+            self.replace(whole, small)
+            lists = [value for value in whole.values() if type(value) is PlainList]
+            count = len(whole)
+            whole.clear()
+            # What somebody still refers to is not gone, whatever stands in its place.
+            if sys.getrefcount(whole) <= _ALONE:
+                self._held_bytes -= _CONTAINER_BYTES + 2 * _VALUE_BYTES * count - _VALUE_BYTES
+            while lists:
+                one = lists.pop()
+                if sys.getrefcount(one) <= _ALONE:
+                    self._held_bytes -= _CONTAINER_BYTES + _VALUE_BYTES * len(one)
+        stack.append(small)
 
 
+_ALONE = _references_of_one()
 _Step = Callable[[PlainPickle, "list[Any]", "list[int]"], None]
 _STEPS: list[_Step | None] = [None] * 256
 

@@ -380,24 +380,30 @@ def _rows(snapshot: _Snapshot, path: Path, has_times: bool) -> Iterator[tuple[st
         yield "gpu_snapshots", _device_row(snapshot, device, path, last_ns)
     for segment in snapshot.segments:
         place = {"time_unix_ns": last_ns, "device": segment.device, "segment_address": segment.address}
-        yield "gpu_segments", {
-            **place,
-            "segment_bytes": segment.size,
-            "gpu_stream": segment.stream,
-            "segment_kind": segment.kind,
-            "pool": segment.pool,
-            "is_expandable": segment.is_expandable,
-        }
+        yield (
+            "gpu_segments",
+            {
+                **place,
+                "segment_bytes": segment.size,
+                "gpu_stream": segment.stream,
+                "segment_kind": segment.kind,
+                "pool": segment.pool,
+                "is_expandable": segment.is_expandable,
+            },
+        )
         for block in segment.blocks:
             used.add(block.stack)
-            yield "gpu_blocks", {
-                **place,
-                "block_address": block.address,
-                "block_bytes": block.size,
-                "requested_bytes": block.requested,
-                "block_state": block.state,
-                "stack_number": None if block.stack < 0 else block.stack,
-            }
+            yield (
+                "gpu_blocks",
+                {
+                    **place,
+                    "block_address": block.address,
+                    "block_bytes": block.size,
+                    "requested_bytes": block.requested,
+                    "block_state": block.state,
+                    "stack_number": None if block.stack < 0 else block.stack,
+                },
+            )
     labels = list(found.labels)
     for device, numbers in kept.items():
         first = len(snapshot.traces[device]) - len(numbers)
@@ -405,12 +411,15 @@ def _rows(snapshot: _Snapshot, path: Path, has_times: bool) -> Iterator[tuple[st
             used.add(found.stack[number])
             yield "gpu_events", _event_row(found, number, device, index, labels, has_times)
     for one in snapshot.annotations:
-        yield "gpu_events", {
-            "time_unix_ns": one.time_us * 1000 if _LEAST_TIME_US < one.time_us < _MOST_TIME_US else None,
-            "device": f"cuda:{one.device}",
-            "gpu_action": "mark-start" if one.stage == "START" else "mark-end",
-            "gpu_label": one.name[:200],
-        }
+        yield (
+            "gpu_events",
+            {
+                "time_unix_ns": one.time_us * 1000 if _LEAST_TIME_US < one.time_us < _MOST_TIME_US else None,
+                "device": f"cuda:{one.device}",
+                "gpu_action": "mark-start" if one.stage == "START" else "mark-end",
+                "gpu_label": one.name[:200],
+            },
+        )
     frames = list(found.frames)
     for stack, number in found.stacks.items():
         if number in used:
@@ -444,9 +453,7 @@ def _device_row(snapshot: _Snapshot, device: str, path: Path, last_ns: int | Non
     }
 
 
-def _event_row(
-    found: _Collected, number: int, device: str, index: int, labels: Sequence[str], has_times: bool
-) -> Row:
+def _event_row(found: _Collected, number: int, device: str, index: int, labels: Sequence[str], has_times: bool) -> Row:
     action, at = _ACTIONS[found.action[number]], found.address[number]
     row: Row = {
         "time_unix_ns": found.time_us[number] * 1000 if has_times else None,
@@ -499,4 +506,3 @@ _LIBRARY = re.compile(
 def is_library(file: str) -> bool:
     """Whether a Python file is torch's, of another package or of the standard library, by its path."""
     return _LIBRARY.search(file) is not None
-

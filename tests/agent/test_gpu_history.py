@@ -124,7 +124,9 @@ def test_a_history_of_the_job_is_left_alone_and_read(torch: FakeTorch, tmp_path:
 def test_what_torch_refuses_does_not_reach_the_job(torch: FakeTorch, tmp_path: Path) -> None:
     torch.error = RuntimeError("cudaMallocAsync does not yet support recordHistory\nsecond line")
     told = begun(torch, tmp_path)
-    assert told.notes == [("gpu-history", "not recorded: torch refuses (cudaMallocAsync does not yet support recordHistory)")]
+    assert told.notes == [
+        ("gpu-history", "not recorded: torch refuses (cudaMallocAsync does not yet support recordHistory)")
+    ]
     told.history.write("out-of-memory")
     assert told.files() == []
 

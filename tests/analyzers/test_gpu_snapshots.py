@@ -129,8 +129,6 @@ def test_an_optimizer_that_fills_the_device_gets_its_own_remedy(told):
     assert any("8 bits" in line for line in finding.remedy) and not any("checkpointing" in x for x in finding.remedy)
 
 
-
-
 def test_a_failure_beside_free_pieces_is_fragmentation(told):
     device = Device()
     for _ in range(20):  # of each segment of 62 MiB, 2 MiB stay in use

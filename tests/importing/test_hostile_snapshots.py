@@ -84,6 +84,15 @@ def test_bombs_end_in_one_line_within_bounds(tmp_path, monkeypatch, name, body):
         tracemalloc.stop()
 
 
+def test_what_is_referred_to_twice_is_not_taken_for_gone(tmp_path, monkeypatch):
+    """Frames of an event become one number; a list that something else holds too stays in memory."""
+    monkeypatch.setattr(plain_pickle, "MOST_HELD_BYTES", 4 * MiB)
+    frames = b"](" + b"K\x01" * 2000 + b"e\x94"
+    event = b"}(\x8c\x06action\x8c\x05alloc\x8c\x06frames" + b"j%su"
+    body = b"".join(frames + event % struct.pack("<I", 1 + number) for number in range(100))
+    assert "4 MiB of memory" in refused(made(tmp_path, HEAD + body))
+
+
 def test_a_bomb_of_gzip(tmp_path):
     path = tmp_path / "s.pickle.gz"
     with gzip.open(path, "wb") as stream:

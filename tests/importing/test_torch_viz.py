@@ -64,7 +64,11 @@ def test_memory_by_stack(pair):
     for block in budget.device.blocks:
         if block.state == "allocated":
             frames = budget.device.stack(block.stack).frames
-            name = ":".join((frames[-1].file.rsplit("/", 1)[-1], str(frames[-1].line), frames[-1].function)) if frames else "<non-python>"
+            name = (
+                ":".join((frames[-1].file.rsplit("/", 1)[-1], str(frames[-1].line), frames[-1].function))
+                if frames
+                else "<non-python>"
+            )
             ours[name] = ours.get(name, 0) + block.requested
     assert ours == theirs
 

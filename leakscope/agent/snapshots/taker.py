@@ -18,8 +18,8 @@ from time import CLOCK_MONOTONIC, clock_gettime_ns, sleep, thread_time
 from ..graph import heap_graph
 from ..graph.heap_graph import HeapGraph
 from ..interpreter import collector, doors, names, pending, quiet
-from ..life import fatal_signals
 from ..journal import GPU_SNAPSHOT
+from ..life import fatal_signals
 from ..native import allocators, tracked_segments
 from ..native.memory import rss_bytes
 from ..outbox import stamps

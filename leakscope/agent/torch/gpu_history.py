@@ -1,4 +1,4 @@
-"""Torch's own history of GPU memory, for ``record --gpu-history``: turned on, and kept in files at the moments that count.
+"""Torch's own history of GPU memory, for ``record --gpu-history``: turned on, and kept at the moments that count.
 
 Runs in the job, and only where the user asked: it makes each allocation a little dearer (2 us, torch's documentation
 says), and each entry takes some KB of host memory. Never run on a GPU: written from torch's sources, 2.0 to 2.13, and

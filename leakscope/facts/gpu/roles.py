@@ -27,11 +27,28 @@ _OPTIMIZER_NAME = re.compile(r"optim|adam|sgd|muon|lion|adafactor|shampoo|lamb|r
 _STEPS = frozenset(("step", "_init_group", "init_group", "_single_tensor_adam", "_multi_tensor_adam"))
 _MODULE_FILE = re.compile(r"[/\\]torch[/\\]nn[/\\]modules[/\\]")
 _MODULE_MOVES = frozenset(
-    "_apply convert to cuda to_empty half float bfloat16 double load_state_dict _load_from_state_dict load reset_parameters "
-    "_reset_parameters __init__".split()
+    [
+        "_apply",
+        "convert",
+        "to",
+        "cuda",
+        "to_empty",
+        "half",
+        "float",
+        "bfloat16",
+        "double",
+        "load_state_dict",
+        "_load_from_state_dict",
+        "load",
+        "reset_parameters",
+        "_reset_parameters",
+        "__init__",
+    ]
 )
 _CALLS = frozenset(("_call_impl", "_wrapped_call_impl", "_slow_forward"))
-_WEIGHTS_FILE = re.compile(r"[/\\]torch[/\\]nn[/\\](?:parameter|init)\.py|[/\\]safetensors[/\\]|[/\\]accelerate[/\\]utils[/\\]modeling")
+_WEIGHTS_FILE = re.compile(
+    r"[/\\]torch[/\\]nn[/\\](?:parameter|init)\.py|[/\\]safetensors[/\\]|[/\\]accelerate[/\\]utils[/\\]modeling"
+)
 _WEIGHTS_NAME = re.compile(
     r"(?:init|load|create|build|materialize)_(?:\w+_)?(?:weights?|params?|parameters?|model|checkpoint|state_dict)"
     r"|from_pretrained|weight_loader|set_module_tensor_to_device|_load_state_dict"
@@ -47,7 +64,7 @@ def roles(device: DeviceSnapshot) -> list[str]:
     marks = _marked_steps(device)
     plain = [_plain_role(device, one, marks) for one in device.allocations]
     ends = {kind: _ends_of_runs(device, plain, kind) for kind in (_BACKWARD, OPTIMIZER)}
-    weights = {one.size for one, role in zip(device.allocations, plain) if role in (MODEL, BEFORE) and one.size > 1024}
+    weights = {one.size for one, role in zip(device.allocations, plain) if role in (MODEL, BEFORE, OTHER) and one.size > 1024}
     return [_settled(one, role, ends, weights) for one, role in zip(device.allocations, plain)]
 
 

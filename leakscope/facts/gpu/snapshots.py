@@ -58,7 +58,6 @@ class Stack:
             return f"backward pass ({done})" if done else "backward pass"
         return "C++ code alone" if self.native else "no stack"
 
-
     @property
     def is_known(self) -> bool:
         return bool(self.frames or self.native)
@@ -250,9 +249,11 @@ class DeviceSnapshot:
                     gone.freed = at
                 else:
                     before.append(Allocation(address, self.sizes[at], -1, None, at))
-        for block in self.blocks:
-            if block.state == ALLOCATED and block.address not in alive:
-                before.append(Allocation(block.address, block.requested, block.stack, None, None))
+        before += [
+            Allocation(block.address, block.requested, block.stack, None, None)
+            for block in self.blocks
+            if block.state == ALLOCATED and block.address not in alive
+        ]
         return [*before, *found]
 
     @cached_property
@@ -374,7 +375,7 @@ def _device(
         has_stacks=not pd.isna(row["has_stacks"]) and bool(row["has_stacks"]),
         segments=list(_segments(segments)),
         blocks=list(_blocks(blocks)),
-        stacks={int(n): _stack(s, f, l, fn) for n, s, f, l, fn in _columns(own["gpu_stacks"], _STACK_COLUMNS)},
+        stacks={_whole(number): _stack(*rest) for number, *rest in _columns(own["gpu_stacks"], _STACK_COLUMNS)},
         events=history,
         marks=marks,
         is_alone=is_alone,
