@@ -73,7 +73,7 @@ def lines(case: Case) -> list[GpuLine]:
             process=budget.device.name,
             device=budget.device.device,
             account=line.role,
-            place=line.stack.place,
+            place=line.place,
             file=line.stack.file,
             line=line.stack.line,
             function=line.stack.function,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from .kept import Kept, kept
-from .roles import ROLES, roles
+from .roles import ACTIVATIONS, GRADIENTS, ROLES, roles
 from .snapshots import AWAITING, Allocation, DeviceSnapshot, Stack
 from .steps import Steps, steps
 
@@ -28,6 +28,12 @@ class Line:
     peak_count: int
     end_bytes: int
     end_count: int
+
+    @property
+    def place(self) -> str:
+        """Of the stack; the threads of autograd have none."""
+        is_backward = self.role in (GRADIENTS, ACTIVATIONS) and not self.stack.is_known
+        return "backward pass" if is_backward else self.stack.place
 
 
 @dataclass(frozen=True, eq=False)

@@ -64,7 +64,9 @@ def roles(device: DeviceSnapshot) -> list[str]:
     marks = _marked_steps(device)
     plain = [_plain_role(device, one, marks) for one in device.allocations]
     ends = {kind: _ends_of_runs(device, plain, kind) for kind in (_BACKWARD, OPTIMIZER)}
-    weights = {one.size for one, role in zip(device.allocations, plain) if role in (MODEL, BEFORE, OTHER) and one.size > 1024}
+    weights = {
+        one.size for one, role in zip(device.allocations, plain) if role in (MODEL, BEFORE, OTHER) and one.size > 1024
+    }
     return [_settled(one, role, ends, weights) for one, role in zip(device.allocations, plain)]
 
 
