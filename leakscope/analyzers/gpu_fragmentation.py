@@ -48,16 +48,18 @@ def findings(
     if not uses and not case.gpu_budgets:
         yield nothing_to_look_at(case.recording, _KIND)
         return
-    for budget in case.last_gpu_budgets:
-        yield pieces_in_snapshot(case, budget, min_unused_fraction, min_loose_fraction)
+    snapshots = {(budget.device.pid, budget.device.device): budget for budget in case.last_gpu_budgets}
     for use in uses:
         in_pieces = [oom for oom in use.ooms if _is_in_pieces(oom, min_unused_fraction)]
         if in_pieces:
+            snapshots.pop((use.pid, use.device), None)  # the same failure, once more
             yield _ran_out(case, use, in_pieces)
         elif _is_cut_up(use, min_retries, min_split_fraction):
             yield _flushes(case, use)
         else:
             yield _ruled_out(use)
+    for snapshot in snapshots.values():
+        yield pieces_in_snapshot(case, snapshot, min_unused_fraction, min_loose_fraction)
 
 
 def _is_in_pieces(oom: Oom, min_unused_fraction: float) -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..confidence import Ground
-from ..evidence.gpu_device import allocated_curve, largest_lines, parts, subject_in, too_late
+from ..evidence.gpu_device import allocated_curve, between_marks, largest_lines, parts, subject_in, too_late
 from ..facts.gpu.budget import DeviceBudget, Line
 from ..facts.gpu.roles import ACTIVATIONS, OTHER
 from ..findings import Evidence, Finding, RuledOut
@@ -72,6 +72,7 @@ def _finding(
             {"temporary_bytes": temporary_bytes, "stays_bytes": stays, "peak_bytes": peak},
         ),
         largest_lines(budget),
+        *between_marks(budget),
     ]
     if device.cached_bytes >= temporary_bytes / 2:
         evidence.append(

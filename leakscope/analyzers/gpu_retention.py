@@ -12,12 +12,12 @@ Do:            keep .item(), or .detach().cpu(), and not the tensor; drop result
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..confidence import Ground
-from ..evidence.gpu_kept import kept_by_steps
+from ..evidence.gpu_kept import allocated_by, kept_by_steps
 from ..evidence.sentences import at_line, curve
 from ..facts.accounts.gpu import DeviceUse, nothing_to_look_at
 from ..facts.code.adding import Line, adding_lines
@@ -59,8 +59,7 @@ def findings(
     if not uses and not case.gpu_budgets:
         yield nothing_to_look_at(case.recording, _KIND)
         return
-    for budget in case.last_gpu_budgets:
-        yield kept_by_steps(case, budget, min_kept_share)
+    histories = {(budget.device.pid, budget.device.device): budget for budget in case.last_gpu_budgets}
     for use in uses:
         steps = use.rows.loc[use.rows["step"].notna(), "time_s"]
         trend = judge(
@@ -72,11 +71,14 @@ def findings(
             min_growth_fraction=min_growth_fraction,
         )
         if trend.verdict == GROWING:
-            yield _finding(case, use, trend, min_named_share)
+            history = histories.pop((use.pid, use.device), None)
+            yield _finding(case, use, trend, min_named_share, allocated_by(history))
         elif trend.verdict == CANNOT_TELL:
             yield Skipped(_KIND, f"{use.label}: {trend.reason}")
         else:
             yield _ruled_out(use, trend)
+    for history in histories.values():
+        yield kept_by_steps(case, history, min_kept_share)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +102,9 @@ class _Held:
         return value if isinstance(value, str) else None
 
 
-def _finding(case: Case, use: DeviceUse, trend: Trend, min_named_share: float) -> Finding:
+def _finding(
+    case: Case, use: DeviceUse, trend: Trend, min_named_share: float, allocated: Sequence[Evidence]
+) -> Finding:
     held = _held(case, use, trend, min_named_share)
     grown = format_bytes(trend.growth_bytes, signed=True)
     seconds = max(trend.end_s - trend.start_s, 1e-9)
@@ -123,7 +127,7 @@ def _finding(case: Case, use: DeviceUse, trend: Trend, min_named_share: float) -
         line=(held.line or Definition(held.text("owner_file"))) if held else None,
         bytes_per_hour=round(trend.growth_bytes / seconds * 3600, 1),
         bytes_per_step=round(trend.growth_bytes / steps, 1) if steps else None,
-        evidence=_evidence(use, trend, held, steps),
+        evidence=[*_evidence(use, trend, held, steps), *allocated],
         doubts=[] if held else ["the variable that holds the tensors was not found"],
         remedy=_remedy(held, trend.growth_bytes),
         series=[curve("allocated", use.time_s, use.figures("allocated_bytes"))],

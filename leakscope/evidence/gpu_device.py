@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..facts.gpu.budget import DeviceBudget
+from ..facts.gpu.marks import passages
 from ..facts.gpu.snapshots import DeviceSnapshot, Stack
 from ..facts.subject import Definition
 from ..findings import Evidence, Series, Subject
@@ -10,8 +11,8 @@ from ..units import format_bytes
 from .sentences import curve
 
 _MOST_PARTS = 5
+_MOST_MARKS = 4
 _POINTS = 1000
-_ORDER_S = 1e-6  # where events have no times they are a microsecond apart
 
 
 def subject_in(device: DeviceSnapshot, stack: Stack | None = None, type: str | None = None) -> Subject:
@@ -40,6 +41,19 @@ def largest_lines(budget: DeviceBudget, count: int = 3) -> Evidence:
     lines = [line for line in budget.lines if line.peak_bytes and line.stack.is_known][:count]
     told = ", ".join(f"{line.stack.place} {format_bytes(line.peak_bytes)} ({line.role})" for line in lines)
     return Evidence(f"at the peak the largest lines are {told}", {line.stack.place: line.peak_bytes for line in lines})
+
+
+def between_marks(budget: DeviceBudget) -> list[Evidence]:
+    """What memory did in the annotations of the history, and which of them has the peak."""
+    told = passages(budget.device)
+    if not told:
+        return []
+    changes = ", ".join(
+        f"{one.name} {format_bytes(one.change_bytes, signed=True)} in {one.count}" for one in told[:_MOST_MARKS]
+    )
+    inside = next((one.name for one in told if one.has_peak), None)
+    where = f"; the peak lies in {inside}" if inside else ""
+    return [Evidence(f"between marks: {changes}{where}", {one.name: one.change_bytes for one in told})]
 
 
 def allocated_curve(device: DeviceSnapshot) -> list[Series]:

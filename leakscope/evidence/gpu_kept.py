@@ -12,7 +12,7 @@ from ..facts.gpu.roles import ACTIVATIONS
 from ..facts.gpu.snapshots import DeviceSnapshot
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..units import MiB, changed, format_bytes, format_count
-from .gpu_device import allocated_curve, subject_in
+from .gpu_device import allocated_curve, between_marks, subject_in
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -38,6 +38,12 @@ def kept_by_steps(case: Case, budget: DeviceBudget, min_kept_share: float) -> Fi
         said = f"{format_bytes(kept.bytes)} of" if kept.bytes else "nothing of"
         return RuledOut(_KIND, f"{device.label}: {said} {len(kept.whole)} steps is alive after the next", figures)
     return _finding(case, budget, kept)
+
+
+def allocated_by(budget: DeviceBudget | None) -> list[Evidence]:
+    """For growth that was measured: which line allocated what steps left, where a history of the allocator tells."""
+    kept = budget.kept if budget is not None else None
+    return list(_evidence(kept))[1:] if budget is not None and kept is not None and kept.bytes else []
 
 
 def _earlier(case: Case, budget: DeviceBudget) -> list[DeviceBudget]:
@@ -95,14 +101,14 @@ def _finding(case: Case, budget: DeviceBudget, kept: Kept) -> Finding:
         bytes=kept.bytes,
         subject=subject_in(device, kept.stack),
         bytes_per_step=round(kept.bytes_per_step, 1),
-        evidence=list(_evidence(device, kept)),
+        evidence=[*_evidence(kept), *between_marks(budget)],
         doubts=["a window or a cache that was not full yet would look alike"],
         remedy=list(_remedy(kept)),
         series=allocated_curve(device),
     )
 
 
-def _evidence(device: DeviceSnapshot, kept: Kept) -> Iterator[Evidence]:
+def _evidence(kept: Kept) -> Iterator[Evidence]:
     first, last = kept.levels[0], kept.levels[-1]
     yield Evidence(
         f"{format_bytes(first)} were allocated as the first step ended, {format_bytes(last)} as step "

@@ -17,6 +17,18 @@ def test_the_peak_names_the_line_that_makes_it(told):
     assert "scaled_dot_product_attention" in finding.remedy[0]
 
 
+def test_what_memory_did_between_marks(told):
+    device = Device()
+    device.alloc(100 * MiB, moved())
+    device.mark("START", "encode")
+    kept, scratch = device.alloc(30 * MiB, called(7)), device.alloc(400 * MiB, called(8))
+    device.free(scratch)
+    device.mark("END", "encode")
+    (finding,) = told(device, "gpu-peak").findings
+    (text,) = (evidence.text for evidence in finding.evidence if "marks" in evidence.text)
+    assert kept and says(text, "encode", "+30.0 MiB in 1", "the peak lies in encode")
+
+
 def test_a_peak_that_stays_is_no_news(told):
     device = Device()
     device.alloc(900 * MiB, moved())
