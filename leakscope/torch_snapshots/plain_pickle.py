@@ -83,7 +83,9 @@ class PlainPickle:
                 raise Refused(f"{_named(opcode)} at byte {self._before + self._at - 1:,} is in no torch snapshot")
             try:
                 step(self, stack, marks)
-            except (IndexError, TypeError, KeyError, AttributeError):
+            except Refused:
+                raise
+            except (LookupError, TypeError, ValueError, AttributeError):
                 raise Refused(f"its opcodes make no sense at byte {self._before + self._at:,}") from None
         if len(stack) != 1 or marks:
             raise Refused("it ends in the middle of a value")
