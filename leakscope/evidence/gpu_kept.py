@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _KIND = "gpu-retention"
 _LEAST_STEPS = 3
+_GATHERS = "so would a loop that gathers on purpose: micro-batches, tokens of one answer"
+_LEAST_PASSES = 6  # of a loop, which may have begun to gather a moment ago
 _LEAST_BYTES = MiB
 _LEAST_SHARE = 0.002  # of the peak: the allocator counts exactly
 _RISES = 0.5  # of what was kept: what takes the place of something else is no growth
@@ -83,7 +85,8 @@ def no_steps(device: DeviceSnapshot) -> str:
 def is_growth(budget: DeviceBudget, kept: Kept, min_kept_share: float) -> bool:
     """Whether most steps left memory, and the level rose with it."""
     least = max(_LEAST_BYTES, _LEAST_SHARE * budget.device.peak_bytes)
-    often = kept.step_count >= max(_LEAST_STEPS, min_kept_share * len(kept.whole))
+    least_steps = _LEAST_PASSES if kept.steps.is_loop else _LEAST_STEPS
+    often = kept.step_count >= max(least_steps, min_kept_share * len(kept.whole))
     return kept.bytes >= least and often and kept.levels[-1] - kept.levels[0] >= _RISES * kept.bytes
 
 
@@ -96,13 +99,16 @@ def _finding(case: Case, budget: DeviceBudget, kept: Kept) -> Finding:
         severity="critical",
         grounds=[
             Ground("the history of the allocator shows what was never freed", 0.9),
-            Ground(f"steps are told by {kept.steps.by}", 0.6 if kept.steps.by.startswith("the loop") else 0.75),
+            Ground(f"steps are told by {kept.steps.by}", 0.4 if kept.steps.is_loop else 0.75),
         ],
         bytes=kept.bytes,
         subject=subject_in(device, kept.stack),
         bytes_per_step=round(kept.bytes_per_step, 1),
         evidence=[*_evidence(kept), *between_marks(budget)],
-        doubts=["a window or a cache that was not full yet would look alike"],
+        doubts=[
+            "a window or a cache that was not full yet would look alike",
+            *([_GATHERS] if kept.steps.is_loop else ()),
+        ],
         remedy=list(_remedy(kept)),
         series=allocated_curve(device),
     )

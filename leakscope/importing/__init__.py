@@ -78,10 +78,12 @@ def _format_or_none(path: Path) -> ModuleType | None:
 
 
 def _format_of(path: Path) -> ModuleType:
+    if not path.exists():
+        raise UnreadableRecording(f"there is no file {path}")
+    if not path.is_file():  # a fifo would keep us waiting
+        raise UnreadableRecording(f"{path} is not a regular file")
     try:
         found = _format_or_none(path)
-    except FileNotFoundError:
-        raise UnreadableRecording(f"there is no file {path}") from None
     except OSError as error:
         raise UnreadableRecording(f"{path} cannot be read: {error.strerror or error}") from None
     if found is None:

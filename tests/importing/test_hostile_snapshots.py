@@ -178,12 +178,14 @@ def test_the_command_says_it_in_one_line_and_leaves_nothing(tmp_path, capsys):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["s.pickle"]
 
 
-@pytest.mark.parametrize("kind", ["missing", "folder of others", "other file"])
+@pytest.mark.parametrize("kind", ["missing", "folder of others", "other file", "fifo"])
 def test_what_is_no_snapshot_at_all(tmp_path, capsys, kind):
     path = tmp_path / "thing"
     if kind == "folder of others":
         path.mkdir()
         (path / "a.txt").write_text("hello")
+    elif kind == "fifo":
+        os.mkfifo(path)
     elif kind == "other file":
         path.write_text("hello")
     assert main(["import", str(path), "-o", str(tmp_path / "run.parquet")]) == 3

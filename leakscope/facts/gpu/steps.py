@@ -11,6 +11,7 @@ import numpy as np
 from .roles import OPTIMIZER, role_of
 from .snapshots import DeviceSnapshot, Frame
 
+_LOOP = "the loop in"
 _LEAST = 3  # boundaries: fewer show no rhythm
 _CALLED = frozenset(("_call_impl", "_wrapped_call_impl", "forward", "__init__", "_apply", "from_pretrained"))
 
@@ -21,6 +22,11 @@ class Steps:
 
     ends: Sequence[int]
     by: str
+
+    @property
+    def is_loop(self) -> bool:
+        """Told by a loop of the program: that it trains, nobody knows."""
+        return self.by.startswith(_LOOP)
 
     def of(self, position: int) -> int:
         """The number of the step that an event belongs to, from 0."""
@@ -84,7 +90,7 @@ def _by_loop(device: DeviceSnapshot) -> Steps | None:
         own = [(at, frame.line) for at, frame in frames if (frame.file, frame.function) == (file, function)]
         ends = [before for (before, line), (_, following) in zip(own, own[1:]) if following < line]
         if len(ends) >= _LEAST:
-            return Steps(ends, f"the loop in {function}() of {file.rsplit('/', 1)[-1]}")
+            return Steps(ends, f"{_LOOP} {function}() of {file.rsplit('/', 1)[-1]}")
         line = Counter(line for _, line in own).most_common(1)[0][0]
         inside = [
             (at, n)
