@@ -58,7 +58,7 @@ class Facts(NamedTuple):
     rank: int | None
     began_ns: int | None
     ended_ns: int | None
-    key: frozenset[tuple[int, int]]
+    key: frozenset[tuple[str, int, int]]
     notes: list[str]
 
 
@@ -356,13 +356,15 @@ def _facts(snapshot: _Snapshot, path: Path) -> Facts:
     has_times = len(times) == len(found.time_us) > 0
     began, ended = (min(times) * 1000, max(times) * 1000) if has_times else (None, None)
     notes = [f"{path.name}: {note}" for note in (*snapshot.notes, *_cautions(snapshot, has_times))]
-    key = frozenset((segment.address, segment.size) for segment in snapshot.segments)
+    key = frozenset((segment.device, segment.address, segment.size) for segment in snapshot.segments)
     return Facts(_rows(snapshot, path, has_times), path.name, rank_of(path.name), began, ended, key, notes)
 
 
 def _cautions(snapshot: _Snapshot, has_times: bool) -> Iterator[str]:
     count = sum(map(len, snapshot.traces.values()))
-    if not count:
+    if not count and not snapshot.segments:
+        yield "it is empty: the process had no memory on a GPU when it was written"
+    elif not count:
         yield "it has no history of allocations: it shows one moment, and nothing of what led to it"
     elif not has_times:
         yield "its events have no times (torch before 2.2): they are laid out a microsecond apart, in their order"

@@ -56,6 +56,12 @@ def test_segments_alone(tmp_path, trained):
     assert "one moment" in " ".join(recording.notes)
 
 
+def test_an_empty_snapshot_says_so(tmp_path):
+    file = dump(tmp_path / "s.pickle", {"segments": [], "device_traces": [[], []]})
+    recording = imported(tmp_path, file)
+    assert "empty" in " ".join(recording.notes) and not Case(recording).gpu_budgets
+
+
 def test_what_was_there_before_is_said_and_not_guessed(tmp_path):
     device = Device()
     device.records = False
