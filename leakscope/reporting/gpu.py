@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _MOST_DEVICES = 16
 _MOST_LINES = 40  # of a device
 _LEAST_STEPS = 3
+_MOST_OF_IT = 0.5
 
 
 def judged(case: Case) -> TreeGrowth:
@@ -51,7 +52,10 @@ def sentence(case: Case) -> str:
     accounts = fullest.alive_at(device.peak_position)
     peak = format_bytes(device.peak_bytes)
     held = format_bytes(int(device.reserved_levels[device.peak_position + 1]))
-    return f"At its peak {device.label} has {peak} in use of {held} that torch held: {parts(accounts)}."
+    first = fullest.lines[0] if fullest.lines else None
+    is_most = first is not None and first.stack.is_known and first.peak_bytes >= _MOST_OF_IT * device.peak_bytes
+    where = f"; most of it was allocated at {first.place}" if first is not None and is_most else ""
+    return f"At its peak {device.label} has {peak} in use of {held} that torch held: {parts(accounts)}{where}."
 
 
 def budget(case: Case) -> list[BudgetRow]:
