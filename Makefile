@@ -123,7 +123,7 @@ torture: $(VENV)/installed-test
 	@LEAKSCOPE_PYTHONS=$(PYTHONS) $(RUN) -m pytest -q $(AT_ONCE) tests/harm/test_attacks.py
 
 FUZZ_S ?= 60
-READERS := oom_log kernel_record command_line stderr source amount segment block imported
+READERS := oom_log kernel_record command_line stderr source amount segment block imported gpu_snapshot
 fuzz: $(VENV)/installed-test
 	@$(PIP) --editable '.[fuzz]'
 	@set -e; for reader in $(READERS); do echo "== $$reader"; \

@@ -141,7 +141,9 @@ class BudgetRow:
     """Bytes of one account of tensors on one device: at the ``end`` of the run, or at the ``peak`` of a training step.
 
     Accounts are model, optimizer, gradients, activations, batch, user-held, other-tensors, and ``not-tensors``: what
-    the process holds (on a GPU: what the allocator reserved) beside tensors.
+    the process holds (on a GPU: what the allocator reserved) beside tensors. By a memory snapshot of torch the moments
+    are ``snapshot`` and ``snapshot-peak``, and accounts besides: workspaces, communication, before-recording, unknown,
+    awaiting-free, rounding, cached (segments that are empty), fragmented (free parts of segments in use).
     """
 
     process: str
@@ -149,6 +151,26 @@ class BudgetRow:
     moment: str
     account: str
     bytes: int
+
+
+@dataclass(frozen=True)
+class GpuLine:
+    """What one line allocated on one device for one purpose (an account of the budget), by a snapshot of torch.
+
+    **Units** bytes that were alive at the peak and at the end; ``count`` of allocations at the larger of the two.
+    ``place`` where no line is known: ``file`` and ``line`` are null then.
+    """
+
+    process: str
+    device: str
+    account: str
+    place: str
+    file: str | None
+    line: int | None
+    function: str | None
+    count: int
+    peak_bytes: int
+    end_bytes: int
 
 
 @dataclass(frozen=True)
@@ -408,6 +430,7 @@ class Report:
     ruled_out: Sequence[RuledOut] = ()
     skipped: Sequence[Skipped] = ()
     tensor_budget: Sequence[BudgetRow] = ()
+    gpu_lines: Sequence[GpuLine] = ()
     processes: Sequence[ProcessRow] = ()
     timeline: Timeline | None = None
     laps: Laps | None = None

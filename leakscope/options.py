@@ -71,6 +71,7 @@ class RecordOptions(NamedTuple):
     tee: bool = False
     sampling: bool = True
     full_heap: bool = False
+    gpu_history: bool = False
     flush_s: float = 5.0
     fsync_s: float | None = 30.0  # 0: at every flush
     pss_interval_s: float | None = None
@@ -251,6 +252,10 @@ RECORD_OPTIONS: tuple[Option, ...] = (
     Option(("--full-heap",), "View inside", "full_heap", "", "",
            "Keep every object and reference of a process's first and last snapshots, in a file each beside the "
            "recording. One is kept anyhow, the first time that 95% of a memory limit is used.", None),
+    Option(("--gpu-history",), "View inside", "gpu_history", "", "",
+           "Turn torch's own history of GPU memory on (the newest 100,000 events), and keep a memory snapshot when a "
+           "GPU runs out, is almost full, and at the end: the report then says which line allocated what. Costs each "
+           "allocation on a GPU some microseconds, and up to a few hundred MB of host memory.", None),
     Option(("--max-overhead",), "Cost", "max_overhead_fraction", "PERCENT", "1%",
            "Overhead limit: snapshots as a share of each process's time, the recorder as a share of one core. Short "
            "runs may use four minutes' worth at once.", _percent),
@@ -294,6 +299,7 @@ ATTACH_LACKS = (
     "adopts",
     "tee",
     "sampling",
+    "gpu_history",
 )  # for what is not started
 _SEVERAL = ("pids", "alerts", "webhooks", "log_to")
 _BY_FLAG = {flag: option for option in RECORD_OPTIONS for flag in (*option.flags, *option.earlier)}

@@ -166,6 +166,19 @@ _TENSOR_OWNER = _c(
 _TENSOR_NAME = _c("tensor_name", "str", "", "name inside the model or container: layers.0.weight", "way")
 _WEIGHT_SET = _c("weight_set", "str", "", "model, optimizer or container the tensor belongs to, as a path", "way")
 _PATH = _c("path", "str", "", "path from a root, members of a container as [*]: main() trainer.history", "way")
+_SEGMENT_KIND = _c(
+    "segment_kind", "str", "",
+    "gpu_segments: small or large; shared_segments: dev-shm; deleted: no name, still mapped; sysv; sysv-removed: "
+    "attached",
+)  # fmt: skip
+_SNAPSHOT = _c("snapshot", "int", "", "number of the snapshot of torch's allocator in this recording, from 1")
+_BLOCK_ADDRESS = _c("block_address", "int", "", "address of a block in the device's memory")
+_SEGMENT_ADDRESS = _c("segment_address", "int", "", "where the segment begins")
+_BLOCK_BYTES = _c(
+    "block_bytes", "int", "bytes", "gpu_blocks: the block, as rounded; gpu_events: what was asked for, or a segment's"
+)
+_STACK_NUMBER = _c("stack_number", "int", "", "number of a stack in its snapshot; null: none was recorded")
+_GPU_STREAM = _c("gpu_stream", "int", "", "stream it belongs to, 0 the default one")
 _DEEP_BYTES = _c("deep_bytes", "int", "bytes", "estimate: own bytes and all that was first reached through them")
 
 TABLES: dict[str, Table] = {
@@ -560,6 +573,43 @@ TABLES: dict[str, Table] = {
             _c("pinned_bytes", "int", "bytes", "pinned host memory of torch's host allocator"),
             _STEP,
         )),
+        Table("gpu_snapshots", "import", "One device in one memory snapshot of torch", (
+            *_PROCESS, _SNAPSHOT, _DEVICE,
+            _c("snapshot_file", "str", "", "the file it was read from", "file"),
+            _c("snapshot_format", "str", "", "what the file has: segments+events+times+settings+annotations+labels"),
+            _c("event_count", "int", "", "events in the file; gpu_events may have the newest of them only"),
+            _c("has_stacks", "bool", "", "some allocation has a stack"),
+            _c("allocator_settings", "str", "", "PYTORCH_CUDA_ALLOC_CONF; null: the file does not say"),
+            _c("expandable_setting", "bool", "", "expandable_segments is on; null: the file does not say"),
+            _c("max_split_bytes", "int", "bytes", "max_split_size; null = none"),
+        )),
+        Table("gpu_segments", "import", "Memory that torch's allocator holds from the driver, in one snapshot", (
+            *_PROCESS, _SNAPSHOT, _DEVICE, _SEGMENT_ADDRESS,
+            _c("segment_bytes", "int", "bytes", "its size; of one that is expandable what is mapped"),
+            _GPU_STREAM,
+            _SEGMENT_KIND,
+            _c("pool", "str", "", "0:0 is the common pool; others belong to CUDA graphs or a MemPool"),
+            _c("is_expandable", "bool", "", "grows and shrinks in place"),
+        )),
+        Table("gpu_blocks", "import", "A piece of a segment, in use or free, in one snapshot", (
+            *_PROCESS, _SNAPSHOT, _DEVICE, _SEGMENT_ADDRESS, _BLOCK_ADDRESS, _BLOCK_BYTES,
+            _c("requested_bytes", "int", "bytes", "what was asked for; the rest is rounding"),
+            _c("block_state", "str", "", "allocated, awaiting-free (another stream still uses it), free"),
+            _STACK_NUMBER,
+        )),
+        Table("gpu_events", "import", "What torch's allocator did, in order, before one snapshot", (
+            *_PROCESS, _SNAPSHOT, _DEVICE,
+            _c("event_index", "int", "", "its place in the history of the device; null for a mark"),
+            _c("gpu_action", "str", "",
+               "alloc, free-requested, free-completed, segment-alloc, segment-free, segment-map, segment-unmap, oom, "
+               "snapshot; mark-start and mark-end of an annotation"),
+            _BLOCK_ADDRESS, _BLOCK_BYTES, _GPU_STREAM, _STACK_NUMBER,
+            _c("device_free_bytes", "int", "bytes", "oom: what the driver had free on the device"),
+            _c("gpu_label", "str", "", "name of a mark, or what the program had set as metadata", "message"),
+        )),
+        Table("gpu_stacks", "import", "The calls that led to an allocation on a GPU, once each in a snapshot", (
+            *_PROCESS, _SNAPSHOT, _STACK_NUMBER, _FUNCTION, _OWNER_FILE, _OWNER_LINE, _STACK,
+        )),
         Table("gpu_samples", "recorder", "Memory of one GPU, or of one process on it (pid), at one instant, by NVML", (
             *_PROCESS,
             _c("gpu_uuid", "str", "", "UUID of the GPU or MIG instance", "machine"),
@@ -593,7 +643,7 @@ TABLES: dict[str, Table] = {
             _c("zombie_comm", "str", "", "command name of most of them", "process"),
         )),
         Table("shared_segments", "recorder", "Segments of shared memory of one kind and name at one instant", (
-            _c("segment_kind", "str", "", "dev-shm; deleted: no name, still mapped; sysv; sysv-removed: attached"),
+            _SEGMENT_KIND,
             _c("segment_name", "str", "", "how their names begin, the changing rest as *: psm_*", "file"),
             _c("segment_count", "int", "", "segments"),
             _c("segment_bytes", "int", "bytes", "memory they take; deleted: address space, an upper bound"),

@@ -39,7 +39,7 @@ ROOMS = {
     "endpoints": {"errors"},  # where metrics go, as a user writes it
     "private": set(),  # folders that only their user can change
     "requesting": FOUNDATION | {"agent", "recorder", "storage"},
-    "storage": FOUNDATION | {"agent"},
+    "storage": FOUNDATION | {"agent", "torch_snapshots"},
     # Data flows one way: recording, facts, evidence, diagnoses, report.
     "facts": FOUNDATION | {"agent", "storage", "oom"},
     "evidence": FOUNDATION | {"agent", "storage", "facts"},
@@ -63,7 +63,7 @@ ROOMS = {
     "fleet": FOUNDATION | {"storage", "words", "pages", "reporting", "renderers", "engines", "jobs"},
     "own_heap": FOUNDATION | {"agent", "storage"},  # the heap of the process itself, in a notebook or a test
     "pytest_plugin": FOUNDATION | {"agent", "storage", "facts", "own_heap"},  # measures inside the tests' own process
-    "importing": FOUNDATION | {"agent", "oom", "storage"},  # files of other tools, written as a recorder would
+    "importing": FOUNDATION | {"agent", "oom", "storage", "torch_snapshots"},  # files of other tools
     "redacting": FOUNDATION | {"storage", "facts"},
     "words": {"findings", "units"},
     "pages": {"findings", "units", "version", "words"},
@@ -73,11 +73,12 @@ ROOMS = {
     "options": {"addresses", "errors", "units", "alerts", "endpoints"},
     "uploading": FOUNDATION | {"agent", "recorder", "reporting", "storage"},
     "skills": set(),  # a text
+    "torch_snapshots": FOUNDATION,
 }
 # The rooms of facts/, from the ground up: each imports only rooms below its own floor.
 FLOORS = (
     {"tables", "imported"},
-    {"series", "code", "heap", "subject"},
+    {"series", "code", "heap", "subject", "gpu"},
     {"growth"},
     {"where", "accounts", "weights"},
     {"processes", "retained"},

@@ -34,6 +34,7 @@ DEFINITIONS = {
     "ruled_out": findings.RuledOut,
     "skipped": findings.Skipped,
     "budget_row": findings.BudgetRow,
+    "gpu_line": findings.GpuLine,
     "process_row": findings.ProcessRow,
     "timeline": findings.Timeline,
     "outlook": findings.Outlook,

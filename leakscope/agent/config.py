@@ -26,6 +26,7 @@ DEFAULTS = {
     "max_pause_s": None,  # what would hold up the job longer is not done; None: by what the job does (pause.py)
     "takes": True,  # False: sentinels only
     "full_heap": False,  # the whole graph of each snapshot in a file of its own; wanted only where the user asked
+    "gpu_history": False,  # turn torch's own history of GPU memory on; wanted only where the user asked
     "probe": False,  # try remedies at the end of the process whatever they cost
     "sampling": True,  # of allocations: sampler.py
     "sources": True,  # record the text of the user's modules so that a report can name lines

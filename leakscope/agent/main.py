@@ -90,6 +90,7 @@ class Agent:
             options, self.outbox, self._thread, self._schedule, self._steps, self._phases,
             self._exit_soon, stress_s,
         )  # fmt: skip
+        self._gpu_history = self.taker.gpu_history
         self._sampler = Sampler(stress_s is not None) if options["sampling"] and self.taker.may_take else None
         self._sampling_from = monotonic() + (SAMPLING_AFTER_S if stress_s is None else 0.0)
         sentinels.pause_at_most(SENTINELS_SHARE * self.taker.pauses.limit())
@@ -128,6 +129,7 @@ class Agent:
 
     def _callbacks(self) -> dict[str, Any]:
         callbacks = dict(self._phases.hooks(), **self._steps.hooks())
+        callbacks.update(self._gpu_history.hooks())
         callbacks["threading"] = last_words.of_threads(self._add_last_words)
         if self._options["framework_logs"]:
             callbacks["transformers.trainer"] = self._add_callbacks
@@ -332,6 +334,7 @@ class Agent:
             self._note_exit()
             if self._fatal_signals is not None:
                 self._fatal_signals.leave_to_others()
+            self._gpu_history.end()
             self.taker.take_last()
             self._last_rows()
             self._end_sampling()

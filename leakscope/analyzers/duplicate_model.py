@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..confidence import Ground
+from ..evidence.gpu_copies import copies_in_snapshots
 from ..evidence.sentences import at_line
 from ..facts.code.adding import Holder, Line, adding_lines
 from ..facts.growth.processes import ProcessGrowth, rows_of
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
     from ..facts.case import Case
 
-NEEDS = ("takes",)
+NEEDS = ()
 TELLS = (WASTE,)
 RULE = "no-duplicates"
 AFTER = ()
@@ -62,8 +63,11 @@ def findings(
     warning_share: float = 0.1,  # of the process's memory: below, it is worth a note
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per copy that could go, and what the other sets of like weights are."""
+    copies = list(copies_in_snapshots(case))
+    yield from copies
     if not len(case.rows("weights")):
-        yield _no_model(case)
+        if not copies:
+            yield _no_model(case)
         return
     thresholds = Thresholds(min_tensors, min_bytes, equal_share, near_distance, max_changed_share, first_steps)
     growth = case.growth
@@ -101,6 +105,8 @@ def findings(
 
 def _no_model(case: Case) -> RuledOut | Skipped:
     """Where snapshots looked at tensors and met no weights, there is no model, and so no second one."""
+    if not len(case.rows("takes")):
+        return Skipped(_KIND, "the recording has no takes")
     if (case.rows("takes")["safe_point"] != "agent-thread").any():
         return RuledOut(_KIND, "no model was in memory")
     return Skipped(_KIND, "no snapshot looked at tensors")

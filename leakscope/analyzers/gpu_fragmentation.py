@@ -5,6 +5,7 @@ Looks for:     allocations that failed although torch held more unused memory th
 Why:           tensors of many sizes cut the allocator's segments up; with one tensor left in it a segment stays.
 Decides by:    reserved - active above the request and min_unused_fraction when torch ran out; else min_retries flushes
                with min_split_fraction of the reserved memory in free parts of segments, and more of it than before.
+               By a memory snapshot of torch: the same at the failure it recorded, or min_loose_fraction at its end.
 Mistaken when: the unused memory belongs to the private pools of CUDA graphs, which nothing else may use.
 Do:            let segments grow: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, set before the first use of CUDA.
 """
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..confidence import Ground
+from ..evidence.gpu_pieces import pieces_in_snapshot
 from ..evidence.sentences import curve
 from ..facts.accounts.gpu import DeviceUse, Oom, nothing_to_look_at
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
@@ -39,20 +41,25 @@ def findings(
     min_unused_fraction: float = 0.1,  # of the reserved memory: less are the scraps that any allocator leaves
     min_retries: int = 3,  # a flush or two at the largest batch is how the allocator is meant to work
     min_split_fraction: float = 0.1,  # the same, at times when nothing failed
+    min_loose_fraction: float = 0.3,  # the same at one moment, of which nobody knows whether it lasts
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per process and device, or what is unused there."""
     uses = case.device_uses
-    if not uses:
+    if not uses and not case.gpu_budgets:
         yield nothing_to_look_at(case.recording, _KIND)
         return
+    snapshots = {(budget.device.pid, budget.device.device): budget for budget in case.last_gpu_budgets}
     for use in uses:
         in_pieces = [oom for oom in use.ooms if _is_in_pieces(oom, min_unused_fraction)]
         if in_pieces:
+            snapshots.pop((use.pid, use.device), None)  # the same failure, once more
             yield _ran_out(case, use, in_pieces)
         elif _is_cut_up(use, min_retries, min_split_fraction):
             yield _flushes(case, use)
         else:
             yield _ruled_out(use)
+    for snapshot in snapshots.values():
+        yield pieces_in_snapshot(case, snapshot, min_unused_fraction, min_loose_fraction)
 
 
 def _is_in_pieces(oom: Oom, min_unused_fraction: float) -> bool:

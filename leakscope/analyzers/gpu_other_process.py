@@ -44,7 +44,8 @@ def findings(
     """Yield one finding per GPU of the job that others fill."""
     samples = case.rows("gpu_samples")
     if not len(samples):
-        yield Skipped(_KIND, "GPUs were not sampled from outside" if case.device_uses else NO_GPU)
+        is_known = case.device_uses or case.gpu_budgets
+        yield Skipped(_KIND, "GPUs were not sampled from outside" if is_known else NO_GPU)
         return
     ooms = case.gpu_ooms
     ours = samples[samples["is_ours"].fillna(False).astype(bool)]

@@ -4,18 +4,20 @@ Looks for:     memory that torch allocated on a device and that keeps growing af
 Why:           stored losses, outputs and batches stay on the device as long as something refers to them. What torch
                merely keeps for reuse (reserved, not allocated) is a cache and no leak.
 Decides by:    allocated bytes at steps and snapshots, judged like any growth; the variable that holds min_named_share
-               of it names the culprit.
+               of it names the culprit. By a memory snapshot of torch: min_kept_share of the steps in its history left
+               memory behind that is alive at the end.
 Mistaken when: the loop holds ever larger batches or sequences on purpose, and had not reached the largest.
 Do:            keep .item(), or .detach().cpu(), and not the tensor; drop results when they were used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..confidence import Ground
+from ..evidence.gpu_kept import allocated_by, kept_by_steps
 from ..evidence.sentences import at_line, curve
 from ..facts import imported
 from ..facts.accounts.gpu import DeviceUse, nothing_to_look_at
@@ -52,14 +54,16 @@ def findings(
     min_growth_bytes: int = 10 * MiB,
     min_growth_fraction: float = 0.005,  # of the level: the allocator counts exactly, a host's memory never does
     min_named_share: float = 0.25,  # of the growth: a variable that holds less is not the answer
+    min_kept_share: float = 0.6,  # of the steps: what a few of them left is a cache that fills
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per process and device whose allocated memory grows without end."""
     uses = case.device_uses
-    if not uses:
+    if not uses and not case.gpu_budgets:
         yield from _by_driver(case) if imported.files(case.recording) else ()
         if not imported.files(case.recording) or not len(case.rows("gpu_samples")):
             yield nothing_to_look_at(case.recording, _KIND)
         return
+    histories = {(budget.device.pid, budget.device.device): budget for budget in case.last_gpu_budgets}
     for use in uses:
         steps = use.rows.loc[use.rows["step"].notna(), "time_s"]
         trend = judge(
@@ -71,11 +75,14 @@ def findings(
             min_growth_fraction=min_growth_fraction,
         )
         if trend.verdict == GROWING:
-            yield _finding(case, use, trend, min_named_share)
+            history = histories.pop((use.pid, use.device), None)
+            yield _finding(case, use, trend, min_named_share, allocated_by(history))
         elif trend.verdict == CANNOT_TELL:
             yield Skipped(_KIND, f"{use.label}: {trend.reason}")
         else:
             yield _ruled_out(use, trend)
+    for history in histories.values():
+        yield kept_by_steps(case, history, min_kept_share)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +135,9 @@ def _seen_to_grow(case: Case, name: str, what: str, trend: Trend) -> Finding:
     )
 
 
-def _finding(case: Case, use: DeviceUse, trend: Trend, min_named_share: float) -> Finding:
+def _finding(
+    case: Case, use: DeviceUse, trend: Trend, min_named_share: float, allocated: Sequence[Evidence]
+) -> Finding:
     held = _held(case, use, trend, min_named_share)
     grown = format_bytes(trend.growth_bytes, signed=True)
     seconds = max(trend.end_s - trend.start_s, 1e-9)
@@ -151,7 +160,7 @@ def _finding(case: Case, use: DeviceUse, trend: Trend, min_named_share: float) -
         line=(held.line or Definition(held.text("owner_file"))) if held else None,
         bytes_per_hour=round(trend.growth_bytes / seconds * 3600, 1),
         bytes_per_step=round(trend.growth_bytes / steps, 1) if steps else None,
-        evidence=_evidence(use, trend, held, steps),
+        evidence=[*_evidence(use, trend, held, steps), *allocated],
         doubts=[] if held else ["the variable that holds the tensors was not found"],
         remedy=_remedy(held, trend.growth_bytes),
         series=[curve("allocated", use.time_s, use.figures("allocated_bytes"))],

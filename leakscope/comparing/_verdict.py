@@ -14,6 +14,7 @@ from ..units import MiB, format_bytes, format_count, format_duration
 from ._comparison import BETTER, CANNOT_TELL, GONE, NEW, SAME, STILL, WORSE, FindingChange
 from ._curves import STEP
 from ._pace import Pace, PacePair
+from ._snapshots import by_snapshots
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,9 @@ def decide(
     if after.recording.ended == "oom-killed" and before.recording.ended != "oom-killed":
         return Decision(WORSE, "the job was killed for memory, which did not happen before")
     one, two = pair.before, pair.after
+    told = by_snapshots(before, after) if pair.end <= pair.start else None
+    if told is not None:
+        return Decision(*told)
     if one.grows is None or two.grows is None:
         which, unclear = ("before", one) if one.grows is None else ("after", two)
         return Decision(CANNOT_TELL, f"{_not_enough(pair)}; the run {which}: {unclear.reason}")

@@ -20,6 +20,8 @@ from .accounts.ledger import ledger
 from .code.recorded import sources_of
 from .endings.kills import Kills, kills
 from .endings.members import Member, members
+from .gpu.budget import DeviceBudget
+from .gpu.snapshots import device_snapshots
 from .growth.counted import step_unit
 from .growth.limits import Limit, limits, nearest
 from .growth.processes import ProcessGrowth
@@ -130,6 +132,16 @@ class Case:
     def gpu_ooms(self) -> list[Oom]:
         """Each time a GPU's memory ran out."""
         return all_ooms(self.recording)
+
+    @cached_property
+    def gpu_budgets(self) -> list[DeviceBudget]:
+        """Each device of each memory snapshot of torch, in the order of the recording."""
+        return [DeviceBudget(device) for device in device_snapshots(self.recording)]
+
+    @cached_property
+    def last_gpu_budgets(self) -> list[DeviceBudget]:
+        """Of each process and device the newest."""
+        return list({(b.device.pid, b.device.device): b for b in self.gpu_budgets}.values())
 
     def gained(self, process: ProcessGrowth, column: str, less: str | None = None) -> float | None:
         """What a column of the sentinels gained in the judged window, less another; None: it was not read twice."""

@@ -125,5 +125,4 @@ def median(values: Any) -> float:
 def first_of(rows: pd.DataFrame) -> Mapping[str, Any]:
     """The finding that stands for many alike: the surest."""
     sure = rows["confidence"].fillna(0.0).astype(float).to_numpy()
-    best: Mapping[str, Any] = rows.iloc[int(sure.argmax())].to_dict()
-    return best
+    return {str(name): value for name, value in rows.iloc[int(sure.argmax())].items()}

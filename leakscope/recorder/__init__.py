@@ -471,6 +471,7 @@ def _agent_config(options: RecordOptions, now_mono_ns: int) -> dict[str, Any]:
         "flush_interval_s": options.flush_s,
         "takes": options.takes,
         "full_heap": options.full_heap,
+        "gpu_history": options.gpu_history,
         "take_fraction": options.max_overhead_fraction,
         "max_pause_s": options.max_pause_s,
         "framework_logs": options.framework_logs,

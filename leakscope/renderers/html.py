@@ -19,6 +19,7 @@ from ..pages.page import cell, harmless, page
 from ..units import format_bytes, format_duration
 from ..words import by_reason, cost, ended
 from . import _plots
+from ._gpu import LINE_COLUMNS, SNAPSHOT_MOMENTS, largest_lines, line_cells
 
 SUFFIX = ".html"
 _HELD = ("tensors", "arrays", "python-objects")  # accounts in which a holder's bytes are counted
@@ -58,6 +59,11 @@ def _values(report: Report, drawn: Mapping[str, plots.Plot], renewal: int | None
         "heaps": [(view, _tree(view), *_boxes(view)) for view in report.heap],
         "excerpts": {(e.file, e.line): _excerpt(e) for e in report.excerpts},
         "budgets": list(_budgets(report.tensor_budget)),
+        "moment_titles": {"end": "At the end", "peak": "Peak of a step", **SNAPSHOT_MOMENTS},
+        "gpu_lines": [
+            (title, [line_cells(line) for line in lines]) for title, lines in largest_lines(report.gpu_lines)
+        ],
+        "line_columns": LINE_COLUMNS,
         "ruled_out": by_reason(report.ruled_out),
         "skipped": by_reason(report.skipped),
     }

@@ -10,16 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
-from ..findings import BudgetRow, Excerpt, Finding, LedgerRow, ProcessRow, Report, Subject, Verdict
+from ..findings import BudgetRow, Excerpt, Finding, GpuLine, LedgerRow, ProcessRow, Report, Subject, Verdict
 from ..units import format_bytes, format_duration, format_rate, per_step, steps_together
 from ..version import __version__
 from ..words import VERDICTS, accepted, amount, beside, by_reason, caveats, judged, run_facts
+from ._gpu import LINE_COLUMNS, SNAPSHOT_MOMENTS, largest_lines, line_cells
 from ._holders import COLUMNS, largest_holders
 from ._markdown import block, code, folded, head, row, text
 
 SUFFIX = ".md"
 # Characters for each part: 60,000. The rest is for the headings, the verdict and the last line, at most 4,000.
-_FINDINGS, _LEDGER, _PROCESSES, _BUDGET, _RULED_OUT, _SKIPPED = 36_000, 6_000, 4_000, 4_000, 5_000, 5_000
+_FINDINGS, _LEDGER, _PROCESSES, _BUDGET, _RULED_OUT, _SKIPPED = 36_000, 5_000, 4_000, 4_000, 4_000, 4_000
+_GPU_LINES = 3_000
 # Of one finding, however hostile its strings: together less than _FINDINGS, so that the first is always there.
 _IGNORED = 2_000
 _EVIDENCE, _DOUBTS, _REMEDY = 8_000, 3_000, 4_000
@@ -44,6 +46,8 @@ def render(report: Report) -> str:
         parts.append(folded("Processes, when the job had most memory", _processes(report.processes)))
     if report.tensor_budget:
         parts.append(folded("What the tensors are", _budget(report.tensor_budget)))
+    if report.gpu_lines:
+        parts.append(folded("Memory of GPUs by line", _gpu_lines(report.gpu_lines)))
     ruled_out = by_reason(report.ruled_out)
     if ruled_out:
         parts.append(folded("Ruled out", _fitted(map(_reason, ruled_out), len(ruled_out), _RULED_OUT)))
@@ -159,7 +163,7 @@ def _processes(rows: Sequence[ProcessRow]) -> str:
 
 
 def _budget(rows: Sequence[BudgetRow]) -> str:
-    moments = {"end": "end of the run", "peak": "peak of a step"}
+    moments = {"end": "end of the run", "peak": "peak of a step", **SNAPSHOT_MOMENTS}
     cells = (
         (
             code(one.process, 100),
@@ -171,6 +175,18 @@ def _budget(rows: Sequence[BudgetRow]) -> str:
         for one in rows
     )
     return _table(("process", "device", "moment", "account", " bytes"), cells, len(rows), _BUDGET)
+
+
+def _gpu_lines(lines: Sequence[GpuLine]) -> str:
+    shown = [line for _, own in largest_lines(lines) for line in own]
+    cells = ((code(f"{one.device} of {one.process}", 100), *_line_cells(one)) for one in shown)
+    titles = ("device", *LINE_COLUMNS[:2], *(f" {name}" for name in LINE_COLUMNS[2:]))
+    return _table(titles, cells, len(shown), _GPU_LINES)
+
+
+def _line_cells(line: GpuLine) -> tuple[str, ...]:
+    where, account, *figures = line_cells(line)
+    return (code(where, 160), code(account, 60), *figures)
 
 
 def _reason(entry: tuple[str, str]) -> str:

@@ -26,6 +26,7 @@ from ..findings import (
     Evidence,
     Excerpt,
     Finding,
+    GpuLine,
     LedgerRow,
     ProcessRow,
     RecordingFacts,
@@ -37,6 +38,7 @@ from ..findings import (
 )
 from ..units import format_bytes, format_duration
 from ..words import VERDICTS, accepted, amount, beside, by_reason, caveats, cost, judged, printable, rests_on, run_facts
+from ._gpu import LINE_COLUMNS, SNAPSHOT_MOMENTS, largest_lines, line_cells
 from ._holders import COLUMNS, Held, largest_holders
 
 SUFFIX = ".txt"
@@ -105,6 +107,9 @@ def _parts(report: Report, verbose: bool) -> Iterator[RenderableType]:
     if report.tensor_budget:
         yield _heading("What the tensors are")
         yield Padding(_budget(report.tensor_budget), (0, 0, 0, 2))
+    for heading, lines in largest_lines(report.gpu_lines):
+        yield _heading(printable(heading))
+        yield Padding(_gpu_lines(lines), (0, 0, 0, 2))
     if report.ruled_out:
         yield from _ruled_out(report.ruled_out, verbose)
     blind = [_joined(kinds, reason) for kinds, reason in _not_checked(report.skipped, verbose)]
@@ -292,13 +297,24 @@ def _budget(rows: Sequence[BudgetRow]) -> Table:
     for row in rows:
         figures.get((row.process, row.device, row.moment), {})[row.account] = row.bytes
     for process, device, moment in columns:
-        when = {"end": "at the end", "peak": "peak of a step"}.get(moment, moment)
+        when = {"end": "at the end", "peak": "peak of a step", **SNAPSHOT_MOMENTS}.get(moment, moment)
         title = f"{when} {process} {device}" if several else f"{when} ({device})"
         total = sum(figures[process, device, moment].values())
         table.add_column(_clean(title), format_bytes(total), justify="right")
     for account in accounts:
         cells = [figures[column].get(account) for column in columns]
         table.add_row(_clean(account), *(Text("" if c is None else format_bytes(c)) for c in cells))
+    return table
+
+
+def _gpu_lines(lines: Sequence[GpuLine]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for name in LINE_COLUMNS[:2]:
+        table.add_column(name, overflow="fold")
+    for name in LINE_COLUMNS[2:]:
+        table.add_column(name, justify="right", no_wrap=True)
+    for line in lines:
+        table.add_row(*map(_clean, line_cells(line)))
     return table
 
 

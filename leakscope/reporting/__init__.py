@@ -17,7 +17,7 @@ from ..facts.accounts import tensors
 from ..facts.case import Case
 from ..facts.processes import table
 from ..findings import Excerpt, Finding, Report, Verdict, fingerprint_of, in_order
-from . import attached, devices, excerpts, footer, head, heap_view, laps, outlook, peak, timeline
+from . import attached, devices, excerpts, footer, gpu, head, heap_view, laps, outlook, peak, timeline
 from .folding import folded
 
 if TYPE_CHECKING:
@@ -77,7 +77,8 @@ def report_of(case: Case, only: Collection[str] | None = None, thresholds: Mappi
         findings=findings,
         ruled_out=sorted([*results.ruled_out, *tried], key=lambda r: (r.kind, r.reason)),
         skipped=[skip for skip in results.skipped if not only or skip.kind in only],
-        tensor_budget=tensors.tensor_budget(case.recording, case.growth),
+        tensor_budget=[*tensors.tensor_budget(case.recording, case.growth), *gpu.budget(case)],
+        gpu_lines=gpu.lines(case),
         processes=table.process_rows(case.processes, case.growth),
         timeline=replace(drawn, outlook=outlook.outlook(case, verdict, drawn)) if drawn is not None else None,
         laps=laps.laps(case),

@@ -22,7 +22,7 @@ _MOST_POINTS = 400
 
 def devices(case: Case) -> list[DeviceMemory]:
     """Each process's allocator on each device, then each device as the driver saw it."""
-    found = [*_allocators(case), *_whole_devices(case)]
+    found = [*_allocators(case), *_whole_devices(case), *_snapshots(case)]
     return found[:_MOST]
 
 
@@ -42,6 +42,30 @@ def _allocators(case: Case) -> Iterator[DeviceMemory]:
             allocated_bytes=_figures(rows, "allocated_bytes"),
             reserved_bytes=_figures(rows, "reserved_bytes"),
             limit_bytes=max(totals) if totals else limit_bytes,
+            failures=failures,
+        )
+
+
+def _snapshots(case: Case) -> Iterator[DeviceMemory]:
+    """The history that each memory snapshot of torch has."""
+    for budget in case.gpu_budgets:
+        device = budget.device
+        if len(device.events) < 2:
+            continue
+        shown = _shown(pd.Series(device.levels[1:].astype(float)))
+        failures = [
+            Moment(
+                "death",
+                round(float(device.times_s[oom.position]), 6),
+                f"no room for {format_bytes(oom.requested_bytes)}",
+            )
+            for oom in device.ooms
+        ]
+        yield DeviceMemory(
+            f"{device.label}, snapshot {device.number}",
+            [round(float(at), 6) for at in device.times_s[shown]],
+            allocated_bytes=[int(size) for size in device.levels[1:][shown]],
+            reserved_bytes=[int(size) for size in device.reserved_levels[1:][shown]],
             failures=failures,
         )
 

@@ -14,6 +14,7 @@ from ..facts.processes.ranks import who_leaks
 from ..findings import Finding, RecordingFacts, Verdict, is_our_crash
 from ..kinds import CRASH, DANGER, ELSEWHERE, FILLS, HELD, KILL, LIMIT, PILE
 from ..units import format_bytes, format_duration, format_per_step, format_rate
+from . import gpu
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,7 +50,7 @@ def facts(case: Case) -> RecordingFacts:
 
 def duration(case: Case) -> float:
     """Seconds from the start to the last row of any table that is sampled."""
-    names = ("process_samples", "host_samples", "sentinels", "recorder_samples", "events")
+    names = ("process_samples", "host_samples", "sentinels", "recorder_samples", "events", "gpu_events")
     last = [float(case.rows(name)["time_s"].max()) for name in names if len(case.rows(name))]
     return max([0.0, *(s for s in last if s == s)])
 
@@ -59,7 +60,7 @@ def verdict(case: Case, findings: Sequence[Finding]) -> Verdict:
 
     ``growth_bytes`` is the sum of the ledger, so that whoever adds up finds the same.
     """
-    growth = case.growth
+    growth = gpu.judged(case)
     gained = sum(row.growth_bytes for row in case.ledger if row.in_total)
     hours = (growth.end_s - growth.start_s) / 3600
     _, _, signal = case.recording.ended
@@ -77,7 +78,7 @@ def verdict(case: Case, findings: Sequence[Finding]) -> Verdict:
     return Verdict(
         leaking=True if elsewhere else growth.leaking,
         killed=kill is not None,
-        headline=" ".join([*ours, headline(told)]),
+        headline=" ".join(filter(None, [*ours, headline(told), gpu.sentence(case)])),
         growth_bytes=gained,
         growth_bytes_per_hour=round(gained / hours, 1) if hours > 0 else None,
         growth_bytes_per_step=round(gained / steps, 1) if steps else None,

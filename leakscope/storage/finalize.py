@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from ..agent.journal import NotOurs, create, open_regular
 from ..errors import BadInput, LeakscopeError, UnreadableRecording
-from . import whole_heap
+from . import gpu_history, whole_heap
 from .merge import merge, segments
 
 JOURNAL_SUFFIX = ".journal"
@@ -121,6 +121,8 @@ def _replace(path: Path, journal: Path, checkpoint: bool) -> None:
         for stale in path.parent.glob(f".{glob.escape(path.name)}.tmp-*"):  # of one that was killed: we are alone
             with suppress(OSError):  # another user's
                 stale.unlink()
+        if not checkpoint:
+            gpu_history.fold_in(journal)
         with os.fdopen(create(temporary, os.O_RDWR), "w+b") as stream:
             footer = merge(journal, stream, "checkpoint" if checkpoint else "final")
             if not checkpoint and footer["ended"][0] == "lost" and (pids := living_writers(journal)):

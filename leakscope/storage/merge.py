@@ -171,7 +171,7 @@ class _Facts:
         return ("signal", None, signal) if signal is not None else ("exit", code, None)
 
     def footer(self, meta: Row, state: str, groups: _RowGroups) -> Row:
-        notes = [*self.notes, *self.gaps]
+        notes = [*map(str, meta.get("notes") or ()), *self.notes, *self.gaps]
         if not meta:
             notes.append("meta.json is missing or damaged: command, host and start time are not known")
         if state == "final":

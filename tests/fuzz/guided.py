@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import pickle
 import sys
 import tempfile
 import zlib
@@ -21,7 +22,7 @@ from pathlib import Path
 import atheris
 
 with atheris.instrument_imports(include=["leakscope"]):
-    from leakscope import oom, units
+    from leakscope import oom, torch_snapshots, units
     from leakscope.agent import journal
     from leakscope.errors import LeakscopeError
     from leakscope.facts.code import adding as _source_lines
@@ -32,6 +33,8 @@ with atheris.instrument_imports(include=["leakscope"]):
     from leakscope.recorder import roles
     from leakscope.recorder.sources import _kernel_journal, kernel_log
     from leakscope.storage import merge
+
+from tests.importing import allocator
 
 ROOT = Path(__file__).parents[2]
 Reader = Callable[[bytes], object]
@@ -108,6 +111,15 @@ def imported(data: bytes) -> None:
         part.close()
 
 
+def gpu_snapshot(data: bytes) -> None:
+    """A memory snapshot of torch: a pickle or JSON of somebody's."""
+    path = _folder() / "snapshot.pickle"
+    path.write_bytes(data)
+    torch_snapshots.sniff(data, path.name)
+    with suppress(LeakscopeError):
+        list(torch_snapshots.read(path).rows)
+
+
 def _segment(content: bytes) -> Path:
     file = _folder() / "recorder-1-1-000001.jnl"
     file.write_bytes(content)
@@ -136,6 +148,7 @@ READERS: dict[str, Reader] = {
         segment,
         block,
         imported,
+        gpu_snapshot,
     )
 }
 
@@ -154,6 +167,12 @@ def seeds(name: str) -> Iterator[bytes]:
     elif name == "stderr":
         yield b'Traceback (most recent call last):\n  File "t.py", line 3, in <module>\n    f()\nMemoryError: x\n'
         yield b'Fatal Python error: none_dealloc\n\nCurrent thread 0x1 (most recent call first):\n  File "t.py", line 3'
+    elif name == "gpu_snapshot":
+        device = allocator.Device()
+        allocator.train(device, 1, layers=1)
+        for generation in allocator.GENERATIONS:
+            yield pickle.dumps(allocator.snapshot(device, generation=generation))
+        yield json.dumps(allocator.snapshot(device)).encode()
     elif name == "source":
         yield (ROOT / "fixtures/train_leaky.py").read_bytes()
         yield b"append\nfor x in y:\n    self.a[x].append(x := x + 1)\n"

@@ -67,11 +67,23 @@ CUT_UP = """
 """
 
 
-def recorded(folder: Path, program: str) -> Recording:
+def recorded(folder: Path, program: str, *options: str) -> Recording:
     script = folder / "train.py"
     script.write_text(textwrap.dedent(program))
     output = folder / "run.parquet"
-    command = [sys.executable, "-m", "leakscope", "record", "-q", "-o", str(output), "--", sys.executable, str(script)]
+    command = [
+        sys.executable,
+        "-m",
+        "leakscope",
+        "record",
+        "-q",
+        *options,
+        "-o",
+        str(output),
+        "--",
+        sys.executable,
+        str(script),
+    ]
     subprocess.run(command, check=True, timeout=120)
     return open_recording(output)
 
@@ -120,6 +132,22 @@ def test_a_device_that_is_really_full(tmp_path: Path) -> None:
     report = looked(recorded(tmp_path, CUT_UP.replace("FREE", "")))
     assert "gpu-fragmentation" not in kinds(report)
     assert any("full when" in ruled_out.reason for ruled_out in report.ruled_out)
+
+
+def test_the_history_of_torch_tells_the_line(tmp_path: Path) -> None:
+    recording = recorded(tmp_path, LEAK.replace("KEEP", "outputs.append(output)"), "--gpu-history")
+    assert recording.tables["gpu_snapshots"]["has_stacks"].all()
+    budget = {row.account: row.bytes for row in analyze(recording).tensor_budget if row.moment == "snapshot"}
+    assert budget["model"] >= 4 * 2**20 and budget["optimizer"] >= 8 * 2**20
+    (finding,) = [f for f in looked(recording).findings if f.kind == "gpu-retention"]
+    assert any("allocated" in evidence.text and "train.py" in evidence.text for evidence in finding.evidence)
+
+
+def test_the_history_of_torch_at_a_failure(tmp_path: Path) -> None:
+    recording = recorded(tmp_path, CUT_UP.replace("FREE", ""), "--gpu-history")
+    report = analyze(recording, only=["gpu-out-of-memory"])
+    (finding,) = report.findings
+    assert finding.subject.file is not None and finding.subject.file.endswith("train.py")
 
 
 def test_a_job_that_leaves_the_gpu_alone_is_left_alone(tmp_path: Path) -> None:

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 
-from leakscope.findings import BudgetRow, Evidence, Excerpt, LedgerRow, ProcessRow, Report, RuledOut, Skipped, Subject
+from leakscope.findings import (
+    BudgetRow,
+    Evidence,
+    Excerpt,
+    GpuLine,
+    LedgerRow,
+    ProcessRow,
+    Report,
+    RuledOut,
+    Skipped,
+    Subject,
+)
 
 from .reports import FULL, RETAINED
 
@@ -44,6 +55,7 @@ def full_of(strings: list[str], count: int = 1) -> Report:
         ruled_out=[RuledOut(f"{one}{i}", f"{one}{i}") for i, one in enumerate(many)],
         skipped=[Skipped(f"{one}{i}", f"{one}{i}") for i, one in enumerate(many)],
         tensor_budget=[BudgetRow(one, one, one, one, 1) for one in many],
+        gpu_lines=[GpuLine(one, one, one, one, one, 1, one, 1, 1, 1) for one in many],
         processes=[ProcessRow(one, one, 2, 1, 1.0, 1.0, 1, 1, 2, 1, 1, 0.0, 1.0) for one in many],
         excerpts=[Excerpt(text, 3, 1, many)],
     )

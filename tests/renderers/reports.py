@@ -12,6 +12,7 @@ from leakscope.findings import (
     Evidence,
     Excerpt,
     Finding,
+    GpuLine,
     HeapHolder,
     HeapTake,
     HeapView,
@@ -116,6 +117,12 @@ FULL = Report(
         BudgetRow("train.py[4242]", "cpu", "end", "user-held", 600 * MiB),
         BudgetRow("train.py[4242]", "cpu", "peak", "model", 400 * MiB),
         BudgetRow("train.py[4242]", "cpu", "peak", "activations", 900 * MiB),
+    ],
+    gpu_lines=[
+        GpuLine(
+            "rank 0", "cuda:0", "activations", "/job/model.py:31", "/job/model.py", 31, "forward", 24, 900 * MiB, 0
+        ),
+        GpuLine("rank 0", "cuda:0", "before-recording", "no stack", None, None, None, 9, 400 * MiB, 400 * MiB),
     ],
     timeline=Timeline(
         time_s=[0.0, 10.0, 20.0],

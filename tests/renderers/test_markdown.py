@@ -44,7 +44,7 @@ def test_the_answer_comes_first_and_details_are_folded():
     assert ">   88          self.history.append(loss)" in details
     assert "- the list grew from 120 to 5,000 members" in details
     assert "| **total** |  | 200 MiB | 842 MiB | **+642 MiB** |" in shown
-    assert shown.count("<details>") == shown.count("</details>") == 5
+    assert shown.count("<details>") == shown.count("</details>") == 6
 
 
 def test_the_three_answers_do_not_look_alike():

@@ -66,6 +66,13 @@ What the tensors are
 
   total                 1000 MiB                1.3 GiB
 
+What lines allocated on cuda:0 of rank 0
+  line                  what for           count   at the peak   at the snapshot
+  ──────────────────────────────────────────────────────────────────────────────
+  job/model.py:31       activations           24       900 MiB               0 B
+  forward()
+  no stack              before-recording       9       400 MiB           400 MiB
+
 Ruled out (--verbose says why): cyclic-garbage
 
 Not checked

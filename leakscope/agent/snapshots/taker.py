@@ -18,11 +18,13 @@ from time import CLOCK_MONOTONIC, clock_gettime_ns, sleep, thread_time
 from ..graph import heap_graph
 from ..graph.heap_graph import HeapGraph
 from ..interpreter import collector, doors, names, pending, quiet
+from ..journal import GPU_SNAPSHOT
 from ..life import fatal_signals
 from ..native import allocators, tracked_segments
 from ..native.memory import rss_bytes
 from ..outbox import stamps
 from ..torch import cuda, gradients
+from ..torch.gpu_history import GpuHistory
 from ..torch.remembered import Remembered
 from . import pause, peak, sharing
 from .exact import ExactSnapshot
@@ -120,6 +122,7 @@ class Taker:
         self._blocks: Callable[[], tuple[Any, int]] | None = None
         self._noted_refusal: str | None = None
         self._full_heap = FullHeap(options, outbox)
+        self.gpu_history = GpuHistory(bool(options["gpu_history"]), self._gpu_snapshot, outbox.note)
         self._begun: list[_Begun] = []  # at most one, which the agent's thread is to finish
         self._failed = 0
         self._has_said_refusal = False
@@ -289,11 +292,18 @@ class Taker:
 
     def _look_at_cuda(self) -> None:
         """Nothing until the job itself uses CUDA: a flag is read, then the allocator's counters once a second."""
-        for row in cuda.rows_if_due(self._steps.current()):
+        rows = cuda.rows_if_due(self._steps.current())
+        for row in rows:
             self._outbox.add("allocator", row)
+        self.gpu_history.look(rows)
         refused = cuda.attach_oom_observer(self._on_cuda_oom, self._running_now)
         if refused is not None:
             self._outbox.note("cuda-observer", refused)
+
+    def _gpu_snapshot(self, number: int) -> str:
+        """The file of a memory snapshot of torch."""
+        outbox = self._outbox
+        return os.path.join(outbox.folder, f"gpu-{outbox.pid}-{outbox.start_ticks}-{number}{GPU_SNAPSHOT}")
 
     def _on_cuda_oom(self, device: int, requested_bytes: int, total_bytes: int, free_bytes: int, frames: str) -> None:
         """Torch is about to raise: the frames that asked still stand, so this is the moment for a snapshot."""
@@ -301,6 +311,7 @@ class Taker:
         row = cuda.device_row(device, self._steps.current())
         if row is not None:
             self._outbox.add("allocator", row)
+        self.gpu_history.write("out-of-memory")
         on_main_thread = get_ident() == self.main_thread
         if on_main_thread and self.takes and not self.is_taking and self._schedule.allows():
             self.wanted = "pressure"

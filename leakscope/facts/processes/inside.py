@@ -30,7 +30,15 @@ def _left_undone(recording: Recording) -> list[str]:
     notes = recording.tables["agent_notes"]
     notes = notes[notes["note"].isin(["take-skipped", "failed", "take-interrupted"])]
     sentences = [f"a snapshot is missing: {text}" for text in notes["text"].dropna().drop_duplicates()]
-    return [*sentences[:_MOST_NOTES], *_reduced(recording), *_without_graph(recording), *_without_samples(recording)]
+    sentences = [*sentences[:_MOST_NOTES], *_without_gpu_history(recording)]
+    return [*sentences, *_reduced(recording), *_without_graph(recording), *_without_samples(recording)]
+
+
+def _without_gpu_history(recording: Recording) -> list[str]:
+    """What ``--gpu-history`` could not do, each thing once."""
+    notes = recording.tables["agent_notes"]
+    why = notes[notes["note"] == "gpu-history"]["text"].dropna().drop_duplicates()
+    return [f"history of GPU memory: {text}" for text in why][:_MOST_NOTES]
 
 
 def _without_graph(recording: Recording) -> list[str]:

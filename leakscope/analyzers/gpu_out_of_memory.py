@@ -1,0 +1,109 @@
+"""A GPU that had no room for an allocation: what filled it, and what was asked for.
+
+Looks for:     failures in the history of torch's allocator, in a memory snapshot.
+Why:           the line that fails is often not the one that fills the device.
+Decides by:    the last failure in the snapshot; what was alive then, by purpose and by line; the largest free block.
+Mistaken when: the program catches the error and goes on with a smaller batch: then it is how it finds its size.
+Do:            what the largest account allows: a smaller batch or checkpointing for activations, a smaller or sharded
+               optimizer for its state, fewer copies for the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ..confidence import Ground
+from ..evidence.gpu_device import allocated_curve, parts, subject_in, too_late
+from ..evidence.gpu_pieces import unused_at
+from ..facts.gpu.budget import DeviceBudget
+from ..facts.gpu.roles import ACTIVATIONS, GRADIENTS, OPTIMIZER
+from ..facts.gpu.snapshots import Oom
+from ..findings import Evidence, Finding, RuledOut, Skipped
+from ..kinds import DANGER
+from ..units import format_bytes
+
+if TYPE_CHECKING:
+    from ..facts.case import Case
+
+NEEDS = ("gpu_snapshots",)
+TELLS = (DANGER,)
+AFTER = ()
+_KIND = "gpu-out-of-memory"
+
+
+def findings(
+    case: Case,
+    *,
+    min_account_share: float = 0.3,  # of what is alive: a smaller one does not decide
+    min_request_share: float = 0.1,  # of what torch held: one tensor of that size is worth a thought
+) -> Iterator[Finding | RuledOut | Skipped]:
+    """Yield one finding for each device that ran out, or that none did."""
+    for budget in case.last_gpu_budgets:
+        device = budget.device
+        if device.ooms:
+            yield _finding(case, budget, device.ooms[-1], min_account_share, min_request_share)
+        elif device.event_count:
+            yield RuledOut(_KIND, f"{device.label}: no allocation failed in the history of the snapshot")
+        else:
+            yield Skipped(_KIND, f"{device.label}: the snapshot has no history")
+
+
+def _finding(case: Case, budget: DeviceBudget, oom: Oom, min_account_share: float, min_request_share: float) -> Finding:
+    device = budget.device
+    alive = {name: size for name, size in budget.alive_at(oom.position).items() if size}
+    total = sum(alive.values())
+    asked, unused = format_bytes(oom.requested_bytes), unused_at(device, oom)
+    went_on = sum(action == "alloc" for action in device.actions[oom.position :])
+    name, size = max(alive.items(), key=lambda pair: pair[1], default=("", 0))
+    filled = f": {name} {format_bytes(size)}" if size else ""
+    lines = [line for line in budget.lines_at(oom.position) if line[2]][:3]
+    told = ", ".join(f"{place} {format_bytes(bytes)} ({role})" for role, place, bytes in lines)
+    evidence = [
+        Evidence(
+            f"{asked} could not be allocated at {oom.stack.place}: {format_bytes(oom.free_bytes)} of the device were "
+            f"free, and {format_bytes(unused)} of what torch held",
+            {"requested_bytes": oom.requested_bytes, "device_free_bytes": oom.free_bytes, "unused_bytes": unused},
+        ),
+        Evidence(f"{format_bytes(total)} were in use then: {parts(alive)}", dict(alive)),
+        *([Evidence(f"most was allocated at {told}")] if told else ()),
+        Evidence(
+            f"the largest free block at the snapshot has {format_bytes(device.largest_free_bytes)}",
+            {"largest_free_bytes": device.largest_free_bytes},
+        ),
+    ]
+    doubts = too_late(budget)
+    if went_on:
+        doubts.append(f"the program went on: {went_on:,} allocations came after it")
+    return case.finding(
+        _KIND,
+        f"{device.label} had no room for {asked}{filled}",
+        severity="warning" if went_on else "critical",
+        grounds=[Ground("the allocator wrote down that it failed", 0.95)],
+        bytes=0,
+        subject=subject_in(device, oom.stack),
+        evidence=evidence,
+        doubts=doubts,
+        remedy=list(
+            _remedy(alive, oom, int(device.reserved_levels[oom.position + 1]), min_account_share, min_request_share)
+        ),
+        series=allocated_curve(device),
+    )
+
+
+def _remedy(
+    alive: dict[str, int], oom: Oom, reserved: int, min_account_share: float, min_request_share: float
+) -> Iterator[str]:
+    """Only what these figures speak for."""
+    total = sum(alive.values()) or 1
+    size = alive.get(ACTIVATIONS, 0)
+    if size >= min_account_share * total:
+        yield f"activations are {size / total:.0%}: a smaller batch, or checkpointing of layers, makes them smaller"
+    size = alive.get(OPTIMIZER, 0)
+    if size >= min_account_share * total:
+        yield f"the optimizer's state is {size / total:.0%}: shard it, or keep it in 8 bits"
+    size = alive.get(GRADIENTS, 0)
+    if size >= min_account_share * total:
+        yield f"gradients are {size / total:.0%}: zero_grad(set_to_none=True) before the forward pass frees them"
+    if oom.requested_bytes >= min_request_share * reserved > 0:
+        yield f"{oom.stack.place} asks for {format_bytes(oom.requested_bytes)} at once: compute it in parts"

@@ -1,0 +1,78 @@
+"""Words and figures that all findings of torch's memory snapshots share."""
+
+from __future__ import annotations
+
+from ..facts.gpu.budget import DeviceBudget
+from ..facts.gpu.marks import passages
+from ..facts.gpu.snapshots import DeviceSnapshot, Stack
+from ..facts.subject import Definition
+from ..findings import Evidence, Series, Subject
+from ..units import format_bytes
+from .sentences import curve
+
+_MOST_PARTS = 5
+_MOST_MARKS = 4
+_POINTS = 1000
+
+
+def subject_in(device: DeviceSnapshot, stack: Stack | None = None, type: str | None = None) -> Subject:
+    """The device of that process, and the user's line of a stack."""
+    where = Definition(stack.file, stack.line, stack.function) if stack is not None else Definition()
+    return Subject(
+        pid=device.pid,
+        process=device.name,
+        role=device.role,
+        device=device.device,
+        type=type,
+        file=where.file,
+        line=where.line,
+        function=where.function,
+    )
+
+
+def parts(accounts: dict[str, int]) -> str:
+    """``activations 31.2 GiB, optimizer 12.0 GiB``: the largest, in order."""
+    largest = sorted(accounts.items(), key=lambda pair: -pair[1])[:_MOST_PARTS]
+    return ", ".join(f"{name} {format_bytes(size)}" for name, size in largest)
+
+
+def largest_lines(budget: DeviceBudget, count: int = 3) -> Evidence:
+    """The lines that held most at the peak."""
+    lines = [line for line in budget.lines if line.peak_bytes and line.stack.is_known][:count]
+    told = ", ".join(f"{line.stack.place} {format_bytes(line.peak_bytes)} ({line.role})" for line in lines)
+    return Evidence(f"at the peak the largest lines are {told}", {line.stack.place: line.peak_bytes for line in lines})
+
+
+def between_marks(budget: DeviceBudget) -> list[Evidence]:
+    """What memory did in the annotations of the history, and which of them has the peak."""
+    told = passages(budget.device)
+    if not told:
+        return []
+    changes = ", ".join(
+        f"{one.name} {format_bytes(one.change_bytes, signed=True)} in {one.count}" for one in told[:_MOST_MARKS]
+    )
+    inside = next((one.name for one in told if one.has_peak), None)
+    where = f"; the peak lies in {inside}" if inside else ""
+    return [Evidence(f"between marks: {changes}{where}", {one.name: one.change_bytes for one in told})]
+
+
+def allocated_curve(device: DeviceSnapshot) -> list[Series]:
+    """What was alive, event by event: each point the most of a stretch, so that no peak is lost."""
+    levels = device.levels[1:]
+    if levels.size < 2:
+        return []
+    width = max(1, -(-levels.size // _POINTS))
+    starts = range(0, levels.size, width)
+    highest = [at + int(levels[at : at + width].argmax()) for at in starts]
+    return [curve("allocated", device.times_s[highest], levels[highest].astype(float))]
+
+
+def too_late(budget: DeviceBudget) -> list[str]:
+    """The doubt that a history leaves which began when much was there already."""
+    size = budget.at_end.get("before-recording", 0)
+    if not size:
+        return []
+    return [
+        f"{format_bytes(size)} were allocated before the recording of history began: what they are is not known "
+        "(call torch.cuda.memory._record_memory_history before the model is made)"
+    ]

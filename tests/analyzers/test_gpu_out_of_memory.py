@@ -1,0 +1,47 @@
+"""A GPU that ran out, by a memory snapshot of torch: what filled it, and which remedies that speaks for."""
+
+from __future__ import annotations
+
+from tests.importing.allocator import Device, MiB, called, moved, stepped
+from tests.sentences import says
+
+
+def test_a_full_device_names_what_fills_it(told):
+    device = Device()
+    [device.alloc(100 * MiB, moved()) for _ in range(4)]
+    [device.alloc(200 * MiB, called(31)) for _ in range(8)]
+    device.oom(500 * MiB, 90 * MiB, called(44))
+    report = told(device)
+    assert says(report.verdict.headline, "cuda:0", "no room", "500 MiB", "activations", "1.6 GiB")
+    (finding,) = (f for f in report.findings if f.kind == "gpu-out-of-memory")
+    assert finding.subject.line == 44 and finding.severity == "critical"
+    assert any(says(evidence.text, "model.py:31", "1.6 GiB") for evidence in finding.evidence)
+    assert any("checkpointing" in line for line in finding.remedy)
+    assert not any("optimizer" in line for line in finding.remedy)
+    assert not [f for f in report.findings if f.kind == "gpu-fragmentation"]
+
+
+def test_an_optimizer_that_fills_the_device_gets_its_own_remedy(told):
+    device = Device()
+    device.alloc(100 * MiB, moved())
+    [device.alloc(400 * MiB, stepped()) for _ in range(2)]
+    device.alloc(1 * MiB, called(31))
+    device.oom(50 * MiB, 0, called(44))
+    (finding,) = told(device, "gpu-out-of-memory").findings
+    assert any("8 bits" in line for line in finding.remedy) and not any("checkpointing" in x for x in finding.remedy)
+
+
+def test_an_error_that_was_caught_is_a_warning(told):
+    device = Device()
+    device.alloc(100 * MiB, moved())
+    device.oom(500 * MiB, 90 * MiB, called(44))
+    device.free(device.alloc(50 * MiB, called(44)))
+    (finding,) = told(device, "gpu-out-of-memory").findings
+    assert finding.severity == "warning" and any("went on" in doubt for doubt in finding.doubts)
+
+
+def test_a_history_without_a_failure(told):
+    device = Device()
+    device.alloc(100 * MiB, moved())
+    report = told(device, "gpu-out-of-memory")
+    assert not report.findings and says(report.ruled_out[0].reason, "no allocation failed")

@@ -1,0 +1,116 @@
+"""Memory snapshots of torch become recordings: every generation, the same figures as torch's own tools."""
+
+from __future__ import annotations
+
+import pytest
+
+from leakscope import analyze, open_recording
+from leakscope.facts.case import Case
+from leakscope.importing import import_files, torch_snapshot
+
+from .allocator import GENERATIONS, Device, MiB, called, dump, moved, snapshot, train
+
+
+def imported(tmp_path, *files):
+    return open_recording(import_files(files, tmp_path / "run.parquet"))
+
+
+def budget_of(recording):
+    (budget,) = Case(recording).gpu_budgets
+    return budget
+
+
+@pytest.fixture
+def trained():
+    device = Device()
+    train(device, 4)
+    return device
+
+
+@pytest.mark.parametrize(
+    ("generation", "name"),
+    [*((generation, "s.pickle") for generation in GENERATIONS), ("2023", "s.json"), ("2026-07", "s.json.gz")],
+)
+def test_all_generations_tell_the_same(tmp_path, trained, generation, name):
+    file = dump(tmp_path / name, snapshot(trained, generation=generation))
+    budget = budget_of(imported(tmp_path, file))
+    whole = sum(segment["total_size"] for segment in trained.segments)
+    assert budget.device.reserved_bytes == whole == sum(budget.at_end.values())
+    assert budget.at_end["model"] == 4 * 8 * MiB
+    assert budget.at_end["gradients"] == 4 * 8 * MiB
+    assert budget.at_end["optimizer"] == 2 * 4 * 8 * MiB
+    assert budget.at_peak["workspaces"] == 8 * MiB  # of the optimizer, which frees it at once
+    assert sum(budget.at_peak.values()) == whole
+
+
+@pytest.mark.parametrize("protocol", range(2, 6))
+def test_all_protocols_that_have_binary_containers(tmp_path, trained, protocol):
+    file = dump(tmp_path / "s.pickle", snapshot(trained), protocol)
+    assert budget_of(imported(tmp_path, file)).device.event_count == len(trained.events)
+
+
+def test_segments_alone(tmp_path, trained):
+    file = dump(tmp_path / "segments.pickle", snapshot(trained)["segments"])
+    recording = imported(tmp_path, file)
+    assert budget_of(recording).device.reserved_bytes == sum(s["total_size"] for s in trained.segments)
+    assert "one moment" in " ".join(recording.notes)
+
+
+def test_an_empty_snapshot_says_so(tmp_path):
+    file = dump(tmp_path / "s.pickle", {"segments": [], "device_traces": [[], []]})
+    recording = imported(tmp_path, file)
+    assert "empty" in " ".join(recording.notes) and not Case(recording).gpu_budgets
+
+
+def test_what_was_there_before_is_said_and_not_guessed(tmp_path):
+    device = Device()
+    device.records = False
+    device.alloc(300 * MiB)
+    device.records = True
+    device.free(device.alloc(100 * MiB, called(31)))
+    report = analyze(imported(tmp_path, dump(tmp_path / "s.pickle", snapshot(device))))
+    rows = {(row.moment, row.account): row.bytes for row in report.tensor_budget}
+    assert rows["snapshot", "before-recording"] == rows["snapshot-peak", "before-recording"] == 300 * MiB
+    assert rows["snapshot-peak", "activations"] == 100 * MiB
+    (peak,) = (finding for finding in report.findings if finding.kind == "gpu-peak")
+    assert "300 MiB" in peak.doubts[0]
+
+
+def test_times_are_those_of_the_file(tmp_path, trained):
+    recording = imported(tmp_path, dump(tmp_path / "s.pickle", snapshot(trained)))
+    events = recording.tables["gpu_events"]
+    assert recording.meta["started_at"] == "2026-05-28T20:26:40Z"
+    history = events[events["event_index"].notna()]
+    assert history["time_s"].iloc[-1] == pytest.approx((len(trained.events) - 1) / 1e3, abs=0.1)
+
+
+def test_a_folder_of_ranks_is_one_recording(tmp_path):
+    folder = tmp_path / "ranks"
+    folder.mkdir()
+    for rank in range(3):
+        device = Device(rank)
+        device.alloc(50 * MiB, moved())
+        dump(folder / f"snapshot_rank{rank}.pickle", snapshot(device))
+    (folder / "notes.txt").write_text("of Monday")
+    processes = imported(tmp_path, folder).tables["processes"]
+    assert processes["rank"].tolist() == [0, 1, 2] and processes["comm"].tolist() == ["rank 0", "rank 1", "rank 2"]
+
+
+def test_two_snapshots_of_one_process_are_laid_over_each_other(tmp_path):
+    device = Device()
+    weights = [device.alloc(30 * MiB, moved()) for _ in range(4)]
+    first = dump(tmp_path / "a.pickle", snapshot(device))
+    device.alloc(500 * MiB, called(88))
+    second = dump(tmp_path / "b.pickle", snapshot(device))
+    report = analyze(imported(tmp_path, first, second), only=["gpu-retention"])
+    assert len(weights) == 4 and not report.findings
+    (skipped,) = report.skipped
+    assert "500 MiB" in skipped.reason and "model.py:88" in skipped.reason
+
+
+def test_a_head_is_enough_to_know_a_snapshot(tmp_path, trained):
+    for name in ("s.pickle", "s.json", "s.pickle.gz", "s.json.gz"):
+        head = dump(tmp_path / name, snapshot(trained)).read_bytes()[:4096]
+        assert torch_snapshot.sniff(head, name)
+    assert not torch_snapshot.sniff(b"\x80\x04}\x94\x8c\x05model\x94K\x01s.", "checkpoint.pt")
+    assert not torch_snapshot.sniff(b"", "empty.pickle")
