@@ -108,7 +108,8 @@ def _read(part: Part) -> None:
             raise NotThisFormat(f"names more than {_MOST_PROCESSES:,} processes: it is damaged")
     if not part.row_count:
         why = f" ({part.source.left_out:,} lines or values were no figures)" if part.source.left_out else ""
-        raise NotThisFormat(f"has no figure of {part.format} that can be read{why}")
+        told = "".join(f": {note}" for note in part.source.notes[:1])
+        raise NotThisFormat(f"has no figure of {part.format} that can be read{why}{told}")
     if part.source.left_out:
         part.source.notes.append(f"{part.source.left_out:,} lines or values were no figures and are left out")
 

@@ -22,7 +22,7 @@ def ranks(tmp_path):
             if rank == 2 and more:
                 device.alloc(more, called(77))
             files.append(dump(tmp_path / f"snapshot_rank{rank}.pickle", snapshot(device)))
-        return analyze(open_recording(import_files(files, tmp_path / "run.parquet")), only=["gpu-imbalance"])
+        return analyze(open_recording(import_files(files, tmp_path / "run.parquet").path), only=["gpu-imbalance"])
 
     return tell
 

@@ -17,7 +17,7 @@ def decided(tmp_path):
 
     def decide(before, after):
         files = [dump(tmp_path / f"{n}.pickle", snapshot(device)) for n, device in enumerate((before, after))]
-        runs = [import_files([file], tmp_path / f"{file.stem}.parquet", force=True) for file in files]
+        runs = [import_files([file], tmp_path / f"{file.stem}.parquet", force=True).path for file in files]
         return compare(*map(open_recording, runs))
 
     return decide

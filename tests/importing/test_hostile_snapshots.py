@@ -12,9 +12,10 @@ import tracemalloc
 
 import pytest
 
+from leakscope import torch_snapshots
 from leakscope.cli import main
-from leakscope.errors import UnreadableRecording
-from leakscope.importing import import_files, torch_snapshot
+from leakscope.errors import UnreadableInput, UnreadableRecording
+from leakscope.importing import import_files
 from leakscope.torch_snapshots import plain_pickle
 
 from .allocator import Device, MiB, dump, snapshot, train
@@ -34,7 +35,7 @@ class _Calls:
 
 def refused(path):
     with pytest.raises(UnreadableRecording) as caught:
-        facts = torch_snapshot.read(path)
+        facts = torch_snapshots.read(path)
         list(facts.rows)
     (line,) = str(caught.value).splitlines()
     assert path.name in line
@@ -143,7 +144,7 @@ def test_flipped_bytes_are_read_or_refused(tmp_path):
         for _ in range(dice.randint(1, 5)):
             torn[dice.randrange(len(torn))] = dice.randrange(256)
         try:
-            list(torch_snapshot.read(made(tmp_path, bytes(torn))).rows)
+            list(torch_snapshots.read(made(tmp_path, bytes(torn))).rows)
         except UnreadableRecording as error:
             assert "\n" not in str(error)
 
@@ -166,7 +167,7 @@ def test_values_of_wrong_types_are_read_or_refused(tmp_path):
         path.write_text(json.dumps(torn(snapshot(device))))
         try:
             import_files([path], tmp_path / "run.parquet", force=True)
-        except UnreadableRecording as error:
+        except UnreadableInput as error:
             assert "\n" not in str(error)
 
 
@@ -199,4 +200,4 @@ def test_an_earlier_recording_is_not_replaced_unasked(tmp_path, capsys):
     output.write_text("precious")
     assert main(["import", str(file), "-o", str(output)]) == 2
     assert output.read_text() == "precious"
-    assert main(["import", "-f", str(file), "-o", str(output)]) == 0
+    assert main(["import", "--force", str(file), "-o", str(output)]) == 0

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from leakscope import analyze, open_recording
+from leakscope import analyze, open_recording, torch_snapshots
+from leakscope.errors import UnreadableInput
 from leakscope.facts.case import Case
-from leakscope.importing import import_files, torch_snapshot
+from leakscope.importing import import_files
 
 from .allocator import GENERATIONS, Device, MiB, called, dump, moved, snapshot, train
 
 
 def imported(tmp_path, *files):
-    return open_recording(import_files(files, tmp_path / "run.parquet"))
+    return open_recording(import_files(files, tmp_path / "run.parquet").path)
 
 
 def budget_of(recording):
@@ -58,8 +59,8 @@ def test_segments_alone(tmp_path, trained):
 
 def test_an_empty_snapshot_says_so(tmp_path):
     file = dump(tmp_path / "s.pickle", {"segments": [], "device_traces": [[], []]})
-    recording = imported(tmp_path, file)
-    assert "empty" in " ".join(recording.notes) and not Case(recording).gpu_budgets
+    with pytest.raises(UnreadableInput, match="empty"):
+        imported(tmp_path, file)
 
 
 def test_what_was_there_before_is_said_and_not_guessed(tmp_path):
@@ -111,6 +112,6 @@ def test_two_snapshots_of_one_process_are_laid_over_each_other(tmp_path):
 def test_a_head_is_enough_to_know_a_snapshot(tmp_path, trained):
     for name in ("s.pickle", "s.json", "s.pickle.gz", "s.json.gz"):
         head = dump(tmp_path / name, snapshot(trained)).read_bytes()[:4096]
-        assert torch_snapshot.sniff(head, name)
-    assert not torch_snapshot.sniff(b"\x80\x04}\x94\x8c\x05model\x94K\x01s.", "checkpoint.pt")
-    assert not torch_snapshot.sniff(b"", "empty.pickle")
+        assert torch_snapshots.sniff(head, name)
+    assert not torch_snapshots.sniff(b"\x80\x04}\x94\x8c\x05model\x94K\x01s.", "checkpoint.pt")
+    assert not torch_snapshots.sniff(b"", "empty.pickle")

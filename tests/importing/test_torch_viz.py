@@ -23,7 +23,7 @@ def pair(request, tmp_path):
     train(device, 3, leak=True)
     whole = snapshot(device, generation=request.param)
     file = dump(tmp_path / "s.pickle", whole)
-    (budget,) = Case(open_recording(import_files([file], tmp_path / "run.parquet"))).gpu_budgets
+    (budget,) = Case(open_recording(import_files([file], tmp_path / "run.parquet").path)).gpu_budgets
     return whole, budget
 
 
