@@ -19,7 +19,6 @@ from ._facts import Fact
 from ._joining import Joined
 
 _FLUSH_ROWS = 4000
-_MOST_NOTES = 40
 
 
 def write(joined: Joined, output: Path) -> int:
@@ -92,7 +91,6 @@ def _meta(joined: Joined) -> dict[str, Any]:
         "leakscope_version": __version__,
         "start_mono_ns": round(joined.start_s * 1e9),
         **joined.meta,
-        "notes": [f"{part.source.name}: {note}" for part in joined.parts for note in part.source.notes][:_MOST_NOTES],
         "imports": [
             {"file": part.source.name, "format": part.format, "clock": part.clock_used, "lacks": part.lacks}
             for part in joined.parts

@@ -45,13 +45,14 @@ def _blind(case: Case) -> str | None:
 def _told_of_files(case: Case) -> list[str]:
     """What the reader of each file had to say, and on which clock it was."""
     rows = case.rows("imports")
-    said = (" ".join(filter(None, (text_of(row, "clock"), text_of(row, "text")))) for _, row in rows.iterrows())
+    said = ("; ".join(filter(None, (text_of(row, "clock"), text_of(row, "text")))) for _, row in rows.iterrows())
     return [f"{row['origin']}: {text}" for (_, row), text in zip(rows.iterrows(), said) if text]
 
 
 def _text(case: Case) -> str | None:
     if tools := imported.tools(case.recording):
-        return f"imported from {tools}: seen from outside only" if not len(case.rows("takes")) else None
+        looks_inside = any(len(case.rows(table)) for table in ("takes", "gpu_snapshots"))
+        return None if looks_inside else f"imported from {tools}: seen from outside only"
     if not case.recording.meta.get("attached"):
         return None
     if len(case.rows("agent_notes")):

@@ -54,7 +54,7 @@ def test_segments_alone(tmp_path, trained):
     file = dump(tmp_path / "segments.pickle", snapshot(trained)["segments"])
     recording = imported(tmp_path, file)
     assert budget_of(recording).device.reserved_bytes == sum(s["total_size"] for s in trained.segments)
-    assert "one moment" in " ".join(recording.notes)
+    assert "one moment" in " ".join(recording.tables["imports"]["text"])
 
 
 def test_an_empty_snapshot_says_so(tmp_path):
