@@ -72,12 +72,13 @@ class Upload:
         self.pid: int | None = None
         self._every_s, self._force = every_s, force
         self._next_s = FIRST_S if every_s is None else every_s
+        self._others_wait = self._is_with_others = False
         with suppress(OSError):
             if os.listdir(spool):
+                self._others_wait = True
                 self._next_s = min(self._next_s, FIRST_WITH_OTHERS_S)
         self._said = -1
         self._spool = spool
-        self._is_first = True
         name = name_of(url)
         if not name:
             raise BadInput(f"--output {self.shown}: the URL names no file: end it with a name such as run.parquet")
@@ -108,10 +109,10 @@ class Upload:
 
     def _start(self, *, is_over: bool) -> None:
         """At the end (``is_over``) the helper goes on also when nobody waits for it any more."""
-        order = {"path": self.path, "url": self.url, "force": self._force, "is_over": is_over}
-        # What others left here is looked for once: at the first upload, when nobody waits.
-        self._order({**order, "spool": self._spool if self._is_first and not is_over else None})
-        self._is_first = False
+        # What others left here is uploaded when nobody waits: with one of our own, or when all is done.
+        self._is_with_others = self._others_wait and not is_over
+        spool = self._spool if self._is_with_others else None
+        self._order({"path": self.path, "url": self.url, "force": self._force, "is_over": is_over, "spool": spool})
         if self.pid is not None and not is_over:
             finalizing.yields(self.pid)
 
@@ -122,6 +123,7 @@ class Upload:
         self.pid = None
         said = self._words()
         if status == 0:
+            self._others_wait = self._others_wait and not self._is_with_others
             return None
         return said or f"the helper ended with status {os.waitstatus_to_exitcode(status)}"
 
@@ -143,6 +145,8 @@ class Upload:
                 while (reaped := os.waitpid(-1, os.WNOHANG))[0]:
                     if reaped[0] == self.pid:
                         reason = self.note_exit(*reaped)
+                        if reason is None and self._others_wait:
+                            self._order({"path": None, "spool": self._spool})  # by itself: nobody waits for it
                         return reason is None, reason or ""
             left_s = until_s - time.monotonic()
             if left_s <= 0:

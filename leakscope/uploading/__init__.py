@@ -207,14 +207,15 @@ def _told(path: Path, work: Callable[[], Uploaded | None], say: Callable[[str], 
 
 def of_order(order: dict[str, Any]) -> None:
     """What the recorder asks for: its own recording, and once what others left. **Errors** LeakscopeError."""
-    path = Path(order["path"])
-    with _alone(path.parent, waits=order["is_over"]) as is_ours:
-        if is_ours:
-            uploaded = upload(path, order["url"], force=order["force"], is_over=order["is_over"])
-            if uploaded.is_over:
-                remove(path.parent)
-    for one in waiting(Path(order["spool"])) if order.get("spool") else ():
-        if one.folder != path.parent and not one.has_credentials and not goes_on(one.path):
+    own = Path(order["path"]) if order["path"] is not None else None
+    if own is not None:
+        with _alone(own.parent, waits=order["is_over"]) as is_ours:
+            if is_ours:
+                uploaded = upload(own, order["url"], force=order["force"], is_over=order["is_over"])
+                if uploaded.is_over:
+                    remove(own.parent)
+    for one in waiting(Path(order["spool"])) if order["spool"] is not None else ():
+        if (own is None or one.folder != own.parent) and not one.has_credentials and not goes_on(one.path):
             with suppress(LeakscopeError, OSError):  # its own recorder, or who asks for uploads, is told
                 upload_waiting(one)
 

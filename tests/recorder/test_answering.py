@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,11 +27,11 @@ def wait_for(what: Callable[[], bool]) -> None:
 
 
 @pytest.fixture
-def answers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Answering]:
-    """A helper that is given time, on a machine that has room."""
+def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Answering]:
+    """A helper that is given time, on a machine that has room; it writes its verdict into the recording."""
     monkeypatch.setattr(answering, "too_full", lambda *_: None)
     monkeypatch.setattr(answering, "PATIENCE_S", 4 * TIMEOUT_S)
-    asked = Answering(str(LEAKY))
+    asked = Answering(shutil.copy(LEAKY, tmp_path))
     yield asked
     asked.stop()
 

@@ -212,6 +212,6 @@ def test_after_a_kill_the_next_start_or_the_command_uploads(tmp_path: Path, caps
     other = [*words, "-o", f"file://{bucket}/other.parquet", "--", PYTHON, "-c", "import time; time.sleep(8)"]
     result = subprocess.run(record_command(*other, finalize=True), cwd=tmp_path, env=environment(), timeout=60)
     assert result.returncode == 0
-    until(lambda: open_recording(bucket / "run.parquet").meta["state"] == "final", 2 * TIMEOUT_S)
+    until(lambda: open_recording(bucket / "run.parquet").meta["state"] == "final", 5 * TIMEOUT_S)
     assert open_recording(bucket / "run.parquet").ended[0] == "lost"
-    until(lambda: not list(spool.iterdir()), 2 * TIMEOUT_S)
+    until(lambda: not list(spool.iterdir()), 5 * TIMEOUT_S)
