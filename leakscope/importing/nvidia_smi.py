@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from itertools import islice
@@ -71,7 +72,7 @@ def _round_s(source: Source) -> float:
     gaps = sorted(b - a for a, b in zip(moments, moments[1:]) if b >= a)
     if len(gaps) < 2 or gaps[0] * _APART > gaps[-1]:
         return 0.0  # one GPU: all gaps are alike
-    return max(1e-6, (max(gaps[0], 1e-3) * gaps[-1]) ** 0.5)
+    return max(1e-6, math.sqrt(max(gaps[0], 1e-3) * gaps[-1]))
 
 
 class _Clock:
