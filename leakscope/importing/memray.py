@@ -45,7 +45,11 @@ def read(source: Source) -> Iterator[Fact]:
         )
         if about.file_format == FileFormat.ALL_ALLOCATIONS and snapshots:
             times = [one.time / 1e3 for one in snapshots]
-            yield from _course(reader, pid, times[: _at_work(snapshots)])
+            count = _at_work(snapshots)
+            if count < len(times):  # as an agent would say it
+                text = "the program gives back what it held: it ends"
+                yield Fact("agent_notes", times[count - 1], {"pid": pid, "note": "exit", "text": text})
+            yield from _course(reader, pid, times[:count])
         else:
             source.notes.append(
                 "it is aggregated: who held how much is known at the high-water mark and at the end alone"
