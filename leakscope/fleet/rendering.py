@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich import box
 from rich.console import Console
@@ -95,11 +95,11 @@ def _tables(report: FleetReport) -> Iterator[tuple[str, Table]]:
         yield f"Kills by node and limit{_rest(killed)}", _table(("node", "limit", "killed", "recordings"), killed)
 
 
-def _rest(rows: list[tuple[object, ...]]) -> str:
+def _rest(rows: Sequence[tuple[object, ...]]) -> str:
     return f", the first {_MOST_LINES} of {len(rows)}" if len(rows) > _MOST_LINES else ""
 
 
-def _table(heads: tuple[str, ...], rows: list[tuple[object, ...]]) -> Table:
+def _table(heads: tuple[str, ...], rows: Sequence[tuple[object, ...]]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for number, head in enumerate(heads):
         table.add_column(head, justify="right" if number else "left")
