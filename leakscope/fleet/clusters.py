@@ -11,7 +11,7 @@ import pandas as pd
 from ..units import format_bytes
 from .claims import KILLS, LEAK, LOST, Claim, where
 from .explaining import Region, regions
-from .population import Population, as_mask, findings, first_of, median
+from .population import Population, as_mask, first_of, median
 
 _TOLD_AS_KILLS = ("oom-kill",)
 _EXAMPLES = 5
@@ -20,7 +20,7 @@ _KILLED = "killed for lack of memory"
 
 def leaks(population: Population) -> Iterator[Claim]:
     """A claim for each fingerprint of a warning or worse, those in most recordings first."""
-    told = findings(population)
+    told = population.findings
     if len(told):
         worse = told[told["severity"].isin(("critical", "warning")) & ~told["kind"].isin(_TOLD_AS_KILLS)]
         groups = [(key, own) for key, own in worse.groupby("fingerprint", sort=False) if key]
@@ -34,7 +34,7 @@ def leaks(population: Population) -> Iterator[Claim]:
 
 def notes(population: Population) -> list[dict[str, Any]]:
     """Fingerprints that are notes only: how many recordings have each."""
-    told = findings(population)
+    told = population.findings
     if not len(told):
         return []
     found = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pandas as pd
 
 from ..storage.catalogue import Catalogue
 from .claims import shortened
+from .columns import FINDING
 from .explaining import Attribute, attribute
 
 _NAMES = (
@@ -65,6 +67,18 @@ class Population:
         first = self.number("first_index")
         return (first == self.last_index) & (len(self.said["runs"]) > 1)
 
+    @cached_property
+    def findings(self) -> pd.DataFrame:
+        """One row a finding: ``row`` is the recording's position, and the columns of a finding."""
+        rows, found = [], []
+        for row, own in enumerate(self.frame["findings"]):
+            for one in own if own is not None else ():
+                rows.append(row)
+                found.append(one)
+        frame = pd.DataFrame(found, columns=[column.name for column in FINDING])
+        frame.insert(0, "row", np.array(rows, dtype=np.int64))
+        return frame
+
     def facts(self, rows: Any) -> dict[str, str]:
         """What these rows have, shortened: ``{"job": "pretrain-7b", "rank": "0-7"}``."""
         part = self.frame.iloc[rows]
@@ -97,18 +111,6 @@ class Population:
 
 def _getter(name: str) -> Any:
     return lambda labels: labels.get(name)
-
-
-def findings(population: Population) -> pd.DataFrame:
-    """One row a finding: ``row`` is the recording's position, and the columns of a finding."""
-    rows, found = [], []
-    for row, own in enumerate(population.frame["findings"]):
-        for one in own if own is not None else ():
-            rows.append(row)
-            found.append(one)
-    frame = pd.DataFrame(found, columns=None if found else ["kind", "severity", "fingerprint", "title"])
-    frame.insert(0, "row", np.array(rows, dtype=np.int64))
-    return frame
 
 
 def as_mask(size: int, rows: Sequence[int] | Any) -> Any:

@@ -17,7 +17,7 @@ import pandas as pd
 
 from ..units import format_bytes
 from .claims import ODD, STAGE, Claim, shortened
-from .population import Population, findings, median
+from .population import Population, median
 
 _FEWEST = 4  # siblings, to say what is usual
 _SIGMAS = 6.0
@@ -91,7 +91,7 @@ def _models(names: Any, nodes: Any, gpu: Any) -> Any:
 
 def _growth(population: Population, rows: Any, attempt: Any) -> Iterator[_Odd]:
     """Among those that have the same leak: the others do not grow, and are no siblings in this."""
-    told = findings(population)
+    told = population.findings
     if not len(told):
         return
     own = told[told["severity"].isin(("critical", "warning")) & told["row"].isin(rows)]
