@@ -17,13 +17,12 @@ if TYPE_CHECKING:
 
 def facts(case: Case, known: RecordingFacts) -> RecordingFacts:
     """With one note for all processes in place of a guess for each why there is no view inside it."""
-    text = _text(case)
-    if text is None:
+    files, text = imported.shown_files(case.recording), _text(case)
+    if text is None and not files:
         return known
-    notes = [*map(str, case.recording.notes)] if not known.agent_count else known.notes
-    files = imported.shown_files(case.recording)
+    notes = known.notes if text is None or known.agent_count else [*map(str, case.recording.notes)]
     command = known.command or ([f"(imported from {files})"] if files else [])
-    return replace(known, notes=[text, *notes, *_told_of_files(case)], command=command)
+    return replace(known, notes=[*([text] if text else []), *notes, *_told_of_files(case)], command=command)
 
 
 def verdict(case: Case, known: Verdict, findings: Sequence[Finding]) -> Verdict:
