@@ -183,6 +183,8 @@ def _otlp(text: str) -> str:
     from .endpoints import otlp_url
 
     return otlp_url(text)
+
+
 def _tracker(text: str) -> str:
     name, _, _ = text.partition(":")
     if name not in TRACKERS:

@@ -113,8 +113,12 @@ def metrics() -> str:
         for family in FAMILIES
     ]
     return _table(("metric", "type", "labels", "meaning"), rows)
+
+
 def rows() -> str:
     return _table(("column", "type", "unit", "meaning"), [(_code(c.name), c.type, c.unit, c.meaning) for c in COLUMNS])
+
+
 def fleet_columns() -> str:
     rows = [(_code(c.name), c.type, c.unit, c.meaning) for c in index_columns.COLUMNS]
     of_findings = [(_code(f"findings.{c.name}"), c.type, c.unit, c.meaning) for c in index_columns.FINDING]

@@ -15,6 +15,7 @@ def told(tmp_path):
 
     def tell(device, *only, **how):
         file = dump(tmp_path / "s.pickle", snapshot(device, **how))
-        return analyze(open_recording(import_files([file], tmp_path / "run.parquet", force=True).path), only=only or None)
+        imported = import_files([file], tmp_path / "run.parquet", force=True)
+        return analyze(open_recording(imported.path), only=only or None)
 
     return tell
