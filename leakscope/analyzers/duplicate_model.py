@@ -23,7 +23,7 @@ from ..facts.code.adding import Holder, Line, adding_lines
 from ..facts.growth.processes import ProcessGrowth, rows_of
 from ..facts.subject import definition_of
 from ..facts.tables import int_of, text_of
-from ..facts.weights.pairs import ACCUSED, OTHER_FORM, SAME, START, History, Pair, Thresholds, pairs
+from ..facts.weights.pairs import ACCUSED, OTHER_FORM, SAME, START, UNUSED, History, Pair, Thresholds, pairs
 from ..facts.weights.processes import Spread, spreads
 from ..facts.weights.sets import Round, WeightSet, by_last_path, rounds_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
@@ -186,7 +186,7 @@ def _finding(
     return case.finding(
         _KIND,
         _title(group),
-        severity="warning" if share >= warning_share else "note",
+        severity="warning" if share >= warning_share and pair.case != UNUSED else "note",
         grounds=_grounds(pair.case, like.equal_count),
         bytes=bytes,
         process=process,
@@ -207,6 +207,8 @@ def _finding(
 def _grounds(case: str, equal_count: int) -> Iterator[Ground]:
     if case == SAME:
         yield Ground("the weights are equal at two moments, which is no chance", 0.95)
+    elif case == UNUSED:
+        yield Ground("the weights are equal, the copy is no model, and no optimizer is there to change either", 0.75)
     elif case == OTHER_FORM:
         yield Ground("the weights are equal in another form, which may be in use", 0.7)
     else:
@@ -237,6 +239,9 @@ def _what_was_seen(pair: Pair) -> str:
         how = f", {like.rounded_count} of them up to rounding" if like.rounded_count else ""
         equal = f"{like.equal_count} of the {len(pair.copy)} tensors in {copy} equal those in {original}{how}"
         return f"{equal}; neither had changed {format_duration(pair.between_s)} later"
+    if pair.case == UNUSED:
+        equal = f"{like.equal_count} of the {len(pair.copy)} tensors in {copy} equal those in {original}"
+        return f"{equal}, and nothing trains"
     how = "equal to" if like.equal_count >= like.near_count else f"within {like.distance:.1%} of"
     moved = f"{original} was trained, {copy} has not changed"
     return f"as training began the {len(pair.copy)} tensors in {copy} were {how} those in {original}; {moved} since"

@@ -208,6 +208,22 @@ def test_a_checkpoint_that_was_there_before_the_model_is_found_with_one_look_at_
     assert "neither had changed 4.0 s later" in finding.evidence[0].text
 
 
+def test_a_checkpoint_beside_the_model_that_serves_is_worth_a_note_at_first_sight(tmp_path):
+    """Nothing trains here, so that nothing will ever tell the two apart: one look is enough."""
+    model = encoder().eval()
+    state = clone(model.state_dict())
+    (finding,) = Job(tmp_path, trains=False).look(model=model, snapshot=state).report().findings
+    assert (finding.severity, finding.subject.variable) == ("note", "snapshot")
+    assert "nothing trains" in finding.evidence[0].text
+
+
+def test_a_checkpoint_beside_an_optimizer_that_has_not_stepped_may_be_its_reference(tmp_path):
+    model = encoder()
+    job = Job(tmp_path, trains=False).look(model=model, best=clone(model.state_dict()))
+    job.builder.row("holders", 4.0, PID, take=1, path="main() adam", type_name="torch.optim.adam.Adam")
+    innocent(job.report(), "training was not seen")
+
+
 def test_a_damaged_row_costs_no_other_its_look(tmp_path):
     one, two = encoder(), encoder()
     job = Job(tmp_path, trains=False).look(one=one, two=two).look(one=one, two=two)

@@ -14,8 +14,8 @@ from typing import Any
 
 from .sets import Likeness, Round, WeightSet, likeness, unchanged_share
 
-SAME, START, OTHER_FORM = "same", "start", "other-form"
-ACCUSED = frozenset((SAME, START, OTHER_FORM))
+SAME, START, OTHER_FORM, UNUSED = "same", "start", "other-form", "unused"
+ACCUSED = frozenset((SAME, START, OTHER_FORM, UNUSED))
 _STILL = 0.95  # of the tensors unchanged to the last bit: statistics of a BatchNorm may move without training
 _PRECISION = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 
@@ -58,6 +58,9 @@ class History:
     def is_stepping(self) -> bool:
         """The process trains something."""
         return any(self.steps.values())
+
+    def may_train(self) -> bool:
+        return self.has_optimizer or self.is_stepping()
 
     def is_moving(self, path: str) -> bool:
         """Most of a set's weights have changed since they were first seen."""
@@ -119,6 +122,8 @@ def _pair(original: WeightSet, copy: WeightSet, history: History, thresholds: Th
     if same and original_stays and copy_stays:
         if len(both) < 2:
             begun = _since_before_training(original, copy, now, history, thresholds)
+            if begun is None and not copy.is_model and not history.may_train():
+                return case(UNUSED, now)  # seen once is enough: nothing here tells the two apart
             pair = case("undecided" if begun is None else SAME, now)
             return pair if begun is None else replace(pair, between_s=last.time_s - begun.time_s)
         waits = _waits_for_training(original, copy, history) and history.step(last) <= history.step(first)
