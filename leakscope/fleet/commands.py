@@ -115,7 +115,7 @@ _EXAMPLES = (
     ("leakscope fleet index runs/", "one row a recording, into fleet.parquet"),
     ("leakscope fleet report", "what many have in common, and who differs"),
     ("leakscope fleet list -w leaking", "which leak, fastest first"),
-    ("leakscope fleet query 'SELECT job, max(peak_bytes) FROM recordings GROUP BY job'", "SQL, by DuckDB"),
+    ("leakscope fleet query 'SELECT * FROM findings'", "SQL, by DuckDB"),
 )
 
 

@@ -170,8 +170,9 @@ def _stage(population: Population, job: str, chosen: Any, odd: _Odd, own: Any) -
     value, usual = float(np.median(odd.value[own])), float(np.median(odd.usual[own]))
     facts = population.facts(chosen)
     verb, behind, _ = _FIGURES[odd.figure]
+    whose = behind.replace("its GPU", "their GPUs")
     says = (
-        f"ranks {facts['rank']} of {job} {_PLURAL.get(verb, verb)} {format_bytes(value)}{behind}, the others "
+        f"ranks {facts['rank']} of {job} {_PLURAL.get(verb, verb)} {format_bytes(value)}{whose}, the others "
         f"{format_bytes(usual)}: as a stage of a pipeline would, or a fault of {facts.get('node', 'their nodes')}"
     )
     figures = {"figure": odd.figure, "value": value, "usual": usual, "ratio": value / usual}

@@ -106,7 +106,11 @@ def leak_since_attempt_not_on_driver(planter: Planter) -> Fault:
     hit = [run for run in runs if (run.attempt or 0) >= since and run.node.driver != spared]
     where = {"job": job, "attempt": since, **({"not_driver": spared} if spared else {})}
     return _leak(
-        planter, "leak-since-attempt-not-on-driver", hit, f"{job}: since attempt {since}, not on {spared}", where
+        planter,
+        "leak-since-attempt-not-on-driver",
+        hit,
+        f"{job}: since attempt {since}" + (f", not on {spared}" if spared else ""),
+        where,
     )
 
 
