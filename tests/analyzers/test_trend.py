@@ -237,3 +237,28 @@ def test_samples_that_come_late_are_no_steps():
         words.append(judge(t, 15 * MiB * t + rng.normal(0, MiB, t.size)).verdict)
     assert words.count(GROWING) >= 0.9 * len(SEEDS)
     assert FLAT not in words
+
+
+def test_what_a_copy_takes_or_gives_back_for_a_moment_is_no_level():
+    """A table that grows by being copied: a third of it is gone for two samples, here and there, or there twice."""
+    words = []
+    for seed in SEEDS:
+        rng = np.random.default_rng(seed)
+        t = np.arange(0, 33, 0.25)
+        y = 110 + 2.2 * t + rng.normal(0, 1.5, t.size)
+        for at in rng.choice(range(4, t.size - 4, 6), 8, replace=False):
+            y[at : at + 2] += rng.choice([-35.0, 25.0])
+        words.append(judge(t, y * MiB).verdict)
+    assert words.count(GROWING) >= 0.9 * len(SEEDS)
+
+
+def test_moments_alone_are_no_growth():
+    words = []
+    for seed in SEEDS:
+        rng = np.random.default_rng(seed)
+        t = np.arange(0, 33, 0.25)
+        y = 110 + rng.normal(0, 1.5, t.size)
+        for at in rng.choice(range(4, t.size - 4, 6), 12, replace=False):
+            y[at : at + 2] += 4.0 * t[at]
+        words.append(judge(t, y * MiB).verdict)
+    assert words.count(FLAT) >= 0.9 * len(SEEDS)

@@ -12,6 +12,7 @@ Floats = NDArray[np.float64]
 
 _FINE_POINTS = 600  # a day at 1 Hz is reduced to this many medians first; no question asked here needs a finer grain
 _RESAMPLES = 200
+_BLIP = 5  # samples: two that differ from those before and after them
 
 
 def level_at(time_s: Floats, value_bytes: Floats, at_s: float) -> float:
@@ -39,6 +40,18 @@ def gained(y: Floats) -> float:
     """What came in and was never given back, from the first sample to where the tail begins."""
     kept = retained(y)
     return float(kept[-tail_count(y) - 1] - kept[0]) if y.size > 2 else 0.0
+
+
+def without_blips(y: Floats) -> Floats:
+    """Medians of five samples each: what a copy takes, or gives back, for a moment is no level.
+
+    A long series is left as it is: the medians of ``evenly`` are of more samples.
+    """
+    if not _BLIP <= y.size <= _BLIP * _FINE_POINTS:
+        return y
+    padded = np.pad(y, _BLIP // 2, mode="edge")
+    medians: Floats = np.median(np.lib.stride_tricks.sliding_window_view(padded, _BLIP), axis=1)
+    return medians
 
 
 def evenly(t: Floats, y: Floats) -> tuple[Floats, Floats]:

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...units import MiB, format_bytes
-from .arithmetic import Floats, bucket_medians, evenly, gained, retained, slope_interval, tail_count
+from .arithmetic import Floats, bucket_medians, evenly, gained, retained, slope_interval, tail_count, without_blips
 from .teeth import Teeth, cut_at_last_trough
 
 GROWING, FLAT, CANNOT_TELL = "growing", "flat", "cannot-tell"
@@ -91,7 +91,7 @@ def judge(
         return replace(window, reason=f"too short: {duration_s:.0f} s recorded, needs about {needed_s:.0f} s")
     if t.size < min_samples:
         return replace(window, reason=f"too few samples: {t.size} after the warm-up, needs {min_samples}")
-    t, y = evenly(t, y)
+    t, y = evenly(t, without_blips(y))
     if t.size < _LEAST_BUCKETS:
         return replace(window, reason=f"samples came too unevenly: only {t.size} stretches of equal time have one")
     t, y, teeth = cut_at_last_trough(t, y)
