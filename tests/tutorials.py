@@ -46,6 +46,7 @@ LEAKS = {  # what the first finding of each has to be: its kind, and what its ho
     "ram-per-step": ("retained-graph", "Trainer.total_loss"),
     "two-models": ("duplicate-model", "Service.run() self."),
 }
+MADE_UP = {"fleet"}  # pages without a program: their recordings are made when somebody follows them
 LIMIT_BYTES = {"killed-tokenising": 400_000_000}  # of the memory cgroup that its runs are in
 _BLOCK = re.compile(r'^```(console|(?:python|diff) title="train\.py")\n(.*?)^```$', re.DOTALL | re.MULTILINE)
 _ELSEWHERE = re.compile(r"^<!-- run in (\S+) -->$", re.MULTILINE)

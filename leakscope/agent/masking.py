@@ -40,7 +40,7 @@ SHORTEST = 6  # characters: shorter texts are words of ours
 # What is no person's text, and looks as if no word were in it.
 AS_IT_IS = frozenset(("fingerprint", "content_sketch", "gpu_uuid", "log_boot_id"))
 # What a person wrote, for other persons.
-FREE_TEXT = frozenset(("text", "last_words", "phase", "recompile_reason", "comm", "zombie_comm"))
+FREE_TEXT = frozenset(("text", "last_words", "phase", "recompile_reason", "comm", "zombie_comm", "gpu_label"))
 COMMAND_LINE = "cmdline"
 # Ways to an object, with keys of dicts in them: model.cache['key'].
 WAYS = frozenset(("path", "parent_path", "chain", "weight_set", "tensor_name", "edge_name"))

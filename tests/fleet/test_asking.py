@@ -123,10 +123,10 @@ def test_recordings_of_an_address_are_read_by_fsspec(tmp_path):
     fsspec = pytest.importorskip("fsspec")
     memory = fsspec.filesystem("memory")
     path = RecordingBuilder(tmp_path, "a.parquet").process(100).samples(100, rss=[1, 7]).ends().write()
-    memory.put(str(path), "/bucket/a.parquet")
+    memory.put(str(path), "/asked/a.parquet")
     try:
-        index.index(["memory://bucket"], tmp_path / "fleet.parquet")
+        index.index(["memory://asked"], tmp_path / "fleet.parquet")
         with Asked(tmp_path / "fleet.parquet") as asked:
             assert asked.frame("SELECT max(rss_bytes) AS most FROM process_samples")["most"][0] == 7
     finally:
-        memory.rm("/bucket", recursive=True)
+        memory.rm("/asked", recursive=True)

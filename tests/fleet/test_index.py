@@ -164,18 +164,18 @@ def test_an_address_of_fsspec(tmp_path):
     fsspec = pytest.importorskip("fsspec")
     written(tmp_path / "runs", 3, ["leak-on-one-rank"])
     memory = fsspec.filesystem("memory")
-    memory.put(str(tmp_path / "runs"), "/bucket/runs", recursive=True)
+    memory.put(str(tmp_path / "runs"), "/indexed/runs", recursive=True)
     try:
         here = index.index([str(tmp_path / "runs")], tmp_path / "here.parquet")
-        there = index.index(["memory://bucket/runs"], tmp_path / "there.parquet")
+        there = index.index(["memory://indexed/runs"], tmp_path / "there.parquet")
         assert there.states == here.states
         columns = ("job", "rank", "leaking", "peak_bytes", "state")
         assert [read_index(tmp_path / "there.parquet").column(c) for c in columns] == [
             read_index(tmp_path / "here.parquet").column(c) for c in columns
         ]
-        assert index.index(["memory://bucket/runs/*/*/*.parquet"], tmp_path / "there.parquet").new == 0
+        assert index.index(["memory://indexed/runs/*/*/*.parquet"], tmp_path / "there.parquet").new == 0
     finally:
-        memory.rm("/bucket", recursive=True)
+        memory.rm("/indexed", recursive=True)
 
 
 def test_list_filters_and_sorts(tmp_path, capsys):

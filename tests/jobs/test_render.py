@@ -74,7 +74,8 @@ def job(count: int, leaking: int, *, per_node: int = 8) -> JobReport:
     )  # fmt: skip
 
 
-def test_the_terminal_says_who_leaks_what_and_where():
+def test_the_terminal_says_who_leaks_what_and_where(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "110")
     text = render(job(4, 2), "terminal")
     lines = text.splitlines()
     assert lines[:2] == ["LEAKING", "Rank 2 leaks, the other 3 do not: Trainer.history (list) keeps growing."]

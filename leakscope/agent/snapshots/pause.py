@@ -110,8 +110,10 @@ class Pauses:
         return max(0.0, self._began + SWEEP_SHARE * self.limit_s - thread_time()) / object_s
 
     def most_nodes(self, node_s: float) -> float:
-        """How many may be read of a graph that is sampled, at ``node_s`` each."""
-        return max(0.0, self._began + SWEEP_SHARE * self.limit_s - thread_time()) / node_s
+        """How many may be read of a graph that is sampled, at ``node_s`` each; 1, and so the least of what says anything,
+        where a busy machine used up the pause before: with none, a small ``--max-pause`` would show nothing at all.
+        """
+        return max(1.0, (self._began + SWEEP_SHARE * self.limit_s - thread_time()) / node_s)
 
     def too_many(self) -> None:
         """There were more objects than fit: to count them again is of no use until there are fewer."""
