@@ -15,6 +15,7 @@ import leakscope
 from leakscope import cli, schema
 from leakscope.cli import main
 from leakscope.findings import Finding, RecordingFacts, Report, Subject, Verdict
+from leakscope.renderers import names as renderer_names
 from tests.builders import RecordingBuilder
 
 CALL_MAIN = "import sys; from leakscope.cli import main; sys.exit(main())"
@@ -42,7 +43,7 @@ def asked(monkeypatch):
 
     monkeypatch.setitem(sys.modules, "leakscope.reporting", types.SimpleNamespace(analyze=analyze))
     monkeypatch.setitem(sys.modules, "leakscope.renderers", types.SimpleNamespace(render=render))
-    for name in cli._renderers():
+    for name in renderer_names():
         suffix = {"terminal": ".txt"}.get(name, f".{name}")
         monkeypatch.setitem(sys.modules, f"leakscope.renderers.{name}", types.SimpleNamespace(SUFFIX=suffix))
     return asked

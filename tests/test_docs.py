@@ -54,8 +54,9 @@ def record_options() -> str:
 
 
 def report_options() -> str:
-    context = click.Context(cli.report, info_name="report")
-    records = [p.get_help_record(context) for p in cli.report.params if isinstance(p, click.Option)]
+    report = cli.cli.commands["report"]
+    context = click.Context(report, info_name="report")
+    records = [p.get_help_record(context) for p in report.params if isinstance(p, click.Option)]
     return _table(("option", "meaning"), [(_code(record[0]), record[1]) for record in records if record])
 
 

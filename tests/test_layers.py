@@ -100,7 +100,7 @@ PACKAGES = {
     "jobs": {"numpy", "pandas"},
     "engines": {"pandas", "distributed", "ray", "pyspark"},
     "pytest_plugin": {"pytest"},
-    "fleet": {"click", "duckdb", "fsspec", "numpy", "pandas", "rich"},
+    "fleet": {"duckdb", "fsspec", "numpy", "pandas", "rich"},
     "watching": {"pandas", "rich", "textual"},
     "renderers": {"rich", "matplotlib"},
     "pages": {"jinja2", "markupsafe"},

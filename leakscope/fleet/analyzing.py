@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import glob
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from ..engines import ENGINES, map_over
-from ..errors import BadInput, UnreadableRecording
+from ..engines import map_over
+from ..errors import BadInput
 from ..units import format_bytes, format_duration
 from ..words import printable
-from .report_rows import COLUMNS, FAILED, LEAKING, UNREADABLE, filesystems, is_remote, row_of, table_of
+from .report_rows import FAILED, LEAKING, UNREADABLE, filesystems, is_remote, row_of, table_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
-SUFFIXES = (".parquet", ".csv", ".jsonl")
 _SHOWN = 30
 _LINE = 110
 
@@ -73,40 +69,11 @@ def _remote(address: str) -> list[str]:
     return found
 
 
-@click.command()
-@click.argument("urls", metavar="URL...", nargs=-1, required=True)
-@click.option("--engine", default="local", show_default=True, metavar="NAME", help=f"One of {', '.join(ENGINES)}.")
-@click.option("--workers", type=int, metavar="COUNT", help="Processes to use here; as many as there are cores.")
-@click.option("--address", metavar="URL", help="Of a Dask scheduler, Ray cluster or Spark master that runs.")
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help=f"Write all rows to a file: {', '.join(SUFFIXES)}."
-)
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing unless it fails.")
-def analyze(
-    urls: tuple[str, ...], engine: str, workers: int | None, address: str | None, output: Path | None, quiet: bool
-) -> None:
-    """Report on each of many recordings, as one row a recording.
-
-    URL is a recording, a folder, a pattern such as 'runs/*.parquet', or an address that fsspec opens, such as
-    s3://bucket/runs. Each is analysed by itself, on this computer or on a cluster of Dask, Ray or Spark; the rows are
-    the same. A recording that cannot be read is a row that says why. Exits with 3 if none can be read.
-
-    \b
-    Examples:
-      leakscope fleet analyze runs/
-      leakscope fleet analyze runs/ -o rows.parquet
-      leakscope fleet analyze s3://bucket/runs --engine dask --address tcp://head:8786
-    """
-    if output is not None and output.suffix not in SUFFIXES:
-        raise BadInput(f"{output}: rows are written as {', '.join(SUFFIXES)}")
-    began = time.monotonic()
-    rows = analyze_all(urls, engine, address=address, workers=workers)
-    if output is not None:
-        write(rows, output)
-    if not quiet:
-        click.echo(summary(rows, time.monotonic() - began, engine))
-    if len(rows) and (rows["verdict"] == UNREADABLE).all():
-        raise UnreadableRecording(f"none of {len(rows)} recordings can be read: {rows['error'].iloc[0]}")
+def why_none_is_readable(rows: pd.DataFrame) -> str | None:
+    """In a line, with the first one's reason; None if there are no rows, or one was read."""
+    if not len(rows) or (rows["verdict"] != UNREADABLE).any():
+        return None
+    return f"none of {len(rows)} recordings can be read: {rows['error'].iloc[0]}"
 
 
 def write(rows: pd.DataFrame, output: Path) -> None:
@@ -151,6 +118,3 @@ def _is_there(value: Any) -> bool:
     import pandas as pd
 
     return not pd.isna(value)
-
-
-__all__ = ["COLUMNS", "addresses_in", "analyze", "analyze_all", "summary", "write"]

@@ -1,0 +1,53 @@
+"""For coding agents: the questions they may ask, and the skill that says how."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from ._shared import command, say
+
+
+@command(
+    examples=[
+        ("leakscope mcp", "over the recordings below the working folder"),
+        ("claude mcp add leakscope -- leakscope mcp --folder runs", "as a client starts it"),
+    ]
+)
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path),
+    default=".",
+    show_default=True,
+    metavar="DIR",
+    help="Where the recordings are; nothing outside is read.",
+)
+def mcp(folder: Path) -> None:
+    """Let a coding agent ask recordings, by the Model Context Protocol on stdin and stdout.
+
+    A client starts it. Its tools list recordings, report, explain a finding, show who holds what, query tables and
+    compare runs. They read what is below DIR; none writes, runs or fetches anything. It needs
+    `pip install 'leakscope-recorder[mcp]'`.
+    """
+    from ..mcp_server import serve
+
+    if sys.stdin.isatty():
+        say("waits for an MCP client on stdin; ^C ends it")
+    serve(folder)
+
+
+@command(
+    examples=[
+        ("leakscope skill > .claude/skills/leakscope/SKILL.md", "where an agent looks for skills"),
+    ]
+)
+def skill() -> None:
+    """Print the Agent Skill: how a coding agent records, reads, mends and proves with leakscope.
+
+    It is a SKILL.md: save it in a folder named leakscope where your agent looks for skills. It needs no MCP server.
+    """
+    from ..skills import skill_text
+
+    click.echo(skill_text(), nl=False)
