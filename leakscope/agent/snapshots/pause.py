@@ -110,8 +110,10 @@ class Pauses:
         return max(0.0, self._began + SWEEP_SHARE * self.limit_s - thread_time()) / object_s
 
     def most_nodes(self, node_s: float) -> float:
-        """How many may be read of a graph that is sampled, at ``node_s`` each; 1, and so the least of what says anything,
-        where a busy machine used up the pause before: with none, a small ``--max-pause`` would show nothing at all.
+        """How many may be read of a graph that is sampled, at ``node_s`` each.
+
+        1, and so the least that says anything, where a busy machine used up the pause before: with none a small
+        ``--max-pause`` would show nothing at all.
         """
         return max(1.0, (self._began + SWEEP_SHARE * self.limit_s - thread_time()) / node_s)
 
