@@ -12,7 +12,9 @@ Floats = NDArray[np.float64]
 
 _FINE_POINTS = 600  # a day at 1 Hz is reduced to this many medians first; no question asked here needs a finer grain
 _RESAMPLES = 200
-_BLIP = 5  # samples: two that differ from those before and after them
+_AROUND = 5  # samples: two that differ from those before and after them
+_FAR, _FAR_OF_ALL = 5.0, 0.1  # times the usual distance from those around; and of all that the series moves
+_FEW = 0.15  # of the samples
 
 
 def level_at(time_s: Floats, value_bytes: Floats, at_s: float) -> float:
@@ -43,15 +45,18 @@ def gained(y: Floats) -> float:
 
 
 def without_blips(y: Floats) -> Floats:
-    """Medians of five samples each: what a copy takes, or gives back, for a moment is no level.
+    """What a copy takes, or gives back, for a moment is no level: single samples far from those around them.
 
-    A long series is left as it is: the medians of ``evenly`` are of more samples.
+    Only where they are few: ups and downs of every step have floors, and these count. A long series is left as it is:
+    the medians of ``evenly`` are of more samples.
     """
-    if not _BLIP <= y.size <= _BLIP * _FINE_POINTS:
+    if not _AROUND <= y.size <= _AROUND * _FINE_POINTS:
         return y
-    padded = np.pad(y, _BLIP // 2, mode="edge")
-    medians: Floats = np.median(np.lib.stride_tricks.sliding_window_view(padded, _BLIP), axis=1)
-    return medians
+    padded = np.pad(y, _AROUND // 2, mode="edge")
+    around: Floats = np.median(np.lib.stride_tricks.sliding_window_view(padded, _AROUND), axis=1)
+    off = np.abs(y - around)
+    is_blip = off > max(_FAR * float(np.median(off)), _FAR_OF_ALL * float(np.ptp(y)))
+    return np.where(is_blip, around, y) if np.mean(is_blip) <= _FEW else y
 
 
 def evenly(t: Floats, y: Floats) -> tuple[Floats, Floats]:
