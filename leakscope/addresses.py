@@ -15,6 +15,11 @@ def is_url(text: str) -> bool:
     return _URL.fullmatch(text) is not None
 
 
+def is_remote(address: str) -> bool:
+    """Whether another machine has it, or what stands for one: a URL, but not one of a file of this machine."""
+    return is_url(address) and scheme_of(address) != _FILE
+
+
 def as_url(text: str) -> str | None:
     """The URL that a text is, also one that went through a Path, which makes ``s3:/bucket`` of it; None: a path."""
     if is_url(text):

@@ -26,7 +26,7 @@ from .recorder.tree import Tree
 from .schema import SCHEMA_VERSION
 from .storage import whole_heap
 from .storage.finalize import finalize
-from .storage.merge import read_meta
+from .storage.meta import read_meta
 from .units import format_duration
 from .version import __version__
 

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import gzip
 import importlib
-import os
 import pkgutil
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from ..errors import BadInput
 from ..facts.case import Case
+from ..storage.replacing import replacing
 
 if TYPE_CHECKING:
     from ..storage import Recording
@@ -97,14 +97,12 @@ def _opened(output: Path, packed: bool) -> Iterator[BinaryIO]:
         with _packing(sys.stdout.buffer, packed) as stream:
             yield stream
         return
-    temporary = output.with_name(f".{output.name}.tmp-{os.getpid()}")
-    try:
-        with open(temporary, "wb") as file, _packing(file, output.name.endswith(".gz")) as stream:
-            yield stream
-        os.replace(temporary, output)
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
+    with (
+        replacing(output) as temporary,
+        open(temporary, "wb") as file,
+        _packing(file, output.name.endswith(".gz")) as stream,
+    ):
+        yield stream
 
 
 @contextmanager

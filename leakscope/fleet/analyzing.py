@@ -7,11 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..addresses import is_remote, without_credentials
 from ..engines import map_over
 from ..errors import BadInput
 from ..units import format_bytes, format_duration
 from ..words import printable
-from .report_rows import FAILED, LEAKING, UNREADABLE, filesystems, is_remote, row_of, table_of
+from .places import Source
+from .report_rows import FAILED, LEAKING, UNREADABLE, row_of, table_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,15 +59,13 @@ def _local(pattern: str) -> Iterator[str]:
 
 
 def _remote(address: str) -> list[str]:
-    try:
-        system, path = filesystems().core.url_to_fs(address)
-        is_one = path.endswith(".parquet") and not glob.has_magic(path)
-        names = [path] if is_one else system.glob(path) if glob.has_magic(path) else system.find(path)
-    except (OSError, ImportError, ValueError) as error:
-        raise BadInput(f"{address} cannot be listed: {' '.join(str(error).split())}") from None
-    found = [system.unstrip_protocol(name) for name in sorted(names) if name.endswith(".parquet")]
+    if address.endswith(".parquet") and not glob.has_magic(address):
+        return [address]
+    found = [place.url for place in Source(address).places() if place.size_bytes is not None]
     if not found:
-        raise BadInput(f"{address} has no recording in it: name a folder with files such as run.parquet")
+        raise BadInput(
+            f"{without_credentials(address)} has no recording in it: name a folder with files such as run.parquet"
+        )
     return found
 
 

@@ -16,10 +16,10 @@ import pandas as pd
 
 from .. import schema
 from ..errors import BadInput, LeakscopeError
+from ..storage.remote import filesystem
 from ..units import MiB
 from .index import read_index
 from .listing import as_csv, as_json_value, as_table
-from .places import filesystem
 from .rules import matching
 
 _READABLE = ("final", "checkpoint")

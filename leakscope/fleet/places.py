@@ -11,8 +11,10 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
+from ..addresses import is_remote
 from ..errors import BadInput
 from ..storage.footers import TAIL_BYTES, bytes_needed
+from ..storage.remote import filesystem, told_in_a_line
 
 _JOURNAL = ".journal"
 _SUFFIX = ".parquet"
@@ -33,8 +35,8 @@ class Source:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.is_local = "://" not in url or url.startswith("file://")
-        path = os.path.abspath(url[len("file://") :] if url.startswith("file://") else url) if self.is_local else url
+        self.is_local = not is_remote(url)
+        path = os.path.abspath(url.removeprefix("file://")) if self.is_local else url
         self.path = path
         magic = glob.has_magic(path)
         self.base = path[: min(path.find(c) for c in "*?[" if c in path)] if magic else path
@@ -80,10 +82,8 @@ class Source:
 
     def _remote(self) -> Iterator[Place]:
         system, path = filesystem(self.url)
-        try:
+        with told_in_a_line(self.url, BadInput):
             found = system.glob(path, detail=True) if glob.has_magic(path) else system.find(path, detail=True)
-        except Exception as error:  # each store has its own: no credentials, no such bucket, no network
-            raise BadInput(f"{self.url} cannot be listed: {' '.join(str(error).split())[:200]}") from None
         for name, facts in found.items():
             if facts.get("type") == "directory":
                 continue
@@ -92,21 +92,6 @@ class Source:
                 yield Place(system.unstrip_protocol(head + _SUFFIX), None, "", True)
             elif name.endswith(_SUFFIX) and not name.rpartition("/")[2].startswith("."):
                 yield Place(system.unstrip_protocol(name), int(facts.get("size") or 0), _stamp(facts))
-
-
-def filesystem(url: str) -> tuple[Any, str]:
-    """(fsspec's file system, path in it). **Errors** BadInput without fsspec, or without what it needs for the URL."""
-    try:
-        import fsspec
-    except ModuleNotFoundError:
-        raise BadInput(f"{url}: fsspec is not installed here: pip install 'leakscope-recorder[remote]'") from None
-    try:
-        system, path = fsspec.core.url_to_fs(url)
-        return system, path
-    except ImportError as error:  # "Install s3fs to access S3"
-        raise BadInput(f"{url}: {error}") from None
-    except ValueError as error:
-        raise BadInput(f"{url}: {error}") from None
 
 
 def _below(top: str) -> Iterator[Place]:

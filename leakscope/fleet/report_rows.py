@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-import os
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..errors import BadInput, LeakscopeError, UnreadableRecording
+from ..errors import LeakscopeError
 from ..findings import Finding, Report
 
 if TYPE_CHECKING:
@@ -82,8 +78,7 @@ def row_of(address: str) -> dict[str, Any]:
     row: dict[str, Any] = dict.fromkeys((column.name for column in COLUMNS), None)
     row |= {"path": address, "verdict": UNREADABLE}
     try:
-        with _here(address) as path:
-            row |= _told(path, address)
+        row |= _told(address)
     except LeakscopeError as error:
         row["error"] = str(error)
     except Exception as error:  # of thousands one: the others have to be told of all the same
@@ -112,46 +107,13 @@ def table_of(rows: list[Mapping[str, Any]]) -> pd.DataFrame:
     return frame.astype({column.name: column.type for column in COLUMNS})
 
 
-def is_remote(address: str) -> bool:
-    """``s3://…`` and the like; ``file://`` is this computer."""
-    return "://" in address and not address.startswith("file://")
-
-
-@contextlib.contextmanager
-def _here(address: str) -> Iterator[Path]:
-    """The file on this computer, if only for so long."""
-    if not is_remote(address):
-        yield Path(address.removeprefix("file://"))
-        return
-    fsspec = filesystems()
-    with tempfile.TemporaryDirectory(prefix="leakscope-") as folder:
-        local = os.path.join(folder, address.rsplit("/", 1)[-1] or "run.parquet")
-        try:
-            with fsspec.open(address, "rb") as remote, open(local, "wb") as copy:
-                while block := remote.read(1 << 20):
-                    copy.write(block)
-        except (OSError, ImportError, ValueError) as error:
-            reason = " ".join(str(error).split()) or type(error).__name__
-            raise UnreadableRecording(f"{address} cannot be read: {reason}") from None
-        yield Path(local)
-
-
-def filesystems() -> Any:
-    """fsspec. **Errors** BadInput where it is not installed."""
-    try:
-        import fsspec
-    except ImportError:
-        raise BadInput("addresses such as s3:// need fsspec: pip install 'leakscope-recorder[fleet]'") from None
-    return fsspec
-
-
-def _told(path: Path, address: str) -> dict[str, Any]:
+def _told(address: str) -> dict[str, Any]:
     from ..jobs import ranks_of
     from ..renderers import render
     from ..reporting import analyze
     from ..storage import open_recording
 
-    recording = open_recording(path)
+    recording = open_recording(address.removeprefix("file://"))
     ranks = ranks_of(recording)
     report = analyze(recording)
     report = replace(report, recording=replace(report.recording, path=address))

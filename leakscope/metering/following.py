@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ..agent.journal import open_regular
+from ..storage.meta import read_meta
 from ..watching.cursor import Row
 from ..watching.feeds import Feed, JournalFeed, RecordingFeed, is_recording, journal_of
 from ..watching.graphs import Graphs
@@ -40,7 +37,7 @@ class Following:
         self.is_live = is_recording(journal) if is_live is None else is_live
         if self.is_live:
             self._feed = JournalFeed(output, keeps_files=False)
-            meta = _meta(journal)
+            meta = read_meta(journal)
         else:
             from ..storage import open_recording  # what has ended has been made a file
 
@@ -123,10 +120,3 @@ def _parts(rows: list[tuple[str, Row]]) -> Iterator[list[tuple[str, Row]]]:
         time_ns = row.get("time_mono_ns")
         by_second.setdefault(time_ns // 10**9 if type(time_ns) is int else -1, []).append((table, row))
     return (by_second[second] for second in sorted(by_second))
-
-
-def _meta(journal: Path) -> dict[str, Any]:
-    with suppress(OSError, ValueError), os.fdopen(open_regular(journal / "meta.json"), "rb") as stream:
-        meta = json.loads(stream.read())
-        return meta if isinstance(meta, dict) else {}
-    return {}

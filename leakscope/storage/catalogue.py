@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..errors import LeakscopeError, UnreadableRecording
+from .replacing import replacing
 
 _TYPES = {
     "int": pa.int64(),
@@ -70,16 +69,12 @@ def joined(parts: Sequence[Catalogue], said: Mapping[str, Any]) -> Catalogue:
 
 def write_catalogue(path: Path, key: str, found: Catalogue) -> None:
     """Replace ``path`` in one step; ``key`` names the kind in the footer. **Errors** LeakscopeError."""
-    temporary = path.with_name(f".{path.name}.tmp-{os.urandom(8).hex()}")
     table = found.table.replace_schema_metadata({key: json.dumps(found.said)})
     try:
-        pq.write_table(table, temporary, compression="zstd", row_group_size=1 << 16)
-        os.replace(temporary, path)
+        with replacing(path) as temporary:
+            pq.write_table(table, temporary, compression="zstd", row_group_size=1 << 16)
     except OSError as error:
         raise LeakscopeError(f"cannot write {path}: {error.strerror or error}") from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
 
 
 def read_catalogue(path: Path, key: str, what: str, columns: Columns) -> Catalogue:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from ..agent.journal import create
 from ..errors import LeakscopeError
 from .arrow import FOOTER_KEY, ROW_GROUP_ROWS, arrow_schema, parquet_writer
 from .merge import SHARED_ROWS
+from .replacing import replacing
 
 _SHORT_ROWS = 4096
 
@@ -42,20 +42,15 @@ def write_recording(path: Path, tables: Mapping[str, Mapping[str, Any]], footer:
         "format_version": schema.SCHEMA_VERSION,
         "row_counts": counts,
     }
-    temporary = path.with_name(f".{path.name}.tmp-{os.urandom(8).hex()}")
     try:
-        with os.fdopen(create(temporary, os.O_RDWR), "w+b") as stream:
+        with replacing(path) as temporary, os.fdopen(create(temporary, os.O_RDWR), "w+b") as stream:
             writer = parquet_writer(stream, columns, is_short=sum(counts.values()) < _SHORT_ROWS)
             for group in groups:
                 writer.write_table(_full(group, columns), row_group_size=ROW_GROUP_ROWS)
             writer.add_key_value_metadata({FOOTER_KEY: json.dumps(said)})
             writer.close()
-        os.replace(temporary, path)
     except OSError as error:
         raise LeakscopeError(f"cannot write {path}: {error.strerror or error}") from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
 
 
 def _part(name: str, values: Mapping[str, Any]) -> pa.Table:

@@ -12,7 +12,6 @@ import os
 import shutil
 import stat
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +23,7 @@ from ..errors import LeakscopeError
 from .arrow import FOOTER_KEY
 from .finalize import journal_of
 from .merge import VERDICT_FILE
+from .replacing import replacing
 
 if TYPE_CHECKING:
     from .recording import Recording
@@ -56,7 +56,6 @@ def add_to_footer(path: Path, added: Mapping[str, Any]) -> bool:
     path = Path(os.path.realpath(path))
     if not _is_ours_to_write(path):
         return False
-    temporary = path.with_name(f".{path.name}.tmp-{os.urandom(8).hex()}")
     try:
         with open(path, "rb") as source:
             metadata = pq.read_metadata(source)
@@ -68,7 +67,7 @@ def add_to_footer(path: Path, added: Mapping[str, Any]) -> bool:
             source.seek(size - _TAIL)
             end = size - _TAIL - int.from_bytes(source.read(4), "little")
             source.seek(0)
-            with os.fdopen(create(temporary), "wb") as target:
+            with replacing(path) as temporary, os.fdopen(create(temporary), "wb") as target:
                 shutil.copyfileobj(source, target, 1 << 20)
                 target.truncate(end)
                 target.seek(end)
@@ -76,25 +75,18 @@ def add_to_footer(path: Path, added: Mapping[str, Any]) -> bool:
                 target.flush()
                 os.fchmod(target.fileno(), stat.S_IMODE(os.fstat(source.fileno()).st_mode))
                 os.fsync(target.fileno())
-        os.replace(temporary, path)
         return True
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
         raise LeakscopeError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}") from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
 
 
 def _write_verdict(journal: Path, added: Mapping[str, Any]) -> None:
     """Leave it for who finishes the recording. **Errors** OSError."""
-    temporary = journal / f"{VERDICT_FILE}.tmp-{os.urandom(8).hex()}"
-    try:
-        with os.fdopen(create(temporary), "w", encoding="utf-8") as stream:
-            json.dump(dict(added), stream)
-        os.replace(temporary, journal / VERDICT_FILE)
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
+    with (
+        replacing(journal / VERDICT_FILE) as temporary,
+        os.fdopen(create(temporary), "w", encoding="utf-8") as stream,
+    ):
+        json.dump(dict(added), stream)
 
 
 def _footer_bytes(metadata: pq.FileMetaData, footer: Mapping[str, Any]) -> bytes:

@@ -7,7 +7,6 @@ day the last 64 KB are enough, where the whole footer has 3 MB.
 
 from __future__ import annotations
 
-import json
 import zlib
 from typing import Any, NamedTuple
 
@@ -16,7 +15,7 @@ import pyarrow.parquet as pq
 
 from ..errors import UnreadableRecording
 from .arrow import FOOTER_KEY
-from .merge import check_version
+from .meta import meta_of_footer
 
 TAIL_BYTES = 64 * 1024
 _MAGIC = b"PAR1"
@@ -53,14 +52,7 @@ def footer(tail: bytes, size_bytes: int, where: object) -> Footer:
     raw, columns = _value(tail, FOOTER_KEY), _value(tail, "ARROW:schema")
     if raw is None:
         raw, columns = _by_pyarrow(tail, where)
-    try:
-        said = json.loads(raw)
-    except ValueError:
-        said = None
-    if not isinstance(said, dict):
-        raise UnreadableRecording(f"{where} is damaged: its leakscope footer cannot be read; restore it from a copy")
-    check_version(said.get("format_version"), where)
-    return Footer(said, zlib.crc32(columns or b""))
+    return Footer(meta_of_footer(raw, where), zlib.crc32(columns or b""))
 
 
 def _value(tail: bytes, key: str) -> bytes | None:

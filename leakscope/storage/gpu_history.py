@@ -10,7 +10,7 @@ from ..agent.journal import GPU_SNAPSHOT as SUFFIX
 from ..agent.journal import Journal
 from ..errors import UnreadableRecording
 from ..torch_snapshots import Row, read
-from .merge import read_meta
+from .meta import read_meta
 
 _NAME = re.compile(r"gpu-(\d+)-(\d+)-(\d+)" + re.escape(SUFFIX))
 _FLUSH_ROWS = 20_000

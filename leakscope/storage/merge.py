@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from .. import schema
-from ..agent.journal import NotOurs, open_regular, read_blocks
-from ..errors import UnreadableRecording
+from ..agent.journal import open_regular, read_blocks
 from .arrow import FOOTER_KEY, ROW_GROUP_ROWS, arrow_schema, column_array, parquet_writer
+from .meta import read_meta
 
 # Decoded columns held at once over all tables; the interpreter and pyarrow are 56 MB already.
 BUFFER_BYTES = 12 * 1024 * 1024
@@ -31,24 +31,6 @@ SHARED_ROWS = ROW_GROUP_ROWS // 4
 VERDICT_FILE = "verdict.json"  # in a journal: what was found while the recording went on
 _MOST_VERDICT_BYTES = 1 << 20
 Row = dict[str, Any]
-
-
-def read_meta(journal: Path) -> dict[str, Any]:
-    """``meta.json`` of a journal; empty when the recorder died before writing it or it is damaged.
-
-    **Errors** UnreadableRecording if the journal is of a newer format, or the file is none of a recording's.
-    """
-    try:
-        with os.fdopen(open_regular(journal / "meta.json"), "rb") as stream:
-            meta = json.loads(stream.read())
-    except NotOurs as error:
-        raise UnreadableRecording(f"{error.filename} cannot be read: {error.strerror}") from None
-    except (OSError, ValueError):
-        return {}
-    if not isinstance(meta, dict):
-        return {}
-    check_version(meta.get("format_version", schema.SCHEMA_VERSION), journal)
-    return meta
 
 
 def _verdict(journal: Path) -> dict[str, Any]:
@@ -61,16 +43,6 @@ def _verdict(journal: Path) -> dict[str, Any]:
     if not isinstance(told, dict):
         return {}
     return {key: told[key] for key in ("verdict", "figures") if isinstance(told.get(key), dict)}
-
-
-def check_version(version: object, where: object) -> None:
-    """**Errors** UnreadableRecording unless this program knows the format ``version``."""
-    if type(version) is not int or version < 1:
-        raise UnreadableRecording(f"{where} has no valid format version ({version!r}): it is damaged, record again")
-    if version > schema.SCHEMA_VERSION:
-        raise UnreadableRecording(
-            f"{where} has format {version}, this leakscope reads up to {schema.SCHEMA_VERSION}: upgrade leakscope"
-        )
 
 
 def merge(journal: Path, stream: BinaryIO, state: str) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import io
-import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +22,8 @@ from ..errors import LeakscopeError, NoSuchTable, UnreadableRecording
 from ..units import format_bytes
 from .arrow import FOOTER_KEY, arrow_schema
 from .finalize import JOURNAL_SUFFIX, finalize, is_journal, is_live, journal_of, living_writers
-from .merge import check_version, merge
+from .merge import merge
+from .meta import meta_of_footer
 from .whole_heap import Identity, WholeHeapFile, files_beside
 from .window import Window, as_text, limited, window_of
 
@@ -446,13 +446,7 @@ def _footer(file: pq.ParquetFile, path: Path) -> dict[str, Any]:
     raw = (file.metadata.metadata or {}).get(FOOTER_KEY.encode())
     if raw is None:
         raise UnreadableRecording(f"{path} is a parquet file, but not a recording: leakscope did not write it")
-    try:
-        footer = json.loads(raw)
-    except ValueError:
-        footer = None
-    if not isinstance(footer, dict):
-        raise UnreadableRecording(f"{path} is damaged: its leakscope footer cannot be read; restore it from a copy")
-    check_version(footer.get("format_version"), path)
+    footer = meta_of_footer(raw, path)
     types = {field.name: field.type for field in file.schema_arrow}
     for field in arrow_schema():
         found = types.get(field.name, field.type)  # a column added since is one nobody wrote to

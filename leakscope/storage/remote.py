@@ -28,59 +28,61 @@ _PACKAGES = {
 def open_url(url: str) -> Any:
     """The file there, as a binary stream that reads on demand. **Errors** BadInput, UnreadableRecording."""
     shown = without_credentials(url)
-    with _told_in_a_line(url, UnreadableRecording):
-        filesystem, path = _filesystem(url)
+    with told_in_a_line(url, UnreadableRecording):
+        system, path = filesystem(url)
         try:
-            return filesystem.open(path, "rb", cache_type="readahead")
+            return system.open(path, "rb", cache_type="readahead")
         except FileNotFoundError:
             raise UnreadableRecording(f"there is no file {shown}: check the name") from None
 
 
 def size_of(url: str) -> int | None:
     """Bytes of the file there; None: there is none. **Errors** BadInput, LeakscopeError."""
-    with _told_in_a_line(url, LeakscopeError):
-        filesystem, path = _filesystem(url)
+    with told_in_a_line(url, LeakscopeError):
+        system, path = filesystem(url)
         try:
-            return int(filesystem.info(path)["size"])
+            return int(system.info(path)["size"])
         except FileNotFoundError:
             return None
 
 
 def put(local: str, url: str) -> None:
     """Copy a file there, in place of what has that name. **Errors** BadInput, LeakscopeError."""
-    with _told_in_a_line(url, LeakscopeError):
-        filesystem, path = _filesystem(url)
+    with told_in_a_line(url, LeakscopeError):
+        system, path = filesystem(url)
         if scheme_of(url) not in _OF_FILES:
-            filesystem.put_file(local, path)
+            system.put_file(local, path)
             return
         folder, name = posixpath.split(path)
-        filesystem.makedirs(folder, exist_ok=True)
+        system.makedirs(folder, exist_ok=True)
         beside = posixpath.join(folder, f".{name}.tmp-{os.urandom(8).hex()}")
-        filesystem.put_file(local, beside)
-        filesystem.mv(beside, path)
+        system.put_file(local, beside)
+        system.mv(beside, path)
 
 
 def move(url: str, name: str) -> None:
     """Give the file there another name in its folder. **Errors** BadInput, LeakscopeError."""
-    with _told_in_a_line(url, LeakscopeError):
-        filesystem, path = _filesystem(url)
-        filesystem.mv(path, posixpath.join(posixpath.dirname(path), name))
+    with told_in_a_line(url, LeakscopeError):
+        system, path = filesystem(url)
+        system.mv(path, posixpath.join(posixpath.dirname(path), name))
 
 
-def _filesystem(url: str) -> tuple[Any, str]:
-    try:
-        from fsspec.core import url_to_fs
-    except ImportError:
-        raise BadInput(
-            f"{without_credentials(url)}: fsspec, which reads such addresses, is not installed here: "
-            "pip install 'leakscope-recorder[remote]'"
-        ) from None
-    filesystem, path = url_to_fs(url, use_listings_cache=False)
-    return filesystem, path
+def filesystem(url: str) -> tuple[Any, str]:
+    """fsspec's file system, and the path in it. **Errors** BadInput without fsspec, or what it needs for the URL."""
+    with told_in_a_line(url, BadInput):
+        try:
+            from fsspec.core import url_to_fs
+        except ImportError:
+            raise BadInput(
+                f"{without_credentials(url)}: fsspec, which reads such addresses, is not installed here: "
+                "pip install 'leakscope-recorder[remote]'"
+            ) from None
+        system, path = url_to_fs(url, use_listings_cache=False)
+        return system, path
 
 
 @contextmanager
-def _told_in_a_line(url: str, kind: type[LeakscopeError]) -> Iterator[None]:
+def told_in_a_line(url: str, kind: type[LeakscopeError]) -> Iterator[None]:
     """Whatever the many libraries behind fsspec raise, without what the address must not show."""
     shown = without_credentials(url)
     try:

@@ -12,7 +12,6 @@ import os
 import re
 import struct
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,6 +23,7 @@ from .. import schema
 from ..agent.graph.whole import MAGIC, SUFFIX
 from ..agent.journal import create
 from ..errors import UnreadableRecording
+from .replacing import replacing
 
 if TYPE_CHECKING:
     import numpy as np
@@ -144,26 +144,24 @@ def identity_of(path: Path) -> Identity | None:
 
 def _convert(raw: Path, to: Path) -> None:
     """**Cost** 0.5 to 1 s a million objects, 50 to 100 MB of memory. **Errors** as in ``move_out``."""
-    temporary = to.with_name(f".{to.name}.tmp-{os.urandom(8).hex()}")
-    try:
-        with pa.OSFile(str(raw)) as source, os.fdopen(create(temporary, os.O_RDWR), "w+b") as stream:
-            columns = _Raw(source)
-            identity = {"format": 1, **columns.identity}
-            described = SCHEMA.with_metadata({FORMAT_KEY: json.dumps(identity)})
-            with pq.ParquetWriter(
-                stream, described, compression="zstd", compression_level=1,
-                use_dictionary=["type_name", "own_bytes", "retained_bytes", "reference_count"],
-                column_encoding=dict.fromkeys(_RISING, "DELTA_BINARY_PACKED"),
-                write_statistics=["object", "address"],
-            ) as writer:  # fmt: skip
-                for batch in columns.batches():
-                    writer.write_batch(batch)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, to)
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
+    with (
+        replacing(to) as temporary,
+        pa.OSFile(str(raw)) as source,
+        os.fdopen(create(temporary, os.O_RDWR), "w+b") as stream,
+    ):
+        columns = _Raw(source)
+        identity = {"format": 1, **columns.identity}
+        described = SCHEMA.with_metadata({FORMAT_KEY: json.dumps(identity)})
+        with pq.ParquetWriter(
+            stream, described, compression="zstd", compression_level=1,
+            use_dictionary=["type_name", "own_bytes", "retained_bytes", "reference_count"],
+            column_encoding=dict.fromkeys(_RISING, "DELTA_BINARY_PACKED"),
+            write_statistics=["object", "address"],
+        ) as writer:  # fmt: skip
+            for batch in columns.batches():
+                writer.write_batch(batch)
+        stream.flush()
+        os.fsync(stream.fileno())
 
 
 class _Raw:

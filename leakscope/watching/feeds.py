@@ -6,7 +6,6 @@ A feed has ``poll``, which gives what is new, ``is_over``, and says in ``command
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import shlex
 import time
@@ -15,13 +14,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..agent.journal import NotOurs, open_regular
-from ..errors import BadInput, UnreadableRecording
+from ..agent.journal import open_regular
+from ..errors import BadInput
 from ..recorder import attach, proc
 from ..recorder.output import JOURNAL_SUFFIX
 from ..recorder.sources import cgroup_memory, gpu_memory, host_memory, limits, process_memory
 from ..recorder.tree import Tree
-from ..schema import SCHEMA_VERSION
+from ..storage.meta import read_meta
 from .cursor import Cursor, Row
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ class JournalFeed:
         self._cursor = Cursor(str(self._journal), keeps_files=keeps_files)
         self._news_s = time.monotonic()
         self._ended = False
-        meta = _meta(self._journal)
+        meta = read_meta(self._journal)
         self.command, self.start_mono_ns = command_of(meta), start_of(meta)
 
     @property
@@ -182,21 +181,3 @@ def start_of(meta: dict[str, Any]) -> int | None:
 
 def _dated(row: Row) -> Row:
     return {"time_mono_ns": time.monotonic_ns(), **row}
-
-
-def _meta(journal: Path) -> dict[str, Any]:
-    try:
-        with os.fdopen(open_regular(journal / "meta.json"), "rb") as stream:
-            meta = json.loads(stream.read())
-    except NotOurs as error:
-        raise UnreadableRecording(f"{error.filename} cannot be read: {error.strerror}") from None
-    except (OSError, ValueError):
-        return {}
-    if not isinstance(meta, dict):
-        return {}
-    version = meta.get("format_version", SCHEMA_VERSION)
-    if type(version) is not int or version > SCHEMA_VERSION:
-        raise UnreadableRecording(
-            f"{journal} has format {version}, this leakscope reads up to {SCHEMA_VERSION}: upgrade leakscope"
-        )
-    return meta

@@ -133,9 +133,10 @@ def test_addresses_are_folders_files_and_patterns(recordings: Path) -> None:
     assert addresses_in([f"file://{everything[1]}"]) == [everything[1]]
 
 
-def test_addresses_of_other_file_systems_are_read_by_fsspec(recordings: Path) -> None:
+def test_addresses_of_other_file_systems_are_read_by_fsspec(recordings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fsspec = pytest.importorskip("fsspec")
     store = fsspec.filesystem("memory")
+    monkeypatch.setattr(type(store), "store", {})  # which all of a process share
     store.pipe("/bucket/runs/run.rank1.parquet", (recordings / "run.rank1.parquet").read_bytes())
     (address,) = addresses_in(["memory://bucket/runs"])
     row = row_of(address)
