@@ -85,7 +85,7 @@ def test_what_cannot_be_read_elsewhere_is_one_line(
     (tmp_path / "text").write_text("no recording at all")
     put(str(tmp_path / "text"), f"{memory}/text.parquet")
     assert main(["report", f"{memory}/text.parquet"]) == 3
-    assert main(["report", "nosuch://me:hunter2@host/run.parquet"]) == 3
+    assert main(["report", "nosuch://me:hunter2@host/run.parquet"]) == 2  # no address that anybody knows
     said = capsys.readouterr().err
     assert "is not a recording" in said and "hunter2" not in said
     assert len(said.splitlines()) == 2
