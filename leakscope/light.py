@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from textwrap import fill
-from urllib.parse import urlsplit
 
+from .addresses import without_credentials
 from .errors import BadInput, LeakscopeError
 from .options import ATTACH_LACKS, RECORD_OPTIONS
 from .version import __version__
@@ -111,26 +111,16 @@ def _upload(words: list[str]) -> int:
     runs = _runs(words, "upload")
     if url is None:
         raise BadInput("upload needs --to URL, such as --to s3://bucket/runs/")
-    import fsspec
+    from .storage.remote import put
 
-    try:
-        store, folder = fsspec.url_to_fs(url)
-        store.auto_mkdir = True  # what a local or mounted store asks for; others have no folders to make
-        for run in runs:
-            journal = run.with_name(f"{run.name}.journal")
-            files = [run, *(sorted(journal.iterdir()) if journal.is_dir() else ())]
-            for file in files:
-                store.put_file(str(file), f"{folder.rstrip('/')}/{file.relative_to(run.parent)}")
-            count = "1 file" if len(files) == 1 else f"{len(files)} files"
-            print(f"leakscope: {run} is in {_without_login(url)} ({count})", file=sys.stderr)
-    except (OSError, ValueError) as error:
-        raise BadInput(f"cannot upload to {_without_login(url)}: {error}") from None
+    for run in runs:
+        journal = run.with_name(f"{run.name}.journal")
+        files = [run, *(sorted(journal.iterdir()) if journal.is_dir() else ())]
+        for file in files:
+            put(str(file), f"{url.rstrip('/')}/{file.relative_to(run.parent)}")
+        count = "1 file" if len(files) == 1 else f"{len(files)} files"
+        print(f"leakscope: {run} is in {without_credentials(url)} ({count})", file=sys.stderr)
     return 0
-
-
-def _without_login(url: str) -> str:
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
 
 
 def _value(words: list[str], flag: str) -> str | None:

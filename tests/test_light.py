@@ -110,10 +110,6 @@ def test_a_recording_is_uploaded_with_its_journal(tmp_path: Path, capsys: pytest
     assert "2 files" in capsys.readouterr().err
 
 
-def test_a_login_in_an_address_is_not_shown() -> None:
-    assert light._without_login("s3://key:secret@bucket/runs?token=x") == "s3://bucket/runs"
-
-
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dist")

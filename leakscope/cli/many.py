@@ -187,7 +187,13 @@ def query(
     write_or_print(text, output)
 
 
-@fleet.command()
+@fleet.command(
+    examples=[
+        ("leakscope fleet analyze runs/", "by the processes of this computer"),
+        ("leakscope fleet analyze runs/ -o rows.parquet", "all rows, with the whole reports"),
+        ("leakscope fleet analyze s3://bucket/runs --engine dask --address tcp://head:8786", "by a cluster"),
+    ]
+)
 @click.argument("urls", metavar="URL...", nargs=-1, required=True)
 @click.option("--engine", default="local", show_default=True, metavar="NAME", help=f"One of {', '.join(ENGINES)}.")
 @click.option("--workers", type=int, metavar="COUNT", help="Processes to use here; as many as there are cores.")
@@ -204,12 +210,6 @@ def analyze(
     URL is a recording, a folder, a pattern such as 'runs/*.parquet', or an address that fsspec opens, such as
     s3://bucket/runs. Each is analysed by itself, on this computer or on a cluster of Dask, Ray or Spark; the rows are
     the same. A recording that cannot be read is a row that says why. Exits with 3 if none can be read.
-
-    \b
-    Examples:
-      leakscope fleet analyze runs/
-      leakscope fleet analyze runs/ -o rows.parquet
-      leakscope fleet analyze s3://bucket/runs --engine dask --address tcp://head:8786
     """
     from ..fleet import analyzing
 

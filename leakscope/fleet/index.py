@@ -19,7 +19,6 @@ from .rows import row_of
 
 KEY = "leakscope-fleet-index"
 FORMAT_VERSION = 1
-DEFAULT = Path("fleet.parquet")
 _AT_ONCE = 2000  # rows that are Python's dicts at the same time
 
 

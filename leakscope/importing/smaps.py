@@ -77,7 +77,6 @@ class _Reading:
         self.is_empty = False
         self._now = self._maps.setdefault(_kind_of(rights, path), Counter())
         self._now["map_count"] += 1
-        self._is_file = path.startswith("/")
 
     def adds(self, field: str, bytes: int) -> None:
         if field in _SUMS:

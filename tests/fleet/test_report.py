@@ -46,7 +46,7 @@ def claims_of(kind, seed=11):
 
 
 def test_it_says_since_which_attempt_and_on_which_driver_not():
-    found, fault = claims_of("leak-since-attempt-not-on-driver", seed=13)
+    found, fault = claims_of("leak-since-attempt-not-on-driver", seed=13)  # of a job on several drivers
     (claim,) = serious(found)
     ops = {one.attribute: (one.op, [str(value) for value in one.values]) for one in claim.conditions}
     assert ops["job"] == ("in", [fault.where["job"]])
