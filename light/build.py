@@ -24,7 +24,7 @@ PARTS = (
     "addresses.py", "alerts.py", "beside.py", "endpoints.py", "errors.py", "faults.py", "options.py", "outside.py",
     "private.py", "schema.py", "units.py", "version.py",
     "agent/**/*", "recorder/**/*", "metering/**/*", "integrations/**/*",
-    "storage/**/*", "uploading/**/*",
+    "storage/**/*", "torch_snapshots/**/*", "uploading/**/*",
     "watching/__init__.py", "watching/cursor.py", "watching/feeds.py", "watching/graphs.py", "watching/history.py",
     "watching/scene.py", "watching/snapshots.py",
 )  # fmt: skip
