@@ -110,6 +110,21 @@ def test_a_recording_is_uploaded_with_its_journal(tmp_path: Path, capsys: pytest
     assert "2 files" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("store", ["memory", "nosuch"])  # where it arrives, and where it does not
+def test_a_login_in_an_address_is_not_shown(
+    store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    monkeypatch.setattr(fsspec.get_filesystem_class("memory"), "store", {})  # which all of a process share
+    (tmp_path / "run.parquet").write_bytes(b"PAR1")
+    status = light.main(["upload", str(tmp_path / "run.parquet"), "--to", f"{store}://key:secret@bucket/runs?token=x"])
+    assert status == (0 if store == "memory" else 2)
+    said = capsys.readouterr().err
+    assert f"{store}://bucket/runs" in said
+    assert "secret" not in said
+    assert "token" not in said
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dist")

@@ -97,11 +97,7 @@ def _opened(output: Path, packed: bool) -> Iterator[BinaryIO]:
         with _packing(sys.stdout.buffer, packed) as stream:
             yield stream
         return
-    with (
-        replacing(output) as temporary,
-        open(temporary, "wb") as file,
-        _packing(file, output.name.endswith(".gz")) as stream,
-    ):
+    with replacing(output) as path, open(path, "wb") as file, _packing(file, output.name.endswith(".gz")) as stream:
         yield stream
 
 

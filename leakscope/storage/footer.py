@@ -82,10 +82,7 @@ def add_to_footer(path: Path, added: Mapping[str, Any]) -> bool:
 
 def _write_verdict(journal: Path, added: Mapping[str, Any]) -> None:
     """Leave it for who finishes the recording. **Errors** OSError."""
-    with (
-        replacing(journal / VERDICT_FILE) as temporary,
-        os.fdopen(create(temporary), "w", encoding="utf-8") as stream,
-    ):
+    with replacing(journal / VERDICT_FILE) as path, os.fdopen(create(path), "w", encoding="utf-8") as stream:
         json.dump(dict(added), stream)
 
 

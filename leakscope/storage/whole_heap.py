@@ -144,11 +144,7 @@ def identity_of(path: Path) -> Identity | None:
 
 def _convert(raw: Path, to: Path) -> None:
     """**Cost** 0.5 to 1 s a million objects, 50 to 100 MB of memory. **Errors** as in ``move_out``."""
-    with (
-        replacing(to) as temporary,
-        pa.OSFile(str(raw)) as source,
-        os.fdopen(create(temporary, os.O_RDWR), "w+b") as stream,
-    ):
+    with pa.OSFile(str(raw)) as source, replacing(to) as path, os.fdopen(create(path, os.O_RDWR), "w+b") as stream:
         columns = _Raw(source)
         identity = {"format": 1, **columns.identity}
         described = SCHEMA.with_metadata({FORMAT_KEY: json.dumps(identity)})
