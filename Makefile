@@ -15,7 +15,7 @@ DEMO := demo-output/run.parquet
 
 help:
 	@echo "make demo   record a small PyTorch training with a leak for 40 s and print the report"
-	@echo "make test   lint, type check and tests: all but the slow ones (6 minutes)"
+	@echo "make test   lint, type check and tests: all but the slow ones (10 to 15 minutes)"
 	@echo "make quick  unit tests only: no job is started (1 minute)"
 	@echo "make test-all  before a release: every program of fixtures/ recorded, attacks, kills, notebooks (30 minutes)"
 	@echo "make test-oldest  recording and reports with the oldest versions of all that leakscope needs"
