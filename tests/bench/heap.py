@@ -41,7 +41,7 @@ read = graph.read(1, 1 << 40, 1 << 40, ())
 pause, pause_cpu = time.perf_counter() - began, time.thread_time() - began_cpu
 assert read is not None
 began_cpu = time.thread_time()
-(summary,) = [row for table, row in graph.rows() if table == "heap_graphs"]
+(summary,) = [row for table, row in graph.work_out().rows if table == "heap_graphs"]
 later_cpu = time.thread_time() - began_cpu
 print(json.dumps([summary["node_count"], pause, pause_cpu, later_cpu, peak_bytes() - before]))
 """
