@@ -3,7 +3,7 @@
 /* While it is worked out; by node, or by the number that a node got as it was first reached. */
 struct work {
     struct array number, vertex, parent, above, semi, label, cursor, dominator, edges_in, from, from_begin, retained, path, queue,
-        children, first, chain, storage, native, variance, certain, weight;
+        children, first, chain, parts, certain, weight;
 };
 
 static void drop_work(struct graph *g, struct work *w)
@@ -191,6 +191,40 @@ static uint64_t scaled(uint64_t bytes, double weight)
     return weight == 1 ? bytes : (uint64_t)((double)bytes * weight + 0.5);
 }
 
+/* Of what each node retains: bytes of nodes of one type. Returns those of all. */
+static uint64_t add_up(const struct graph *g, const struct work *w, uint32_t type, uint64_t *bytes)
+{
+    const uint32_t *types = g->type.at, *vertex = w->vertex.at, *dominator = w->dominator.at;
+    const uint64_t *own = g->own.at;
+    uint64_t some = 0;
+    for (uint32_t i = 0; i < g->reached; i++) {
+        bytes[i] = vertex[i] >= GROUPS && types[vertex[i]] == type ? own[vertex[i]] : 0;
+        some |= bytes[i];
+    }
+    for (uint32_t i = some ? (uint32_t)g->reached : 0; i-- > 1;)
+        bytes[dominator[i]] += scaled(bytes[i], weight_of(w, i));
+    return bytes[0];
+}
+
+/* What each node retains for certain: one of many with a sample or two looks large by chance. ``native``: of the samples,
+ * what it retains; of ``certain`` the variances serve first. */
+static void doubt(const struct graph *g, const struct work *w, const uint64_t *native, float *certain)
+{
+    const uint32_t *types = g->type.at, *vertex = w->vertex.at, *dominator = w->dominator.at;
+    const uint64_t *retained = w->retained.at;
+    for (uint32_t i = 0; i < g->reached; i++) {
+        uint32_t of_block = vertex[i] - g->first_block;
+        int is_block = vertex[i] >= GROUPS && types[vertex[i]] == TYPE_BLOCK && of_block < g->block_count;
+        certain[i] = is_block ? (float)ARRAY(g, variance, double)[of_block] : 0;
+    }
+    for (uint32_t i = native[0] ? (uint32_t)g->reached : 0; i-- > 1;)
+        certain[dominator[i]] += certain[i] * (float)(weight_of(w, i) * weight_of(w, i));
+    for (uint32_t i = 0; i < g->reached; i++) {
+        double error = 3 * sqrt((double)certain[i]), most = (double)native[i];
+        certain[i] = (float)((double)retained[i] - (error < most ? error : most));
+    }
+}
+
 /* Bytes of arrays. Where members stand for others, what each holds stands for as many. */
 static int weigh_arrays(struct graph *g, struct work *w)
 {
@@ -334,12 +368,13 @@ EXPORT struct past *graph_past(struct graph *g)
 
 enum { LONGEST_CHAIN = 32, LONGEST_WAY = 256 };
 
-static void choose(const uint64_t *retained, const uint32_t *links, uint64_t count, uint64_t least_bytes, uint64_t most, uint64_t *threshold)
+static void choose(const float *retained, const uint32_t *links, uint64_t count, uint64_t least_bytes, uint64_t most,
+                   uint64_t *threshold)
 {
     for (*threshold = least_bytes;; *threshold = *threshold * 5 / 4 + 1) {
         uint64_t chosen = 0;
         for (uint64_t i = 1; i < count; i++)
-            chosen += retained[i] >= *threshold && links[i] < LONGEST_CHAIN;
+            chosen += retained[i] >= (float)*threshold && links[i] < LONGEST_CHAIN;
         if (chosen <= most || *threshold >> 60)
             return;
     }

@@ -341,30 +341,13 @@ EXPORT int graph_analyse(struct graph *g, const struct past *past, uint64_t leas
     }
     uint32_t queued = find_paths(g, w);
     uint32_t *links = w->parent.at; /* which has served */
-    if (!grow(b, &w->first, n * 4) || !grow(b, &w->chain, count * 4ul) || !grow(b, &w->storage, count * 8ul) || !grow(b, &w->native, count * 8ul) ||
-        !grow(b, &w->variance, count * 8ul) || !grow(b, &w->certain, count * 8ul))
+    if (!grow(b, &w->first, n * 4) || !grow(b, &w->chain, count * 4ul) || !grow(b, &w->parts, count * 8ul) ||
+        !grow(b, &w->certain, count * 4ul))
         goto end;
-    uint64_t *storage = w->storage.at, *native = w->native.at, *certain = w->certain.at;
-    double *variance = w->variance.at;
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t type = vertex[i] >= GROUPS ? types[vertex[i]] : TYPE_NONE;
-        storage[i] = type == TYPE_STORAGE ? own[vertex[i]] : 0;
-        native[i] = type == TYPE_BLOCK ? own[vertex[i]] : 0;
-        uint32_t of_block = vertex[i] - g->first_block;
-        variance[i] = type == TYPE_BLOCK && of_block < g->block_count ? ARRAY(g, variance, double)[of_block] : 0;
-    }
-    for (uint32_t i = count; i-- > 1;) {
-        storage[dominator[i]] += scaled(storage[i], weight_of(w, i));
-        native[dominator[i]] += scaled(native[i], weight_of(w, i));
-        variance[dominator[i]] += variance[i] * weight_of(w, i) * weight_of(w, i);
-    }
-    /* A member of many with a sample or two looks large by chance. */
-    for (uint32_t i = 0; i < count; i++) {
-        double error = 3 * sqrt(variance[i]);
-        certain[i] = retained[i] - (error < (double)native[i] ? (uint64_t)error : native[i]);
-    }
-    g->storage_bytes = storage[0];
-    g->native_bytes = native[0];
+    uint64_t *parts = w->parts.at; /* of the samples first, of tensors' storages once the rows have those */
+    float *certain = w->certain.at;
+    g->native_bytes = add_up(g, w, TYPE_BLOCK, parts);
+    doubt(g, w, parts, certain);
     uint32_t *chain = w->chain.at;
     memset(chain, 0, count * 4ul);
     count_links(w, types, count, links, w->first.at, chain);
@@ -374,7 +357,7 @@ EXPORT int graph_analyse(struct graph *g, const struct past *past, uint64_t leas
     memset(row_of, 0xff, n * 4);
     row_of[ROOT] = 0;
     for (uint32_t i = 1; i < count; i++)
-        if ((certain[i] >= threshold && links[i] < LONGEST_CHAIN) || vertex[i] < GROUPS)
+        if ((certain[i] >= (float)threshold && links[i] < LONGEST_CHAIN) || vertex[i] < GROUPS)
             mark_way(g, w, vertex[i]);
     struct mark *marks = g->mark.at;
     for (uint64_t i = 0; i < g->marked_rows; i++)
@@ -400,8 +383,8 @@ EXPORT int graph_analyse(struct graph *g, const struct past *past, uint64_t leas
             before = path[before];
         row[rows++] = (struct row){
             .address = ((uint64_t *)g->address.at)[node], .own_bytes = own[node], .retained_bytes = retained[number[node]],
-            .storage_bytes = storage[number[node]], .native_bytes = native[number[node]],
-            .node = node, .path_row = row_of[before], .dominator_row = node, .type = node < GROUPS ? 0 : types[node],
+            .native_bytes = parts[number[node]], .node = node, .path_row = row_of[before], .dominator_row = node,
+            .type = node < GROUPS ? 0 : types[node],
             .references = references[node], .edges_in = edges_in[node], .is_old = is_old,
             .is_wanted = node >= GROUPS && types[node] >= FIRST_TYPE && kinds[types[node]].is_wanted,
             .length = chain[number[node]] >= LONGEST_CHAIN / 2 ? chain[number[node]] + 2ul : 0,
@@ -411,6 +394,9 @@ EXPORT int graph_analyse(struct graph *g, const struct past *past, uint64_t leas
             row[rows - 1].references = NONE;
         }
     }
+    g->storage_bytes = add_up(g, w, TYPE_STORAGE, parts);
+    for (uint64_t i = 0; i < rows; i++)
+        row[i].storage_bytes = parts[number[row[i].node]];
     const struct local *locals = g->local.at;
     for (uint32_t i = 0; i < g->local_count; i++) {
         if (row_of[locals[i].frame] == NONE)
