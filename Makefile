@@ -11,7 +11,7 @@ DEMO := demo-output/run.parquet
 
 .DEFAULT_GOAL := help
 .PHONY: help demo quick test test-all test-oldest sdist record-dist torture fuzz fuzz-objects foreign-tests lint \
-	agent-types docs tutorials pictures site bench bench-fleet leakbench golden clean
+	agent-types docs tutorials pictures site bench bench-fleet leakbench unseen golden clean
 
 help:
 	@echo "make demo   record a small PyTorch training with a leak for 40 s and print the report"
@@ -32,6 +32,7 @@ help:
 	@echo "make bench  what recording costs, beside its budgets (15 minutes; BENCH='--only takes' is a part)"
 	@echo "make bench-fleet  what an index, a query and a report of 40,960 recordings cost (30 minutes; BENCH='--only index')"
 	@echo "make leakbench  how often reports are right, over all of fixtures/ (LEAKBENCH=name: some of them; SECONDS=14)"
+	@echo "make unseen  the same of fixtures/unseen, 65 s each: programs that are only run (25 minutes; LEAKBENCH=name)"
 	@echo "make golden  record programs of fixtures/ for tests/golden, and show what is told otherwise (30 minutes; GOLDEN=name)"
 	@echo "make clean  remove $(VENV), $(OLDEST), site and demo-output"
 
@@ -169,6 +170,10 @@ SECONDS ?= 14
 leakbench: $(VENV)/installed-test
 	@echo "== $(SECONDS) s of every program of fixtures/, two at a time"
 	@$(RUN) -m tests.leakbench --seconds $(SECONDS) $(LEAKBENCH)
+
+unseen: $(VENV)/installed-test
+	@echo "== every program of fixtures/unseen, two at a time"
+	@$(RUN) -m tests.leakbench --unseen $(LEAKBENCH)
 
 # GOLDEN: parts of names of programs, and the options of python -m tests.golden.
 golden: $(VENV)/installed-test

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.end_to_end.programs import LONGEST_S, Program, record_command, report
-from tests.leakbench import all_programs
+from tests.leakbench import UNSEEN_S, all_programs, unseen_programs
 from tests.leakbench.score import Score, score
-from tests.leakbench.table import markdown, write
+from tests.leakbench.table import RESULTS, UNSEEN, markdown, write
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,13 +30,16 @@ ROOT = Path(__file__).parents[2]
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.leakbench", description=__doc__.partition("\n")[0])
     parser.add_argument("only", nargs="*", help="only programs whose name contains one of these")
-    parser.add_argument("--seconds", type=float, default=14.0, help="how long each runs (default 14)")
+    parser.add_argument("--unseen", action="store_true", help="those of fixtures/unseen, which are only run")
+    parser.add_argument("--seconds", type=float, help=f"how long each runs (default 14; {UNSEEN_S:g} of the unseen)")
     parser.add_argument("--at-once", type=int, default=2, help="how many run at once (default 2)")
     parser.add_argument("--folder", type=Path, default=ROOT / "leakbench-output", help="where the recordings go")
     parser.add_argument("--keep", action="store_true", help="do not record again what is recorded in the folder")
     options = parser.parse_args()
 
-    chosen = [p for p in all_programs() if not options.only or any(part in p.name for part in options.only)]
+    programs = unseen_programs() if options.unseen else all_programs()
+    options.seconds = options.seconds or (UNSEEN_S if options.unseen else 14.0)
+    chosen = [p for p in programs if not options.only or any(part in p.name for part in options.only)]
     if not chosen:
         parser.error(f"no program's name contains {' or '.join(options.only)}")
     options.folder.mkdir(parents=True, exist_ok=True)
@@ -52,7 +55,7 @@ def main() -> None:
     about = {**circumstances(), "seconds": options.seconds, "at_once": options.at_once}
     print("\n" + markdown(scores, about))
     if not options.only:
-        write(scores, about)
+        write(scores, about, UNSEEN if options.unseen else RESULTS)
 
 
 def judge(program: Program, options: argparse.Namespace) -> Score:

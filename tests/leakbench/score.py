@@ -96,9 +96,12 @@ def _said(finding: dict[str, Any], program: Program) -> str:
 def _line_text(finding: dict[str, Any], program: Program) -> str | None:
     """The line a finding names, if it is the program's own; the recording may come from another checkout."""
     subject = finding["subject"]
-    if not subject["file"] or not subject["line"] or Path(subject["file"]).parts[-2:] != program.path.parts[-2:]:
+    if not subject["file"] or not subject["line"]:
         return None
-    lines = program.path.read_text().splitlines()
+    folder, file = ("", *Path(subject["file"]).parts)[-2:]
+    if folder != program.path.parent.name or not program.path.with_name(file).is_file():
+        return None
+    lines = program.path.with_name(file).read_text().splitlines()
     return lines[subject["line"] - 1].strip() if subject["line"] <= len(lines) else None
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from .score import Score, calibration, share
 
 RESULTS = Path(__file__).with_name("results.json")
+UNSEEN = Path(__file__).with_name("unseen.json")
 
 MEASURES = (
     ("leaky: kind of the first finding is right", lambda s: s.kind),
@@ -21,15 +22,15 @@ MEASURES = (
 )
 
 
-def write(scores: Sequence[Score], about: dict[str, Any]) -> None:
+def write(scores: Sequence[Score], about: dict[str, Any], path: Path = RESULTS) -> None:
     rows = [{name: value for name, value in s._asdict().items() if value is not None} for s in scores]
     lines = ",\n".join(json.dumps(row) for row in rows)  # a program a line, so that two runs can be compared
-    RESULTS.write_text(f'{{\n"about": {json.dumps(about)},\n"programs": [\n{lines}\n]\n}}\n', encoding="utf-8")
+    path.write_text(f'{{\n"about": {json.dumps(about)},\n"programs": [\n{lines}\n]\n}}\n', encoding="utf-8")
 
 
-def from_results() -> str:
-    """The section of docs/leakbench.md, from the run whose figures are committed."""
-    results = json.loads(RESULTS.read_text(encoding="utf-8"))
+def from_results(path: Path = RESULTS) -> str:
+    """A section of docs/leakbench.md, from the run whose figures are committed."""
+    results = json.loads(path.read_text(encoding="utf-8"))
     return markdown([Score(**row) for row in results["programs"]], results["about"])
 
 
