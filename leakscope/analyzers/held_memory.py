@@ -1,10 +1,11 @@
 """A cache, queue or list that filled during the run and is kept since: held, not growing.
 
-Looks for:     holders with a name of yours that gained much between two snapshots, and have stood since.
+Looks for:     holders with a name of yours that gained much between two snapshots, and have stood since; where memory
+               does not keep growing, also those that were full as the run ended.
 Why:           it is no leak, and may be most of the process: a queue that nobody empties, the results of a phase that
                is over, a cache that is idle. It ends when its holder lets go.
 Decides by:    min_share of what its process holds and min_bytes, gained during the run; still there in the last
-               snapshot, and hardly more than in the one before.
+               snapshot, and hardly more than in the one before, or never less than in any before.
 Mistaken when: it is wanted: a data set that was read in, a copy of the weights that evaluation uses.
 Do:            let go of it once it is no longer needed, or nothing.
 
@@ -55,7 +56,7 @@ def findings(
         looked = True
         least = max(min_bytes, min_share * float(process.held_bytes.max()))
         told = {f.subject.path for f in so_far if f.subject.pid == process.pid}
-        for one in standing(heap, least, _after(process, float(heap.time_s[-1]))):
+        for one in standing(heap, least, _after(process, float(heap.time_s[-1])), also_filling=not case.growth.leaking):
             if one.place.said not in told:
                 found = True
                 yield _finding(case, one, process, [round(float(s), 3) for s in heap.time_s])
@@ -79,11 +80,17 @@ def _finding(case: Case, one: Standing, process: ProcessGrowth, takes_s: list[fl
     place = one.place
     named, lines = named_in(case.sources, place)
     name, size = holder_name(named), format_bytes(one.held_bytes)
-    share = min(1.0, one.held_bytes / max(float(process.held_bytes[-1]), 1.0))
+    before_s = max((at for at in takes_s if at < one.since_s), default=0.0)
+    since = (
+        f"and has hardly grown since {format_duration(one.since_s)}"
+        if one.stood
+        else f"of which most came after {format_duration(before_s)}"
+    )
+    share = min(1.0, one.held_bytes / max(level_at(process.time_s, process.held_bytes, takes_s[-1]), 1.0))
     series = [Series(f"bytes held by {name}", takes_s, [round(float(value)) for value in place.deep_bytes])]
     return case.finding(
         _KIND,
-        f"{name} holds {size}, and has hardly grown since {format_duration(one.since_s)}",
+        f"{name} holds {size}, {since}",
         severity="note",
         grounds=[Ground("several snapshots weighed it; whether it is still wanted was not asked", 0.9)],
         bytes=int(one.held_bytes),
@@ -111,11 +118,14 @@ def _evidence(one: Standing, takes_s: list[float], share: float) -> Iterator[Evi
         text += f"; it has {format_count(place.length[-1])} members"
         figures["end_length"] = int(place.length[-1])
     yield Evidence(text, figures)
-    yield Evidence(f"that is {share:.0%} of what its process held at the end", {"share": round(share, 3)})
+    yield Evidence(f"that is {share:.0%} of what its process held then", {"share": round(share, 3)})
     stood_s = takes_s[-1] - one.since_s
     if stood_s >= 1:
         yield Evidence(
             f"it stood for the last {format_duration(stood_s)} of the snapshots", {"stood_s": round(stood_s, 1)}
         )
-    else:
+    elif one.stood:
         yield Evidence("after the last snapshot its process hardly grew or shrank")
+    else:
+        before, apart_s = format_bytes(place.deep_bytes[-2]), format_duration(takes_s[-1] - takes_s[-2])
+        yield Evidence(f"it held {before} in the snapshot before the last, {apart_s} earlier")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 OBJECTS, GRAPH = "retained-objects", "retained-graph"
 _MAIN_SHARE = 0.25  # of what came into use: the holder of most, and of so much, is the answer
+_MAIN_PROCESS = 0.5  # of what the process gained that gained most: in a lesser one it is part of the answer at best
 
 
 def finding_of(case: Case, holder: Accumulation, rank: int, look: Look, process: ProcessGrowth) -> Finding:
@@ -31,7 +32,8 @@ def finding_of(case: Case, holder: Accumulation, rank: int, look: Look, process:
     series = [Series(f"bytes held by {found.name}", time_s, _rounded(place.deep_bytes, 0))]
     if place.has_length:
         series.append(Series("members", time_s, _rounded(place.length, 0), y_unit="count"))
-    is_main = rank == 0 and found.share >= _MAIN_SHARE
+    most = max(p.growth_bytes for p in case.growth.processes)
+    is_main = rank == 0 and found.share >= _MAIN_SHARE and process.growth_bytes >= _MAIN_PROCESS * most
     row = found.named.row
     return case.finding(
         GRAPH if found.is_graph else OBJECTS,

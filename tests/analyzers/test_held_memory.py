@@ -35,6 +35,19 @@ def test_a_cache_that_is_idle_after_a_load_is_said(tmp_path: Path) -> None:
     assert finding.title in report.verdict.headline
 
 
+def test_what_is_full_as_the_run_ends_is_said(tmp_path: Path) -> None:
+    """Nothing was seen to stand: it came in between the last two snapshots, and the run ended."""
+    report = run(tmp_path, lambda s: 0 if s < 22 else 200)
+    (finding,) = report.findings
+    assert report.verdict.leaking is not True
+    assert (finding.kind, finding.severity) == ("held-memory", "note")
+    assert says(finding.title, "Cache.entries", "191 MiB", "21")
+
+
+def test_a_buffer_that_is_emptied_now_and_then_is_not(tmp_path: Path) -> None:
+    assert not run(tmp_path, lambda s: 200 if 8 < s < 10 or s > 26 else 5).findings
+
+
 def test_what_is_emptied_again_is_not(tmp_path: Path) -> None:
     report = run(tmp_path, lambda s: min(s, 10) * 20 if s < 26 else 5)
     assert not report.findings and "held-memory" in {ruled_out.kind for ruled_out in report.ruled_out}

@@ -11,6 +11,7 @@ from leakscope import analyze
 from leakscope.facts.heap.paths import keeps_growing
 from leakscope.findings import Finding, Report
 from tests.builders import RecordingBuilder
+from tests.sentences import says
 
 MB = 1_000_000
 TAKES_S = (2.0, 6.0, 10.0, 14.0, 18.0, 22.0)
@@ -745,3 +746,26 @@ def test_members_that_had_rows_of_their_own_at_first_are_told_as_their_container
         builder.take(100, number, at_s, holders=holders, rss_bytes=50 * MB + size)
     found = first(analyze(builder.ends(24.0, exit_code=0).open()))
     assert found.subject.path == path
+
+
+def test_what_a_lesser_process_holds_is_not_critical(tmp_path: Path) -> None:
+    """A parent holds 40 MB by the end, and its worker gains 240: what the parent has is a part of the answer."""
+    rss = [50 * MB + round(MB * i / 4 * 1.7) for i in range(96)]
+    builder = (
+        RecordingBuilder(tmp_path).process(100).samples(100, rss, every_s=0.25).source(100, "/job/train.py", SOURCE)
+    )
+    builder.process(101, "worker").samples(101, [50 * MB + round(10 * MB * i / 4) for i in range(96)], every_s=0.25)
+    for number, at_s in enumerate(TAKES_S, 1):
+        held = 40 * MB * at_s / 24
+        builder.take(100, number, at_s, holders=history(held, held / 1e4), rss_bytes=50 * MB + round(at_s * 1.7 * MB))
+    report = analyze(builder.ends(24.0, exit_code=0).open())
+    (lesser,) = [finding for finding in report.findings if finding.subject.variable == "history"]
+    assert lesser.severity == "warning"
+
+
+def test_a_table_that_came_at_once_is_no_leak_yet(tmp_path: Path) -> None:
+    """Its process gained steadily while the table was built under no name; then all of it was there."""
+    report = recorded(tmp_path, lambda f: history(220 * MB, 2000) if f > 0.8 else history(1000, 1))
+    assert report.verdict.leaking is None
+    assert says(report.verdict.headline, "main() trainer.history", "at once", "18.0 s", "22.0 s")
+    assert all(finding.severity == "note" for finding in report.findings)

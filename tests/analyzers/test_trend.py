@@ -262,3 +262,21 @@ def test_moments_alone_are_no_growth():
             y[at : at + 2] += 4.0 * t[at]
         words.append(judge(t, y * MiB).verdict)
     assert words.count(FLAT) >= 0.9 * len(SEEDS)
+
+
+def test_a_leak_goes_on_where_samples_become_rare():
+    """A starved recorder saw a program start up four times a second, and its workers leak once in three seconds."""
+    early_s = np.arange(0, 62, 0.25)
+    late_s = np.array([62.4, 77.5, 78.5, 81.3, 83.8, 87.3, 88.5, 90.9, 93.6, 96.4])
+    early = np.interp(early_s, [0, 15, 40, 62], [3, 96, 290, 314])
+    late = np.array([485, 485, 497, 527, 550, 563, 575, 589, 632, 653])
+    level = MiB * np.concatenate([early, late]).astype(float)
+    assert judge(np.concatenate([early_s, late_s]), level).verdict == GROWING
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_stands_where_samples_are_rare_is_no_leak(seed):
+    random = np.random.default_rng(seed)
+    t = np.concatenate([np.arange(0, 40, 0.25), np.arange(40, 80, 3.0)])
+    level = 100 * MiB + 3 * MiB * np.minimum(t, 40) + random.normal(0, MiB, t.size)
+    assert judge(t, level).verdict != GROWING

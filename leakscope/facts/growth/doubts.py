@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...units import format_bytes, format_count
+from ...units import format_bytes, format_count, format_duration
 from ..heap.graph import MODULES
-from ..heap.paths import accumulations, heaps
+from ..heap.paths import Accumulation, accumulations, heaps, user_place
 from .processes import ProcessGrowth
 from .strays import strays_of
 
@@ -95,3 +95,41 @@ def importing(
             told = f"{format_count(more)} modules were imported while it grew, and have {format_bytes(gained)}"
             return f"{told}: a longer run would tell"
     return None
+
+
+def arriving(
+    recording: Recording,
+    process: ProcessGrowth,
+    window_s: tuple[float, float],
+    *,
+    min_intervals: int = 3,  # between snapshots: of two, what grows steadily fills one by chance
+    min_at_once: float = 0.8,  # of what a holder gained, in one of them
+    min_share: float = 0.5,  # of the growth: less, and it does not explain it
+    most_besides: float = 0.25,  # of the growth, of holders that gained in several intervals: they are the answer then
+) -> str | None:
+    """What it gained came to its holders at once, as a table that is read or built does; it may be all that comes."""
+    looks = [
+        (heap, list(accumulations(heap.roots, 0.05 * process.growth_bytes)))
+        for heap in heaps(recording, process.pid, *window_s)
+    ]
+    if not looks:
+        return None
+    heap, found = max(looks, key=lambda look: sum(one.growth_bytes for one in look[1]))
+    if len(heap.takes) <= min_intervals:
+        return None
+    came = [one for one in found if _came_at_once(one, min_at_once)]
+    gained = sum(one.growth_bytes for one in came)
+    besides = sum(one.growth_bytes for one in found) - gained
+    if gained < min_share * process.growth_bytes or besides >= most_besides * process.growth_bytes:
+        return None
+    largest = max(came, key=lambda one: one.growth_bytes).place
+    assert largest is not None
+    at = int(np.argmax(np.diff(largest.deep_bytes)))
+    between = f"between {format_duration(heap.time_s[at])} and {format_duration(heap.time_s[at + 1])}"
+    told = f"{user_place(largest).path} has {format_bytes(largest.growth_bytes)}, which came at once {between}"
+    return f"{told}: a longer run would tell whether more comes"
+
+
+def _came_at_once(one: Accumulation, min_at_once: float) -> bool:
+    rises = np.diff(one.place.deep_bytes) if one.place is not None and not one.is_guess else np.zeros(1)
+    return bool(rises.max() >= min_at_once * one.growth_bytes > 0)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import numpy as np
+
 from .paths import NAMING_EDGES, Heap
 from .place import MODULE_DICTS, Place
 
@@ -17,23 +19,31 @@ _TRAINS = (
 
 
 class Standing(NamedTuple):
-    """``since_s``: the first snapshot that saw it nearly as large as at last. **Units** bytes and seconds."""
+    """``since_s``: the first snapshot that saw it nearly as large as at last. **Units** bytes and seconds.
+
+    ``stood``: it hardly grew since; else it had not been seen to stand, or to let go of anything, when the run ended.
+    """
 
     place: Place
     gained_bytes: float
     held_bytes: float
     since_s: float
+    stood: bool
 
 
-def standing(heap: Heap, least_bytes: float, after_bytes: float | None = None) -> list[Standing]:
+def standing(
+    heap: Heap, least_bytes: float, after_bytes: float | None = None, *, also_filling: bool = False
+) -> list[Standing]:
     """Holders with a name of the user's that gained so much and stopped, the most first. Three snapshots are needed.
 
     ``after_bytes``: what the process gained, or gave back, between the last snapshot and its end; None: that came soon.
+    ``also_filling``: those too that had never let go of anything when the run ended, whether they stood by then or not.
     """
     if len(heap.takes) < 3:
         return []
     found = [place for root in heap.roots for place in _named(root, least_bytes)]
-    told = [_told(place, heap) for place in found if _stands(place, after_bytes)]
+    told = [_told(place, heap, _stands(place, after_bytes)) for place in found]
+    told = [one for one in told if one.stood or (also_filling and _only_gained(one.place))]
     return sorted(told, key=lambda one: -one.gained_bytes)
 
 
@@ -60,8 +70,13 @@ def _stands(place: Place, after_bytes: float | None) -> bool:
     return bool(stood and held[-1] >= _THERE * held.max())
 
 
-def _told(place: Place, heap: Heap) -> Standing:
+def _only_gained(place: Place) -> bool:
+    fell = -float(np.diff(place.deep_bytes).min())
+    return fell <= _STANDS * place.growth_bytes
+
+
+def _told(place: Place, heap: Heap, stood: bool) -> Standing:
     held = place.deep_bytes
     enough = held[-1] - _STANDS * place.growth_bytes
     first = next(at for at in range(len(held)) if held[at:].min() >= enough)
-    return Standing(place, place.growth_bytes, float(held[-1]), float(heap.time_s[first]))
+    return Standing(place, place.growth_bytes, float(held[-1]), float(heap.time_s[first]), stood)

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 _FINE_POINTS = 600  # a day at 1 Hz is reduced to this many medians first; no question asked here needs a finer grain
+_MOST_TIME = 0.8  # passes in gaps no longer than stretches are; the rest are holes
+_COARSE_POINTS = 16  # fewer tell nothing
 _RESAMPLES = 200
 _AROUND = 5  # samples: two that differ from those before and after them
 _FAR, _FAR_OF_ALL = 5.0, 0.1  # times the usual distance from those around; and of all that the series moves
@@ -60,8 +62,16 @@ def without_blips(y: Floats) -> Floats:
 
 
 def evenly(t: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """Medians of stretches of equal time: sampling slows down after the first minute, and gaps are no evidence."""
-    width_s = max(float(t[-1] - t[0]) / _FINE_POINTS, float(np.percentile(np.diff(t), 90)))
+    """Medians of stretches of equal time: sampling slows down after the first minute, and gaps are no evidence.
+
+    Each is as long as the gaps are in which most of the time passed. A starved recorder may have many samples of one
+    half of a run and few of the other, which counts as much.
+    """
+    gaps_s = np.sort(np.diff(t))
+    passed = np.cumsum(gaps_s)
+    usual_s = float(gaps_s[np.searchsorted(passed, _MOST_TIME * passed[-1])])
+    lasted_s = float(t[-1] - t[0])
+    width_s = max(lasted_s / _FINE_POINTS, float(np.percentile(gaps_s, 90)), min(usual_s, lasted_s / _COARSE_POINTS))
     _, starts = np.unique(np.floor((t - t[0]) / width_s), return_index=True)
     return _medians(t, y, starts)
 
