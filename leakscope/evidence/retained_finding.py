@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 OBJECTS, GRAPH = "retained-objects", "retained-graph"
 _MAIN_SHARE = 0.25  # of what came into use: the holder of most, and of so much, is the answer
-_MAIN_PROCESS = 0.5  # of what the process gained that gained most: in a lesser one it is part of the answer at best
+_MAIN_PROCESS = 0.75  # of what the process gained that gained most: in a lesser one it is part of the answer at best
 
 
 def finding_of(case: Case, holder: Accumulation, rank: int, look: Look, process: ProcessGrowth) -> Finding:
