@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from ..agent import refusal
 from ..confidence import Ground
 from ..evidence.crash_cases import LAST_WORDS, Told, tell
 from ..facts.endings.meanings import FATAL_SIGNALS, Meaning, known, of_broken_pipe, of_signal
@@ -300,7 +301,8 @@ def _nothing(case: Case, root: Member | None) -> RuledOut | Skipped:
 
 
 def _has_agent(case: Case, member: Member) -> bool:
-    return bool((case.rows("agent_notes")["start_ticks"] == member.start_ticks).any())
+    notes = case.rows("agent_notes")
+    return bool(((notes["start_ticks"] == member.start_ticks) & (notes["note"] != refusal.NOTE)).any())
 
 
 def _was_sampled(case: Case, member: Member) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ..agent import refusal
 from ..facts import imported
 from ..facts.processes.inside import blind_spot
 from ..facts.tables import text_of
@@ -54,6 +55,6 @@ def _text(case: Case) -> str | None:
         return None if looks_inside else f"imported from {tools}: seen from outside only"
     if not case.recording.meta.get("attached"):
         return None
-    if len(case.rows("agent_notes")):
+    if (case.rows("agent_notes")["note"] != refusal.NOTE).any():
         return "attached: seen from inside only since then"
     return "attached: seen from outside only"
