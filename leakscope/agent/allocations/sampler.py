@@ -36,7 +36,7 @@ LEAST_OBJECT_GROWTH_BYTES = 256 * 1024  # over those
 STRESS = 256.0
 _ROOM_BYTES = 1 << 20
 _FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), LIBRARY)
-_MISSING = "it was installed without a C compiler, or with another libc than glibc"
+_MISSING = "it was installed without a C compiler"
 _MACHINES = ("x86_64", "aarch64")  # as in sampler/machine.h
 _KINDS = ("malloc", "mmap", "objects")
 _OBJECTS = 2
@@ -260,7 +260,16 @@ class Sampler:
 
 def _refusal() -> str | None:
     machine = os.uname().machine
-    return layout.refusal() if machine in _MACHINES else f"it is not known for {machine}"
+    if machine not in _MACHINES:
+        return f"it is not known for {machine}"
+    if not _is_glibc():
+        return _REFUSALS[2]
+    return layout.refusal()
+
+
+def _is_glibc() -> bool:
+    """Of musl another malloc and another loader come with it, and the library was made for neither."""
+    return hasattr(ctypes.PyDLL(None), "gnu_get_libc_version")
 
 
 def _is_traced() -> bool:
