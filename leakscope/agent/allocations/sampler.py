@@ -14,6 +14,7 @@ from time import monotonic
 
 from ..graph import layout
 from ..interpreter import arrays, collector, doors, names
+from ..native.machines import other_machine
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class Sampler:
 
     def _load(self) -> str | None:
         if self._handle is None:
-            return "its library could not be loaded; was it installed without a C compiler?"
+            return other_machine(_FILE) or "its library could not be loaded; was it installed without a C compiler?"
         free, held = ctypes.CDLL(_FILE, handle=self._handle), ctypes.PyDLL(_FILE, handle=self._handle)
         pointer, number, size = ctypes.c_void_p, ctypes.c_double, ctypes.c_uint64
         free.sampler_begin.argtypes = (pointer, size, ctypes.c_char_p, number)
