@@ -88,8 +88,7 @@ def _interpreter(path: str, folder: str) -> Check:
     if is_reached == "0":
         return limited(name, f"{outside}, it ignores PYTHONPATH", "start it without -I, -E and -S")
     if lists == "1":
-        text = "it keeps a list of all objects (Py_TRACE_REFS), who holds what is estimated"
-        return limited(name, f"{itself}: {text}", "a usual build")
+        return limited(name, f"{outside}, it keeps a list of all objects (Py_TRACE_REFS)", "a usual build")
     return ok(name, f"{itself}: seen from inside (not with -I, -E or -S)")
 
 

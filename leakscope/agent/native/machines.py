@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from ..interpreter import files
 
-_NAMES = {3: "i386", 21: "ppc64", 22: "s390x", 40: "arm", 62: "x86_64", 183: "aarch64", 243: "riscv64", 258: "loongarch64"}
+_NAMES = {
+    3: "i386",
+    21: "ppc64",
+    22: "s390x",
+    40: "arm",
+    62: "x86_64",
+    183: "aarch64",
+    243: "riscv64",
+    258: "loongarch64",
+}
 _MACHINE = slice(18, 20)  # e_machine of an ELF header
 _BEGIN = b"\x7fELF"
 
