@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ..agent import refusal
 from ..confidence import Ground
 from ..evidence.crash_cases import LAST_WORDS, Told, tell
 from ..facts.endings.meanings import FATAL_SIGNALS, Meaning, known, of_broken_pipe, of_signal
@@ -34,6 +33,7 @@ from ..facts.endings.texts import (
     said,
     with_message,
 )
+from ..facts.processes.inside import notes_of_agents
 from ..facts.subject import subject_of
 from ..facts.tables import int_of, text_of
 from ..faults import agent_elsewhere, agent_in_crash, last_fatal_error
@@ -301,8 +301,7 @@ def _nothing(case: Case, root: Member | None) -> RuledOut | Skipped:
 
 
 def _has_agent(case: Case, member: Member) -> bool:
-    notes = case.rows("agent_notes")
-    return bool(((notes["start_ticks"] == member.start_ticks) & (notes["note"] != refusal.NOTE)).any())
+    return bool((notes_of_agents(case.recording)["start_ticks"] == member.start_ticks).any())
 
 
 def _was_sampled(case: Case, member: Member) -> bool:

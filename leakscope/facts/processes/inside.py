@@ -21,6 +21,12 @@ _MOST_NOTES = 4
 _SCARCE = {"rlimit-as": (4 * GiB, "ulimit -v"), "rlimit-data": (1 * GiB, "ulimit -d")}
 
 
+def notes_of_agents(recording: Recording) -> pd.DataFrame:
+    """Rows of ``agent_notes``, but for those of an agent that did not begin."""
+    notes = recording.tables["agent_notes"]
+    return notes[notes["note"] != refusal.NOTE]
+
+
 def not_looked_at(recording: Recording) -> list[str]:
     """Sentences for a report: processes without an inside view, and what the agents left undone."""
     return [*_without_inside_view(recording), *_left_undone(recording)]
@@ -90,8 +96,7 @@ def _without_inside_view(recording: Recording) -> list[str]:
 
 def _blind(recording: Recording) -> list[pd.Series[Any]]:
     """Rows of Python processes without an agent that lived long enough for one to say so."""
-    notes = recording.tables["agent_notes"]
-    seen = notes[notes["note"] != refusal.NOTE]
+    seen = notes_of_agents(recording)
     known = {(int(p), int(t)) for p, t in zip(seen["pid"].dropna(), seen["start_ticks"].dropna())}
     rows = recording.tables["processes"].dropna(subset=["pid", "start_ticks"])
     return [
