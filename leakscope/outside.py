@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 _KEEPS_OUT = "IES"  # PYTHONPATH is not read, or site is not loaded: nothing of ours is imported
 UNKNOWN = (
-    "the agent did not start there (PYTHONPATH replaced, a frozen program, a free-threaded Python, "
-    "or ulimit -n below 256)"
+    "the agent did not start there (PYTHONPATH replaced, a frozen program, a Python before 3.8, or ulimit -n below 256)"
 )
 
 

@@ -702,7 +702,7 @@ TABLES: dict[str, Table] = {
         Table("agent_notes", "agent", "What the agent did, or did not do and why", (
             *_PROCESS,
             _c("note", "str", "",
-               "loaded, take-skipped, reduced-take, no-heap-graph, no-allocation-samples, counts (of what), ..."),
+               "loaded, no-agent, take-skipped, reduced-take, no-heap-graph, no-allocation-samples, counts, ..."),
             _TEXT,
         )),
         Table("sources", "agent", "Source of a user's module as it was loaded, so that a report can name lines later", (

@@ -188,13 +188,15 @@ def test_who_is_hidden(machine):
 @pytest.mark.parametrize(
     ("answer", "state"),
     [
-        ("3 11 1 1 /x/python", "ok"),
-        ("3 7 1 1 /x/python", "limited"),
-        ("3 13 0 1 /x/python", "limited"),
-        ("3 11 1 0 /x/python", "limited"),
+        ("3 11 1 1 0 cpython /x/python", "ok"),
+        ("3 7 1 1 0 cpython /x/python", "limited"),
+        ("3 13 0 1 0 cpython /x/python", "limited"),
+        ("3 11 1 0 0 cpython /x/python", "limited"),
+        ("3 11 1 1 1 cpython /x/python", "limited"),
+        ("3 9 1 1 0 pypy /x/python", "limited"),
         ("", "missing"),
     ],
-    ids=["usual", "old", "free-threaded", "isolated", "broken"],
+    ids=["usual", "old", "free-threaded", "isolated", "traced", "pypy", "broken"],
 )
 def test_interpreters_are_asked(machine, answer, state):
     root = machine(bin__python=f"#!/bin/sh\necho {answer}\n")

@@ -18,6 +18,20 @@ def start(folder: str) -> None:
 
     if address_space.is_scarce():
         return
+    from . import refusal
+
+    why_not = refusal.reason()
+    if why_not is not None:
+        refusal.note(folder, why_not)
+        return
+    try:
+        _begin(folder)
+    except Exception as error:
+        refusal.note(folder, refusal.failure(error))
+        raise
+
+
+def _begin(folder: str) -> None:
     from .native import descriptors
 
     taken = descriptors.take_low_ones()

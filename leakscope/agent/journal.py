@@ -18,7 +18,9 @@ import fcntl
 import os
 import stat
 import struct
+import time
 import zlib
+from time import clock_gettime_ns, time_ns
 
 from . import plain_json
 from .masking import Masker
@@ -114,6 +116,16 @@ def read_blocks(path: str | os.PathLike[str]) -> Generator[tuple[str, list[dict[
             yield block
             offset += HEADER.size + length
     return size - offset
+
+
+def stamps() -> dict[str, int | None]:
+    """This moment by each clock."""
+    boot = getattr(time, "CLOCK_BOOTTIME", None)
+    return {
+        "time_unix_ns": time_ns(),
+        "time_mono_ns": clock_gettime_ns(time.CLOCK_MONOTONIC),
+        "time_boot_ns": None if boot is None else clock_gettime_ns(boot),
+    }
 
 
 class NotOurs(OSError):

@@ -11,9 +11,10 @@ from . import config
 from .allocations.sampler import Sampler
 from .interpreter import doors, names
 from .interpreter.thread import AT_EXIT, AT_FORK, Thread, load_unwinder
+from .journal import stamps
 from .life import experiments, fatal_signals, hooks, last_words, phases, sentinels
 from .native import allocators, memory, tracked_segments
-from .outbox import WATCHED, Outbox, stamps
+from .outbox import WATCHED, Outbox
 from .probes import compile_counters
 from .snapshots import steps, taker
 from .snapshots.schedule import Schedule
@@ -38,13 +39,10 @@ _agent: Agent | None = None
 def start(folder: str) -> None:
     """Begin in this process; ``folder`` is the agent's. **Errors** any: the caller goes on without an agent."""
     global _agent
-    if sys.version_info < (3, 8) or _agent is not None:
+    if _agent is not None:
         return
     if getattr(sys.flags, "isolated", 0) or not hasattr(os, "register_at_fork"):
         return
-    is_gil_enabled = getattr(sys, "_is_gil_enabled", None)
-    if is_gil_enabled is not None and not is_gil_enabled():
-        return  # free-threaded: objects do not hold still for anybody
     options = config.read(folder)
     _agent = Agent(options["journal"] or folder, options)
     _agent.start()

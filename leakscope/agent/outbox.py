@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from _thread import allocate_lock
-from time import clock_gettime_ns, time_ns
 
 from . import journal, masking
 from .interpreter import doors, files, names
+from .journal import stamps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -144,16 +143,6 @@ class Outbox:
             except OSError:
                 continue
             self.add("sources", {"module": name, "file": os.path.abspath(file), "source_text": text})
-
-
-def stamps() -> dict[str, int | None]:
-    """This moment by each clock."""
-    boot = getattr(time, "CLOCK_BOOTTIME", None)
-    return {
-        "time_unix_ns": time_ns(),
-        "time_mono_ns": clock_gettime_ns(time.CLOCK_MONOTONIC),
-        "time_boot_ns": None if boot is None else clock_gettime_ns(boot),
-    }
 
 
 def _version(pid: int) -> str:

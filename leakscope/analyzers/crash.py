@@ -33,6 +33,7 @@ from ..facts.endings.texts import (
     said,
     with_message,
 )
+from ..facts.processes.inside import notes_of_agents
 from ..facts.subject import subject_of
 from ..facts.tables import int_of, text_of
 from ..faults import agent_elsewhere, agent_in_crash, last_fatal_error
@@ -300,7 +301,7 @@ def _nothing(case: Case, root: Member | None) -> RuledOut | Skipped:
 
 
 def _has_agent(case: Case, member: Member) -> bool:
-    return bool((case.rows("agent_notes")["start_ticks"] == member.start_ticks).any())
+    return bool((notes_of_agents(case.recording)["start_ticks"] == member.start_ticks).any())
 
 
 def _was_sampled(case: Case, member: Member) -> bool:

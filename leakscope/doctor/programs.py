@@ -19,7 +19,9 @@ _MARK = "leakscope_doctor"
 _QUESTION = f"""
 import sys
 gil = getattr(sys, "_is_gil_enabled", lambda: True)()
-print(*sys.version_info[:2], int(gil), int(hasattr(sys, "{_MARK}")), sys.executable)
+name = getattr(getattr(sys, "implementation", None), "name", "cpython")
+lists = hasattr(sys, "getobjects")
+print(*sys.version_info[:2], int(gil), int(hasattr(sys, "{_MARK}")), int(lists), name, sys.executable)
 """
 _REPORT = ("pyarrow", "pandas", "numpy", "rich", "click")
 
@@ -70,18 +72,23 @@ def _interpreter(path: str, folder: str) -> Check:
     inherited = os.environ.get("PYTHONPATH", "")
     environ = {**os.environ, "PYTHONPATH": folder + (os.pathsep + inherited if inherited else "")}
     answer = answer_of([path, "-c", _QUESTION], environ)
-    words = answer[0].split(None, 4) if answer else []
-    if len(words) < 5:
+    words = answer[0].split(None, 6) if answer else []
+    if len(words) < 7:
         return missing("python", f"{path} does not run")
-    version, has_gil, is_reached, itself = (int(words[0]), int(words[1])), words[2], words[3], words[4].strip()
+    version, (has_gil, is_reached, lists, kind, itself) = (int(words[0]), int(words[1])), words[2:]
+    itself = itself.strip()
     name = "python {}.{}".format(*version)
     outside = f"{itself}: recorded from outside only"
+    if kind != "cpython":
+        return limited(name, f"{outside}, it is {kind}", "a run with CPython shows its holders")
     if version < _OLDEST:
         return limited(name, f"{outside}, the agent needs {_OLDEST[0]}.{_OLDEST[1]}")
     if has_gil == "0":
         return limited(name, f"{outside}, it is free-threaded", "PYTHON_GIL=1, or a usual build")
     if is_reached == "0":
         return limited(name, f"{outside}, it ignores PYTHONPATH", "start it without -I, -E and -S")
+    if lists == "1":
+        return limited(name, f"{outside}, it keeps a list of all objects (Py_TRACE_REFS)", "a usual build")
     return ok(name, f"{itself}: seen from inside (not with -I, -E or -S)")
 
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from .. import outside
+from ..agent import refusal
+from ..agent.journal import read_blocks
 from .tree import Tree
 
 LOOK_S = 5.0  # an agent has begun to write by then, also on a busy machine
@@ -26,10 +28,24 @@ def while_it_runs(tree: Tree, journal_path: str) -> str | None:
     if not grown:
         return None
     largest = max(grown, key=lambda process: process.rss_bytes)
-    prefix = f"agent-{largest.pid}-{largest.stat.start_ticks}-"
+    process = f"-{largest.pid}-{largest.stat.start_ticks}-"
+    names: list[str] = []
     with suppress(OSError):
-        if any(name.startswith(prefix) for name in os.listdir(journal_path)):
-            return None
+        names = os.listdir(journal_path)
+    if any(name.startswith(f"agent{process}") for name in names):
+        return None
+    seen = f"{largest.stat.comm}[{largest.pid}] is seen from outside only"
+    for name in names:
+        if name.startswith(f"{refusal.STEM}{process}"):
+            return f"{seen}: {_said(os.path.join(journal_path, name))}"
     flag = outside.flag_of(largest.arguments)
     why = f"python {flag} lets nothing in" if flag is not None else outside.UNKNOWN
-    return f"{largest.stat.comm}[{largest.pid}] is seen from outside only, since {why}: {outside.remedy(flag)}"
+    return f"{seen}, since {why}: {outside.remedy(flag)}"
+
+
+def _said(path: str) -> str:
+    """Why the agent did not begin, as it wrote down itself."""
+    with suppress(OSError):
+        for _table, rows in read_blocks(path):
+            return str(rows[0]["text"])
+    return outside.UNKNOWN

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..facts import imported
-from ..facts.processes.inside import blind_spot
+from ..facts.processes.inside import blind_spot, notes_of_agents
 from ..facts.tables import text_of
 from ..findings import Finding, RecordingFacts, Verdict
 
@@ -54,6 +54,6 @@ def _text(case: Case) -> str | None:
         return None if looks_inside else f"imported from {tools}: seen from outside only"
     if not case.recording.meta.get("attached"):
         return None
-    if len(case.rows("agent_notes")):
+    if len(notes_of_agents(case.recording)):
         return "attached: seen from inside only since then"
     return "attached: seen from outside only"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from leakscope.agent.allocations.sampler import LIBRARY as SAMPLER
 from leakscope.agent.graph.heap_graph import LIBRARY, HeapGraph
 
 from .staging import AGENT, rows, run, stage
@@ -69,3 +70,17 @@ def test_a_file_that_was_never_built_is_missed_once(tmp_path: Path) -> None:
     assert len(found["takes"]) > 1 and "heap_graphs" not in found
     (said,) = [row["text"] for row in found["agent_notes"] if row["note"] == "no-heap-graph"]
     assert said == "it was installed without a C compiler"
+
+
+def test_libraries_of_another_machine_are_told_as_such(tmp_path: Path) -> None:
+    """The loader says of them that there is no such file."""
+    journal = stage(tmp_path)
+    for file in (library(journal), journal / "agent" / "allocations" / SAMPLER):
+        data = bytearray(file.read_bytes())
+        data[18:20] = (243).to_bytes(2, "little")
+        file.write_bytes(data)
+    done = run(journal, "-c", "import time; time.sleep(3)", **OFTEN)
+    assert (done.returncode, done.stderr) == (0, "")
+    said = {row["note"]: row["text"] for row in rows(journal)["agent_notes"]}
+    for note in ("no-heap-graph", "no-allocation-samples"):
+        assert said[note].startswith("leakscope was installed for riscv64, and this Python is of "), said

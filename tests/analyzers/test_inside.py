@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from leakscope import analyze
+from leakscope.agent import refusal
 from leakscope.agent.native import address_space
 from leakscope.facts.processes import inside as _inside
 from tests.builders import RecordingBuilder
@@ -36,6 +37,24 @@ def test_a_python_process_without_an_agent_is_admitted(tmp_path: Path, cmdline: 
 
 def test_a_process_with_an_agent_needs_no_excuse(tmp_path: Path) -> None:
     assert notes(tmp_path, "python train.py", agent=True) == []
+
+
+def test_an_agent_that_did_not_begin_is_believed_and_so_for_forks_of_its_program(tmp_path: Path) -> None:
+    builder = RecordingBuilder(tmp_path)
+    for pid, exe in ((5, "/opt/pypy3"), (6, "/opt/pypy3"), (7, "/usr/bin/python3.11")):
+        builder.process(pid, exe=exe).samples(pid, [50_000_000] * 12)
+    builder.note(5, 0.1, refusal.NOTE, "it runs in pypy")
+    said = analyze(builder.ends(12.0).open()).recording.notes
+    told, forked, other = sorted(said)
+    assert says(told, "[5]", "it runs in pypy") and says(forked, "[6]", "it runs in pypy")
+    assert says(other, "[7]", "did not start there")
+
+
+def test_a_job_without_an_agent_is_not_said_to_have_ended_without_an_exception(tmp_path: Path) -> None:
+    builder = RecordingBuilder(tmp_path).process(5, exe="/opt/pypy3").samples(5, [50_000_000] * 12)
+    report = analyze(builder.note(5, 0.1, refusal.NOTE, "it runs in pypy").ends(12.0, exit_code=3).open())
+    (skipped,) = [one for one in report.skipped if one.kind == "crash"]
+    assert says(skipped.reason, "error output was not recorded")
 
 
 def test_a_short_lived_process_is_not_worth_a_word(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from time import monotonic
 
 from ..graph import layout
 from ..interpreter import arrays, collector, doors, names
+from ..native.machines import other_machine
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ LEAST_OBJECT_GROWTH_BYTES = 256 * 1024  # over those
 STRESS = 256.0
 _ROOM_BYTES = 1 << 20
 _FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), LIBRARY)
-_MISSING = "it was installed without a C compiler, or with another libc than glibc"
+_MISSING = "it was installed without a C compiler"
 _MACHINES = ("x86_64", "aarch64")  # as in sampler/machine.h
 _KINDS = ("malloc", "mmap", "objects")
 _OBJECTS = 2
@@ -103,7 +104,7 @@ class Sampler:
 
     def _load(self) -> str | None:
         if self._handle is None:
-            return "its library could not be loaded; was it installed without a C compiler?"
+            return other_machine(_FILE) or "its library could not be loaded; was it installed without a C compiler?"
         free, held = ctypes.CDLL(_FILE, handle=self._handle), ctypes.PyDLL(_FILE, handle=self._handle)
         pointer, number, size = ctypes.c_void_p, ctypes.c_double, ctypes.c_uint64
         free.sampler_begin.argtypes = (pointer, size, ctypes.c_char_p, number)
@@ -260,7 +261,16 @@ class Sampler:
 
 def _refusal() -> str | None:
     machine = os.uname().machine
-    return layout.refusal() if machine in _MACHINES else f"it is not known for {machine}"
+    if machine not in _MACHINES:
+        return f"it is not known for {machine}"
+    if not _is_glibc():
+        return _REFUSALS[2]
+    return layout.refusal()
+
+
+def _is_glibc() -> bool:
+    """Of musl another malloc and another loader come with it, and the library was made for neither."""
+    return hasattr(ctypes.PyDLL(None), "gnu_get_libc_version")
 
 
 def _is_traced() -> bool:

@@ -14,6 +14,7 @@ from time import thread_time
 
 from .. import libraries
 from ..interpreter import arrays, doors, files, names
+from ..native.machines import other_machine
 from . import layout
 from .references import NoneCount
 from .whole import Writer
@@ -208,7 +209,7 @@ def load() -> str | None:
         try:
             _loaded.append(dlopen(_FILE, 0))
         except OSError as error:
-            return str(error)
+            return other_machine(_FILE) or str(error)
     return why_not
 
 

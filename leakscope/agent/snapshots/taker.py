@@ -18,11 +18,10 @@ from time import CLOCK_MONOTONIC, clock_gettime_ns, sleep, thread_time
 from ..graph import heap_graph
 from ..graph.heap_graph import HeapGraph
 from ..interpreter import collector, doors, names, pending, quiet
-from ..journal import GPU_SNAPSHOT
+from ..journal import GPU_SNAPSHOT, stamps
 from ..life import fatal_signals
 from ..native import allocators, tracked_segments
 from ..native.memory import rss_bytes
-from ..outbox import stamps
 from ..torch import cuda, gradients
 from ..torch.gpu_history import GpuHistory
 from ..torch.remembered import Remembered

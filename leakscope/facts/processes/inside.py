@@ -6,6 +6,7 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from ... import outside
+from ...agent import refusal
 from ...units import GiB, format_bytes
 from ..tables import process_name, text_of
 
@@ -18,6 +19,12 @@ _LEAST_LIFE_S = 3.0  # a process that lives shorter gets no snapshot anyway
 _MOST_NOTES = 4
 # Below these the agent stays away: it would take address space that the job may need (agent/native/address_space.py).
 _SCARCE = {"rlimit-as": (4 * GiB, "ulimit -v"), "rlimit-data": (1 * GiB, "ulimit -d")}
+
+
+def notes_of_agents(recording: Recording) -> pd.DataFrame:
+    """Rows of ``agent_notes``, but for those of an agent that did not begin."""
+    notes = recording.tables["agent_notes"]
+    return notes[notes["note"] != refusal.NOTE]
 
 
 def not_looked_at(recording: Recording) -> list[str]:
@@ -78,10 +85,10 @@ def _without_inside_view(recording: Recording) -> list[str]:
     """One sentence for each longer-lived Python process without an agent, at most a few."""
     if str((recording.meta.get("options") or {}).get("agent")) in ("off", "False"):
         return ["no inside view: recorded with --agent off"]
-    sentences = [
-        f"no inside view of {process_name(row)}[{int(row['pid'])}]: {_reason(recording, row)}"
-        for row in _blind(recording)
-    ]
+    sentences = []
+    for row in _blind(recording):
+        why = _refused(recording, row) or _reason(recording, row)
+        sentences.append(f"no inside view of {process_name(row)}[{int(row['pid'])}]: {why}")
     if len(sentences) > _MOST_NOTES:
         sentences[_MOST_NOTES:] = [f"and of {len(sentences) - _MOST_NOTES} more Python processes"]
     return sentences
@@ -89,7 +96,7 @@ def _without_inside_view(recording: Recording) -> list[str]:
 
 def _blind(recording: Recording) -> list[pd.Series[Any]]:
     """Rows of Python processes without an agent that lived long enough for one to say so."""
-    seen = recording.tables["agent_notes"]
+    seen = notes_of_agents(recording)
     known = {(int(p), int(t)) for p, t in zip(seen["pid"].dropna(), seen["start_ticks"].dropna())}
     rows = recording.tables["processes"].dropna(subset=["pid", "start_ticks"])
     return [
@@ -111,6 +118,8 @@ def blind_spot(recording: Recording, pid: int | None) -> str | None:
     blind = [row for row in _blind(recording) if pid is None or int(row["pid"]) == pid]
     if not blind or (pid is None and len(recording.tables["sentinels"])):
         return None
+    if refused := _refused(recording, blind[0]):
+        return refused
     flag = outside.flag_of(_words(blind[0]))
     reason = (
         f"{process_name(blind[0])} was {_reason(recording, blind[0])}"
@@ -128,6 +137,21 @@ def _life_s(recording: Recording, row: pd.Series[Any]) -> float:
     samples = recording.tables["process_samples"]
     own = samples[(samples["pid"] == row["pid"]) & (samples["start_ticks"] == row["start_ticks"])]
     return float(own["time_s"].max() - own["time_s"].min()) if len(own) else 0.0
+
+
+def _refused(recording: Recording, row: pd.Series[Any]) -> str | None:
+    """What the agent wrote down itself as it did not begin, and what helps; None if it did not get so far.
+
+    A process that was forked says nothing: it runs the program of another, which did.
+    """
+    notes = recording.tables["agent_notes"]
+    notes = notes[notes["note"] == refusal.NOTE].dropna(subset=["pid", "start_ticks", "text"])
+    own = notes[(notes["pid"] == row["pid"]) & (notes["start_ticks"] == row["start_ticks"])]
+    if not len(own) and len(notes) and (exe := text_of(row, "exe")):
+        processes = recording.tables["processes"]
+        alike = processes[processes["exe"] == exe]
+        own = notes[notes["pid"].isin(alike["pid"]) & notes["start_ticks"].isin(alike["start_ticks"])]
+    return None if not len(own) else str(own["text"].iloc[0])
 
 
 def _reason(recording: Recording, row: pd.Series[Any]) -> str:
