@@ -6,7 +6,6 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from ... import outside
-from ...agent import refusal
 from ...units import GiB, format_bytes
 from ..tables import process_name, text_of
 
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
 
 _LEAST_LIFE_S = 3.0  # a process that lives shorter gets no snapshot anyway
 _MOST_NOTES = 4
+_NO_AGENT = "no-agent"  # a note of an agent that did not begin: see agent/refusal.py
 # Below these the agent stays away: it would take address space that the job may need (agent/native/address_space.py).
 _SCARCE = {"rlimit-as": (4 * GiB, "ulimit -v"), "rlimit-data": (1 * GiB, "ulimit -d")}
 
@@ -24,7 +24,7 @@ _SCARCE = {"rlimit-as": (4 * GiB, "ulimit -v"), "rlimit-data": (1 * GiB, "ulimit
 def notes_of_agents(recording: Recording) -> pd.DataFrame:
     """Rows of ``agent_notes``, but for those of an agent that did not begin."""
     notes = recording.tables["agent_notes"]
-    return notes[notes["note"] != refusal.NOTE]
+    return notes[notes["note"] != _NO_AGENT]
 
 
 def not_looked_at(recording: Recording) -> list[str]:
@@ -145,7 +145,7 @@ def _refused(recording: Recording, row: pd.Series[Any]) -> str | None:
     A process that was forked says nothing: it runs the program of another, which did.
     """
     notes = recording.tables["agent_notes"]
-    notes = notes[notes["note"] == refusal.NOTE].dropna(subset=["pid", "start_ticks", "text"])
+    notes = notes[notes["note"] == _NO_AGENT].dropna(subset=["pid", "start_ticks", "text"])
     own = notes[(notes["pid"] == row["pid"]) & (notes["start_ticks"] == row["start_ticks"])]
     if not len(own) and len(notes) and (exe := text_of(row, "exe")):
         processes = recording.tables["processes"]
