@@ -48,15 +48,19 @@ class Source:
         """The first bytes, unpacked."""
         return next(self._chunks(HEAD_BYTES), b"")
 
-    def lines(self) -> Iterator[str]:
+    def pieces(self) -> Iterator[bytes]:
+        """All of it, piece by piece."""
+        yield from self._chunks(_CHUNK)
+
+    def lines(self, longest: int = LONGEST_LINE) -> Iterator[str]:
         """Lines without their ends. **Errors** NotThisFormat for one without an end."""
         rest = b""
         for chunk in self._chunks(_CHUNK):
             *whole, rest = (rest + chunk).split(b"\n")
             for line in whole:
                 yield line.decode("utf-8", "replace").rstrip("\r")
-            if len(rest) > LONGEST_LINE:
-                raise NotThisFormat(f"has a line of more than {LONGEST_LINE >> 20} MiB: it is none of these logs")
+            if len(rest) > longest:
+                raise NotThisFormat(f"has a line of more than {longest >> 20} MiB: it is none of these logs")
         if rest:
             yield rest.decode("utf-8", "replace").rstrip("\r")
 
