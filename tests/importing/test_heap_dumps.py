@@ -52,7 +52,7 @@ def test_two_dumps_of_midden_are_one_process_that_grew(tmp_path: Path) -> None:
 
 
 def test_what_midden_counts_is_what_is_said(tmp_path: Path) -> None:
-    objects = [json.loads(line) for line in gzip.open(ONE, "rt")]
+    objects = [json.loads(line) for line in gzip.decompress(ONE.read_bytes()).splitlines()]
     graph = imported(tmp_path, MIDDEN[0]).tables["heap_graphs"].iloc[0]
     assert graph["node_count"] == len(objects)
     assert graph["retained_bytes"] == sum(one["size"] for one in objects)
@@ -130,7 +130,13 @@ def test_counts_that_no_file_can_hold_take_no_memory(tmp_path: Path) -> None:
     assert "references" in _refusal(tmp_path, raw(tmp_path, "bomb2.pyheap", head + threads_and_names + one_object))
 
 
-@pytest.mark.parametrize("line", ['{"id": 1, "type": "x", "references": ["y"], "size": 1}', '{"id": 1, "type": "x", "references": [], "size": -1}'])  # fmt: skip
+BAD_OBJECTS = (
+    '{"id": 1, "type": "x", "references": ["y"], "size": 1}',
+    '{"id": 1, "type": "x", "references": [], "size": -1}',
+)
+
+
+@pytest.mark.parametrize("line", BAD_OBJECTS)
 def test_objects_of_midden_that_are_none_are_refused(tmp_path: Path, line: str) -> None:
     _refusal(tmp_path, written(tmp_path, "bad.jsonl", line))
 
