@@ -35,8 +35,7 @@ def dominators(starts: Sequence[int], targets: Sequence[int], count: int) -> tup
         best = at
         for position in range(before_starts[node], before_starts[node + 1]):
             other = place[before[position]]
-            found = semi[_least(other, forest, label, semi)] if other >= at else other
-            best = min(best, found)
+            best = min(best, semi[_least(other, forest, label, semi)] if other >= at else other)
         semi[at] = best
         forest[at] = above[at]
     for at in range(1, count):
@@ -83,7 +82,8 @@ def _depth_first(starts: Sequence[int], targets: Sequence[int], count: int) -> t
 def _reversed(starts: Sequence[int], targets: Sequence[int], count: int) -> tuple[array[int], array[int]]:
     """Who refers to each, in the form of ``starts`` and ``targets``."""
     to = np.asarray(targets, dtype=np.int32)
-    of = np.repeat(np.arange(count, dtype=np.int32), np.diff(np.asarray(starts, dtype=np.int64)))
+    ends = np.asarray(starts, dtype=np.int64)
+    of = np.repeat(np.arange(count, dtype=np.int32), ends[1:] - ends[:-1])
     by_target = np.argsort(to, kind="stable")
     counts = np.bincount(to, minlength=count)
     return (
