@@ -109,7 +109,7 @@ PACKAGES = {
         "memray",
         "tensorboard",
         "wandb",
-    },  # arrays of a heap dump; extras, each in a process of its own
+    },  # heap dumps; extras, each in a process of its own
     "plots": {"matplotlib", "numpy", "pandas"},
     "metering": {"opentelemetry"},
     "integrations": {"torch", "transformers", "lightning", "pytest", "celery"},
