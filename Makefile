@@ -10,7 +10,7 @@ SOURCES := leakscope fixtures tests light
 DEMO := demo-output/run.parquet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test test-all test-oldest sdist record-dist torture fuzz fuzz-objects foreign-tests lint \
+.PHONY: help demo quick test test-all test-sdks test-oldest sdist record-dist torture fuzz fuzz-objects foreign-tests lint \\
 	agent-types docs tutorials pictures site bench bench-fleet leakbench unseen golden clean
 
 help:
@@ -18,6 +18,7 @@ help:
 	@echo "make test   lint, type check and tests: all but the slow ones (10 to 15 minutes)"
 	@echo "make quick  unit tests only: no job is started (1 minute)"
 	@echo "make test-all  before a release: every program of fixtures/ recorded, attacks, kills, notebooks (30 minutes)"
+	@echo "make test-sdks  before a release: importers, trackers, buckets, MCP and services with the SDKs that they need (20 minutes)"
 	@echo "make test-oldest  recording and reports with the oldest versions of all that leakscope needs"
 	@echo "make record-dist  build leakscope-record (wheel, sdist) and leakscope.pyz, which record without dependencies"
 	@echo "make torture  kills, full disks, storms of signals at SEEDS=50 instants; attacks on every Python; CPython's suite (1 hour)"
@@ -86,6 +87,16 @@ test: lint
 test-all: lint
 	@echo "== pytest, with all that is slow"
 	@$(RUN) -m tests.tiers test-all $(TESTS)
+
+# What skips in the other tiers, for want of an SDK.
+$(VENV)/installed-sdks: $(VENV)/installed-test
+	@echo "== $(VENV): installing every SDK that a test asks for (1 GB)"
+	@$(PIP) --editable '.[test,sdks]'
+	@touch $@
+
+SDK_TESTS ?= tests/importing tests/pushing tests/uploading tests/mcp_server tests/metering tests/integrations tests/recipes
+test-sdks: $(VENV)/installed-sdks
+	@$(RUN) -m tests.tiers test-all $(SDK_TESTS)
 
 # The lower bounds of pyproject.toml, each as the version to install. numpy 1.24 knows no Python above 3.11.
 OLDEST := $(VENV)-oldest

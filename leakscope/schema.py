@@ -606,6 +606,7 @@ TABLES: dict[str, Table] = {
             _BLOCK_ADDRESS, _BLOCK_BYTES, _GPU_STREAM, _STACK_NUMBER,
             _c("device_free_bytes", "int", "bytes", "oom: what the driver had free on the device"),
             _c("gpu_label", "str", "", "name of a mark, or what the program had set as metadata", "message"),
+            _c("compile_context", "str", "", "frame/number of what torch.compile compiled; null: none, or not said"),
         )),
         Table("gpu_stacks", "import", "The calls that led to an allocation on a GPU, once each in a snapshot", (
             *_PROCESS, _SNAPSHOT, _STACK_NUMBER, _FUNCTION, _OWNER_FILE, _OWNER_LINE, _STACK,

@@ -24,7 +24,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.load_profile("same")
 
-_PYTESTS_OWN = {"PYTEST_CURRENT_TEST"}
+_PYTESTS_OWN = {"PYTEST_CURRENT_TEST", "_RJEM_MALLOC_CONF"}  # the latter is set as polars is imported
 _MAY_START = {"live", "slow"}
 
 

@@ -104,7 +104,12 @@ PACKAGES = {
     "watching": {"pandas", "rich", "textual"},
     "renderers": {"rich", "matplotlib"},
     "pages": {"jinja2", "markupsafe"},
-    "importing": {"memray", "tensorboard", "wandb"},  # extras, each in a process of its own
+    "importing": {
+        "numpy",
+        "memray",
+        "tensorboard",
+        "wandb",
+    },  # heap dumps; extras, each in a process of its own
     "plots": {"matplotlib", "numpy", "pandas"},
     "metering": {"opentelemetry"},
     "integrations": {"torch", "transformers", "lightning", "pytest", "celery"},

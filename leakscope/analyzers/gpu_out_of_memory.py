@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..confidence import Ground
-from ..evidence.gpu_device import allocated_curve, parts, subject_in, too_late
+from ..evidence.gpu_device import allocated_curve, as_program_says, parts, subject_in, too_late
 from ..evidence.gpu_pieces import unused_at
 from ..facts.gpu.budget import DeviceBudget
 from ..facts.gpu.roles import ACTIVATIONS, GRADIENTS, OPTIMIZER
@@ -67,6 +67,7 @@ def _finding(case: Case, budget: DeviceBudget, oom: Oom, min_account_share: floa
         ),
         Evidence(f"{format_bytes(total)} were in use then: {parts(alive)}", dict(alive)),
         *([Evidence(f"most was allocated at {told}")] if told else ()),
+        *as_program_says(budget, oom.position),
         Evidence(
             f"the largest free block at the snapshot has {format_bytes(device.largest_free_bytes)}",
             {"largest_free_bytes": device.largest_free_bytes},

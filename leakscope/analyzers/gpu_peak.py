@@ -15,7 +15,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..confidence import Ground
-from ..evidence.gpu_device import allocated_curve, between_marks, largest_lines, parts, subject_in, too_late
+from ..evidence.gpu_device import (
+    allocated_curve,
+    as_program_says,
+    between_marks,
+    largest_lines,
+    parts,
+    subject_in,
+    too_late,
+)
 from ..facts.gpu.budget import DeviceBudget, Line
 from ..facts.gpu.roles import ACTIVATIONS, OTHER
 from ..findings import Evidence, Finding, RuledOut
@@ -73,6 +81,7 @@ def _finding(
         ),
         largest_lines(budget),
         *between_marks(budget),
+        *as_program_says(budget, budget.device.peak_position),
     ]
     if device.cached_bytes >= temporary_bytes / 2:
         evidence.append(

@@ -56,6 +56,20 @@ def between_marks(budget: DeviceBudget) -> list[Evidence]:
     return [Evidence(f"between marks: {changes}{where}", {one.name: one.change_bytes for one in told})]
 
 
+def as_program_says(budget: DeviceBudget, at: int) -> list[Evidence]:
+    """What was in use after the event at this position, by the program's metadata and contexts of torch.compile."""
+    found = []
+    for column, what in (
+        ("gpu_label", "by the program's metadata"),
+        ("compile_context", "allocated in compiled code (frame/compilation of torch.compile)"),
+    ):
+        sums = budget.said_at(at, column)
+        if sums:
+            more = f" and {len(sums) - _MOST_PARTS} more" if len(sums) > _MOST_PARTS else ""
+            found.append(Evidence(f"{what}: {parts(sums)}{more}", dict(list(sums.items())[:_MOST_PARTS])))
+    return found
+
+
 def allocated_curve(device: DeviceSnapshot) -> list[Series]:
     """What was alive, event by event: each point the most of a stretch, so that no peak is lost."""
     levels = device.levels[1:]

@@ -12,7 +12,7 @@ from ..facts.gpu.roles import ACTIVATIONS
 from ..facts.gpu.snapshots import DeviceSnapshot
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..units import MiB, changed, format_bytes, format_count
-from .gpu_device import allocated_curve, between_marks, subject_in
+from .gpu_device import allocated_curve, as_program_says, between_marks, subject_in
 
 if TYPE_CHECKING:
     from ..facts.case import Case
@@ -104,7 +104,7 @@ def _finding(case: Case, budget: DeviceBudget, kept: Kept) -> Finding:
         bytes=kept.bytes,
         subject=subject_in(device, kept.stack),
         bytes_per_step=round(kept.bytes_per_step, 1),
-        evidence=[*_evidence(kept), *between_marks(budget)],
+        evidence=[*_evidence(kept), *between_marks(budget), *as_program_says(budget, len(device.events) - 1)],
         doubts=[
             "a window or a cache that was not full yet would look alike",
             *([_GATHERS] if kept.steps.is_loop else ()),

@@ -151,7 +151,9 @@ def _weighed(found: Retained, step_unit: str) -> Iterator[Evidence]:
         added = (place.length[-1] - place.length[0]) / steps
         figures = {"bytes_per_step": round(weighed / steps, 1), "members_per_step": round(added, 3)}
         together = steps_together(step_unit)
-        members = f", {added * together:.3g} members" if place.has_length else ""
+        number = added * together
+        number_told = format_count(number) if number >= 100 else f"{number:.3g}"
+        members = f", {number_told} members" if place.has_length else ""
         each = "per training step" if step_unit == "step" else per_step(step_unit)
         yield Evidence(f"{each}: {format_bytes(weighed / steps * together)}{members}", figures)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 from ..errors import BadInput, UnreadableInput
+from . import _refused
 from ._facts import NotThisFormat
 from ._source import Source
 
@@ -42,6 +43,8 @@ def of_file(path: Path, form: str | None) -> str:
         return found[0]
     if found:
         raise BadInput(f"{path} may be {' or '.join(found)}: say which with --from")
+    if (reason := _refused.why(Source(path).head())) is not None:
+        raise UnreadableInput(f"{path} {reason}")
     raise UnreadableInput(
         f"{path} is of no format that can be imported: name one with --from ({', '.join(names())}), if it is one"
     )

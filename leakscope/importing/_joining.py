@@ -52,6 +52,7 @@ class Joined:
 
     def facts(self) -> Iterator[tuple[Part, Fact]]:
         """Every fact on the recording's clock, with its pid. Samples of a process are those of one file."""
+        takes = sorted(range(len(self.parts)), key=lambda index: self.parts[index].first_s + self.shift_s[index])
         for index, part in enumerate(self.parts):
             pids = self._pids[index]
             for fact in part.facts():
@@ -63,6 +64,8 @@ class Joined:
                     fact.row["pid"] = pid
                 if "snapshot" in fact.row:  # a file is one
                     fact.row["snapshot"] = index + 1
+                if "take" in fact.row:  # the same, of the heap of a process: they go by when they were made
+                    fact.row["take"] = takes.index(index) + 1
                 yield part, Fact(fact.table, fact.at_s + self.shift_s[index], fact.row)
 
 

@@ -48,17 +48,24 @@ class Source:
         """The first bytes, unpacked."""
         return next(self._chunks(HEAD_BYTES), b"")
 
-    def lines(self) -> Iterator[str]:
+    def pieces(self) -> Iterator[bytes]:
+        """All of it, piece by piece."""
+        yield from self._chunks(_CHUNK)
+
+    def lines(self, longest: int = LONGEST_LINE) -> Iterator[str]:
         """Lines without their ends. **Errors** NotThisFormat for one without an end."""
-        rest = b""
+        parts: list[bytes] = []  # of a line that has not ended
         for chunk in self._chunks(_CHUNK):
-            *whole, rest = (rest + chunk).split(b"\n")
-            for line in whole:
-                yield line.decode("utf-8", "replace").rstrip("\r")
-            if len(rest) > LONGEST_LINE:
-                raise NotThisFormat(f"has a line of more than {LONGEST_LINE >> 20} MiB: it is none of these logs")
-        if rest:
-            yield rest.decode("utf-8", "replace").rstrip("\r")
+            end, *more = chunk.split(b"\n")
+            parts.append(end)
+            if more:
+                for line in (b"".join(parts), *more[:-1]):
+                    yield _line(line)
+                parts = [more[-1]]
+            if sum(map(len, parts)) > longest:
+                raise NotThisFormat(f"has a line of more than {longest >> 20} MiB: it is none of these logs")
+        if rest := b"".join(parts):
+            yield _line(rest)
 
     def content(self, most_bytes: int = MOST_DOCUMENT) -> bytes:
         """All of it. **Errors** NotThisFormat above so many bytes."""
@@ -106,6 +113,10 @@ class Source:
                 except zlib.error:
                     raise NotThisFormat("is packed by gzip and damaged: copy it again") from None
                 chunk = stream.read(size)
+
+
+def _line(data: bytes) -> str:
+    return data.decode("utf-8", "replace").rstrip("\r")
 
 
 def _unpacked(unpack: Any, chunk: bytes, size: int) -> Iterator[bytes]:

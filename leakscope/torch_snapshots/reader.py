@@ -27,6 +27,7 @@ _MOST_JSON_BYTES = 64 << 20  # held twice while it is read, and if it has one em
 _MOST_STACK_LINES = 80
 _MOST_NATIVE_LINES = 12
 _WORDS = (b"segments", b"device_traces", b"total_size", b"allocator_settings", b"external_annotations")
+_NO_CONTEXT = "N/A"  # what torch writes where it was not asked for (compile_context=True)
 _GZIP = b"\x1f\x8b"
 _LEAST_TIME_US, _MOST_TIME_US = 946_684_800_000_000, 4_102_444_800_000_000  # the years 2000 to 2100
 _RANK = re.compile(r"(?:^|[^a-z])r(?:ank)?[-_.]?(\d{1,6})(?!\d)", re.IGNORECASE)
@@ -120,6 +121,7 @@ class _Collected:
     time_us: array[int] = field(default_factory=lambda: array("q"))
     stack: array[int] = field(default_factory=lambda: array("i"))
     label: array[int] = field(default_factory=lambda: array("i"))
+    context: array[int] = field(default_factory=lambda: array("i"))
     frames: dict[tuple[str, int, str], int] = field(default_factory=dict)
     stacks: dict[tuple[int, ...], int] = field(default_factory=dict)
     labels: dict[str, int] = field(default_factory=dict)
@@ -159,15 +161,20 @@ class _Collected:
         if name not in _ACTIONS:
             self.unknown_actions.add(name[:40])
         at = value.get("device_free") if name == "oom" else value.get("addr")
-        label = value.get("user_metadata") or ""
         self.action.append(_ACTIONS.index(name) if name in _ACTIONS else -1)
         self.address.append(_int(at))
         self.size.append(_int(value.get("size")))
         self.stream.append(_int(value.get("stream")))
         self.time_us.append(_int(value.get("time_us"), -1))
         self.stack.append(self.stack_of(value.get("frames")))
-        self.label.append(self.labels.setdefault(label, len(self.labels)) if type(label) is str and label else -1)
+        self.label.append(self._label(value.get("user_metadata")))
+        context = value.get("compile_context")
+        self.context.append(self._label(context) if context != _NO_CONTEXT else -1)
         return len(self.action) - 1
+
+    def _label(self, text: Any) -> int:
+        """The number of what the program said; -1: nothing."""
+        return self.labels.setdefault(text, len(self.labels)) if type(text) is str and text else -1
 
     def _block(self, value: Mapping[str, Any]) -> _Block:
         size, history = _int(value.get("size")), value.get("history")
@@ -468,6 +475,7 @@ def _event_row(found: _Collected, number: int, device: str, index: int, labels: 
         "stack_number": None if found.stack[number] < 0 else found.stack[number],
         "device_free_bytes": at if action == "oom" else None,
         "gpu_label": labels[found.label[number]][:200] if found.label[number] >= 0 else None,
+        "compile_context": labels[found.context[number]][:200] if found.context[number] >= 0 else None,
     }
     return row
 

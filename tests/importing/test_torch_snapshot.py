@@ -85,6 +85,24 @@ def test_times_are_those_of_the_file(tmp_path, trained):
     assert history["time_s"].iloc[-1] == pytest.approx((len(trained.events) - 1) / 1e3, abs=0.1)
 
 
+def test_what_the_program_and_the_compiler_said_is_shown(tmp_path):
+    device = Device()
+    for step in range(3):
+        device.alloc(100 * MiB, called(31))
+        device.events[-1] |= {"user_metadata": f"batch {step}", "compile_context": "2/0"}
+    device.oom(900 * MiB, 10 * MiB, called(32))
+    whole = snapshot(device)
+    for event, made in zip(device.events, whole["device_traces"][0]):
+        made |= {name: event[name] for name in ("user_metadata", "compile_context") if name in event}
+    recording = imported(tmp_path, dump(tmp_path / "s.pickle", whole))
+    contexts = recording.tables["gpu_events"]["compile_context"].dropna()
+    assert contexts.tolist() == ["2/0"] * 3  # torch writes N/A where there was none
+    (finding,) = analyze(recording, only=["gpu-out-of-memory"]).findings
+    told = [evidence.text for evidence in finding.evidence]
+    assert any("batch 0 100 MiB, batch 1 100 MiB, batch 2 100 MiB" in line for line in told)
+    assert any("2/0 300 MiB" in line and "torch.compile" in line for line in told)
+
+
 def test_a_folder_of_ranks_is_one_recording(tmp_path):
     folder = tmp_path / "ranks"
     folder.mkdir()

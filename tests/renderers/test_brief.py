@@ -69,6 +69,18 @@ def test_who_cannot_tell_says_why_and_what_to_record():
     assert commands(shown)[1] == ["leakscope", "report", "longer.parquet", "-f", "brief"]
 
 
+def test_of_a_service_it_says_to_serve_as_much_as_before():
+    shown = render(changed(dataclasses.replace(FULL.verdict, step_unit="request")), "brief")
+    assert "as many requests as before" in shown
+    assert commands(shown)[0] == ["leakscope", "record", "-o", "after.parquet", "--", "python", "train.py"]
+
+
+def test_who_cannot_tell_is_shown_who_holds_what_where_that_is_known():
+    shown = render(dataclasses.replace(EMPTY, heap=FULL.heap), "brief")
+    assert commands(shown)[2][:2] == ["leakscope", "heap"]
+    assert FULL.heap
+
+
 def test_where_nothing_is_wrong_it_names_the_gate():
     flat = Verdict(False, False, "No leak: memory does not keep growing.", 0)
     shown = render(dataclasses.replace(changed(flat), findings=()), "brief")

@@ -98,6 +98,22 @@ class DeviceBudget:
                 sums[key] = sums.get(key, 0) + one.size
         return sorted(((role, place, size) for (role, place), size in sums.items()), key=lambda line: -line[2])
 
+    def said_at(self, at: int, column: str) -> dict[str, int]:
+        """What was in use after the event at this position by what the program said as it was allocated, largest first.
+
+        ``column``: gpu_label, or compile_context. **Units** bytes; what was allocated without any is left out.
+        """
+        words = self.device.events[column]
+        if not len(words) or not words.notna().any():
+            return {}
+        of_event = words.astype(object).where(words.notna(), None).tolist()
+        sums: dict[str, int] = {}
+        for one in self.device.allocations:
+            word = of_event[one.born] if one.born is not None and one.is_alive(at) else None
+            if word is not None:
+                sums[word] = sums.get(word, 0) + one.size
+        return dict(sorted(sums.items(), key=lambda pair: -pair[1]))
+
     @cached_property
     def lines(self) -> list[Line]:
         """Lines by what they held at the peak or at the end, whichever is more."""

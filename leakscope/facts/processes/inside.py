@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ... import outside
 from ...units import GiB, format_bytes
+from .. import imported
 from ..tables import process_name, text_of
 
 if TYPE_CHECKING:
@@ -85,6 +86,8 @@ def _without_inside_view(recording: Recording) -> list[str]:
     """One sentence for each longer-lived Python process without an agent, at most a few."""
     if str((recording.meta.get("options") or {}).get("agent")) in ("off", "False"):
         return ["no inside view: recorded with --agent off"]
+    if imported.files(recording):
+        return []  # there was no agent anywhere, and each format says what it lacks
     sentences = []
     for row in _blind(recording):
         why = _refused(recording, row) or _reason(recording, row)
