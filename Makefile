@@ -10,7 +10,7 @@ SOURCES := leakscope fixtures tests light
 DEMO := demo-output/run.parquet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test test-all test-sdks test-oldest sdist record-dist torture fuzz fuzz-objects foreign-tests lint \\
+.PHONY: help demo quick test test-all test-sdks test-oldest sdist record-dist torture fuzz fuzz-objects foreign-tests lint \
 	agent-types docs tutorials pictures site bench bench-fleet leakbench unseen golden clean
 
 help:

@@ -769,3 +769,15 @@ def test_a_table_that_came_at_once_is_no_leak_yet(tmp_path: Path) -> None:
     assert report.verdict.leaking is None
     assert says(report.verdict.headline, "main() trainer.history", "at once", "18.0 s", "22.0 s")
     assert all(finding.severity == "note" for finding in report.findings)
+
+
+def test_what_is_emptied_after_the_last_samples_is_no_leak_yet(tmp_path: Path) -> None:
+    """The list of an epoch: a starved recorder saw it fill, and a snapshot a little later saw it empty."""
+
+    report = recorded(
+        tmp_path,
+        lambda f: history(240 * MB * f, 2000 * f) if f < 1.04 else history(2 * MB, 20),
+        takes_s=(*TAKES_S, 25.2),
+    )
+    assert report.verdict.leaking is None
+    assert says(report.verdict.headline, "main() trainer.history", "25.2 s", "emptied")

@@ -8,7 +8,8 @@ import numpy as np
 
 from ...units import format_bytes, format_count, format_duration
 from ..heap.graph import MODULES
-from ..heap.paths import Accumulation, accumulations, heaps, user_place
+from ..heap.paths import Accumulation, Heap, accumulations, heaps, user_place
+from ..heap.place import Place
 from .processes import ProcessGrowth
 from .strays import strays_of
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from ...storage import Recording
 
 _MALLOC = ["malloc_in_use_bytes", "malloc_free_bytes"]
+_LEAST_SHARE = 0.05  # of the growth: what holds less explains nothing
 
 
 def settling(
@@ -108,13 +110,10 @@ def arriving(
     most_besides: float = 0.25,  # of the growth, of holders that gained in several intervals: they are the answer then
 ) -> str | None:
     """What it gained came to its holders at once, as a table that is read or built does; it may be all that comes."""
-    looks = [
-        (heap, list(accumulations(heap.roots, 0.05 * process.growth_bytes)))
-        for heap in heaps(recording, process.pid, *window_s)
-    ]
-    if not looks:
+    looked = _believed(recording, process, window_s)
+    if looked is None:
         return None
-    heap, found = max(looks, key=lambda look: sum(one.growth_bytes for one in look[1]))
+    heap, found = looked
     if len(heap.takes) <= min_intervals:
         return None
     came = [one for one in found if _came_at_once(one, min_at_once)]
@@ -122,14 +121,69 @@ def arriving(
     besides = sum(one.growth_bytes for one in found) - gained
     if gained < min_share * process.growth_bytes or besides >= most_besides * process.growth_bytes:
         return None
-    largest = max(came, key=lambda one: one.growth_bytes).place
-    assert largest is not None
+    largest = user_place(max(came, key=lambda one: one.growth_bytes).place)
     at = int(np.argmax(np.diff(largest.deep_bytes)))
     between = f"between {format_duration(heap.time_s[at])} and {format_duration(heap.time_s[at + 1])}"
-    told = f"{user_place(largest).path} has {format_bytes(largest.growth_bytes)}, which came at once {between}"
+    told = f"{largest.path} has {format_bytes(largest.growth_bytes)}, which came at once {between}"
     return f"{told}: a longer run would tell whether more comes"
 
 
 def _came_at_once(one: Accumulation, min_at_once: float) -> bool:
-    rises = np.diff(one.place.deep_bytes) if one.place is not None and not one.is_guess else np.zeros(1)
-    return bool(rises.max() >= min_at_once * one.growth_bytes > 0)
+    """Seen at the user's name: what is in it may be another object each time, as a buffer that was made larger is."""
+    if one.place is None or one.is_guess:
+        return False
+    named = user_place(one.place)
+    return bool(np.diff(named.deep_bytes).max() >= min_at_once * named.growth_bytes > 0)
+
+
+def emptied(
+    recording: Recording,
+    process: ProcessGrowth,
+    window_s: tuple[float, float],
+    *,
+    min_share: float = 0.5,  # of what all holders gained: less, and it does not explain it
+    most_left: float = 0.5,  # of what it held: it was emptied, and fills again
+) -> str | None:
+    """What holds most of it held much less in a snapshot after the judged window, while what leads to it was there."""
+    looked = _believed(recording, process, window_s)
+    if looked is None:
+        return None
+    heap, found = looked
+    whole = next(
+        (h for h in heaps(recording, process.pid, window_s[0], float("inf")) if h.is_exact == heap.is_exact), None
+    )
+    if whole is None or not (whole.time_s > heap.time_s[-1]).any():
+        return None
+    at, last_s = int(np.argmax(whole.time_s > heap.time_s[-1])), float(heap.time_s[-1])
+    places = {place.path: place for place in whole.places}
+    named = [(one.growth_bytes, user_place(one.place)) for one in found if one.place is not None]
+    let_go = [
+        (gained, place, places[place.path])
+        for gained, place in named
+        if place.path in places
+        and _root_of(places[place.path]).count[at] > 0
+        and places[place.path].deep_bytes[at] < most_left * place.deep_bytes[-1]
+    ]
+    if not let_go or sum(gained for gained, *_ in let_go) < min_share * sum(one.growth_bytes for one in found):
+        return None
+    _, place, later = max(let_go, key=lambda one: one[0])
+    first, then = format_bytes(place.deep_bytes[-1]), format_bytes(later.deep_bytes[at])
+    seen = f"{first} at {format_duration(last_s)} and {then} at {format_duration(whole.time_s[at])}"
+    return f"{place.path} held {seen}: it is emptied, and a longer run would tell whether it is each time"
+
+
+def _root_of(place: Place) -> Place:
+    while place.parent is not None:
+        place = place.parent
+    return place
+
+
+def _believed(
+    recording: Recording, process: ProcessGrowth, window_s: tuple[float, float]
+) -> tuple[Heap, list[Accumulation]] | None:
+    """The snapshots of the window that explain most of the growth, and what piled up in them."""
+    looks = [
+        (heap, list(accumulations(heap.roots, _LEAST_SHARE * process.growth_bytes)))
+        for heap in heaps(recording, process.pid, *window_s)
+    ]
+    return max(looks, key=lambda look: sum(one.growth_bytes for one in look[1]), default=None)

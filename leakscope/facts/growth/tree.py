@@ -17,7 +17,7 @@ from ...units import MOST, format_count
 from ..series.arithmetic import Floats
 from ..series.trend import CANNOT_TELL, FLAT, GROWING, Trend, judge
 from .beneath import beneath
-from .doubts import arriving, importing, settling, uncollected
+from .doubts import arriving, emptied, importing, settling, uncollected
 from .filling import Fills, fills
 from .job import Job, job_of
 from .limits import gpu_series, limits
@@ -143,12 +143,8 @@ def _doubted(
             )
     window_s = (view.trend.start_s, view.trend.end_s)
     doubt = settling(main, window_s) if view.may_settle else None
-    doubt = (
-        doubt
-        or uncollected(main, window_s)
-        or importing(recording, main, window_s)
-        or arriving(recording, main, window_s)
-    )
+    asked = (recording, main, window_s)
+    doubt = doubt or uncollected(main, window_s) or importing(*asked) or emptied(*asked) or arriving(*asked)
     if doubt is not None:
         return None, doubt
     return _LEAKING[view.trend.verdict], view.trend.reason
