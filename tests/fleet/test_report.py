@@ -64,6 +64,24 @@ def test_the_odd_rank_is_named_with_its_siblings():
     assert f"rank {fault.where['rank']} of {fault.where['job']}" in claim.says
 
 
+def test_a_node_is_odd_also_in_those_of_its_ranks_that_are_a_stage_of_a_pipeline():
+    fleet, _ = planted(51, [])
+    job = fleet.training[0]
+    runs, names = fleet.of(job), sorted({run.node.name for run in fleet.of(job)})
+    stage = len({run.rank for run in runs}) // 8 + 4  # half of a node's ranks are in it
+    for run in runs:
+        rank, node = run.rank, names[(run.rank // 8 + run.attempt) % len(names)]
+        run.belongs["node"] = node
+        run.gpu_peak_bytes = int(50e9 * (1.2 if rank < stage else 1.0) * (0.7 if node == names[1] else 1.0))
+    found = report.report_of(indexed(fleet, 51))
+    (claim,) = serious(found)
+    assert claim.facts["odd"] == f"node {names[1]}"
+    assert len(claim.rows) == sum(run.belongs["node"] == names[1] and run.fate != "torn" for run in runs)
+    (note,) = (one for one in found.claims if one.kind == "stage" and one.facts["job"] == job)
+    assert note.says.startswith(f"ranks 0-{stage - 1} of {job} have 55.9 GiB on their GPUs at most, the others 46.6 GiB")
+    assert names[1] not in note.says, "its ranks ran everywhere"
+
+
 def test_kills_are_told_by_limit_and_node():
     found, fault = claims_of("kills-by-limit")
     assert found.counts["killed"] == len(fault.paths)
