@@ -119,7 +119,7 @@ def _counts(population: Population) -> dict[str, int]:
         "not_judged": int(((state == "final") & (frame["judged"] != True).fillna(True)).sum()),  # noqa: E712 (null)
         "killed": int(population.truth("killed").sum()),
         "unfinished": int(state.isin(("unfinished", "checkpoint", "empty")).sum()),
-        "unreadable": int((state == "unreadable").sum()),
+        "unreadable": int(state.isin(("unreadable", "failed")).sum()),
         "new": int(population.is_new.sum()),
     }
     distinct = {f"{name}s": int(frame[name].dropna().nunique()) for name in ("job", "node", "commit", "pod")}
@@ -237,7 +237,7 @@ def _news(population: Population, claims: Sequence[Claim]) -> dict[str, Any]:
 
 def _problems(population: Population) -> list[dict[str, str]]:
     frame = population.frame
-    bad = frame[frame["state"].isin(("unreadable", "unfinished"))].head(_MOST_PROBLEMS)
+    bad = frame[frame["state"].isin(("unreadable", "failed", "unfinished"))].head(_MOST_PROBLEMS)
     return [{"url": str(row["url"]), "state": str(row["state"]), "problem": str(row["problem"])}
             for row in bad.to_dict("records")]  # fmt: skip
 
@@ -246,7 +246,7 @@ def _caveats(population: Population, counts: Mapping[str, int]) -> Any:
     if counts["not_judged"]:
         yield (
             f"{counts['not_judged']:,} recordings have no verdict in their footer: nothing is said of leaks in them; "
-            "`leakscope report` judges one"
+            "`leakscope fleet analyze` judges them"
         )
     if counts["cannot_tell"]:
         yield f"{counts['cannot_tell']:,} recordings cannot tell whether memory leaks: they are counted on neither side"

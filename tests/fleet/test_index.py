@@ -11,6 +11,7 @@ import pytest
 from leakscope.cli import main
 from leakscope.errors import BadInput, UnreadableRecording
 from leakscope.fleet import index
+from leakscope.fleet import rows as rows_module
 from leakscope.fleet.index import read_index
 from leakscope.storage.columnar import write_recording
 from tests.builders import RecordingBuilder
@@ -61,8 +62,10 @@ def test_what_did_not_change_is_not_read_again(runs, tmp_path, monkeypatch):
     output = tmp_path / "fleet.parquet"
     index.index([str(runs)], output)
     read = []
-    real = index.footer
-    monkeypatch.setattr(index, "footer", lambda tail, size, where: read.append(str(where)) or real(tail, size, where))
+    real = rows_module.footer
+    monkeypatch.setattr(
+        rows_module, "footer", lambda tail, size, where: read.append(str(where)) or real(tail, size, where)
+    )
     assert index.index([str(runs)], output).read == 0
     assert read == []
     shutil.copy(runs / "old.parquet", runs / "third.parquet")

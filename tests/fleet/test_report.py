@@ -78,7 +78,9 @@ def test_a_node_is_odd_also_in_those_of_its_ranks_that_are_a_stage_of_a_pipeline
     assert claim.facts["odd"] == f"node {names[1]}"
     assert len(claim.rows) == sum(run.belongs["node"] == names[1] and run.fate != "torn" for run in runs)
     (note,) = (one for one in found.claims if one.kind == "stage" and one.facts["job"] == job)
-    assert note.says.startswith(f"ranks 0-{stage - 1} of {job} have 55.9 GiB on their GPUs at most, the others 46.6 GiB")
+    assert note.says.startswith(
+        f"ranks 0-{stage - 1} of {job} have 55.9 GiB on their GPUs at most, the others 46.6 GiB"
+    )
     assert names[1] not in note.says, "its ranks ran everywhere"
 
 
