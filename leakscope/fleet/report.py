@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from ..renderers.json import plain
 from ..storage.catalogue import Catalogue
 from . import clusters, siblings
 from .claims import COMMIT, KILLS, LEAK, LOST, ODD, STAGE, Claim
 from .commits import Trend, trends
-from .explaining import Condition
 from .population import Population
 
 SCHEMA = "leakscope.fleet/1"
@@ -92,20 +92,7 @@ def report_of(found: Catalogue, keep: Any = None) -> FleetReport:
 
 def as_json(report: FleetReport) -> dict[str, Any]:
     """The contract ``leakscope.fleet/1``."""
-    plain = {field.name: _plain(getattr(report, field.name)) for field in fields(report)}
-    return {"schema": SCHEMA, **plain}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, (Claim, Condition, Heat, Trend)):
-        return {f.name: _plain(getattr(value, f.name)) for f in fields(value) if f.repr}
-    if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
-    if hasattr(value, "item"):
-        value = value.item()
-    return None if isinstance(value, float) and not np.isfinite(value) else value
+    return {"schema": SCHEMA, **plain(report)}
 
 
 def _counts(population: Population) -> dict[str, int]:

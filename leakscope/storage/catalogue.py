@@ -78,7 +78,7 @@ def write_catalogue(path: Path, key: str, found: Catalogue) -> None:
 
 
 def read_catalogue(path: Path, key: str, what: str, columns: Columns) -> Catalogue:
-    """With ``columns`` as this version has them, and no others. **Errors** UnreadableRecording: none, or no ``what``."""
+    """With ``columns`` as this version has them, and no others. **Errors** UnreadableRecording: it is no ``what``."""
     if not path.is_file():
         raise UnreadableRecording(f"there is no {what} at {path}: make one with `leakscope fleet index`")
     try:

@@ -13,9 +13,10 @@ from leakscope.errors import BadInput, UnreadableRecording
 from leakscope.fleet import index
 from leakscope.fleet import rows as rows_module
 from leakscope.fleet.index import read_index
+from leakscope.fleet.synthetic import writing
 from leakscope.storage.columnar import write_recording
 from tests.builders import RecordingBuilder
-from tests.fleet.fleets import written
+from tests.fleet.fleets import planted, written
 
 
 def rows(path):
@@ -212,3 +213,30 @@ def test_list_filters_and_sorts(tmp_path, capsys):
     assert "is not a rule" in capsys.readouterr().err
     assert main(["fleet", "list", output, "-s", "nonsense"]) == 2
     assert "no column 'nonsense'" in capsys.readouterr().err
+
+
+def test_the_same_seed_gives_the_same_fleet_to_the_byte(tmp_path):
+    def fleet(seed, name):
+        made, _ = planted(seed, ["large-rank"], nodes=4, hours=1.0)
+        writing.write(made.runs[:12], [], tmp_path / name, interval_s=10, processes=2, seed=seed, workers=1)
+        files = sorted(path for path in (tmp_path / name).rglob("*") if path.is_file())
+        return {str(path.relative_to(tmp_path / name)): path.read_bytes() for path in files}
+
+    first = fleet(3, "one")
+    assert len(first) == 13
+    assert first == fleet(3, "two")
+    assert first != fleet(4, "three")
+
+
+@pytest.mark.live
+def test_a_demo_is_a_fleet_with_faults_that_it_names(tmp_path, capsys):
+    folder = tmp_path / "demo"
+    assert main(["fleet", "demo", str(folder), "--nodes", "4", "--hours", "1", "--faults", "2"]) == 0
+    assert "2 faults, which " in capsys.readouterr().err
+    truth = json.loads((folder / "truth.json").read_text(encoding="utf-8"))
+    assert len(truth["faults"]) >= 2
+    done = index.index([str(folder)], tmp_path / "fleet.parquet")
+    assert done.states["final"] > 100
+    for words in (["--faults", "no-such"], ["--nodes", "2"], []):
+        assert main(["fleet", "demo", str(folder), *words]) == 2
+    assert capsys.readouterr().err.count("\n") == 3
