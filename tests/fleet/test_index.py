@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -231,12 +233,16 @@ def test_the_same_seed_gives_the_same_fleet_to_the_byte(tmp_path):
 @pytest.mark.live
 def test_a_demo_is_a_fleet_with_faults_that_it_names(tmp_path, capsys):
     folder = tmp_path / "demo"
-    assert main(["fleet", "demo", str(folder), "--nodes", "4", "--hours", "1", "--faults", "2"]) == 0
-    assert "2 faults, which " in capsys.readouterr().err
+    words = [sys.executable, "-m", "leakscope", "fleet", "demo", str(folder)]
+    done = subprocess.run(
+        [*words, "--nodes", "4", "--hours", "1", "--faults", "2"], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    assert "2 faults, which " in done.stderr
     truth = json.loads((folder / "truth.json").read_text(encoding="utf-8"))
     assert len(truth["faults"]) >= 2
     done = index.index([str(folder)], tmp_path / "fleet.parquet")
     assert done.states["final"] > 100
-    for words in (["--faults", "no-such"], ["--nodes", "2"], []):
-        assert main(["fleet", "demo", str(folder), *words]) == 2
+    for wrong in (["--faults", "no-such"], ["--nodes", "2"], []):
+        assert main(["fleet", "demo", str(folder), *wrong]) == 2
     assert capsys.readouterr().err.count("\n") == 3
