@@ -125,7 +125,7 @@ def _headline(counts: Mapping[str, int], claims: Sequence[Claim]) -> str:
             f"{parts[0]}, by {kinds[LEAK]} cause{'s' if kinds[LEAK] > 1 else ''}" if counts["leaking"] else parts[0]
         )
     if kinds[ODD]:
-        parts.append(f"{kinds[ODD]} {'differ' if kinds[ODD] > 1 else 'differs'} from their siblings")
+        parts.append(f"{kinds[ODD]} differ from their siblings" if kinds[ODD] > 1 else "1 differs from its siblings")
     if parts:
         return "; ".join(parts)
     if claims and claims[0].severity != "note":

@@ -22,6 +22,7 @@ from .claims import ODD, STAGE, Claim, shortened
 from .population import Population, median
 
 _FEWEST = 4  # siblings, to say what is usual
+_LEAST_STAGE = 9  # ranks side by side: more than a node has
 _SIGMAS = 6.0
 _LEAST_SHARE = 0.1  # of the median: less does nobody any harm
 _FLOOR = 0.01  # of the median: siblings that are exactly alike still differ by chance
@@ -93,13 +94,16 @@ def _figures(population: Population, rows: Any) -> Iterator[_Odd]:
     peak, limit = (population.number(name)[rows] for name in ("peak_bytes", "limit_bytes"))
     level = peak - np.nan_to_num(np.maximum(growth, 0.0))
     level[killed & (peak >= _AT_LIMIT * limit)] = np.nan  # the limit says how much it could hold
-    yield _compared("level", level, attempt, population.number("duration_s")[rows], _LEAST_SHARE)
+    odd = _compared("level", level, attempt, population.number("duration_s")[rows], _LEAST_SHARE)
+    yield _among_alike(odd, frame)
     gpu = population.number("gpu_peak_bytes")[rows]
     models = _models(frame["gpu_name"], frame["node"], gpu)
     odd = _compared("gpu_peak_bytes", gpu, attempt * 1000 + models, population.number("duration_s")[rows], _LEAST_SHARE)
-    # A model of few ranks has no usual amount of its own: what is odd there must be so among all.
-    is_common = odd.known & (np.abs(gpu - median(gpu)) < _LEAST_SHARE * median(gpu))
-    yield replace(odd, usual=np.where(is_common, gpu, odd.usual))
+    if len(np.unique(models)) > 1:
+        # A model of few ranks has no usual amount of its own: what is odd there must be so among all.
+        is_common = odd.known & (np.abs(gpu - median(gpu)) < _LEAST_SHARE * median(gpu))
+        odd = replace(odd, usual=np.where(is_common, gpu, odd.usual))
+    yield _among_alike(odd, frame)
     yield from _growth(population, rows, attempt)
 
 
@@ -167,6 +171,55 @@ def _named(population: Population, job: str, rows: Any, odd: _Odd) -> Iterator[t
         for number in often:
             own = known & (rank == number) & (odd.sign != 0)
             yield _claim(population, job, rows, own, odd, "rank", str(number))
+
+
+def _among_alike(odd: _Odd, frame: Any) -> _Odd:
+    """Where ranks are not alike, those side by side may be (a stage of a pipeline each), or those of one local rank.
+
+    What is usual is then what these hold, if that explains half of the spread: a job of four stages has no rank that
+    is odd among all, and may have one that is odd in its stage.
+    """
+    rank = frame["rank"].to_numpy(dtype=np.int64)
+    local = frame["local_rank"].fillna(-1).to_numpy(dtype=np.int64)
+    own = np.flatnonzero(odd.known)
+    ranks = np.unique(rank[own])
+    if len(ranks) < 2 * _LEAST_STAGE:
+        return odd
+    ratio = odd.value / odd.usual
+    typical = np.array([np.median(ratio[own][rank[own] == number]) for number in ranks])
+    local_of = np.array([local[own][rank[own] == number][0] for number in ranks])
+    by_local_rank = np.array([np.median(typical[local_of == number]) for number in local_of])
+    best, spread = odd, 0.5 * _residual(odd, own)
+    for expected in (_by_blocks(typical), by_local_rank):
+        times = np.ones(len(rank))
+        times[own] = expected[np.searchsorted(ranks, rank[own])]
+        moved = replace(odd, usual=odd.usual * times)
+        if (left := _residual(moved, own)) < spread:
+            best, spread = replace(moved, spread=np.maximum(1.4826 * left, _FLOOR) * np.abs(moved.usual)), left
+    return best
+
+
+def _by_blocks(typical: Any) -> Any:
+    """What ranks side by side hold, of each: blocks of more ranks than a node has; shorter ones belong to one beside.
+
+    **Shape** one value a rank, in their order.
+    """
+    # Two odd ranks side by side make no block.
+    smooth = np.array([np.median(typical[max(0, n - 2) : n + 3]) for n in range(len(typical))])
+    edges = np.flatnonzero(np.abs(np.diff(smooth)) > _LEAST_SHARE * smooth[:-1]) + 1
+    blocks = np.split(np.arange(len(typical)), edges)
+    found = np.full(len(typical), np.nan)
+    for block in blocks:
+        if len(block) >= _LEAST_STAGE:
+            found[block] = np.median(typical[block])
+    levels = pd.Series(found)
+    before, after = levels.ffill().bfill().to_numpy(), levels.bfill().ffill().to_numpy()
+    return np.where(np.abs(smooth - before) <= np.abs(smooth - after), before, after)
+
+
+def _residual(odd: _Odd, own: Any) -> float:
+    """How far a recording in the middle is from what is usual, as a share of it."""
+    return float(np.median(np.abs(odd.value[own] / odd.usual[own] - 1)))
 
 
 def _often(keys: Any, sign: Any, known: Any, share: float, least: int) -> dict[Any, int]:

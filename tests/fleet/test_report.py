@@ -84,6 +84,23 @@ def test_a_node_is_odd_also_in_those_of_its_ranks_that_are_a_stage_of_a_pipeline
     assert names[1] not in note.says, "its ranks ran everywhere"
 
 
+def test_a_rank_that_is_odd_in_its_stage_is_named_though_another_stage_holds_as_much():
+    fleet, _ = planted(52, [])
+    job = fleet.training[0]
+    runs = fleet.of(job)
+    size = len({run.rank for run in runs})
+    for run in runs:
+        stage = run.rank * 4 // size
+        run.level_bytes = (20, 12, 12, 15)[stage] * (1 + 0.01 * (run.rank % 3)) * 1e9
+        run.gpu_peak_bytes = int((60, 48, 48, 66)[stage] * (1 + 0.01 * (run.rank % 3)) * 1e9)
+    assert serious(report.report_of(indexed(fleet, 52))) == [], "stages are no fault"
+    odd = size // 4 + 5
+    for run in runs:
+        run.level_bytes *= 1.6 if run.rank == odd else 1.0
+    (claim,) = serious(report.report_of(indexed(fleet, 52)))
+    assert (claim.facts["odd"], claim.facts["job"]) == (f"rank {odd}", job)
+
+
 def test_kills_are_told_by_limit_and_node():
     found, fault = claims_of("kills-by-limit")
     assert found.counts["killed"] == len(fault.paths)
