@@ -61,10 +61,12 @@ def counted(report: FleetReport) -> str:
     """``1,050 recordings of 5 jobs on 24 nodes: 354 leaking, 651 not leaking, ...``."""
     counts = report.counts
     parts = [f"{counts[key]:,} {word}" for key, word in _COUNTED if counts[key]]
-    recordings, jobs, nodes = (
-        f"{counts[f'{noun}s']:,} {noun}{'' if counts[f'{noun}s'] == 1 else 's'}" for noun in ("recording", "job", "node")
-    )
+    recordings, jobs, nodes = (_counted(counts[f"{noun}s"], noun) for noun in ("recording", "job", "node"))
     return f"{recordings} of {jobs} on {nodes}: {', '.join(parts)}"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def details(facts: object, finding: object) -> Iterator[str]:

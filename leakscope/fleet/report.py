@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ import pandas as pd
 from ..renderers.json import plain
 from ..storage.catalogue import Catalogue
 from . import clusters, siblings
-from .claims import COMMIT, KILLS, LEAK, LOST, ODD, STAGE, Claim
+from .claims import COMMIT, KILLS, LEAK, LOST, ODD, STAGE, Claim, shortened
 from .commits import Trend, trends
 from .population import Population
 
@@ -22,6 +22,8 @@ _ORDER = (KILLS, LEAK, ODD, COMMIT, LOST, STAGE)
 _MOST_KILL_ROWS = 40
 _MOST_NOTES = 20
 _MOST_PROBLEMS = 50
+_MOST_MISSING = 5  # attempts
+_LARGEST_WORLD = 1 << 20  # ranks: what a footer says is not to be believed beyond
 
 
 @dataclass(frozen=True)
@@ -183,7 +185,7 @@ def _heat(population: Population) -> list[Heat]:
         own = np.flatnonzero(ranked)[rows]
         ranks = frame["rank"].iloc[own].to_numpy(dtype=np.int64)
         size = int(ranks.max()) + 1
-        if size > 1 << 20 or ranks.min() < 0:  # a number that is no rank
+        if size > _LARGEST_WORLD or ranks.min() < 0:  # a number that is no rank
             continue
         growth: list[float | None] = [None] * size
         nodes = [""] * size
@@ -229,7 +231,20 @@ def _problems(population: Population) -> list[dict[str, str]]:
             for row in bad.to_dict("records")]  # fmt: skip
 
 
-def _caveats(population: Population, counts: Mapping[str, int]) -> Any:
+def _missing(population: Population) -> Iterator[str]:
+    """Attempts of which some ranks left no recording that says whose it is."""
+    frame = population.frame
+    part = frame[frame["rank"].notna() & frame["job"].notna() & frame["world_size"].notna()]
+    groups: Any = part.groupby(["job", part["attempt"].fillna(-1)], sort=True)
+    for (job, attempt), own in groups:
+        size, there = int(own["world_size"].max()), {int(rank) for rank in own["rank"]}
+        if len(there) < size <= _LARGEST_WORLD:
+            when = f", attempt {int(attempt)}" if attempt != -1 else ""
+            gone = shortened(rank for rank in range(size) if rank not in there)
+            yield f"{job}{when}: {size - len(there):,} of {size:,} ranks have no recording ({gone})"
+
+
+def _caveats(population: Population, counts: Mapping[str, int]) -> Iterator[str]:
     if counts["not_judged"]:
         yield (
             f"{counts['not_judged']:,} recordings have no verdict in their footer: nothing is said of leaks in them; "
@@ -239,3 +254,7 @@ def _caveats(population: Population, counts: Mapping[str, int]) -> Any:
         yield f"{counts['cannot_tell']:,} recordings cannot tell whether memory leaks: they are counted on neither side"
     if counts["recordings"] and not population.frame["job"].notna().any():
         yield "no recording says to which job it belongs: ranks cannot be compared"
+    missing = list(_missing(population))
+    yield from missing[:_MOST_MISSING]
+    if len(missing) > _MOST_MISSING:
+        yield f"ranks have no recording in {len(missing) - _MOST_MISSING:,} attempts more"

@@ -129,6 +129,18 @@ def test_recordings_without_a_verdict_are_counted_and_not_called_healthy():
     assert any("no verdict" in line for line in found.caveats)
 
 
+def test_ranks_without_a_recording_are_named():
+    fleet, _ = planted(42, [])
+    job = fleet.training[0]
+    fleet.runs = [run for run in fleet.of(job) if not (run.attempt == 2 and run.rank in (4, 5, 9))]
+    for run in fleet.runs:
+        run.fate = "final"
+    found = report.report_of(indexed(fleet, 42))
+    size = fleet.runs[0].belongs["world_size"]
+    assert f"{job}, attempt 2: 3 of {size} ranks have no recording (4-5, 9)" in found.caveats
+    assert sum("no recording" in line for line in found.caveats) == 1
+
+
 def test_what_came_since_the_last_index_is_new():
     fleet, (fault,) = planted(11, ["leak-since-attempt-not-on-driver"])
     runs = [*RUNS, {**RUNS[0], "number": 2, "at": "2026-11-26T10:00:00+00:00"}]
