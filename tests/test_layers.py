@@ -56,7 +56,8 @@ ROOMS = {
     | {"browsing", "comparing", "ignoring", "renderers", "reporting", "settings", "storage", "words"},
     "comparing": FOUNDATION | {"storage", "facts", "reporting", "words", "pages"},
     "engines": {"errors"},  # who runs a function over many recordings
-    "jobs": FOUNDATION | {"storage", "facts", "reporting", "comparing", "engines", "ignoring", "pages", "renderers", "words"},
+    "jobs": FOUNDATION
+    | {"storage", "facts", "reporting", "comparing", "engines", "ignoring", "pages", "renderers", "words"},
     "checking": FOUNDATION
     | {"storage", "facts", "analyzers", "reporting", "comparing", "ignoring", "settings", "words"},
     # Many recordings: their footers, samples by SQL, whole reports by engines.
