@@ -31,7 +31,6 @@ from tests.foreign.table import page as foreign_tests
 ROOT = Path(__file__).parent.parent
 FIXTURES = ROOT / "fixtures"
 EXAMPLE = ROOT / "docs" / "example" / "run.parquet"
-REPORT_SCHEMA = ROOT / "leakscope" / "report-schema.json"
 _HELP_COLUMNS = 100
 _RULED_OUT = ("cyclic-garbage", "fd-pileup", "thread-pileup")  # of the example
 _CODE = re.compile(r"`([^`]+)`|([\w.]*\w_\w[\w.=:]*\w(?:\(\))?|\b__\w+__\b|\b[a-z][\w.]*\(\))")
@@ -50,7 +49,9 @@ def pages() -> dict[str, str]:
         "outputs.md": _outputs(),
         "recording.md": describe.as_markdown(),
         "privacy.md": _privacy(),
-        "report.md": _report(),
+        "report.md": _report("report"),
+        "job-report.md": _report("job"),
+        "fleet-report.md": _report("fleet"),
         "foreign-tests.md": foreign_tests(),  # measured: shown as the last runs left it
         **{f"kinds/{kind.name}.md": _kind(kind) for kind in kinds().values()},
     }
@@ -243,12 +244,13 @@ def _all_commands(group: click.Group, before: str = "") -> Iterator[tuple[str, c
             yield from _all_commands(command, f"{before}{name} ")
 
 
-def _report() -> str:
-    schema = json.loads(REPORT_SCHEMA.read_text(encoding="utf-8"))
+def _report(name: str) -> str:
+    schema = json.loads((ROOT / "leakscope" / f"{name}-schema.json").read_text(encoding="utf-8"))
+    of = {"report": "The report", "job": "The report of a job", "fleet": "The report of a fleet"}[name]
     sections = [
-        f"# The report, `{schema['title']}`",
+        f"# {of}, `{schema['title']}`",
         schema["description"],
-        "`leakscope schema report` prints the same as a JSON Schema.",
+        f"`leakscope schema {name}` prints the same as a JSON Schema.",
         _fields(schema),
     ]
     for name, definition in schema["$defs"].items():

@@ -26,7 +26,6 @@ from leakscope import cli, options, schema
 from leakscope.errors import LeakscopeError
 from leakscope.fleet import asking
 from leakscope.fleet import columns as index_columns
-from leakscope.fleet.report_rows import COLUMNS
 from leakscope.mcp_server._answers import Desk
 from leakscope.mcp_server._tools import TOOLS
 from leakscope.metering.families import FAMILIES
@@ -116,14 +115,12 @@ def metrics() -> str:
     return _table(("metric", "type", "labels", "meaning"), rows)
 
 
-def rows() -> str:
-    return _table(("column", "type", "unit", "meaning"), [(_code(c.name), c.type, c.unit, c.meaning) for c in COLUMNS])
-
-
 def fleet_columns() -> str:
     rows = [(_code(c.name), c.type, c.unit, c.meaning) for c in index_columns.COLUMNS]
     of_findings = [(_code(f"findings.{c.name}"), c.type, c.unit, c.meaning) for c in index_columns.FINDING]
-    return _table(("column", "type", "unit", "meaning"), [*rows, *of_findings])
+    last = index_columns.REPORT
+    report = (_code(last.name), last.type, last.unit, f"{last.meaning}: by `fleet analyze` alone")
+    return _table(("column", "type", "unit", "meaning"), [*rows, *of_findings, report])
 
 
 def fleet_views() -> str:
@@ -145,7 +142,6 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "mcp-tools": mcp_tools,
     "mcp-answers": mcp_answers,
     "metrics": metrics,
-    "rows": rows,
     "fleet-columns": fleet_columns,
     "fleet-views": fleet_views,
     "fleet-scores": lambda: scores.as_markdown(json.loads(scores.RESULTS.read_text(encoding="utf-8"))),

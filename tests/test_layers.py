@@ -56,11 +56,12 @@ ROOMS = {
     | {"browsing", "comparing", "ignoring", "renderers", "reporting", "settings", "storage", "words"},
     "comparing": FOUNDATION | {"storage", "facts", "reporting", "words", "pages"},
     "engines": {"errors"},  # who runs a function over many recordings
-    "jobs": FOUNDATION | {"storage", "facts", "reporting", "comparing", "engines", "ignoring", "pages", "words"},
+    "jobs": FOUNDATION
+    | {"storage", "facts", "reporting", "comparing", "engines", "ignoring", "pages", "renderers", "words"},
     "checking": FOUNDATION
     | {"storage", "facts", "analyzers", "reporting", "comparing", "ignoring", "settings", "words"},
     # Many recordings: their footers, samples by SQL, whole reports by engines.
-    "fleet": FOUNDATION | {"storage", "words", "pages", "reporting", "renderers", "engines", "jobs"},
+    "fleet": FOUNDATION | {"storage", "facts", "words", "pages", "reporting", "renderers", "engines", "jobs"},
     "own_heap": FOUNDATION | {"agent", "storage"},  # the heap of the process itself, in a notebook or a test
     "pytest_plugin": FOUNDATION | {"agent", "storage", "facts", "own_heap"},  # measures inside the tests' own process
     "importing": FOUNDATION | {"agent", "oom", "storage", "torch_snapshots"},  # files of other tools

@@ -1,4 +1,7 @@
-"""The published JSON Schema and the reports: each describes the other wholly, also reports of real recordings."""
+"""The published JSON Schemas and what they describe: each describes the other wholly, also of real recordings.
+
+That of a report; those of a job and of a fleet are in this file's last third, as far as they differ.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,16 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from leakscope import analyze, confidence, findings
+from leakscope import analyze, confidence, findings, jobs
 from leakscope.cli import main
+from leakscope.fleet import claims, commits, explaining, report
 from leakscope.renderers import render
 from leakscope.storage import open_recording
 from tests.analyzers.leaks import sentinels, trainer
 from tests.builders import RecordingBuilder
+from tests.comparing.runs import MiB, run
+from tests.fleet.fleets import RUNS, indexed, planted
+from tests.jobs.test_render import job as drawn_job
 from tests.renderers.reports import EMPTY, FULL
 
 ROOT = Path(__file__).parent.parent
@@ -55,9 +62,23 @@ MAXIMAL = dataclasses.replace(
 )
 
 
-def strict() -> dict:
+JOB = json.loads((ROOT / "leakscope" / "job-schema.json").read_text(encoding="utf-8"))
+FLEET = json.loads((ROOT / "leakscope" / "fleet-schema.json").read_text(encoding="utf-8"))
+OF_A_JOB = {
+    "verdict": jobs.JobVerdict,
+    "rank": jobs.RankRow,
+    "node": jobs.NodeRow,
+    "account": jobs.Account,
+    "cluster": jobs.Cluster,
+    **{name: DEFINITIONS[name] for name in ("finding", "subject", "evidence", "series", "ground", "excerpt")},
+}
+OF_A_FLEET = {"claim": claims.Claim, "condition": explaining.Condition, "heat": report.Heat, "trend": commits.Trend}
+ALL = pytest.mark.parametrize("schema", [SCHEMA, JOB, FLEET], ids=["report", "job", "fleet"])
+
+
+def strict(schema: dict = SCHEMA) -> dict:
     """The schema, with every field that it does not name forbidden: the published one allows later ones."""
-    schema = copy.deepcopy(SCHEMA)
+    schema = copy.deepcopy(schema)
     for part in (schema, *schema["$defs"].values()):
         part["additionalProperties"] = False
     return schema
@@ -72,20 +93,31 @@ def committed() -> list[Path]:
     ]
 
 
-def test_it_is_a_schema():
-    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+@ALL
+def test_it_is_a_schema(schema):
+    jsonschema.Draft202012Validator.check_schema(schema)
 
 
-def test_every_part_of_a_report_is_described_with_all_its_fields():
-    assert set(SCHEMA["$defs"]) == set(DEFINITIONS)
-    for part, kind in [(SCHEMA, findings.Report), *((SCHEMA["$defs"][n], k) for n, k in DEFINITIONS.items())]:
+@pytest.mark.parametrize(
+    ("schema", "whole", "definitions"),
+    [(SCHEMA, findings.Report, DEFINITIONS), (JOB, jobs.JobReport, OF_A_JOB), (FLEET, report.FleetReport, OF_A_FLEET)],
+    ids=["report", "job", "fleet"],
+)
+def test_every_part_is_described_with_all_its_fields(schema, whole, definitions):
+    if schema is FLEET:  # the other parts are rows, which strict() knows wholly
+        assert set(definitions) < set(schema["$defs"])
+    else:
+        assert set(definitions) == set(schema["$defs"])
+    for part, kind in [(schema, whole), *((schema["$defs"][n], k) for n, k in definitions.items())]:
         fields = [field.name for field in dataclasses.fields(kind) if field.metadata.get("json", True)]
-        assert list(part["properties"]) == (["schema", *fields] if part is SCHEMA else fields), kind
-        assert part["required"] == list(part["properties"]), kind
+        assert list(part["properties"]) == (["schema", *fields] if part is schema else fields), kind
+    for part in (schema, *schema["$defs"].values()):
+        assert part["required"] == list(part["properties"])
 
 
-def test_every_field_says_what_it_means_and_in_which_unit():
-    for part in (SCHEMA, *SCHEMA["$defs"].values()):
+@ALL
+def test_every_field_says_what_it_means_and_in_which_unit(schema):
+    for part in (schema, *schema["$defs"].values()):
         for name, field in part["properties"].items():
             assert field.get("description"), name
             words = field["description"].lower()
@@ -93,10 +125,10 @@ def test_every_field_says_what_it_means_and_in_which_unit():
             assert re.search(r"second|\b_s\b", words) or not name.endswith("_s"), name
 
 
-@pytest.mark.parametrize("report", [MAXIMAL, EMPTY], ids=["maximal", "empty"])
-def test_reports_keep_to_it(report):
+@pytest.mark.parametrize("told", [MAXIMAL, EMPTY], ids=["maximal", "empty"])
+def test_reports_keep_to_it(told):
     for with_timeline in (False, True):
-        jsonschema.validate(json.loads(render(report, "json", with_timeline=with_timeline)), strict())
+        jsonschema.validate(json.loads(render(told, "json", with_timeline=with_timeline)), strict())
 
 
 @pytest.mark.golden
@@ -120,22 +152,49 @@ def test_who_reads_it_as_it_was_before_parts_could_be_left_out_still_can():
 
 
 def test_later_fields_are_allowed_and_missing_ones_are_not():
-    report = json.loads(render(MAXIMAL, "json"))
-    jsonschema.validate({**report, "later": 1, "verdict": {**report["verdict"], "later": 1}}, SCHEMA)
-    del report["verdict"]["leaking"]
+    told = json.loads(render(MAXIMAL, "json"))
+    jsonschema.validate({**told, "later": 1, "verdict": {**told["verdict"], "later": 1}}, SCHEMA)
+    del told["verdict"]["leaking"]
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(report, SCHEMA)
+        jsonschema.validate(told, SCHEMA)
 
 
-def test_the_program_prints_it(capsys):
-    assert main(["schema", "report"]) == 0
-    assert json.loads(capsys.readouterr().out) == SCHEMA
+@pytest.mark.parametrize(("what", "schema"), [("report", SCHEMA), ("job", JOB), ("fleet", FLEET)])
+def test_the_program_prints_it(what, schema, capsys):
+    assert main(["schema", what]) == 0
+    assert json.loads(capsys.readouterr().out) == schema
 
 
-def test_it_is_installed_with_the_package():
+def test_they_are_installed_with_the_package():
     if sys.version_info < (3, 11):
         pytest.skip("tomllib came with Python 3.11")
     import tomllib
 
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    assert "report-schema.json" in settings["tool"]["setuptools"]["package-data"]["leakscope"]
+    assert "*-schema.json" in settings["tool"]["setuptools"]["package-data"]["leakscope"]
+
+
+def test_a_finding_of_a_job_is_one_of_a_report():
+    for name in ("finding", "subject", "evidence", "series", "ground", "excerpt"):
+        assert JOB["$defs"][name] == SCHEMA["$defs"][name]
+
+
+@pytest.mark.judging
+def test_jobs_keep_to_it(tmp_path):
+    jsonschema.validate(json.loads(jobs.render(drawn_job(4, 1), "json")), strict(JOB))
+    run(tmp_path, "run.rank0.parquet", belongs={"job": "j", "rank": 0, "world_size": 3}).write()
+    run(
+        tmp_path, "run.rank1.parquet", leak_per_step=0.5 * MiB, belongs={"job": "j", "rank": 1, "world_size": 3}
+    ).write()
+    (tmp_path / "run.rank2.parquet").write_bytes(b"PAR1")
+    jsonschema.validate(json.loads(jobs.render(jobs.report_job([tmp_path], workers=1), "json")), strict(JOB))
+
+
+@pytest.mark.judging
+def test_fleets_keep_to_it():
+    kinds = ["leak-since-attempt-not-on-driver", "large-rank", "kills-by-limit", "lost-on-node", "peak-since-commit"]
+    fleet, _ = planted(11, kinds)
+    for runs in (RUNS, [*RUNS, {**RUNS[0], "number": 2}]):
+        jsonschema.validate(report.as_json(report.report_of(indexed(fleet, 11, runs=runs))), strict(FLEET))
+    fleet.runs = []
+    jsonschema.validate(report.as_json(report.report_of(indexed(fleet, 11))), strict(FLEET))

@@ -10,7 +10,8 @@ from click.shell_completion import get_completion_class
 from ..errors import BadInput, LeakscopeError
 from ._shared import PACKAGE, Format, command, fail, quiet_option, say, text_or_json
 
-_SCHEMAS = ["recording", "report", "markdown", "json"]  # the last two: what it was called by before -f
+_JSON_SCHEMAS = ("report", "job", "fleet")
+_SCHEMAS = ["recording", *_JSON_SCHEMAS, "markdown", "json"]  # the last two: what it was called by before -f
 
 
 @command(examples=[("leakscope doctor", "before the first recording on a host")])
@@ -117,17 +118,18 @@ def redact(run: Path, output: Path, quiet: bool) -> None:
         ("leakscope schema", "tables and columns"),
         ("leakscope schema -f json", "the same for a program"),
         ("leakscope schema report", "the JSON Schema of `leakscope report -f json`"),
+        ("leakscope schema fleet", "that of `leakscope fleet report -f json`"),
     ]
 )
-@click.argument("what", metavar="[recording|report]", type=click.Choice(_SCHEMAS), default="recording")
+@click.argument("what", metavar="[recording|report|job|fleet]", type=click.Choice(_SCHEMAS), default="recording")
 @click.option(
     "-f", "--format", "format_name", type=Format(["json", "markdown"]), default="markdown", show_default=True,
-    help="Of the tables; a report's schema is always JSON.",
+    help="Of the tables; a schema of a report is always JSON.",
 )  # fmt: skip
 def schema(what: str, format_name: str) -> None:
-    """Print what a recording or a report consists of: names, types, units, meaning."""
-    if what == "report":
-        click.echo((PACKAGE / "report-schema.json").read_text(encoding="utf-8"), nl=False)
+    """Print what a recording consists of, or the report of a run, a job or a fleet: names, types, units, meaning."""
+    if what in _JSON_SCHEMAS:
+        click.echo((PACKAGE / f"{what}-schema.json").read_text(encoding="utf-8"), nl=False)
         return
     from ..storage import describe
 

@@ -32,6 +32,7 @@ _where = click.option(
         ("leakscope fleet report", "what many have in common, and who differs"),
         ("leakscope fleet list -w leaking", "which leak, fastest first"),
         ("leakscope fleet query 'SELECT max(peak_bytes) FROM recordings'", "SQL, by DuckDB"),
+        ("leakscope fleet demo runs/", "recordings to try it on"),
     ],
 )
 def fleet() -> None:
@@ -83,6 +84,32 @@ def _progress(quiet: bool) -> Iterator[Callable[[int, int], None]]:
     finally:
         if shown:
             click.echo("\r\033[K", nl=False, err=True)
+
+
+@fleet.command(
+    examples=[
+        ("leakscope fleet demo runs/", "700 recordings, with seven faults that truth.json names"),
+        ("leakscope fleet demo runs/ --seed 5 --faults 3", "another fleet, with other faults"),
+    ]
+)
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--nodes", type=int, default=16, show_default=True, metavar="COUNT", help="Nodes, of 8 GPUs each.")
+@click.option("--hours", type=float, default=4.0, show_default=True, help="Time that all attempts of a job take.")
+@click.option("--seed", type=int, default=1, show_default=True, help="The same seed, the same fleet.")
+@click.option(
+    "--faults", "kinds", metavar="KINDS",
+    help="Kinds of faults, parted by commas; or a number: so many, drawn by the seed. Without: seven kinds.",
+)  # fmt: skip
+@click.option("--whole", is_flag=True, help="With every sample of every process: 2 MB a recording for a day.")
+@quiet_option
+def demo(folder: Path, nodes: int, hours: float, seed: int, kinds: str | None, whole: bool, quiet: bool) -> None:
+    """Write recordings of a fleet that never was, with planted faults, to try the other commands on."""
+    from ..fleet.synthetic import demo, faults
+
+    chosen = faults.STANDARD if kinds is None else int(kinds) if kinds.isdigit() else kinds.split(",")
+    count, planted = demo(folder, nodes=nodes, hours=hours, seed=seed, kinds=chosen, is_whole=whole)
+    if not quiet:
+        say(f"{folder}: {count:,} recordings, {len(planted)} faults, which {folder / 'truth.json'} names")
 
 
 @fleet.command(
@@ -190,7 +217,7 @@ def query(
 @fleet.command(
     examples=[
         ("leakscope fleet analyze runs/", "by the processes of this computer"),
-        ("leakscope fleet analyze runs/ -o rows.parquet", "all rows, with the whole reports"),
+        ("leakscope fleet analyze runs/ -o fleet.parquet", "an index, for `fleet report` and the others"),
         ("leakscope fleet analyze s3://bucket/runs --engine dask --address tcp://head:8786", "by a cluster"),
     ]
 )
@@ -199,27 +226,28 @@ def query(
 @click.option("--workers", type=int, metavar="COUNT", help="Processes to use here; as many as there are cores.")
 @click.option("--address", metavar="URL", help="Of a Dask scheduler, Ray cluster or Spark master that runs.")
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help=f"Write all rows to a file: {', '.join(_ROW_SUFFIXES)}."
-)
+    "-o", "--output", type=click.Path(path_type=Path),
+    help=f"Write all rows to a file: {', '.join(_ROW_SUFFIXES)}. The first is an index.",
+)  # fmt: skip
 @quiet_option
 def analyze(
     urls: tuple[str, ...], engine: str, workers: int | None, address: str | None, output: Path | None, quiet: bool
 ) -> None:
-    """Report on each of many recordings, as one row a recording.
+    """Report on each of many recordings: rows as `index` writes them, judged anew, with the whole reports.
 
-    URL is a recording, a folder, a pattern such as 'runs/*.parquet', or an address that fsspec opens, such as
-    s3://bucket/runs. Each is analysed by itself, on this computer or on a cluster of Dask, Ray or Spark; the rows are
-    the same. A recording that cannot be read is a row that says why. Exits with 3 if none can be read.
+    A URL is what `index` takes. Each recording is analysed by itself, on this computer or on a cluster of Dask, Ray or
+    Spark; the rows are the same. It is for recordings without a verdict in their footers, or with one of an older
+    version. One that cannot be read is a row that says why. Exits with 3 if none can be read.
     """
     from ..fleet import analyzing
 
     if output is not None and output.suffix not in _ROW_SUFFIXES:
         raise BadInput(f"{output}: rows are written as {', '.join(_ROW_SUFFIXES)}")
     began = time.monotonic()
-    rows = analyzing.analyze_all(urls, engine, address=address, workers=workers)
+    found = analyzing.analyze_all(urls, engine, address=address, workers=workers)
     if output is not None:
-        analyzing.write(rows, output)
+        analyzing.write(found, output)
     if not quiet:
-        click.echo(analyzing.summary(rows, time.monotonic() - began, engine))
-    if (reason := analyzing.why_none_is_readable(rows)) is not None:
+        click.echo(analyzing.summary(found, time.monotonic() - began, engine))
+    if (reason := analyzing.why_none_is_readable(found)) is not None:
         raise UnreadableRecording(reason)

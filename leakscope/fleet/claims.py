@@ -47,7 +47,7 @@ class Claim:
     finding: Mapping[str, Any] = field(default_factory=dict)
     is_new: bool = False
     urls: Sequence[str] = ()
-    rows: Any = field(default=None, repr=False, compare=False)  # all of them, as positions; not in the JSON
+    rows: Any = field(default=None, repr=False, compare=False, metadata={"json": False})  # all of them, as positions
 
 
 def where(conditions: Sequence[Condition]) -> str:

@@ -1,4 +1,7 @@
-"""The columns of an index: one row a recording. The only place that says so; documentation is made from it."""
+"""The columns of a row: one recording, as ``fleet index`` and ``fleet analyze`` write it.
+
+The only place that says so; documentation is made from it. Columns are added, never renamed.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,11 @@ class Column(NamedTuple):
 PLACE = (
     Column("url", "str", "", "where it is: a path of this host, or an address such as s3://bucket/run.parquet"),
     Column(
-        "state", "str", "", "final, checkpoint, empty, unfinished (a journal nobody finalised), unreadable, foreign"
+        "state",
+        "str",
+        "",
+        "final, checkpoint, empty, unfinished (a journal nobody finalised), unreadable, foreign, "
+        "failed (`fleet analyze` did on it)",
     ),
     Column("problem", "str", "", "why it cannot be read, or what its end lacks"),
     Column("size_bytes", "int", "bytes", "size of the file"),
@@ -88,6 +95,8 @@ FINDING = (
     Column("bytes", "int", "bytes", "what a fix frees"),
     Column("bytes_per_hour", "float", "bytes/h", "how fast it grows"),
 )
+# In rows of `fleet analyze` alone, and read by no other command: a thousand of them are 50 MB.
+REPORT = Column("report_json", "str", "", "the whole report, `leakscope.report/1`")
 COLUMNS = (*PLACE, *RUN, *BELONGS, *VERDICT, *FIGURES)
 # As storage.catalogue takes them.
 TYPES = {**{c.name: c.type for c in COLUMNS}, "findings": {c.name: c.type for c in FINDING}}

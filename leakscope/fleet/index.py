@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from ..engines import map_over
 from ..errors import BadInput, UnreadableRecording
 from ..storage.catalogue import Catalogue, catalogue, joined, read_catalogue, write_catalogue
-from ..storage.footers import NotARecording, footer
 from .columns import TYPES
 from .places import Place, Source
-from .rows import row_of
+from .rows import UNFINISHED, rows_at
 
 KEY = "leakscope-fleet-index"
 FORMAT_VERSION = 1
 _AT_ONCE = 2000  # rows that are Python's dicts at the same time
+_Known = dict[str, tuple["int | None", str, str, int]]  # address -> size, stamp, state, the run that saw it first
 
 
 @dataclass(frozen=True)
@@ -68,39 +67,34 @@ def index(
             if place.url != str(output.absolute()):
                 listed.setdefault(place.url, (source, place))
     to_read = [(source, place) for source, place in listed.values() if not _is_known(place, known)]
-    fresh = catalogue(TYPES, _parts(_rows(to_read, known, number), len(to_read), progress), {})
+    fresh = _read(list(_parts(to_read, known, number)), progress)
     told = {place.url for _, place in to_read}
     kept, gone = _kept(before, sources, listed.keys(), told)
     new = sum(place.url not in known for _, place in to_read)
-    runs.append(
-        {
-            "number": number,
-            "at": (now or datetime.now(timezone.utc)).isoformat(timespec="seconds"),
-            "urls": list(urls),
-            "read": len(to_read),
-            "new": new,
-            "gone": gone,
-        }
-    )
-    said = {"format_version": FORMAT_VERSION, "runs": runs}
-    whole = joined([fresh, kept] if kept is not None else [fresh], said)
+    runs.append(run_of(number, urls, len(to_read), new, gone, now))
+    whole = joined([fresh, kept] if kept is not None else [fresh], {"format_version": FORMAT_VERSION, "runs": runs})
     whole.table = whole.table.sort_by("url")
     write_catalogue(output, KEY, whole)
     return Indexed(number, len(whole), len(to_read), new, gone, _counts(whole.column("state")))
 
 
-def _known(before: Catalogue | None) -> dict[str, tuple[int | None, str, str, int]]:
-    """Of each address: size, stamp, state, and the run that saw it first."""
+def run_of(number: int, urls: Sequence[str], read: int, new: int, gone: int, now: datetime | None) -> dict[str, Any]:
+    """What an index says of each run that made it."""
+    at = (now or datetime.now(timezone.utc)).isoformat(timespec="seconds")
+    return {"number": number, "at": at, "urls": list(urls), "read": read, "new": new, "gone": gone}
+
+
+def _known(before: Catalogue | None) -> _Known:
     if before is None:
         return {}
     values = (before.column(name) for name in ("size_bytes", "stamp", "state", "first_index"))
     return dict(zip(before.column("url"), zip(*values)))
 
 
-def _is_known(place: Place, known: dict[str, tuple[int | None, str, str, int]]) -> bool:
+def _is_known(place: Place, known: _Known) -> bool:
     """A journal changes without a sign that could be seen from outside."""
-    size, stamp, state, _ = known.get(place.url, (None, "", "unfinished", 0))
-    return state != "unfinished" and (size, stamp) == (place.size_bytes, place.stamp)
+    size, stamp, state, _ = known.get(place.url, (None, "", UNFINISHED, 0))
+    return state != UNFINISHED and (size, stamp) == (place.size_bytes, place.stamp)
 
 
 def _kept(
@@ -115,73 +109,43 @@ def _kept(
     return before.only([not is_gone and url not in told for url, is_gone in zip(urls, gone)]), sum(gone)
 
 
-def _parts(
-    rows: Iterator[dict[str, Any]], count: int, progress: Callable[[int, int], None]
-) -> Iterator[list[dict[str, Any]]]:
-    done = 0
-    while part := list(islice(rows, _AT_ONCE)):
-        done += len(part)
+class _Part(NamedTuple):
+    """Places of one source, which run saw each first, and the number of this run."""
+
+    source: Source
+    places: list[Place]
+    first: dict[str, int]
+    number: int
+
+
+def _parts(places: Sequence[tuple[Source, Place]], known: _Known, number: int) -> Iterator[_Part]:
+    by_source: dict[str, tuple[Source, list[Place]]] = {}
+    for source, place in places:
+        by_source.setdefault(source.url, (source, []))[1].append(place)
+    for source, own in by_source.values():
+        for start in range(0, len(own), _AT_ONCE):
+            part = own[start : start + _AT_ONCE]
+            yield _Part(source, part, {p.url: known[p.url][3] if p.url in known else number for p in part}, number)
+
+
+def _read(parts: Sequence[_Part], progress: Callable[[int, int], None]) -> Catalogue:
+    """The rows of all, in order; of many files of this computer by as many processes as it has cores."""
+    count, done = sum(len(part.places) for part in parts), 0
+    workers = None if all(part.source.is_local for part in parts) else 1  # the network is waited for by threads
+    found = [catalogue(TYPES, [], {})]
+    for one in map_over(_rows, parts, workers=workers):
+        found.append(one)
+        done += len(one)
         progress(done, count)
-        yield part
+    return joined(found, {})
 
 
-def _rows(
-    found: Sequence[tuple[Source, Place]], known: dict[str, tuple[int | None, str, str, int]], number: int
-) -> Iterator[dict[str, Any]]:
-    for source in {source.url: source for source, _ in found}.values():
-        own = [place for of, place in found if of is source]
-        files = [place for place in own if place.size_bytes is not None]
-        for place, tail in source.tails(files):
-            yield _row(source, place, tail, known, number)
-        for place in own:
-            if place.size_bytes is None:
-                yield _common(place, known, number) | _unfinished(source, place, {})
-
-
-def _row(
-    source: Source,
-    place: Place,
-    tail: bytes | OSError,
-    known: dict[str, tuple[int | None, str, str, int]],
-    number: int,
-) -> dict[str, Any]:
-    row = _common(place, known, number)
-    try:
-        if isinstance(tail, OSError):
-            raise UnreadableRecording(f"{place.url} cannot be read: {tail.strerror or tail}")
-        said, columns_id = footer(tail, place.size_bytes or 0, place.url)
-    except NotARecording:
-        return row | {"state": "foreign", "judged": False}
-    except UnreadableRecording as error:
-        return row | {"state": "unreadable", "problem": str(error), "judged": False}
-    state = str(said.get("state"))
-    row |= row_of(said) | {"state": state, "columns_id": columns_id}
-    if place.has_journal and state != "final":
-        return row | _unfinished(source, place, said)
-    notes = said.get("notes")
-    return row | {"problem": notes[0][:500] if state == "final" and notes and isinstance(notes[0], str) else None}
-
-
-def _common(place: Place, known: dict[str, tuple[int | None, str, str, int]], number: int) -> dict[str, Any]:
-    first = known[place.url][3] if place.url in known else number
-    return {
-        "url": place.url,
-        "size_bytes": place.size_bytes,
-        "stamp": place.stamp,
-        "first_index": first,
-        "read_index": number,
-    }
-
-
-def _unfinished(source: Source, place: Place, said: dict[str, Any]) -> dict[str, Any]:
-    """Of a journal: what its meta.json says. Its rows are read by `leakscope report`, which finalises it."""
-    try:
-        meta = json.loads(source.text_of(f"{place.url}.journal/meta.json"))
-    except (OSError, ValueError):
-        meta = {}
-    known = row_of({**said, **(meta if isinstance(meta, dict) else {})})
-    problem = "a journal that nobody finalised: still being recorded, or run `leakscope finalize` on it"
-    return {**known, "ended": None, "duration_s": None, "state": "unfinished", "problem": problem}
+def _rows(part: _Part) -> Catalogue:
+    rows = [
+        row | {"first_index": part.first[row["url"]], "read_index": part.number}
+        for row in rows_at(part.source, part.places)
+    ]
+    return catalogue(TYPES, [rows], {})
 
 
 def _counts(states: Iterable[str]) -> dict[str, int]:

@@ -61,8 +61,12 @@ def counted(report: FleetReport) -> str:
     """``1,050 recordings of 5 jobs on 24 nodes: 354 leaking, 651 not leaking, ...``."""
     counts = report.counts
     parts = [f"{counts[key]:,} {word}" for key, word in _COUNTED if counts[key]]
-    whole = f"{counts['recordings']:,} recordings of {counts['jobs']:,} jobs on {counts['nodes']:,} nodes"
-    return f"{whole}: {', '.join(parts)}"
+    recordings, jobs, nodes = (_counted(counts[f"{noun}s"], noun) for noun in ("recording", "job", "node"))
+    return f"{recordings} of {jobs} on {nodes}: {', '.join(parts)}"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def details(facts: object, finding: object) -> Iterator[str]:

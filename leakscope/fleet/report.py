@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from ..renderers.json import plain
 from ..storage.catalogue import Catalogue
 from . import clusters, siblings
-from .claims import COMMIT, KILLS, LEAK, LOST, ODD, STAGE, Claim
+from .claims import COMMIT, KILLS, LEAK, LOST, ODD, STAGE, Claim, shortened
 from .commits import Trend, trends
-from .explaining import Condition
 from .population import Population
 
 SCHEMA = "leakscope.fleet/1"
@@ -22,6 +22,8 @@ _ORDER = (KILLS, LEAK, ODD, COMMIT, LOST, STAGE)
 _MOST_KILL_ROWS = 40
 _MOST_NOTES = 20
 _MOST_PROBLEMS = 50
+_MOST_MISSING = 5  # attempts
+_LARGEST_WORLD = 1 << 20  # ranks: what a footer says is not to be believed beyond
 
 
 @dataclass(frozen=True)
@@ -92,20 +94,7 @@ def report_of(found: Catalogue, keep: Any = None) -> FleetReport:
 
 def as_json(report: FleetReport) -> dict[str, Any]:
     """The contract ``leakscope.fleet/1``."""
-    plain = {field.name: _plain(getattr(report, field.name)) for field in fields(report)}
-    return {"schema": SCHEMA, **plain}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, (Claim, Condition, Heat, Trend)):
-        return {f.name: _plain(getattr(value, f.name)) for f in fields(value) if f.repr}
-    if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
-    if hasattr(value, "item"):
-        value = value.item()
-    return None if isinstance(value, float) and not np.isfinite(value) else value
+    return {"schema": SCHEMA, **plain(report)}
 
 
 def _counts(population: Population) -> dict[str, int]:
@@ -119,7 +108,7 @@ def _counts(population: Population) -> dict[str, int]:
         "not_judged": int(((state == "final") & (frame["judged"] != True).fillna(True)).sum()),  # noqa: E712 (null)
         "killed": int(population.truth("killed").sum()),
         "unfinished": int(state.isin(("unfinished", "checkpoint", "empty")).sum()),
-        "unreadable": int((state == "unreadable").sum()),
+        "unreadable": int(state.isin(("unreadable", "failed")).sum()),
         "new": int(population.is_new.sum()),
     }
     distinct = {f"{name}s": int(frame[name].dropna().nunique()) for name in ("job", "node", "commit", "pod")}
@@ -138,7 +127,7 @@ def _headline(counts: Mapping[str, int], claims: Sequence[Claim]) -> str:
             f"{parts[0]}, by {kinds[LEAK]} cause{'s' if kinds[LEAK] > 1 else ''}" if counts["leaking"] else parts[0]
         )
     if kinds[ODD]:
-        parts.append(f"{kinds[ODD]} {'differ' if kinds[ODD] > 1 else 'differs'} from their siblings")
+        parts.append(f"{kinds[ODD]} differ from their siblings" if kinds[ODD] > 1 else "1 differs from its siblings")
     if parts:
         return "; ".join(parts)
     if claims and claims[0].severity != "note":
@@ -196,7 +185,7 @@ def _heat(population: Population) -> list[Heat]:
         own = np.flatnonzero(ranked)[rows]
         ranks = frame["rank"].iloc[own].to_numpy(dtype=np.int64)
         size = int(ranks.max()) + 1
-        if size > 1 << 20 or ranks.min() < 0:  # a number that is no rank
+        if size > _LARGEST_WORLD or ranks.min() < 0:  # a number that is no rank
             continue
         growth: list[float | None] = [None] * size
         nodes = [""] * size
@@ -237,18 +226,35 @@ def _news(population: Population, claims: Sequence[Claim]) -> dict[str, Any]:
 
 def _problems(population: Population) -> list[dict[str, str]]:
     frame = population.frame
-    bad = frame[frame["state"].isin(("unreadable", "unfinished"))].head(_MOST_PROBLEMS)
+    bad = frame[frame["state"].isin(("unreadable", "failed", "unfinished"))].head(_MOST_PROBLEMS)
     return [{"url": str(row["url"]), "state": str(row["state"]), "problem": str(row["problem"])}
             for row in bad.to_dict("records")]  # fmt: skip
 
 
-def _caveats(population: Population, counts: Mapping[str, int]) -> Any:
+def _missing(population: Population) -> Iterator[str]:
+    """Attempts of which some ranks left no recording that says whose it is."""
+    frame = population.frame
+    part = frame[frame["rank"].notna() & frame["job"].notna() & frame["world_size"].notna()]
+    groups: Any = part.groupby(["job", part["attempt"].fillna(-1)], sort=True)
+    for (job, attempt), own in groups:
+        size, there = int(own["world_size"].max()), {int(rank) for rank in own["rank"]}
+        if len(there) < size <= _LARGEST_WORLD:
+            when = f", attempt {int(attempt)}" if attempt != -1 else ""
+            gone = shortened(rank for rank in range(size) if rank not in there)
+            yield f"{job}{when}: {size - len(there):,} of {size:,} ranks have no recording ({gone})"
+
+
+def _caveats(population: Population, counts: Mapping[str, int]) -> Iterator[str]:
     if counts["not_judged"]:
         yield (
             f"{counts['not_judged']:,} recordings have no verdict in their footer: nothing is said of leaks in them; "
-            "`leakscope report` judges one"
+            "`leakscope fleet analyze` judges them"
         )
     if counts["cannot_tell"]:
         yield f"{counts['cannot_tell']:,} recordings cannot tell whether memory leaks: they are counted on neither side"
     if counts["recordings"] and not population.frame["job"].notna().any():
         yield "no recording says to which job it belongs: ranks cannot be compared"
+    missing = list(_missing(population))
+    yield from missing[:_MOST_MISSING]
+    if len(missing) > _MOST_MISSING:
+        yield f"ranks have no recording in {len(missing) - _MOST_MISSING:,} attempts more"

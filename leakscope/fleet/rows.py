@@ -1,17 +1,64 @@
-"""A footer to a row of the index: values of the wrong type are null, whoever wrote them."""
+"""One recording as one row, from its footer: values of the wrong type are null, whoever wrote them."""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
+from ..errors import UnreadableRecording
+from ..storage.footers import NotARecording, footer
 from .columns import BELONGS, FIGURES, FINDING, VERDICT, Column
+from .places import Place, Source
+
+FINAL, UNFINISHED, UNREADABLE, FOREIGN, FAILED = "final", "unfinished", "unreadable", "foreign", "failed"
 
 MOST_FINDINGS = 10
 _MOST_TEXT = 2000
 _MOST_LABELS = 50
+
+
+def rows_at(source: Source, places: Sequence[Place]) -> Iterator[dict[str, Any]]:
+    """A row for each place of a source, also where nothing can be read; files first, then what is a journal alone."""
+    for place, tail in source.tails([place for place in places if place.size_bytes is not None]):
+        yield _where(place) | _of_file(source, place, tail)
+    for place in places:
+        if place.size_bytes is None:
+            yield _where(place) | _of_journal(source, place, {})
+
+
+def _where(place: Place) -> dict[str, Any]:
+    return {"url": place.url, "size_bytes": place.size_bytes, "stamp": place.stamp}
+
+
+def _of_file(source: Source, place: Place, tail: bytes | OSError) -> dict[str, Any]:
+    try:
+        if isinstance(tail, OSError):
+            raise UnreadableRecording(f"{place.url} cannot be read: {tail.strerror or tail}")
+        said, columns_id = footer(tail, place.size_bytes or 0, place.url)
+    except NotARecording:
+        return {"state": FOREIGN, "judged": False}
+    except UnreadableRecording as error:
+        return {"state": UNREADABLE, "problem": str(error), "judged": False}
+    state = str(said.get("state"))
+    row = row_of(said) | {"state": state, "columns_id": columns_id}
+    if place.has_journal and state != FINAL:
+        return row | _of_journal(source, place, said)
+    notes = said.get("notes")
+    return row | {"problem": notes[0][:500] if state == FINAL and notes and isinstance(notes[0], str) else None}
+
+
+def _of_journal(source: Source, place: Place, said: Mapping[str, Any]) -> dict[str, Any]:
+    """What its meta.json says. Its rows are read by `leakscope report`, which finalises it."""
+    try:
+        meta = json.loads(source.text_of(f"{place.url}.journal/meta.json"))
+    except (OSError, ValueError):
+        meta = {}
+    known = row_of({**said, **(meta if isinstance(meta, dict) else {})})
+    problem = "a journal that nobody finalised: still being recorded, or run `leakscope finalize` on it"
+    return {**known, "ended": None, "duration_s": None, "state": UNFINISHED, "problem": problem}
 
 
 def row_of(footer: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,14 +2,16 @@
 
 Ranks of one attempt of a job do the same, so they hold alike. Each is compared with the median of its siblings, in
 units of their spread (the median absolute deviation, which a straggler does not move). What differs in as many as a
-tenth is no straggler but how the job is built, such as the stages of a pipeline.
+tenth is no straggler but how the job is built, such as the stages of a pipeline: the ranks of a stage are then compared
+with what its ranks usually hold.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import takewhile
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import groupby, takewhile
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from .claims import ODD, STAGE, Claim, shortened
 from .population import Population, median
 
 _FEWEST = 4  # siblings, to say what is usual
+_LEAST_STAGE = 9  # ranks side by side: more than a node has
 _SIGMAS = 6.0
 _LEAST_SHARE = 0.1  # of the median: less does nobody any harm
 _FLOOR = 0.01  # of the median: siblings that are exactly alike still differ by chance
@@ -39,13 +42,36 @@ _FIGURES = {
 
 @dataclass(frozen=True)
 class _Odd:
-    """One figure of the recordings of one job: values, what is usual, and which are odd (+1 more, -1 less)."""
+    """One figure of the recordings of one job: values, what is usual there, and the spread of those that are alike.
+
+    NaN where nobody can say what is usual.
+    """
 
     figure: str
     value: Any
     usual: Any
-    sigmas: Any
-    sign: Any
+    spread: Any
+    least_share: float
+
+    @property
+    def known(self) -> Any:
+        return ~np.isnan(self.usual)
+
+    @cached_property
+    def sigmas(self) -> Any:
+        return np.where(self.known, (self.value - self.usual) / self.spread, 0.0)
+
+    @cached_property
+    def sign(self) -> Any:
+        """+1 what is odd and more, -1 what is odd and less, 0 the others."""
+        far = (np.abs(self.sigmas) >= _SIGMAS) & (
+            np.abs(self.value - self.usual) >= self.least_share * np.abs(self.usual)
+        )
+        return np.where(far, np.sign(self.sigmas), 0).astype(np.int64)
+
+    def expecting(self, times: Any) -> _Odd:
+        """The same, where so many times as much is usual."""
+        return replace(self, usual=self.usual * times, spread=self.spread * times)
 
 
 def odd_ones(population: Population) -> Iterator[Claim]:
@@ -68,13 +94,16 @@ def _figures(population: Population, rows: Any) -> Iterator[_Odd]:
     peak, limit = (population.number(name)[rows] for name in ("peak_bytes", "limit_bytes"))
     level = peak - np.nan_to_num(np.maximum(growth, 0.0))
     level[killed & (peak >= _AT_LIMIT * limit)] = np.nan  # the limit says how much it could hold
-    yield _compared("level", level, attempt, population.number("duration_s")[rows], _LEAST_SHARE)
+    odd = _compared("level", level, attempt, population.number("duration_s")[rows], _LEAST_SHARE)
+    yield _among_alike(odd, frame)
     gpu = population.number("gpu_peak_bytes")[rows]
     models = _models(frame["gpu_name"], frame["node"], gpu)
     odd = _compared("gpu_peak_bytes", gpu, attempt * 1000 + models, population.number("duration_s")[rows], _LEAST_SHARE)
-    # A model of few ranks has no usual amount of its own: what is odd there must be so among all.
-    odd.sign[np.abs(gpu - median(gpu)) < _LEAST_SHARE * median(gpu)] = 0
-    yield odd
+    if len(np.unique(models)) > 1:
+        # A model of few ranks has no usual amount of its own: what is odd there must be so among all.
+        is_common = odd.known & (np.abs(gpu - median(gpu)) < _LEAST_SHARE * median(gpu))
+        odd = replace(odd, usual=np.where(is_common, gpu, odd.usual))
+    yield _among_alike(odd, frame)
     yield from _growth(population, rows, attempt)
 
 
@@ -103,8 +132,7 @@ def _growth(population: Population, rows: Any, attempt: Any) -> Iterator[_Odd]:
 
 
 def _compared(figure: str, value: Any, groups: Any, duration_s: Any, least_share: float) -> _Odd:
-    usual, sigmas = np.full(len(value), np.nan), np.zeros(len(value))
-    sign = np.zeros(len(value), dtype=np.int64)
+    usual, spread = np.full(len(value), np.nan), np.full(len(value), np.nan)
     for group in np.unique(groups):
         own = np.flatnonzero((groups == group) & ~np.isnan(value))
         if duration_s is not None and len(own):
@@ -112,28 +140,27 @@ def _compared(figure: str, value: Any, groups: Any, duration_s: Any, least_share
             own = own[~(duration_s[own] < _AS_LONG * longest)]
         if len(own) < _FEWEST:
             continue
-        middle = float(np.median(value[own]))
-        spread = 1.4826 * float(np.median(np.abs(value[own] - middle)))
-        usual[own] = middle
-        sigmas[own] = (value[own] - middle) / max(spread, _FLOOR * abs(middle), 1.0)
-        far = (np.abs(sigmas[own]) >= _SIGMAS) & (np.abs(value[own] - middle) >= least_share * abs(middle))
-        sign[own[far]] = np.sign(sigmas[own[far]]).astype(np.int64)
-    return _Odd(figure, value, usual, sigmas, sign)
+        usual[own] = middle = float(np.median(value[own]))
+        spread[own] = max(1.4826 * float(np.median(np.abs(value[own] - middle))), _FLOOR * abs(middle), 1.0)
+    return _Odd(figure, value, usual, spread, least_share)
 
 
 def _named(population: Population, job: str, rows: Any, odd: _Odd) -> Iterator[tuple[float, Claim]]:
-    """Nodes first: a rank that is odd because of its node is told there."""
+    """Stages first, since they say what is usual; then nodes: a rank that is odd because of its node is told there."""
     frame = population.frame.iloc[rows]
-    known = ~np.isnan(odd.usual)
-    left = odd.sign.copy()
+    known = odd.known
     node, rank = (frame[name].astype(object).to_numpy() for name in ("node", "rank"))
     nodes, ranks = len(pd.unique(node[known])), len(pd.unique(rank[known]))
-    # On nodes of many ranks each; where a rank always ran on one node, the ranks of the whole node tell.
     if odd.figure == "gpu_peak_bytes":
-        stage = known & np.isin(rank, _stages(rank, left, known, ranks)) & (left != 0)
-        if stage.any():
-            yield 0.0, _stage(population, job, rows[stage], odd, stage)
-            left[stage] = 0
+        times = np.ones(len(rows))
+        for block, direction in _stages(rank, odd.sign, known, ranks):
+            stage = known & np.isin(rank, block)
+            alike = stage & (odd.sign == direction)
+            times[stage] = median((odd.value / odd.usual)[alike])
+            yield 0.0, _stage(population, job, rows, odd, alike)
+        odd = odd.expecting(times)
+    left = odd.sign.copy()
+    # On nodes of many ranks each; where a rank always ran on one node, the ranks of the whole node tell.
     for name in _often(node, left, known, _OF_A_NODE, least=2) if nodes >= _FEWEST - 1 else ():
         own = known & (node == name) & (left != 0)
         if len(pd.unique(rank[own])) >= 2:
@@ -146,37 +173,90 @@ def _named(population: Population, job: str, rows: Any, odd: _Odd) -> Iterator[t
             yield _claim(population, job, rows, own, odd, "rank", str(number))
 
 
-def _often(keys: Any, sign: Any, known: Any, share: float, least: int) -> Iterator[Any]:
-    """Keys of which at least such a share is odd, and in one direction."""
+def _among_alike(odd: _Odd, frame: Any) -> _Odd:
+    """Where ranks are not alike, those side by side may be (a stage of a pipeline each), or those of one local rank.
+
+    What is usual is then what these hold, if that explains half of the spread: a job of four stages has no rank that
+    is odd among all, and may have one that is odd in its stage.
+    """
+    rank = frame["rank"].to_numpy(dtype=np.int64)
+    local = frame["local_rank"].fillna(-1).to_numpy(dtype=np.int64)
+    own = np.flatnonzero(odd.known)
+    ranks = np.unique(rank[own])
+    if len(ranks) < 2 * _LEAST_STAGE:
+        return odd
+    ratio = odd.value / odd.usual
+    typical = np.array([np.median(ratio[own][rank[own] == number]) for number in ranks])
+    local_of = np.array([local[own][rank[own] == number][0] for number in ranks])
+    by_local_rank = np.array([np.median(typical[local_of == number]) for number in local_of])
+    best, spread = odd, 0.5 * _residual(odd, own)
+    for expected in (_by_blocks(typical), by_local_rank):
+        times = np.ones(len(rank))
+        times[own] = expected[np.searchsorted(ranks, rank[own])]
+        moved = replace(odd, usual=odd.usual * times)
+        if (left := _residual(moved, own)) < spread:
+            best, spread = replace(moved, spread=np.maximum(1.4826 * left, _FLOOR) * np.abs(moved.usual)), left
+    return best
+
+
+def _by_blocks(typical: Any) -> Any:
+    """What ranks side by side hold, of each: blocks of more ranks than a node has; shorter ones belong to one beside.
+
+    **Shape** one value a rank, in their order.
+    """
+    # Two odd ranks side by side make no block.
+    smooth = np.array([np.median(typical[max(0, n - 2) : n + 3]) for n in range(len(typical))])
+    edges = np.flatnonzero(np.abs(np.diff(smooth)) > _LEAST_SHARE * smooth[:-1]) + 1
+    blocks = np.split(np.arange(len(typical)), edges)
+    found = np.full(len(typical), np.nan)
+    for block in blocks:
+        if len(block) >= _LEAST_STAGE:
+            found[block] = np.median(typical[block])
+    levels = pd.Series(found)
+    before, after = levels.ffill().bfill().to_numpy(), levels.bfill().ffill().to_numpy()
+    return np.where(np.abs(smooth - before) <= np.abs(smooth - after), before, after)
+
+
+def _residual(odd: _Odd, own: Any) -> float:
+    """How far a recording in the middle is from what is usual, as a share of it."""
+    return float(np.median(np.abs(odd.value[own] / odd.usual[own] - 1)))
+
+
+def _often(keys: Any, sign: Any, known: Any, share: float, least: int) -> dict[Any, int]:
+    """Keys of which at least such a share is odd in one direction, with that direction."""
+    found = {}
     for key in pd.unique(keys[(sign != 0) & known]):
         own = sign[(keys == key) & known]
-        for direction in (1, -1):
+        for direction in (-1, 1):
             if (own == direction).sum() >= max(least, share * len(own)):
-                yield key
-
-
-def _stages(rank: Any, sign: Any, known: Any, count: int) -> list[Any]:
-    """Ranks side by side, from the first or to the last, and many: a stage of a pipeline, wherever it runs."""
-    often = set(_often(rank, sign, known, _OF_ATTEMPTS, least=1))
-    found: list[Any] = []
-    for order in (sorted(pd.unique(rank)), sorted(pd.unique(rank), reverse=True)):
-        block = list(takewhile(often.__contains__, order))
-        if len(block) >= max(2, _MOST_SHARE * count):
-            found += block
+                found[key] = direction
     return found
 
 
-def _stage(population: Population, job: str, chosen: Any, odd: _Odd, own: Any) -> Claim:
+def _stages(rank: Any, sign: Any, known: Any, count: int) -> Iterator[tuple[list[Any], int]]:
+    """Ranks side by side, from the first or to the last, and many: a stage of a pipeline, wherever it runs."""
+    often = _often(rank, sign, known, _OF_ATTEMPTS, least=1)
+    for order in (sorted(pd.unique(rank)), sorted(pd.unique(rank), reverse=True)):
+        block = list(takewhile(often.__contains__, order))
+        if len(block) >= max(2, _MOST_SHARE * count):
+            yield from ((list(part), direction) for direction, part in groupby(block, often.__getitem__))
+
+
+def _stage(population: Population, job: str, rows: Any, odd: _Odd, own: Any) -> Claim:
     value, usual = float(np.median(odd.value[own])), float(np.median(odd.usual[own]))
+    chosen = rows[own]
     facts = population.facts(chosen)
     verb, behind, _ = _FIGURES[odd.figure]
     whose = behind.replace("its GPU", "their GPUs")
+    frame = population.frame.iloc[chosen]
+    stayed = frame.groupby("rank")["node"].nunique().max() == 1
+    fault = f", or a fault of {shortened(frame['node'].dropna().unique())}, where they always ran" if stayed else ""
     says = (
         f"ranks {facts['rank']} of {job} {_PLURAL.get(verb, verb)} {format_bytes(value)}{whose}, the others "
-        f"{format_bytes(usual)}: as a stage of a pipeline would, or a fault of {facts.get('node', 'their nodes')}"
+        f"{format_bytes(usual)}: as a stage of a pipeline would{fault}"
     )
     figures = {"figure": odd.figure, "value": value, "usual": usual, "ratio": value / usual}
-    return Claim(STAGE, "note", says, len(chosen), len(own), hit=len(chosen), inside=len(chosen), facts=facts,
+    return Claim(STAGE, "note", says, len(chosen), len(rows), hit=len(chosen), inside=len(chosen), facts=facts,
                  figures=figures, rows=chosen)  # fmt: skip
 
 

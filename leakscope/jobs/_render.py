@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shutil
 import textwrap
@@ -10,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ..comparing import WORDS
 from ..errors import BadInput
+from ..renderers.json import plain
 from ..words import VERDICTS, printable
 from ._comparing import JobComparison
 from ._job import Cluster, JobReport
@@ -57,19 +57,7 @@ def render(job: JobReport | JobComparison, format_name: str) -> str:
 
 def _json(job: JobReport | JobComparison) -> str:
     schema = COMPARE_SCHEMA if isinstance(job, JobComparison) else SCHEMA
-    values = {"schema": schema, **_plain(job)}
-    text = json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False)
-    return text.encode("utf-8", "replace").decode("utf-8") + "\n"  # a file name that is no text has lone surrogates
-
-
-def _plain(value: object) -> dict[str, object]:
-    """Without what is for drawing, and what a diagnosis declares of its kind."""
-
-    def made(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        return {name: one for name, one in pairs if name not in ("means", "overlay")}
-
-    found: dict[str, object] = dataclasses.asdict(value, dict_factory=made)  # type: ignore[call-overload]
-    return found
+    return json.dumps({"schema": schema, **plain(job)}, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _terminal(job: JobReport) -> str:

@@ -29,7 +29,7 @@ def render(report: Report, with_timeline: bool = False) -> str:
 
 def as_dict(report: Report) -> dict[str, Any]:
     """The contract as plain values: for programs that have the report at hand."""
-    return {"schema": SCHEMA, **_plain(report)}
+    return {"schema": SCHEMA, **plain(report)}
 
 
 def _text(value: Any, packed: bool) -> str:
@@ -37,16 +37,17 @@ def _text(value: Any, packed: bool) -> str:
     return text.replace("\n", "\n  ")  # JSON writes the line ends of strings as \\n: these are its own
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """What the contracts of a report, a job and a fleet are made of, as JSON has it; no NaN, no lone surrogates."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         told = [field.name for field in dataclasses.fields(value) if field.metadata.get("json", True)]
-        return {name: _plain(getattr(value, name)) for name in told}
+        return {name: plain(getattr(value, name)) for name in told}
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode("utf-8")  # a file name that is no text has lone surrogates
     if isinstance(value, Sequence):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if value is None or isinstance(value, (bool, int)):
         return value
     number = value.item() if hasattr(value, "item") else value  # numpy's numbers are not JSON's

@@ -78,16 +78,17 @@ def write_catalogue(path: Path, key: str, found: Catalogue) -> None:
 
 
 def read_catalogue(path: Path, key: str, what: str, columns: Columns) -> Catalogue:
-    """With ``columns`` as this version has them. **Errors** UnreadableRecording: none there, or no ``what``."""
+    """With ``columns`` as this version has them, and no others. **Errors** UnreadableRecording: it is no ``what``."""
     if not path.is_file():
         raise UnreadableRecording(f"there is no {what} at {path}: make one with `leakscope fleet index`")
     try:
-        table = pq.read_table(path)
+        with pq.ParquetFile(path) as file:
+            table = file.read(columns=[name for name in columns if name in file.schema_arrow.names])
+            raw = (file.schema_arrow.metadata or {}).get(key.encode())
     except (OSError, pa.ArrowException) as error:
         raise UnreadableRecording(
             f"{path} is no {what}, or damaged: make it anew with `leakscope fleet index`"
         ) from error
-    raw = (table.schema.metadata or {}).get(key.encode())
     if raw is None:
         raise UnreadableRecording(f"{path} is no {what}: name one that `leakscope fleet index` made")
     schema = _schema(columns)

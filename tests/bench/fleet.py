@@ -2,7 +2,8 @@
 
 Recordings are synthetic (leakscope.fleet.synthetic) and lie below ``--folder``, which is made once and kept until
 ``--clean``. Each figure is of a process of its own, so that its most memory is its own too. A whole fleet day of
-samples is 400 recordings under 3,412 names: hard links, as 9 GB of distinct bytes would measure the disk.
+samples is 400 recordings under 3,412 names: hard links, as 9 GB of distinct bytes would measure the disk. CPU is of all
+processes that took part, and memory of the largest of them.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
+from multiprocessing.forkserver import _forkserver
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +73,10 @@ def measured(part: str, folder: str, size: str) -> None:
     else:
         answer = ENGINES[part](base / f"samples-{count}.parquet")
     wall, used = time.perf_counter() - before, time.process_time() - cpu
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    _forkserver._stop()  # or nobody has counted what its workers used
+    own, others = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    used += others.ru_utime + others.ru_stime
+    most = max(own.ru_maxrss, others.ru_maxrss) * 1024
     print(json.dumps({"answer": answer, "wall_s": wall, "cpu_s": used, "memory_bytes": most}))
 
 
@@ -202,9 +207,13 @@ def main() -> None:
         return
     options.folder.mkdir(parents=True, exist_ok=True)
     figures = []
-    for one in measure(options.folder, options.engine, options.only or ["index", "query"]):
-        print(json.dumps(one), file=sys.stderr, flush=True)
-        figures.append(one)
+    try:
+        for one in measure(options.folder, options.engine, options.only or ["index", "query"]):
+            print(json.dumps(one), file=sys.stderr, flush=True)
+            figures.append(one)
+    finally:
+        if options.clean:
+            shutil.rmtree(options.folder)
     # Beside other work the wall says more of that than of this: then CPU divided by cores is what to expect.
     load = f", load {os.getloadavg()[1]:.0f} (5 minutes)"
     machine = f"{os.cpu_count()} cores{load}, Python {platform.python_version()}"
@@ -212,8 +221,6 @@ def main() -> None:
     print(as_markdown(results))
     if options.only is None and options.engine == "duckdb":
         RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    if options.clean:
-        shutil.rmtree(options.folder)
 
 
 if __name__ == "__main__":

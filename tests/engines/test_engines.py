@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import csv
 import importlib.util
 import json
 import subprocess
 import sys
 from pathlib import Path
 
-import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 
 from leakscope.cli import main
 from leakscope.engines import EXTRAS
-from leakscope.errors import BadInput
-from leakscope.fleet.analyzing import addresses_in, analyze_all, write
-from leakscope.fleet.report_rows import COLUMNS, row_of
+from leakscope.errors import BadInput, LeakscopeError
+from leakscope.fleet import index
+from leakscope.fleet.analyzing import analyze_all, write
+from leakscope.fleet.columns import TYPES
+from leakscope.fleet.index import read_index
+from leakscope.reporting import answer_of
+from leakscope.storage import keep_answer, open_recording
+from leakscope.storage.catalogue import Catalogue
 from tests.comparing.runs import MiB, run
 
 pytestmark = pytest.mark.judging
@@ -33,38 +39,63 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def by_one_process(recordings: Path) -> pd.DataFrame:
+def by_one_process(recordings: Path) -> Catalogue:
     return analyze_all([str(recordings)], workers=1)
 
 
-def test_a_row_says_what_the_report_says(recordings: Path, by_one_process: pd.DataFrame) -> None:
-    assert list(by_one_process["verdict"]) == ["not-leaking", "leaking", "unreadable"]
-    assert [*by_one_process.columns] == [column.name for column in COLUMNS]
-    row = by_one_process.iloc[1]
+def test_a_row_says_what_the_report_says(recordings: Path, by_one_process: Catalogue) -> None:
+    assert by_one_process.column("leaking") == [False, True, None]
+    assert by_one_process.table.column_names == [*TYPES, "report_json"]
+    _, row, torn = by_one_process.rows()
     assert (row["rank"], row["job"], row["attempt"]) == (1, "j7", 2)
-    assert row["path"] == str(recordings / "run.rank1.parquet")
-    assert "Trainer.history" in row["first_title"]
-    assert (row["first_file"], row["first_line"]) == ("/home/me/train.py", 12)
-    report = json.loads(row["report_json"])
-    assert report["recording"]["path"] == row["path"]
-    assert report["findings"][0]["fingerprint"] == row["first_fingerprint"]
+    assert row["url"] == str(recordings / "run.rank1.parquet")
+    report, first = json.loads(row["report_json"]), row["findings"][0]
+    assert report["recording"]["path"] == row["url"]
+    assert report["findings"][0]["fingerprint"] == first["fingerprint"]
+    assert (first["holder"], first["line"]) == ("Trainer.history (list)", 12)
     assert row["growth_bytes"] == report["verdict"]["growth_bytes"]
-    torn = by_one_process.iloc[2]
-    assert "truncated" in torn["error"]
-    assert torn[["growth_bytes", "report_json"]].isna().all()
+    assert (torn["state"], torn["judged"]) == ("unreadable", False)
+    assert "truncated" in torn["problem"]
+    assert torn["growth_bytes"] is torn["report_json"] is None
 
 
-def test_rows_keep_their_types_where_all_are_null(tmp_path: Path) -> None:
+def test_it_is_the_row_that_an_index_reads_from_the_footer(tmp_path: Path) -> None:
+    path = run(tmp_path, "run.parquet", leak_per_step=0.5 * MiB, belongs={"job": "j7", "rank": 1}).write()
+    (analyzed,) = analyze_all([str(tmp_path)]).rows()
+    recording = open_recording(path)
+    assert keep_answer(recording, answer_of(recording).footer)
+    index.index([str(tmp_path)], tmp_path / "fleet.parquet")
+    (indexed,) = read_index(tmp_path / "fleet.parquet").rows()
+    changed = {"size_bytes", "stamp", "columns_id"}  # the file was written anew
+    assert {key: analyzed[key] for key in indexed if key not in changed} == {
+        key: indexed[key] for key in indexed if key not in changed
+    }
+
+
+def test_the_other_commands_read_it_as_an_index(
+    recordings: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = str(tmp_path / "fleet.parquet")
+    assert main(["fleet", "analyze", "-q", str(recordings), "-o", output, "--workers", "1"]) == 0
+    assert main(["fleet", "report", output, "-f", "json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["counts"]["leaking"], told["counts"]["not_leaking"], told["counts"]["unreadable"]) == (1, 1, 1)
+    assert main(["fleet", "list", output, "-f", "json", "-w", "leaking"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["recordings"]
+    assert "report_json" not in row
+    assert index.index([str(recordings)], Path(output)).read == 0, "what was judged stays"
+
+
+def test_columns_keep_their_types_where_all_are_null(tmp_path: Path, by_one_process: Catalogue) -> None:
     (tmp_path / "empty.parquet").touch()
-    frame = analyze_all([str(tmp_path)], workers=1)
-    assert {name: str(dtype) for name, dtype in frame.dtypes.items()} == {c.name: c.type for c in COLUMNS}
+    assert analyze_all([str(tmp_path)], workers=1).table.schema == by_one_process.table.schema
 
 
 @pytest.mark.slow
 @pytest.mark.live
 @pytest.mark.parametrize("engine", ["local", "dask", "ray", "spark"])
 def test_two_workers_of_any_engine_give_the_same_rows_in_the_same_order(
-    engine: str, recordings: Path, by_one_process: pd.DataFrame, tmp_path: Path
+    engine: str, recordings: Path, by_one_process: Catalogue, tmp_path: Path
 ) -> None:
     if engine in EXTRAS and importlib.util.find_spec(EXTRAS[engine]) is None:  # to import Ray changes the environment
         pytest.skip(f"{EXTRAS[engine]} is not installed")
@@ -74,8 +105,8 @@ def test_two_workers_of_any_engine_give_the_same_rows_in_the_same_order(
         [*command, "--workers", "2", "-o", str(output)], capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert "3 recordings: 1 not-leaking, 1 leaking, 1 unreadable" in done.stdout
-    pd.testing.assert_frame_equal(pd.read_parquet(output), by_one_process)
+    assert "3 recordings: " in done.stdout
+    assert pq.read_table(output).to_pylist() == by_one_process.rows()
 
 
 @pytest.mark.parametrize("engine", sorted(EXTRAS))
@@ -99,9 +130,9 @@ def test_an_engine_that_is_not_installed_says_what_to_install(
 def test_a_footer_that_says_nonsense_costs_its_own_cells_only(tmp_path: Path) -> None:
     belongs = {"job": ["j"], "rank": "seven", "attempt": 1 << 70, "commit": "\udce9", "world_size": 10**15}
     run(tmp_path, "run.parquet", belongs=belongs).write()
-    row = analyze_all([str(tmp_path)], workers=1).iloc[0]
-    assert row["verdict"] == "not-leaking"
-    assert row[["job", "rank", "attempt"]].isna().all()
+    (row,) = analyze_all([str(tmp_path)], workers=1).rows()
+    assert row["leaking"] is False
+    assert row["job"] is row["rank"] is row["attempt"] is None
     assert row["commit"] == "?"
 
 
@@ -118,23 +149,26 @@ def test_the_command_says_what_leaks_first(recordings: Path, capsys: pytest.Capt
     assert main(["fleet", "analyze", str(recordings), "--workers", "1"]) == 0
     said = capsys.readouterr().out
     assert said.startswith("leaking ")
-    assert "3 recordings: 1 not-leaking, 1 leaking, 1 unreadable" in said
+    assert "3 recordings: 1 leaking, 1 unreadable, 1 not leaking" in said
 
 
-def test_rows_are_written_in_the_form_that_the_name_says(tmp_path: Path, by_one_process: pd.DataFrame) -> None:
+def test_rows_are_written_in_the_form_that_the_name_says(tmp_path: Path, by_one_process: Catalogue) -> None:
     for suffix in (".parquet", ".csv", ".jsonl"):
         write(by_one_process, tmp_path / f"rows{suffix}")
-    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "rows.parquet"), by_one_process)
-    assert list(pd.read_csv(tmp_path / "rows.csv")["verdict"]) == list(by_one_process["verdict"])
+    assert pq.read_table(tmp_path / "rows.parquet").to_pylist() == by_one_process.rows()
+    with open(tmp_path / "rows.csv", encoding="utf-8", newline="") as stream:
+        assert [row["leaking"] for row in csv.DictReader(stream)] == ["False", "True", ""]
     lines = (tmp_path / "rows.jsonl").read_text(encoding="utf-8").splitlines()
-    assert [json.loads(line)["verdict"] for line in lines] == list(by_one_process["verdict"])
+    assert [json.loads(line)["report_json"] for line in lines] == by_one_process.column("report_json")
+    with pytest.raises(LeakscopeError, match="cannot write"):
+        write(by_one_process, tmp_path / "nowhere" / "rows.csv")
 
 
-def test_addresses_are_folders_files_and_patterns(recordings: Path) -> None:
-    everything = [str(recordings / f"run.rank{n}.parquet") for n in range(3)]
-    assert addresses_in([str(recordings)]) == everything
-    assert addresses_in([str(recordings / "*.parquet"), everything[0]]) == everything
-    assert addresses_in([f"file://{everything[1]}"]) == [everything[1]]
+def test_a_recording_is_named_by_its_folder_itself_or_a_pattern_and_told_once(
+    recordings: Path, by_one_process: Catalogue
+) -> None:
+    twice = analyze_all([f"file://{recordings}/*.parquet", str(recordings / "run.rank2.parquet")], workers=1)
+    assert twice.rows() == by_one_process.rows()
 
 
 def test_addresses_of_other_file_systems_are_read_by_fsspec(recordings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,9 +176,8 @@ def test_addresses_of_other_file_systems_are_read_by_fsspec(recordings: Path, mo
     store = fsspec.filesystem("memory")
     monkeypatch.setattr(type(store), "store", {})  # which all of a process share
     store.pipe("/bucket/runs/run.rank1.parquet", (recordings / "run.rank1.parquet").read_bytes())
-    (address,) = addresses_in(["memory://bucket/runs"])
-    row = row_of(address)
-    assert (row["path"], row["verdict"], row["rank"]) == (address, "leaking", 1)
-    assert row_of("memory://bucket/none.parquet")["verdict"] == "unreadable"
+    (row,) = analyze_all(["memory://bucket/runs"]).rows()
+    assert (row["leaking"], row["rank"]) == (True, 1)
+    assert row["url"].endswith("/bucket/runs/run.rank1.parquet")
     with pytest.raises(BadInput, match="no recording"):
-        addresses_in(["memory://elsewhere"])
+        analyze_all(["memory://elsewhere"])

@@ -10,8 +10,9 @@ from leakscope.fleet import report
 from leakscope.fleet.columns import TYPES
 from leakscope.fleet.population import Population
 from leakscope.fleet.rows import row_of
-from leakscope.fleet.synthetic import faults, plan, scoring, writing
+from leakscope.fleet.synthetic import faults, plan, writing
 from leakscope.storage.catalogue import Catalogue, catalogue
+from tests.fleet import scoring
 
 RUNS = [{"number": 1, "at": "2026-11-25T10:00:00+00:00", "urls": ["/runs"], "read": 1, "new": 1, "gone": 0}]
 

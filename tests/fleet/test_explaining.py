@@ -67,3 +67,17 @@ def test_within_a_job_though_ranks_repeat_in_others():
         ("job", IN, ["b"]),
         ("rank", IN, [12]),
     ]
+
+
+def test_two_that_happened_to_run_on_one_node_are_two_reasons():
+    """A rank of a job and a pod of a service, killed each time, on a node where nobody else is."""
+    rank = np.array([*np.repeat(np.arange(60), 3), *[None] * 90], dtype=object)
+    pod = np.array([*[None] * 180, *np.repeat(np.arange(30), 3)], dtype=object)
+    node = np.array([*np.repeat(np.arange(10), 18), *np.repeat(np.arange(10), 9)])
+    killed = (rank == 1) | (pod == 1)
+    job = np.where(rank == None, "api", "train")  # noqa: E711 (of each element)
+    columns = {"job": job, "rank": rank, "pod": pod, "node": node}
+    attributes = [attribute(name, column) for name, column in columns.items()]
+    found = regions(killed, everyone(len(node)), attributes)
+    assert [(one.hit, one.inside) for one in found] == [(3, 3), (3, 3)]
+    assert {one.conditions[-1].attribute for one in found} == {"rank", "pod"}

@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 
 import pytest
 
 from leakscope.cli import main
 from leakscope.errors import BadInput, UnreadableRecording
 from leakscope.fleet import index
+from leakscope.fleet import rows as rows_module
 from leakscope.fleet.index import read_index
+from leakscope.fleet.synthetic import writing
 from leakscope.storage.columnar import write_recording
 from tests.builders import RecordingBuilder
-from tests.fleet.fleets import written
+from tests.fleet.fleets import planted, written
 
 
 def rows(path):
@@ -61,8 +65,10 @@ def test_what_did_not_change_is_not_read_again(runs, tmp_path, monkeypatch):
     output = tmp_path / "fleet.parquet"
     index.index([str(runs)], output)
     read = []
-    real = index.footer
-    monkeypatch.setattr(index, "footer", lambda tail, size, where: read.append(str(where)) or real(tail, size, where))
+    real = rows_module.footer
+    monkeypatch.setattr(
+        rows_module, "footer", lambda tail, size, where: read.append(str(where)) or real(tail, size, where)
+    )
     assert index.index([str(runs)], output).read == 0
     assert read == []
     shutil.copy(runs / "old.parquet", runs / "third.parquet")
@@ -209,3 +215,34 @@ def test_list_filters_and_sorts(tmp_path, capsys):
     assert "is not a rule" in capsys.readouterr().err
     assert main(["fleet", "list", output, "-s", "nonsense"]) == 2
     assert "no column 'nonsense'" in capsys.readouterr().err
+
+
+def test_the_same_seed_gives_the_same_fleet_to_the_byte(tmp_path):
+    def fleet(seed, name):
+        made, _ = planted(seed, ["large-rank"], nodes=4, hours=1.0)
+        writing.write(made.runs[:12], [], tmp_path / name, interval_s=10, processes=2, seed=seed, workers=1)
+        files = sorted(path for path in (tmp_path / name).rglob("*") if path.is_file())
+        return {str(path.relative_to(tmp_path / name)): path.read_bytes() for path in files}
+
+    first = fleet(3, "one")
+    assert len(first) == 13
+    assert first == fleet(3, "two")
+    assert first != fleet(4, "three")
+
+
+@pytest.mark.live
+def test_a_demo_is_a_fleet_with_faults_that_it_names(tmp_path, capsys):
+    folder = tmp_path / "demo"
+    words = [sys.executable, "-m", "leakscope", "fleet", "demo", str(folder)]
+    done = subprocess.run(
+        [*words, "--nodes", "4", "--hours", "1", "--faults", "2"], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    assert "2 faults, which " in done.stderr
+    truth = json.loads((folder / "truth.json").read_text(encoding="utf-8"))
+    assert len(truth["faults"]) >= 2
+    done = index.index([str(folder)], tmp_path / "fleet.parquet")
+    assert done.states["final"] > 100
+    for wrong in (["--faults", "no-such"], ["--nodes", "2"], []):
+        assert main(["fleet", "demo", str(folder), *wrong]) == 2
+    assert capsys.readouterr().err.count("\n") == 3

@@ -64,6 +64,43 @@ def test_the_odd_rank_is_named_with_its_siblings():
     assert f"rank {fault.where['rank']} of {fault.where['job']}" in claim.says
 
 
+def test_a_node_is_odd_also_in_those_of_its_ranks_that_are_a_stage_of_a_pipeline():
+    fleet, _ = planted(51, [])
+    job = fleet.training[0]
+    runs, names = fleet.of(job), sorted({run.node.name for run in fleet.of(job)})
+    stage = len({run.rank for run in runs}) // 8 + 4  # half of a node's ranks are in it
+    for run in runs:
+        rank, node = run.rank, names[(run.rank // 8 + run.attempt) % len(names)]
+        run.belongs["node"] = node
+        run.gpu_peak_bytes = int(50e9 * (1.2 if rank < stage else 1.0) * (0.7 if node == names[1] else 1.0))
+    found = report.report_of(indexed(fleet, 51))
+    (claim,) = serious(found)
+    assert claim.facts["odd"] == f"node {names[1]}"
+    assert len(claim.rows) == sum(run.belongs["node"] == names[1] and run.fate != "torn" for run in runs)
+    (note,) = (one for one in found.claims if one.kind == "stage" and one.facts["job"] == job)
+    assert note.says.startswith(
+        f"ranks 0-{stage - 1} of {job} have 55.9 GiB on their GPUs at most, the others 46.6 GiB"
+    )
+    assert names[1] not in note.says, "its ranks ran everywhere"
+
+
+def test_a_rank_that_is_odd_in_its_stage_is_named_though_another_stage_holds_as_much():
+    fleet, _ = planted(52, [])
+    job = fleet.training[0]
+    runs = fleet.of(job)
+    size = len({run.rank for run in runs})
+    for run in runs:
+        stage = run.rank * 4 // size
+        run.level_bytes = (20, 12, 12, 15)[stage] * (1 + 0.01 * (run.rank % 3)) * 1e9
+        run.gpu_peak_bytes = int((60, 48, 48, 66)[stage] * (1 + 0.01 * (run.rank % 3)) * 1e9)
+    assert serious(report.report_of(indexed(fleet, 52))) == [], "stages are no fault"
+    odd = size // 4 + 5
+    for run in runs:
+        run.level_bytes *= 1.6 if run.rank == odd else 1.0
+    (claim,) = serious(report.report_of(indexed(fleet, 52)))
+    assert (claim.facts["odd"], claim.facts["job"]) == (f"rank {odd}", job)
+
+
 def test_kills_are_told_by_limit_and_node():
     found, fault = claims_of("kills-by-limit")
     assert found.counts["killed"] == len(fault.paths)
@@ -90,6 +127,18 @@ def test_recordings_without_a_verdict_are_counted_and_not_called_healthy():
     assert found.counts["leaking"] == found.counts["not_leaking"] == 0
     assert found.headline.startswith("Nobody judged")
     assert any("no verdict" in line for line in found.caveats)
+
+
+def test_ranks_without_a_recording_are_named():
+    fleet, _ = planted(42, [])
+    job = fleet.training[0]
+    fleet.runs = [run for run in fleet.of(job) if not (run.attempt == 2 and run.rank in (4, 5, 9))]
+    for run in fleet.runs:
+        run.fate = "final"
+    found = report.report_of(indexed(fleet, 42))
+    size = fleet.runs[0].belongs["world_size"]
+    assert f"{job}, attempt 2: 3 of {size} ranks have no recording (4-5, 9)" in found.caveats
+    assert sum("no recording" in line for line in found.caveats) == 1
 
 
 def test_what_came_since_the_last_index_is_new():

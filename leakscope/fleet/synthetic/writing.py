@@ -6,7 +6,6 @@ import json
 import os
 import zlib
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from datetime import datetime, timezone
 from functools import partial
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ...engines import map_over
 from ...storage.columnar import write_recording
 from ...units import GiB, MiB
 from .faults import Fault
@@ -35,13 +35,8 @@ def write(
     one = partial(
         write_one, folder=folder, interval_s=interval_s, processes=processes, seed=seed, most_samples=most_samples
     )
-    if workers == 1:
-        for run in runs:
-            one(run)
-    else:
-        with ProcessPoolExecutor(workers) as pool:
-            for _ in pool.map(one, runs, chunksize=16):
-                pass
+    for _ in map_over(one, runs, workers=workers):
+        pass
     truth = {"schema": "leakscope.fleet-truth/1", "seed": seed, "faults": [asdict(fault) for fault in faults]}
     (folder / "truth.json").write_text(json.dumps(truth, indent=1) + "\n", encoding="utf-8")
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..claims import ODD, STAGE, Claim
+from leakscope.fleet.claims import ODD, STAGE, Claim
 
 _LEAST_OVERLAP = 0.9
 
