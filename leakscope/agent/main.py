@@ -11,6 +11,7 @@ from . import config
 from .allocations.sampler import Sampler
 from .interpreter import doors, names
 from .interpreter.thread import AT_EXIT, AT_FORK, Thread, load_unwinder
+from .interpreter.turns import give_way
 from .life import experiments, fatal_signals, hooks, last_words, phases, sentinels
 from .native import allocators, memory, tracked_segments
 from .outbox import WATCHED, Outbox, stamps
@@ -183,8 +184,10 @@ class Agent:
         self._phases.tick()
         if self._fatal_signals is not None:
             self._fatal_signals.tick()
+        give_way()
         self.taker.look_at_level(now)
         self._sample(pymalloc_bytes)
+        give_way()
         self.taker.consider(now)
         if not self.taker.is_exiting:
             self.taker.work_out()
