@@ -1,7 +1,7 @@
 """Whoever waits for the GIL gets it soon, however long our thread is at work. Runs in the job.
 
-A thread that wants the GIL asks for it after 5 ms (``sys.getswitchinterval``), and a service lets go of it several times
-a request: beside a thread of ours that calculates for long, each answer would come that much later each time.
+A thread that wants the GIL asks for it after 5 ms (``sys.getswitchinterval``), and a service lets go of it several
+times a request: beside a thread of ours that calculates for long, each answer would come that much later each time.
 """
 
 from __future__ import annotations
