@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from time import monotonic, sleep
 
-LONGEST_S = 0.0005  # that our thread keeps the GIL while it makes rows
+LONGEST_S = 0.001  # that our thread keeps the GIL while it makes rows
 REST_S = 0.00005  # by 0 it would have the GIL back before whoever waits for it has woken up
 
 _began = [0.0]

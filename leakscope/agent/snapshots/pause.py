@@ -42,8 +42,8 @@ SILENT_LOOPS = ("PyQt5", "PyQt6", "PySide2", "PySide6")  # run in C: no function
 # objects 16 to 35 ns.
 PASS_S = 150e-9
 COUNT_S = 40e-9
-# Where the graph was not read yet: an object with all that hangs on it, and a block of Python's allocator, of which three
-# in four are nodes. The latter tells where there are so many that objects have to be taken for heavy ones.
+# Where the graph was not read yet: an object with all that hangs on it, and a block of Python's allocator, of which
+# three in four are nodes. The latter tells where there are so many that objects have to be taken for heavy ones.
 HEAVY_OBJECT_S = 400e-9
 BLOCK_S = 100e-9
 SAFETY = 1.25  # of what the last sweep cost an object: objects of long ago lie farther apart

@@ -10,6 +10,7 @@ import time
 
 from busy import rounds
 
+from leakscope.integrations import _counting
 from leakscope.integrations.asgi import CountRequests as CountAsgi
 from leakscope.integrations.wsgi import CountRequests as CountWsgi
 
@@ -107,17 +108,15 @@ def signals():
         try:
             signal.setitimer(signal.ITIMER_REAL, 0.0005 + number % 7 * 0.0001)
             while True:
-                service(None, None) if number < 0 else count_one()
+                count_one()
         except Told:
             caught += 1
     print("all caught", caught == len(handled))
 
 
 def count_one():
-    from leakscope.integrations._counting import count
-
     for _ in range(50):
-        count("requests")
+        _counting.count("requests")
 
 
 def threads():
@@ -211,8 +210,8 @@ def interpreters():
         import _xxsubinterpreters as interpreters
 
         run = interpreters.run_string
-    code = "import sys; sys.path[:] = %r\nfrom leakscope.integrations.wsgi import CountRequests\n" % (sys.path,)
-    code += "for _ in range(100): CountRequests(lambda environ, start: [])({}, None)"
+    code = "import runpy\ncount = runpy.run_path(%r)['count']\n" % (_counting.__file__,)
+    code += "for _ in range(100): count('requests')"
     began = time.monotonic()
     for number in rounds():
         if number < 5 and time.monotonic() - began < 1.0:
