@@ -9,6 +9,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType
 
 
@@ -43,6 +44,10 @@ def _begin(folder: str) -> None:
 
     main.start(folder)
     _hide(main)
+    counter = main.counter()
+    if counter is not None:
+        global count
+        count = counter
 
 
 def _hide(main: ModuleType) -> None:
@@ -71,10 +76,13 @@ def mark(step: object = None, phase: object = None, label: object = None) -> Non
         main.mark(step, phase, label)
 
 
-def count(unit: str) -> None:
-    """One more request or task is done with; called by ``leakscope.integrations``. **Cost** 0.5 us."""
-    for main in _kept:
-        main.count(unit)
+def _nobody(unit: str) -> object:
+    """Where the agent stays away."""
+
+
+# One more request or task is done with; called by ``leakscope.integrations``. With an agent a function of C, in which
+# no signal handler runs and which no profiler sees. **Cost** 0.1 us.
+count: Callable[[str], object] = _nobody
 
 
 def snapshot() -> None:

@@ -210,15 +210,21 @@ class Journal:
     the file is cut back to its last whole frame, and the caller decides what to tell whom.
 
     No secret enters: ``masker`` cleans every row as it is flushed. None: one with a salt of its own. ``create(path)``
-    gives the descriptor of a new file.
+    gives the descriptor of a new file. ``give_way()`` is called between two rows or frames.
     """
 
     def __init__(
-        self, folder: str, stem: str, masker: Masker | None = None, create: Callable[[str], int] = create_high
+        self,
+        folder: str,
+        stem: str,
+        masker: Masker | None = None,
+        create: Callable[[str], int] = create_high,
+        give_way: Callable[[], object] | None = None,
     ) -> None:
         self._folder = folder
         self._stem = stem
         self._create = create
+        self._give_way = give_way
         self._masker = Masker() if masker is None else masker
         self._segment = 0
         self._path = ""
@@ -235,8 +241,13 @@ class Journal:
         """Write what was added since the last flush, one frame per table."""
         rows, self._rows = self._rows, {}
         for table, table_rows in rows.items():
-            masked = [self._masker.row(table, row) for row in table_rows]
-            cleaned = [row for row in masked if row is not None]
+            cleaned = []
+            for row in table_rows:
+                masked = self._masker.row(table, row)
+                if masked is not None:
+                    cleaned.append(masked)
+                if self._give_way is not None:
+                    self._give_way()
             if cleaned:
                 self._write(encode_block(table, cleaned))
 

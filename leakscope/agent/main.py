@@ -11,6 +11,7 @@ from . import config
 from .allocations.sampler import Sampler
 from .interpreter import doors, names
 from .interpreter.thread import AT_EXIT, AT_FORK, Thread, load_unwinder
+from .interpreter.turns import give_way
 from .journal import stamps
 from .life import experiments, fatal_signals, hooks, last_words, phases, sentinels
 from .native import allocators, memory, tracked_segments
@@ -21,6 +22,7 @@ from .snapshots.schedule import Schedule
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType
     from typing import Any
 
@@ -54,10 +56,9 @@ def mark(step: object = None, phase: object = None, label: object = None) -> Non
         _agent.mark(step, phase, label)
 
 
-def count(unit: str) -> None:
-    """A request or a task of a service, on any of its threads; called by ``leakscope.integrations``."""
-    if _agent is not None:
-        _agent.count(unit)
+def counter() -> Callable[[str], object] | None:
+    """To be called for each request or task of a service, on any of its threads; None where there is no agent."""
+    return None if _agent is None else _agent.steps.count_one
 
 
 def snapshot() -> None:
@@ -81,11 +82,11 @@ class Agent:
         self.outbox = Outbox(folder, options)
         tick_s = TICK_S if stress_s is None else min(TICK_S, stress_s)
         self._thread = Thread(self._tick, tick_s, self.outbox.parting, self._restart)
-        self._steps = steps.Steps(self._stepped)
+        self.steps = steps.Steps(self._stepped)
         self._phases = phases.Phases(self._phase_began)
         self._schedule = Schedule(folder, options, stress_s)
         self.taker = taker.Taker(
-            options, self.outbox, self._thread, self._schedule, self._steps, self._phases,
+            options, self.outbox, self._thread, self._schedule, self.steps, self._phases,
             self._exit_soon, stress_s,
         )  # fmt: skip
         self._gpu_history = self.taker.gpu_history
@@ -126,8 +127,9 @@ class Agent:
         self._begin_thread()
 
     def _callbacks(self) -> dict[str, Any]:
-        callbacks = dict(self._phases.hooks(), **self._steps.hooks())
-        callbacks.update(self._gpu_history.hooks())
+        callbacks = dict(self._phases.hooks(), **self.steps.hooks())
+        if self._gpu_history is not None:
+            callbacks.update(self._gpu_history.hooks())
         callbacks["threading"] = last_words.of_threads(self._add_last_words)
         if self._options["framework_logs"]:
             callbacks["transformers.trainer"] = self._add_callbacks
@@ -177,12 +179,14 @@ class Agent:
             self._next_sentinel = now + self._options["sentinel_interval_s"]
             row = sentinels.row()
             pymalloc_bytes = row["pymalloc_in_use_bytes"]
-            self.outbox.add("sentinels", dict(row, step=self._steps.current()))
+            self.outbox.add("sentinels", dict(row, step=self.steps.current()))
         self._phases.tick()
         if self._fatal_signals is not None:
             self._fatal_signals.tick()
+        give_way()
         self.taker.look_at_level(now)
         self._sample(pymalloc_bytes)
+        give_way()
         self.taker.consider(now)
         if not self.taker.is_exiting:
             self.taker.work_out()
@@ -218,17 +222,24 @@ class Agent:
     # ---- rows
 
     def mark(self, step: object, phase: object, label: object) -> None:
+        try:
+            self._mark(step, phase, label)
+        except Exception as error:  # a training must not end because of a note about it
+            if names.is_foreign(error):
+                raise
+
+    def _mark(self, step: object, phase: object, label: object) -> None:
         if type(step) is int:
-            self._steps.said = step
+            self.steps.said = step
         if phase is not None:
             self._phases.enter(str(phase), said=True)
         if step is not None or label is not None:
             self._add_mark(self._phases.current, None if label is None else str(label))
 
-    def count(self, unit: str) -> None:
-        """No row for each: there may be thousands a second. The sentinels read the count."""
-        self._steps.served()
-        if self._counted_pid != self.outbox.pid:
+    def _note_unit(self) -> None:
+        """Once. No row for each: there may be thousands a second. The sentinels read the count."""
+        unit = self.steps.unit()
+        if unit is not None and self._counted_pid != self.outbox.pid:
             self._counted_pid = self.outbox.pid
             self.outbox.note(COUNTS, unit)
 
@@ -236,7 +247,7 @@ class Agent:
         self._add_mark(phase, None)
 
     def _add_mark(self, phase: str, text: str | None) -> None:
-        self.outbox.add("marks", {"step": self._steps.current(), "phase": phase, "text": text})
+        self.outbox.add("marks", {"step": self.steps.current(), "phase": phase, "text": text})
 
     def _stepped(self) -> None:
         self._phases.stepped()
@@ -244,25 +255,26 @@ class Agent:
 
     def _add_counters(self) -> None:
         """What is only counted, and so can be read from any thread: snapshots are too rare for a trend."""
+        self._note_unit()
         for table, rows in (
             ("phases", self._phases.rows()),
             ("compile_counters", compile_counters.rows(None)),
             ("tracked_segments", tracked_segments.rows(self.taker.main_thread) if self.taker.is_tracker else ()),
         ):
             for row in rows:
-                self.outbox.add(table, dict(row, step=self._steps.current()))
+                self.outbox.add(table, dict(row, step=self.steps.current()))
         if self._sampler is not None:
-            moment, step = stamps(), self._steps.current()  # rows that belong together
+            moment, step = stamps(), self.steps.current()  # rows that belong together
             for row in self._sampler.rows():
                 self.outbox.add_stamped("allocation_stacks", dict(row, step=step, **moment))
 
     def _add_last_words(self, columns: dict[str, Any] | None) -> None:
         if columns is not None:
-            self.outbox.add("crash_text", dict(columns, step=self._steps.current()))
+            self.outbox.add("crash_text", dict(columns, step=self.steps.current()))
 
     def _last_rows(self) -> None:
         self._add_counters()
-        self.outbox.add("sentinels", dict(sentinels.row(), step=self._steps.current()))
+        self.outbox.add("sentinels", dict(sentinels.row(), step=self.steps.current()))
         self.outbox.write()
 
     # ---- fork and exit
@@ -296,6 +308,7 @@ class Agent:
                 self._fatal_signals.forked(outbox.pid, outbox.start_ticks)
             outbox.prepare_to_part()
             forker = names.forker(sys._getframe())
+            self.steps.forked()
             taker.forked(is_loader=forker in names.LOADERS)
             text = f"forked by {forker}: it takes no snapshot, which would copy its parent's pages"
             if taker.fork is not None:
@@ -332,7 +345,8 @@ class Agent:
             self._note_exit()
             if self._fatal_signals is not None:
                 self._fatal_signals.leave_to_others()
-            self._gpu_history.end()
+            if self._gpu_history is not None:
+                self._gpu_history.end()
             self.taker.take_last()
             self._last_rows()
             self._end_sampling()

@@ -8,6 +8,7 @@ from _thread import allocate_lock
 
 from . import journal, masking
 from .interpreter import doors, files, names
+from .interpreter.turns import give_way
 from .journal import stamps
 
 TYPE_CHECKING = False
@@ -48,7 +49,7 @@ class Outbox:
         self.pid = os.getpid()
         self.start_ticks = _start_ticks()
         self._journal = journal.Journal(
-            self._folder, f"agent-{self.pid}-{self.start_ticks}", self._masker, files.create
+            self._folder, f"agent-{self.pid}-{self.start_ticks}", self._masker, files.create, give_way
         )
 
     def abandon(self) -> None:
@@ -131,6 +132,7 @@ class Outbox:
 
     def _add_sources(self) -> None:
         for name, module in list(sys.modules.items()):
+            give_way()
             file = names.getattr_plain(module, "__file__")
             if type(file) is not str or file in self._sources_written or len(self._sources_written) > _MOST_SOURCES:
                 continue

@@ -8,11 +8,14 @@ REQUESTS, TASKS = "requests", "tasks"
 
 
 def count(unit: str) -> None:
-    """One more is done with; never raises. **Cost** 0.1 us outside a recording, 0.5 us in one."""
-    agent = sys.modules.get("_leakscope_agent")
-    if agent is None:
-        return
-    try:
-        agent.count(unit)
-    except Exception:  # a service must not fail because of a note about it, nor if its agent is an older one
-        return
+    """One more is done with. **Cost** 0.2 us.
+
+    What is raised here is raised by a signal handler of the service, and is not ours to catch: the agent's function
+    raises nothing but RecursionError.
+    """
+    count_one = getattr(sys.modules.get("_leakscope_agent"), "count", None)  # an older one has none
+    if count_one is not None:
+        try:
+            count_one(unit)
+        except RecursionError:  # the service is so deep in calls that no other one fits
+            return

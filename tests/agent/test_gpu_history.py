@@ -16,6 +16,8 @@ import pytest
 
 from leakscope.agent.torch.gpu_history import MOST_EVENTS, GpuHistory
 
+from .staging import run, stage
+
 GIB = 1 << 30
 
 
@@ -65,12 +67,10 @@ class FakeTorch:
 class Told:
     """A history in a folder, and the notes it makes."""
 
-    def __init__(self, folder: Path, wanted: bool = True) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.notes: list[tuple[str, str]] = []
-        self.history = GpuHistory(
-            wanted, lambda number: str(folder / f"{number}.gpu.pickle"), lambda *n: self.notes.append(n)
-        )
+        self.history = GpuHistory(lambda number: str(folder / f"{number}.gpu.pickle"), lambda *n: self.notes.append(n))
 
     def files(self) -> list[str]:
         return sorted(path.name for path in self.folder.iterdir())
@@ -91,12 +91,14 @@ def begun(torch: FakeTorch, folder: Path) -> Told:
 ROW = {"device": "cuda:0", "reserved_bytes": 30 * GIB, "active_bytes": 29 * GIB}
 
 
-def test_nothing_happens_unasked(torch: FakeTorch, tmp_path: Path) -> None:
-    told = Told(tmp_path, wanted=False)
-    assert told.history.hooks() == {}
-    told.history.write("out-of-memory")
-    told.history.end()
-    assert not (torch.asked or told.notes or told.files())
+@pytest.mark.live
+@pytest.mark.parametrize("is_asked", [True, False])
+def test_nothing_of_it_is_loaded_unasked(tmp_path: Path, is_asked: bool) -> None:
+    journal = stage(tmp_path, gpu_history=is_asked)
+    done = run(journal, "-X", "importtime", "-c", "pass")
+    assert done.returncode == 0
+    assert ("_leakscope_agent.torch.gpu_history" in done.stderr) == is_asked
+    assert "_leakscope_agent.torch.cuda" in done.stderr  # or it proves nothing
 
 
 def test_cuda_is_never_initialised_by_us(torch: FakeTorch, tmp_path: Path) -> None:

@@ -187,3 +187,13 @@ def test_what_did_not_fit_is_not_counted_again_until_it_is_less() -> None:
     one.begin(1.0)  # as it ends more is allowed
     assert one.most_objects(100e-9) > 5_000_000
     assert kept
+
+
+def test_before_anything_is_measured_many_objects_are_taken_for_heavy_ones() -> None:
+    kept = [str(number) for number in range(2_000_000)]
+    one = pause.Pauses(0.1)
+    one.begin(0.1)
+    assert one.most_objects(150e-9, is_measured=False) < one.most_objects(150e-9) / 2
+    one.begin(10.0)  # all of them would fit
+    assert one.most_objects(150e-9, is_measured=False) > 5_000_000
+    assert kept

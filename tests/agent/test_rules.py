@@ -164,7 +164,9 @@ def test_modules_are_loaded_with_the_agent_or_never(file: Path) -> None:
         node
         for function in found(file, ast.FunctionDef)
         for node in ast.walk(function)
-        if isinstance(node, ast.ImportFrom) and node.level
+        if isinstance(node, ast.ImportFrom)
+        and node.level
+        and getattr(function, "name", "") != "_gpu_history"  # as the agent begins, in a job that asked for it
     ]
     assert not lines(file, wrong)
 

@@ -60,6 +60,17 @@ def agreement(a: Any, b: Any) -> float:
     return sum(shares) / len(shares)
 
 
+def sparse(rows: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
+    """A table of which two places in three are those of rows that are gone."""
+    kept: dict[int, Any] = {}
+    for row in rows:
+        kept[-2 * row["id"] - 1] = kept[-2 * row["id"] - 2] = None
+        kept[row["id"]] = row
+    for row in rows:
+        del kept[-2 * row["id"] - 1], kept[-2 * row["id"] - 2]
+    return kept
+
+
 class Example:
     def __init__(self, question: str, answer: str) -> None:
         self.question = question
@@ -76,6 +87,7 @@ OTHER_FORMS: dict[str, Callable[[list[dict[str, Any]]], Any]] = {
     "bytes": lambda rows: [text.encode() for text in formatted(rows)],
     "objects": lambda rows: [Example(r["question"], r["answer"]) for r in rows],
     "by-key": lambda rows: {str(r["id"]): r for r in rows},
+    "by-key, sparse": sparse,
     "ordered": lambda rows: OrderedDict((r["id"], r) for r in rows),
     "deque": lambda rows: deque(formatted(rows)),
     "array of objects": lambda rows: np.array(formatted(rows), dtype=object),

@@ -209,9 +209,21 @@ PROCESSES_AND_LIMITS = [
     of("other-root", "sandbox", "root", must_look=False),
     of("not-dumpable", "sandbox", "dumpable"),
 ]
+# leakscope itself, whose middlewares these are, needs Python 3.9.
+SERVICES = [
+    of("requests-hostile", "counts_requests", "hostile", since=(3, 9)),
+    of("requests-profiled", "counts_requests", "watched", "setprofile", traced=ALWAYS, since=(3, 9)),
+    of("requests-traced", "counts_requests", "watched", "settrace", traced=ALWAYS, since=(3, 9)),
+    of("requests-and-signals", "counts_requests", "signals", since=(3, 9)),
+    of("requests-of-threads", "counts_requests", "threads", since=(3, 9), env=(("PYTHONWARNINGS", "ignore"),)),
+    of("requests-to-the-end", "counts_requests", "ends", since=(3, 9), ends="status 5"),
+    of("requests-deep", "counts_requests", "deep", since=(3, 9)),
+    of("requests-green", "counts_requests", "green", since=(3, 9), needs=("gevent",)),
+    of("requests-of-interpreters", "counts_requests", "interpreters", since=(3, 9), needs=SUB_INTERPRETERS),
+]  # fmt: skip
 ATTACKS = [
     *TRACERS, *CODE_OF_THE_JOB, *HALF_MADE, *GREEN_THREADS_AND_CLOCKS, *WHAT_IT_SEES_OF_ITSELF, *SIGNALS_AND_THREADS,
-    *PROCESSES_AND_LIMITS,
+    *PROCESSES_AND_LIMITS, *SERVICES,
 ]  # fmt: skip
 
 

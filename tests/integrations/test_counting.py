@@ -163,25 +163,30 @@ def test_without_a_recording_it_works_alike():
     assert called(asgi.CountRequests(streaming), {"type": "http"}, [{"type": "http.request"}])
 
 
-@pytest.mark.parametrize("fault", [lambda unit: 1 / 0, None])
-def test_a_fault_of_the_agent_or_an_older_one_is_not_the_services(monkeypatch, fault):
-    older = types.ModuleType("_leakscope_agent")
-    if fault is not None:
-        older.count = fault  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "_leakscope_agent", older)
+def test_an_agent_of_before_is_left_alone(monkeypatch):
+    monkeypatch.setitem(sys.modules, "_leakscope_agent", types.ModuleType("_leakscope_agent"))
     assert answer_of(wsgi.CountRequests(lambda environ, start: [b"one"])) == [b"one"]
+
+
+def test_what_a_signal_handler_of_the_service_raises_while_it_counts_is_the_services(agent, monkeypatch):
+    def interrupted(unit: str) -> None:
+        raise TimeoutError("theirs")
+
+    monkeypatch.setattr(agent, "count", interrupted)
+    with pytest.raises(TimeoutError, match="theirs"):
+        answer_of(wsgi.CountRequests(lambda environ, start: [b"one"]))
 
 
 def test_no_request_is_lost_among_threads():
     from leakscope.agent.snapshots.steps import Steps
 
     steps = Steps(lambda: None)
-    threads = [threading.Thread(target=lambda: [steps.served() for _ in range(5_000)]) for _ in range(8)]
+    threads = [threading.Thread(target=lambda: [steps.count_one("requests") for _ in range(5_000)]) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    steps.served()
+    steps.count_one("requests")
     assert steps.current() == 40_001
 
 

@@ -14,6 +14,7 @@ from time import monotonic
 
 from ..graph import layout
 from ..interpreter import arrays, collector, doors, names
+from ..interpreter.turns import give_way
 from ..native.machines import other_machine
 
 TYPE_CHECKING = False
@@ -220,6 +221,7 @@ class Sampler:
             row.update(_of_python(calls))
             row.update(self._of_native(native))
             rows.append(row)
+            give_way()
         return rows
 
     def _of_native(self, text: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from time import thread_time
 
 from .. import libraries
 from ..interpreter import arrays, doors, files, names
+from ..interpreter.turns import give_way
 from ..native.machines import other_machine
 from . import layout
 from .references import NoneCount
@@ -242,6 +243,7 @@ class HeapGraph:
         self.recorder: int | None = None  # the state of the agent's thread
         self.weighs_tensors = False
         self._object_s = OBJECT_S
+        self.is_measured = False  # ``object_s``, on a graph of all objects
         self._node_s = OBJECT_S
         self.counted = 0  # objects that the collector tracked when it was to be read last, at least
         # At most one: a graph, the number of its snapshot, what reading it took, whether storages were weighed.
@@ -411,6 +413,7 @@ class HeapGraph:
             nodes = graph.contents.nodes
             if self.counted > MEANINGFUL and not self.is_sampled:
                 self._object_s = max(LEAST_OBJECT_S, SAFETY * took_s / self.counted)
+                self.is_measured = True
             if nodes > MEANINGFUL:
                 self._node_s = max(LEAST_OBJECT_S, SAFETY * took_s / nodes)
             return list(zip(types, counts)), picked
@@ -600,6 +603,7 @@ class HeapGraph:
             root = _GROUPS[row.node] if row.node < len(_GROUPS) else roots[row.path_row]
             roots.append("frame" if row.is_main and root == "thread" else root)
         for at in range(count):
+            give_way()
             row = rows[at]
             is_object = row.node >= len(_GROUPS)
             owner, file, line = _owner(graph, row)
@@ -649,6 +653,7 @@ class HeapGraph:
                 },
             )
         for at in range(graph.share_count):
+            give_way()
             share = graph.shares[at]
             is_told = share.type == AUTOGRAD or rows[share.row].children >= LEAST_CHILDREN
             if not is_told or share.type in (0, _BLOCK):

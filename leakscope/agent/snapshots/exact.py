@@ -64,7 +64,7 @@ class ExactSnapshot:
 
     def _read_graph(self, wanted: set[int] | None) -> Swept | None:
         graph, pauses = self._graph, self._pauses
-        most = pauses.most_objects(graph.object_s)
+        most = pauses.most_objects(graph.object_s, graph.is_measured)
         swept = graph.read(self.number, most, room.left_bytes(), wanted, pauses.most_nodes(graph.node_s))
         self.is_sampled = graph.is_sampled
         if graph.counted > most > 0:

@@ -42,6 +42,10 @@ SILENT_LOOPS = ("PyQt5", "PyQt6", "PySide2", "PySide6")  # run in C: no function
 # objects 16 to 35 ns.
 PASS_S = 150e-9
 COUNT_S = 40e-9
+# Where the graph was not read yet: an object with all that hangs on it, and a block of Python's allocator, of which
+# three in four are nodes. The latter tells where there are so many that objects have to be taken for heavy ones.
+HEAVY_OBJECT_S = 400e-9
+BLOCK_S = 100e-9
 SAFETY = 1.25  # of what the last sweep cost an object: objects of long ago lie farther apart
 MEANINGFUL = 50000  # objects: what a smaller sweep cost tells nothing of a large one
 SWEEP_SHARE = 0.8  # of the pause: the rest is for what is looked at afterwards, which mostly takes a few milliseconds
@@ -103,11 +107,17 @@ class Pauses:
         self.refused_s = cost_s if cost_s > left_s else None
         return self.refused_s is None
 
-    def most_objects(self, object_s: float) -> float:
-        """How many objects may be read that cost ``object_s`` each; 0 where it is known that there are more."""
+    def most_objects(self, object_s: float, is_measured: bool = True) -> float:
+        """How many objects may be read that cost ``object_s`` each; 0 where it is known that there are more.
+
+        Not ``is_measured``: that is not known of these; where many may hang on each they are taken for heavy ones.
+        """
         if self._too_many is not None and self.limit_s <= self._too_many[0] and self._blocks_now >= self._too_many[1]:
             return 0.0
-        return max(0.0, self._began + SWEEP_SHARE * self.limit_s - thread_time()) / object_s
+        left_s = max(0.0, self._began + SWEEP_SHARE * self.limit_s - thread_time())
+        if not is_measured and self._blocks_now * BLOCK_S > left_s:
+            object_s = max(object_s, HEAVY_OBJECT_S)
+        return left_s / object_s
 
     def most_nodes(self, node_s: float) -> float:
         """How many may be read of a graph that is sampled, at ``node_s`` each.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
 from time import monotonic
 
@@ -25,21 +24,30 @@ class Steps:
     def __init__(self, on_step: Callable[[], None]) -> None:
         self.count: int | None = None
         self.said: int | None = None  # the user's own number of the step
-        self._requests: int | None = None
-        self._serial = itertools.count(1)
+        self._units: set[str] = set()  # what was counted: requests or tasks
+        # A function of C: no profiler sees it, nothing is raised in it, and no request is lost among threads.
+        self.count_one, self._counts_of_units = doors.counted(self._units.add)
+        self._units_before = 0  # in the parent of a fork
         self.last_at = 0.0
         self._counts: dict[int, int] = {}
         self._on_step = on_step
         self.installed = False
 
-    def served(self) -> None:
-        """One more request, on whichever thread: ``next`` is one piece of C, so that none is lost."""
-        self._requests = next(self._serial)
-
     def current(self) -> int | None:
-        if self._requests is not None:
-            return self._requests
+        if self._units:
+            return self._counted_units()
         return self.said if self.said is not None else self.count
+
+    def unit(self) -> str | None:
+        """What this process itself counts beside its optimizer's steps."""
+        return min(self._units) if self._counted_units() > self._units_before else None
+
+    def forked(self) -> None:
+        """In a forked child: what was counted before it was its parent's."""
+        self._units_before = self._counted_units()
+
+    def _counted_units(self) -> int:
+        return int(next(iter(self._counts_of_units)))
 
     def hooks(self) -> dict[str, Callable[[Hooks, Any], None]]:
         """{module: callback} for ``hooks.Hooks``."""

@@ -23,7 +23,6 @@ from ..life import fatal_signals
 from ..native import allocators, tracked_segments
 from ..native.memory import rss_bytes
 from ..torch import cuda, gradients
-from ..torch.gpu_history import GpuHistory
 from ..torch.remembered import Remembered
 from . import pause, peak, sharing
 from .exact import ExactSnapshot
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from ..interpreter.thread import Thread
     from ..life.phases import Phases
     from ..outbox import Outbox
+    from ..torch.gpu_history import GpuHistory
     from .schedule import Schedule
     from .steps import Steps
 
@@ -121,7 +121,7 @@ class Taker:
         self._blocks: Callable[[], tuple[Any, int]] | None = None
         self._noted_refusal: str | None = None
         self._full_heap = FullHeap(options, outbox)
-        self.gpu_history = GpuHistory(bool(options["gpu_history"]), self._gpu_snapshot, outbox.note)
+        self.gpu_history = self._gpu_history() if options["gpu_history"] else None
         self._begun: list[_Begun] = []  # at most one, which the agent's thread is to finish
         self._failed = 0
         self._has_said_refusal = False
@@ -294,10 +294,17 @@ class Taker:
         rows = cuda.rows_if_due(self._steps.current())
         for row in rows:
             self._outbox.add("allocator", row)
-        self.gpu_history.look(rows)
+        if self.gpu_history is not None:
+            self.gpu_history.look(rows)
         refused = cuda.attach_oom_observer(self._on_cuda_oom, self._running_now)
         if refused is not None:
             self._outbox.note("cuda-observer", refused)
+
+    def _gpu_history(self) -> GpuHistory:
+        """Its module is loaded only where the user asked for it: the others have nothing of it inside."""
+        from ..torch.gpu_history import GpuHistory
+
+        return GpuHistory(self._gpu_snapshot, self._outbox.note)
 
     def _gpu_snapshot(self, number: int) -> str:
         """The file of a memory snapshot of torch."""
@@ -310,7 +317,8 @@ class Taker:
         row = cuda.device_row(device, self._steps.current())
         if row is not None:
             self._outbox.add("allocator", row)
-        self.gpu_history.write("out-of-memory")
+        if self.gpu_history is not None:
+            self.gpu_history.write("out-of-memory")
         on_main_thread = get_ident() == self.main_thread
         if on_main_thread and self.takes and not self.is_taking and self._schedule.allows():
             self.wanted = "pressure"

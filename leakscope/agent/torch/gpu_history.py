@@ -27,8 +27,7 @@ _PID = os.getpid()
 class GpuHistory:
     """Of one process. ``path(number)`` of a file to write; ``note(kind, text)`` writes a row of ``agent_notes``."""
 
-    def __init__(self, is_wanted: bool, path: Callable[[int], str], note: Callable[[str, str], None]) -> None:
-        self._is_wanted = is_wanted
+    def __init__(self, path: Callable[[int], str], note: Callable[[str, str], None]) -> None:
         self._path = path
         self._note = note
         self._written: list[str] = []
@@ -36,7 +35,7 @@ class GpuHistory:
 
     def hooks(self) -> dict[str, Callable[[Any, Any], None]]:
         """What is to be called when modules have been imported."""
-        return {"torch.cuda": self._cuda_imported} if self._is_wanted else {}
+        return {"torch.cuda": self._cuda_imported}
 
     def _cuda_imported(self, _hooks: Any, module: Any) -> None:
         """Torch itself calls back once the job has initialised CUDA; at once, if it has."""
@@ -104,7 +103,7 @@ class GpuHistory:
 
     def end(self) -> None:
         """As the process ends."""
-        if not self._is_wanted or os.getpid() != _PID or "torch" not in sys.modules:
+        if os.getpid() != _PID or "torch" not in sys.modules:
             return
         if self.is_on:
             self.write("exit")

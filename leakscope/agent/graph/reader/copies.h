@@ -370,19 +370,38 @@ static uint64_t copy_rows_of_array(struct copy *to, const object *array)
 
 struct ends { /* of what can only be gone through */
     const type *cls;
-    uint64_t count;
-    const object *first[AT_ENDS], *last[AT_ENDS];
+    uint64_t seen;
+    const object *first[AT_ENDS], *last[AT_ENDS]; /* of the last ones the oldest is at ``seen`` */
 };
+
+static void note_end(struct ends *ends, const object *one)
+{
+    ends->last[ends->seen++ % AT_ENDS] = one;
+}
 
 static int visit_end(object *one, void *arg)
 {
     struct ends *ends = arg;
     if ((const type *)one == ends->cls) /* since 3.9 some tell of their type */
         return 0;
-    if (ends->count < AT_ENDS)
-        ends->first[ends->count] = one;
-    ends->last[ends->count++ % AT_ENDS] = one;
+    if (ends->seen < AT_ENDS)
+        ends->first[ends->seen] = one;
+    note_end(ends, one);
     return 0;
+}
+
+/* Of a dict of so many members. ``at`` counts places, among them those of members that are gone: at the last but four of
+ * as many places as there are members, four or more are still to come. */
+static void find_ends(struct ends *ends, object *dict, uint64_t length)
+{
+    object *key, *value;
+    intptr_t at = 0;
+    while (ends->seen < AT_ENDS && L.dict_next(dict, &at, &key, &value))
+        ends->first[ends->seen++] = value;
+    ends->seen = 0;
+    at = (intptr_t)(length - AT_ENDS);
+    while (L.dict_next(dict, &at, &key, &value))
+        note_end(ends, value);
 }
 
 /* Whether something was copied: how many rows it has, how many follow, and each with its position and address. */
@@ -403,22 +422,22 @@ static int copy_rows(struct copy *to, const object *one, const struct kind *kind
         return 1;
     }
     struct ends ends = {.cls = cls};
-    if (cls == L.deque && one->size >= LEAST_ROWS)
+    uint64_t length = 0;
+    if (cls == L.deque && one->size >= LEAST_ROWS) {
         cls->traverse((object *)one, visit_end, &ends);
-    else if (cls->flags & IS_DICT && cls->deallocate != L.python_deallocate && word_at(one, 16) >= LEAST_ROWS && L.dict_next) {
-        intptr_t at = 0;
-        object *key, *value;
-        while (L.dict_next((object *)one, &at, &key, &value))
-            visit_end(value, &ends);
+        length = ends.seen;
+    } else if (cls->flags & IS_DICT && cls->deallocate != L.python_deallocate && word_at(one, 16) >= LEAST_ROWS && L.dict_next) {
+        length = word_at(one, 16);
+        find_ends(&ends, (object *)one, length);
     }
-    if (ends.count < LEAST_ROWS)
+    if (length < LEAST_ROWS || ends.seen < AT_ENDS)
         return 0;
-    put_number(to, ends.count);
+    put_number(to, length);
     put_number(to, 2 * AT_ENDS);
     for (uint64_t i = 0; i < AT_ENDS; i++)
         copy_row(to, i, ends.first[i]);
-    for (uint64_t i = ends.count - AT_ENDS; i < ends.count; i++)
-        copy_row(to, i, ends.last[i % AT_ENDS]);
+    for (uint64_t i = 0; i < AT_ENDS; i++)
+        copy_row(to, length - AT_ENDS + i, ends.last[(ends.seen + i) % AT_ENDS]);
     return 1;
 }
 

@@ -66,6 +66,7 @@ static int sweep_nodes(struct graph *g, struct sweep *sweep, uint32_t end)
  * ``sweep``: may be NULL. NULL where the bounds do not allow it, or Python is not as it was found. */
 EXPORT struct graph *graph_take(object *modules, void *recorder, void *main, struct bounds *bounds, struct sweep *sweep)
 {
+    enum { FIRST_SAMPLED = 1 << 15 }; /* half of the nodes that there is room for at first */
     struct budget budget = {bounds->bytes, 0};
     struct array self = {0};
     uint64_t began_ns = cpu_ns();
@@ -81,7 +82,9 @@ EXPORT struct graph *graph_take(object *modules, void *recorder, void *main, str
     struct graph *g = self.at;
     g->is_sampled = (uint64_t)is_sampled;
     g->node_limit = is_sampled ? bounds->nodes : 0;
-    count = is_sampled ? bounds->nodes / 2 : count;
+    /* Fresh memory is made zero by the kernel as it is touched, while the GIL is held: a table for all that a sample might
+     * have would cost more than reading what it mostly has. */
+    count = !is_sampled ? count : bounds->nodes / 2 < FIRST_SAMPLED ? bounds->nodes / 2 : FIRST_SAMPLED;
     g->budget = budget;
     g->process = getpid();
     g->kind_mask = 4095;
