@@ -9,6 +9,9 @@ TORCH := torch==2.13.0
 SOURCES := leakscope fixtures tests light
 DEMO := demo-output/run.parquet
 
+# Set in many containers. Each of a thousand programs that the tests start would compile leakscope anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo quick test test-all test-oldest sdist record-dist torture fuzz fuzz-objects foreign-tests lint \
 	agent-types docs tutorials pictures site bench bench-fleet leakbench golden clean

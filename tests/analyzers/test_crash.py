@@ -498,7 +498,7 @@ kept.append(bytearray(400 << 20))
     assert "ulimit -v" in said(finding)
 
 
-@pytest.mark.live
+@pytest.mark.slow
 @pytest.mark.torch
 def test_real_a_loader_worker_that_is_killed(tmp_path: Path) -> None:
     pytest.importorskip("torch")
