@@ -30,15 +30,16 @@ _MAY_START = {"live", "slow"}
 
 
 _NO_NAME = re.compile(r"[^\w-]+")
-_JUDGE = ("tests/analyzers/", "tests/comparing/")
+_JUDGE = tuple(f"tests/{room}/" for room in ("analyzers", "comparing", "fleet", "fuzz", "mcp_server"))
+_FOLDERS = {"tmp_path", "tmp_path_factory"}
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
     """Marks that follow from what a test asks for, and an order in which the long ones do not come last."""
     for item in items:
-        # A test there that has a folder of its own builds a recording in it and judges it: 0.1 s, a thousand times.
-        if item.nodeid.startswith(_JUDGE) and "tmp_path" in getattr(item, "fixturenames", ()):
+        # A test there that has or shares a folder builds a recording in it and judges it: 0.1 s, a thousand times.
+        if item.nodeid.startswith(_JUDGE) and _FOLDERS.intersection(getattr(item, "fixturenames", ())):
             item.add_marker("judging")
         if item.get_closest_marker("torch") is None:
             continue
