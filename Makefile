@@ -9,9 +9,12 @@ TORCH := torch==2.13.0
 SOURCES := leakscope fixtures tests light
 DEMO := demo-output/run.parquet
 
+# Set in many containers. Each of a thousand programs that the tests start would compile leakscope anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo quick test test-all test-sdks test-oldest sdist record-dist torture fuzz fuzz-objects foreign-tests lint \
-	agent-types docs tutorials pictures site bench bench-fleet leakbench unseen golden clean
+	types agent-types docs tutorials pictures site bench bench-fleet leakbench unseen golden clean
 
 help:
 	@echo "make demo   record a small PyTorch training with a leak for 40 s and print the report"
@@ -63,16 +66,18 @@ $(MYPY_OF_3_8): $(VENV)/installed-test
 	@$(PIP) --target $@ mypy==1.14.1
 	@touch $@
 
+types: $(VENV)/installed-test
+	@$(RUN) -m mypy
+
 agent-types: $(MYPY_OF_3_8)
 	@PYTHONPATH=$(MYPY_OF_3_8) $(RUN) -m mypy --python-version 3.8 --no-site-packages --follow-imports silent \
 		--cache-dir .mypy_cache/oldest -p leakscope.agent
 
-lint: $(VENV)/installed-test
+lint: $(VENV)/installed-test $(MYPY_OF_3_8)
 	@echo "== ruff check, ruff format --check, mypy"
 	@$(RUN) -m ruff check $(SOURCES)
 	@$(RUN) -m ruff format --check $(SOURCES)
-	@$(RUN) -m mypy
-	@$(MAKE) --no-print-directory agent-types
+	@$(MAKE) --no-print-directory -j 2 types agent-types
 
 AT_ONCE := -n 2 --dist loadgroup
 # tests/tiers.py says what is in each, and what happens to a test that fails among others and passes alone.

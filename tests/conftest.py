@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import resource
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,15 +29,17 @@ _PYTESTS_OWN = {"PYTEST_CURRENT_TEST", "_RJEM_MALLOC_CONF"}  # the latter is set
 _MAY_START = {"live", "slow"}
 
 
-_JUDGE = ("tests/analyzers/", "tests/comparing/")
+_NO_NAME = re.compile(r"[^\w-]+")
+_JUDGE = tuple(f"tests/{room}/" for room in ("analyzers", "comparing", "fleet", "fuzz", "mcp_server"))
+_FOLDERS = {"tmp_path", "tmp_path_factory"}
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
     """Marks that follow from what a test asks for, and an order in which the long ones do not come last."""
     for item in items:
-        # A test there that has a folder of its own builds a recording in it and judges it: 0.1 s, a thousand times.
-        if item.nodeid.startswith(_JUDGE) and "tmp_path" in getattr(item, "fixturenames", ()):
+        # A test there that has or shares a folder builds a recording in it and judges it: 0.1 s, a thousand times.
+        if item.nodeid.startswith(_JUDGE) and _FOLDERS.intersection(getattr(item, "fixturenames", ())):
             item.add_marker("judging")
         if item.get_closest_marker("torch") is None:
             continue
@@ -44,11 +47,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="could not import 'torch'"))
         elif not any(item.get_closest_marker(mark) for mark in _MAY_START):
             item.add_marker(pytest.mark.xdist_group("torch"))  # one of the workers imports it, for all of them
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None and _shares_with_its_file(item):
+            item.add_marker(pytest.mark.xdist_group(_NO_NAME.sub("-", item.nodeid.partition("::")[0])))
     # Those that start processes wait, the others compute: a job is recorded beside tests that are short.
     items.sort(key=lambda item: not any(item.get_closest_marker(mark) for mark in _MAY_START))
     yield
     for item in items if config.getoption("loadgroup", False) else ():
         _name_group(item)
+
+
+def _shares_with_its_file(item: pytest.Item) -> bool:
+    """Whether it asks for a fixture that is made once for a file: each worker would make one of its own."""
+    known = getattr(item, "_fixtureinfo", None)
+    definitions = known.name2fixturedefs.values() if known is not None else ()
+    return any(one.scope == "module" and one.baseid for several in definitions for one in several)
 
 
 def _name_group(item: pytest.Item) -> None:

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -139,18 +140,26 @@ def sources(room: str) -> list[Path]:
 
 def imports(path: Path, *, typing_too: bool = False) -> Iterator[tuple[int, str]]:
     """(line, absolute module) of each import; what stands under TYPE_CHECKING costs nothing at run time."""
+    yield from ((line, module) for line, module, is_typing in all_imports(path) if typing_too or not is_typing)
+
+
+@lru_cache(None)  # of each file six tests ask
+def all_imports(path: Path) -> list[tuple[int, str, bool]]:
+    """The same, each with whether it stands under TYPE_CHECKING."""
     package = path.relative_to(PACKAGE.parent).parent.parts
     tree = ast.parse(path.read_text(), str(path))
     only_typing = {id(n) for block in ast.walk(tree) if _is_type_checking(block) for n in ast.walk(block)}
+    found = []
     for node in ast.walk(tree):
-        if id(node) in only_typing and not typing_too:
-            continue
+        modules = []
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
+            modules = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             above = package[: len(package) - node.level + 1] if node.level else ()
             base = ".".join([*above, *([node.module] if node.module else [])])
-            yield from ((node.lineno, f"{base}.{alias.name}") for alias in node.names)
+            modules = [f"{base}.{alias.name}" for alias in node.names]
+        found += [(node.lineno, module, id(node) in only_typing) for module in modules]
+    return found
 
 
 def _is_type_checking(node: ast.AST) -> bool:

@@ -2,7 +2,8 @@
 
 A test without a mark is a unit test: it starts no process, which conftest.py sees to. ``judging`` ones, marked there,
 judge recordings that are built in code. ``live`` tests start some,
-``golden`` ones judge committed recordings, and ``slow`` ones take so long that only ``make test-all`` runs them.
+``golden`` ones judge committed recordings, and ``slow`` ones take long, or say once more what others say, so that only
+``make test-all`` runs them.
 
 Of some hundred real jobs one may starve beside another on a busy machine. What is ``live`` or ``slow`` and failed is
 therefore run once more, alone, and named if it passes there; more than 1 in 200 of them is a failure all the same. What

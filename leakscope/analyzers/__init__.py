@@ -18,8 +18,9 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from ..facts.case import Case
 
 ALL_OTHERS = "*"
+_kind_of = cache(kind_of)  # the same for each of the thousands of recordings of a fleet
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,7 @@ def _analyzers(skipped: list[Skipped]) -> dict[str, ModuleType]:
 
 def _kind(name: str, analyzer: ModuleType) -> Kind:
     headline, rule = getattr(analyzer, "HEADLINE", ""), getattr(analyzer, "RULE", "")
-    return kind_of(name, analyzer.__doc__, analyzer.TELLS, headline, rule)
+    return _kind_of(name, analyzer.__doc__, tuple(analyzer.TELLS), headline, rule)
 
 
 def _failed(kind: str, error: Exception) -> Skipped:
@@ -144,8 +146,13 @@ def _failed(kind: str, error: Exception) -> Skipped:
 
 
 def _arguments(analyzer: ModuleType, thresholds: Mapping[str, Any], so_far: Sequence[Finding]) -> dict[str, Any]:
-    known = inspect.signature(analyzer.findings).parameters
+    known = _parameters(analyzer.findings)
     return {name: value for name, value in {**thresholds, "so_far": so_far}.items() if name in known}
+
+
+@cache
+def _parameters(findings: Callable[..., Any]) -> frozenset[str]:
+    return frozenset(inspect.signature(findings).parameters)
 
 
 def _check(
@@ -155,8 +162,7 @@ def _check(
     for kind in only or ():
         if kind not in there:
             raise BadInput(f"there is no kind {kind!r}: there are {', '.join(there)}")
-    known = {name for module in analyzers.values() for name in inspect.signature(module.findings).parameters}
-    known -= {"case", "so_far"}
+    known = {name for module in analyzers.values() for name in _parameters(module.findings)} - {"case", "so_far"}
     for name in thresholds or ():
         if name not in known:
             raise BadInput(f"there is no threshold {name!r}: there are {', '.join(sorted(known))}")

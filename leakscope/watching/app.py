@@ -348,7 +348,7 @@ class WatchApp(App[int]):
         told = events(scene, width)[-_SHOWN_ENDS:]
         self._static("events").update(_text(told, width))
         self._static("events").display = bool(told)
-        if isinstance(self.screen, Overlay):
+        if isinstance(self.screen, Overlay) and self.screen.is_mounted:  # it may have been pushed a moment ago
             self.screen.look()
 
     def _static(self, name: str) -> Static:

@@ -43,7 +43,10 @@ thread.join()
 
 
 @pytest.mark.live
-@pytest.mark.parametrize("stack_bytes", [[], [str(512 * 1024)]], ids=["usual-stack", "small-stack"])
+@pytest.mark.parametrize(
+    "stack_bytes",
+    [pytest.param([], id="usual-stack", marks=pytest.mark.slow), pytest.param([str(512 * 1024)], id="small-stack")],
+)
 def test_a_long_graph_that_was_looked_at_often_can_be_let_go(stack_bytes: list[str]) -> None:
     command = [sys.executable, "-c", LETS_GO_OF_A_CHAIN, *stack_bytes]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)

@@ -75,6 +75,7 @@ model.eval()
     assert phases(tmp_path / "again", script)["eval"]["entry_count"] == 1
 
 
+@pytest.mark.slow
 def test_what_the_user_says_is_not_corrected(tmp_path: Path) -> None:
     script = """
 import sys

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.live, pytest.mark.torch]
+from .forks import Forks
+
+pytestmark = [pytest.mark.live, pytest.mark.torch, pytest.mark.xdist_group("torch-forks")]
 
 MiB = 1024 * 1024
 
@@ -43,16 +43,16 @@ def of(rows, table):
 """
 
 
-def result_of(script: str) -> Any:
+def result_of(forks: Forks, script: str) -> Any:
     """What a program prints as JSON; it has a process of its own, so that malloc's figures are its own."""
-    done = subprocess.run([sys.executable, "-W", "error", "-c", SETUP + script], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return json.loads(forks.run(SETUP + script))
 
 
-def test_the_budget_of_a_step_is_what_malloc_handed_out():
+def test_the_budget_of_a_step_is_what_malloc_handed_out(forks: Forks):
     """A transformer forward, before backward: parameters, optimizer state and what the graph saved, within 2 %."""
-    found = result_of("""
+    found = result_of(
+        forks,
+        """
 torch.set_num_threads(1)
 def block():
     return nn.TransformerEncoderLayer(256, 4, 1024, batch_first=True, dropout=0.0)
@@ -68,15 +68,18 @@ model(data).mean().backward(); optimizer.step(); optimizer.zero_grad()
 loss = model(data).mean()
 rows = peak.rows()
 print(json.dumps([owners(rows), in_use() - before]))
-""")
+""",
+    )
     accounts, truth = found
     assert accounts["optimizer-state"] == pytest.approx(2 * accounts["parameter"], rel=0.01)
     assert accounts["saved-for-backward"] > accounts["parameter"]
     assert sum(accounts.values()) == pytest.approx(truth, rel=0.02)
 
 
-def test_each_owner_gets_its_own():
-    found = result_of("""
+def test_each_owner_gets_its_own(forks: Forks):
+    found = result_of(
+        forks,
+        """
 model = nn.Sequential(nn.Linear(1000, 500), nn.BatchNorm1d(500))
 tied = nn.Linear(1000, 500); tied.weight = model[0].weight
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
@@ -86,7 +89,8 @@ base = torch.zeros(1_000_000); views = [base[i] for i in range(5)]; del base
 output = model(batch); output.sum().backward(); optimizer.step()
 rows, summary = taken(batch=(torch._C._storage_id(batch),))
 print(json.dumps([owners(of(rows, "tensors")), [r for r in of(rows, "tensors") if r.get("node")], summary]))
-""")
+""",
+    )
     accounts, places, summary = found
     weight = 4 * 1000 * 500
     assert accounts["parameter"] == weight + 3 * 4 * 500 + 4 * 500  # the tied weight once, the second bias
@@ -100,23 +104,28 @@ print(json.dumps([owners(of(rows, "tensors")), [r for r in of(rows, "tensors") i
     assert summary["tensor_bytes"] == sum(accounts.values())
 
 
-def test_lazy_copies_count_once_and_stay_lazy():
-    found = result_of("""
+def test_lazy_copies_count_once_and_stay_lazy(forks: Forks):
+    found = result_of(
+        forks,
+        """
 first = torch.zeros(1_000_000)
 copies = [torch._lazy_clone(first) for _ in range(4)]
 before = in_use()
 rows, summary = taken()
 still = [torch._C._is_cow_tensor(copy) for copy in copies]
 print(json.dumps([summary["tensor_bytes"], still, in_use() - before]))
-""")
+""",
+    )
     size, still_lazy, allocated = found
     assert size == 4_000_000
     assert all(still_lazy)
     assert allocated < 2_000_000
 
 
-def test_tensors_without_memory_are_no_memory():
-    found = result_of("""
+def test_tensors_without_memory_are_no_memory(forks: Forks):
+    found = result_of(
+        forks,
+        """
 from torch._subclasses.fake_tensor import FakeTensorMode
 meta = nn.Linear(5000, 5000, device="meta")
 with FakeTensorMode():
@@ -125,12 +134,15 @@ sparse = torch.eye(100).to_sparse()
 empty = torch.zeros(1_000_000); empty.untyped_storage().resize_(0)
 rows, summary = taken()
 print(json.dumps(summary["tensor_bytes"]))
-""")
+""",
+    )
     assert found < 1 * MiB
 
 
-def test_a_take_keeps_no_tensor_alive_and_makes_no_objects():
-    found = result_of("""
+def test_a_take_keeps_no_tensor_alive_and_makes_no_objects(forks: Forks):
+    found = result_of(
+        forks,
+        """
 import weakref, gc
 class Noted(nn.Module): pass
 module = Noted(); module.layer = nn.Linear(100, 100)
@@ -139,5 +151,6 @@ weakref.finalize(module, dead.append, True)
 taken(); taken()
 del module
 print(json.dumps(dead))
-""")
+""",
+    )
     assert found == [True]

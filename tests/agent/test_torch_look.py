@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,9 +14,10 @@ from leakscope.facts.heap.graph import graph_places
 from leakscope.facts.heap.holders import with_exact_holders
 from leakscope.facts.heap.place import GRAPH_TYPE, Place
 
+from .forks import Forks
 from .staging import table_of
 
-pytestmark = [pytest.mark.live, pytest.mark.torch]
+pytestmark = [pytest.mark.live, pytest.mark.torch, pytest.mark.xdist_group("torch-forks")]
 
 MiB = 1024 * 1024
 PID, TICKS = 7, 70
@@ -47,12 +46,9 @@ def take(is_after_step=True):
 class Taken:
     """What a program's snapshots say: ``take()`` makes one, in a process of its own."""
 
-    def __init__(self, script: str) -> None:
-        code = f"{SETUP}{script}\nprint(json.dumps(written))"
-        done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+    def __init__(self, forks: Forks, script: str) -> None:
         rows: dict[str, list[dict[str, Any]]] = {}
-        for table, row in json.loads(done.stdout):
+        for table, row in json.loads(forks.run(f"{SETUP}{script}\nprint(json.dumps(written))")):
             row |= {"pid": PID, "start_ticks": TICKS, "time_s": float(row.get("take") or 0)}
             rows.setdefault(table, []).append(row)
         self.rows = rows
@@ -75,9 +71,11 @@ class Taken:
         return found
 
 
-def test_what_a_list_of_losses_keeps_are_their_graphs() -> None:
+def test_what_a_list_of_losses_keeps_are_their_graphs(forks: Forks) -> None:
     """Every loss keeps the activations that backward would have used, in C++."""
-    places = Taken("""
+    places = Taken(
+        forks,
+        """
 net = nn.Sequential(nn.Linear(64, 4096), nn.ReLU(), nn.Linear(4096, 1))
 data = torch.randn(32, 64)
 class Trainer: pass
@@ -89,7 +87,8 @@ def main():
             trainer.losses.append(net(data).mean())
         take()
 main()
-""").places()
+""",
+    ).places()
     losses = places["main() trainer.losses"]
     graphs = [place for place in places.values() if place.type_name == GRAPH_TYPE and place.parent is not None]
     own = [place for place in graphs if place.path.startswith("main() trainer.losses")]
@@ -100,8 +99,10 @@ main()
     assert np.all(np.diff(sum(graph.count for graph in own)) >= 20 * 4)  # operations of each
 
 
-def test_a_running_loss_is_one_place_though_it_is_another_tensor_each_time() -> None:
-    places = Taken("""
+def test_a_running_loss_is_one_place_though_it_is_another_tensor_each_time(forks: Forks) -> None:
+    places = Taken(
+        forks,
+        """
 net = nn.Linear(256, 256)
 data = torch.randn(512, 256)
 def main():
@@ -111,27 +112,33 @@ def main():
             total = total + net(data).relu().mean()
         take()
 main()
-""").places()
+""",
+    ).places()
     total = places["main() total"]
     assert np.all(np.diff(total.deep_bytes) > 15 * 512 * 256 * 4)
     assert "main() total'" not in places
 
 
-def test_gradients_are_a_part_of_the_model_that_has_them() -> None:
-    places = Taken("""
+def test_gradients_are_a_part_of_the_model_that_has_them(forks: Forks) -> None:
+    places = Taken(
+        forks,
+        """
 model = nn.Linear(1000, 1000)
 take()
 model(torch.randn(8, 1000)).sum().backward()
 take()
-""").places()
+""",
+    ).places()
     path, weight = next((path, place) for path, place in places.items() if path.endswith("model.weight"))
     assert weight.deep_bytes[0] == pytest.approx(4_000_000, rel=0.01)
     assert weight.deep_bytes[1] == pytest.approx(8_000_000, rel=0.01)
     assert places[path.removesuffix(".weight")].tensor_bytes[1] == pytest.approx(8_008_000, rel=0.01)
 
 
-def test_tensors_are_told_by_owner_and_by_the_container_that_holds_them() -> None:
-    found = Taken("""
+def test_tensors_are_told_by_owner_and_by_the_container_that_holds_them(forks: Forks) -> None:
+    found = Taken(
+        forks,
+        """
 def main():
     model = nn.Linear(512, 512)
     optimizer = torch.optim.Adam(model.parameters())
@@ -142,7 +149,8 @@ def main():
     take()
     return kept, outputs
 main()
-""")
+""",
+    )
     rows = found.told("tensors")
     sums = {
         row["tensor_owner"]: row["storage_bytes"] for row in rows if row["node"] is None or row["node"] != row["node"]
@@ -157,8 +165,10 @@ main()
     assert summary["tensor_bytes"] == pytest.approx(sum(sums.values()), rel=0.01)
 
 
-def test_weights_belong_to_the_model_as_the_program_calls_it() -> None:
-    rows = Taken("""
+def test_weights_belong_to_the_model_as_the_program_calls_it(forks: Forks) -> None:
+    rows = Taken(
+        forks,
+        """
 def main():
     model = nn.Linear(512, 512)
     models = [nn.Linear(256, 256), nn.Linear(256, 256)]
@@ -166,27 +176,33 @@ def main():
     take()
     return models, saved
 main()
-""").told("weights")
+""",
+    ).told("weights")
     sets = {(row["weight_set"], row["tensor_name"]) for row in rows}
     assert {("main() model", "weight"), ("main() models[0]", "weight"), ("main() models[1]", "bias")} <= sets
     assert "main() saved" in {weight_set for weight_set, _ in sets}
 
 
-def test_the_graph_has_storages_before_it_is_known_where_torch_keeps_them() -> None:
-    found = Taken("""
+def test_the_graph_has_storages_before_it_is_known_where_torch_keeps_them(forks: Forks) -> None:
+    found = Taken(
+        forks,
+        """
 held = torch.ones(1_000_000)
 take()
 take()
-""")
+""",
+    )
     assert [row["weighs_tensors"] for row in found.rows["heap_graphs"]] == [True, True]
     assert [row["storage_bytes"] >= 4_000_000 for row in found.rows["heap_graphs"]] == [True, True]
     first, second = (row["storage_bytes"] for row in found.rows["heap_graphs"])
     assert first == pytest.approx(second, rel=0.01)
 
 
-def test_a_graph_that_two_hold_hangs_on_what_holds_both() -> None:
+def test_a_graph_that_two_hold_hangs_on_what_holds_both(forks: Forks) -> None:
     """The middle of a computation and its end: one graph, and it is freed once both are."""
-    places = Taken("""
+    places = Taken(
+        forks,
+        """
 weights = nn.Parameter(torch.randn(256, 256))
 class Kept: pass
 def main():
@@ -195,18 +211,22 @@ def main():
     kept.end = kept.middle.sigmoid().sigmoid().mean()
     take(); take()
 main()
-""").places()
+""",
+    ).places()
     kept = places["main() kept"]
     assert kept.deep_bytes[0] >= 3 * 4096 * 256 * 4
     assert sum(place.deep_bytes[0] for place in kept.children) <= kept.deep_bytes[0]
 
 
-def test_what_looks_is_nobodys_memory() -> None:
+def test_what_looks_is_nobodys_memory(forks: Forks) -> None:
     """At a safe point the recorder runs on the program's own thread, and its variables are not the program's."""
-    rows = Taken("""
+    rows = Taken(
+        forks,
+        """
 held = [torch.ones(1000) for _ in range(2000)]
 take()
-""").rows["heap_nodes"]
+""",
+    ).rows["heap_nodes"]
     own = [row for row in rows if "/agent/" in (row["owner_file"] or "") and row["type_name"] == "frame"]
     assert all(row["root_kind"] == "recorder" for row in own)
     assert {row["owner"] for row in rows if row["type_name"] == "frame" and row["root_kind"] != "recorder"} <= {"take"}

@@ -16,6 +16,7 @@ from tests.builders import RecordingBuilder
 from tests.recorder.runs import CRASHES_IN_A_TAKE
 from tests.sentences import says
 
+from .asking import asked
 from .leaks import PID, trainer
 
 MiB, GiB = 1024**2, 1024**3
@@ -33,7 +34,7 @@ TRACE = """Traceback (most recent call last):
 
 
 def answers(builder: RecordingBuilder) -> list[Finding | RuledOut | Skipped]:
-    report = analyze(builder.open(), only=["crash"])
+    report = asked(builder.open(), only=["crash"])
     return [*report.findings, *report.ruled_out, *report.skipped]
 
 
@@ -445,7 +446,7 @@ def recorded(folder: Path, program: str, *options: str) -> list[Finding]:
     command = [PYTHON, "-m", "leakscope", "record", "-q", *options, "--", PYTHON, "train.py"]
     with (folder / "log").open("w") as log:
         subprocess.run(command, cwd=folder, stdout=log, stderr=log, timeout=120, check=False)
-    return list(analyze(open_recording(folder / "run.parquet"), only=["crash"]).findings)
+    return list(asked(open_recording(folder / "run.parquet"), only=["crash"]).findings)
 
 
 @pytest.mark.live
@@ -498,7 +499,7 @@ kept.append(bytearray(400 << 20))
     assert "ulimit -v" in said(finding)
 
 
-@pytest.mark.live
+@pytest.mark.slow
 @pytest.mark.torch
 def test_real_a_loader_worker_that_is_killed(tmp_path: Path) -> None:
     pytest.importorskip("torch")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leakscope import analyze
-
+from .asking import asked
 from .leaks import PID, RUN_S, sentinels, trainer
 
 SOURCE = "import gc\n\n# gc.disable() was here\ngc.{}\n\nclass Leg:\n    pass\n"
@@ -29,7 +28,7 @@ def with_legs(builder, call="disable()", **rows):
 
 
 def looked(recording):
-    report = analyze(recording, only=["cyclic-garbage"])
+    report = asked(recording, only=["cyclic-garbage"])
     return report.findings, report.ruled_out, report.skipped
 
 

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leakscope import analyze
-
 from ..sketching import sketched
+from .asking import asked
 from .leaks import PID, MiB, trainer
 
 FILE = "/home/me/train.py"
@@ -66,7 +65,7 @@ def looked(tmp_path, megabytes: int = 20, in_library: str = "", form: str = "", 
         builder.take(PID, number, 5.0 * number, reason=reason, holders=holders if number == 1 else None)
     for form in forms:
         builder.row("data_forms", 5.0, PID, take=1, **form)
-    report = analyze(builder.open(), only=["dataset-copies"])
+    report = asked(builder.open(), only=["dataset-copies"])
     return report.findings, report.ruled_out
 
 

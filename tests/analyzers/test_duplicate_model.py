@@ -10,8 +10,10 @@ import pytest
 
 from leakscope import analyze
 from leakscope.agent.torch.weights import fingerprint
+from leakscope.analyzers import Diagnosis
 
 from ..late import torch
+from .asking import asked
 from .leaks import PID, trainer
 
 pytestmark = pytest.mark.torch
@@ -83,6 +85,9 @@ class Job:
     def report(self) -> Any:
         return analyze(self.builder.open(), only=["duplicate-model"])
 
+    def told(self) -> Diagnosis:
+        return asked(self.builder.open(), only=["duplicate-model"])
+
 
 def rows(value: Any) -> list[dict[str, Any]]:
     is_model = isinstance(value, torch.nn.Module)
@@ -126,7 +131,7 @@ def test_a_copy_in_half_precision_is_found_and_the_line_that_makes_it(tmp_path, 
     model = encoder()
     half = copy.deepcopy(model).to(getattr(torch, dtype))
     job = Job(tmp_path, trains=False)
-    (finding,) = job.look(model=model, half=half).look(model=model, half=half).report().findings
+    (finding,) = job.look(model=model, half=half).look(model=model, half=half).told().findings
     assert finding.wasted
     assert finding.subject.variable == "half"
     assert (finding.subject.file, finding.subject.line) == ("/home/me/train.py", 6)
@@ -146,7 +151,7 @@ def test_a_second_model_of_the_same_checkpoint_is_found(tmp_path):
 def test_a_backbone_held_twice_under_different_heads_is_found(tmp_path):
     one, two = encoder(), encoder()
     torch.nn.init.normal_(two.head.weight)
-    (finding,) = Job(tmp_path, trains=False).look(one=one, two=two).look(one=one, two=two).report().findings
+    (finding,) = Job(tmp_path, trains=False).look(one=one, two=two).look(one=one, two=two).told().findings
     assert finding.bytes == pytest.approx(weight_bytes(one) - one.head.weight.nbytes, rel=0.02)
 
 
@@ -159,7 +164,7 @@ def test_a_checkpoint_that_is_held_after_it_was_loaded_is_found(tmp_path):
     for _ in range(2):
         train(model, steps=20)
         job.look(model=model, state=state)
-    (finding,) = job.report().findings
+    (finding,) = job.told().findings
     assert finding.subject.variable == "state"
     assert finding.subject.line == 3
     assert finding.bytes == pytest.approx(weight_bytes(state), rel=0.02)
@@ -172,7 +177,7 @@ def test_a_checkpoint_that_is_kept_flat_is_found(tmp_path):
     state = {name: tensor.clone().flatten() for name, tensor in model.state_dict().items()}
     job = Job(tmp_path).look(model=model, state=state)
     train(model, steps=50)
-    (finding,) = job.look(model=model, state=state).report().findings
+    (finding,) = job.look(model=model, state=state).told().findings
     assert finding.subject.variable == "state"
 
 
@@ -183,7 +188,7 @@ def test_a_checkpoint_held_beside_a_frozen_base_is_found(tmp_path):
     model.add_module("adapter", torch.nn.Linear(256, 256))
     job = Job(tmp_path).look(model=model, state=state)
     train(model, steps=50)
-    (finding,) = job.look(model=model, state=state).report().findings
+    (finding,) = job.look(model=model, state=state).told().findings
     assert finding.subject.variable == "state"
 
 
@@ -194,7 +199,7 @@ def test_a_checkpoint_with_the_state_of_its_optimizer_is_found(tmp_path):
     state.update({f"{name}.exp_avg_sq": torch.rand_like(tensor) for name, tensor in model.state_dict().items()})
     job = Job(tmp_path).look(model=model, state=state)
     train(model, steps=50)
-    (finding,) = job.look(model=model, state=state).report().findings
+    (finding,) = job.look(model=model, state=state).told().findings
     assert finding.bytes == pytest.approx(weight_bytes(model), rel=0.02)
 
 
@@ -203,7 +208,7 @@ def test_a_checkpoint_that_was_there_before_the_model_is_found_with_one_look_at_
     model = encoder().requires_grad_(False)
     state = clone(model.state_dict())
     model.add_module("adapter", torch.nn.Linear(256, 256))
-    (finding,) = Job(tmp_path).look(state=state).look(model=model, state=state).report().findings
+    (finding,) = Job(tmp_path).look(state=state).look(model=model, state=state).told().findings
     assert finding.subject.variable == "state"
     assert "neither had changed 4.0 s later" in finding.evidence[0].text
 
@@ -212,7 +217,7 @@ def test_a_checkpoint_beside_the_model_that_serves_is_worth_a_note_at_first_sigh
     """Nothing trains here, so that nothing will ever tell the two apart: one look is enough."""
     model = encoder().eval()
     state = clone(model.state_dict())
-    (finding,) = Job(tmp_path, trains=False).look(model=model, snapshot=state).report().findings
+    (finding,) = Job(tmp_path, trains=False).look(model=model, snapshot=state).told().findings
     assert (finding.severity, finding.subject.variable) == ("note", "snapshot")
     assert "nothing trains" in finding.evidence[0].text
 
@@ -221,7 +226,7 @@ def test_a_checkpoint_beside_an_optimizer_that_has_not_stepped_may_be_its_refere
     model = encoder()
     job = Job(tmp_path, trains=False).look(model=model, best=clone(model.state_dict()))
     job.builder.row("holders", 4.0, PID, take=1, path="main() adam", type_name="torch.optim.adam.Adam")
-    innocent(job.report(), "training was not seen")
+    innocent(job.told(), "training was not seen")
 
 
 def test_a_damaged_row_costs_no_other_its_look(tmp_path):
@@ -229,19 +234,19 @@ def test_a_damaged_row_costs_no_other_its_look(tmp_path):
     job = Job(tmp_path, trains=False).look(one=one, two=two).look(one=one, two=two)
     for damage in ({"fingerprint": "é"}, {"fingerprint": "AAA"}, {"fingerprint": "", "shape": "²x" + 400 * "9"}):
         job.builder.row("weights", 4.0, PID, **{"take": 1, "weight_set": "main() one", **damage})
-    assert [f.kind for f in job.report().findings] == ["duplicate-model"]
+    assert [f.kind for f in job.told().findings] == ["duplicate-model"]
 
 
 def test_three_copies_are_two_findings(tmp_path):
     held = {"a": encoder(), "b": encoder(), "c": clone(encoder().state_dict())}
-    findings = Job(tmp_path, trains=False).look(**held).look(**held).report().findings
+    findings = Job(tmp_path, trains=False).look(**held).look(**held).told().findings
     assert sorted(f.subject.variable for f in findings) == ["b", "c"]
 
 
 def test_copies_that_many_hold_alike_are_one_finding(tmp_path):
     """Each thread has a client of its own, each client a model: one path leads to all of them."""
     held = {"net": encoder(), "client.net": encoder(), "client.net #2": encoder(), "client.net #3": encoder()}
-    findings = Job(tmp_path, trains=False).look(**held).look(**held).report().findings
+    findings = Job(tmp_path, trains=False).look(**held).look(**held).told().findings
     assert len(findings) <= 2 and sum(f.bytes for f in findings) > 3 * 8e6
     assert "The same weights are held 3 times: client.net" in {f.title for f in findings}
 
@@ -252,7 +257,7 @@ def test_a_model_is_known_again_by_another_name(tmp_path):
     state = clone(model.state_dict())
     job = Job(tmp_path).look(made=model)
     train(model, steps=50)
-    (finding,) = job.look(model=model, state=state).report().findings
+    (finding,) = job.look(model=model, state=state).told().findings
     assert finding.subject.variable == "state"
 
 
@@ -267,7 +272,7 @@ def innocent(report: Any, words: str) -> None:
 
 def test_other_weights_of_the_same_architecture(tmp_path):
     job = Job(tmp_path, trains=False).look(one=encoder(1), two=encoder(2)).look(one=encoder(1), two=encoder(2))
-    innocent(job.report(), "no two sets of weights are alike")
+    innocent(job.told(), "no two sets of weights are alike")
 
 
 def test_a_fresh_model_with_equal_layers_and_the_layer_it_repeats(tmp_path):
@@ -275,7 +280,7 @@ def test_a_fresh_model_with_equal_layers_and_the_layer_it_repeats(tmp_path):
     layer = copy.deepcopy(model[0].layers[0])
     job = Job(tmp_path).look(model=model, layer=layer)
     train(model)
-    innocent(job.look(model=model, layer=layer).report(), "template")
+    innocent(job.look(model=model, layer=layer).told(), "template")
 
 
 def test_a_reference_model(tmp_path):
@@ -283,14 +288,14 @@ def test_a_reference_model(tmp_path):
     reference = copy.deepcopy(policy).eval().requires_grad_(False)
     job = Job(tmp_path).look(policy=policy, reference=reference)
     train(policy, steps=20)
-    innocent(job.look(policy=policy, reference=reference).report(), "reference")
+    innocent(job.look(policy=policy, reference=reference).told(), "reference")
 
 
 def test_a_reference_model_while_training_has_not_begun(tmp_path):
     policy = encoder()
     reference = copy.deepcopy(policy).eval().requires_grad_(False)
     job = Job(tmp_path, trains=False).look(policy=policy, reference=reference).look(policy=policy, reference=reference)
-    innocent(job.report(), "may be the other's reference")
+    innocent(job.told(), "may be the other's reference")
 
 
 def test_two_models_with_an_optimizer_that_has_not_stepped(tmp_path):
@@ -299,7 +304,7 @@ def test_two_models_with_an_optimizer_that_has_not_stepped(tmp_path):
     job = Job(tmp_path, trains=False).look(**held).look(**held)
     adam = {"path": "main() adam", "type_name": "torch.optim.adam.Adam"}
     job.builder.row("holders", 8.0, PID, take=2, **adam)
-    innocent(job.report(), "training was not seen")
+    innocent(job.told(), "training was not seen")
 
 
 def test_one_look_cannot_tell(tmp_path):
@@ -313,7 +318,7 @@ def test_a_snapshot_that_was_just_made(tmp_path):
     model = encoder()
     job = Job(tmp_path).look(model=model)
     train(model, steps=50)
-    innocent(job.look(model=model, best=clone(model.state_dict())).report(), "training was not seen")
+    innocent(job.look(model=model, best=clone(model.state_dict())).told(), "training was not seen")
 
 
 def test_a_snapshot_from_before_its_layers_were_unfrozen(tmp_path):
@@ -325,7 +330,7 @@ def test_a_snapshot_from_before_its_layers_were_unfrozen(tmp_path):
     snapshots = clone(model.state_dict())
     model.requires_grad_(True)
     train(model, steps=50)
-    innocent(job.look(model=model, snapshots=snapshots).report(), "no two sets of weights are alike")
+    innocent(job.look(model=model, snapshots=snapshots).told(), "no two sets of weights are alike")
 
 
 @pytest.mark.parametrize("start", ["at the first step", "later"])
@@ -341,7 +346,7 @@ def test_an_average(tmp_path, start):
             for slow, fast in zip(average.parameters(), model.parameters()):
                 slow.lerp_(fast, 0.1)
         job.look(model=model, average=average)
-    innocent(job.report(), "follows")
+    innocent(job.told(), "follows")
 
 
 def test_an_average_kept_as_a_dict(tmp_path):
@@ -353,7 +358,7 @@ def test_an_average_kept_as_a_dict(tmp_path):
         train(model, steps=5)
         for name, fast in model.state_dict().items():
             shadow[name].lerp_(fast, 0.1)
-    innocent(job.report(), "follows")
+    innocent(job.told(), "follows")
 
 
 def test_a_target_network_that_is_replaced_at_times(tmp_path):
@@ -365,7 +370,7 @@ def test_a_target_network_that_is_replaced_at_times(tmp_path):
         train(model, steps=5)
         if i == 1:
             target.load_state_dict(model.state_dict())
-    innocent(job.report(), "follows")
+    innocent(job.told(), "follows")
 
 
 def test_a_copy_that_is_kept_in_step(tmp_path):
@@ -376,14 +381,14 @@ def test_a_copy_that_is_kept_in_step(tmp_path):
         job.look(model=model, actor=actor)
         train(model)
         actor.load_state_dict(model.state_dict())
-    innocent(job.look(model=model, actor=actor).report(), "in step")
+    innocent(job.look(model=model, actor=actor).told(), "in step")
 
 
 def test_master_weights(tmp_path):
     model = encoder().to(torch.bfloat16)
     masters = [p.detach().float() for p in model.parameters()]
     job = Job(tmp_path).look(model=model, optimizer=masters).look(model=model, optimizer=masters)
-    innocent(job.report(), "master weights")
+    innocent(job.told(), "master weights")
 
 
 def test_the_best_state_so_far(tmp_path):
@@ -394,7 +399,7 @@ def test_the_best_state_so_far(tmp_path):
     for _ in range(2):
         train(model, steps=5)
         job.look(model=model, best=best)
-    innocent(job.report(), "saved state")
+    innocent(job.told(), "saved state")
 
 
 def test_a_merged_model_beside_its_base(tmp_path):
@@ -404,7 +409,7 @@ def test_a_merged_model_beside_its_base(tmp_path):
         for layer in merged[0].layers:
             layer.self_attn.in_proj_weight.add_(0.01 * torch.randn(768, 256))
     job = Job(tmp_path, trains=False).look(base=base, merged=merged).look(base=base, merged=merged)
-    innocent(job.report(), "with changes")
+    innocent(job.told(), "with changes")
 
 
 def test_what_was_dropped_again(tmp_path):
@@ -412,19 +417,19 @@ def test_what_was_dropped_again(tmp_path):
     state = clone(model.state_dict())
     job = Job(tmp_path).look(model=model, state=state)
     train(model)
-    innocent(job.look(model=model).report(), "no two sets")
+    innocent(job.look(model=model).told(), "no two sets")
 
 
 def test_a_model_under_another_name_at_exit_is_no_second_one(tmp_path):
     model = encoder()
     job = Job(tmp_path, trains=False).look(model=model).look(model=model).look(reason="exit", net=model)
-    innocent(job.report(), "no two sets")
+    innocent(job.told(), "no two sets")
 
 
 def test_a_small_copy(tmp_path):
     one, two = (torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(4))) for _ in range(2))
     two.load_state_dict(one.state_dict())
-    innocent(Job(tmp_path, trains=False).look(one=one, two=two).look(one=one, two=two).report(), "same weights")
+    innocent(Job(tmp_path, trains=False).look(one=one, two=two).look(one=one, two=two).told(), "same weights")
 
 
 # ---- in other processes
@@ -440,7 +445,7 @@ def test_workers_that_each_hold_the_model_are_found(tmp_path, role, trains):
     job.look(model=model)
     for pid in (4300, 4301):
         job.worker_looks(pid, role, {}, net=given)
-    (finding,) = job.report().findings
+    (finding,) = job.told().findings
     assert finding.bytes == pytest.approx(2 * weight_bytes(model), rel=0.02)
     assert finding.subject.role == role
     assert "2 other processes" in finding.title
@@ -450,7 +455,7 @@ def test_workers_that_share_the_memory(tmp_path):
     model = encoder()
     job = Job(tmp_path, trains=False).look(model=model).look(model=model)
     job.worker_looks(4300, "python", {"shmem_bytes": 60 * 2**20}, net=model)
-    innocent(job.report(), "shared memory")
+    innocent(job.told(), "shared memory")
 
 
 def test_a_process_that_works_with_the_weights_it_was_given(tmp_path):
@@ -458,7 +463,7 @@ def test_a_process_that_works_with_the_weights_it_was_given(tmp_path):
     given = copy.deepcopy(model)
     job = Job(tmp_path).look(model=model)
     train(model, steps=20)
-    innocent(job.look(model=model).worker_looks(4300, "python", {}, actor=given).report(), "was given")
+    innocent(job.look(model=model).worker_looks(4300, "python", {}, actor=given).told(), "was given")
 
 
 def test_ranks_of_a_distributed_job(tmp_path):
@@ -466,4 +471,4 @@ def test_ranks_of_a_distributed_job(tmp_path):
     job = Job(tmp_path).look(model=model).look(model=model)
     job.worker_looks(4300, "trainer", {}, model=model)
     job.builder.take(4300, 1, 6.0, step=30)
-    innocent(job.report(), "each of them trains")
+    innocent(job.told(), "each of them trains")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leakscope import analyze
-
+from .asking import asked
 from .leaks import PID, trainer
 
 LOOKS = 40  # every 2 s
@@ -20,7 +19,7 @@ def with_files(builder, counts):
 
 
 def looked(builder):
-    report = analyze(builder.open(), only=["fd-pileup"])
+    report = asked(builder.open(), only=["fd-pileup"])
     return report.findings, report.ruled_out
 
 

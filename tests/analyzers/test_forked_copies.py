@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from leakscope import analyze
 from tests.builders import RecordingBuilder
 
+from .asking import asked
 from .leaks import PID, MiB
 
 FILE = "/home/me/score.py"
@@ -61,7 +61,7 @@ def fork(builder, pid, copied, role="python-fork", born_s=1.0, died_s=None, adde
 
 
 def looked(builder, kind="dataset-copies"):
-    report = analyze(builder.ends(at_s=24.0).open(), only=[kind])
+    report = asked(builder.ends(at_s=24.0).open(), only=[kind])
     assert not [skip for skip in report.skipped if "failed" in skip.reason]
     return report.findings
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from leakscope import analyze
-
+from .asking import asked
 from .leaks import LEAK_BYTES_PER_S, PID, MiB, sentinels, trainer
 
 GROWING = [4 * MiB + LEAK_BYTES_PER_S * s for s in range(20)]
@@ -22,7 +21,7 @@ def with_takes(builder, lengths=(1000, 1000, 1000)):
 
 
 def only_finding(builder):
-    (finding,) = analyze(builder.open(), only=["fragmentation"]).findings
+    (finding,) = asked(builder.open(), only=["fragmentation"]).findings
     return finding
 
 
@@ -42,13 +41,13 @@ def test_malloc_that_keeps_what_was_freed(tmp_path):
 
 def test_what_was_trimmed_still_counts_as_free_and_is_no_growth(tmp_path):
     builder = sentinels(trainer(tmp_path, leak=0), in_use=0, malloc_free_bytes=GROWING)
-    assert not analyze(with_takes(builder).open(), only=["fragmentation"]).findings
+    assert not asked(with_takes(builder).open(), only=["fragmentation"]).findings
 
 
 def test_silent_where_memory_in_use_grows(tmp_path):
-    report = analyze(with_takes(sentinels(trainer(tmp_path))).open(), only=["fragmentation"])
+    report = asked(with_takes(sentinels(trainer(tmp_path))).open(), only=["fragmentation"])
     assert not report.findings and report.ruled_out
     arenas = {"pymalloc_bytes": GROWING, "pymalloc_in_use_bytes": [b - MiB for b in GROWING]}
     (tmp_path / "small").mkdir()
     builder = with_takes(sentinels(trainer(tmp_path / "small"), in_use=0, **arenas))
-    assert not analyze(builder.open(), only=["fragmentation"]).findings
+    assert not asked(builder.open(), only=["fragmentation"]).findings

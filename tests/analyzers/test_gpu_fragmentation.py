@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from leakscope import analyze
 from leakscope.agent.torch.cuda import oom_text
 from leakscope.facts.accounts.gpu import all_ooms
 from tests.sentences import says
 
+from .asking import asked
 from .gpus import PID, TOTAL, GiB, MiB, flat, runs_out, trainer
 
 
 def looked(builder):
-    report = analyze(builder.open(), only=["gpu-fragmentation"])
+    report = asked(builder.open(), only=["gpu-fragmentation"])
     return report.findings, report.ruled_out, report.skipped
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from leakscope import analyze, open_recording
+from leakscope import open_recording
 from leakscope.importing import import_files
 from tests.importing.allocator import Device, GiB, called, dump, snapshot, train
 from tests.sentences import says
+
+from .asking import asked
 
 
 @pytest.fixture
@@ -22,7 +24,7 @@ def ranks(tmp_path):
             if rank == 2 and more:
                 device.alloc(more, called(77))
             files.append(dump(tmp_path / f"snapshot_rank{rank}.pickle", snapshot(device)))
-        return analyze(open_recording(import_files(files, tmp_path / "run.parquet").path), only=["gpu-imbalance"])
+        return asked(open_recording(import_files(files, tmp_path / "run.parquet").path), only=["gpu-imbalance"])
 
     return tell
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from leakscope import analyze
 from tests.sentences import says
 
+from .asking import asked
 from .gpus import OTHER_PID, PID, GiB, flat, gpu, runs_out, trainer
 
 SAMPLES = 20
 
 
 def looked(builder):
-    report = analyze(builder.open(), only=["gpu-other-process"])
+    report = asked(builder.open(), only=["gpu-other-process"])
     return report.findings, report.ruled_out, report.skipped
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from leakscope import analyze
 from tests.sentences import says
 
+from .asking import asked
 from .curves import INNOCENTS, LEAKS, sampled
 from .gpus import PID, GiB, MiB, flat, growing, trainer
 
@@ -20,7 +20,7 @@ def main():
 
 
 def looked(builder):
-    report = analyze(builder.open(), only=["gpu-retention"])
+    report = asked(builder.open(), only=["gpu-retention"])
     return report.findings, report.ruled_out, report.skipped
 
 

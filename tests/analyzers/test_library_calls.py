@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from leakscope import analyze
 from leakscope.evidence.library_calls import Growth, library_calls, only_called
 from leakscope.facts.code.index import Source
 
+from .asking import asked
 from .leaks import PID, MiB, sentinels, trainer
 
 FILE = "/home/me/feed.py"
@@ -235,7 +235,7 @@ def leaking(folder, text):
 
 def test_a_report_names_the_line_and_says_how_it_was_found(tmp_path):
     text = PROGRAMS["a method of an attribute"]
-    (finding,) = analyze(leaking(tmp_path, text).open(), only=["native-growth"]).findings
+    (finding,) = asked(leaking(tmp_path, text).open(), only=["native-growth"]).findings
     assert (finding.subject.file, finding.subject.line) == (FILE, marked(text))
     assert finding.subject.function == "Keeper.on_message" and finding.subject.library == "codec"
     assert finding.confidence <= 0.5
@@ -243,14 +243,14 @@ def test_a_report_names_the_line_and_says_how_it_was_found(tmp_path):
 
 
 def test_a_report_lists_the_calls_it_cannot_choose_from(tmp_path):
-    (finding,) = analyze(leaking(tmp_path, TWO).open(), only=["native-growth"]).findings
+    (finding,) = asked(leaking(tmp_path, TWO).open(), only=["native-growth"]).findings
     assert finding.subject.line is None
     assert any(f"{FILE}:4, {FILE}:5, {FILE}:7" in e.text for e in finding.evidence)
 
 
 def test_a_report_names_the_only_package_that_is_called_again_and_again(tmp_path):
     text = "import codec, numpy\nrows = numpy.ones(9)\nfor row in rows:\n    codec.pack(row)\n"
-    (finding,) = analyze(leaking(tmp_path, text).open(), only=["native-growth"]).findings
+    (finding,) = asked(leaking(tmp_path, text).open(), only=["native-growth"]).findings
     assert (finding.subject.library, finding.subject.line) == ("codec", 4)
     assert any("only package that the program calls" in e.text for e in finding.evidence)
 
@@ -261,5 +261,5 @@ def test_a_line_that_only_leads_to_the_call_gives_way_to_it(tmp_path):
     place = {"function": "<module>", "owner_file": FILE, "owner_line": 5, "stack": f"{FILE}:5 <module>"}
     for at_s in (5, 10, 15, 20):
         builder.row("growth_stacks", at_s, PID, sample_count=at_s, grown_bytes=MiB * at_s, **place)
-    (finding,) = analyze(builder.open(), only=["native-growth"]).findings
+    (finding,) = asked(builder.open(), only=["native-growth"]).findings
     assert (finding.subject.line, finding.subject.function) == (3, "pack")

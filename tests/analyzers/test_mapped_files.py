@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from leakscope import analyze
-
+from .asking import asked
 from .leaks import PID, MiB, trainer
 
 FILE = "/data/tokens.bin"
@@ -22,7 +21,7 @@ def with_maps(builder, dirty_per_s, rss_per_s=10 * MiB):
 def test_pages_that_were_only_read_are_no_leak(tmp_path):
     file_bytes = [10 * MiB + MiB * i for i in range(80)]
     builder = trainer(tmp_path, leak=0, file_bytes=file_bytes, pss_bytes=None, pss_anon_bytes=None)
-    report = analyze(with_maps(builder, 0).open(), only=["mapped-files"])
+    report = asked(with_maps(builder, 0).open(), only=["mapped-files"])
     assert not report.findings
     (ruled_out,) = report.ruled_out
     assert "not a leak" in ruled_out.reason and FILE in ruled_out.reason
@@ -30,12 +29,12 @@ def test_pages_that_were_only_read_are_no_leak(tmp_path):
 
 
 def test_private_copies_of_a_file_are_a_finding(tmp_path):
-    (finding,) = analyze(with_maps(trainer(tmp_path), 10 * MiB).open(), only=["mapped-files"]).findings
+    (finding,) = asked(with_maps(trainer(tmp_path), 10 * MiB).open(), only=["mapped-files"]).findings
     assert finding.subject.holder == finding.subject.path == FILE and finding.bytes > 100 * MiB
 
 
 def test_small_changes_such_as_relocations_are_not(tmp_path):
-    report = analyze(with_maps(trainer(tmp_path), 200 * 1024).open(), only=["mapped-files"])
+    report = asked(with_maps(trainer(tmp_path), 200 * 1024).open(), only=["mapped-files"])
     assert not report.findings and report.ruled_out
 
 
@@ -45,7 +44,7 @@ def test_the_variable_of_the_mapping_is_named(tmp_path):
     for number, at_s in enumerate((3, 10, 18), 1):
         mapped = {**row, "type_name": "numpy.memmap", "is_user": True, "object_count": 1.0, "deep_bytes": 400 * MiB}
         builder.take(PID, number, at_s, holders=[mapped])
-    (finding,) = analyze(builder.open(), only=["mapped-files"]).findings
+    (finding,) = asked(builder.open(), only=["mapped-files"]).findings
     assert finding.subject.variable == "table" and FILE in finding.subject.holder
 
 
@@ -69,7 +68,7 @@ class Reader:
             builder.row(
                 "memory_maps", at_s + 1e-5 * tile, PID, map_kind="file", map_path=f"/t/tile{tile}.raw", **figures
             )
-    (finding,) = analyze(builder.open(), only=["mapped-files"]).findings
+    (finding,) = asked(builder.open(), only=["mapped-files"]).findings
     assert "10 files like /t/tileN.raw" in finding.title and "Reader.maps" in finding.title
     assert (finding.subject.line, finding.subject.function) == (9, "Reader.open")
     assert finding.bytes > 100 * MiB

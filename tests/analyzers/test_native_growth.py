@@ -10,6 +10,7 @@ from leakscope.facts.case import Case
 from leakscope.findings import Finding, RuledOut, Subject
 from tests.builders import RecordingBuilder
 
+from .asking import asked
 from .leaks import PID, MiB, sentinels, trainer
 
 FILE = "/home/me/train.py"
@@ -58,7 +59,7 @@ def test_it_names_the_line_the_function_and_the_library(tmp_path):
 def test_a_library_that_asks_for_ever_larger_pieces_leaks_all_the_same(tmp_path):
     """What malloc handed out rises in two steps, and what is touched of that little by little."""
     pieces = [(20 if s < 6 else 90 if s < 13 else 230) * MiB for s in range(20)]
-    (found,) = analyze(leaking(tmp_path, malloc_in_use_bytes=pieces).open(), only=["native-growth"]).findings
+    (found,) = asked(leaking(tmp_path, malloc_in_use_bytes=pieces).open(), only=["native-growth"]).findings
     assert found.kind == "native-growth"
 
 
@@ -69,7 +70,7 @@ def test_code_of_no_file_is_told_by_who_called_it(tmp_path):
     place = {"function": "<lambda>", "owner_file": "<string>", "owner_line": 1, "stack": stack}
     for at_s in (5, 10, 15, 20):
         builder.row("growth_stacks", at_s, PID, sample_count=at_s, grown_bytes=int(MiB * at_s), **place)
-    (found,) = analyze(builder.open(), only=["native-growth"]).findings
+    (found,) = asked(builder.open(), only=["native-growth"]).findings
     assert (found.subject.file, found.subject.line, found.subject.function) == (FILE, 5, "step")
 
 
@@ -91,19 +92,19 @@ def main():
 def test_a_glance_says_less_than_the_call_that_hands_out_memory(tmp_path, line, share, named):
     """What copies asks for no memory; else the line where growth was seen counts if more than a glance saw it."""
     builder = seen(takes(sentinels(trainer(tmp_path))).source(PID, FILE, BY_HAND), line, share, function="keep")
-    (found,) = analyze(builder.open(), only=["native-growth"]).findings
+    (found,) = asked(builder.open(), only=["native-growth"]).findings
     assert found.subject.line == named
 
 
 def test_a_line_that_waits_is_never_named(tmp_path):
-    (finding,) = analyze(seen(seen(leaking(tmp_path), 6, 5.0), 5).open(), only=["native-growth"]).findings
+    (finding,) = asked(seen(seen(leaking(tmp_path), 6, 5.0), 5).open(), only=["native-growth"]).findings
     assert finding.subject.line == 5
 
 
 @pytest.mark.parametrize("output", ["print(f'{len(frames)} done')", "self.log.info('done')", "out.flush()"])
 def test_a_line_that_only_tells_is_never_named(tmp_path, output):
     builder = takes(sentinels(trainer(tmp_path))).source(PID, FILE, SOURCE.replace("time.sleep(0.1)", output))
-    (finding,) = analyze(seen(seen(builder, 6, 5.0), 5).open(), only=["native-growth"]).findings
+    (finding,) = asked(seen(seen(builder, 6, 5.0), 5).open(), only=["native-growth"]).findings
     assert finding.subject.line == 5
 
 
@@ -111,18 +112,18 @@ def test_a_call_is_passed_over_for_what_grew_below_it(tmp_path):
     builder = seen(leaking(tmp_path), 5)
     stack = {"function": "main", "owner_file": FILE, "owner_line": 9, "stack": f"{FILE}:9 main"}
     builder.row("growth_stacks", 19, PID, sample_count=9, grown_bytes=60 * MiB, **stack)
-    (finding,) = analyze(builder.open(), only=["native-growth"]).findings
+    (finding,) = asked(builder.open(), only=["native-growth"]).findings
     assert finding.subject.line == 5
 
 
 def test_a_line_that_only_counts_stands_for_the_one_above_it(tmp_path):
     builder = takes(sentinels(trainer(tmp_path))).source(PID, FILE, SOURCE.replace("time.sleep(0.1)", "done += 1"))
-    (finding,) = analyze(seen(builder, 6).open(), only=["native-growth"]).findings
+    (finding,) = asked(seen(builder, 6).open(), only=["native-growth"]).findings
     assert (finding.subject.line, finding.subject.library) == (5, "codec")
 
 
 def test_without_a_look_it_is_native_all_the_same_but_less_sure(tmp_path):
-    (finding,) = analyze(leaking(tmp_path).open(), only=["native-growth"]).findings
+    (finding,) = asked(leaking(tmp_path).open(), only=["native-growth"]).findings
     assert finding.subject.line is None and finding.confidence <= 0.5 and finding.doubts
     assert finding.subject.library == "codec" and "only package" in finding.evidence[1].text
 
@@ -140,7 +141,7 @@ def test_a_database_of_the_standard_library_holds_what_it_was_given(tmp_path):
         "opaque": True, "type_name": "sqlite3.Connection",
     }  # fmt: skip
     builder = takes(sentinels(trainer(tmp_path)), holders=[holder]).source(PID, FILE, SOURCE)
-    report = analyze(seen(builder, 5).open(), only=["native-growth", "unexplained-growth"])
+    report = asked(seen(builder, 5).open(), only=["native-growth", "unexplained-growth"])
     assert [f.kind for f in report.findings] == ["retained-objects"]
 
 
@@ -167,7 +168,7 @@ def test_a_database_that_a_method_feeds_is_named_by_the_call_of_the_method(tmp_p
         "opaque": True, "type_name": "sqlite3.Connection", "owner_module": "__main__", "owner_file": FILE,
     }  # fmt: skip
     builder = takes(sentinels(trainer(tmp_path)), holders=[holder]).source(PID, FILE, SEEN_KEYS)
-    report = analyze(seen(builder, line, function="main").open(), only=["native-growth", "unexplained-growth"])
+    report = asked(seen(builder, line, function="main").open(), only=["native-growth", "unexplained-growth"])
     assert [f.kind for f in report.findings] == [kind]
 
 
@@ -178,24 +179,24 @@ def test_silent_while_memory_in_use_is_flat_or_python_holds_it(tmp_path):
     ):
         (tmp_path / name).mkdir()
         builder = recording or takes(sentinels(trainer(tmp_path / name)), 10 * MiB)
-        assert not analyze(seen(builder, 5).open(), only=["native-growth"]).findings, name
+        assert not asked(seen(builder, 5).open(), only=["native-growth"]).findings, name
 
 
 def test_silent_where_nothing_grows(tmp_path):
-    report = analyze(seen(sentinels(trainer(tmp_path, leak=0), in_use=0), 5).open(), only=["native-growth"])
+    report = asked(seen(sentinels(trainer(tmp_path, leak=0), in_use=0), 5).open(), only=["native-growth"])
     assert not report.findings and report.ruled_out
 
 
 def test_arrow_is_named_by_what_its_pool_says(tmp_path):
     pool = [10 * MiB * second for second in range(20)]
-    (finding,) = analyze(seen(leaking(tmp_path, native_cache_bytes=pool), 5).open(), only=["native-growth"]).findings
+    (finding,) = asked(seen(leaking(tmp_path, native_cache_bytes=pool), 5).open(), only=["native-growth"]).findings
     assert finding.subject.library == "pyarrow" and "Arrow" in finding.title
 
 
 def test_arrow_is_named_where_its_pool_has_an_allocator_of_its_own(tmp_path):
     pool = [10 * MiB * second for second in range(20)]
     builder = takes(sentinels(trainer(tmp_path), in_use=0, native_cache_bytes=pool))
-    (finding,) = analyze(builder.open(), only=["native-growth"]).findings
+    (finding,) = asked(builder.open(), only=["native-growth"]).findings
     assert finding.subject.library == "pyarrow"
     assert finding.bytes > 100 * MiB
 
@@ -227,7 +228,7 @@ def kernels(folder, shapes, free=10 * MiB, in_use=0, rss=None, **columns):
 
 
 def test_kernels_for_ever_new_shapes_own_what_lies_free_around_them(tmp_path):
-    report = analyze(kernels(tmp_path, EVER_NEW).open(), only=["native-growth", "fragmentation"])
+    report = asked(kernels(tmp_path, EVER_NEW).open(), only=["native-growth", "fragmentation"])
     (finding,) = report.findings
     assert (finding.kind, finding.subject.library) == ("native-growth", "torch")
     assert "oneDNN" in finding.title and "ONEDNN_PRIMITIVE_CACHE_CAPACITY" in finding.remedy[0]
@@ -241,13 +242,13 @@ def test_kernels_for_ever_new_shapes_own_what_lies_free_around_them(tmp_path):
 )
 def test_few_shapes_or_a_model_without_convolutions_fill_no_kernel_cache(tmp_path, shapes, weight):
     builder = kernels(tmp_path, shapes, weight=weight)
-    (finding,) = analyze(builder.open(), only=["native-growth", "fragmentation"]).findings
+    (finding,) = asked(builder.open(), only=["native-growth", "fragmentation"]).findings
     assert finding.kind == "fragmentation"
 
 
 def test_a_large_cache_that_fills_ever_more_slowly_is_told_as_waste(tmp_path):
     """New shapes become rare: nobody can tell whether it ends, but not that nothing happened."""
-    report = analyze(kernels(tmp_path, EVER_NEW, rss=SLOWING).open(), only=["native-growth"])
+    report = asked(kernels(tmp_path, EVER_NEW, rss=SLOWING).open(), only=["native-growth"])
     (finding,) = report.findings
     assert not report.verdict.leaking and finding.wasted and finding.bytes_per_hour is None
     assert finding.bytes > 64 * MiB
@@ -255,4 +256,4 @@ def test_a_large_cache_that_fills_ever_more_slowly_is_told_as_waste(tmp_path):
 
 def test_a_cache_that_is_full_is_no_waste(tmp_path):
     full = [100 * MiB + 10 * MiB * min(n, 20) for n in range(80)]
-    assert not analyze(kernels(tmp_path, EVER_NEW, rss=full).open(), only=["native-growth"]).findings
+    assert not asked(kernels(tmp_path, EVER_NEW, rss=full).open(), only=["native-growth"]).findings

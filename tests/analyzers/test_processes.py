@@ -7,6 +7,8 @@ import pytest
 from leakscope import analyze
 from tests.builders import RecordingBuilder
 
+from .asking import asked
+
 MiB = 1024**2
 COUNT = 80
 PID = 100
@@ -30,7 +32,7 @@ def with_children(builder, births, life_s, command="convert page.pdf", role="oth
 
 
 def looked(builder, kind):
-    report = analyze(builder.open(), only=[kind])
+    report = asked(builder.open(), only=[kind])
     return report.findings, report.ruled_out
 
 

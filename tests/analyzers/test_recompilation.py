@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from leakscope import analyze
 from leakscope.facts.case import Case
 from leakscope.findings import Finding, Subject
 
+from .asking import asked
 from .leaks import LEAK_BYTES_PER_S, PID, RUN_S, MiB, sentinels, trainer
 
 EVERY_S = 1.0
@@ -27,7 +27,7 @@ def compiled(folder, again, *, reason=SIZES, graphs=None, leak=LEAK_BYTES_PER_S,
 
 
 def looked(recording):
-    report = analyze(recording, only=["recompilation"])
+    report = asked(recording, only=["recompilation"])
     return report.findings, report.ruled_out, report.skipped
 
 
@@ -120,7 +120,7 @@ def test_native_and_freed_memory_is_its_own_before_anybody_else_claims_it(tmp_pa
     builder = sentinels(compiled(tmp_path, RISING))
     for number, at_s in enumerate((4, 9, 17), 2):
         builder.take(PID, number, at_s, python_bytes=8 * MiB, array_bytes=0, tensor_bytes=0)
-    report = analyze(builder.open(), only=["recompilation", "native-growth", "fragmentation"])
+    report = asked(builder.open(), only=["recompilation", "native-growth", "fragmentation"])
     assert [finding.kind for finding in report.findings] == ["recompilation"]
 
 

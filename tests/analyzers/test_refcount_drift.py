@@ -8,10 +8,10 @@ import sys
 import numpy as np
 import pytest
 
-from leakscope import analyze
 from leakscope.agent.life import sentinels as agent_sentinels
 from tests.builders import RecordingBuilder
 
+from .asking import asked
 from .leaks import LEAK_BYTES_PER_S, PID, MiB, trainer
 
 SECONDS = 40
@@ -61,7 +61,7 @@ def falling(per_s, seconds=SECONDS):
 
 
 def looked(recording):
-    report = analyze(recording, only=["refcount-drift"])
+    report = asked(recording, only=["refcount-drift"])
     return report.findings, report.ruled_out, report.skipped
 
 
@@ -97,7 +97,7 @@ def test_the_line_where_the_last_reference_went_is_named(tmp_path):
     builder.row("crash_text", 39.0, PID, crash_source="faulthandler", last_words=calls)
     words = "Fatal Python error: none_dealloc: deallocating None\n"
     builder.row("crash_text", 39.0, PID, crash_source="stderr", last_words=words)
-    report = analyze(builder.open(), only=["refcount-drift", "crash"])
+    report = asked(builder.open(), only=["refcount-drift", "crash"])
     (finding,) = [f for f in report.findings if f.kind == "refcount-drift"]
     assert finding.title.endswith("Python aborted")
     assert (finding.subject.file, finding.subject.line) == ("/home/me/train.py", 66)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from leakscope import analyze
 from leakscope.analyzers import shared_memory
 from leakscope.facts.case import Case
 from leakscope.findings import Finding, Subject, in_order
 
+from .asking import asked
 from .leaks import PID, trainer
 
 MiB = 1024**2
@@ -36,7 +36,7 @@ def with_segments(builder, sizes, mapped_by="", name="psm_*", kind="dev-shm"):
 
 
 def looked(builder):
-    report = analyze(builder.open(), only=["shared-memory"])
+    report = asked(builder.open(), only=["shared-memory"])
     return report.findings, report.ruled_out
 
 

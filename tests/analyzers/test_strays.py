@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leakscope import analyze
-
+from .asking import asked
 from .leaks import LEAK_BYTES_PER_S, PID, RUN_S, MiB, sentinels, trainer
 
 TAKES_S = (2, 6, 10, 14, 18)
@@ -53,7 +52,7 @@ def with_graphs(builder, strays=(), *, unreached=0, pins=(), nodes=(), at_s=TAKE
 
 
 def looked(builder, kind):
-    report = analyze(builder.open(), only=[kind])
+    report = asked(builder.open(), only=[kind])
     return report.findings, report.ruled_out
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from leakscope import analyze
 from tests.sentences import says
 
+from .asking import asked
 from .leaks import PID, trainer
 
 COUNT = 80
@@ -22,7 +22,7 @@ def with_pollers(builder, **columns):
 
 
 def looked(recording):
-    report = analyze(recording, only=["thread-pileup"])
+    report = asked(recording, only=["thread-pileup"])
     return report.findings, report.ruled_out
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from leakscope import analyze
 from leakscope.analyzers.unexplained_growth import findings as look
 from leakscope.facts.case import Case
 from leakscope.findings import Finding, RuledOut, Subject
 
+from .asking import asked
 from .leaks import PID, MiB, sentinels, trainer
 
 PICKLER = {
@@ -33,7 +33,7 @@ def with_holders(builder, *holders, column="python_bytes", slope=0):
 
 def test_native_growth_names_the_object_that_may_hold_it(tmp_path):
     recording = with_holders(sentinels(trainer(tmp_path)), STREAM, PICKLER).open()
-    (finding,) = analyze(recording, only=["unexplained-growth"]).findings
+    (finding,) = asked(recording, only=["unexplained-growth"]).findings
     assert finding.kind == "retained-objects"
     assert "most likely held by Journal.pickler" in finding.title
     assert finding.subject.variable == "pickler"
@@ -43,13 +43,13 @@ def test_native_growth_names_the_object_that_may_hold_it(tmp_path):
 
 def test_growth_in_python_objects_suspects_no_opaque_object(tmp_path):
     recording = with_holders(sentinels(trainer(tmp_path)), PICKLER, slope=10 * MiB).open()
-    (finding,) = analyze(recording, only=["unexplained-growth"]).findings
+    (finding,) = asked(recording, only=["unexplained-growth"]).findings
     assert finding.subject.variable is None
     assert "Python objects" in finding.title
 
 
 def test_without_an_inside_view_the_process_is_named(tmp_path):
-    (finding,) = analyze(trainer(tmp_path).open(), only=["unexplained-growth"]).findings
+    (finding,) = asked(trainer(tmp_path).open(), only=["unexplained-growth"]).findings
     assert finding.subject.process == "train.py"
     assert finding.confidence <= 0.4
     assert "fewer than two snapshots" in finding.doubts[0]
@@ -70,7 +70,7 @@ def test_it_yields_to_findings_that_explain_half_of_the_growth(tmp_path):
 
 
 def test_silent_where_nothing_grows(tmp_path):
-    report = analyze(trainer(tmp_path, leak=0).open(), only=["unexplained-growth"])
+    report = asked(trainer(tmp_path, leak=0).open(), only=["unexplained-growth"])
     assert not report.findings and report.ruled_out
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from leakscope import analyze
 from tests.sentences import says
 
+from .asking import asked
 from .leaks import PID, trainer
 
 HEALTHY = {"ok": 10}
@@ -33,7 +33,7 @@ def trained(folder, *takes, weights=(), tensors=()):
 
 
 def looked(recording):
-    report = analyze(recording, only=["unhealthy-training"])
+    report = asked(recording, only=["unhealthy-training"])
     return report.findings, report.ruled_out, report.skipped
 
 

@@ -38,7 +38,10 @@ while True:
 """
 
 
-@pytest.mark.parametrize("seed", range(30))
+SEEDS = [pytest.param(seed, marks=[pytest.mark.slow] if seed >= 8 else []) for seed in range(30)]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_killed_writer(tmp_path, seed):
     chance = random.Random(seed)
     output = tmp_path / "run.parquet"
@@ -61,7 +64,7 @@ def test_a_killed_writer(tmp_path, seed):
     assert len(rss) // ROWS_A_FLUSH in (acknowledged, acknowledged + 1), "the flush under way may or may not be in"
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_killed_finalise(tmp_path, seed):
     builder = RecordingBuilder(tmp_path).process(100).samples(100, rss=list(range(2000))).ends()
