@@ -27,7 +27,7 @@ def mark(step: int | None = None, phase: str | None = None, label: str | None = 
     Does nothing outside ``leakscope record``, and never raises: it may stay in a program for good.
     """
     agent = sys.modules.get("_leakscope_agent")
-    if agent is None:
+    if agent is None or not hasattr(agent, "mark"):  # none, or one that is only just being loaded
         return
     agent.mark(step, phase, label)  # which raises nothing but what a signal handler of the program does
 
@@ -38,7 +38,7 @@ def snapshot() -> None:
     Does nothing outside ``leakscope record``, and never raises: it may stay in a program for good.
     """
     agent = sys.modules.get("_leakscope_agent")
-    if agent is None:
+    if agent is None or not hasattr(agent, "snapshot"):
         return
     agent.snapshot()
 

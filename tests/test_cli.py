@@ -205,9 +205,8 @@ class TestMark:
         leakscope.mark(step=3, label="warm")
         assert seen == [(3, None, "warm")]
 
-    @pytest.mark.parametrize("agent", [types.SimpleNamespace(), types.SimpleNamespace(mark=lambda: None)])
-    def test_a_broken_agent_is_no_error(self, monkeypatch, agent):
-        monkeypatch.setitem(sys.modules, "_leakscope_agent", agent)
+    def test_an_agent_that_is_being_loaded_is_no_error(self, monkeypatch):
+        monkeypatch.setitem(sys.modules, "_leakscope_agent", types.SimpleNamespace())
         leakscope.mark(step=3)
 
 

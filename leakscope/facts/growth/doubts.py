@@ -121,7 +121,9 @@ def arriving(
     besides = sum(one.growth_bytes for one in found) - gained
     if gained < min_share * process.growth_bytes or besides >= most_besides * process.growth_bytes:
         return None
-    largest = user_place(max(came, key=lambda one: one.growth_bytes).place)
+    largest = max(came, key=lambda one: one.growth_bytes).place
+    assert largest is not None  # else it did not come at once
+    largest = user_place(largest)
     at = int(np.argmax(np.diff(largest.deep_bytes)))
     between = f"between {format_duration(heap.time_s[at])} and {format_duration(heap.time_s[at + 1])}"
     told = f"{largest.path} has {format_bytes(largest.growth_bytes)}, which came at once {between}"
