@@ -21,15 +21,20 @@ def html(comparison: Comparison) -> str:
     plot = _drawn(comparison)
     return page(
         "compare.html",
-        (("plots.js",), {"plots": {"runs": plots.data(plot)} if plot is not None else {}}),
+        ((), _data(plot)),
         ((), {}),
         **_values(comparison, plot),
     )
 
 
 def html_cell(comparison: Comparison) -> str:
-    """The same without a script, as a box for a cell of a notebook."""
-    return cell("compare.html", **_values(comparison, _drawn(comparison)))
+    """The same as a box for a cell of a notebook."""
+    plot = _drawn(comparison)
+    return cell("compare.html", _data(plot), (), **_values(comparison, plot))
+
+
+def _data(plot: plots.Plot | None) -> dict[str, Any]:
+    return {"plots": {"runs": plots.data(plot)} if plot is not None else {}}
 
 
 def _drawn(comparison: Comparison) -> plots.Plot | None:
@@ -45,7 +50,7 @@ def _values(comparison: Comparison, plot: plots.Plot | None) -> dict[str, Any]:
         "reason": comparison.reason[:1].upper() + comparison.reason[1:],
         "figures": list(_figures(comparison)),
         "axis": _axis(comparison.aligned_by),
-        "drawn": (plot.title, plots.still(plot), plots.table(plot)) if plot is not None else None,
+        "drawn": plots.drawn(plot) if plot is not None else None,
         "rows": list(rows(comparison)),
         "changes": [
             (name, own)
@@ -82,7 +87,7 @@ def history_html(history: History) -> str:
     heads, rows = history_table(history)
     return page(
         "history.html",
-        (("plots.js",), {"plots": {key: plots.data(plot) for key, plot in drawn.items()}}),
+        ((), {"plots": {key: plots.data(plot) for key, plot in drawn.items()}}),
         ((), {}),
         history=history,
         tone=_TONES.get(history.verdict, "unsure"),
@@ -91,7 +96,7 @@ def history_html(history: History) -> str:
         names=names(history),
         heads=heads,
         rows=rows,
-        drawn={key: (plot.title, plots.still(plot), plots.table(plot)) for key, plot in drawn.items()},
+        drawn={key: plots.drawn(plot) for key, plot in drawn.items()},
         closing=list(history_closing(history)),
     )
 

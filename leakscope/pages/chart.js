@@ -3,7 +3,7 @@ const GUTTER = 80;
 const TIME_STEPS_S = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800];
 
 function colour(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
+  return getComputedStyle(ROOT).getPropertyValue("--" + name).trim();
 }
 
 function clock(seconds, span) {
