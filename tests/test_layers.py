@@ -66,10 +66,9 @@ ROOMS = {
     "importing": FOUNDATION | {"agent", "oom", "storage", "torch_snapshots"},  # files of other tools
     "redacting": FOUNDATION | {"storage", "facts"},
     "words": {"findings", "units"},
-    "pages": {"findings", "units", "version", "words"},
+    "pages": {"errors", "findings", "units", "version", "words"},
     "renderers": {"findings", "kinds", "units", "version", "errors", "words", "pages"},
     "integrations": FOUNDATION,
-    "plots": FOUNDATION | {"storage"},
     "options": {"addresses", "errors", "units", "alerts", "endpoints"},
     "uploading": FOUNDATION | {"agent", "recorder", "reporting", "storage"},
     "skills": set(),  # a text
@@ -102,10 +101,9 @@ PACKAGES = {
     "pytest_plugin": {"pytest"},
     "fleet": {"duckdb", "fsspec", "numpy", "pandas", "rich"},
     "watching": {"pandas", "rich", "textual"},
-    "renderers": {"rich", "matplotlib"},
-    "pages": {"jinja2", "markupsafe"},
+    "renderers": {"rich"},
+    "pages": {"jinja2", "markupsafe", "resvg_py"},
     "importing": {"memray", "tensorboard", "wandb"},  # extras, each in a process of its own
-    "plots": {"matplotlib", "numpy", "pandas"},
     "metering": {"opentelemetry"},
     "integrations": {"torch", "transformers", "lightning", "pytest", "celery"},
 }

@@ -51,6 +51,9 @@ table { margin: 0; border: 0; } tr, th, td { background: none !important; max-wi
 .n { text-align: right; }
 summary { display: list-item; }
 .todo p { display: none; }
+dt, dd { float: none; width: auto; margin: 0; padding: 0; font-weight: inherit; }
+&.scripted .static { display: none; }
+@media print { &.scripted .static { display: block; } }
 """
 
 

@@ -51,7 +51,7 @@ function chart(section, plot, key) {
 
   // A rise of a tenth should be seen: the scale begins at zero only where all is shown, or lines come near it.
   function heights(u, low, high) {
-    const isPart = u.scales.x.min > first || u.scales.x.max < last;
+    const { min, max } = u.scales.x, isPart = min !== null && max - min < 0.999 * (last - first);
     const least = !plot.stacked ? low : isPart && u.series[1] ? u.series[1].min : 0;
     const floor = least > high / 2 ? Math.max(0, least - (high - least) * 0.2) : 0;
     const isLabelled = plot.limit || plot.marks.length || plot.trend;
