@@ -51,7 +51,7 @@ ROOMS = {
     "exporting": FOUNDATION | {"storage", "facts", "reporting"},
     "pushing": FOUNDATION | {"storage", "facts", "ignoring", "recorder", "renderers", "reporting", "watching"},
     "beside": FOUNDATION | {"agent", "recorder"},
-    "viewing": FOUNDATION | {"storage", "ignoring", "renderers", "reporting"},
+    "viewing": FOUNDATION | {"storage", "ignoring", "renderers", "reporting", "words"},
     "mcp_server": FOUNDATION
     | {"browsing", "comparing", "ignoring", "renderers", "reporting", "settings", "storage", "words"},
     "comparing": FOUNDATION | {"storage", "facts", "reporting", "words", "pages"},

@@ -63,12 +63,14 @@ def page(
     then: tuple[Sequence[str], Mapping[str, Any]],
     *,
     renewal: int | None = None,
+    is_paged: bool = False,
     **values: Any,
 ) -> str:
     """A whole HTML document, with scripts and what they draw: of the first screen, and of the rest of the page.
 
     The template places the first right behind what they draw: a browser shows that before it has read the rest.
     ``renewal``: which page this is of a run that goes on; it asks where it came from whether there is a newer one.
+    ``is_paged``: it asks there for more of what is zoomed to.
     """
     if renewal is not None:
         then = [*then[0], "renewal.js"], then[1]
@@ -83,13 +85,14 @@ def page(
         .get_template(template)
         .render(
             frame="base.html",
-            scripts_first=_elements("data", first[1], scripts[0]),
+            scripts_first=_elements("data", {**first[1], "is_paged": is_paged}, scripts[0]),
             scripts_then=_elements("more", then[1], scripts[1]),
             style=style,
             script_hashes=Markup(" ").join(Markup(f"'{_hash(script)}'") for script in scripts),
             style_hash=_hash(style),
             version=__version__,
             renewal=renewal,
+            is_paged=is_paged,
             **values,
         )
     )

@@ -16,21 +16,22 @@ function chart(section, plot, key) {
   const isTime = plot.unit === "s", lanesHeight = LANE * plot.lanes.length;
   const height = lanesHeight ? (innerWidth < 720 ? 220 : 280) : 240;
   const divisions = plot.divisions.map((one) => curvesOf(plot, one.curves)), hidden = divisions.map(() => new Set());
-  const whole = divisions[0].length > 1 && !plot.x ? uPlot.join(divisions[0].map((curve) => [curve.x, curve.y])) : [divisions[0][0].x];
-  const xs = whole[0], first = xs[0], last = plot.last ?? xs[xs.length - 1];
-  const view = { at: start(), last, division: 0, curve: divisions[0].length - 1, plot: null, build, show };
-  const { visible } = steer(section, box, xs, view);
+  const joined = divisions[0].length > 1 && !plot.x ? uPlot.join(divisions[0].map((curve) => [curve.x, curve.y])) : [divisions[0][0].x];
+  const whole = joined[0], first = whole[0], last = plot.last ?? whole[whole.length - 1];
+  const view = { xs: whole, divisions, steps: plot.steps, at: 0, last, division: 0, curve: divisions[0].length - 1, plot: null, build, show };
+  view.at = start();
+  const { visible } = steer(section, box, view);
   const tip = tipOf();
 
   // Where the reader starts: where the plot says, else at the end; of what is compared, where the last one still goes on.
   function start() {
-    if (plot.first_seen !== null) return Math.max(0, xs.indexOf(plot.first_seen));
+    if (plot.first_seen !== null) return Math.max(0, whole.indexOf(plot.first_seen));
     const last = plot.common ? plot.common[1] : plot.ordered ? divisions[0][divisions[0].length - 1].x.at(-1) : Infinity;
-    return Math.max(0, xs.filter((x) => x <= last).length - 1);
+    return Math.max(0, whole.filter((x) => x <= last).length - 1);
   }
 
   function curves() {
-    return divisions[view.division];
+    return view.divisions[view.division];
   }
 
   function isShown(number) {
@@ -160,11 +161,11 @@ function chart(section, plot, key) {
   function layers() {
     if (!plot.stacked) {
       return curves().map((curve, number) => ({
-        values: whole.length > 1 ? whole[number + 1] : curve.y,
+        values: joined.length > 1 ? joined[number + 1] : curve.y,
         series: { stroke: colour("c" + curve.slot), width: plot.ordered ? 1.5 : 2, dash: DASHES[curve.dash], spanGaps: true, points: { show: curve.x.length < 30 && !plot.ordered, size: 5 } },
       }));
     }
-    let floor = new Array(xs.length).fill(0);
+    let floor = new Array(view.xs.length).fill(0);
     return curves().filter((curve, number) => isShown(number)).map((curve) => {
       floor = floor.map((below, i) => below + (curve.y[i] || 0));
       return { values: floor, series: { fill: colour("c" + curve.slot), stroke: colour("paper"), width: 0.5, points: { show: false } } };
@@ -183,12 +184,43 @@ function chart(section, plot, key) {
       scales: { x: { time: false }, y: { range: heights } },
       axes: axes(isTime, plot.unit === "number"),
       series: [{}, ...drawn.map((layer) => layer.series)],
-      hooks: { draw: [drawAround, drawLanes, show], setCursor: [pointed], setSeries: [(u, number) => { if (plot.ordered && number) view.curve = number - 1; show(); }] },
+      hooks: { draw: [drawAround, drawLanes, show], setCursor: [pointed], setScale: [(u, scale) => scale === "x" && refine(u)], setSeries: [(u, number) => { if (plot.ordered && number) view.curve = number - 1; show(); }] },
     };
     if (view.plot) view.plot.destroy();
-    view.plot = new uPlot(options, [xs, ...drawn.map((layer) => layer.values)], box);
+    view.plot = new uPlot(options, [view.xs, ...drawn.map((layer) => layer.values)], box);
     view.plot.setScale("x", range || { min: first, max: last });
     tip.on(view.plot);
+  }
+
+  // Where a server has more, it is asked for what somebody zooms to, once the zooming has come to rest.
+  let asked = 0, refined = null;
+  async function refine(u) {
+    const { min, max } = u.scales.x, number = ++asked;
+    if (!DATA.is_paged || !plot.divisions[0].by || (refined && refined.min === min && refined.max === max)) return;
+    if (!(max - min < 0.999 * (last - first))) return void (refined = null);
+    await new Promise((rested) => setTimeout(rested, 200));
+    if (number !== asked) return;
+    const part = await fetch(`timeline?from=${min}&to=${max}`).then((answer) => answer.json()).catch(() => null);
+    if (number !== asked || !part) return;
+    refined = { min, max };
+    place(part);
+    build(refined);
+  }
+
+  // A part with more places takes the place of what the whole has there.
+  function place(part) {
+    const at = view.xs[view.at], from = part.x[0], to = part.x[part.x.length - 1];
+    const before = whole.filter((x) => x < from).length, after = whole.filter((x) => x <= to).length;
+    const spliced = (values, inner) => [...values.slice(0, before), ...inner, ...values.slice(after)];
+    view.xs = spliced(whole, part.x);
+    view.steps = plot.steps.length ? spliced(plot.steps, part.steps.length ? part.steps : part.x.map(() => null)) : [];
+    view.divisions = divisions.map((curves, number) => {
+      const inner = part.divisions.find((one) => one.by === plot.divisions[number].by);
+      const known = new Map(curvesOf(part, inner.curves).map((curve) => [curve.name, curve.y]));
+      return curves.map((curve) => ({ ...curve, x: view.xs, y: spliced(curve.y, known.get(curve.name) || part.x.map(() => 0)) }));
+    });
+    view.at = Math.max(0, view.xs.filter((x) => x <= at).length - 1);
+    section.dataset.places = view.xs.length;
   }
 
   function pointed(u) {
@@ -201,7 +233,7 @@ function chart(section, plot, key) {
 
   // The place itself, and what is known of it besides: the step, and what happened there.
   function told() {
-    const x = xs[view.at], step = plot.steps[view.at];
+    const x = view.xs[view.at], step = view.steps[view.at];
     const named = isTime ? formatDuration(x) : plot.unit === "number" ? String(x) : `${plot.unit} ${Math.round(x).toLocaleString("en")}`;
     const facts = [plot.names[String(x)] || named];
     if (step !== null && step !== undefined) facts.push(`${plot.step_unit} ${step.toLocaleString("en")}`);
@@ -211,7 +243,7 @@ function chart(section, plot, key) {
   }
 
   function show() {
-    const lines = told(), held = curves().map((curve) => valueAt(curve, xs[view.at]));
+    const lines = told(), held = curves().map((curve) => valueAt(curve, view.xs[view.at]));
     const total = held.reduce((sum, value, number) => sum + (isShown(number) ? value || 0 : 0), 0);
     const strong = document.createElement("b");
     strong.textContent = plot.stacked ? formatBytes(total) : lines[0];

@@ -16,18 +16,22 @@ from ..pages.page import cell, harmless, page
 from ..words import by_reason, cost, ended
 from . import _plots
 from ._gpu import LINE_COLUMNS, SNAPSHOT_MOMENTS, largest_lines, line_cells
-from ._timeline import TIMELINE, clock
+from ._timeline import TIMELINE, clock, timeline_plot
 
 SUFFIX = ".html"
 _SCRIPTS = ("icicle.js", "heap.js")
 
 
-def render(report: Report, *, renewal: int | None = None) -> str:
-    """A whole HTML document. The same report gives the same bytes each time. ``renewal``: as in ``page``."""
+def render(report: Report, *, renewal: int | None = None, is_paged: bool = False) -> str:
+    """A whole HTML document. The same report gives the same bytes each time. ``renewal``: as in ``page``.
+
+    ``is_paged``: where it came from has more of the timeline, and is asked for what somebody zooms to.
+    """
     drawn = _plots.views(report)
     then = _data(report, drawn)
     first = {"plots": {TIMELINE: then["plots"].pop(TIMELINE)} if TIMELINE in drawn else {}}
-    return page("report.html", ((), first), (_SCRIPTS, then), renewal=renewal, **_values(report, drawn, renewal))
+    values = _values(report, drawn, renewal)
+    return page("report.html", ((), first), (_SCRIPTS, then), renewal=renewal, is_paged=is_paged, **values)
 
 
 def render_cell(report: Report) -> str:
@@ -70,6 +74,12 @@ def _data(report: Report, drawn: Mapping[str, plots.Plot]) -> dict[str, Any]:
         "plots": {key: plots.data(plot) for key, plot in drawn.items()},
         "heap": [_heap_data(view) for view in report.heap],
     }
+
+
+def timeline_data(report: Report) -> dict[str, Any] | None:
+    """What the script draws of the timeline: for a server that is asked for a part of it."""
+    plot = timeline_plot(report)
+    return plots.data(plot) if plot is not None else None
 
 
 def _answer(report: Report) -> Finding | None:
