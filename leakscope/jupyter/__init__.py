@@ -192,7 +192,8 @@ class Plots:
         from . import _charts
 
         number = self._heap_number(process)
-        return _charts.of_heap(self._recording.report().heap[number] if number is not None else None)
+        report = self._recording.report()
+        return _charts.of_heap(report.heap[number] if number is not None else None, report.verdict.step_unit)
 
     def laps(self) -> Chart:
         """What the job does again and again, such as epochs, laid over each other."""

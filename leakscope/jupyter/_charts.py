@@ -148,7 +148,7 @@ def of_ledger(rows: Sequence[LedgerRow]) -> Chart:
     return Chart(_LEDGER, table, lambda: pictures.of_ledger(_LEDGER, rows), {"ledger": rows})
 
 
-def of_heap(view: HeapView | None) -> Chart:
+def of_heap(view: HeapView | None, step_unit: str) -> Chart:
     """All memory of one process as nested boxes, at any two snapshots."""
     if view is None:
         return Chart("The heap, by who holds it", pd.DataFrame, sentence="No snapshot of that process is shown.")
@@ -159,7 +159,9 @@ def of_heap(view: HeapView | None) -> Chart:
         moments = [take.time_s for take in view.takes]
         return pd.DataFrame([holder.bytes for holder in view.holders], [h.path for h in view.holders], moments)
 
-    return Chart(title, table, lambda: pictures.of_heap(title, view), {"heap": values}, {"heap": [data]})
+    return Chart(
+        title, table, lambda: pictures.of_heap(title, view), {"heap": values, "step_unit": step_unit}, {"heap": [data]}
+    )
 
 
 def tensors_plot(recording: Recording, pid: int | None) -> Plot | None:

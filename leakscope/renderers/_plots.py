@@ -30,7 +30,7 @@ def views(report: Report) -> dict[str, Plot]:
     linked = places(report)
     for number, view in enumerate(report.heap):
         own = {at[1]: f"finding-{finding + 1}" for finding, at in reversed(linked.items()) if at[0] == number}
-        plot = _holders(view, own)
+        plot = _holders(view, own, report.verdict.step_unit)
         if plot is not None:
             found[f"holders-{number}"] = plot
     return found
@@ -81,7 +81,7 @@ def _device(device: DeviceMemory) -> Plot:
     )
 
 
-def _holders(view: HeapView, linked: dict[int, str]) -> Plot | None:
+def _holders(view: HeapView, linked: dict[int, str], step_unit: str) -> Plot | None:
     """The largest holders of which none lies within another, over all snapshots; the first at the bottom."""
     nodes = icicle.nodes(view)
     at = {node.holder: node for node in nodes if node.holder is not None}
@@ -104,7 +104,7 @@ def _holders(view: HeapView, linked: dict[int, str]) -> Plot | None:
     curves.append(Curve("all other objects", _REST, time_s, [max(0, some) for some in rest]))
     named = [
         f"snapshot {take.take}, {format_duration(take.time_s)}"
-        + (f", step {format_count(take.step)}" if take.step is not None else "")
+        + (f", {step_unit} {format_count(take.step)}" if take.step is not None else "")
         for take in view.takes
     ]
     return Plot(
