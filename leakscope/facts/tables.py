@@ -62,8 +62,8 @@ def by_process(frame: pd.DataFrame) -> list[tuple[tuple[int, int], pd.DataFrame]
     edges = [0, *(np.flatnonzero((np.diff(keys, axis=0) != 0).any(axis=1)) + 1).tolist(), len(frame)]
     starts = [(int(pid), int(ticks)) for pid, ticks in keys[edges[:-1]].tolist()]
     if len(set(starts)) < len(starts):
-        groups = frame.groupby([keys[:, 0], keys[:, 1]])
-        return [((int(pid), int(ticks)), in_time(rows)) for (pid, ticks), rows in groups]
+        order = np.lexsort((keys[:, 1], keys[:, 0]))  # stable
+        return by_process(frame.iloc[order])
     return [(key, in_time(frame.iloc[at:end])) for key, at, end in zip(starts, edges, edges[1:])]
 
 
