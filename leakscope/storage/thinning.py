@@ -29,8 +29,9 @@ def thinned_rows(
 
     ``groups``: the row groups it is in. **Errors** OSError, ArrowException: it cannot be read.
     """
-    groups = [group for group in groups if _overlaps(file, group, span_ns)]
-    there = sum(file.metadata.row_group(group).num_rows for group in groups)
+    shares = {group: _share(file, group, span_ns) for group in groups}
+    groups = [group for group in groups if shares[group]]
+    there = sum(round(shares[group] * file.metadata.row_group(group).num_rows) for group in groups)
     together = max(1, -(-2 * there // most_rows)) if there > most_rows else 1
     parts, count = [_none(columns)], 0
     for group in groups:
@@ -69,12 +70,16 @@ def _kept(rows: pa.Table, table: str, together: int, span_ns: tuple[float, float
     return np.unique(own[by_size[np.append(edges, ends)]]), own.size
 
 
-def _overlaps(file: pq.ParquetFile, group: int, span_ns: tuple[float, float]) -> bool:
+def _share(file: pq.ParquetFile, group: int, span_ns: tuple[float, float]) -> float:
+    """How much of a row group lies between two moments, as far as it tells: 0 is none of it."""
     column = file.schema_arrow.names.index("time_mono_ns")
     statistics = file.metadata.row_group(group).column(column).statistics
     if statistics is None or not statistics.has_min_max:
-        return True
-    return bool(statistics.min <= span_ns[1] and statistics.max >= span_ns[0])
+        return 1.0
+    first, last = statistics.min, statistics.max
+    if first > span_ns[1] or last < span_ns[0]:
+        return 0.0
+    return max(1e-9, (min(last, span_ns[1]) - max(first, span_ns[0])) / (last - first or 1))
 
 
 def _none(columns: list[str]) -> pa.Table:
