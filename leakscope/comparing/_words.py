@@ -63,20 +63,17 @@ def closing(comparison: Comparison) -> Iterator[str]:
     if comparison.aligned_by == STEP:
         unit = comparison.step_unit
         over = f"{unit}s {format_count(start)} to {format_count(end)}, counted from each run's first"
-        smallest, rate = comparison.smallest_leak_bytes_per_step, format_per_step
+        smallest = comparison.smallest_leak_bytes_per_step
+        least = format_per_step(smallest or 0.0, unit)
     else:
         over = f"{format_duration(end - start)} after start-up, by time"
-        smallest, rate = comparison.smallest_leak_bytes_per_hour, _every
-        unit = "hour"
+        smallest = comparison.smallest_leak_bytes_per_hour
+        least = f"{format_bytes(smallest or 0.0)} per hour"
     if end > start:
         yield f"Compared over {over}."
     if smallest is not None:
-        yield f"A difference below {rate(smallest, unit)} would not have been seen."
+        yield f"A difference below {least} would not have been seen."
     yield from (f"But: {doubt}." for doubt in comparison.doubts)
-
-
-def _every(size: float, unit: str) -> str:
-    return f"{format_bytes(size)} per {unit}"
 
 
 def names(history: History) -> list[str]:
@@ -110,6 +107,8 @@ def history_closing(history: History) -> Iterator[str]:
     by_step = history.aligned_by == STEP
     smallest = history.smallest_leak_bytes_per_step if by_step else history.smallest_leak_bytes_per_hour
     if smallest is not None:
-        least = format_per_step(smallest, history.step_unit) if by_step else _every(smallest, "hour")
+        least = f"{format_bytes(smallest)} per hour"
+        if by_step:
+            least = format_per_step(smallest, history.step_unit)
         yield f"Between the first and the last a difference below {least} would not have been seen."
     yield from (f"But: {doubt}." for doubt in history.doubts)

@@ -9,6 +9,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -310,7 +311,7 @@ class Recording:
         if not long:
             return self
         read = {name: self.tables.thinned(name, most_rows, time_s) for name in long}
-        derived = self.deriving({name: lambda frame=frame: frame for name, (frame, _) in read.items()})
+        derived = self.deriving({name: partial(frame.copy, deep=False) for name, (frame, _) in read.items()})
         derived.notes = [*self.notes, *(thinned_note(name, len(read[name][0]), read[name][1]) for name in long)]
         return derived
 
