@@ -108,7 +108,7 @@ def paces(before: Case, after: Case) -> PacePair:
         if unit == STEP and end - start < LEAST_STEPS:
             continue
         sides = [_pace(curve, x, start, end, unit == STEP) for curve, x in zip(curves, known)]
-        return PacePair(unit, start, max(start, end), *sides, step_unit=after.step_unit)
+        return PacePair(unit, start, max(start, end), sides[0], sides[1], after.step_unit)
     nothing = Pace(None, "a recording has no memory samples")
     return PacePair(SECOND, 0.0, 0.0, nothing, nothing)
 
