@@ -79,7 +79,8 @@ def _share(file: pq.ParquetFile, group: int, span_ns: tuple[float, float]) -> fl
     first, last = statistics.min, statistics.max
     if first > span_ns[1] or last < span_ns[0]:
         return 0.0
-    return max(1e-9, float(min(last, span_ns[1]) - max(first, span_ns[0])) / (last - first or 1))
+    share = (min(last, span_ns[1]) - max(first, span_ns[0])) / (last - first or 1)
+    return max(1e-9, float(share))
 
 
 def _none(columns: list[str]) -> pa.Table:
