@@ -208,7 +208,7 @@ def test_every_chart_shows_itself_or_says_why_it_cannot(tmp_path: Path):
         shown = chart._repr_mimebundle_()
         assert chart.title in shown["text/html"], kind
         is_drawn = "image/png" in shown or "image/svg+xml" in shown
-        assert is_drawn == (kind in ("timeline", "processes", "ledger"))
+        assert is_drawn == (kind in ("timeline", "processes", "ledger", "laps"))
         assert is_drawn == (not chart.table.empty), kind
         assert is_drawn or chart._sentence in shown["text/html"]
 
