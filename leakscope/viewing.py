@@ -1,9 +1,10 @@
 """`leakscope view`: the page of a report in a browser, by a server that only this computer reaches, live or afterwards.
 
 While the run is still recorded the page renews itself: made anew where there is more and somebody looks, and so seldom
-that a tenth of a core is spent on it. The token in the address keeps other users of the computer out; the name in the
-Host header, pages of others that a browser has open. ``webbrowser`` gets an address that serves once: whoever lists
-processes sees a browser's command line.
+that a tenth of a core is spent on it. A long recording is judged from as many rows as fit into memory; where somebody
+zooms in, the page asks for that part, which is read from the file. The token in the address keeps other users of the
+computer out; the name in the Host header, pages of others that a browser has open. ``webbrowser`` gets an address that
+serves once: whoever lists processes sees a browser's command line.
 """
 
 from __future__ import annotations
@@ -15,23 +16,29 @@ import secrets
 import threading
 import time
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 from .errors import LeakscopeError
 from .ignoring import Ignores, read_ignores, without_ignored
 from .renderers import render
-from .reporting import analyze
-from .storage import open_recording
+from .renderers.html import timeline_data
+from .reporting import Judged
+from .storage import Recording, open_recording
 from .storage.finalize import JOURNAL_SUFFIX, journal_of
-from .units import format_bytes
+from .units import format_bytes, format_count
 from .version import __version__
+from .words import printable
 
 LEAST_S = 5.0  # between two makings of the page; the recorder writes as often
 MOST_SHARE = 0.1  # of a core: to make it may take seconds, and the job needs them
+_MOST_TABLES = 6  # named while a recording is read
+MOST_ROWS = 600_000  # of a table: more are thinned, and read again where somebody zooms in
 _LOOPBACK = "127.0.0.1"
 _NAMES = (_LOOPBACK, "localhost")
 _REQUEST_S = 10.0
@@ -46,7 +53,7 @@ _HEADERS = {
 _WAITING = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark"><title>{title}</title></head>
-<body><main><h1>{title}</h1><p>{text}</p></main></body></html>
+<body><main><h1>{title}</h1><p>{text}</p>{more}</main></body></html>
 """
 
 
@@ -76,11 +83,15 @@ class Site:
         self._ignores = ignores
         self._lock = threading.Lock()
         self._page: bytes | None = None
+        self._judged: Judged | None = None
+        self._reading = threading.Lock()  # of parts: one at a time, so that memory is bounded
         self._version = 0
         self._problem: str | None = None
         self._began_s, self._took_s = time.monotonic(), 0.0
         self._stamp = self._look()
-        self.is_live = _is_live(open_recording(self._output).meta)
+        recording = open_recording(self._output)
+        self._summary = _summary(recording)
+        self.is_live = _is_live(recording.meta)
         self._making: threading.Thread | None = None
         self._make()
 
@@ -99,7 +110,18 @@ class Site:
             return "", _said(f"{self.name} cannot be shown", problem)
         size = format_bytes(sum(size for _, size, _ in self._stamp))
         waited = f"{time.monotonic() - self._began_s:.0f} s so far"
-        return "1", _said(f"Reading {self.name}", f"{size}; {waited}. The page shows itself when it is made.")
+        shown = "The page shows itself when it is made."
+        return "1", _said(f"Reading {self.name}", f"{size}; {waited}. {shown}", self._summary)
+
+    def part(self, start_s: float, end_s: float) -> dict[str, object] | None:
+        """The timeline between two moments, with all that can be seen there; None where there is nothing more."""
+        with self._lock:
+            judged = self._judged
+        if judged is None:
+            return None
+        with self._reading:
+            drawn = judged.window(start_s, end_s, MOST_ROWS)
+        return timeline_data(replace(judged.report, timeline=drawn)) if drawn is not None else None
 
     def state(self) -> dict[str, object]:
         """What the page asks for: the number of the newest page, and whether there will be others."""
@@ -126,11 +148,14 @@ class Site:
     def _run(self) -> None:
         spent_s = time.thread_time()  # on a busy machine a clock would tell what others take
         try:
-            recording = open_recording(self._output)
-            is_live = _is_live(recording.meta)
+            whole = open_recording(self._output)
+            is_live = _is_live(whole.meta)
             number = self._version + 1
-            report = without_ignored(analyze(recording), self._ignores)
-            page = render(report, "html", renewal=number if is_live else None).encode()
+            recording = whole.thinned(MOST_ROWS)
+            judged = Judged(recording, whole)
+            report = without_ignored(judged.report, self._ignores)
+            text = render(report, "html", renewal=number if is_live else None, is_paged=judged.has_more)
+            page = text.encode()
         except Exception as error:  # what is written at this moment may be there at the next
             said = str(error) if isinstance(error, LeakscopeError) else f"{type(error).__name__}: {error}"
             with self._lock:
@@ -138,6 +163,7 @@ class Site:
             return
         with self._lock:
             self._page, self._version, self.is_live, self._problem = page, number, is_live, None
+            self._judged = judged
             self._took_s = time.thread_time() - spent_s
 
     def _look(self) -> list[tuple[str, int, int]]:
@@ -207,7 +233,22 @@ class _Handler(BaseHTTPRequestHandler):
         if rest == "state":
             text = json.dumps(self.server.site.state()).encode()
             return self._send(HTTPStatus.OK, "application/json", text)
+        if rest == "timeline":
+            return self._send_part()
         return self._send(HTTPStatus.NOT_FOUND, "text/plain", b"there is nothing here\n")
+
+    def _send_part(self) -> None:
+        """``timeline?from=SECONDS&to=SECONDS``."""
+        asked = parse_qs(urlsplit(self.path).query)
+        try:
+            start_s, end_s = float(asked["from"][0]), float(asked["to"][0])
+        except (KeyError, ValueError):
+            return self._send(HTTPStatus.BAD_REQUEST, "text/plain", b"timeline?from=SECONDS&to=SECONDS\n")
+        try:
+            part = self.server.site.part(start_s, end_s)
+        except (LeakscopeError, OSError):  # of a run that goes on: what is written at this moment
+            part = None
+        self._send(HTTPStatus.OK, "application/json", json.dumps(part).encode())
 
     do_HEAD = do_GET
 
@@ -234,8 +275,21 @@ def _is_live(meta: dict[str, object]) -> bool:
     return meta.get("state") == "live"
 
 
-def _said(title: str, text: str) -> bytes:
-    return _WAITING.format(title=html.escape(title), text=html.escape(text)).encode()
+def _summary(recording: Recording) -> list[str]:
+    """What the recording says of itself, before any of it was read."""
+    meta = recording.meta
+    command = " ".join(map(str, meta.get("command") or ())) or "attached to a running process"
+    counts = {name: sum(recording.tables.groups(name).values()) for name in recording.names()}
+    rows = sorted(counts.items(), key=lambda one: -one[1])[:_MOST_TABLES]
+    told = [command, f"Started {meta['started_at']}" if meta.get("started_at") else ""]
+    verdict = (meta.get("answer") or {}).get("headline") if isinstance(meta.get("answer"), dict) else None
+    held = ", ".join(f"{format_count(count)} of {name}" for name, count in rows)
+    return [printable(str(line)) for line in (verdict, *told, f"Rows: {held}") if line]
+
+
+def _said(title: str, text: str, more: Sequence[str] = ()) -> bytes:
+    lines = "".join(f"<p>{html.escape(line)}</p>" for line in more)
+    return _WAITING.format(title=html.escape(title), text=html.escape(text), more=lines).encode()
 
 
 def _has_screen() -> bool:

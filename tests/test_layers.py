@@ -52,7 +52,7 @@ ROOMS = {
     "exporting": FOUNDATION | {"storage", "facts", "reporting"},
     "pushing": FOUNDATION | {"storage", "facts", "ignoring", "recorder", "renderers", "reporting", "watching"},
     "beside": FOUNDATION | {"agent", "recorder"},
-    "viewing": FOUNDATION | {"storage", "ignoring", "renderers", "reporting"},
+    "viewing": FOUNDATION | {"storage", "ignoring", "renderers", "reporting", "words"},
     "mcp_server": FOUNDATION
     | {"browsing", "comparing", "ignoring", "renderers", "reporting", "settings", "storage", "words"},
     "comparing": FOUNDATION | {"storage", "facts", "reporting", "words", "pages"},
@@ -68,10 +68,9 @@ ROOMS = {
     "importing": FOUNDATION | {"agent", "oom", "storage", "torch_snapshots"},  # files of other tools
     "redacting": FOUNDATION | {"storage", "facts"},
     "words": {"findings", "units"},
-    "pages": {"findings", "units", "version", "words"},
+    "pages": {"errors", "findings", "units", "version", "words"},
     "renderers": {"findings", "kinds", "units", "version", "errors", "words", "pages"},
     "integrations": FOUNDATION,
-    "plots": FOUNDATION | {"storage"},
     "options": {"addresses", "errors", "units", "alerts", "endpoints"},
     "uploading": FOUNDATION | {"agent", "recorder", "reporting", "storage"},
     "skills": set(),  # a text
@@ -104,15 +103,9 @@ PACKAGES = {
     "pytest_plugin": {"pytest"},
     "fleet": {"duckdb", "fsspec", "numpy", "pandas", "rich"},
     "watching": {"pandas", "rich", "textual"},
-    "renderers": {"rich", "matplotlib"},
-    "pages": {"jinja2", "markupsafe"},
-    "importing": {
-        "numpy",
-        "memray",
-        "tensorboard",
-        "wandb",
-    },  # heap dumps; extras, each in a process of its own
-    "plots": {"matplotlib", "numpy", "pandas"},
+    "renderers": {"rich"},
+    "pages": {"jinja2", "markupsafe", "resvg_py"},
+    "importing": {"numpy", "memray", "tensorboard", "wandb"},  # heap dumps; extras, each in a process of its own
     "metering": {"opentelemetry"},
     "integrations": {"torch", "transformers", "lightning", "pytest", "celery"},
 }

@@ -19,7 +19,7 @@ def test_a_notebook_runs_and_shows_what_it_was_committed_with(path: Path):
     nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed: pip install -e '.[test]'")
     nbformat = pytest.importorskip("nbformat")
     pytest.importorskip("ipykernel", reason="there is no kernel to run notebooks: pip install -e '.[test]'")
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("resvg_py")
     notebook = nbformat.read(path, as_version=4)
     committed = texts(notebook)
     where = {"metadata": {"path": str(FOLDER)}}

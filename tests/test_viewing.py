@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import http.client
+import itertools
 import json
 import re
 import signal
@@ -98,13 +99,34 @@ def test_the_page_is_that_of_the_report(browser, ended):
 
 def test_the_first_page_says_that_the_recording_is_being_read(browser, ended, monkeypatch):
     goes_on = threading.Event()
-    analyze = viewing.analyze
-    monkeypatch.setattr(viewing, "analyze", lambda recording: goes_on.wait(TIMEOUT_S) and analyze(recording))
+    judged = viewing.Judged
+    monkeypatch.setattr(viewing, "Judged", lambda *given: goes_on.wait(TIMEOUT_S) and judged(*given))
     visitor = browser(ended)
     _, headers, body = visitor.ask(visitor.home)
     assert headers["Refresh"] == "1" and "Reading run.parquet" in body
+    assert "python train.py" in body and "20 of process_samples" in body, "what it says of itself comes at once"
     goes_on.set()
     assert "python train.py" in visitor.page()
+
+
+def test_a_long_recording_is_paged(browser, tmp_path, monkeypatch):
+    """The page has what can be seen of it; a part that is asked for has every second, and the same bands."""
+    monkeypatch.setattr(viewing, "MOST_ROWS", 2000)
+    builder = RecordingBuilder(tmp_path).process(7).process(8)
+    rss = [(100 + i // 50 + (900 if i == 3001 else 0)) * MiB for i in range(6000)]
+    visitor = browser(builder.samples(7, rss).samples(8, [5 * MiB] * 6000).ends(6001.0).write())
+    page = visitor.page()
+    assert "connect-src 'self'" in page
+    assert re.search(r"judged from \d,\d{3} of 12,000 rows of process_samples", page)
+    assert "1,000 MiB" in page.replace("1000 MiB", "1,000 MiB") or "1.0 GiB" in page, "no peak is lost"
+    told = json.loads(visitor.ask(f"{visitor.home}timeline?from=3000&to=3100")[2])
+    assert told["x"] == [float(second) for second in range(3000, 3101)]
+    assert [one["by"] for one in told["divisions"]] == ["process", "account"]
+    (train,) = (one for one in told["divisions"][0]["curves"] if one["name"].endswith("[7]"))
+    levels = list(itertools.accumulate(step * told["unit_bytes"] for step in train["steps"]))
+    assert max(levels) == levels[1] == rss[3001]
+    assert visitor.ask(f"{visitor.home}timeline?from=9000&to=9100")[2] == "null"
+    assert visitor.ask(f"{visitor.home}timeline?from=x")[0] == 400
 
 
 def test_nothing_else_is_reachable(browser, ended):

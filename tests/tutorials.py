@@ -10,7 +10,7 @@ A fenced block of a page with one of these first lines is made; ``python -m test
 - ``python title="train.py"``: the program;
 - ``diff title="train.py"``: how it is mended.
 
-A page of another folder says which recordings its commands mean: ``<!-- run in tutorials/ram-per-step -->``.
+A page of another folder says which recordings the commands below mean: ``<!-- run in tutorials/ram-per-step -->``.
 """
 
 from __future__ import annotations
@@ -61,8 +61,13 @@ def pages() -> list[Path]:
 def renewed(page: Path) -> str:
     """The text of a page with all its blocks made anew."""
     text = page.read_text("utf-8")
-    folder = DOCS / named[1] if (named := _ELSEWHERE.search(text)) else page.with_suffix("")
-    return _BLOCK.sub(lambda block: f"```{block[1]}\n{made(block[1], block[2], folder)}```", text)
+    places = [(named.start(), DOCS / named[1]) for named in _ELSEWHERE.finditer(text)]
+
+    def renew(block: re.Match[str]) -> str:
+        *_, folder = [page.with_suffix(""), *(folder for at, folder in places if at < block.start())]
+        return f"```{block[1]}\n{made(block[1], block[2], folder)}```"
+
+    return _BLOCK.sub(renew, text)
 
 
 def made(kind: str, text: str, folder: Path) -> str:

@@ -70,6 +70,7 @@ def compare_cases(before: Case, after: Case) -> Comparison:
         workers=worker_changes(first, second),
         doubts=decision.doubts,
         overlay=overlay(before, after, pair.unit),
+        step_unit=after.step_unit,
     )
 
 
@@ -98,6 +99,7 @@ def compare_in_order(recordings: Sequence[Recording]) -> History:
         runs=runs,
         doubts=last.doubts,
         curves=run_curves(cases, STEP if by_step else "second"),
+        step_unit=last.step_unit,
     )
 
 

@@ -84,7 +84,8 @@ class Comparison:
     """``verdict`` is better, same, worse or cannot-tell; ``aligned_by`` is step or second, the unit of the range.
 
     The range counts from each run's own first step, or from the end of its start-up. ``smallest_leak``: a difference
-    below it would not have been seen in this pair; None where nothing could be measured.
+    below it would not have been seen in this pair; None where nothing could be measured. ``step_unit``: what a step
+    is, as in a report's verdict.
     """
 
     verdict: str
@@ -100,6 +101,7 @@ class Comparison:
     workers: Sequence[WorkerChange] = ()
     doubts: Sequence[str] = ()
     overlay: Overlay | None = None
+    step_unit: str = "step"
 
 
 @dataclass(frozen=True)
@@ -140,3 +142,4 @@ class History:
     runs: Sequence[Run]
     doubts: Sequence[str] = ()
     curves: Sequence[RunCurve] = ()
+    step_unit: str = "step"

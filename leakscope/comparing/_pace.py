@@ -59,13 +59,17 @@ class Pace:
 
 @dataclass(frozen=True)
 class PacePair:
-    """Both runs over the range from ``start`` to ``end``, in ``unit``: since the first step, or since start-up."""
+    """Both runs over the range from ``start`` to ``end``, in ``unit``: since the first step, or since start-up.
+
+    ``step_unit``: what a step is, as in a report's verdict.
+    """
 
     unit: str
     start: float
     end: float
     before: Pace
     after: Pace
+    step_unit: str = STEP
 
     @property
     def resolution(self) -> float:
@@ -104,7 +108,7 @@ def paces(before: Case, after: Case) -> PacePair:
         if unit == STEP and end - start < LEAST_STEPS:
             continue
         sides = [_pace(curve, x, start, end, unit == STEP) for curve, x in zip(curves, known)]
-        return PacePair(unit, start, max(start, end), *sides)
+        return PacePair(unit, start, max(start, end), sides[0], sides[1], after.step_unit)
     nothing = Pace(None, "a recording has no memory samples")
     return PacePair(SECOND, 0.0, 0.0, nothing, nothing)
 

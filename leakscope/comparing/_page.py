@@ -7,7 +7,7 @@ from typing import Any
 
 from ..pages import plots
 from ..pages.page import cell, page
-from ..units import format_bytes
+from ..units import format_bytes, per_step, steps_together
 from ._comparison import BETTER, GONE, NEW, STILL, WORSE, Comparison, History, Overlay, Side
 from ._curves import STEP
 from ._words import WORDS, closing, history_closing, history_headline, history_table, names, rows
@@ -21,15 +21,20 @@ def html(comparison: Comparison) -> str:
     plot = _drawn(comparison)
     return page(
         "compare.html",
-        (("plots.js",), {"plots": {"runs": plots.data(plot)} if plot is not None else {}}),
+        ((), _data(plot)),
         ((), {}),
         **_values(comparison, plot),
     )
 
 
 def html_cell(comparison: Comparison) -> str:
-    """The same without a script, as a box for a cell of a notebook."""
-    return cell("compare.html", **_values(comparison, _drawn(comparison)))
+    """The same as a box for a cell of a notebook."""
+    plot = _drawn(comparison)
+    return cell("compare.html", _data(plot), (), **_values(comparison, plot))
+
+
+def _data(plot: plots.Plot | None) -> dict[str, Any]:
+    return {"plots": {"runs": plots.data(plot)} if plot is not None else {}}
 
 
 def _drawn(comparison: Comparison) -> plots.Plot | None:
@@ -44,8 +49,8 @@ def _values(comparison: Comparison, plot: plots.Plot | None) -> dict[str, Any]:
         "word": WORDS[comparison.verdict],
         "reason": comparison.reason[:1].upper() + comparison.reason[1:],
         "figures": list(_figures(comparison)),
-        "axis": _axis(comparison.aligned_by),
-        "drawn": (plot.title, plots.still(plot), plots.table(plot)) if plot is not None else None,
+        "axis": _axis(comparison),
+        "drawn": plots.drawn(plot) if plot is not None else None,
         "rows": list(rows(comparison)),
         "changes": [
             (name, own)
@@ -59,11 +64,14 @@ def _values(comparison: Comparison, plot: plots.Plot | None) -> dict[str, Any]:
 def _figures(comparison: Comparison) -> Iterator[tuple[str, str, str]]:
     one, two = comparison.before, comparison.after
     if comparison.aligned_by == STEP:
-        name, smallest = "Growth per step", comparison.smallest_leak_bytes_per_step
-        rates = one.growth_bytes_per_step, two.growth_bytes_per_step
+        together = steps_together(comparison.step_unit)
+        name, smallest = f"Growth {per_step(comparison.step_unit)}", comparison.smallest_leak_bytes_per_step
+        smallest = None if smallest is None else smallest * together
+        each = one.growth_bytes_per_step, two.growth_bytes_per_step
+        rates = [None if rate is None else rate * together for rate in each]
     else:
         name, smallest = "Growth per hour", comparison.smallest_leak_bytes_per_hour
-        rates = one.growth_bytes_per_hour, two.growth_bytes_per_hour
+        rates = [one.growth_bytes_per_hour, two.growth_bytes_per_hour]
     if smallest is not None:
         before, after = (_rate(side, rate or 0.0, smallest) for side, rate in zip((one, two), rates))
         yield name, before, after
@@ -82,16 +90,16 @@ def history_html(history: History) -> str:
     heads, rows = history_table(history)
     return page(
         "history.html",
-        (("plots.js",), {"plots": {key: plots.data(plot) for key, plot in drawn.items()}}),
+        ((), {"plots": {key: plots.data(plot) for key, plot in drawn.items()}}),
         ((), {}),
         history=history,
         tone=_TONES.get(history.verdict, "unsure"),
         headline=history_headline(history),
-        axis=_axis(history.aligned_by),
+        axis=_axis(history),
         names=names(history),
         heads=heads,
         rows=rows,
-        drawn={key: (plot.title, plots.still(plot), plots.table(plot)) for key, plot in drawn.items()},
+        drawn={key: plots.drawn(plot) for key, plot in drawn.items()},
         closing=list(history_closing(history)),
     )
 
@@ -105,7 +113,7 @@ def _history_plots(history: History) -> Iterator[tuple[str, plots.Plot]]:
             for n, (name, one) in enumerate(zip(called, history.curves))
         ]
         title = f"Memory of {count} runs laid over each other"
-        yield "runs", plots.Plot(title, curves, _unit(history.aligned_by), ordered=True)
+        yield "runs", plots.Plot(title, curves, _unit(history), ordered=True)
     sides = [run.side for run in history.runs]
     numbers = [float(n) for n in range(1, count + 1)]
     named = dict(zip(numbers, called))
@@ -114,11 +122,15 @@ def _history_plots(history: History) -> Iterator[tuple[str, plots.Plot]]:
         "peaks",
         plots.Plot("Peak of each run", [plots.Curve("peak", plots.colour(0), numbers, peak)], "number", names=named),
     )
-    unit = "step" if history.aligned_by == STEP else "hour"
+    unit = STEP if history.aligned_by == STEP else "hour"
     rates = [getattr(side, f"growth_bytes_per_{unit}") for side in sides]
     if all(rate is not None for rate in rates):
-        title = f"Growth per {unit} of each run"
-        curve = plots.Curve(f"growth per {unit}", plots.colour(1), numbers, [max(0.0, rate) for rate in rates])
+        each, together = "per hour", 1
+        if unit == STEP:
+            each, together = per_step(history.step_unit), steps_together(history.step_unit)
+        title = f"Growth {each} of each run"
+        shown = [max(0.0, rate) * together for rate in rates]
+        curve = plots.Curve(f"growth {each}", plots.colour(1), numbers, shown)
         yield "rates", plots.Plot(title, [curve], "number", names=named)
 
 
@@ -128,15 +140,17 @@ def _plot(comparison: Comparison, overlay: Overlay) -> plots.Plot:
     return plots.Plot(
         "Memory of both runs",
         [plots.Curve(name, plots.colour(n), overlay.x, held, plots.dash(n)) for n, (name, held) in enumerate(runs)],
-        _unit(comparison.aligned_by),
+        _unit(comparison),
         common=(comparison.range_start, comparison.range_end),
         base="before",
     )
 
 
-def _unit(aligned_by: str) -> str:
-    return "step" if aligned_by == STEP else "s"
+def _unit(told: Comparison | History) -> str:
+    return told.step_unit if told.aligned_by == STEP else "s"
 
 
-def _axis(aligned_by: str) -> str:
-    return "training steps since each run's first" if aligned_by == STEP else "time since each run's start-up"
+def _axis(told: Comparison | History) -> str:
+    if told.aligned_by != STEP:
+        return "time since each run's start-up"
+    return f"{'training steps' if told.step_unit == STEP else f'{told.step_unit}s'} since each run's first"

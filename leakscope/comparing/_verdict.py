@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..findings import Report
-from ..units import MiB, format_bytes, format_count, format_duration
+from ..units import MiB, format_bytes, format_count, format_duration, format_per_step
 from ._comparison import BETTER, CANNOT_TELL, GONE, NEW, SAME, STILL, WORSE, FindingChange
 from ._curves import STEP
 from ._pace import Pace, PacePair
@@ -127,12 +127,14 @@ def _not_enough(pair: PacePair) -> str:
     if span <= 0:
         return "the runs have nothing in common to compare"
     if pair.unit == STEP:
-        return f"too little to compare in the {format_count(span)} steps that both runs have"
+        return f"too little to compare in the {format_count(span)} {pair.step_unit}s that both runs have"
     return f"too little to compare in the {format_duration(span)} that both runs lasted after their start-up"
 
 
 def _rate(pace: Pace, pair: PacePair) -> str:
     is_below = not pace.grows and pace.slope < pair.resolution  # drift: a figure would pass for a leak
     slope = pair.resolution if is_below else pace.slope
-    text = f"{format_bytes(slope)} per step" if pair.unit == STEP else f"{format_bytes(slope * 3600)} per hour"
+    text = f"{format_bytes(slope * 3600)} per hour"
+    if pair.unit == STEP:
+        text = format_per_step(slope, pair.step_unit)
     return f"less than {text}" if is_below else text

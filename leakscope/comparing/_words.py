@@ -5,7 +5,7 @@ from __future__ import annotations
 import os.path
 from collections.abc import Iterator
 
-from ..units import format_bytes, format_count, format_duration
+from ..units import format_bytes, format_count, format_duration, format_per_step, per_step, steps_together
 from ._comparison import BETTER, CANNOT_TELL, SAME, WORSE, Comparison, History, Side
 from ._curves import STEP
 
@@ -19,7 +19,8 @@ def rows(comparison: Comparison) -> Iterator[tuple[str, str, str]]:
     yield "recorded", format_duration(one.duration_s), format_duration(two.duration_s)
     yield "keeps growing", _yes_no(one), _yes_no(two)
     if comparison.aligned_by == STEP:
-        yield "growth per step", _per_step(one), _per_step(two)
+        unit = comparison.step_unit
+        yield f"growth {per_step(unit)}", _per_step(one, unit), _per_step(two, unit)
     yield "growth per hour", _per_hour(one), _per_hour(two)
     yield "peak", format_bytes(one.peak_bytes), format_bytes(two.peak_bytes)
     if one.wasted_bytes or two.wasted_bytes:
@@ -36,8 +37,9 @@ def _yes_no(side: Side) -> str:
     return {True: "yes", False: "no", None: "cannot tell"}[side.grows]
 
 
-def _per_step(side: Side) -> str:
-    return _rate(side.growth_bytes_per_step, side.growth_bytes_per_step_low, side.growth_bytes_per_step_high)
+def _per_step(side: Side, step_unit: str) -> str:
+    rates = side.growth_bytes_per_step, side.growth_bytes_per_step_low, side.growth_bytes_per_step_high
+    return _rate(*(None if rate is None else rate * steps_together(step_unit) for rate in rates))
 
 
 def _per_hour(side: Side) -> str:
@@ -59,17 +61,18 @@ def closing(comparison: Comparison) -> Iterator[str]:
     """The range, what it could not have shown, and what speaks against the verdict."""
     start, end = comparison.range_start, comparison.range_end
     if comparison.aligned_by == STEP:
-        over = f"steps {format_count(start)} to {format_count(end)}, counted from each run's first"
+        unit = comparison.step_unit
+        over = f"{unit}s {format_count(start)} to {format_count(end)}, counted from each run's first"
         smallest = comparison.smallest_leak_bytes_per_step
-        unit = "per step"
+        least = format_per_step(smallest or 0.0, unit)
     else:
         over = f"{format_duration(end - start)} after start-up, by time"
         smallest = comparison.smallest_leak_bytes_per_hour
-        unit = "per hour"
+        least = f"{format_bytes(smallest or 0.0)} per hour"
     if end > start:
         yield f"Compared over {over}."
     if smallest is not None:
-        yield f"A difference below {format_bytes(smallest)} {unit} would not have been seen."
+        yield f"A difference below {least} would not have been seen."
     yield from (f"But: {doubt}." for doubt in comparison.doubts)
 
 
@@ -89,12 +92,12 @@ def history_headline(history: History) -> str:
 
 def history_table(history: History) -> tuple[list[str], list[list[str]]]:
     """The head, and a row for each run."""
-    by_step = history.aligned_by == STEP
-    heads = ["run", "against the first", "keeps growing", f"growth per {'step' if by_step else 'hour'}", "peak"]
+    by_step, unit = history.aligned_by == STEP, history.step_unit
+    heads = ["run", "against the first", "keeps growing", f"growth {per_step(unit) if by_step else 'per hour'}", "peak"]
     found = []
     for name, run in zip(names(history), history.runs):
         verdict = WORDS[run.verdict] if run.verdict is not None else ""
-        rate = _per_step(run.side) if by_step else _per_hour(run.side)
+        rate = _per_step(run.side, unit) if by_step else _per_hour(run.side)
         found.append([name, verdict, _yes_no(run.side), rate, format_bytes(run.side.peak_bytes)])
     return heads, found
 
@@ -104,7 +107,8 @@ def history_closing(history: History) -> Iterator[str]:
     by_step = history.aligned_by == STEP
     smallest = history.smallest_leak_bytes_per_step if by_step else history.smallest_leak_bytes_per_hour
     if smallest is not None:
-        unit = "per step" if by_step else "per hour"
-        least = f"{format_bytes(smallest)} {unit}"
+        least = f"{format_bytes(smallest)} per hour"
+        if by_step:
+            least = format_per_step(smallest, history.step_unit)
         yield f"Between the first and the last a difference below {least} would not have been seen."
     yield from (f"But: {doubt}." for doubt in history.doubts)

@@ -101,10 +101,10 @@ def _packages() -> Check:
 
 
 def _charts() -> Check:
-    if importlib.util.find_spec("matplotlib") is None:
-        text = "matplotlib is not installed: nothing else needs it"
+    if importlib.util.find_spec("resvg_py") is None:
+        text = "resvg is not installed: charts of a notebook can be saved as .svg, not as .png"
         return missing("charts", text, "pip install 'leakscope-recorder[plots]'")
-    return ok("charts", "matplotlib is installed")
+    return ok("charts", "resvg is installed")
 
 
 def _gpu(root: str) -> Check:

@@ -53,6 +53,25 @@ def series(rows: pd.DataFrame, column: str) -> tuple[Floats, Floats]:
     return rows["time_s"].to_numpy(dtype=np.float64)[was_read], values[was_read].to_numpy(dtype=np.float64)
 
 
+def by_process(frame: pd.DataFrame) -> list[tuple[tuple[int, int], pd.DataFrame]]:
+    """(pid, start_ticks) and rows of each process, by time. Tables are sorted so: the rows are views, and no copies."""
+    frame = frame if frame["pid"].notna().all() else frame[frame["pid"].notna()]
+    if not len(frame):
+        return []
+    keys = frame[["pid", "start_ticks"]].fillna(0).to_numpy(dtype=np.int64)
+    edges = [0, *(np.flatnonzero((np.diff(keys, axis=0) != 0).any(axis=1)) + 1).tolist(), len(frame)]
+    starts = [(int(pid), int(ticks)) for pid, ticks in keys[edges[:-1]].tolist()]
+    if len(set(starts)) < len(starts):
+        order = np.lexsort((keys[:, 1], keys[:, 0]))  # stable
+        return by_process(frame.iloc[order])
+    return [(key, in_time(frame.iloc[at:end])) for key, at, end in zip(starts, edges, edges[1:])]
+
+
+def in_time(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows by time: themselves, where they are."""
+    return rows if rows["time_s"].is_monotonic_increasing else rows.sort_values("time_s", kind="stable")
+
+
 def records(rows: pd.DataFrame) -> list[dict[str, Any]]:
     """One dict a row, None where a cell is null; ``to_dict`` does the same in four times as long."""
     names = [str(column) for column in rows.columns]

@@ -55,7 +55,7 @@ def html(report: FleetReport) -> str:
     ]
     return page(
         "fleet.html",
-        (("plots.js",), {"plots": {key: plots.data(plot) for key, plot in drawn.items()}}),
+        ((), {"plots": {key: plots.data(plot) for key, plot in drawn.items()}}),
         (("fleet.js",), {"heat": data}),
         report=report,
         tone=_TONES.get(report.tone, "unsure"),
@@ -66,7 +66,7 @@ def html(report: FleetReport) -> str:
         level=level,
         left_out=left_out,
         band=_BAND_NODES,
-        drawn={key: (plot.title, plots.still(plot), plots.table(plot)) for key, plot in drawn.items()},
+        drawn={key: plots.drawn(plot) for key, plot in drawn.items()},
         jobs=report.jobs[:_MOST_JOBS],
         trends=[(t, _rows(t), f"level{n}") for n, t in enumerate(report.trends) if len(t.commits) > 2],
     )

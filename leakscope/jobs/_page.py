@@ -46,7 +46,7 @@ def html(job: JobReport) -> str:
     nodes, more_nodes = shown_nodes(job)
     return page(
         "job.html",
-        (("plots.js",), {"plots": {"ranks": plots.data(plot)} if plot is not None else {}}),
+        ((), {"plots": {"ranks": plots.data(plot)} if plot is not None else {}}),
         ((), {}),
         job=job,
         tone=_TONES[job.verdict.leaking],
@@ -56,7 +56,7 @@ def html(job: JobReport) -> str:
         heat=_heat(job),
         heat_height=min(_ROW[2], max(_ROW[1], _ROW[0] * len(job.ranks))),
         clocks=list(clock_notes(job)),
-        drawn=(plot.title, plots.still(plot), plots.table(plot)) if plot is not None else None,
+        drawn=plots.drawn(plot) if plot is not None else None,
         clusters=[
             (one, cluster_ranks(job, one), cluster_amount(one), _excerpts(one)) for one in job.clusters[:_MOST_FINDINGS]
         ],

@@ -23,6 +23,7 @@ import pandas as pd
 
 from .. import comparing, renderers, schema, storage
 from ..comparing import Comparison as PlainComparison
+from ..errors import BadInput
 from ..findings import Finding
 from ..findings import Report as PlainReport
 from ..reporting import analyze
@@ -38,15 +39,15 @@ _FINDING = {
 }  # fmt: skip
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
+    from ..pages.plots import Plot
     from ..storage import Recording as PlainRecording
+    from ._charts import Chart
 else:
     PlainRecording = storage.Recording
 
 
 class Report:
-    """A report that shows itself: the page without its scripts in a notebook, its first lines elsewhere.
+    """A report that shows itself: the page in a notebook, its first lines elsewhere.
 
     It has what the plain one has (``verdict``, ``ledger``, ``timeline``, ...), but for ``findings``, which here are a
     DataFrame. ``leakscope.analyze(rec)`` gives the plain one.
@@ -74,6 +75,11 @@ class Report:
         return render_cell(self._plain)
 
     @cached_property
+    def plots(self) -> dict[str, Plot]:
+        """The charts of the page as they are described, by their place in it."""
+        return renderers.plots(self._plain)
+
+    @cached_property
     def findings(self) -> pd.DataFrame:
         """A row a finding, the answer first: what was found, how much it is, where, who holds it, and why.
 
@@ -95,7 +101,7 @@ class Report:
 
 
 class Comparison(PlainComparison):
-    """A comparison that shows itself: the page without its script in a notebook, as text elsewhere."""
+    """A comparison that shows itself: the page in a notebook, as text elsewhere."""
 
     def __repr__(self) -> str:
         return comparing.render(self, "terminal")
@@ -143,7 +149,7 @@ class Recording(PlainRecording):
 
     @property
     def plot(self) -> Plots:
-        """Pictures: ``rec.plot.timeline()`` and others, each on matplotlib axes that it returns."""
+        """The page's charts: ``rec.plot.timeline()`` and others, each with ``save("x.svg")`` and ``table``."""
         return Plots(self)
 
     @cached_property
@@ -153,7 +159,7 @@ class Recording(PlainRecording):
 
 
 class Plots:
-    """The pictures of one recording. Each takes ``ax=`` to draw on axes that are there already."""
+    """The charts of one recording, as its page has them: each shows itself, and ``save`` writes it to a file."""
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
@@ -162,35 +168,66 @@ class Plots:
         names = [name for name in vars(Plots) if not name.startswith("_")]
         return f"<plots of {self._recording.path}: {', '.join(names)}>"
 
-    def timeline(self, ax: Axes | None = None) -> Axes:
-        """Memory of the process tree over the run, by account."""
-        from .. import plots
+    def timeline(self) -> Chart:
+        """Memory of the process tree over the run, by account first."""
+        return self._timeline("account")
 
-        return plots.timeline(self._recording.report().timeline, ax)
+    def processes(self) -> Chart:
+        """The same by process first: who takes how much, and when."""
+        return self._timeline("process")
 
-    def processes(self, ax: Axes | None = None) -> Axes:
-        """The same by process: who takes how much, and when."""
-        from .. import plots
-
-        return plots.processes(self._recording.report().timeline, ax)
-
-    def ledger(self, ax: Axes | None = None) -> Axes:
+    def ledger(self) -> Chart:
         """Where the growth went."""
-        from .. import plots
+        from . import _charts
 
-        return plots.ledger(self._recording.report().ledger, ax)
+        return _charts.of_ledger(self._recording.report().ledger)
 
-    def holders(self, ax: Axes | None = None, *, process: str | None = None, most: int = 6) -> Axes:
-        """What the holders that changed most held at each snapshot, in one process."""
-        from .. import plots
+    def holders(self, *, process: str | None = None) -> Chart:
+        """What the largest holders held at each snapshot: in the process with the most, or in the one of this name."""
+        title = "What the largest holders held"
+        return self._chart(f"holders-{self._heap_number(process)}", title, "There are no two snapshots to compare.")
 
-        return plots.holders(self._recording.report().heap, ax, process=process, most=most)
+    def heap(self, *, process: str | None = None) -> Chart:
+        """All memory of that process as nested boxes, by who holds it."""
+        from . import _charts
 
-    def tensors(self, ax: Axes | None = None, *, pid: int | None = None) -> Axes:
+        number = self._heap_number(process)
+        report = self._recording.report()
+        return _charts.of_heap(report.heap[number] if number is not None else None, report.verdict.step_unit)
+
+    def laps(self) -> Chart:
+        """What the job does again and again, such as epochs, laid over each other."""
+        return self._chart("laps", "Laps laid over each other", "Nothing was done again and again.")
+
+    def devices(self, number: int = 0) -> Chart:
+        """Memory of one GPU: allocated, reserved, and the moments at which an allocation failed."""
+        return self._chart(f"device-{number}", "Memory of a GPU", "No GPU of that number was seen.")
+
+    def tensors(self, *, pid: int | None = None) -> Chart:
         """Live tensors by owner, in one process."""
-        from .. import plots
+        from . import _charts
 
-        return plots.tensors(self._recording, ax, pid=pid)
+        plot = _charts.tensors_plot(self._recording, pid)
+        return _charts.of_plot(plot, "Live tensors, by owner", "No snapshot saw a tensor.")
+
+    def _timeline(self, by: str) -> Chart:
+        from . import _charts
+
+        plot = _charts.first_divided_by(self._recording.report().plots.get("timeline"), by)
+        nothing = "Fewer than two samples of memory were recorded."
+        return _charts.of_plot(plot, "Memory of the process tree", nothing)
+
+    def _chart(self, key: str, title: str, nothing: str) -> Chart:
+        from . import _charts
+
+        return _charts.of_plot(self._recording.report().plots.get(key), title, nothing)
+
+    def _heap_number(self, process: str | None) -> int | None:
+        """The first is the largest."""
+        names = [view.process for view in self._recording.report().heap]
+        if process is not None and process not in names:
+            raise BadInput(f"process {process!r}: the heap of {', '.join(names) or 'none'} is known")
+        return (0 if process is None else names.index(process)) if names else None
 
 
 def open_recording(path: str | os.PathLike[str]) -> Recording:

@@ -3,7 +3,7 @@ const GUTTER = 80;
 const TIME_STEPS_S = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800];
 
 function colour(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
+  return getComputedStyle(ROOT).getPropertyValue("--" + name).trim();
 }
 
 function clock(seconds, span) {
@@ -39,27 +39,27 @@ function chartWidth(box) {
 }
 
 // Where one chart is looked at: `view.plot` is drawn by `view.build(range)`, `view.at` is the index that `view.show()` reads out.
-function steer(section, box, xs, view) {
+function steer(section, box, view) {
   const visible = () => ({ min: view.plot.scales.x.min, max: view.plot.scales.x.max });
 
   function zoom(how) {
-    const { min, max } = visible(), [first, last] = [xs[0], view.last ?? xs[xs.length - 1]];
-    const half = (max - min) / 2 * (how === "in" ? 0.5 : 2), centre = Math.min(Math.max(xs[view.at], min), max);
+    const { min, max } = visible(), [first, last] = [view.xs[0], view.last];
+    const half = (max - min) / 2 * (how === "in" ? 0.5 : 2), centre = Math.min(Math.max(view.xs[view.at], min), max);
     const range = { min: Math.max(first, centre - half), max: Math.min(last, centre + half) };
     view.plot.setScale("x", how === "all" ? { min: first, max: last } : range);
   }
 
   function moveTo(index) {
-    view.at = Math.min(Math.max(index, 0), xs.length - 1);
-    view.plot.setCursor({ left: view.plot.valToPos(xs[view.at], "x"), top: 0 }, false);
+    view.at = Math.min(Math.max(index, 0), view.xs.length - 1);
+    view.plot.setCursor({ left: view.plot.valToPos(view.xs[view.at], "x"), top: 0 }, false);
     view.show();
   }
 
   box.addEventListener("keydown", (event) => {
-    const stride = event.shiftKey ? Math.ceil(xs.length / 20) : 1;
+    const stride = event.shiftKey ? Math.ceil(view.xs.length / 20) : 1;
     const actions = {
       ArrowLeft: () => moveTo(view.at - stride), ArrowRight: () => moveTo(view.at + stride),
-      Home: () => moveTo(0), End: () => moveTo(xs.length - 1),
+      Home: () => moveTo(0), End: () => moveTo(view.xs.length - 1),
       "+": () => zoom("in"), "=": () => zoom("in"), "-": () => zoom("out"), "0": () => zoom("all"), Escape: () => zoom("all"),
     };
     if (!actions[event.key] || event.ctrlKey || event.metaKey || event.altKey) return;

@@ -1,5 +1,5 @@
 // The heap: compares any two snapshots of a process and sorts by size or by growth. Without it, last against first.
-document.querySelectorAll(".heap").forEach((view, number) => {
+ROOT.querySelectorAll(".heap").forEach((view, number) => {
   const data = DATA.heap[number], bytes = [];
   data.holder.forEach((holder, node) => { if (holder !== null) bytes[holder] = data.bytes[node]; });
   const choice = (name) => Number(view.querySelector(`[data-take="${name}"]`).value);
@@ -22,7 +22,7 @@ document.querySelectorAll(".heap").forEach((view, number) => {
 
   const boxes = icicle(view, data, choice);
   view.querySelectorAll("select").forEach((select) => select.addEventListener("change", () => { update(); boxes.draw(); }));
-  document.querySelectorAll(`a[href^="#holder-${number}-"]`).forEach((link) => link.addEventListener("click", (event) => {
+  ROOT.querySelectorAll(`a[href^="#holder-${number}-"]`).forEach((link) => link.addEventListener("click", (event) => {
     event.preventDefault();
     boxes.go(boxes.of(Number(link.hash.split("-")[2])));
     view.scrollIntoView();

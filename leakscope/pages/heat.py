@@ -41,7 +41,7 @@ def heat_map(title: str, names: Sequence[str], x: Sequence[float], rows: Sequenc
     ]
     lowest, highest = format_bytes(values[0]), format_bytes(high)
     sentence = f"{title}: {len(names)} rows, from {lowest} to {highest}; the table below has the figures"
-    return Chart(sentence, shapes, axes.time_ticks(x[0], x[-1]), _ticks(names, size, len(grouped)))
+    return Chart(sentence, shapes, axes.time_ticks(x[0], x[-1]), _ticks(names, size, len(grouped)), is_stacked=True)
 
 
 def _grouped(rows: Sequence[Sequence[int | None]]) -> tuple[list[list[int | None]], int]:

@@ -1,2 +1,6 @@
 // What the scripts of the rest of the page draw.
-Object.assign(DATA, JSON.parse(document.getElementById("more").textContent));
+{
+  const more = JSON.parse(document.getElementById("more").textContent);
+  Object.assign(DATA, more, { plots: { ...DATA.plots, ...more.plots } });
+  drawPlots();
+}

@@ -1,7 +1,5 @@
-"use strict";
-// What the other two scripts share: the report's data, and sizes and times as the rest of the page writes them.
-const DATA = JSON.parse(document.getElementById("data").textContent);
-document.documentElement.classList.add("scripted");
+// What the other scripts share: sizes and times as the rest of the page writes them.
+ROOT.classList.add("scripted");
 
 function formatBytes(value, signed) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];

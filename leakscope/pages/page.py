@@ -24,20 +24,36 @@ from ..words import accepted, beside, judged, printable, rests_on
 from . import charts, plots
 
 _FOLDER = Path(__file__).parent
-_SCRIPTS = ("locale.js", "uplot/uPlot.iife.min.js", "page.js", "chart.js")  # of every page, before its own
+_SCRIPTS = ("page.js", "chart.js", "plots.js")  # of whatever has charts, before its own
+_OF_A_CELL = ("locale.js", "uplot/uPlot.iife.min.js")
+_OF_A_PAGE = ("start.js", *_OF_A_CELL)
+_CELL_SCRIPT = """// Charts by uPlot, (c) 2022 Leon Sorokin, MIT License.
+(() => {
+const draw = (ROOT, DATA) => {
+%(draw)s
+};
+const data = %(data)s;
+document.querySelectorAll('.leakscope[data-cell="%(mark)s"]:not(.scripted)').forEach((root) => draw(root, data));
+})();
+"""
 _LATER = ("more.js",)
 _AMOUNT = re.compile(r"(\d) ([KMGT]?i?B|s|min|h)\b")
-_STYLES = ("uplot/uPlot.min.css", "page.css")
+_STYLES = ("colours.css", "page.css", "charts.css")
+_OF_UPLOT = "uplot/uPlot.min.css"
 _WHOLE = re.compile(r"^(\s*)(?::root|body) \{", re.MULTILINE)  # of a page; in a cell it is the box round it
 _ANCHORS = re.compile(r' (?:id|aria-labelledby|href)="(?!http)[^"]*"')
 _IN_A_CELL = """
 & { max-width: 62rem; max-height: 46rem; margin: 0; padding: 1rem 1.2rem; border: 1px solid var(--hair);
   border-radius: 6px; overflow: auto; }
+&.alone { max-height: none; padding: .6rem 1rem; overflow: visible; } .picture { display: block; max-width: 100%; }
 h1, h2, h3, h4 { color: inherit; } .finding h4 { color: var(--soft); }
 table { margin: 0; border: 0; } tr, th, td { background: none !important; max-width: none; text-align: left; }
 .n { text-align: right; }
 summary { display: list-item; }
 .todo p { display: none; }
+dt, dd { float: none; width: auto; margin: 0; padding: 0; font-weight: inherit; }
+&.scripted .static { display: none; }
+@media print { &.scripted .static { display: block; } }
 """
 
 
@@ -47,33 +63,36 @@ def page(
     then: tuple[Sequence[str], Mapping[str, Any]],
     *,
     renewal: int | None = None,
+    is_paged: bool = False,
     **values: Any,
 ) -> str:
     """A whole HTML document, with scripts and what they draw: of the first screen, and of the rest of the page.
 
     The template places the first right behind what they draw: a browser shows that before it has read the rest.
     ``renewal``: which page this is of a run that goes on; it asks where it came from whether there is a newer one.
+    ``is_paged``: it asks there for more of what is zoomed to.
     """
     if renewal is not None:
         then = [*then[0], "renewal.js"], then[1]
     licence = (_FOLDER / "uplot/LICENSE").read_text(encoding="utf-8")
     scripts = [
-        Markup(f"/* uPlot:\n{licence}*/\n{_bundle((*_SCRIPTS, *first[0]))}"),
-        Markup(_bundle((*_LATER, *then[0]))),
+        Markup(f"/* uPlot:\n{licence}*/\n{bundle(*_OF_A_PAGE, *_SCRIPTS, *first[0])}"),
+        Markup(bundle(*_LATER, *then[0])),
     ]
-    style = Markup(_bundle(_STYLES))
+    style = Markup(bundle(_OF_UPLOT, *_STYLES))
     return (
-        _environment()
+        environment()
         .get_template(template)
         .render(
             frame="base.html",
-            scripts_first=_elements("data", first[1], scripts[0]),
+            scripts_first=_elements("data", {**first[1], "is_paged": is_paged}, scripts[0]),
             scripts_then=_elements("more", then[1], scripts[1]),
             style=style,
             script_hashes=Markup(" ").join(Markup(f"'{_hash(script)}'") for script in scripts),
             style_hash=_hash(style),
             version=__version__,
             renewal=renewal,
+            is_paged=is_paged,
             **values,
         )
     )
@@ -83,19 +102,33 @@ def _elements(name: str, data: Mapping[str, Any], script: str) -> Markup:
     return Markup(f'<script type="application/json" id="{name}">{_embedded(data)}</script>\n<script>{script}</script>')
 
 
-def cell(template: str, **values: Any) -> str:
-    """The same for a cell of a notebook: a box without script, in which the static charts stand.
+def cell(template: str, data: Mapping[str, Any], scripts: Sequence[str], *, alone: bool = False, **values: Any) -> str:
+    """The same for a cell of a notebook: a box that says all it says without its script, too. ``alone``: one chart.
 
     Its style is nested below one class, named thrice: that outweighs what a notebook says of tables and headings. No
-    part has a name, since a notebook may hold several boxes.
+    part has a name, since a notebook may hold several boxes; the script finds its own by a hash of what they draw.
     """
-    style = _WHOLE.sub(r"\1& {", _bundle(["page.css"])) + _IN_A_CELL
-    inside = Markup(f".leakscope.leakscope.leakscope {{\n{style}}}")
-    template_of = _environment().get_template(template)
-    text = template_of.render(
-        frame="cell.html", style=inside, scripts_first="", scripts_then="", renewal=None, **values
+    style = _WHOLE.sub(r"\1& {", bundle(*_STYLES)) + _IN_A_CELL
+    inside = Markup(f".leakscope.leakscope.leakscope {{\n{bundle(_OF_UPLOT)}{style}}}")
+    mark = hashlib.sha256(json.dumps([template, data]).encode()).hexdigest()[:16]
+    text = (
+        environment()
+        .get_template(template)
+        .render(
+            frame="cell.html",
+            style=inside,
+            mark=mark,
+            alone=alone,
+            scripts_first="",
+            scripts_then="",
+            renewal=None,
+            **values,
+        )
     )
-    return _ANCHORS.sub("", text)
+    if not data:
+        return _ANCHORS.sub("", text)
+    script = _CELL_SCRIPT % {"mark": mark, "data": _embedded(data), "draw": bundle(*_OF_A_CELL, *_SCRIPTS, *scripts)}
+    return f"{_ANCHORS.sub('', text)}<script>{script}</script>"
 
 
 def harmless(value: Any) -> Any:
@@ -104,7 +137,8 @@ def harmless(value: Any) -> Any:
 
 
 @lru_cache(maxsize=1)
-def _environment() -> Environment:
+def environment() -> Environment:
+    """Of all templates: what they print is escaped, and harmless."""
     environment = Environment(
         loader=FileSystemLoader(_FOLDER),
         autoescape=True,
@@ -145,7 +179,8 @@ def _growth(value: float) -> str:
     return format_bytes(value, signed=True)
 
 
-def _bundle(names: Sequence[str]) -> str:
+def bundle(*names: str) -> str:
+    """Styles or scripts, one behind the other."""
     return "\n".join((_FOLDER / name).read_text(encoding="utf-8") for name in names)
 
 

@@ -1,4 +1,4 @@
-"""Where a finding points to in the sources, for tools that show it beside the line."""
+"""Where a finding points to: in the sources, for tools that show it beside the line, and among the shown holders."""
 
 from __future__ import annotations
 
@@ -27,3 +27,21 @@ def cwd(report: Report) -> str | None:
     """The folder the job was started in; None where the report does not say."""
     folder = report.recording.cwd
     return os.path.normpath(folder) if folder and os.path.isabs(folder) else None
+
+
+def heap_place(report: Report, finding: Finding) -> tuple[int, int] | None:
+    """Which holder of which heap a finding is about: that of its path, or the nearest above it."""
+    path, end = finding.subject.path, f"[{finding.subject.pid}]"
+    if not path:
+        return None
+    for number, view in enumerate(report.heap):
+        if not view.process.endswith(end):
+            continue
+        above = [
+            i
+            for i, h in enumerate(view.holders)
+            if path == h.path or (path.startswith(h.path) and path[len(h.path)] in ".[")
+        ]
+        if above:
+            return number, max(above, key=lambda i: len(view.holders[i].path))
+    return None

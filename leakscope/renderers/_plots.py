@@ -1,14 +1,16 @@
-"""What a report has to look at besides its timeline and its heap: each view as the description of a chart."""
+"""What a report has to look at besides its heap: each view as the description of a chart."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..findings import DeviceMemory, Finding, HeapView, Laps, Report
+from ..findings import DeviceMemory, HeapView, Laps, Report
 from ..pages import icicle
 from ..pages.charts import CULPRIT
 from ..pages.plots import Curve, Plot, colour, dash, ramp
 from ..units import format_bytes, format_count, format_duration
+from ._places import heap_place
+from ._timeline import TIMELINE, timeline_plot
 
 _MOST_HOLDERS = 8
 _NEARLY_ALL = 0.8  # of what a holder retains: then its member is the one to name
@@ -18,7 +20,8 @@ _REST = 6  # the colour of what is not told apart
 
 def views(report: Report) -> dict[str, Plot]:
     """By the id of their place in the page."""
-    found: dict[str, Plot] = {}
+    timeline = timeline_plot(report)
+    found = {TIMELINE: timeline} if timeline is not None else {}
     if report.laps is not None:
         found["laps"] = _laid_over(report.laps)
         found["levels"] = _levels(report.laps)
@@ -27,7 +30,7 @@ def views(report: Report) -> dict[str, Plot]:
     linked = places(report)
     for number, view in enumerate(report.heap):
         own = {at[1]: f"finding-{finding + 1}" for finding, at in reversed(linked.items()) if at[0] == number}
-        plot = _holders(view, own)
+        plot = _holders(view, own, report.verdict.step_unit)
         if plot is not None:
             found[f"holders-{number}"] = plot
     return found
@@ -35,26 +38,8 @@ def views(report: Report) -> dict[str, Plot]:
 
 def places(report: Report) -> dict[int, tuple[int, int]]:
     """For each finding that names a holder of a shown heap: which holder of which heap."""
-    found = ((number, place(report, finding)) for number, finding in enumerate(report.findings))
+    found = ((number, heap_place(report, finding)) for number, finding in enumerate(report.findings))
     return {number: at for number, at in found if at is not None}
-
-
-def place(report: Report, finding: Finding) -> tuple[int, int] | None:
-    """Which holder of which heap a finding is about: that of its path, or the nearest above it."""
-    path, end = finding.subject.path, f"[{finding.subject.pid}]"
-    if not path:
-        return None
-    for number, view in enumerate(report.heap):
-        if not view.process.endswith(end):
-            continue
-        above = [
-            i
-            for i, h in enumerate(view.holders)
-            if path == h.path or (path.startswith(h.path) and path[len(h.path)] in ".[")
-        ]
-        if above:
-            return number, max(above, key=lambda i: len(view.holders[i].path))
-    return None
 
 
 def _laid_over(laps: Laps) -> Plot:
@@ -96,7 +81,7 @@ def _device(device: DeviceMemory) -> Plot:
     )
 
 
-def _holders(view: HeapView, linked: dict[int, str]) -> Plot | None:
+def _holders(view: HeapView, linked: dict[int, str], step_unit: str) -> Plot | None:
     """The largest holders of which none lies within another, over all snapshots; the first at the bottom."""
     nodes = icicle.nodes(view)
     at = {node.holder: node for node in nodes if node.holder is not None}
@@ -119,7 +104,7 @@ def _holders(view: HeapView, linked: dict[int, str]) -> Plot | None:
     curves.append(Curve("all other objects", _REST, time_s, [max(0, some) for some in rest]))
     named = [
         f"snapshot {take.take}, {format_duration(take.time_s)}"
-        + (f", step {format_count(take.step)}" if take.step is not None else "")
+        + (f", {step_unit} {format_count(take.step)}" if take.step is not None else "")
         for take in view.takes
     ]
     return Plot(

@@ -15,8 +15,9 @@ from .. import analyzers
 from ..evidence import experiments
 from ..facts.accounts import tensors
 from ..facts.case import Case
+from ..facts.growth.processes import rounds_of
 from ..facts.processes import table
-from ..findings import Excerpt, Finding, Report, Verdict, fingerprint_of, in_order
+from ..findings import Excerpt, Finding, Report, Timeline, Verdict, fingerprint_of, in_order
 from . import attached, devices, excerpts, footer, gpu, head, heap_view, laps, outlook, peak, timeline
 from .folding import folded
 
@@ -33,6 +34,29 @@ def analyze(
     (each takes those it knows). **Errors** BadInput for a kind or a threshold that does not exist.
     """
     return report_of(Case(recording), only, thresholds)
+
+
+class Judged:
+    """A report whose timeline can be looked at more closely, also of a recording that is too long to be held whole.
+
+    ``recording`` may be thinned (``Recording.thinned``), ``whole`` has every row of it.
+    """
+
+    def __init__(self, recording: Recording, whole: Recording) -> None:
+        self._case, self._whole = Case(recording), whole
+        self.report = report_of(self._case)
+
+    @property
+    def has_more(self) -> bool:
+        """Whether a part of the timeline has more moments than the whole shows of it."""
+        drawn = self.report.timeline
+        return drawn is not None and len(drawn.time_s) < rounds_of(self._case.growth.processes).size
+
+    def window(self, start_s: float, end_s: float, most_rows: int) -> Timeline | None:
+        """The timeline between two moments, from at most about ``most_rows`` samples; None without two of them."""
+        drawn = self.report.timeline
+        part = self._whole.thinned(most_rows, (start_s, end_s))
+        return timeline.window(self._case, part, drawn) if drawn is not None else None
 
 
 @dataclass(frozen=True)

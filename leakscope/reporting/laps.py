@@ -33,7 +33,7 @@ def laps(case: Case) -> Laps | None:
     if time_s.size < _FEWEST * _LEAST_SAMPLES:
         return None
     steps = counted_steps(case)
-    return _by_phase(case, steps, time_s, held) or _by_steps(steps, time_s, held)
+    return _by_phase(case, steps, time_s, held) or _by_steps(case.step_unit, steps, time_s, held)
 
 
 def counted_steps(case: Case) -> tuple[Floats, Floats] | None:
@@ -67,13 +67,15 @@ def _by_phase(case: Case, steps: tuple[Floats, Floats] | None, time_s: Floats, h
     names = [f"{phase} {number}" for number in range(1, starts.size + 1)]
     if steps is not None:
         first = np.interp(starts, *steps)
-        names = [f"{name}, from step {format_count(round(step))}" for name, step in zip(names, first.tolist())]
+        names = [
+            f"{name}, from {case.step_unit} {format_count(round(step))}" for name, step in zip(names, first.tolist())
+        ]
     others = [str(name) for name in counts if name != phase and counts[name] >= _FEWEST]
     return _laps(" and ".join([str(phase), *others]), "s", names, starts, ends, time_s, held, time_s)
 
 
-def _by_steps(steps: tuple[Floats, Floats] | None, time_s: Floats, held: Floats) -> Laps | None:
-    """Each step where several samples fall into it; else a round number of steps together."""
+def _by_steps(word: str, steps: tuple[Floats, Floats] | None, time_s: Floats, held: Floats) -> Laps | None:
+    """Each step where several samples fall into it; else a round number of steps together. ``word``: what one is."""
     if steps is None:
         return None
     at_s, count = steps
@@ -88,10 +90,10 @@ def _by_steps(steps: tuple[Floats, Floats] | None, time_s: Floats, held: Floats)
     if edges.size <= _FEWEST:
         return None
     moments = _when(at_s, count, edges)
-    names = [f"from step {format_count(round(step))}" for step in edges[:-1].tolist()]
+    names = [f"from {word} {format_count(round(step))}" for step in edges[:-1].tolist()]
     names = names if size > 1 else [name.removeprefix("from ") for name in names]
-    by = "step" if size == 1 else f"{format_count(size)} steps"
-    unit = "s" if size == 1 else "step"
+    by = word if size == 1 else f"{format_count(size)} {word}s"
+    unit = "s" if size == 1 else word
     at = time_s if size == 1 else np.interp(time_s, at_s, count)
     return _laps(by, unit, names, moments[:-1], moments[1:], time_s, held, at)
 

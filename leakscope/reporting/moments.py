@@ -39,7 +39,7 @@ def _phases(case: Case) -> Iterator[Moment]:
         rows = list(_rows(own, "step", "phase"))
         first = [row for before, row in zip([None, *rows], rows) if before is None or not _goes_on(before, row)]
         for (at_s, step, phase), after in zip(first, [*first[1:], None]):
-            where = f" at step {step:,}" if step is not None else ""
+            where = f" at {case.step_unit} {step:,}" if step is not None else ""
             end_s = last_s.get(pid) if after is None else after[0] if after[2] != phase else None
             yield Moment(
                 "phase", at_s, f"{phase} begins{where}", phase, max(at_s, end_s) if end_s is not None else None
@@ -59,7 +59,7 @@ def _moments(case: Case) -> Iterator[Moment]:
 
     for at_s, step, text in _rows(case.rows("marks"), "step", "text"):
         if text:
-            yield Moment("mark", at_s, f"{text} at step {step:,}" if step is not None else text)
+            yield Moment("mark", at_s, f"{text} at {case.step_unit} {step:,}" if step is not None else text)
     for at_s, pid, take, reason, took_s in _rows(case.rows("takes"), "pid", "take", "reason", "duration_s"):
         took = f", {format_duration(took_s)}" if took_s is not None else ""
         yield Moment("take", at_s, f"snapshot {take} of {who(pid)} ({reason}{took})")

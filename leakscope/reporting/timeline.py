@@ -8,13 +8,15 @@ time, by the arenas they live in.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from ..facts.accounts.ledger import TAKE_COLUMNS
-from ..facts.growth.processes import ProcessGrowth, alive_in, rounds_of, rows_of
+from ..facts.growth.processes import ProcessGrowth, alive_in, process_growths, rounds_of, rows_of
 from ..facts.growth.tree import TreeGrowth
 from ..facts.series.arithmetic import Floats
 from ..facts.tables import series, without_last
@@ -23,6 +25,7 @@ from .moments import moments
 
 if TYPE_CHECKING:
     from ..facts.case import Case
+    from ..storage import Recording
 
 _SHOWN_PROCESSES = 11  # with the rest as one more band; more layers cannot be told apart
 _TOTAL_BUCKETS = 400  # two points each, the lowest and the highest: about what a wide screen can show
@@ -40,16 +43,9 @@ def timeline(case: Case) -> Timeline | None:
     time_s = rounds_of(growth.processes) if growth.processes else np.empty(0)
     if time_s.size < 2:
         return None
-    by_process: dict[str, Floats] = {}
-    by_account: dict[str, Floats] = {}
-    nothing = np.zeros_like(time_s)
-    for process in growth.processes:
-        levels = accounts_of(case, process, time_s)
-        by_process[process.label] = sum(levels.values(), start=by_process.get(process.label, nothing))
-        for account, level in levels.items():
-            by_account[account] = by_account.get(account, nothing) + level
+    by_account, by_process = _levels(case, growth.processes, time_s)
     processes = _largest(by_process)
-    total = sum(by_account.values(), start=nothing)
+    total = sum(by_account.values(), start=np.zeros_like(time_s))
     accounts = _visible(by_account, float(total.max()))
     shown = thinned(total, [*accounts.values(), *processes.values()])
     marked, left_out = moments(case)
@@ -62,6 +58,52 @@ def timeline(case: Case) -> Timeline | None:
         moments=marked,
         left_out=left_out,
     )
+
+
+def window(case: Case, part: Recording, whole: Timeline) -> Timeline | None:
+    """A part of it with more of its moments: ``part`` has the samples of that part; the bands are those of the whole.
+
+    None where nothing was sampled in it.
+    """
+    found = process_growths(part)
+    time_s = rounds_of(found) if found else np.empty(0)
+    if time_s.size < 2:
+        return None
+    by_account, by_process = _levels(case, found, time_s)
+    total = sum(by_account.values(), start=np.zeros_like(time_s))
+    shown = thinned(total, list(by_process.values()))
+
+    def bands(told: Sequence[Band], levels: dict[str, Floats], rest: str) -> list[Band]:
+        names = {band.name for band in told}
+        left = sum((level for name, level in levels.items() if name not in names), start=np.zeros_like(time_s))
+        found = {band.name: levels.get(band.name, np.zeros_like(time_s)) for band in told}
+        if rest in found:
+            found[rest] = found[rest] + left
+        return [Band(band.name, _whole(found[band.name][shown]), band.estimated) for band in told]
+
+    return replace(
+        whole,
+        time_s=np.round(time_s[shown], 2).tolist(),
+        total_bytes=_whole(total[shown]),
+        accounts=bands(whole.accounts, by_account, _REST),
+        processes=bands(whole.processes, by_process, whole.processes[-1].name),
+        step=_steps(case, case.growth.processes, time_s[shown]),
+    )
+
+
+def _levels(
+    case: Case, processes: Sequence[ProcessGrowth], time_s: Floats
+) -> tuple[dict[str, Floats], dict[str, Floats]]:
+    """Bytes at these moments by account, and by process."""
+    by_process: dict[str, Floats] = {}
+    by_account: dict[str, Floats] = {}
+    nothing = np.zeros_like(time_s)
+    for process in processes:
+        levels = accounts_of(case, process, time_s)
+        by_process[process.label] = sum(levels.values(), start=by_process.get(process.label, nothing))
+        for account, level in levels.items():
+            by_account[account] = by_account.get(account, nothing) + level
+    return by_account, by_process
 
 
 def accounts_of(case: Case, process: ProcessGrowth, time_s: Floats) -> dict[str, Floats]:

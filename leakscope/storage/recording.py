@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import copy
 import io
+import math
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -24,6 +26,7 @@ from .arrow import FOOTER_KEY, arrow_schema
 from .finalize import JOURNAL_SUFFIX, finalize, is_journal, is_live, journal_of, living_writers
 from .merge import merge
 from .meta import meta_of_footer
+from .thinning import THINNED, thinned_note, thinned_rows
 from .whole_heap import Identity, WholeHeapFile, files_beside
 from .window import Window, as_text, limited, window_of
 
@@ -123,6 +126,26 @@ class Tables(Mapping[str, pd.DataFrame]):
         """Names of the tables that have rows."""
         return [name for name in self if name in self._groups]
 
+    def thinned(self, name: str, most_rows: int, time_s: Window) -> tuple[pd.DataFrame, int]:
+        """A table between two moments in about ``most_rows`` at most, and how many rows it has there.
+
+        Of each process the highest and the lowest of so many readings in a row. **Errors** UnreadableRecording.
+        """
+        columns, optional = self._columns_of(name)
+        there = [column for column in columns if column in self._file.schema_arrow.names]
+        span_ns = self._start_mono_ns + time_s[0] * 1e9, self._start_mono_ns + time_s[1] * 1e9
+        try:
+            rows, count = thinned_rows(self._file, name, list(self._groups.get(name, {})), there, most_rows, span_ns)
+        except (OSError, pa.ArrowException) as error:
+            raise UnreadableRecording(f"{self._where} is damaged in table {name}: {_one_line(error)}") from error
+        rows = _with_nulls(rows, columns)
+        order = [(c, "ascending") for c in ("pid", "start_ticks", "time_mono_ns")]
+        return self._timed(self._frame(rows.sort_by(order), optional)), count
+
+    def groups(self, name: str) -> Mapping[int, int]:
+        """The row groups a table is in, and how many rows of it are there."""
+        return self._groups.get(name, {})
+
     def row_counts(self) -> dict[str, int]:
         """Rows of each table that has any; only what a window or repeated rows leave out is read for it."""
         counts = {}
@@ -174,13 +197,18 @@ class Tables(Mapping[str, pd.DataFrame]):
         except (OSError, pa.ArrowException) as error:
             raise UnreadableRecording(f"{self._where} is damaged in table {name}: {_one_line(error)}") from error
         frame: pd.DataFrame = pd.concat(parts, axis="columns") if len(parts) > 1 else parts[0]
+        frame = self._timed(frame)
+        if name == "processes":
+            frame = frame.drop_duplicates(["pid", "start_ticks"], keep="last", ignore_index=True)
+        return frame if self._window is None else limited(name, frame, self._window, self._start_mono_ns)
+
+    def _timed(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """With seconds since the recording began, and the units of its columns."""
         frame.insert(
             0, "time_s", (frame["time_mono_ns"] - self._start_mono_ns).astype("Float64").astype("float64") / 1e9
         )
         frame.attrs["units"] = _Units({column: units[column] for column in frame if column in units})
-        if name == "processes":
-            frame = frame.drop_duplicates(["pid", "start_ticks"], keep="last", ignore_index=True)
-        return frame if self._window is None else limited(name, frame, self._window, self._start_mono_ns)
+        return frame
 
     def _check_fits(self, name: str, column_count: int) -> None:
         """**Errors** UnreadableRecording for a table that would take most of this computer's memory."""
@@ -201,9 +229,7 @@ class Tables(Mapping[str, pd.DataFrame]):
             rows = shared.select([c for c in columns if c in there])
         else:
             rows = self._file.read_row_groups(groups, columns=columns)
-        for column in set(columns) - set(rows.column_names):
-            rows = rows.append_column(column, pa.nulls(rows.num_rows, arrow_schema().field(column).type))
-        return rows.select(columns)
+        return _with_nulls(rows, columns)
 
     def _shared_group(self, index: int) -> pa.Table | None:
         """A row group of several tables; None: each reads its columns of it, since it is large or damaged."""
@@ -273,6 +299,20 @@ class Recording:
         """
         derived = copy.copy(self)
         derived.tables = self.tables.deriving(makers)
+        return derived
+
+    def thinned(self, most_rows: int, time_s: Window = (-math.inf, math.inf)) -> Self:
+        """The same, but for the tables that grow with each second of each process: ``most_rows`` of each, about.
+
+        Only what lies between two moments is read of them, and never all at once. A note says what was left out.
+        """
+        counts = {name: sum(self.tables.groups(name).values()) for name in THINNED}
+        long = [name for name, count in counts.items() if count > most_rows or time_s != (-math.inf, math.inf)]
+        if not long:
+            return self
+        read = {name: self.tables.thinned(name, most_rows, time_s) for name in long}
+        derived = self.deriving({name: partial(frame.copy, deep=False) for name, (frame, _) in read.items()})
+        derived.notes = [*self.notes, *(thinned_note(name, len(read[name][0]), read[name][1]) for name in long)]
         return derived
 
     def __repr__(self) -> str:
@@ -480,6 +520,13 @@ def _rows_by_table(file: pq.ParquetFile, where: str) -> dict[str, dict[int, int]
         for name, rows in names.items():
             found.setdefault(name, {})[index] = rows
     return found
+
+
+def _with_nulls(rows: pa.Table, columns: list[str]) -> pa.Table:
+    """These columns; nulls for one that the file does not have."""
+    for column in set(columns) - set(rows.column_names):
+        rows = rows.append_column(column, pa.nulls(rows.num_rows, arrow_schema().field(column).type))
+    return rows.select(columns)
 
 
 def _most_bytes() -> int:

@@ -92,14 +92,15 @@ def test_the_timeline_switches_hides_and_zooms(tmp_path):
         tmp_path,
         render(FULL, "html"),
         """
-        const names = () => all(".interactive .legend button").map((b) => b.childNodes[1].textContent);
+        const names = () => all("#timeline .legend button").map((b) => b.textContent);
         const readout = () => one(".readout").textContent;
         seen.static_hidden = getComputedStyle(one(".static")).display === "none";
         seen.accounts = names(); seen.at_peak = readout();
         press("Home"); seen.first = readout();
         press("ArrowRight"); seen.second = readout();
-        one(".interactive .legend button").click(); await drawn(); seen.without_top = readout();
-        one('[data-view="1"]').click(); await drawn(); seen.processes = names(); seen.canvases = all("canvas").length;
+        one("#timeline .legend button").click(); await drawn(); seen.without_top = readout();
+        one('[data-view="1"]').click(); await drawn(); seen.processes = names();
+        seen.canvases = all("#timeline canvas").length;
         for (const key of ["+", "+", "-", "0"]) { press(key); await drawn(); }
         one('[data-zoom="in"]').click(); await drawn(); seen.after_zoom = readout();
         """,

@@ -7,7 +7,8 @@ import dataclasses
 import pytest
 
 from leakscope.pages import plots
-from leakscope.pages.plots import Curve, Plot
+from leakscope.pages.charts import Lane, Mark
+from leakscope.pages.plots import Curve, Plot, Trend
 
 MiB = 1024**2
 TWO = Plot(
@@ -28,7 +29,9 @@ def test_the_picture_the_script_and_the_table_have_the_same_figures():
     drawn = plots.still(TWO)
     assert drawn.sentence == "Memory of both: before: from 1 MiB to 3 MiB; after: from 1 MiB to 1 MiB"
     assert [len(ys(shape.path)) for shape in drawn.shapes] == [3, 2]
-    assert [curve["kib"] for curve in plots.data(TWO)["curves"]] == [[1024, 2048, 3072], [1024, 1024, None]]
+    told = plots.data(TWO)
+    assert (told["unit_bytes"], told["x"]) == (1024, [0.0, 1.0, 2.0])
+    assert [curve["steps"] for curve in told["divisions"][0]["curves"]] == [[1024, 1024, 1024], [1024, 0, None]]
     heads, rows = plots.table(TWO)
     assert heads == ["Time", "before", "after"]
     assert rows == [["0 s", "1 MiB", "1 MiB"], ["1 s", "2 MiB", "1 MiB"], ["two", "3 MiB", ""]]
@@ -51,6 +54,29 @@ def test_a_limit_far_away_is_named_and_does_not_flatten_the_curves(limit_bytes, 
     assert drawn.limit_label == "the limit"
     assert (drawn.limit is not None) == is_drawn
     assert max(ys(drawn.shapes[0].path)) - min(ys(drawn.shapes[0].path)) > 250
+
+
+def test_another_division_and_what_happened_are_told_in_all_three():
+    lane = Lane("phase", "phases", [Mark(0.5, "eval begins", 1.0, "eval", 9), Mark(9.0, "killed")])
+    other = [("process", [Curve("train.py", 1, [0.0, 1.0, 2.0], [2 * MiB, 3 * MiB, 4 * MiB])])]
+    bands = [TWO.curves[0], dataclasses.replace(TWO.curves[0], name="tensors", estimated=True)]
+    plot = dataclasses.replace(TWO, curves=bands, stacked=True, by="account", divisions=other, lanes=[lane])
+    drawn, told = plots.drawn(plot), plots.data(plot)
+    assert [(by, len(still.shapes)) for by, still in drawn.stills] == [("account", 2), ("process", 1)]
+    assert [row[0] for row in drawn.table[1]] == ["before", "tensors ~", "train.py"]
+    assert [mark.label for mark in drawn.moments()] == ["eval begins", "killed"]
+    assert [(one["by"], len(one["curves"])) for one in told["divisions"]] == [("account", 2), ("process", 1)]
+    assert [mark[0] for mark in told["lanes"][0]["marks"]] == [0.5, 2.0]  # what came after the last value: at the edge
+    assert drawn.stills[0][1].at(9.0) == 100.0
+
+
+def test_a_trend_goes_on_to_the_limit():
+    trend = Trend((0.0, MiB), (2.0, 3 * MiB), 4.0)
+    plot = dataclasses.replace(TWO, trend=trend, limit=(5 * MiB, "full soon"), last=4.0)
+    still = plots.still(plot)
+    assert still.trend is not None and still.trend.endswith("L1000 0")  # at the limit, which is the top
+    assert "full soon" in still.sentence
+    assert (plots.data(plot)["top"], plots.data(plot)["last"]) == (5 * MiB, 4.0)
 
 
 def test_a_long_table_says_first_least_most_and_last_of_each():

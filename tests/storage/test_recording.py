@@ -42,6 +42,24 @@ def test_tables_are_tidy(tmp_path):
         _ = tables.proces_samples
 
 
+def test_a_long_table_is_thinned_to_the_extremes_of_each_process(tmp_path):
+    builder = RecordingBuilder(tmp_path).process(100).process(101, "python")
+    rss = [1000 + (second * 37) % 100 for second in range(3000)]
+    rss[1234], rss[777] = 9999, 1
+    whole = builder.samples(100, rss=rss).samples(101, rss=[7, 8]).ends(3001.0).open()
+    part = whole.thinned(300)
+    samples = part.tables.process_samples
+    own = samples[samples.pid == 100]
+    assert 200 <= len(own) <= 400 and own.time_s.is_monotonic_increasing
+    assert {(777.0, 1), (1234.0, 9999)} <= set(zip(own.time_s, own.rss_bytes)), "no extreme is lost"
+    assert samples[samples.pid == 101].rss_bytes.tolist() == [7, 8], "nor one that lived for a moment"
+    assert list(samples.columns) == list(whole.tables.process_samples.columns)
+    assert samples.dtypes.equals(whole.tables.process_samples.dtypes)
+    assert any(f"{len(samples)} of 3,002 rows of process_samples" in note for note in part.notes)
+    assert whole.thinned(5000) is whole
+    assert whole.thinned(5000, (10.0, 12.0)).tables.process_samples.time_s.tolist() == [10.0, 11.0, 12.0]
+
+
 def test_a_table_without_rows_has_its_columns(tmp_path):
     recording = RecordingBuilder(tmp_path).process(100).ends().open()
     for name, table in schema.TABLES.items():

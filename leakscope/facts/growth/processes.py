@@ -17,14 +17,13 @@ from numpy.typing import NDArray
 
 from ..series.arithmetic import Floats, level_at
 from ..series.trend import Trend, judge
-from ..tables import process_name, text_of
+from ..tables import by_process, in_time, process_name, text_of
 from .sharing import Copied, Family, copied_by_takes, families, shares
 
 if TYPE_CHECKING:
     from ...storage import Recording
 
 _Key = tuple[int, int]  # pid, start_ticks
-_MOST_KEPT = 20_000  # rows of one table and process: a longer table is not held twice
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,9 +62,7 @@ class ProcessGrowth:
         """Its own rows of a table that has pid and start_ticks, by time. Shared by all who ask: do not change them."""
         rows = self._rows.get(table)
         if rows is None:
-            rows = rows_of(self.tables[table], self)
-            if len(rows) <= _MOST_KEPT:
-                self._rows[table] = rows
+            rows = self._rows[table] = rows_of(self.tables[table], self)
         return rows
 
     def within(self, start_s: float, end_s: float) -> ProcessGrowth:
@@ -81,7 +78,7 @@ def process_growths(recording: Recording) -> list[ProcessGrowth]:
     copied = copied_by_takes(recording.tables["takes"], recording.tables["processes"])
     processes = (
         _process(recording, key, rows, steps.get(key), of_command, copied.get(key[0], ()))
-        for key, rows in _by_process(recording.tables["process_samples"])
+        for key, rows in by_process(recording.tables["process_samples"])
     )
     return [process for process in processes if process.time_s.size]
 
@@ -109,8 +106,8 @@ def rows_of(frame: pd.DataFrame, process: ProcessGrowth) -> pd.DataFrame:
     at = np.flatnonzero((frame["pid"] == process.pid).to_numpy(dtype=bool, na_value=False))
     ticks = frame["start_ticks"].iloc[at]  # of a day's two million rows: the second question is put to few
     at = at[(ticks.fillna(0) == process.start_ticks).to_numpy(dtype=bool)]
-    own = frame if len(at) == len(frame) else frame.iloc[at]
-    return own if own["time_s"].is_monotonic_increasing else own.sort_values("time_s", kind="stable")
+    is_run = len(at) and at[-1] - at[0] == len(at) - 1  # as tables are sorted: a view of it, and no copy
+    return in_time(frame.iloc[at[0] : at[-1] + 1] if is_run else frame.iloc[at])
 
 
 def _first_steps_s(sentinels: pd.DataFrame) -> dict[_Key, float]:
@@ -119,11 +116,6 @@ def _first_steps_s(sentinels: pd.DataFrame) -> dict[_Key, float]:
     rows = rows.sort_values("time_s", ascending=False)  # the earliest comes last and stays
     keys = zip(rows["pid"].astype(int), rows["start_ticks"].fillna(0).astype(int))
     return dict(zip(keys, rows["time_s"].astype(float)))
-
-
-def _by_process(samples: pd.DataFrame) -> list[tuple[_Key, pd.DataFrame]]:
-    groups = samples[samples["pid"].notna()].groupby(["pid", "start_ticks"], dropna=False)
-    return [((int(rows["pid"].iloc[0]), int(rows["start_ticks"].fillna(0).iloc[0])), rows) for _, rows in groups]
 
 
 def _process(

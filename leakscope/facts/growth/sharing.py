@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from ..series.arithmetic import Floats
+from ..tables import in_time
 
 _UNSEEN_READINGS = 3  # to either side: of forks that are there half of the time, seven in a row are met once in 128
 _UNSHARED = 0.9  # measured on a training step whose batches come and go: 0.93 to 1.0 without any sharing
@@ -83,7 +84,7 @@ def shares(
     def values(name: str) -> Floats:
         return rows[name].to_numpy(dtype=np.float64, na_value=np.nan)
 
-    rows = rows.sort_values("time_s", kind="stable")
+    rows = in_time(rows)
     time_s = rows["time_s"].to_numpy(dtype=np.float64)
     rss, anon = values("rss_bytes"), values("anon_bytes")
     split_known = np.isfinite(anon)

@@ -18,7 +18,7 @@ from ...findings import ProcessRow
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from ..series.arithmetic import Floats, level_at
-from ..tables import int_of, process_name, series, text_of
+from ..tables import by_process, int_of, process_name, series, text_of
 
 if TYPE_CHECKING:
     from ...storage import Recording
@@ -178,10 +178,7 @@ def processes(recording: Recording, growth: TreeGrowth) -> list[Process]:
     told = _roles_told(recording)
     grown = {(p.pid, p.start_ticks): p for p in growth.processes}
     found = []
-    samples = {
-        (int(rows["pid"].iloc[0]), int(rows["start_ticks"].iloc[0])): rows.sort_values("time_s", kind="stable")
-        for _, rows in recording.tables["process_samples"].groupby(["pid", "start_ticks"])
-    }
+    samples = dict(by_process(recording.tables["process_samples"]))
     none = recording.tables["process_samples"].iloc[:0]
     for _, row in recording.tables["processes"].iterrows():
         key = int_of(row, "pid") or 0, int_of(row, "start_ticks") or 0

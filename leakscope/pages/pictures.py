@@ -1,0 +1,118 @@
+"""Charts as pictures that stand alone: SVG files of the page's own shapes and colours, and PNG made of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from markupsafe import Markup
+
+from ..errors import BadInput
+from ..findings import HeapView, LedgerRow
+from ..units import format_bytes
+from . import charts, icicle
+from .page import bundle, environment
+from .plots import Plot, still
+
+WIDTH, HEIGHT = 900, 260  # pixels, of a chart without its lanes and names
+_LEFT, _LEFT_OF_BARS = 90, 260
+_LETTER = 6.3  # pixels of a letter of 11 pixels, on average
+_ROW, _BAR_ROW, _BOX_ROW = 18, 22, 22
+_SCALE = 2  # of PNG: as many pixels as a dense screen has
+_ROOT = re.compile(r":root \{(.*?)\n\}", re.DOTALL)
+_VARIABLE = re.compile(r"--([\w-]+): ([^;]+);")
+_UNSCALED = re.compile(r"(stroke-width: )(\d+)(?=[^}]*non-scaling-stroke)")  # told in pixels of the screen
+_OWN = """
+.paper { fill: var(--paper); } .label { fill: var(--ink); font: 11px var(--sans); }
+.title { fill: var(--ink); font: 600 14px var(--sans); }
+"""
+
+
+def of_plot(plot: Plot) -> str:
+    """SVG of lines or bands."""
+    chart = still(plot)
+    height = HEIGHT + 84 + 16 * len(chart.lanes)
+    named = [(shape.slot, shape.dash, shape.name) for shape in chart.shapes]
+    named = named[::-1] if plot.stacked else named
+    spans = [(slot, 0, f"{lane.name}: {name}") for lane in chart.lanes for name, slot in lane.spans.items()]
+    names = [] if plot.ordered else [*_in_rows(named, height)]
+    if spans and plot.stacked:
+        names += _in_rows(spans, names[-1][1] + _ROW)
+    bottom = names[-1][1] + 12 if names else height
+    return _svg(plot.title, chart.sentence, bottom, chart=chart, names=names, is_filled=plot.stacked)
+
+
+def of_ledger(title: str, rows: Sequence[LedgerRow], most: int = 12) -> str:
+    """SVG of what grew and what shrank, the largest ``most`` movements as bars; the others are added up in one more."""
+    moved = sorted((row for row in rows if row.growth_bytes and row.in_total), key=lambda row: -abs(row.growth_bytes))
+    several = len({row.process for row in rows}) > 1
+    told = [(f"{r.process}: {r.account}" if several else r.account, r.account, r.growth_bytes) for r in moved[:most]]
+    if rest := moved[most:]:
+        told.append((f"{len(rest)} smaller", "", sum(row.growth_bytes for row in rest)))
+    low, high = min(0, *(grown for *_, grown in told)), max(0, *(grown for *_, grown in told))
+    unit = (WIDTH - _LEFT_OF_BARS - 100) / (high - low)
+    bars = []
+    for number, (label, account, grown) in enumerate(told):
+        slot = charts.account_slot(account)
+        x = _LEFT_OF_BARS + (min(0, grown) - low) * unit
+        look = "more" if slot is None else f"area c{slot}"
+        amount = format_bytes(grown, signed=True)
+        bars.append((round(x, 1), 40 + _BAR_ROW * number, round(abs(grown) * unit, 1), look, _end_of(label), amount))
+    sentence = f"{title}: " + "; ".join(f"{label} {format_bytes(grown, signed=True)}" for label, _, grown in told)
+    return _svg(title, sentence, 48 + _BAR_ROW * len(bars), bars=bars, left=_LEFT_OF_BARS)
+
+
+def of_heap(title: str, view: HeapView) -> str:
+    """SVG of the boxes of a process, at its last snapshot."""
+    boxes = icicle.boxes(icicle.nodes(view))
+    return _svg(title, title, 44 + _BOX_ROW * (1 + max(box.row for box in boxes)), boxes=boxes)
+
+
+def png(svg: str) -> bytes:
+    """The same in pixels. **Errors** BadInput: what draws them is not installed."""
+    try:
+        import resvg_py
+    except ImportError:
+        raise BadInput("PNG needs resvg: pip install 'leakscope-recorder[plots]'; .svg needs nothing") from None
+    svg = _UNSCALED.sub(lambda found: f"{found[1]}{_SCALE * int(found[2])}", svg)
+    return bytes(resvg_py.svg_to_bytes(svg_string=svg, zoom=_SCALE))
+
+
+def _svg(title: str, sentence: str, height: float, **values: object) -> str:
+    given = {"chart": None, "chart_height": HEIGHT, "bars": (), "names": (), "boxes": (), "is_filled": False}
+    return (
+        environment()
+        .get_template("picture.svg")
+        .render(
+            {"left": _LEFT, **given, **values},
+            title=title,
+            sentence=sentence,
+            width=WIDTH,
+            height=round(height),
+            style=Markup(_style()),
+        )
+    )
+
+
+def _style() -> str:
+    """The page's colours on white paper, without variables: not every program that draws SVG knows them."""
+    values = dict(_VARIABLE.findall(_ROOT.search(bundle("colours.css"))[1]))  # type: ignore[index]
+    rules = bundle("charts.css") + _OWN
+    return re.sub(r"var\(--([\w-]+)\)", lambda found: values[found[1]].replace('"', "'"), rules)
+
+
+def _in_rows(named: Sequence[tuple[int, int, str]], top: float) -> Iterator[tuple[float, float, int, int, str]]:
+    """Names beside each other, as many as there is room for."""
+    x, y = float(_LEFT), top
+    for slot, dash, name in named:
+        label = _end_of(name)
+        width = 34 + _LETTER * len(label)
+        if x > _LEFT and x + width > WIDTH - 16:
+            x, y = float(_LEFT), y + _ROW
+        yield round(x), y, slot, dash, label
+        x += width
+
+
+def _end_of(name: str) -> str:
+    """The end of a path says most."""
+    return name if len(name) <= 40 else "…" + name[-39:]

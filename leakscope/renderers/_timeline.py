@@ -1,0 +1,167 @@
+"""Memory of the process tree over the run as the description of a chart: its divisions, its outlook, what happened."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from ..findings import Band, Moment, Outlook, Report, Timeline
+from ..pages import charts
+from ..pages.charts import Lane, Mark
+from ..pages.plots import Curve, Plot, Trend
+from ..units import format_duration
+from ._places import heap_place
+
+TIMELINE = "timeline"  # its key among the plots of a report
+ACCOUNT, PROCESS = "account", "process"
+_HELD = ("tensors", "arrays", "python-objects")  # accounts in which a holder's bytes are counted
+_FAR = 2.0  # times the run, and times its peak: a limit further away is named, not drawn to scale
+_ROOM = 0.14  # of the run, to its right: for the line that goes on
+_EDGE = 0.03
+_LANES = {  # in the order of their rows
+    "alert": "alerts", "death": "killed", "pressure": "pressure", "birth": "began", "end": "ended",
+    "event": "events", "mark": "marks", "phase": "phases", "take": "snapshots",
+}  # fmt: skip
+
+
+def timeline_plot(report: Report) -> Plot | None:
+    """None where there are no two moments."""
+    timeline = report.timeline
+    if timeline is None or len(timeline.time_s) < 2:
+        return None
+    (by, curves), *divisions = _divisions(report, timeline)
+    ahead = timeline.outlook
+    full = _full(report, ahead)
+    peak = max(range(len(timeline.time_s)), key=timeline.total_bytes.__getitem__)
+    return Plot(
+        "Memory of the process tree",
+        curves,
+        stacked=True,
+        by=by,
+        divisions=divisions,
+        lanes=list(_lanes(timeline)),
+        common=(ahead.start_s, ahead.end_s) if ahead is not None else None,
+        onset=(ahead.began_s, "grows since here") if ahead is not None and ahead.began_s is not None else None,
+        trend=_trend(timeline, ahead) if ahead is not None else None,
+        limit=(ahead.limit_bytes, full) if ahead is not None and ahead.limit_bytes is not None and full else None,
+        steps=timeline.step,
+        step_unit=report.verdict.step_unit,
+        first_seen=timeline.time_s[peak],
+        last=_last_s(timeline, ahead),
+    )
+
+
+def _trend(timeline: Timeline, ahead: Outlook) -> Trend | None:
+    if ahead.end_bytes is None:
+        return None
+    until = min(_last_s(timeline, ahead), ahead.full_s or ahead.end_s * _FAR)
+    return Trend((ahead.start_s, ahead.start_bytes or 0), (ahead.end_s, ahead.end_bytes), max(ahead.end_s, until))
+
+
+def _last_s(timeline: Timeline, ahead: Outlook | None) -> float:
+    """How far it is drawn: to the limit where that is near, else a little beyond the run."""
+    last_s, span = timeline.time_s[-1], timeline.time_s[-1] - timeline.time_s[0]
+    if ahead is None or ahead.end_bytes is None:
+        return last_s
+    full_s, limit, most = ahead.full_s, ahead.limit_bytes, max(timeline.total_bytes)
+    if full_s is not None and limit is not None and full_s <= last_s + (_FAR - 1) * span and limit <= _FAR * most:
+        return max(last_s, full_s) + _EDGE * span
+    return last_s + _ROOM * span
+
+
+def _lanes(timeline: Timeline) -> Iterator[Lane]:
+    """What happened, a row for each kind."""
+    slots = charts.phase_slots(moment.phase for moment in timeline.moments if moment.phase)
+    for kind, name in _LANES.items():
+        own = [_mark(moment, slots.get(moment.phase or "")) for moment in timeline.moments if moment.kind == kind]
+        if own:
+            yield Lane(kind, name, own)
+
+
+def _mark(moment: Moment, slot: int | None) -> Mark:
+    if moment.end_s is None or moment.phase is None:
+        return Mark(moment.time_s, moment.text)
+    label = f"{moment.text}, {format_duration(moment.end_s - moment.time_s)}"
+    return Mark(moment.time_s, label, moment.end_s, moment.phase, slot)
+
+
+def _divisions(report: Report, timeline: Timeline) -> list[tuple[str, list[Curve]]]:
+    """The ways to divide the memory: by process first where there are several. The culprit is a band of its own."""
+    culprit = _culprit(report, timeline)
+    found = []
+    for by, bands in ((ACCOUNT, list(timeline.accounts)), (PROCESS, list(timeline.processes))):
+        colours = charts.slots(bands)
+        if culprit is not None:
+            label, name, held = culprit
+            sources = range(len(bands)) if by == ACCOUNT else [i for i, b in enumerate(bands) if b.name == label]
+            if by == ACCOUNT:
+                sources = sorted((i for i in sources if bands[i].name in _HELD), key=lambda i: -_gain(bands[i]))
+            bands, taken = _without(bands, sources, held)
+            if any(taken):
+                bands, colours = [*bands, Band(name, taken, estimated=True)], [*colours, charts.CULPRIT]
+        curves = [
+            Curve(b.name, c, timeline.time_s, b.value_bytes, estimated=b.estimated) for b, c in zip(bands, colours)
+        ]
+        found.append((by, curves))
+    return found[::-1] if len(timeline.processes) > 1 else found
+
+
+def _curve(timeline: Timeline, band: Band, colour: int) -> Curve:
+    return Curve(band.name, colour, timeline.time_s, band.value_bytes, estimated=band.estimated)
+
+
+def _gain(band: Band) -> int:
+    return band.value_bytes[-1] - band.value_bytes[0]
+
+
+def _without(bands: Sequence[Band], sources: Iterable[int], held: Sequence[int]) -> tuple[list[Band], list[int]]:
+    """The bands without what one holder held, and how much of that was found in these of them."""
+    left, taken = list(bands), [0] * len(held)
+    for i in sources:
+        part = [min(there, of - got) for there, of, got in zip(left[i].value_bytes, held, taken)]
+        left[i] = replace(left[i], value_bytes=[there - some for there, some in zip(left[i].value_bytes, part)])
+        taken = [got + some for got, some in zip(taken, part)]
+    return left, taken
+
+
+def _culprit(report: Report, timeline: Timeline) -> tuple[str, str, list[int]] | None:
+    """Process, name and bytes over time of the holder that the first finding names; straight between snapshots."""
+    finding = report.findings[0] if report.findings else None
+    if finding is None or finding.wasted or not report.verdict.leaking:
+        return None
+    place = heap_place(report, finding)
+    if place is None:
+        return None
+    view = report.heap[place[0]]
+    holder = view.holders[place[1]]
+    at_s = [timeline.time_s[0], *(take.time_s for take in view.takes)]
+    held = [0, *holder.bytes]
+    return view.process, finding.subject.holder or holder.path, [_between(at_s, held, t) for t in timeline.time_s]
+
+
+def _between(at_s: Sequence[float], values: Sequence[int], moment_s: float) -> int:
+    after = bisect_right(at_s, moment_s)
+    if after in (0, len(at_s)):
+        return values[max(0, after - 1)]
+    part = (moment_s - at_s[after - 1]) / ((at_s[after] - at_s[after - 1]) or 1.0)
+    return round(values[after - 1] + part * (values[after] - values[after - 1]))
+
+
+def _full(report: Report, ahead: Outlook | None) -> str:
+    """``host (21.9 GiB for this job) full 23:41 UTC, in 3 h 54 min``; empty where no limit comes nearer."""
+    if ahead is None or ahead.full_s is None or ahead.limit_bytes is None:
+        return ""
+    at = clock(report.recording.started_at, ahead.full_s)
+    return f"{ahead.limit or 'limit'} full {at + ', ' if at else ''}in {format_duration(ahead.full_s - ahead.end_s)}"
+
+
+def clock(started_at: str, after_s: float) -> str:
+    """The time of day, with the date if that is another day; empty where nobody knows when the recording began."""
+    try:
+        start = datetime.fromisoformat(started_at.replace("Z", "+00:00"))
+        then = start + timedelta(seconds=after_s)
+    except (ValueError, OverflowError):
+        return ""
+    return f"{then:%H:%M} UTC" if then.date() == start.date() else f"{then:%Y-%m-%d %H:%M} UTC"

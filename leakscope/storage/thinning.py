@@ -1,0 +1,87 @@
+"""A long table in as many rows as fit: of each process, the highest and the lowest of so many readings in a row.
+
+Read one row group after the other, so that memory is bounded by what is kept, however long the recording is.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from .arrow import arrow_schema
+
+THINNED = ("process_samples", "sentinels")  # those that grow with each second of each process
+_BY = "rss_bytes"
+_KEYS = ("pid", "start_ticks", "time_mono_ns", _BY)
+
+
+def thinned_rows(
+    file: pq.ParquetFile,
+    table: str,
+    groups: list[int],
+    columns: list[str],
+    most_rows: int,
+    span_ns: tuple[float, float],
+) -> tuple[pa.Table, int]:
+    """The rows of a table between two moments, about ``most_rows`` at most, and how many there are.
+
+    ``groups``: the row groups it is in. **Errors** OSError, ArrowException: it cannot be read.
+    """
+    shares = {group: _share(file, group, span_ns) for group in groups}
+    groups = [group for group in groups if shares[group]]
+    there = sum(round(shares[group] * file.metadata.row_group(group).num_rows) for group in groups)
+    together = max(1, -(-2 * there // most_rows)) if there > most_rows else 1
+    parts, count = [_none(columns)], 0
+    for group in groups:
+        rows = file.read_row_group(group, columns=[*columns, "table"])
+        kept, own = _kept(rows, table, together, span_ns)
+        parts.append(rows.take(pa.array(kept)).select(columns))
+        count += own
+    return pa.concat_tables(parts, promote_options="default").combine_chunks(), count
+
+
+def thinned_note(name: str, kept: int, count: int) -> str:
+    """What was left out, for a person."""
+    return (
+        f"drawn and judged from {kept:,} of {count:,} rows of {name}, of each process the highest and the lowest of "
+        "some readings in a row: leakscope report judges all of them"
+    )
+
+
+def _kept(rows: pa.Table, table: str, together: int, span_ns: tuple[float, float]) -> tuple[NDArray[np.intp], int]:
+    """Indexes of the rows to keep, and how many belong to it."""
+    pid, ticks, at_ns, size = (rows[name].to_numpy() for name in _KEYS)
+    own = np.flatnonzero(
+        rows["table"].to_numpy() == table if rows["table"].null_count or len(rows["table"].unique()) > 1 else pid == pid
+    )
+    own = own[(at_ns[own] >= span_ns[0]) & (at_ns[own] <= span_ns[1])]
+    if together <= 2 or not own.size:
+        return own, own.size
+    own = own[np.lexsort((at_ns[own], ticks[own], pid[own]))]
+    is_new = np.append(True, (np.diff(pid[own]) != 0) | (np.diff(ticks[own]) != 0))
+    first = np.maximum.accumulate(np.where(is_new, np.arange(own.size), 0))
+    part = (np.arange(own.size) - first) // together  # of its process, in its order
+    runs = np.cumsum(is_new | np.append(True, np.diff(part) != 0))
+    by_size = np.lexsort((np.nan_to_num(size[own].astype(np.float64)), runs))
+    edges = np.flatnonzero(np.append(True, np.diff(runs[by_size]) != 0))
+    ends = np.append(edges[1:], own.size) - 1
+    return np.unique(own[by_size[np.append(edges, ends)]]), own.size
+
+
+def _share(file: pq.ParquetFile, group: int, span_ns: tuple[float, float]) -> float:
+    """How much of a row group lies between two moments, as far as it tells: 0 is none of it."""
+    column = file.schema_arrow.names.index("time_mono_ns")
+    statistics = file.metadata.row_group(group).column(column).statistics
+    if statistics is None or not statistics.has_min_max:
+        return 1.0
+    first, last = statistics.min, statistics.max
+    if first > span_ns[1] or last < span_ns[0]:
+        return 0.0
+    share = (min(last, span_ns[1]) - max(first, span_ns[0])) / (last - first or 1)
+    return max(1e-9, float(share))
+
+
+def _none(columns: list[str]) -> pa.Table:
+    return arrow_schema().empty_table().select(columns)
