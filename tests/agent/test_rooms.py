@@ -23,14 +23,15 @@ ROOMS = {
     "outbox": {"interpreter", "journal", "masking"},
     "native": {"interpreter", "journal"},  # malloc, the kernel, C code
     "life": {"interpreter", "native", "journal"},  # what happens to a process between two snapshots
-    "graph": {"interpreter", "libraries", "plain_json"},  # the whole heap, read in C
-    "allocations": {"interpreter", "graph"},  # what was allocated and is alive: samples, drawn in C
+    "graph": {"interpreter", "libraries", "native", "plain_json"},  # the whole heap, read in C
+    "allocations": {"interpreter", "graph", "native"},  # what was allocated and is alive: samples, drawn in C
     "torch": {"interpreter"},
     "probes": {"interpreter"},
     # When and how.
     "snapshots": {"interpreter", "journal", "outbox", "native", "life", "graph", "torch", "probes"},
-    "main": {"config", "allocations", "interpreter", "outbox", "native", "life", "probes", "snapshots"},
-    "__init__": {"native", "main"},
+    "refusal": {"config", "journal", "masking"},  # Pythons in which nothing else of this can be imported
+    "main": {"config", "journal", "allocations", "interpreter", "outbox", "native", "life", "probes", "snapshots"},
+    "__init__": {"native", "main", "refusal"},
     "sitecustomize": set(),
 }
 
