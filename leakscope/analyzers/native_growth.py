@@ -31,13 +31,14 @@ from ..facts.code.foreign_calls import handing_out
 from ..facts.code.imports import C_LOADERS, STANDARD_LIBRARY, imports_any, only_package
 from ..facts.code.index import index_of
 from ..facts.growth.processes import ProcessGrowth
+from ..facts.growth.strays import Blocks, blocks_of, piles_up
 from ..facts.growth.tree import TreeGrowth, no_growth
 from ..facts.heap.opaque import opaque_holders
 from ..facts.series.arithmetic import gained, level_at
 from ..facts.series.trend import FLAT, judge
 from ..facts.tables import series, text_of
-from ..facts.where.allocations import Allocations, allocations
-from ..facts.where.stacks import GrowthLine, growth_lines
+from ..facts.where.allocations import NATIVE, OBJECTS, Allocations, allocations
+from ..facts.where.stacks import GrowthLine, growth_lines, lines_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH
 from ..units import MiB, changed, format_bytes, format_count
@@ -108,6 +109,7 @@ class _Look(NamedTuple):
     """What speaks for native growth of one process. **Units** bytes gained in the judged window.
 
     ``outside_bytes``: not in use by malloc; free again, around what a cache keeps, or of an allocator of its own.
+    ``blocks``: of Python's allocator, where these are it: C code asked for them, and they are no objects.
     """
 
     native_bytes: int
@@ -119,6 +121,7 @@ class _Look(NamedTuple):
     package: str | None  # that asked for it, that the line calls, or the only one imported
     asked: Allocations | None = None  # by samples: most of what stays
     library_calls: LibraryCalls = LibraryCalls(None)
+    blocks: Blocks | None = None
 
     @property
     def native_function(self) -> str | None:
@@ -144,14 +147,22 @@ def _look(case: Case, process: ProcessGrowth, min_line_share: float) -> _Look:
     accounts = ("native", "native-held", "allocator-free", "unexplained")
     native, held, free, unexplained = (growth_of(case.ledger, account, process.label) for account in accounts)
     native += held
-    lines = growth_lines(case.growth, process, case.sources)
+    blocks = _blocks(case.growth, process)
+    asked = _asked(case, process, NATIVE if blocks is None else OBJECTS, native)
+    if blocks is not None:
+        # Blocks of modules stay, too: of many stacks each, while what leaks comes from one.
+        lines = lines_of(case.growth, process, case.sources, OBJECTS)
+        lines = sorted(lines, key=lambda line: asked not in line.alive)
+    else:
+        lines = growth_lines(case.growth, process, case.sources)
     lines = lines[:3] if lines and lines[0].share >= min_line_share else []
     line = lines[0] if lines else None
     cache = known_cache(case, process, native, line)
     outside = free if cache is not None and cache.leaves_free else 0
     pool = round(arrow_pool_bytes(case, process))
     outside += min(pool, unexplained) if pool >= 0.5 * max(unexplained, 1) else 0
-    asked = _asked(case, process, native)
+    if blocks is not None:
+        outside += round(min(float(blocks.other_bytes[-1] - blocks.other_bytes[0]), process.growth_bytes))
     call = handing_out(case.sources) if asked is None else None
     if line is not None and line.bytes >= _LEAST_WATCHED * native:
         call = None
@@ -159,14 +170,32 @@ def _look(case: Case, process: ProcessGrowth, min_line_share: float) -> _Look:
         lines, line = [], None
     package = line.library if line is not None else _only_package(case) if asked is None else asked.package
     opaque = _opaque_in(line, case, process)
-    return _Look(native, max(0, outside), lines, cache, opaque, call, package, asked)
+    return _Look(native, max(0, outside), lines, cache, opaque, call, package, asked, blocks=blocks)
 
 
-def _asked(case: Case, process: ProcessGrowth, native_bytes: int) -> Allocations | None:
+def _blocks(
+    growth: TreeGrowth,
+    process: ProcessGrowth,
+    *,
+    min_share: float = 0.5,  # of what the process gained
+    min_factor: float = 2.0,  # of what objects gained there: a block is at most so much larger than its object
+) -> Blocks | None:
+    """What C code keeps of Python's allocator, where that is most of the growth."""
+    blocks = blocks_of(process, growth.start_s, growth.end_s)
+    if blocks is None or not piles_up(blocks.other_bytes):
+        return None
+    other, objects = (float(values[-1] - values[0]) for values in (blocks.other_bytes, blocks.object_bytes))
+    share = (growth.end_s - growth.start_s) / max(float(blocks.time_s[-1] - blocks.time_s[0]), 1e-9)
+    is_most = other * min(share, 1.5) >= min_share * process.growth_bytes
+    return blocks if is_most and other >= min_factor * max(objects, 0.0) else None
+
+
+def _asked(case: Case, process: ProcessGrowth, allocators: Sequence[str], native_bytes: int) -> Allocations | None:
     """The stack that allocated most of what stays; None where samples do not see what malloc says was allocated."""
-    found = [one for one in allocations(case.growth, process) if one.bytes > 0]
+    found = [one for one in allocations(case.growth, process, allocators) if one.bytes > 0]
     seen = sum(one.bytes for one in found)
-    return found[0] if found and seen >= _LEAST_SEEN * native_bytes else None
+    is_enough = allocators is OBJECTS or seen >= _LEAST_SEEN * native_bytes  # objects are watched now and then
+    return found[0] if found and is_enough else None
 
 
 def _late_bytes(growth: TreeGrowth, process: ProcessGrowth) -> float:
@@ -244,7 +273,7 @@ def _finding(case: Case, process: ProcessGrowth, look: _Look) -> Finding:
         title,
         severity=None if leaking else "note",
         grounds=[
-            Ground("malloc handed it out, and no object that was found explains it", 0.5),
+            Ground("an allocator handed it out, and no object that was found explains it", 0.5),
             *([Ground(f"{line.share:.0%} of it was seen under one line", 0.5 + 0.4 * line.share)] if line else ()),
         ],
         bytes=bytes,
@@ -272,11 +301,14 @@ def _evidence(case: Case, process: ProcessGrowth, look: _Look) -> list[Evidence]
     growth, rows = case.growth, case.ledger
     figures = {account: growth_of(rows, account, process.label) for account in ("python-objects", "arrays", "tensors")}
     held = changed(sum(figures.values()))
-    text = (
-        f"malloc allocated {format_bytes(look.native_bytes)} more than Python objects, arrays and tensors "
-        f"explain, which together {held}"
-    )
-    evidence = [Evidence(text, {"native_bytes": look.native_bytes, **figures})]
+    if look.blocks is not None:
+        evidence = [_of_blocks(look.blocks)]
+    else:
+        text = (
+            f"malloc allocated {format_bytes(look.native_bytes)} more than Python objects, arrays and tensors "
+            f"explain, which together {held}"
+        )
+        evidence = [Evidence(text, {"native_bytes": look.native_bytes, **figures})]
     if look.cache is not None and look.cache.leaves_free and look.outside_bytes:
         text = f"{format_bytes(look.outside_bytes)} more is free but fragmented around live allocations"
         evidence.append(Evidence(text, {"allocator_free_bytes": look.outside_bytes}))
@@ -296,6 +328,17 @@ def _evidence(case: Case, process: ProcessGrowth, look: _Look) -> list[Evidence]
         text = f"{format_bytes(late)} of it came in the last third of the run: {growth.reason}"
         evidence.append(Evidence(text, {"late_bytes": round(late)}))
     return evidence
+
+
+def _of_blocks(blocks: Blocks) -> Evidence:
+    (first, last), (before, after) = (
+        (float(values[0]), float(values[-1])) for values in (blocks.in_use_bytes, blocks.object_bytes)
+    )
+    text = (
+        f"blocks in use of Python's own allocator: {format_bytes(first)} → {format_bytes(last)}; of them objects: "
+        f"{format_bytes(before)} → {format_bytes(after)}"
+    )
+    return Evidence(text, {"block_bytes": round(last - first), "object_bytes": round(after - before)})
 
 
 def _asked_by(asked: Allocations) -> Evidence:

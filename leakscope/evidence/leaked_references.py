@@ -20,7 +20,7 @@ from ..facts.code.index import index_of
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.strays import Strays, piles_up, strays_of
 from ..facts.growth.tree import TreeGrowth
-from ..facts.heap.handles import in_step
+from ..facts.heap.handles import in_step, in_step_by_sample
 from ..facts.heap.opaque import opaque_holders
 from ..facts.series.arithmetic import level_at
 from ..facts.tables import int_of, series, without_last
@@ -109,7 +109,8 @@ class _Alone(NamedTuple):
         first, last = map(format_count, self.counts)
         how = "" if self.is_exact else ", by a sample of the memory that small objects lie in"
         if self.bytes_each is not None:
-            how = f"; for each that was added {format_bytes(self.bytes_each)} came into use, between any two snapshots"
+            of_sample = "" if self.is_exact else ", by a sample of the memory that small objects lie in"
+            how = f"{of_sample}; for each that was added {format_bytes(self.bytes_each)} came into use"
         return Evidence(
             f"objects of type {self.type_name} that no object refers to and no cycle keeps alive: {first} → {last} in "
             f"{format_duration(passed_s)}{how}",
@@ -147,14 +148,16 @@ def leaked_handles(process: ProcessGrowth, growth: TreeGrowth) -> _Alone | None:
     found = []
     for stray in strays.types:
         module, dot, _ = stray.type_name.partition(".")
-        count = stray.outside_count
-        if not dot or module in STANDARD_LIBRARY or module == "torch" or not piles_up(count):
+        if not dot or module in STANDARD_LIBRARY or module == "torch":
             continue
-        each = in_step(count, held)
-        gained = 0.0 if each is None else strays.gained(count, window_s) * each
-        if gained >= MOST * process.growth_bytes:
-            counts = float(count[0]), float(count[-1])
-            found.append(_Alone(min(gained, process.growth_bytes), stray.type_name, counts, True, each))
+        # Those that the collector does not know, such as arrays, are seen in a sample of pools.
+        for count, is_exact in ((stray.outside_count, True), (stray.loose_count, False)):
+            step = in_step if is_exact else in_step_by_sample
+            each = step(count, held) if piles_up(count) else None
+            gained = 0.0 if each is None else strays.gained(count, window_s) * each
+            if gained >= MOST * process.growth_bytes:
+                counts = float(count[0]), float(count[-1])
+                found.append(_Alone(min(gained, process.growth_bytes), stray.type_name, counts, is_exact, each))
     return max(found, key=lambda one: one.bytes, default=None)
 
 
@@ -244,6 +247,8 @@ def _finding(
         package, line = calls.package, calls.line
         if line is not None:
             doubts.append(calls.doubt)
+    if package is not None and type_name is not None and type_name.split(".", 1)[0] == package:
+        package = None  # its own objects: it made them, and who keeps them got them from the program
     who = f"{package}, or another C extension," if package else "a C extension"
     return case.finding(
         kind,
@@ -258,7 +263,7 @@ def _finding(
         evidence=[*evidence, Evidence(f"nothing else explains {format_bytes(left)} of growth", {"bytes": left})],
         doubts=doubts,
         remedy=[
-            f"update or replace {package or 'the extension that makes these objects'}: clearing variables and "
+            f"update or replace {package or 'the extension that these objects are given to'}: clearing variables and "
             "gc.collect() free nothing here"
         ],
     )

@@ -93,6 +93,32 @@ def strays_of(process: ProcessGrowth, start_s: float, end_s: float, *, to_the_en
     )
 
 
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """Of Python's own allocator: what is in use, and what of it are objects. **Shape** one value a snapshot, bytes."""
+
+    time_s: Floats
+    in_use_bytes: Floats
+    object_bytes: Floats
+
+    @property
+    def other_bytes(self) -> Floats:
+        return self.in_use_bytes - self.object_bytes
+
+
+def blocks_of(process: ProcessGrowth, start_s: float, end_s: float) -> Blocks | None:
+    """None where no three snapshots of the window read all objects and the allocator's pools."""
+    graphs = process.rows("heap_graphs")
+    graphs = graphs[graphs["take"].notna()].drop_duplicates("take", keep="last")
+    graphs = _of_window(without_last(graphs, process.rows("takes")), start_s, end_s)
+    is_whole = ~graphs["is_sampled"].fillna(False).astype(bool)
+    graphs = graphs[is_whole & graphs["block_bytes"].notna() & graphs["small_object_bytes"].notna()]
+    if len(graphs) < 3:
+        return None
+    columns = ("time_s", "block_bytes", "small_object_bytes")
+    return Blocks(*(graphs[column].to_numpy(dtype=np.float64) for column in columns))
+
+
 def _of_window(graphs: pd.DataFrame, start_s: float, end_s: float) -> pd.DataFrame:
     """With one before it where they are few, as the places of the heap are compared."""
     inside = graphs[(graphs["time_s"] >= start_s) & (graphs["time_s"] <= end_s + 1)]

@@ -74,6 +74,15 @@ def in_step(count: Floats, in_use_bytes: Floats) -> float | None:
     return each if each > 0 and alike.all() else None
 
 
+def in_step_by_sample(count: Floats, in_use_bytes: Floats, *, min_fit: float = 0.9) -> float | None:
+    """The same of a count that is an estimate: None unless a straight line explains ``min_fit`` of four or more."""
+    if count.size < 4 or not np.ptp(count) or not np.ptp(in_use_bytes):
+        return None
+    each = float(np.polyfit(count, in_use_bytes, 1)[0])
+    fit = float(np.corrcoef(count, in_use_bytes)[0, 1]) ** 2
+    return each if each > 0 and fit >= min_fit else None
+
+
 def _below(place: Place, is_handle: Callable[[Place], bool], depth: int = _DEPTH) -> Place | None:
     """The nearest one; the links of a chain are its members."""
     level = [place] if place.row["chained"] else list(place.children)
