@@ -220,3 +220,22 @@ def test_two_by_one_name_are_told_without_a_mark(tmp_path):
     (finding,), _ = looked(recorded(tmp_path, MAKER, *both), "retained-objects")
     assert finding.subject.path == "jobs.MONITOR.live"
     assert not any(".live'" in evidence.text for evidence in finding.evidence)
+
+
+def test_the_last_snapshot_knows_what_those_that_read_some_members_guessed(tmp_path):
+    """A cache of a library: of its members a few were followed, and what each holds was taken for a sixth of it."""
+    builder = trainer(tmp_path)
+    for number, at_s in enumerate((2, 6, 10, 14, 18, 20), 1):
+        is_sampled = 2 < at_s < 20
+        kept = round(LEAK_BYTES_PER_S * at_s * (0.02 if is_sampled else 1))
+        reason = "exit" if at_s == 20 else "schedule"
+        columns = {
+            "python_bytes": 8 * MiB,
+            "array_bytes": 0,
+            "tensor_bytes": 0,
+            "rss_bytes": 100 * MiB + 10 * MiB * at_s,
+        }
+        builder.take(PID, number, at_s, reason=reason, truncated=is_sampled, **columns)
+        builder.heap(PID, number, at_s, kept, 100 * at_s, is_sampled=is_sampled)
+    (finding,), _ = looked(sentinels(builder), "retained-objects")
+    assert finding.subject.variable == "KEPT" and finding.bytes > 100 * MiB

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 # At the end of a run the locals of main() are gone: what such a snapshot shows is no decline.
 _LAST_REASONS = ("exit", "exception")
 _LOOKED_FOR_LATER = ("library", OUTSIDE)
+_AFTER_S = 5.0  # the window ends before the last samples: a program takes itself down
 THREADS_ALIVE = "threading._active"
 
 
@@ -96,7 +97,8 @@ def _of_graphs(recording: Recording, takes: pd.DataFrame, start_s: float, end_s:
     """The same of those that read the whole graph: those that weighed tensors if the last did, then the others.
 
     Where none of those that weighed can be compared, the last takes part though the process was ending: the locals of
-    main() are gone by then, and what still grew was kept to the end.
+    main() are gone by then, and what still grew was kept to the end. So it does beside those that read all objects,
+    where others read only some.
     """
     if not len(takes):
         return
@@ -107,6 +109,11 @@ def _of_graphs(recording: Recording, takes: pd.DataFrame, start_s: float, end_s:
     sets = [_takes(weighed, start_s, end_s), _takes(working, start_s, end_s)]
     if len(sets[0]) < 2 and len(at_end) and at_end["time_s"].iloc[-1] <= end_s + 1:
         sets.insert(1, _takes(weighed.assign(reason="schedule"), start_s, end_s))
+    # Where members of long containers stood for others, what these hold was guessed: the last one knows.
+    is_guess = weighed["take"].map(lambda take: _are_sampled(recording.tables["heap_graphs"], pid, [take])).astype(bool)
+    exact = weighed[~is_guess]
+    if is_guess.any() and exact["take"].isin(at_end["take"]).any() and at_end["time_s"].iloc[-1] <= end_s + _AFTER_S:
+        sets.append(_takes(exact.assign(reason="schedule"), start_s, end_s + _AFTER_S))
     told: set[tuple[int, ...]] = set()
     for chosen in sets:
         numbers = tuple(int(n) for n in chosen["take"])
