@@ -198,7 +198,7 @@ def test_a_run_that_ends_is_shown_to_its_end(browser, tmp_path, monkeypatch):
 
 
 def test_names_of_the_job_are_no_markup_while_it_is_read(browser, tmp_path, monkeypatch):
-    monkeypatch.setattr(viewing, "analyze", lambda recording: 1 / 0)
+    monkeypatch.setattr(viewing, "Judged", lambda *recordings: 1 / 0)
     path = run_of(tmp_path).ends().write().rename(tmp_path / "<img src=x>.parquet")
     visitor = browser(path)
     until(lambda: "cannot be shown" in visitor.ask(visitor.home)[2])

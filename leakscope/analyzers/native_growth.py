@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..confidence import Ground
 from ..evidence.explained import is_explained
 from ..evidence.frozen_garbage import Frozen, frozen_in
-from ..evidence.leaked_references import leaked_handles
+from ..evidence.leaked_references import leaked_handles, leaked_large
 from ..evidence.library_calls import LibraryCalls, calls_of
 from ..evidence.native_caches import Cache, arrow_pool_bytes, known_cache
 from ..evidence.sentences import at_line, curve, grew_at, imports_only
@@ -90,6 +90,9 @@ def findings(
             reasons.append(RuledOut(_KIND, text, figures))
         elif (handles := leaked_handles(process, growth)) is not None:
             text = f"{handles.type_name} objects that nobody refers to stand for it: see refcount-drift"
+            reasons.append(RuledOut(_KIND, text, figures))
+        elif (large := leaked_large(case, process)) is not None:
+            text = f"{large.type_name} objects that nobody refers to are most of it: see refcount-drift"
             reasons.append(RuledOut(_KIND, text, figures))
         elif is_explained(so_far, process):
             reasons.append(RuledOut(_KIND, f"other findings explain the growth of {process.label}", figures))

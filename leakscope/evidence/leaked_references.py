@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..confidence import Ground
+from ..facts.accounts.ledger import growth_of
 from ..facts.code.adding import Line
 from ..facts.code.imports import STANDARD_LIBRARY, only_package
 from ..facts.code.index import index_of
@@ -24,7 +25,7 @@ from ..facts.heap.handles import in_step, in_step_by_sample
 from ..facts.heap.opaque import opaque_holders
 from ..facts.series.arithmetic import level_at
 from ..facts.tables import int_of, series, without_last
-from ..facts.where.allocations import NATIVE, OBJECTS
+from ..facts.where.allocations import NATIVE, OBJECTS, allocations
 from ..facts.where.stacks import GrowthLine
 from ..findings import Evidence, Finding
 from ..units import MOST, format_bytes, format_count, format_duration
@@ -40,8 +41,19 @@ if TYPE_CHECKING:
 _OF_ORPHANS = (Ground("some of them were looked into: nothing refers to them", 0.65),)
 _BY_NUMBERS = (Ground("by numbers alone: more small objects than snapshots find", 0.5),)
 _OF_HANDLES = (Ground("handles were counted that nothing refers to", 0.7),)
+_OF_SAMPLES = (Ground("samples saw them made and never freed, and the graph has none of them", 0.65),)
+# Of the objects that no collector knows, those that may be large: the functions of Python that ask malloc for them.
+_MADE_BY = {
+    "PyUnicode_New": "str",
+    "PyBytes_FromStringAndSize": "bytes",
+    "_PyBytes_Resize": "bytes",
+    "PyByteArray_FromStringAndSize": "bytearray",
+    "PyByteArray_Resize": "bytearray",
+}
+_NEAR = 3  # frames: of the function that asked
 _SMALL_OBJECT_BYTES = (16, 512)  # least and largest block of Python's own allocator; larger ones are malloc's
 _LEAST_TAKES = 4  # snapshots: three intervals that are alike
+_IN_GRAPH = 0.2  # of what the process gained
 _FEW = 0.02  # containers gained for each small object gained: fewer hold nothing, or all of it in one place
 
 
@@ -81,6 +93,10 @@ def leaked(
         ]
         yield _finding(case, process, left, kind, alone.type_name, grounds, [alone.evidence(strays.passed_s)], opaque)
         return
+    large = leaked_large(case, process)
+    if large is not None and large.bytes >= min_own_share * left:
+        yield _finding(case, process, left, kind, large.type_name, _OF_SAMPLES, [large.evidence], has_native=True)
+        return
     if opaque or (strays is not None and strays.knows_pools):
         return  # what nobody refers to was counted
     if orphans is not None and _own_bytes_per_s(orphans) * window_s >= min_own_share * left:
@@ -116,6 +132,39 @@ class _Alone(NamedTuple):
             f"{format_duration(passed_s)}{how}",
             {"first_count": self.counts[0], "last_count": self.counts[1], "own_bytes": round(self.bytes)},
         )
+
+
+class _Large(NamedTuple):
+    """Objects of one type that malloc handed out in the judged window, which are alive and in nobody's hands."""
+
+    bytes: float
+    type_name: str
+    maker: str
+    sample_count: int
+
+    @property
+    def evidence(self) -> Evidence:
+        text = (
+            f"{self.maker}() asked for {format_bytes(self.bytes)} that stays, by {self.sample_count:,} samples; the "
+            f"graph of all objects has no {self.type_name} for it"
+        )
+        return Evidence(text, {"bytes": round(self.bytes), "samples": self.sample_count})
+
+
+def leaked_large(case: Case, process: ProcessGrowth) -> _Large | None:
+    """None where it is less than half of what the process gained, or Python objects in the graph account for it."""
+    if growth_of(case.ledger, "python-objects", process.label) >= _IN_GRAPH * process.growth_bytes:
+        return None
+    found: dict[str, _Large] = {}
+    for one in allocations(case.growth, process):
+        symbols = (frame.rpartition(":")[2] for frame in one.native_stack.split("\n")[:_NEAR])
+        maker = next((symbol for symbol in symbols if symbol in _MADE_BY), None)
+        if maker is not None:
+            known = found.get(_MADE_BY[maker], _Large(0.0, _MADE_BY[maker], maker, 0))
+            both = known.bytes + one.bytes, known.sample_count + one.sample_count
+            found[known.type_name] = known._replace(bytes=both[0], sample_count=both[1])
+    most = max(found.values(), key=lambda large: large.bytes, default=None)
+    return most if most is not None and most.bytes >= MOST * process.growth_bytes else None
 
 
 def _most_alone(strays: Strays, window_s: float) -> _Alone | None:
@@ -236,7 +285,7 @@ def _finding(
     made = made_at(case, process, NATIVE if has_native else OBJECTS)
     line: GrowthLine | Line | None
     if made is not None:
-        evidence, line, package = [*evidence, made.evidence], made.line, made.package
+        evidence, line, package = [*evidence, made.evidence], made.line, made.package or made.line.library
     else:
         # The only package that the program imports, and so the one that made them.
         package = only_package(index_of(case.sources, "import"))

@@ -25,8 +25,8 @@ def test_a_job_that_forks_all_the_time_keeps_no_tick_from_coming() -> None:
         return bool(asked_to_end)
 
     thread = Thread(tick, 10.0, [], lambda: None)
-    thread.begin()
     began = monotonic()
+    thread.begin()
     while not ticks and monotonic() - began < GIVE_UP_S:
         sleep(FIRST_TICK_S / 10)
         thread.end()
