@@ -113,3 +113,21 @@ def test_a_package_is_what_is_imported(tmp_path: Path) -> None:
     }
     found = gained(tmp_path, *(row(MiB, native_library=path, native_stack=path) for path in packages))
     assert {one.native_library: one.package for one in found} == packages
+
+
+MADE = {"native_library": None, "native_function": None, "native_stack": "python3.11:?\npython3.11:PyUnicode_New"}
+
+
+def test_strings_that_stay_and_are_nobodys_were_forgotten_by_an_extension(tmp_path: Path) -> None:
+    """Python's own function asked malloc for them, and no object in the graph accounts for it."""
+    report = analyze(recorded(tmp_path, row(8 * MiB, **MADE)).open())
+    first = report.findings[0]
+    assert (first.kind, first.subject.type, first.subject.line) == ("refcount-drift", "str", 5)
+    assert any("PyUnicode_New()" in evidence.text for evidence in first.evidence)
+
+
+def test_strings_that_the_graph_has_are_somebodys(tmp_path: Path) -> None:
+    builder = takes(sentinels(leaking(tmp_path)), slope=9 * MiB).source(PID, FILE, SOURCE)
+    for at_s in (5, 10, 15, 20):
+        builder.row("allocation_stacks", at_s, PID, **row(8 * MiB * at_s, **MADE))
+    assert "refcount-drift" not in {finding.kind for finding in analyze(builder.open()).findings}
