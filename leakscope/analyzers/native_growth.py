@@ -4,7 +4,8 @@ Looks for:     growth of what malloc has allocated that no Python object, array 
 Why:           a bug or a cache inside a library does not show in any list of objects.
 Decides by:    the ledger: min_native_share of what a process gained is native, and malloc's memory in use itself rises;
                the line and the library are those that allocated most of what stays, by samples of allocations; in older
-               recordings, those seen while it grew, or a repeated call that the source shows there. A known cache that
+               recordings, those seen while it grew, or a repeated call that the source shows there. Or blocks of
+               Python's own allocator grow, and objects in them do not: C code may ask there, too. A known cache that
                took much and fills ever more slowly is waste: it may not be a leak.
 Mistaken when: a cache of the library is still filling and has a limit; or another thread does the work.
 Do:            look whether the library has a newer version or a limit for its cache, or call it in a process that
