@@ -99,10 +99,19 @@ def importing(
     return None
 
 
-def arriving(
-    recording: Recording,
+def unfinished(recording: Recording, process: ProcessGrowth, window_s: tuple[float, float]) -> str | None:
+    """What its holders say: they were emptied since, or all of it came at once."""
+    looked = _believed(recording, process, window_s)
+    if looked is None:
+        return None
+    heap, found = looked
+    return _emptied(recording, process, window_s, heap, found) or _arriving(process, heap, found)
+
+
+def _arriving(
     process: ProcessGrowth,
-    window_s: tuple[float, float],
+    heap: Heap,
+    found: list[Accumulation],
     *,
     min_intervals: int = 3,  # between snapshots: of two, what grows steadily fills one by chance
     min_at_once: float = 0.8,  # of what a holder gained, in one of them
@@ -110,10 +119,6 @@ def arriving(
     most_besides: float = 0.25,  # of the growth, of holders that gained in several intervals: they are the answer then
 ) -> str | None:
     """What it gained came to its holders at once, as a table that is read or built does; it may be all that comes."""
-    looked = _believed(recording, process, window_s)
-    if looked is None:
-        return None
-    heap, found = looked
     if len(heap.takes) <= min_intervals:
         return None
     came = [one for one in found if _came_at_once(one, min_at_once)]
@@ -138,19 +143,17 @@ def _came_at_once(one: Accumulation, min_at_once: float) -> bool:
     return bool(np.diff(named.deep_bytes).max() >= min_at_once * named.growth_bytes > 0)
 
 
-def emptied(
+def _emptied(
     recording: Recording,
     process: ProcessGrowth,
     window_s: tuple[float, float],
+    heap: Heap,
+    found: list[Accumulation],
     *,
     min_share: float = 0.5,  # of what all holders gained: less, and it does not explain it
     most_left: float = 0.5,  # of what it held: it was emptied, and fills again
 ) -> str | None:
     """What holds most of it held much less in a snapshot after the judged window, while what leads to it was there."""
-    looked = _believed(recording, process, window_s)
-    if looked is None:
-        return None
-    heap, found = looked
     whole = next(
         (h for h in heaps(recording, process.pid, window_s[0], float("inf")) if h.is_exact == heap.is_exact), None
     )

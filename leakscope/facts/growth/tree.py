@@ -17,7 +17,7 @@ from ...units import MOST, format_count
 from ..series.arithmetic import Floats
 from ..series.trend import CANNOT_TELL, FLAT, GROWING, Trend, judge
 from .beneath import beneath
-from .doubts import arriving, emptied, importing, settling, uncollected
+from .doubts import importing, settling, uncollected, unfinished
 from .filling import Fills, fills
 from .job import Job, job_of
 from .limits import gpu_series, limits
@@ -144,7 +144,7 @@ def _doubted(
     window_s = (view.trend.start_s, view.trend.end_s)
     doubt = settling(main, window_s) if view.may_settle else None
     asked = (recording, main, window_s)
-    doubt = doubt or uncollected(main, window_s) or importing(*asked) or emptied(*asked) or arriving(*asked)
+    doubt = doubt or uncollected(main, window_s) or importing(*asked) or unfinished(*asked)
     if doubt is not None:
         return None, doubt
     return _LEAKING[view.trend.verdict], view.trend.reason
