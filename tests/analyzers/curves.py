@@ -148,6 +148,15 @@ def requests_that_come_and_go(rng, t, length_s):
     return curve
 
 
+def tops_of_a_fragmenting_heap(rng, t, length_s):
+    """Chunks of one size, of which the allocator gives back less each time: floors rise to where the tops have been."""
+    period_s = rng.uniform(1.4, length_s / 7)
+    height, low = rng.uniform(30, 200), rng.uniform(0.2, 0.5)
+    phase = (t + rng.uniform(0, period_s)) % period_s / period_s
+    floor = height * (1 - (1 - low) * np.exp(-2.0 * t / length_s))
+    return np.maximum(floor, height * phase) + rng.normal(0, 0.01 * height, t.size)
+
+
 def driftless_walk(phi: float) -> Shape:
     """AR(1) around a level, 5 to 40 MiB wide: what plain Mann-Kendall takes for a trend."""
 
@@ -182,4 +191,5 @@ INNOCENTS = (
     evaluation_peaks,
     cache_that_fills_then_peaks,
     requests_that_come_and_go,
+    tops_of_a_fragmenting_heap,
 )

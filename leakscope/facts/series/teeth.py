@@ -13,6 +13,9 @@ from .arithmetic import Floats, gained, retained
 _LONG_RISE = 2.0  # times the longest of the other teeth
 _SHORT = 0.15  # of the samples lie above the middle of a tooth; of a saw half of them do
 _MANY = 8  # floors make a series of their own
+_NEAR = 0.25  # of the growth below a ceiling; the roof of a steady leak rises by two thirds of it between outer thirds
+_DEEP = 0.2  # of the growth: falls from a ceiling, as those of a tooth are of all that a series moves
+_FLOORS_FAR_BELOW = 2.0  # times the growth: whether a floor so low rises says little about the ceiling
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,36 @@ def cut_at_last_trough(t: Floats, y: Floats) -> tuple[Floats, Floats, Teeth]:
     return t[first:end], y[first:end], Teeth([fall.trough_at - first for fall in falls], usual_bytes)
 
 
+@dataclass(frozen=True)
+class Ceiling:
+    """A level that memory comes up to again and again, and does not leave behind, while its floors rise towards it."""
+
+    height_bytes: float
+    falls: int
+
+    def text(self) -> str:
+        return f"comes up to {format_bytes(self.height_bytes)} again and again ({self.falls} times), and not above"
+
+
+def ceiling_of(y: Floats, growth_bytes: float) -> Ceiling | None:
+    """The ceiling of a window whose floors rise by ``growth_bytes``, if it has one that does not rise with them.
+
+    It is reached and left at least twice, not at the beginning only: one high peak of a start-up is no bound.
+    """
+    if y.size < 6 or growth_bytes <= 0:
+        return None
+    first, middle, last = np.array_split(y, 3)
+    near = _NEAR * growth_bytes
+    rose = max(float(middle.max()), float(last.max())) - float(first.max())
+    if rose >= near or float(first.max() - first.min()) > _FLOORS_FAR_BELOW * growth_bytes:
+        return None
+    height = float(y.max())
+    left = [fall for fall in _falls(y, _DEEP * growth_bytes) if fall.peak_bytes >= height - near]
+    if len(left) < 2 or left[-1].trough_at < first.size or left[0].trough_at >= y.size - last.size:
+        return None
+    return Ceiling(height, len(left))
+
+
 def _floors(t: Floats, y: Floats, every_s: float) -> list[int]:
     """The lowest of each stretch of ``every_s``."""
     stretch = np.floor((t - t[0]) / every_s)
@@ -71,6 +104,7 @@ def _floors(t: Floats, y: Floats, every_s: float) -> list[int]:
 
 @dataclass(frozen=True)
 class _Fall:
+    peak_bytes: float
     height_bytes: float
     trough_at: int
 
@@ -87,12 +121,12 @@ def _falls(y: Floats, least_fall: float) -> list[_Fall]:
         if falling and value <= trough:
             trough, trough_at = value, i
         elif falling and value - trough >= 0.5 * least_fall:
-            falls.append(_Fall(peak - trough, trough_at))
+            falls.append(_Fall(peak, peak - trough, trough_at))
             falling, peak = False, value
         elif not falling and value > peak:
             peak = value
         elif not falling and peak - value >= least_fall:
             falling, trough, trough_at = True, value, i
     if falling:
-        falls.append(_Fall(peak - trough, trough_at))
+        falls.append(_Fall(peak, peak - trough, trough_at))
     return falls

@@ -9,7 +9,9 @@ after these questions, in this order:
 3. what counts as growth is what was *never given back*: the lowest value from each moment to the end;
 4. one large step is taken out (a step is not a leak), what remains is judged again;
 5. the rise has to be spread over the run, and has to go on at its end;
-6. the Theil-Sen slope of bucket medians has to be above zero by a block bootstrap, and the growth well above the noise.
+6. the Theil-Sen slope of bucket medians has to be above zero by a block bootstrap, and the growth well above the noise;
+7. what comes up to one ceiling again and again is bounded by it, however much its floors rise below: an allocator gives
+   back less of each tooth (a leak lifts both).
 
 Plain Mann-Kendall calls 59 % of driftless AR(1) walks a trend and is not used.
 """
@@ -23,7 +25,7 @@ from numpy.typing import NDArray
 
 from ...units import MiB, format_bytes
 from .arithmetic import Floats, bucket_medians, evenly, gained, retained, slope_interval, tail_count, without_blips
-from .teeth import Teeth, cut_at_last_trough
+from .teeth import Teeth, ceiling_of, cut_at_last_trough
 
 GROWING, FLAT, CANNOT_TELL = "growing", "flat", "cannot-tell"
 LEAST_STEPS = 20  # of training: fewer are too coarse a clock
@@ -91,9 +93,21 @@ def judge(
         return replace(window, reason=f"too short: {duration_s:.0f} s recorded, needs about {needed_s:.0f} s")
     if t.size < min_samples:
         return replace(window, reason=f"too few samples: {t.size} after the warm-up, needs {min_samples}")
+    peaks = evenly(t, y)[1]  # what is no level is a bound all the same
     t, y = evenly(t, without_blips(y))
     if t.size < _LEAST_BUCKETS:
         return replace(window, reason=f"samples came too unevenly: only {t.size} stretches of equal time have one")
+    trend = _without_warm_up(t, y, started_s, min_growth_bytes, min_growth_fraction)
+    if trend.verdict == FLAT:
+        return trend
+    ceiling = ceiling_of(peaks, trend.growth_bytes)
+    return replace(trend, verdict=FLAT, reason=ceiling.text()) if ceiling is not None else trend
+
+
+def _without_warm_up(
+    t: Floats, y: Floats, started_s: float | None, min_growth_bytes: int, min_growth_fraction: float
+) -> Trend:
+    """Questions 2 to 6 of the module's list."""
     t, y, teeth = cut_at_last_trough(t, y)
     if t.size < _LEAST_BUCKETS:
         return Trend(FLAT, teeth.text(), float(t[0]), float(t[-1]))
